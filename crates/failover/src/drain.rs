@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::{
     eviction_task::{self, Why},
     flags::eviction::{Check, EvictionFlags},
-    taint_manager::guards::{Fleet, Standing},
+    taint_manager::guards::{ClusterHealth, Fleet},
     taint_manager::pre_scheduling_check,
     taint_manager::rate::{Counts, State, formula, interval},
 };
@@ -130,7 +130,7 @@ pub fn pace<'a>(
 ) -> Pace {
     let mut fleet = Fleet::default();
     for (name, cluster) in clusters.into_iter().filter(|(name, _)| *name != drained) {
-        fleet.set(name, Some(Standing::of(cluster, startup_grace)));
+        fleet.set(name, Some(ClusterHealth::of(cluster, startup_grace)));
     }
     let counts = fleet.counts(now);
     let flags = EvictionFlags { resource_eviction_rate: rate, ..EvictionFlags::default() };

@@ -58,13 +58,13 @@ pub fn collect(
     status: &[AggregatedStatusItem],
     previous: Option<&GracefulEvictionTask>,
 ) -> Result<StringMap, PreserveError> {
-    let told = status.iter().find(|line| line.cluster_name == *cluster.0).and_then(|line| line.status.as_ref());
-    let told = told.map(JsonText::value);
+    let reported = status.iter().find(|line| line.cluster_name == *cluster.0).and_then(|line| line.status.as_ref());
+    let reported = reported.map(JsonText::value);
     let inherited = |alias: &str| previous.and_then(|task| task.preserved_label_state.get(alias));
     let mut state = StringMap::new();
     for rule in &rules.rules {
         let alias = &rule.alias_label_name;
-        let own = match &told {
+        let own = match &reported {
             None => Err(PreserveError::NotCollected { cluster: cluster.clone() }),
             Some(status) => JsonPath::parse(&rule.json_path).and_then(|path| path.render(status)).map_err(|source| {
                 let (alias, path) = (alias.clone(), rule.json_path.clone());
@@ -114,7 +114,7 @@ mod tests {
         StatePreservation { rules: rows.iter().map(rule).collect() }
     }
 
-    fn told(status: Option<Value>) -> Vec<AggregatedStatusItem> {
+    fn reported(status: Option<Value>) -> Vec<AggregatedStatusItem> {
         let status = status.as_ref().map(JsonText::from);
         vec![AggregatedStatusItem { status, ..line("m1", ResourceHealth::Unhealthy, 0) }]
     }
@@ -169,12 +169,12 @@ mod tests {
                 Err("the value \"two words\" is not a legal value of label x"),
             ),
         ] {
-            let got = text(collect(&rules(rows), &"m1".into(), &told(status), None));
+            let got = text(collect(&rules(rows), &"m1".into(), &reported(status), None));
             assert_eq!(got, want.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
         }
-        let long = collect(&rules(&[("x", "{.long}")]), &"m1".into(), &told(Some(job.clone())), None);
+        let long = collect(&rules(&[("x", "{.long}")]), &"m1".into(), &reported(Some(job.clone())), None);
         assert!(matches!(long, Err(PreserveError::NotALabel { .. })), "64 bytes are one too many");
-        let elsewhere = collect(&rules(&[("x", "{.jobId}")]), &"m2".into(), &told(Some(job)), None);
+        let elsewhere = collect(&rules(&[("x", "{.jobId}")]), &"m2".into(), &reported(Some(job)), None);
         assert_eq!(elsewhere, Err(PreserveError::NotCollected { cluster: "m2".into() }), "of that cluster alone");
     }
 
@@ -187,14 +187,14 @@ mod tests {
             ("it supplies both", Some(json!({"jobId": "own", "n": 1})), Ok("id=own,n=1")),
             ("it lacks one (IR-19)", Some(json!({"n": 1})), Ok("id=from-m0,n=1")),
             ("an empty value is none", Some(json!({"jobId": "", "n": 1})), Ok("id=from-m0,n=1")),
-            ("it never told", None, Err("the application status has not yet been collected from Cluster(m1)")),
+            ("it never reported", None, Err("the application status has not yet been collected from Cluster(m1)")),
         ] {
-            let got = text(collect(&rules, &"m1".into(), &told(status), Some(&previous)));
+            let got = text(collect(&rules, &"m1".into(), &reported(status), Some(&previous)));
             assert_eq!(got, want.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
         }
         let only = StatePreservation { rules: rules.rules[..1].to_vec() };
-        let got = text(collect(&only, &"m1".into(), &told(None), Some(&previous)));
-        assert_eq!(got, Ok("id=from-m0".to_owned()), "it never told, but what it was given suffices");
+        let got = text(collect(&only, &"m1".into(), &reported(None), Some(&previous)));
+        assert_eq!(got, Ok("id=from-m0".to_owned()), "it never reported, but what it was given suffices");
     }
 
     proptest! {
@@ -202,7 +202,7 @@ mod tests {
         #[test]
         fn labels_are_what_the_status_says(value in "[a-zA-Z0-9._ -]{0,70}", other in any::<i64>()) {
             let status = json!({"a": {"b": value}, "n": other});
-            let got = collect(&rules(&[("l", "{.a.b}"), ("n", "{.n}")]), &"m1".into(), &told(Some(status)), None);
+            let got = collect(&rules(&[("l", "{.a.b}"), ("n", "{.n}")]), &"m1".into(), &reported(Some(status)), None);
             match got {
                 Ok(state) => {
                     prop_assert_eq!(&state["l"], &value);

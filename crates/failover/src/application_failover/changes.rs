@@ -33,11 +33,11 @@ pub fn turn(old: Option<Parts<'_>>, new: Option<Parts<'_>>, remembered: bool) ->
     match old {
         None => Turn { asking: Asking::Goes, look: true },
         Some(old) if !asks(old) => Turn { asking: Asking::Begins, look: true },
-        Some(old) => Turn { asking: Asking::Goes, look: old.0 != new.0 || told(old) != told(new) },
+        Some(old) => Turn { asking: Asking::Goes, look: old.0 != new.0 || reported(old) != reported(new) },
     }
 }
 
-fn told<'a>((_, status): Parts<'a>) -> &'a [AggregatedStatusItem] {
+fn reported<'a>((_, status): Parts<'a>) -> &'a [AggregatedStatusItem] {
     status.map(|status| status.aggregated_status.as_slice()).unwrap_or_default()
 }
 
@@ -73,7 +73,7 @@ mod tests {
             ("it begins to ask", Some((&plain, Some(&ill))), Some((&asks, Some(&ill))), false, Begins, true),
             ("nothing that counts", Some((&asks, Some(&well))), Some((&asks, Some(&scheduled))), true, Goes, false),
             ("a copy fell ill", Some((&asks, Some(&well))), Some((&asks, Some(&ill))), false, Goes, true),
-            ("what is told is gone", Some((&asks, Some(&ill))), Some((&asks, None)), true, Goes, true),
+            ("what is reported is gone", Some((&asks, Some(&ill))), Some((&asks, None)), true, Goes, true),
             ("its spec changed", Some((&asks, Some(&ill))), Some((&moved, Some(&ill))), true, Goes, true),
             ("it asks no more", Some((&asks, Some(&ill))), Some((&plain, Some(&ill))), true, Not, true),
             ("it asks no more, and nothing was known", Some((&asks, None)), Some((&plain, None)), false, Not, false),

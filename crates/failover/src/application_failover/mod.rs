@@ -182,9 +182,9 @@ fn lasted_before(seen: &Seen<'_>, cluster: &ClusterName, now: Timestamp) -> Sign
 /// The behaviour, if the binding asks for one and its health is told (5.2).
 fn watched<'a>(seen: &Seen<'a>) -> Option<&'a ApplicationFailoverBehavior> {
     let binding = seen.binding;
-    let told = binding.status().is_some_and(|status| !status.aggregated_status.is_empty());
+    let reported = binding.status().is_some_and(|status| !status.aggregated_status.is_empty());
     let alive = binding.metadata().deletion_timestamp.is_none();
-    binding.spec().failover.as_ref()?.application.as_ref().filter(|_| told && alive && seen.health_is_judged)
+    binding.spec().failover.as_ref()?.application.as_ref().filter(|_| reported && alive && seen.health_is_judged)
 }
 
 fn lines(binding: &Binding) -> impl Iterator<Item = (&str, Option<ResourceHealth>)> {
@@ -227,7 +227,7 @@ fn depart(
             }
             Err(error) => {
                 let error = with_sources(&error);
-                tell(seen, EVICT_WORKLOAD_FROM_CLUSTER_FAILED, &error, Event::warning, decision);
+                record_event(seen, EVICT_WORKLOAD_FROM_CLUSTER_FAILED, &error, Event::warning, decision);
                 decision.plan.note(Reason::StateUnreadable { cluster, error }.into());
                 decision.next = Next::Backoff;
             }
@@ -237,7 +237,7 @@ fn depart(
         decision.plan.effects.push(Effect::Depart { patch });
         for task in &tasks {
             let message = format!("Evict from cluster {} succeed.", task.from_cluster);
-            tell(seen, EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, &message, Event::normal, decision);
+            record_event(seen, EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, &message, Event::normal, decision);
         }
         if !spec.propagate_deps && matches!(seen.binding, Binding::Namespaced(_)) {
             let message =
@@ -304,7 +304,7 @@ fn task(
 
 type MakeEvent = fn(ironclad_api::work::ObjectReference, &'static str, String) -> Event;
 
-fn tell(seen: &Seen<'_>, reason: &'static str, message: &str, make: MakeEvent, decision: &mut Decision) {
+fn record_event(seen: &Seen<'_>, reason: &'static str, message: &str, make: MakeEvent, decision: &mut Decision) {
     for about in [seen.binding.reference(), seen.binding.spec().resource.clone()] {
         decision.plan.effects.push(Effect::Event(make(about, reason, message.to_owned())));
     }

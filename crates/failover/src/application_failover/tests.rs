@@ -121,7 +121,7 @@ fn unhealthy_for_longer_than_tolerated() {
         ),
         ("and ends", 300, &[(0, Unhealthy), (299, Healthy), (300, Unhealthy)], 601, true),
         ("unknown resets it too", 300, &[(0, Unhealthy), (200, Unknown), (250, Unhealthy)], 400, false),
-        ("told often, it does not reset", 300, &[(0, Unhealthy), (100, Unhealthy), (299, Unhealthy)], 301, true),
+        ("reported often, it does not reset", 300, &[(0, Unhealthy), (100, Unhealthy), (299, Unhealthy)], 301, true),
         ("no toleration: at once", 0, &[], 0, true),
         ("less than none is none", -5, &[], 0, true),
         ("never unhealthy before", 300, &[], 10_000, false),
@@ -211,7 +211,7 @@ fn a_restart_goes_on_counting() {
         ("within the toleration: what is left of it, rounded up", Some(-100), false, Some(196)),
         ("a second less than it takes, as stored times are cut", Some(-296), false, Some(0)),
         ("and with it", Some(-297), true, None),
-        ("an older version told no time: anew", None, false, Some(300)),
+        ("an older version reported no time: anew", None, false, Some(300)),
         ("since this process looks: as it sees it", Some(2), false, Some(300)),
         ("a clock that went back", Some(9_000), false, Some(300)),
     ] {
@@ -370,8 +370,8 @@ fn the_last_copies_go_only_where_others_step_in() {
         binding.spec.placement.as_mut().unwrap().cluster_affinity = Some(only(affinity));
         let decision = look(&binding, &all, &Memory::default(), S(0));
         assert_eq!(left(&decision), want, "{name}");
-        let told = events(&decision).iter().filter(|reason| **reason == "ApplicationFailoverSkipped").count();
-        assert_eq!(told, skipped, "{name}");
+        let reported = events(&decision).iter().filter(|reason| **reason == "ApplicationFailoverSkipped").count();
+        assert_eq!(reported, skipped, "{name}");
         assert_eq!(decision.next == Next::After(NO_SUBSTITUTE_RECHECK), skipped > 0, "{name}");
     }
     let mut barred = ill(&[("m1", 1)], 1);

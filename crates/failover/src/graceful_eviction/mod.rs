@@ -167,11 +167,11 @@ fn waits_for_source(
     if !targets::waits_for_source(seen.spec, seen.metadata, false) {
         return;
     }
-    let told = now.duration_since(begun.0).as_secs().max(0) / SOURCE_TOLD_EVERY.as_secs();
-    let reason = Reason::WaitsForSource { from: from.clone(), minutes: told * SOURCE_TOLD_EVERY.as_mins() };
+    let reported = now.duration_since(begun.0).as_secs().max(0) / SOURCE_TOLD_EVERY.as_secs();
+    let reason = Reason::WaitsForSource { from: from.clone(), minutes: reported * SOURCE_TOLD_EVERY.as_mins() };
     let event = Event::warning(seen.about.clone(), WAITING_FOR_SOURCE_CLEANUP, reason.to_string());
     decision.plan.push(Effect::Event(event), reason.into());
-    let again = SignedDuration::from_secs((told + 1) * SOURCE_TOLD_EVERY.as_secs());
+    let again = SignedDuration::from_secs((reported + 1) * SOURCE_TOLD_EVERY.as_secs());
     decision.next = earlier(decision.next, begun.0.checked_add(again).ok());
 }
 

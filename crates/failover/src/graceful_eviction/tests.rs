@@ -131,8 +131,8 @@ fn verdicts_in_the_order_of_the_assessment() {
         ("6: every new copy is healthy (B28)", on(m1(), well()), 20, "clear by ResourceHealth"),
         ("6: not healthy: no time ends it (B29)", on(m1(), ill()), 660, "keep"),
         ("6: unknown is not healthy", on(m1(), vec![line("m2", Unknown, 2)]), 660, "keep"),
-        ("6: not told of yet", on(m1(), vec![]), 660, "keep"),
-        ("6: told of by others only", on(m1(), vec![line("m1", Healthy, 2)]), 660, "keep"),
+        ("6: not reported of yet", on(m1(), vec![]), 660, "keep"),
+        ("6: reported of by others only", on(m1(), vec![line("m1", Healthy, 2)]), 660, "keep"),
         (
             "6: all must be healthy",
             case(&[("m2", 1), ("m3", 1)], vec![m1()], vec![line("m2", Healthy, 1), line("m3", Unhealthy, 0)]),
@@ -180,7 +180,7 @@ fn the_end_of_a_task_is_told_on_binding_and_template() {
     let mut case = case(&[("m2", 1)], vec![task("m1")], vec![line("m2", Healthy, 1)]);
     case.spec.resource.kind = "Deployment".into();
     let decision = case.decide(1);
-    let told: Vec<_> = decision
+    let reported: Vec<_> = decision
         .plan
         .effects
         .iter()
@@ -191,7 +191,7 @@ fn the_end_of_a_task_is_told_on_binding_and_template() {
         .collect();
     let text = "Evict from cluster m1 succeed. Its task ended by ResourceHealth.";
     assert_eq!(
-        told,
+        reported,
         [
             ("ResourceBinding", "EvictWorkloadFromClusterSucceed", text),
             ("Deployment", "EvictWorkloadFromClusterSucceed", text),
@@ -274,7 +274,7 @@ fn a_source_that_cannot_be_cleaned_is_told_every_five_minutes() {
         (case.copies, case.spec.failover) = (["m1".into()].into(), stateful());
         case
     };
-    let told = |case: &Case, now| {
+    let reported = |case: &Case, now| {
         let decision = case.decide(now);
         let message = decision.plan.effects.iter().find_map(|effect| match effect {
             Effect::Event(event) => Some(event.message.clone()),
@@ -286,7 +286,7 @@ fn a_source_that_cannot_be_cleaned_is_told_every_five_minutes() {
     };
     let case = waiting();
     for (now, minutes, next) in [(0, "0", 300), (299, "0", 300), (300, "5", 600), (3_000, "50", 3_300)] {
-        assert_eq!(told(&case, now), (Some(minutes.to_owned()), Some(next)), "after {now} s");
+        assert_eq!(reported(&case, now), (Some(minutes.to_owned()), Some(next)), "after {now} s");
     }
     let forced = ObjectMeta {
         annotations: Some([(PROCEED_WITHOUT_CLEANUP.to_owned(), "true".to_owned())].into()),
@@ -307,7 +307,7 @@ fn a_source_that_cannot_be_cleaned_is_told_every_five_minutes() {
         ("the source is ready: it is being cleaned", ready),
         ("gracefully nobody waits", gracefully),
     ] {
-        assert_eq!(told(&case, 1_000), (None, None), "{name}");
+        assert_eq!(reported(&case, 1_000), (None, None), "{name}");
     }
 }
 
@@ -338,8 +338,8 @@ fn tasks() -> impl Strategy<Value = Vec<GracefulEvictionTask>> {
 }
 
 fn lines() -> impl Strategy<Value = Vec<AggregatedStatusItem>> {
-    let told = (prop::sample::select(vec![Healthy, Unhealthy, Unknown]), 0_i64..4, any::<bool>());
-    prop::collection::btree_map(prop::sample::select(vec!["m0", "m1", "m2", "m3"]), told, 0..4).prop_map(|rows| {
+    let reported = (prop::sample::select(vec![Healthy, Unhealthy, Unknown]), 0_i64..4, any::<bool>());
+    prop::collection::btree_map(prop::sample::select(vec!["m0", "m1", "m2", "m3"]), reported, 0..4).prop_map(|rows| {
         rows.into_iter().map(|(name, (h, n, applied))| AggregatedStatusItem { applied, ..line(name, h, n) }).collect()
     })
 }

@@ -9,40 +9,40 @@ use jiff::Timestamp;
 use crate::{
     Now,
     flags::eviction::EvictionFlags,
-    taint_manager::verdict::{Verdict, Wish, judge},
+    taint_manager::verdict::{FailoverSettings, Verdict, judge},
     taints::{TaintId, evicts},
 };
 
 /// State of a fault.
 #[derive(Debug)]
 pub struct Episode {
-    /// Names it in events, logs and history: the cluster and the second in which it was first seen.
+    /// Id in events, logs and history: the cluster and the second in which the fault was first seen.
     pub id: Arc<str>,
-    /// The incarnation of the cluster.
+    /// Uid of the cluster.
     pub cluster_uid: Arc<str>,
-    /// When it was first seen.
+    /// Time at which it was first seen.
     pub began: Duration,
-    /// The cluster's evicting taints, as they are now.
+    /// The cluster's current evicting taints.
     pub taints: Vec<Taint>,
-    /// How events name the cluster.
+    /// Reference to the cluster, for events.
     pub about: ObjectReference,
-    /// The cluster is ready again and its taints wait only to be removed.
+    /// The cluster is ready again; its taints are about to be removed.
     pub recovering: bool,
     /// Bindings evicted from the cluster.
     pub evicted: u32,
-    /// People were told that it began.
+    /// The event on its begin was recorded.
     pub(super) announced: bool,
     /// When taints without `timeAdded` were first seen.
     first_seen: BTreeMap<TaintId, Timestamp>,
     /// Failover settings of the bindings, as first seen.
-    wishes: BTreeMap<BindingKey, Frozen>,
+    frozen: BTreeMap<BindingKey, Frozen>,
 }
 
 #[derive(Debug)]
 struct Frozen {
     uid: Arc<str>,
-    wish: Wish,
-    /// `--failover-mode=observe` has told what would have happened.
+    settings: FailoverSettings,
+    /// The event of `--failover-mode=observe` was recorded.
     observed: bool,
 }
 
@@ -58,13 +58,13 @@ impl Episode {
             evicted: 0,
             announced: false,
             first_seen: BTreeMap::new(),
-            wishes: BTreeMap::new(),
+            frozen: BTreeMap::new(),
         };
         episode.taints_are(cluster, now);
         episode
     }
 
-    /// Takes the cluster's taints as they are now; true if those that evict changed.
+    /// Updates the cluster's taints; returns true if the evicting ones changed.
     pub(super) fn taints_are(&mut self, cluster: &Cluster, now: Now) -> bool {
         let taints: Vec<Taint> = cluster.spec.taints.iter().filter(|taint| evicts(taint)).cloned().collect();
         self.first_seen.retain(|id, _| taints.iter().any(|taint| id.is(taint)));
@@ -80,12 +80,12 @@ impl Episode {
         self.first_seen.get(&TaintId::of(taint)).copied().unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// Reads the wish of a binding when it is first seen; it stays the same until the episode ends or
+    /// Reads the settings of a binding when it is first seen; they stay the same until the episode ends or
     /// the binding leaves.
     pub(super) fn freeze(&mut self, key: &BindingKey, binding: &Binding) -> Result<(), Reason> {
         if self.frozen(key, binding.uid()).is_none() {
-            let wish = Wish::of(binding)?;
-            self.wishes.insert(key.clone(), Frozen { uid: binding.uid().into(), wish, observed: false });
+            let settings = FailoverSettings::of(binding)?;
+            self.frozen.insert(key.clone(), Frozen { uid: binding.uid().into(), settings, observed: false });
         }
         Ok(())
     }
@@ -96,37 +96,37 @@ impl Episode {
     /// If nothing is frozen and the placement can't be read.
     pub fn verdict(&self, key: &BindingKey, binding: &Binding, flags: &EvictionFlags) -> Result<Verdict, Reason> {
         let read;
-        let wish = match self.frozen(key, binding.uid()) {
-            Some(wish) => wish,
+        let settings = match self.frozen(key, binding.uid()) {
+            Some(settings) => settings,
             None => {
-                read = Wish::of(binding)?;
+                read = FailoverSettings::of(binding)?;
                 &read
             }
         };
-        Ok(judge(wish, &self.taints, |taint| self.first_seen(taint), flags))
+        Ok(judge(settings, &self.taints, |taint| self.first_seen(taint), flags))
     }
 
-    /// The wish that was read of this incarnation of a binding.
+    /// The frozen settings of the binding with this uid.
     #[must_use]
-    pub fn frozen(&self, key: &BindingKey, uid: &str) -> Option<&Wish> {
-        self.wishes.get(key).filter(|frozen| *frozen.uid == *uid).map(|frozen| &frozen.wish)
+    pub fn frozen(&self, key: &BindingKey, uid: &str) -> Option<&FailoverSettings> {
+        self.frozen.get(key).filter(|frozen| *frozen.uid == *uid).map(|frozen| &frozen.settings)
     }
 
     pub(super) fn observe(&mut self, key: &BindingKey) {
-        if let Some(frozen) = self.wishes.get_mut(key) {
+        if let Some(frozen) = self.frozen.get_mut(key) {
             frozen.observed = true;
         }
     }
 
     pub(super) fn was_observed(&self, key: &BindingKey, uid: &str) -> bool {
-        self.wishes.get(key).is_some_and(|frozen| frozen.observed && *frozen.uid == *uid)
+        self.frozen.get(key).is_some_and(|frozen| frozen.observed && *frozen.uid == *uid)
     }
 
     pub(super) fn forget(&mut self, key: &BindingKey) {
-        self.wishes.remove(key);
+        self.frozen.remove(key);
     }
 
-    /// True if no more may leave the cluster in this episode; `max` 0 is no limit.
+    /// True if the episode's limit of evictions is reached; `max` 0 is no limit.
     #[must_use]
     pub fn is_exhausted(&self, max: u32) -> bool {
         max > 0 && self.evicted >= max

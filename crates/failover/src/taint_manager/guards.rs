@@ -1,5 +1,5 @@
 //! Guards on top of the rate formula (specification/failover.md 6.6, IR-24): which clusters count, and when evictions are paused
-//! although the formula would let them go.
+//! although the formula allows them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,24 +18,24 @@ use crate::{
     taints::is_faulty,
 };
 
-/// Clusters that leave Ready within this time of each other failed together.
+/// Clusters that become not ready within this time of each other failed together.
 const MASS_WINDOW: Duration = Duration::from_secs(60);
 
 /// One cluster's share of the counts of 6.5.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct ClusterHealth {
     /// It is neither being deleted nor drained.
     pub counts: bool,
     /// It is not ready, or faulty (IR-23).
     pub unhealthy: bool,
     /// It is ready.
     pub ready: bool,
-    /// It has no Ready condition yet, and so counts only from this moment on.
+    /// Without a Ready condition yet: counts only from this moment on.
     pub starting_until: Option<Timestamp>,
 }
 
-impl Standing {
-    /// Of a cluster as it is.
+impl ClusterHealth {
+    /// Derives it from the cluster.
     #[must_use]
     pub fn of(cluster: &Cluster, startup_grace: Duration) -> Self {
         let meta = &cluster.metadata;
@@ -53,19 +53,19 @@ impl Standing {
     }
 }
 
-/// The fleet's health as the rate sees it: one entry per cluster, counts kept as they change.
+/// Health of the fleet, for the rate: one entry per cluster, with counts.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
-    clusters: BTreeMap<ClusterName, Standing>,
+    clusters: BTreeMap<ClusterName, ClusterHealth>,
     /// Counted clusters that have a Ready condition, and those of them that are unhealthy.
     settled: Counts,
-    /// Counted clusters that have none yet: few, and only they have to be looked at again as time passes.
+    /// Counted clusters without one: few, and only they have to be re-evaluated as time passes.
     starting: BTreeMap<ClusterName, (Timestamp, bool)>,
 }
 
 impl Fleet {
-    /// Takes one cluster as it is now, `None` if it is gone; returns what it was before.
-    pub fn set(&mut self, name: &ClusterName, standing: Option<Standing>) -> Option<Standing> {
+    /// Updates one cluster, `None` if it was deleted; returns the previous entry.
+    pub fn set(&mut self, name: &ClusterName, standing: Option<ClusterHealth>) -> Option<ClusterHealth> {
         let before = self.clusters.remove(name);
         if let Some(before) = &before {
             self.subtract(name, before);
@@ -77,7 +77,7 @@ impl Fleet {
         before
     }
 
-    fn add(&mut self, name: &ClusterName, standing: &Standing) {
+    fn add(&mut self, name: &ClusterName, standing: &ClusterHealth) {
         if !standing.counts {
             return;
         }
@@ -92,7 +92,7 @@ impl Fleet {
         }
     }
 
-    fn subtract(&mut self, name: &ClusterName, standing: &Standing) {
+    fn subtract(&mut self, name: &ClusterName, standing: &ClusterHealth) {
         if !standing.counts {
             return;
         }
@@ -117,7 +117,7 @@ impl Fleet {
         counts
     }
 
-    /// When the counts change next by time alone.
+    /// Time of the next change of the counts by time alone.
     #[must_use]
     pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         self.starting.values().map(|(until, _)| *until).filter(|until| *until > now).min()
@@ -125,24 +125,24 @@ impl Fleet {
 
     /// One cluster's entry.
     #[must_use]
-    pub fn get(&self, name: &ClusterName) -> Option<&Standing> {
+    pub fn get(&self, name: &ClusterName) -> Option<&ClusterHealth> {
         self.clusters.get(name)
     }
 }
 
-/// Why the rate is what it is.
+/// Reason of the rate in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// The formula says so.
+    /// The formula.
     Formula,
-    /// No cluster that counts is well.
+    /// No counted cluster is healthy.
     TotalOutage,
     /// Many clusters failed at once.
     MassFailure {
         /// Held until then.
         until: Duration,
     },
-    /// Leadership is young.
+    /// The leader has just started.
     WarmUp {
         /// Held until then.
         until: Duration,
@@ -171,33 +171,33 @@ impl std::fmt::Display for Why {
 pub struct Allowed {
     /// Evictions per second.
     pub rate: f64,
-    /// In which state.
+    /// State of the rate.
     pub state: State,
-    /// For which reason.
+    /// Reason.
     pub why: Why,
-    /// The counts that it was made of.
+    /// Counts that the formula used.
     pub counts: Counts,
 }
 
 /// State of the guards.
 #[derive(Debug, Clone)]
 pub struct Guards {
-    /// No eviction before this moment.
+    /// End of the warm-up: no eviction before.
     warm_until: Duration,
-    /// When clusters left Ready, by nanoseconds of monotonic time; what happened before the start is negative.
+    /// Times at which clusters became not ready, in nanoseconds of monotonic time; negative before the start.
     departures: BTreeMap<ClusterName, i128>,
     hold_until: Option<Duration>,
 }
 
 impl Guards {
-    /// Of a leader that starts now.
+    /// State of a leader that starts now.
     #[must_use]
     pub fn new(now: Now, warm_up: Duration) -> Self {
         Self { warm_until: now.mono.saturating_add(warm_up), departures: BTreeMap::new(), hold_until: None }
     }
 
-    /// A cluster left Ready, or was found not ready at the start, since this time of day. `half` is half of all
-    /// clusters that count, rounded up.
+    /// Records a cluster that became not ready, or was found not ready at start, since this time. `half` is half of all
+    /// counted clusters, rounded up.
     pub fn departed(&mut self, name: &ClusterName, since: Timestamp, half: usize, flags: &EvictionFlags, now: Now) {
         let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
         let age = now.wall.duration_since(since).as_nanos().max(0);
@@ -217,12 +217,12 @@ impl Guards {
         }
     }
 
-    /// A cluster is ready again, or gone.
+    /// Records a cluster that is ready again, or was deleted.
     pub fn returned(&mut self, name: &ClusterName) {
         self.departures.remove(name);
     }
 
-    /// The rate in force: the formula, and whatever holds it back. Guards only ever lower it.
+    /// Returns the rate in force: the formula, lowered by guards.
     #[must_use]
     pub fn allowed(&self, counts: Counts, held: Held, flags: &EvictionFlags, now: Now) -> Allowed {
         let mass = self.hold_until.filter(|until| now.mono < *until).map(|until| Why::MassFailure { until });
@@ -242,7 +242,7 @@ impl Guards {
         Allowed { rate, state, why: Why::Formula, counts }
     }
 
-    /// When a guard lets go by time alone.
+    /// Time at which a guard expires.
     #[must_use]
     pub fn next_change(&self, now: Now) -> Option<Duration> {
         [Some(self.warm_until), self.hold_until].into_iter().flatten().filter(|at| *at > now.mono).min()
@@ -267,7 +267,7 @@ pub fn is_paused(data: Option<&BTreeMap<String, String>>) -> bool {
     data.and_then(|data| data.get("paused")).is_some_and(|value| value == "true")
 }
 
-/// Since when the Ready condition is as it is.
+/// Time of the last transition of the Ready condition.
 #[must_use]
 pub fn ready_since(cluster: &Cluster) -> Option<Timestamp> {
     let conditions = &cluster.status.as_ref()?.conditions;

@@ -1,5 +1,5 @@
-//! Evictions by taints, whole: which clusters are faulty, who leaves them and when, in which order and how fast
-//! (specification/failover.md 3, 6). One plain value that is told what changed and asked what to do; the reconciler drives it with
+//! Evictions by taints: which clusters are faulty, which bindings leave them, in which order and how fast
+//! (specification/failover.md 3, 6). A state machine without IO: events go in, evictions come out. The reconciler drives it with
 //! caches and a clock, `ironclad plan` with a world and virtual time.
 //!
 //! A driver does this:
@@ -36,14 +36,14 @@ pub use self::{
 use crate::{
     Flags, Now,
     duration::in_words,
-    taint_manager::guards::{self, Allowed, Fleet, Guards, Held, Standing},
+    taint_manager::guards::{self, Allowed, ClusterHealth, Fleet, Guards, Held},
     taint_manager::queue::{Abandoned, Hold, Key, Queue, Wanted},
     taint_manager::rate::{Pacer, Retries, State},
     taint_manager::verdict::Verdict,
     taints::is_faulty,
 };
 
-/// Everything that the leader remembers of evictions by taints.
+/// State of the leader about evictions by taints.
 #[derive(Debug)]
 pub struct Evictions {
     flags: Flags,
@@ -56,17 +56,17 @@ pub struct Evictions {
     queue: Queue,
     notices: notice::Notices,
     events: Vec<Event>,
-    /// The state that was told last, for events on its change.
-    told: State,
-    /// Writes under way.
+    /// State of the rate that the last event reported.
+    recorded_state: State,
+    /// Writes in flight.
     working: usize,
 }
 
-/// Events that nobody reads are not kept beyond this.
+/// Maximum number of unread events.
 const EVENTS_MAX: usize = 4096;
 
 impl Evictions {
-    /// Of a leader that starts now: nothing is evicted before the warm-up is over, and the first eviction keeps the
+    /// State of a leader that starts now: nothing is evicted before the warm-up is over, and the first eviction keeps the
     /// distance that one at the start would ask for.
     #[must_use]
     pub fn new(flags: Flags, now: Now) -> Self {
@@ -81,39 +81,39 @@ impl Evictions {
             queue: Queue::default(),
             notices: notice::Notices::default(),
             events: Vec::new(),
-            told: State::Normal,
+            recorded_state: State::Normal,
             working: 0,
             flags,
         }
     }
 
-    /// The flags it runs by.
+    /// Flags in force.
     #[must_use]
     pub fn flags(&self) -> &Flags {
         &self.flags
     }
 
-    /// Holds all evictions, or lets them go on: a person paused them, or the caches are not complete.
+    /// Pauses or resumes all evictions: a person paused them, or the caches are not complete.
     pub fn hold(&mut self, held: Held) {
         self.held = held;
     }
 
-    /// Some cluster has more room: what was parked for want of it is looked at again.
+    /// Retries elements parked for lack of capacity: some cluster has more.
     pub fn room_appeared(&mut self) {
         if self.flags.eviction.capacity_check {
             self.queue.look_again_at_parked();
         }
     }
 
-    /// A cluster as it is now, `None` if it is gone. `recovering` is [`is_recovering`](crate::taint_policy::is_recovering). Returns true if the
+    /// Records the state of a cluster, `None` if it was deleted. `recovering` is [`is_recovering`](crate::taint_policy::is_recovering). Returns true if the
     /// bindings on it are to be evaluated: it became faulty, or its taints changed.
     pub fn cluster(&mut self, name: &ClusterName, cluster: Option<&Cluster>, recovering: Recovering, now: Now) -> bool {
-        let standing = cluster.map(|c| Standing::of(c, self.flags.health.startup_grace_period));
+        let standing = cluster.map(|c| ClusterHealth::of(c, self.flags.health.startup_grace_period));
         let before = self.fleet.get(name).cloned();
         self.fleet.set(name, standing.clone());
         self.watch_departure(name, cluster, before.as_ref(), standing.as_ref(), now);
         if cluster.is_some_and(|cluster| self.notices.shape_changed(name, notice::shape(cluster)))
-            || opens_room(before.as_ref(), standing.as_ref())
+            || became_available(before.as_ref(), standing.as_ref())
         {
             self.queue.look_again_at_parked();
         }
@@ -151,21 +151,21 @@ impl Evictions {
         self.queue.hold(name, if held { Hold::Held } else { Hold::Free });
     }
 
-    /// For the guard against mass failures: who left Ready, and when.
+    /// Feeds the guard against mass failures with the times at which clusters became not ready.
     fn watch_departure(
         &mut self,
         name: &ClusterName,
         cluster: Option<&Cluster>,
-        before: Option<&Standing>,
-        after: Option<&Standing>,
+        before: Option<&ClusterHealth>,
+        after: Option<&ClusterHealth>,
         now: Now,
     ) {
-        let well = |standing: &Standing| standing.ready;
+        let well = |standing: &ClusterHealth| standing.ready;
         match (before, after, cluster) {
             (_, Some(after), _) if well(after) || !after.counts => self.guards.returned(name),
             (_, None, _) => self.guards.returned(name),
             (before, Some(_), Some(cluster)) if before.is_none_or(well) && cluster.ready().is_some() => {
-                // One that is found not ready at the start left when its condition says so.
+                // A cluster found not ready at start failed when its condition says so.
                 let first = before.is_none();
                 let since = guards::ready_since(cluster).filter(|_| first).unwrap_or(now.wall);
                 let half = self.fleet.counts(now.wall).total.div_ceil(2);
@@ -175,7 +175,7 @@ impl Evictions {
         }
     }
 
-    /// Ends the episode of a cluster: everything that waits to leave it is dropped at once.
+    /// Ends the episode of a cluster and drops all its elements.
     fn end(&mut self, name: &ClusterName, why: Abandoned, now: Now) {
         self.queue.hold(name, Hold::Free);
         let dropped = self.queue.drop_cluster(name, why);
@@ -192,11 +192,11 @@ impl Evictions {
             dropped.len(),
             in_words(now.mono.saturating_sub(episode.began)),
         );
-        self.tell(Event::normal(about, events::FAILOVER_EPISODE_ENDED, message));
+        self.record_event(Event::normal(about, events::FAILOVER_EPISODE_ENDED, message));
         self.queue.tally_mut().episode(name);
     }
 
-    /// The bindings on faulty clusters, each with the cluster that it is on. Those that are found in one call line up in
+    /// Evaluates bindings on faulty clusters, each with its cluster. Bindings of one call are enqueued in
     /// the order of their times, then of their age, kind and name (6.3).
     pub fn evaluate(&mut self, found: impl IntoIterator<Item = (ClusterName, Binding)>, now: Now) {
         let mut wanted: Vec<(jiff::Timestamp, jiff::Timestamp, bool, Key, Wanted)> = Vec::new();
@@ -219,10 +219,10 @@ impl Evictions {
         self.announce();
     }
 
-    /// Tells of the episodes that began, now that it is known whom they concern.
+    /// Records events for the episodes that began, now that the affected bindings are known.
     fn announce(&mut self) {
         let new = self.episodes.iter_mut().filter(|(_, episode)| !episode.announced);
-        let told: Vec<_> = new
+        let reported: Vec<_> = new
             .map(|(name, episode)| {
                 episode.announced = true;
                 let (id, taints) = (&episode.id, episode.taints_text());
@@ -231,10 +231,10 @@ impl Evictions {
                 Event::normal(episode.about.clone(), events::FAILOVER_EPISODE_STARTED, message)
             })
             .collect();
-        told.into_iter().for_each(|event| self.tell(event));
+        reported.into_iter().for_each(|event| self.record_event(event));
     }
 
-    /// A binding as it is now, `None` if it is gone: elements for the faulty clusters that it is on, and none for others.
+    /// Records the state of a binding, `None` if it was deleted: it gets elements for the faulty clusters that it is on only.
     pub fn binding(&mut self, key: &BindingKey, binding: Option<&Binding>, now: Now) {
         let Some(binding) = binding.filter(|b| b.metadata().deletion_timestamp.is_none()) else {
             let lanes: Vec<_> = self.queue.of_binding(key).cloned().collect();
@@ -255,7 +255,7 @@ impl Evictions {
                 .queue
                 .get(&key)
                 .is_some_and(|e| matches!(e.place, crate::taint_manager::queue::Place::Working { .. }));
-            // The echo of our own write comes before its answer; the answer settles the element.
+            // The watch event of our own write precedes its response; the response decides about the element.
             if !working {
                 self.queue.remove(&key, Abandoned::Obsolete);
                 self.notices.abandoned(&key.binding, Abandoned::Obsolete, now.mono);
@@ -274,7 +274,7 @@ impl Evictions {
         }
     }
 
-    /// A binding changed: from the clusters that it is not on any more, it is asked anew if it comes back (specification/failover.md 3.6).
+    /// Forgets the settings of a binding on clusters that it left: they are read again if it returns (specification/failover.md 3.6).
     pub fn moved(&mut self, key: &BindingKey, old: &Binding, new: &Binding) {
         for target in old.spec().clusters.iter().filter(|target| new.spec().target(&target.name).is_none()) {
             self.left(key, &ClusterName::from(target.name.as_str()));
@@ -287,7 +287,7 @@ impl Evictions {
         }
     }
 
-    /// The verdict on one binding and cluster: what to put into the queue. What is not affected any more is taken out.
+    /// Judges one binding on one cluster: returns the element to enqueue, and removes an element that is no longer affected.
     fn judge(&mut self, key: &Key, binding: &Binding, now: Now) -> Option<Wanted> {
         let episode = self.episodes.get_mut(&key.cluster)?;
         if binding.metadata().deletion_timestamp.is_some() || binding.spec().target(&key.cluster.0).is_none() {
@@ -295,7 +295,7 @@ impl Evictions {
         }
         if let Err(reason) = episode.freeze(&key.binding, binding) {
             let message = reason.to_string();
-            self.tell(Event::warning(binding.reference(), events::PLACEMENT_UNREADABLE, message));
+            self.record_event(Event::warning(binding.reference(), events::PLACEMENT_UNREADABLE, message));
             return None;
         }
         match episode.verdict(&key.binding, binding, &self.flags.eviction).ok()? {
@@ -328,13 +328,13 @@ impl Evictions {
         self.guards.allowed(self.fleet.counts(now.wall), self.held, &self.flags.eviction, now)
     }
 
-    /// When the next eviction may start at the rate in force; `None` is never.
+    /// Earliest start of the next eviction at the rate in force; `None` is never.
     #[must_use]
     pub fn next_allowed(&self, now: Now) -> Option<Duration> {
         self.pacer.next_allowed(self.allowed(now).rate)
     }
 
-    /// True if an eviction that was handed out is still wanted: its cluster has not recovered since.
+    /// True if an eviction in flight is still needed: its cluster has not recovered since.
     #[must_use]
     pub fn is_under_way(&self, key: &Key) -> bool {
         self.queue
@@ -360,7 +360,7 @@ impl Evictions {
         &self.queue
     }
 
-    /// The waits that ended since the last call, for histograms.
+    /// Waiting times that ended since the last call, for histograms.
     pub fn take_waited(&mut self) -> Vec<crate::taint_manager::queue::Waited> {
         self.queue.tally_mut().take_waited()
     }
@@ -370,22 +370,22 @@ impl Evictions {
         std::mem::take(&mut self.events)
     }
 
-    fn tell(&mut self, event: Event) {
+    fn record_event(&mut self, event: Event) {
         if self.events.len() < EVENTS_MAX {
             self.events.push(event);
         }
     }
 
-    /// Tells of a rate that was stopped, or goes on, on every faulty cluster.
-    fn tell_state(&mut self, allowed: &Allowed) {
+    /// Records an event on every faulty cluster when the rate stops or resumes.
+    fn record_state_change(&mut self, allowed: &Allowed) {
         let stopped = |state: State| matches!(state, State::Halted | State::Held);
-        if stopped(allowed.state) == stopped(self.told) || self.episodes.is_empty() {
+        if stopped(allowed.state) == stopped(self.recorded_state) || self.episodes.is_empty() {
             if self.episodes.is_empty() {
-                self.told = State::Normal;
+                self.recorded_state = State::Normal;
             }
             return;
         }
-        self.told = allowed.state;
+        self.recorded_state = allowed.state;
         let abouts: Vec<_> = self.episodes.values().map(|episode| episode.about.clone()).collect();
         for about in abouts {
             let event = if stopped(allowed.state) {
@@ -398,17 +398,17 @@ impl Evictions {
                 let message = format!("evictions go on at {} per second", allowed.rate);
                 Event::normal(about, events::EVICTION_RESUMED, message)
             };
-            self.tell(event);
+            self.record_event(event);
         }
     }
 }
 
-/// True if a faulty cluster is ready again and its taints wait only to be removed: its elements are held.
+/// Recovery of a faulty cluster. Elements of a recovering cluster are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovering {
     /// It is.
     Yes,
-    /// It is not, or its taints are a person's.
+    /// It is not recovering, or a person set its taints.
     No,
 }
 
@@ -419,12 +419,12 @@ impl From<bool> for Recovering {
 }
 
 /// True if a cluster became able to take workloads: it joined, or became healthy.
-fn opens_room(before: Option<&Standing>, after: Option<&Standing>) -> bool {
-    let well = |standing: &Standing| standing.ready && !standing.unhealthy;
+fn became_available(before: Option<&ClusterHealth>, after: Option<&ClusterHealth>) -> bool {
+    let well = |standing: &ClusterHealth| standing.ready && !standing.unhealthy;
     after.is_some_and(well) && !before.is_some_and(well)
 }
 
-/// True if the cluster is ready; for drivers that only look at the world.
+/// True if the cluster is ready.
 #[must_use]
 pub fn is_ready(clusters: &Clusters, name: &ClusterName) -> bool {
     clusters.get(name).is_some_and(|cluster| cluster.is_ready())

@@ -1,5 +1,5 @@
 //! The queue's traces on bindings: condition `EvictionPending` and the events of adding and removing (specification/failover.md 6.7
-//! step 11, 14.4). Written late and little: at most once in a while per binding, and a few per second for all, so that a
+//! step 11, 14.4). Writes are debounced per binding and limited per second for all, so that a
 //! fault of thousands of bindings does not become a flood of writes.
 
 use std::{
@@ -22,12 +22,12 @@ use crate::{
     taint_manager::queue::{Abandoned, Key, Place},
 };
 
-/// A binding's condition changes no oftener than this.
+/// Minimum time between two changes of a binding's condition.
 const PER_BINDING: Duration = Duration::from_secs(30);
 /// An element that leaves the queue sooner than this after it was added shows no condition: by the time of reading it would be
-/// untrue, and it would cost two writes and two events for each eviction.
+/// outdated, and it would cost two writes and two events for each eviction.
 const FIRST: Duration = Duration::from_secs(1);
-/// From one binding's notice to the next one's.
+/// Minimum time between the notices of two bindings.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Condition of one binding.
@@ -35,7 +35,7 @@ const BETWEEN: Duration = Duration::from_millis(50);
 pub struct Notice {
     /// Which one.
     pub binding: BindingKey,
-    /// Condition `EvictionPending` as it is to stand; `None`: it is to go.
+    /// New condition `EvictionPending`; `None` removes it.
     pub condition: Option<Condition>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Notices {
 struct Shown {
     due: Option<Duration>,
     at: Option<Duration>,
-    /// Reason and message of what stands; `None`: nothing does.
+    /// Reason and message of the condition in place; `None` if there is none.
     text: Option<(String, String)>,
     abandoned: Option<Abandoned>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Shape {
     apis: usize,
 }
 
-/// The shape of a cluster as it is.
+/// Derives it from the cluster.
 pub(super) fn shape(cluster: &Cluster) -> Shape {
     let spec = &cluster.spec;
     Shape {
@@ -77,7 +77,7 @@ pub(super) fn shape(cluster: &Cluster) -> Shape {
 }
 
 impl Notices {
-    /// Something about a binding's elements changed.
+    /// Records a change of a binding's elements.
     pub(super) fn changed(&mut self, binding: &BindingKey, now: Duration) {
         let shown = self.shown.entry(binding.clone()).or_default();
         if shown.due.is_some() {
@@ -92,7 +92,7 @@ impl Notices {
         self.due.insert((due, binding.clone()));
     }
 
-    /// An element of a binding was dropped.
+    /// Records that an element of a binding was dropped.
     pub(super) fn abandoned(&mut self, binding: &BindingKey, why: Abandoned, now: Duration) {
         self.changed(binding, now);
         if let Some(shown) = self.shown.get_mut(binding) {
@@ -100,14 +100,14 @@ impl Notices {
         }
     }
 
-    /// A binding is gone.
+    /// Forgets a deleted binding.
     pub(super) fn gone(&mut self, binding: &BindingKey) {
         if let Some(due) = self.shown.remove(binding).and_then(|shown| shown.due) {
             self.due.remove(&(due, binding.clone()));
         }
     }
 
-    /// A binding as it is: one that shows what another leader wrote, and has nothing waiting, is to stop showing it.
+    /// Records a binding: a condition written by an earlier leader is removed if nothing is pending.
     pub(super) fn seen(&mut self, key: &BindingKey, binding: &Binding, pending: bool, now: Duration) {
         if pending || self.shown.contains_key(key) {
             return;
@@ -120,7 +120,7 @@ impl Notices {
         }
     }
 
-    /// True if the cluster is another to workloads than it was when it was last looked at.
+    /// True if the cluster changed in a way that matters to workloads.
     pub(super) fn shape_changed(&mut self, name: &ClusterName, shape: Shape) -> bool {
         match self.shapes.insert(name.clone(), shape) {
             None => false,
@@ -130,13 +130,13 @@ impl Notices {
 }
 
 impl Evictions {
-    /// When the next notice is to be taken.
+    /// Time at which the next notice is due.
     #[must_use]
     pub fn next_notice_at(&self) -> Option<Duration> {
         self.notices.due.first().map(|(due, _)| (*due).max(self.notices.next))
     }
 
-    /// The next binding that is to show something else, if its time has come. The events that go with it are among
+    /// Returns the next binding whose condition changes, if due. Its events are among
     /// [`Evictions::take_events`].
     pub fn next_notice(&mut self, now: Now) -> Option<Notice> {
         loop {
@@ -179,20 +179,20 @@ impl Evictions {
                 let key = first.map(|cluster| Key { cluster, binding: binding.clone() });
                 let Some(element) = key.and_then(|key| self.queue.get(&key)).cloned() else { return };
                 let about = binding.reference(&element.wanted.binding_uid);
-                self.tell(Event::normal(about, events::EVICTION_QUEUED, message.clone()));
+                self.record_event(Event::normal(about, events::EVICTION_QUEUED, message.clone()));
                 let template = (*element.wanted.resource).clone();
-                self.tell(Event::normal(template, events::EVICTION_QUEUED, message.clone()));
+                self.record_event(Event::normal(template, events::EVICTION_QUEUED, message.clone()));
             }
             (None, Some(why)) if before => {
                 let about = binding.reference("");
                 let message = format!("the eviction is not needed any more: {}", why.as_str());
-                self.tell(Event::normal(about, events::EVICTION_ABANDONED, message));
+                self.record_event(Event::normal(about, events::EVICTION_ABANDONED, message));
             }
             _ => {}
         }
     }
 
-    /// Condition `EvictionPending` as the queue is now; `None` if nothing waits for the binding.
+    /// Condition `EvictionPending` by the current queue; `None` if no element of the binding is pending.
     #[must_use]
     pub fn pending_condition(&self, binding: &BindingKey, now: Now) -> Option<Condition> {
         let mut parts = Vec::new();

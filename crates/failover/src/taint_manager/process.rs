@@ -1,4 +1,4 @@
-//! One element whose turn it is: whether it is written now, dropped, parked or tried later (specification/failover.md 6.7).
+//! Processing of one element: evict now, drop, park or retry (specification/failover.md 6.7).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
 };
 use crate::{duration::in_words, eviction_history::recorded};
 
-/// Elements that cost no rate are gone through in portions of this size.
+/// Maximum number of elements per call that cost no rate.
 const FREE_STEPS: usize = 256;
-/// An eviction that waits for an earlier one of the same binding asks again after this time.
+/// Retry interval of an eviction that waits for an earlier one of the same binding.
 const AGAIN: Duration = Duration::from_millis(200);
-/// So many conflicts in a row are answered by reading again at once; then it backs off.
+/// Conflicts in a row that are retried at once; later ones back off.
 const CONFLICTS_MAX: u32 = 5;
 
 /// Next step of the driver.
@@ -34,22 +34,22 @@ const CONFLICTS_MAX: u32 = 5;
 pub enum Next {
     /// Write this, and report with [`Evictions::done`].
     Evict(Box<Eviction>),
-    /// Ask again at this moment, or when something changed; `None`: only when something changed.
+    /// Call again at this moment, or when something changed; `None`: only when something changed.
     Wait(Option<Duration>),
-    /// Ask again at once, after others had their turn.
+    /// Call again at once, after yielding.
     Again,
 }
 
-/// One eviction that is to be written now.
+/// One eviction to write now.
 #[derive(Debug, Clone)]
 pub struct Eviction {
-    /// Which element it is.
+    /// Key of the element.
     pub key: Key,
-    /// The binding as it was seen: the write is conditional on its version.
+    /// The observed binding: the write is conditional on its version.
     pub binding: Binding,
-    /// A merge patch of the binding: the cluster out of the result, the task in.
+    /// Merge patch of the binding: removes the cluster from the result, adds the task.
     pub patch: Value,
-    /// The task that is appended, unless one for this cluster is there already.
+    /// The appended task, unless one for this cluster exists.
     pub task: GracefulEvictionTask,
     /// For `status.failoverHistory`.
     pub record: FailoverRecord,
@@ -69,50 +69,50 @@ impl Eviction {
     }
 }
 
-/// How the write of an eviction ended.
+/// Result of writing an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is written.
+    /// Written.
     Written,
-    /// The binding had changed.
+    /// The binding changed meanwhile.
     Conflict,
-    /// It was not written, since its cluster recovered meanwhile.
+    /// Not written: the cluster recovered meanwhile.
     Withdrawn,
-    /// It was not written, or nobody knows, for this reason.
+    /// Not written, or the result is unknown, for this reason.
     Failed(String),
 }
 
 /// Next step of one element.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// It leaves the queue, free of charge.
+    /// Remove it from the queue; costs no rate.
     Drop(Abandoned),
-    /// It has no target.
+    /// Park it: it has no target.
     Park(Reason),
-    /// It waits for something that is no fault of its own.
+    /// Wait, without counting a failure.
     Wait,
-    /// It can't be written now.
+    /// Retry later: it can't be written now.
     Fail(Reason),
-    /// It is to be written.
+    /// Write it.
     Evict(Box<Planned>),
 }
 
-/// An eviction before it has leave.
+/// An eviction that the rate has not admitted yet.
 #[derive(Debug)]
 pub(super) struct Planned {
     patch: Value,
     task: GracefulEvictionTask,
 }
 
-/// The fleet around one element.
+/// Context of one element.
 pub(super) struct Around<'a> {
-    /// The other clusters that the binding is to leave.
+    /// Other clusters from which the binding is to be evicted.
     others: &'a BTreeSet<ClusterName>,
     clusters: &'a Clusters,
     room: Option<Room<'a>>,
 }
 
-/// The decision on one element: pure, and without regard to the rate.
+/// Decides on one element, regardless of the rate.
 pub(super) fn decide(
     key: &Key,
     element: &Element,
@@ -141,8 +141,8 @@ pub(super) fn decide(
         .graceful_eviction_tasks
         .iter()
         .any(|task| task.producer == PRODUCER_TAINT_MANAGER && task.from_cluster != *key.cluster.0);
-    // The second eviction of one binding waits until the scheduler answered the first, or both its copies might be on
-    // the way out before a third is known (IR-33).
+    // The second eviction of a binding waits until the scheduler has answered the first. Otherwise both copies might be
+    // evicted before a third is scheduled (IR-33).
     if under_way && !substitute && !binding.is_observed() {
         return Step::Wait;
     }
@@ -182,7 +182,7 @@ pub(super) fn decide(
     }
 }
 
-/// The labels that the new copy inherits, if it was asked for and the gate is on (5.4).
+/// Labels that the new copy inherits, if requested and the gate is on (5.4).
 fn preserved_state(cluster: &ClusterName, binding: &Binding, flags: &EvictionFlags) -> Result<StringMap, Reason> {
     let spec = binding.spec();
     let failover = spec.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
@@ -206,7 +206,7 @@ impl Evictions {
         self.next_with_room(clusters, None, binding, now)
     }
 
-    /// The same, with what `--eviction-capacity-check` asks.
+    /// Like [`Evictions::next`], with the available capacity that `--eviction-capacity-check` needs.
     pub fn next_with_room(
         &mut self,
         clusters: &Clusters,
@@ -216,7 +216,7 @@ impl Evictions {
     ) -> Next {
         let due = self.queue.promote(now.mono);
         let allowed = self.allowed(now);
-        self.tell_state(&allowed);
+        self.record_state_change(&allowed);
         let starting = self.fleet.next_change(now.wall).map(|at| now.mono_at(at));
         let wake = [due, self.guards.next_change(now), starting].into_iter().flatten().min();
         let wake = if self.queue.is_empty() { None } else { wake };
@@ -251,7 +251,7 @@ impl Evictions {
                 }
                 (Step::Park(reason), _) => self.park(&key, &element, &reason, now),
                 (Step::Fail(reason), _) => {
-                    self.tell_failure(&key, &element, &reason);
+                    self.record_failure(&key, &element, &reason);
                     let wait = self.backoff(element.attempts, now.mono);
                     self.queue.failed(&key, wait, now.mono);
                     self.notices.changed(&key.binding, now.mono);
@@ -274,12 +274,12 @@ impl Evictions {
 
     fn park(&mut self, key: &Key, element: &Element, reason: &Reason, now: Now) {
         if self.queue.park(key, now.mono) {
-            self.tell_failure(key, element, reason);
+            self.record_failure(key, element, reason);
         }
         self.notices.changed(&key.binding, now.mono);
     }
 
-    /// The element has leave: it is handed out, or in observe mode only told.
+    /// Returns the admitted eviction, or in observe mode only records an event.
     fn leave(
         &mut self,
         key: Key,
@@ -294,7 +294,7 @@ impl Evictions {
             episode.observe(&key.binding);
             self.queue.evicted(&key, now.mono);
             let message = Reason::WouldEvict { from: key.cluster.clone() }.to_string();
-            self.tell(Event::normal(binding.reference(), events::WOULD_EVICT, message));
+            self.record_event(Event::normal(binding.reference(), events::WOULD_EVICT, message));
             self.notices.changed(&key.binding, now.mono);
             return None;
         }
@@ -315,7 +315,7 @@ impl Evictions {
         Some(Eviction { key, binding, patch: planned.patch, task: planned.task, record, because, token })
     }
 
-    /// How the write of an eviction ended. Returns true if the binding was wanted anew meanwhile: it is to be given to
+    /// Records the result of a write. Returns true if the binding was enqueued again meanwhile: pass it to
     /// [`Evictions::binding`] again.
     pub fn done(&mut self, eviction: &Eviction, outcome: &Outcome, now: Now) -> bool {
         self.working = self.working.saturating_sub(1);
@@ -324,7 +324,7 @@ impl Evictions {
             Outcome::Conflict | Outcome::Withdrawn => self.pacer.give_back(eviction.token),
             Outcome::Written | Outcome::Failed(_) => self.pacer.answered(eviction.token, now.mono),
         }
-        // Its cluster may have recovered meanwhile: then it is not in the queue any more, and nothing is left to do.
+        // If the cluster recovered meanwhile, the element is no longer in the queue.
         let Some(element) = self.queue.get(key).cloned() else { return false };
         let Place::Working { again } = element.place else { return false };
         match outcome {
@@ -333,8 +333,8 @@ impl Evictions {
                 self.left(&key.binding, &key.cluster);
                 let message = format!("Evict from cluster {} succeed.", key.cluster);
                 let (about, template) = (eviction.binding.reference(), (*element.wanted.resource).clone());
-                self.tell(Event::normal(about, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message.clone()));
-                self.tell(Event::normal(template, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message));
+                self.record_event(Event::normal(about, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message.clone()));
+                self.record_event(Event::normal(template, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message));
                 self.count_in_episode(&key.cluster);
                 self.notices.changed(&key.binding, now.mono);
                 return again;
@@ -353,7 +353,7 @@ impl Evictions {
                 self.queue.failed(key, wait, now.mono);
             }
             Outcome::Failed(error) => {
-                self.tell_failure(key, &element, &Reason::WriteFailed { error: error.clone() });
+                self.record_failure(key, &element, &Reason::WriteFailed { error: error.clone() });
                 let wait = self.backoff(element.attempts, now.mono);
                 self.queue.failed(key, wait, now.mono);
                 self.notices.changed(&key.binding, now.mono);
@@ -362,7 +362,7 @@ impl Evictions {
         false
     }
 
-    /// How long an element waits that failed: by its own failures, and until there is room among all retries.
+    /// Wait of a failed element: by its own failures, and by the rate of all retries.
     fn backoff(&mut self, attempts: u32, now: Duration) -> Duration {
         let flags = &self.flags.eviction;
         flags.backoff(attempts).max(self.retries.reserve(flags, now))
@@ -376,15 +376,15 @@ impl Evictions {
             let about = episode.about.clone();
             self.queue.hold(cluster, Hold::Held);
             let message = Reason::EpisodeLimit { max }.to_string();
-            self.tell(Event::warning(about, events::EVICTION_PAUSED, message));
+            self.record_event(Event::warning(about, events::EVICTION_PAUSED, message));
         }
     }
 
-    fn tell_failure(&mut self, key: &Key, element: &Element, reason: &Reason) {
+    fn record_failure(&mut self, key: &Key, element: &Element, reason: &Reason) {
         let about = key.binding.reference(&element.wanted.binding_uid);
         let message = format!("Evict from cluster {} failed: {reason}", key.cluster);
         let template = (*element.wanted.resource).clone();
-        self.tell(Event::warning(about, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message.clone()));
-        self.tell(Event::warning(template, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message));
+        self.record_event(Event::warning(about, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message.clone()));
+        self.record_event(Event::warning(template, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message));
     }
 }

@@ -1,8 +1,8 @@
-//! The eviction queue (specification/failover.md 6.1 to 6.3): elements that wait for their time, for their turn, for another try or
-//! for a target; one order over all clusters, and one lane per faulty cluster, so that recovery drops a cluster's
-//! elements at once. It decides nothing and knows no rate.
+//! The eviction queue (specification/failover.md 6.1 to 6.3): elements that are delayed, ready, backing off, or parked
+//! without a target; one order over all clusters, and one queue per faulty cluster, so that recovery drops a cluster's
+//! elements at once. It makes no decisions and applies no rate.
 //!
-//! Every operation on one element costs the logarithm of what waits.
+//! Every operation on one element takes logarithmic time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ pub use tally::{Abandoned, ClusterTally, QueueName, QueueTally, Tally, Waited};
 /// Key of an element: a binding, and the cluster that it leaves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The cluster that is to be left.
+    /// Cluster that the binding leaves.
     pub cluster: ClusterName,
     /// The binding; one without a namespace is a ClusterResourceBinding.
     pub binding: BindingKey,
@@ -31,60 +31,60 @@ pub struct Key {
 /// Content of an element when a verdict enqueues it.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// The incarnation of the binding.
+    /// Uid of the binding.
     pub binding_uid: Arc<str>,
-    /// The incarnation of the cluster.
+    /// Uid of the cluster.
     pub cluster_uid: Arc<str>,
     /// The template, for events and metrics.
     pub resource: Arc<ObjectReference>,
-    /// Why, and when.
+    /// Causes, each with its due time.
     pub causes: Causes,
-    /// How the old copy will be treated.
+    /// Purge mode of the old copy.
     pub purge_mode: PurgeMode,
 }
 
-/// Where an element stands.
+/// State of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Its time has not come.
+    /// Not due yet.
     Delayed,
-    /// It waits for its turn.
+    /// Due, waiting in the queue.
     Ready,
-    /// It failed and waits for another try.
+    /// Failed, waiting for the next attempt.
     Backoff,
-    /// No cluster would take it.
+    /// Parked: no cluster would accept the workload.
     Parked,
-    /// Somebody works on it; `again` if it was wanted anew meanwhile.
+    /// In progress; `again` if it was enqueued again meanwhile.
     Working {
-        /// It was wanted anew meanwhile.
+        /// It was enqueued again meanwhile.
         again: bool,
     },
 }
 
-/// A moment, and a number that no other element has: the order in which elements come to be ready.
+/// Order of elements: a moment and a unique number.
 type Order = (Duration, u64);
 
-/// One binding that is to leave one cluster.
+/// Eviction of one binding from one cluster.
 #[derive(Debug, Clone)]
 pub struct Element {
     /// The verdict.
     pub wanted: Wanted,
-    /// Where it stands.
+    /// State.
     pub place: Place,
-    /// When it first became ready, for its age and for the latency metrics.
+    /// Time at which it first became ready, for its age and the latency metrics.
     pub enqueued_at: Option<Duration>,
-    /// When it came, will come, or was parked; and the tie-breaker.
+    /// Time at which it became or becomes ready, or was parked; with the tie-breaker.
     pub order: Order,
     /// Failed attempts in a row.
     pub attempts: u32,
     /// Conflicts in a row within this attempt.
     pub conflicts: u32,
-    /// It was found to have no target, and told so.
+    /// An event reported that it has no target.
     pub unfit: bool,
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct ClusterQueue {
     elements: BTreeMap<BindingKey, Element>,
     ready: BTreeMap<Order, BindingKey>,
     held: bool,
@@ -93,29 +93,29 @@ struct Lane {
 /// The queue.
 #[derive(Debug, Default)]
 pub struct Queue {
-    lanes: BTreeMap<ClusterName, Lane>,
-    /// The first ready element of every lane that is not held.
+    by_cluster: BTreeMap<ClusterName, ClusterQueue>,
+    /// The first ready element of every cluster queue that is not held.
     heads: BTreeMap<Order, ClusterName>,
-    /// Delayed and backing off, by the moment that ends it.
+    /// Delayed and backing-off elements, by the end of their wait.
     delayed: BTreeMap<Order, Key>,
-    /// Parked, in the order of parking.
+    /// Parked elements, in the order of parking.
     parked: BTreeMap<Order, Key>,
-    /// Parked elements with a number below this one get another look as soon as possible.
+    /// Parked elements with a number below this one are retried as soon as possible.
     look_below: u64,
-    /// The lanes in which a binding has elements.
+    /// Clusters for which a binding has elements.
     by_binding: BTreeMap<BindingKey, BTreeSet<ClusterName>>,
     next_seq: u64,
     tally: Tally,
 }
 
-/// A parked element is looked at again after this time even if nothing is known to have changed (6.7 step 4).
+/// Retry interval of a parked element, even if no change is known (6.7 step 4).
 pub const PARKED_AGAIN: Duration = Duration::from_secs(300);
-/// So many parked elements come back per call; the rest follow in the next ones.
+/// Maximum number of parked elements that return per call.
 const UNPARK_BATCH: usize = 64;
 
 impl Queue {
-    /// Puts an element in, or takes the new verdict into the one that is there. One that is ready keeps its place in the
-    /// order, unless its time has moved into the future. Returns true if it was not there.
+    /// Adds an element, or updates the verdict of the existing one. A ready element keeps its place in the
+    /// order, unless its due time moved into the future. Returns true if it was added.
     pub fn want(&mut self, key: &Key, wanted: Wanted, now: Now) -> bool {
         let known = self.get(key).map(|element| element.wanted.binding_uid == wanted.binding_uid);
         if known == Some(false) {
@@ -139,8 +139,8 @@ impl Queue {
             unfit: false,
         };
         self.tally.came(key, &element);
-        let lane = self.lanes.entry(key.cluster.clone()).or_default();
-        lane.elements.insert(key.binding.clone(), element);
+        let cluster_queue = self.by_cluster.entry(key.cluster.clone()).or_default();
+        cluster_queue.elements.insert(key.binding.clone(), element);
         self.by_binding.entry(key.binding.clone()).or_default().insert(key.cluster.clone());
         if ready {
             self.line_up(key, order);
@@ -155,7 +155,7 @@ impl Queue {
         let (place, order, seq) = (element.place, element.order, element.order.1);
         match place {
             Place::Working { .. } => self.set_place(key, Place::Working { again: true }, order),
-            // A taint with a later time is left: the wait goes on.
+            // The remaining taint is due later: the element waits on.
             Place::Ready if due > now.mono => {
                 self.leave_line(key, order);
                 self.set_place(key, Place::Delayed, (due, seq));
@@ -181,14 +181,14 @@ impl Queue {
         }
     }
 
-    /// Takes an element out, whatever its place, and counts it as abandoned.
+    /// Removes an element in any state and counts it as abandoned.
     pub fn remove(&mut self, key: &Key, why: Abandoned) -> Option<Element> {
         let element = self.take_out(key)?;
         self.tally.abandoned(key, &element, why);
         Some(element)
     }
 
-    /// The element was evicted: takes it out and counts it.
+    /// Removes an evicted element and counts it.
     pub fn evicted(&mut self, key: &Key, now: Duration) -> Option<Element> {
         let element = self.take_out(key)?;
         self.tally.evicted(key, &element, now);
@@ -196,17 +196,17 @@ impl Queue {
     }
 
     fn take_out(&mut self, key: &Key) -> Option<Element> {
-        let element = self.lanes.get(&key.cluster)?.elements.get(&key.binding)?.clone();
+        let element = self.by_cluster.get(&key.cluster)?.elements.get(&key.binding)?.clone();
         match element.place {
             Place::Ready => self.leave_line(key, element.order),
             Place::Delayed | Place::Backoff => drop(self.delayed.remove(&element.order)),
             Place::Parked => drop(self.parked.remove(&element.order)),
             Place::Working { .. } => {}
         }
-        if let Some(lane) = self.lanes.get_mut(&key.cluster) {
-            lane.elements.remove(&key.binding);
-            if lane.elements.is_empty() && !lane.held {
-                self.lanes.remove(&key.cluster);
+        if let Some(cluster_queue) = self.by_cluster.get_mut(&key.cluster) {
+            cluster_queue.elements.remove(&key.binding);
+            if cluster_queue.elements.is_empty() && !cluster_queue.held {
+                self.by_cluster.remove(&key.cluster);
             }
         }
         if let Some(clusters) = self.by_binding.get_mut(&key.binding) {
@@ -218,14 +218,14 @@ impl Queue {
         Some(element)
     }
 
-    /// Drops every element of a cluster that recovered or is gone; returns them in the order of their bindings. Elements
-    /// that somebody works on are dropped too: what becomes of that work is found out elsewhere.
+    /// Drops all elements of a cluster that recovered or was deleted; returns them in the order of their bindings. Elements
+    /// in progress are dropped too; the result of their write is handled elsewhere.
     pub fn drop_cluster(&mut self, cluster: &ClusterName, why: Abandoned) -> Vec<(BindingKey, Element)> {
-        let Some(mut lane) = self.lanes.remove(cluster) else { return Vec::new() };
-        if let Some((order, _)) = lane.ready.first_key_value() {
+        let Some(mut cluster_queue) = self.by_cluster.remove(cluster) else { return Vec::new() };
+        if let Some((order, _)) = cluster_queue.ready.first_key_value() {
             self.heads.remove(order);
         }
-        let elements = std::mem::take(&mut lane.elements);
+        let elements = std::mem::take(&mut cluster_queue.elements);
         for (binding, element) in &elements {
             let key = Key { cluster: cluster.clone(), binding: binding.clone() };
             match element.place {
@@ -244,7 +244,7 @@ impl Queue {
         elements.into_iter().collect()
     }
 
-    /// Moves what has become due into the line; returns when it has to be called again.
+    /// Makes due elements ready; returns when to call it again.
     pub fn promote(&mut self, now: Duration) -> Option<Duration> {
         while let Some(entry) = self.delayed.first_entry() {
             if entry.key().0 > now {
@@ -252,7 +252,7 @@ impl Queue {
             }
             let (order, key) = entry.remove_entry();
             let backoff = self.get(&key).is_some_and(|element| element.place == Place::Backoff);
-            // What failed goes to the tail; what was delayed has its place by its time.
+            // A failed element goes to the tail; a delayed one is ordered by its due time.
             let order = if backoff { (order.0, self.seq()) } else { order };
             self.become_ready(&key, order, order.0.min(now));
         }
@@ -281,18 +281,18 @@ impl Queue {
         self.line_up(key, order);
     }
 
-    /// The fleet changed so that a parked element might find a target: all of them come back, a few per call of
-    /// [`Queue::promote`].
+    /// Returns all parked elements, a few per call of [`Queue::promote`]: the fleet changed so that they might find
+    /// a target.
     pub fn look_again_at_parked(&mut self) {
         self.look_below = self.next_seq;
     }
 
-    /// The element whose turn it is: the first of all lanes that are not held. It is being worked on from now on, until
+    /// Takes the first ready element of all cluster queues that are not held. It is in progress until
     /// [`Queue::put_back`], [`Queue::retry`], [`Queue::park`], [`Queue::evicted`] or [`Queue::remove`].
     pub fn take(&mut self) -> Option<(Key, Element)> {
         let (order, cluster) = self.heads.first_key_value()?;
         let (order, cluster) = (*order, cluster.clone());
-        let binding = self.lanes.get(&cluster)?.ready.get(&order)?.clone();
+        let binding = self.by_cluster.get(&cluster)?.ready.get(&order)?.clone();
         let key = Key { cluster, binding };
         self.leave_line(&key, order);
         self.set_place(&key, Place::Working { again: false }, order);
@@ -300,7 +300,7 @@ impl Queue {
         Some((key, element))
     }
 
-    /// It is not its turn yet after all: it stands where it stood.
+    /// Returns an element in progress to its place.
     pub fn put_back(&mut self, key: &Key) {
         let Some(element) = self.get(key).filter(|e| matches!(e.place, Place::Working { .. })) else { return };
         let order = element.order;
@@ -308,7 +308,7 @@ impl Queue {
         self.line_up(key, order);
     }
 
-    /// It failed: it comes back at the tail after a wait, and keeps its age.
+    /// Puts a failed element at the tail after a wait; it keeps its age.
     pub fn retry(&mut self, key: &Key, wait: Duration, now: Duration) {
         let order = (now.saturating_add(wait), self.seq());
         let Some(element) = self.get_mut(key) else { return };
@@ -318,7 +318,7 @@ impl Queue {
         self.delayed.insert(order, key.clone());
     }
 
-    /// It has to wait for something that is no fault of its own.
+    /// Delays an element without counting a failure.
     pub fn wait(&mut self, key: &Key, wait: Duration, now: Duration) {
         self.retry(key, wait, now);
         if let Some(element) = self.get_mut(key) {
@@ -326,7 +326,7 @@ impl Queue {
         }
     }
 
-    /// It has no target: it comes back when the fleet changes, or after a while. Returns true the first time; only then
+    /// Parks an element without a target until the fleet changes or a while has passed. Returns true the first time; only then
     /// it is counted as a failure.
     pub fn park(&mut self, key: &Key, now: Duration) -> bool {
         let order = (now, self.seq());
@@ -340,77 +340,79 @@ impl Queue {
         first
     }
 
-    /// An attempt failed: it counts, and comes back as with [`Queue::retry`].
+    /// Counts a failed attempt and retries as [`Queue::retry`] does.
     pub fn failed(&mut self, key: &Key, wait: Duration, now: Duration) {
         let Some(element) = self.get(key).cloned() else { return };
         self.tally.processed(key, &element, now, tally::Outcome::Failed);
         self.retry(key, wait, now);
     }
 
-    /// Counts another conflict of an element, and says how many there were in a row.
+    /// Counts a conflict of an element; returns the number in a row.
     pub fn conflicted(&mut self, key: &Key) -> u32 {
         let Some(element) = self.get_mut(key) else { return 0 };
         element.conflicts = element.conflicts.saturating_add(1);
         element.conflicts
     }
 
-    /// Holds the elements of a cluster where they stand, or lets them go on.
+    /// Holds or releases the elements of a cluster.
     pub fn hold(&mut self, cluster: &ClusterName, held: Hold) {
         let held = held == Hold::Held;
         if held {
-            self.lanes.entry(cluster.clone()).or_default();
+            self.by_cluster.entry(cluster.clone()).or_default();
         }
-        let Some(lane) = self.lanes.get_mut(cluster) else { return };
-        if lane.held == held {
+        let Some(cluster_queue) = self.by_cluster.get_mut(cluster) else { return };
+        if cluster_queue.held == held {
             return;
         }
-        lane.held = held;
-        let head = lane.ready.first_key_value().map(|(order, _)| *order);
-        let empty = lane.elements.is_empty();
+        cluster_queue.held = held;
+        let head = cluster_queue.ready.first_key_value().map(|(order, _)| *order);
+        let empty = cluster_queue.elements.is_empty();
         match head {
             Some(order) if held => drop(self.heads.remove(&order)),
             Some(order) => drop(self.heads.insert(order, cluster.clone())),
             None => {}
         }
         if empty && !held {
-            self.lanes.remove(cluster);
+            self.by_cluster.remove(cluster);
         }
     }
 
     /// True if a cluster's elements are held.
     #[must_use]
     pub fn is_held(&self, cluster: &ClusterName) -> bool {
-        self.lanes.get(cluster).is_some_and(|lane| lane.held)
+        self.by_cluster.get(cluster).is_some_and(|cluster_queue| cluster_queue.held)
     }
 
     /// One element.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Element> {
-        self.lanes.get(&key.cluster)?.elements.get(&key.binding)
+        self.by_cluster.get(&key.cluster)?.elements.get(&key.binding)
     }
 
     /// The elements of one cluster, by binding.
     pub fn of_cluster(&self, cluster: &ClusterName) -> impl Iterator<Item = (&BindingKey, &Element)> {
-        self.lanes.get(cluster).into_iter().flat_map(|lane| &lane.elements)
+        self.by_cluster.get(cluster).into_iter().flat_map(|cluster_queue| &cluster_queue.elements)
     }
 
-    /// The clusters that a binding is to leave.
+    /// Clusters that a binding is to leave.
     pub fn of_binding(&self, binding: &BindingKey) -> impl Iterator<Item = &ClusterName> {
         self.by_binding.get(binding).into_iter().flatten()
     }
 
-    /// Everything that waits, by cluster and binding.
+    /// All elements, by cluster and binding.
     pub fn iter(&self) -> impl Iterator<Item = (&ClusterName, &BindingKey, &Element)> {
-        self.lanes.iter().flat_map(|(cluster, lane)| lane.elements.iter().map(move |(b, e)| (cluster, b, e)))
+        self.by_cluster
+            .iter()
+            .flat_map(|(cluster, cluster_queue)| cluster_queue.elements.iter().map(move |(b, e)| (cluster, b, e)))
     }
 
-    /// How many elements there are, those that are worked on included.
+    /// Number of elements, including those in progress.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tally.pending()
     }
 
-    /// True if nothing waits.
+    /// True if there is no element.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -422,7 +424,7 @@ impl Queue {
         &self.tally
     }
 
-    /// For what the queue itself does not see: an attempt that failed, an episode that ended.
+    /// Counters for events outside the queue: failed attempts, ended episodes.
     pub fn tally_mut(&mut self) -> &mut Tally {
         &mut self.tally
     }
@@ -434,11 +436,14 @@ impl Queue {
     }
 
     fn get_mut(&mut self, key: &Key) -> Option<&mut Element> {
-        self.lanes.get_mut(&key.cluster)?.elements.get_mut(&key.binding)
+        self.by_cluster.get_mut(&key.cluster)?.elements.get_mut(&key.binding)
     }
 
     fn set_place(&mut self, key: &Key, place: Place, order: Order) {
-        let Some(element) = self.lanes.get_mut(&key.cluster).and_then(|lane| lane.elements.get_mut(&key.binding))
+        let Some(element) = self
+            .by_cluster
+            .get_mut(&key.cluster)
+            .and_then(|cluster_queue| cluster_queue.elements.get_mut(&key.binding))
         else {
             return;
         };
@@ -448,10 +453,10 @@ impl Queue {
     }
 
     fn line_up(&mut self, key: &Key, order: Order) {
-        let Some(lane) = self.lanes.get_mut(&key.cluster) else { return };
-        let head = lane.ready.first_key_value().map(|(order, _)| *order);
-        lane.ready.insert(order, key.binding.clone());
-        if !lane.held && head.is_none_or(|head| order < head) {
+        let Some(cluster_queue) = self.by_cluster.get_mut(&key.cluster) else { return };
+        let head = cluster_queue.ready.first_key_value().map(|(order, _)| *order);
+        cluster_queue.ready.insert(order, key.binding.clone());
+        if !cluster_queue.held && head.is_none_or(|head| order < head) {
             if let Some(head) = head {
                 self.heads.remove(&head);
             }
@@ -460,24 +465,24 @@ impl Queue {
     }
 
     fn leave_line(&mut self, key: &Key, order: Order) {
-        let Some(lane) = self.lanes.get_mut(&key.cluster) else { return };
-        if lane.ready.remove(&order).is_none() || lane.held {
+        let Some(cluster_queue) = self.by_cluster.get_mut(&key.cluster) else { return };
+        if cluster_queue.ready.remove(&order).is_none() || cluster_queue.held {
             return;
         }
         if self.heads.remove(&order).is_some()
-            && let Some((next, _)) = lane.ready.first_key_value()
+            && let Some((next, _)) = cluster_queue.ready.first_key_value()
         {
             self.heads.insert(*next, key.cluster.clone());
         }
     }
 }
 
-/// True if a cluster's elements are held where they stand.
+/// Hold on a cluster's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// They are.
     Held,
-    /// They go on.
+    /// They are processed.
     Free,
 }
 

@@ -57,13 +57,13 @@ impl Report {
     /// Of what waits by the objects, what this report does not tell: behind all that it tells, at its rate.
     #[must_use]
     pub fn rest(&self, rebuilt: Vec<Row>) -> Vec<Row> {
-        let told: BTreeSet<(&BindingKey, &ClusterName)> =
+        let reported: BTreeSet<(&BindingKey, &ClusterName)> =
             self.rows.iter().map(|row| (&row.binding, &row.cluster)).collect();
         let mut place = self.rows.iter().filter_map(|row| row.position).max().unwrap_or(0);
         let mut last = self.rows.iter().filter_map(|row| row.expected).max();
         let step = (self.rate > 0.0).then(|| SignedDuration::try_from_secs_f64(1.0 / self.rate).ok()).flatten();
         let mut rest: Vec<Row> =
-            rebuilt.into_iter().filter(|row| !told.contains(&(&row.binding, &row.cluster))).collect();
+            rebuilt.into_iter().filter(|row| !reported.contains(&(&row.binding, &row.cluster))).collect();
         for row in &mut rest {
             row.expected = None;
             if row.position.is_some() {

@@ -111,7 +111,7 @@ impl Evictions {
         let mut rows = self.rows(now);
         rows.truncate(ROWS_MAX);
         let whole = |at: Timestamp| Timestamp::from_second(at.as_second()).unwrap_or(at);
-        let told = |(name, episode): (&ironclad_fleet::ClusterName, &super::Episode)| Told {
+        let reported = |(name, episode): (&ironclad_fleet::ClusterName, &super::Episode)| Told {
             id: episode.id.to_string(),
             cluster: name.to_string(),
             since: whole(now.wall_at(episode.began)),
@@ -133,7 +133,7 @@ impl Evictions {
             delayed: count(|place| matches!(place, Place::Delayed | Place::Backoff)),
             parked: count(|place| place == Place::Parked),
             drained_at: self.drains_in(now).map(|wait| whole(now.wall_at(now.mono.saturating_add(wait)))),
-            episodes: self.episodes.iter().map(told).collect(),
+            episodes: self.episodes.iter().map(reported).collect(),
             rows,
         }
     }

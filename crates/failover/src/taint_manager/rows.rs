@@ -44,7 +44,7 @@ pub struct Row {
     pub binding: BindingKey,
     /// The template, as `apps/v1/Deployment shop/web`.
     pub resource: String,
-    /// The cluster that is to be left.
+    /// Cluster that the binding leaves.
     pub cluster: ClusterName,
     /// For what it waits.
     pub state: Waiting,

@@ -1,6 +1,6 @@
 //! Verdict on a binding on a faulty cluster: evicted when, or why not (specification/failover.md 3.2 to 3.6).
 //!
-//! The user's settings are read once, when a binding is first seen in an episode, and frozen ([`Wish`]); the taints are
+//! The user's settings are read once, when a binding is first seen in an episode, and frozen ([`FailoverSettings`]); the taints are
 //! always those of now. So edits of policies in the middle of a fault change nothing, and taints that come or go do.
 
 use ironclad_api::{
@@ -24,14 +24,14 @@ const PREFER_NO_EXECUTE_WAIT_SECONDS: i32 = 300;
 
 /// A user's failover settings of one binding, as they were when the fault was first seen (IR-10).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
+pub struct FailoverSettings {
     /// The tolerations of the placement that was applied last.
     tolerations: Box<[Toleration]>,
     /// `failover.cluster`: its purge mode and its seconds; `None` where the binding did not opt in.
     opted_in: Option<(PurgeMode, i32)>,
 }
 
-impl Wish {
+impl FailoverSettings {
     /// Reads it from a binding: tolerations from the placement as last scheduled, or from the spec where no scheduling
     /// was recorded.
     ///
@@ -126,10 +126,10 @@ impl Verdict {
     }
 }
 
-/// The verdict on a binding with this wish. `first_seen` says since when a taint without `timeAdded` is known.
+/// The verdict on a binding with this settings. `first_seen` says since when a taint without `timeAdded` is known.
 #[must_use]
 pub fn judge(
-    wish: &Wish,
+    settings: &FailoverSettings,
     taints: &[Taint],
     first_seen: impl Fn(&Taint) -> Timestamp,
     flags: &EvictionFlags,
@@ -139,11 +139,11 @@ pub fn judge(
     let of_effect = |effect: &'static str| taints.iter().filter(move |taint| taint.effect == effect);
     let (any_no_execute, any_prefer) = (of_effect(NO_EXECUTE).next(), of_effect(PREFER_NO_EXECUTE).next());
     let mut tolerated = of_effect(NO_EXECUTE).filter_map(|taint| {
-        let due = tolerated_until(&wish.tolerations, taint, added(taint))?;
+        let due = tolerated_until(&settings.tolerations, taint, added(taint))?;
         Some(Cause { due, taint: taint::text(taint) })
     });
     let no_execute = if flags.enable_no_execute_taint_eviction { earliest(&mut tolerated) } else { None };
-    let prefer_no_execute = wish.opted_in.and_then(|(_, seconds)| {
+    let prefer_no_execute = settings.opted_in.and_then(|(_, seconds)| {
         earliest(
             &mut of_effect(PREFER_NO_EXECUTE)
                 .map(|taint| Cause { due: later(added(taint), i64::from(seconds.max(0))), taint: taint::text(taint) }),
@@ -157,7 +157,7 @@ pub fn judge(
             (Some(_), _) => Reason::Tolerated,
         });
     }
-    let purge_mode = wish.opted_in.map_or_else(|| flags.no_execute_purge_mode(), |(mode, _)| mode);
+    let purge_mode = settings.opted_in.map_or_else(|| flags.no_execute_purge_mode(), |(mode, _)| mode);
     Verdict::Goes { causes: Causes { no_execute, prefer_no_execute }, purge_mode }
 }
 

@@ -62,13 +62,13 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
         events.push(Event::normal(cluster_reference(cluster), TAINT_CLUSTER_SUCCEED, taints::message(&taints)));
     }
     plan.effects.extend(events.into_iter().map(Effect::Event));
-    let told = before.map(|before| &before.told);
+    let reported = before.map(|before| &before.reported);
     for (rule, event) in conflicts(&watched, mono, &mut plan).into_iter().chain(unusable(&watched)) {
         let said = format!("{} {}", rule.uid, event.message);
-        if told.is_none_or(|told| !told.contains(&said)) {
+        if reported.is_none_or(|reported| !reported.contains(&said)) {
             plan.effects.push(Effect::Event(event));
         }
-        memory.told.insert(said);
+        memory.reported.insert(said);
     }
     let status = watched
         .iter()

@@ -37,15 +37,15 @@ pub fn foresee(
     let mut policies: Vec<Arc<ClusterTaintPolicy>> =
         others.iter().filter(|other| other.metadata.name.as_deref() != Some(&name)).cloned().map(Arc::new).collect();
     policies.push(Arc::new(policy.clone()));
-    let told: Vec<(&Cluster, Outlook)> =
+    let reported: Vec<(&Cluster, Outlook)> =
         selected.iter().map(|cluster| (*cluster, outlook(cluster, &policies, &name, now))).collect();
-    let matched = told.iter().filter(|(_, outlook)| outlook.matched).count();
+    let matched = reported.iter().filter(|(_, outlook)| outlook.matched).count();
     let mut texts = vec![format!(
         "dry run: {} of {} clusters are selected, and the conditions of {matched} of them match",
         selected.len(),
         clusters.len(),
     )];
-    let changes: Vec<String> = told
+    let changes: Vec<String> = reported
         .iter()
         .filter(|(_, outlook)| !outlook.what.is_empty())
         .map(|(cluster, outlook)| {
@@ -188,26 +188,26 @@ mod tests {
     fn a_policy_without_conditions_counts_from_its_writing() {
         let mut always = seed("", &["m1"], &["NoSchedule"]);
         always.spec.match_conditions.clear();
-        let told = foresee(&always, &[], &[one("m1", "True", 0)], at(1_000));
-        assert_eq!(told[1], "dry run: cluster m1 would get k:NoSchedule in 300 s", "a name is still to be drawn");
+        let reported = foresee(&always, &[], &[one("m1", "True", 0)], at(1_000));
+        assert_eq!(reported[1], "dry run: cluster m1 would get k:NoSchedule in 300 s", "a name is still to be drawn");
     }
 
     #[test]
     fn a_change_is_foreseen_in_place_of_what_stands() {
         let (before, after) = (seed("p", &[], &["NoExecute"]), seed("p", &["m1"], &["NoSchedule"]));
-        let told = foresee(&after, &[before], &[one("m1", "False", 0), one("m2", "False", 0)], at(1_000));
-        assert_eq!(told[1..], ["dry run: cluster m1 would get k:NoSchedule at once"]);
+        let reported = foresee(&after, &[before], &[one("m1", "False", 0), one("m2", "False", 0)], at(1_000));
+        assert_eq!(reported[1..], ["dry run: cluster m1 would get k:NoSchedule at once"]);
     }
 
     #[test]
     fn a_large_fleet_and_long_names_stay_short() {
         let clusters: Vec<Cluster> = (0..500).map(|i| one(&format!("m{i:03}"), "False", 0)).collect();
-        let told = foresee(&seed("p", &[], &["NoSchedule"]), &[], &clusters, at(1_000));
-        assert_eq!(told.len(), 12);
-        assert_eq!(told[11], "dry run: the same goes for 490 more clusters");
+        let reported = foresee(&seed("p", &[], &["NoSchedule"]), &[], &clusters, at(1_000));
+        assert_eq!(reported.len(), 12);
+        assert_eq!(reported[11], "dry run: the same goes for 490 more clusters");
         let mut long = seed("p", &[], &["NoSchedule"]);
         long.spec.taints_to_add[0].key = format!("{}/k", "x".repeat(250));
-        let told = foresee(&long, &[], &clusters[..1], at(1_000));
-        assert!(told[1].len() <= TEXT_MAX && told[1].ends_with("..."), "{}", told[1]);
+        let reported = foresee(&long, &[], &clusters[..1], at(1_000));
+        assert!(reported[1].len() <= TEXT_MAX && reported[1].ends_with("..."), "{}", reported[1]);
     }
 }

@@ -53,14 +53,14 @@ pub struct Memory {
     /// By uid and generation of the policy: another generation starts anew.
     rules: BTreeMap<(String, i64), Watches>,
     /// Reports that are already recorded and still hold.
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
 }
 
 impl Memory {
     /// As it is when the events of the decision were not told, since a write before them failed.
     #[must_use]
     pub fn untold(self) -> Self {
-        Self { told: BTreeSet::new(), ..self }
+        Self { reported: BTreeSet::new(), ..self }
     }
 }
 

@@ -77,11 +77,11 @@ impl Stopwatch {
         }
         // A writer whose clock is ahead has not been right since tomorrow.
         let since = verdict.since.unwrap_or(now).min(now);
-        let told = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        let reported = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         // And one whose clock is behind, or who changes a status and not its time, was seen to say the opposite.
         let seen = before.map_or(Duration::MAX, |before| mono.saturating_sub(before.last_seen));
-        let elapsed_then = told.min(seen);
-        let since = if elapsed_then < told { earlier(now, elapsed_then) } else { since };
+        let elapsed_then = reported.min(seen);
+        let since = if elapsed_then < reported { earlier(now, elapsed_then) } else { since };
         Self { holds: verdict.holds, since, first_seen: mono, elapsed_then, last_seen: mono }
     }
 

@@ -288,7 +288,7 @@ mod tests {
                 ],
             ),
             (
-                "the same twice, told on the earlier",
+                "the same twice, reported on the earlier",
                 spec(|s| s.taints = vec![taint("k", "NoSchedule"), taint("k", "NoExecute"), taint("k", "NoSchedule")]),
                 vec![format!("spec.taints[0]: {duplicate}")],
             ),

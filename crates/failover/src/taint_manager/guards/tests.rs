@@ -75,7 +75,7 @@ fn who_counts_and_who_is_unhealthy() {
         let mut cluster = cluster("m1");
         change(&mut cluster);
         let mut fleet = Fleet::default();
-        fleet.set(&"m1".into(), Some(Standing::of(&cluster, S(60))));
+        fleet.set(&"m1".into(), Some(ClusterHealth::of(&cluster, S(60))));
         assert_eq!(fleet.counts(at(100)), Counts { total, unhealthy }, "{name}");
         fleet.set(&"m1".into(), None);
         assert_eq!(fleet.counts(at(100)), Counts::default(), "{name}, gone");
@@ -88,7 +88,7 @@ fn counts_follow_changes_and_time() {
     let silent = |created| {
         let mut cluster = cluster("m1");
         cluster.metadata.creation_timestamp = Some(Time(at(created)));
-        Standing::of(&cluster, S(60))
+        ClusterHealth::of(&cluster, S(60))
     };
     fleet.set(&"m1".into(), Some(silent(0)));
     fleet.set(&"m1".into(), Some(silent(10)));
@@ -96,7 +96,7 @@ fn counts_follow_changes_and_time() {
     assert_eq!((fleet.counts(at(70)).total, fleet.next_change(at(70))), (1, None));
     let mut well = cluster("m1");
     ready(&mut well, "True", 0);
-    fleet.set(&"m1".into(), Some(Standing::of(&well, S(60))));
+    fleet.set(&"m1".into(), Some(ClusterHealth::of(&well, S(60))));
     assert_eq!(fleet.counts(at(0)), Counts { total: 1, unhealthy: 0 });
     fleet.set(&"m1".into(), Some(silent(100)));
     assert_eq!(fleet.counts(at(100)).total, 0);

@@ -190,7 +190,7 @@ fn no_target_now_and_later() {
     let events = world.reasons();
     assert!(events.contains(&("w".into(), "EvictWorkloadFromClusterFailed")), "{events:?}");
     world.run(2_000);
-    assert!(world.reasons().is_empty(), "looked at again every five minutes, and told once");
+    assert!(world.reasons().is_empty(), "looked at again every five minutes, and reported once");
     let condition = world.evictions.pending_condition(&world.get("w").key(), world.now).unwrap();
     assert_eq!(condition.reason, "Parked");
     world.join("m4");
@@ -266,8 +266,8 @@ fn recovery_abandons_what_waits() {
     );
     let tally = world.evictions.queue().tally().cluster(&"m1".into()).unwrap();
     assert_eq!((tally.evicted, tally.abandoned[&Abandoned::Recovered], tally.pending()), (31, 69, 0));
-    let told = world.evictions.take_events();
-    let of = |reason: &str| told.iter().find(|event| event.reason == reason).unwrap();
+    let reported = world.evictions.take_events();
+    let of = |reason: &str| reported.iter().find(|event| event.reason == reason).unwrap();
     let (began, ended) = (of("FailoverEpisodeStarted"), of("FailoverEpisodeEnded"));
     let want = format!("failover episode m1-{} began: k:NoExecute; 100 bindings are to leave", EPOCH + 100);
     assert_eq!((began.message.as_str(), &began.about), (want.as_str(), &ended.about), "with its total, on the cluster");
@@ -648,12 +648,12 @@ fn notices_are_few_and_true() {
     assert_eq!((condition.type_.as_str(), condition.reason.as_str()), ("EvictionPending", "Delayed"));
     assert_eq!(condition.message, "m1: delayed until 1970-01-12T13:49:20Z (k:NoExecute)");
     assert!(world.evictions.next_notice(world.now).is_none(), "one at a time");
-    let mut told = 1;
+    let mut reported = 1;
     for tenth in 0..10 {
         let moment = Now { mono: world.now.mono + Duration::from_millis(100 * (tenth + 1)), ..world.now };
-        told += usize::from(world.evictions.next_notice(moment).is_some());
+        reported += usize::from(world.evictions.next_notice(moment).is_some());
     }
-    assert_eq!(told, 11);
+    assert_eq!(reported, 11);
     assert!(world.reasons().contains(&("w000".into(), "EvictionQueued")));
     world.recover("m1");
     let mut removed = Vec::new();
@@ -665,7 +665,11 @@ fn notices_are_few_and_true() {
             moment.mono += Duration::from_millis(100);
         }
     }
-    assert_eq!(removed.len(), 11, "only those that were told hear of the end, and not before thirty seconds are over");
+    assert_eq!(
+        removed.len(),
+        11,
+        "only those that were reported hear of the end, and not before thirty seconds are over"
+    );
     let abandoned = world.reasons().iter().filter(|(_, reason)| *reason == "EvictionAbandoned").count();
     assert_eq!(abandoned, 11);
 }
@@ -743,9 +747,9 @@ fn the_state_of_the_old_copy_is_collected_or_nothing_is_evicted() {
     world.fail("m1", NO_EXECUTE);
     world.run(120);
     assert_eq!(world.moved(), 0, "the status was never collected");
-    let told =
+    let reported =
         world.evictions.take_events().into_iter().find(|e| e.reason == "EvictWorkloadFromClusterFailed").unwrap();
-    assert!(told.message.contains("has not yet been collected from Cluster(m1)"), "{}", told.message);
+    assert!(reported.message.contains("has not yet been collected from Cluster(m1)"), "{}", reported.message);
     world.edit("w", |b| {
         let status = Some((&serde_json::json!({ "ready": 2 })).into());
         let line = AggregatedStatusItem { cluster_name: "m1".into(), status, ..AggregatedStatusItem::default() };
@@ -786,7 +790,7 @@ fn rows_from_objects() {
         }
     }
     let rows = fresh.rows_from_objects(&world.bindings, &world.clusters, now(100));
-    let told = |row: &Row| {
+    let reported = |row: &Row| {
         let relative = |time: Option<Timestamp>| time.map(|t| t.as_second() - EPOCH);
         (row.binding.name.to_string(), row.state, row.position, relative(row.since), relative(row.expected))
     };
@@ -797,7 +801,7 @@ fn rows_from_objects() {
         ("later".to_owned(), Waiting::Queued, Some(3), None, Some(144)),
         ("nowhere".to_owned(), Waiting::Parked, None, None, None),
     ];
-    assert_eq!(rows.iter().map(told).collect::<Vec<_>>(), want);
+    assert_eq!(rows.iter().map(reported).collect::<Vec<_>>(), want);
     let bare = Report { rows: Vec::new(), ..fresh.report(now(100)) };
     assert!(!bare.is_cut());
 
@@ -810,7 +814,7 @@ fn rows_from_objects() {
         ("later".to_owned(), Waiting::Queued, Some(3), None, Some(130)),
         ("nowhere".to_owned(), Waiting::Parked, None, None, None),
     ];
-    assert_eq!(rest.iter().map(told).collect::<Vec<_>>(), want);
+    assert_eq!(rest.iter().map(reported).collect::<Vec<_>>(), want);
     let halted = Report { rate: 0.0, ..report.clone() };
     assert!(halted.rest(rows.clone()).iter().all(|row| row.expected.is_none()));
     let many = std::iter::repeat_n(rows[0].clone(), ROWS_MAX).collect();

@@ -43,8 +43,8 @@ fn opted_in(mode: Option<PurgeMode>, seconds: Option<i32>) -> Option<ClusterFail
 }
 
 fn due(taints: &[Taint], tolerations: &[Toleration], failover: Option<ClusterFailoverBehavior>) -> Option<i64> {
-    let wish = Wish::of(&binding(tolerations, failover)).unwrap();
-    match judge(&wish, taints, |_| at(7), &EvictionFlags::default()) {
+    let settings = FailoverSettings::of(&binding(tolerations, failover)).unwrap();
+    match judge(&settings, taints, |_| at(7), &EvictionFlags::default()) {
         Verdict::Stays(_) => None,
         Verdict::Goes { causes, .. } => Some(causes.due().as_second()),
     }
@@ -180,8 +180,10 @@ fn which_purge_mode_and_reason() {
             "TaintPreferNoExecute",
         ),
     ] {
-        let wish = Wish::of(&binding(&[], failover)).unwrap();
-        let Verdict::Goes { causes, purge_mode } = judge(&wish, &taints, |_| at(0), &flags) else { panic!("{name}") };
+        let settings = FailoverSettings::of(&binding(&[], failover)).unwrap();
+        let Verdict::Goes { causes, purge_mode } = judge(&settings, &taints, |_| at(0), &flags) else {
+            panic!("{name}")
+        };
         assert_eq!((purge_mode, causes.task_reason()), (mode, reason), "{name}");
     }
 }
@@ -190,7 +192,7 @@ fn which_purge_mode_and_reason() {
 fn the_flag_switches_off_no_execute_alone() {
     let off = EvictionFlags { enable_no_execute_taint_eviction: false, ..EvictionFlags::default() };
     let taints = [taint("n", NO_EXECUTE, 0), taint("p", PREFER_NO_EXECUTE, 5)];
-    let judged = |failover| judge(&Wish::of(&binding(&[], failover)).unwrap(), &taints, |_| at(0), &off);
+    let judged = |failover| judge(&FailoverSettings::of(&binding(&[], failover)).unwrap(), &taints, |_| at(0), &off);
     assert_eq!(judged(None), Verdict::Stays(Reason::NoExecuteOff));
     let Verdict::Goes { causes, .. } = judged(opted_in(None, Some(0))) else {
         panic!("B27: PreferNoExecute still evicts")
@@ -201,7 +203,7 @@ fn the_flag_switches_off_no_execute_alone() {
 #[test]
 fn why_a_binding_stays() {
     let judged = |taints: &[Taint], tolerations: &[Toleration]| {
-        judge(&Wish::of(&binding(tolerations, None)).unwrap(), taints, |_| at(0), &EvictionFlags::default())
+        judge(&FailoverSettings::of(&binding(tolerations, None)).unwrap(), taints, |_| at(0), &EvictionFlags::default())
     };
     assert_eq!(judged(&[], &[]), Verdict::Stays(Reason::NotTainted));
     assert_eq!(judged(&[taint("k", PREFER_NO_EXECUTE, 0)], &[]), Verdict::Stays(Reason::NotOptedIn));
@@ -215,7 +217,7 @@ fn a_placement_that_cannot_be_read_evicts_nobody() {
         let mut binding = (*shared).clone();
         binding.metadata.annotations = text.map(|text| [(APPLIED_PLACEMENT.to_owned(), text.to_owned())].into());
         binding.spec.placement = placement;
-        Wish::of(&Binding::Namespaced(Arc::new(binding)))
+        FailoverSettings::of(&Binding::Namespaced(Arc::new(binding)))
     };
     assert!(matches!(with(Some("{"), Some(Placement::default())), Err(Reason::PlacementUnreadable { .. })));
     assert!(matches!(with(None, None), Err(Reason::PlacementUnreadable { .. })));

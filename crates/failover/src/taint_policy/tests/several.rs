@@ -40,8 +40,8 @@ fn values_of_several_policies() {
         let mut world = World::new(policies.to_vec());
         world.ready(1_000, "False").until(5_000);
         assert_eq!(world.taints(), [(format!("{KEY}={want}:PreferNoExecute"), Some(1_300))], "{name}");
-        let told = world.events.iter().filter(|event| *event == "TaintConflict").count();
-        assert_eq!(told, 1, "{name}: told once");
+        let reported = world.events.iter().filter(|event| *event == "TaintConflict").count();
+        assert_eq!(reported, 1, "{name}: reported once");
     }
 }
 
@@ -132,7 +132,7 @@ fn odd_policies_and_clusters() {
     odd.spec.match_conditions[0].operator = "Is".into();
     let mut world = World::new(vec![odd]);
     world.ready(10, "False").until(9_000);
-    assert_eq!((world.taints().len(), &world.events[..]), (0, &["TaintClusterFailed".to_owned()][..]), "told once");
+    assert_eq!((world.taints().len(), &world.events[..]), (0, &["TaintClusterFailed".to_owned()][..]), "reported once");
 
     let mut world = World::new(vec![seed("p")]);
     world.ready(10, "False").edit(20, |w| w.cluster.metadata.deletion_timestamp = Some(Time(at(20))));

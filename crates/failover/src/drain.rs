@@ -1,7 +1,7 @@
-//! Moving everything off a cluster because a person asks for it (specification/failover.md 9.4): who moves, who can't, how fast.
+//! Drain of a cluster on a person's request (specification/failover.md 9.4): which bindings move, which can't, how fast.
 //!
-//! Independent of the gate `Failover`: it is no reaction to a failure, and no taint evicts anybody. Where somebody goes is
-//! the scheduler's to say.
+//! Independent of the gate `Failover`: a drain is no reaction to a failure and uses no taint. The scheduler
+//! chooses the targets.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::{
 pub enum Verdict {
     /// It is moved away.
     Moves,
-    /// It stays, unless it is forced away: it has nowhere to go, or a person pinned it.
+    /// It is not evicted unless forced: it has no target, or a person pinned it.
     Stuck(Reason),
     /// It is not the drain's to move: it follows others.
     Follows,
@@ -65,7 +65,7 @@ fn follows_owner(binding: &Binding) -> bool {
 }
 
 /// User's setting that pins a binding: with it the scheduler could not act on an eviction, or the
-/// object would stay in the member.
+/// object would remain in the member.
 fn pinned(spec: &ResourceBindingSpec) -> Option<&'static str> {
     let suspension = spec.suspension.as_ref();
     if spec.scheduling_suspended() {
@@ -98,7 +98,7 @@ pub fn is_under_way(spec: &ResourceBindingSpec, cluster: &ClusterName) -> bool {
     spec.eviction(&cluster.0).is_some_and(|task| task.reason == CLUSTER_DRAIN)
 }
 
-/// How fast a drain may go now.
+/// Rate of a drain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
     /// From one eviction to the next; `None`: none for now.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub const HISTORY_MAX: usize = 5;
 
 /// The list with a migration in it: at the end, or in the place of the one of the same episode and cluster that is not
-/// finished; the oldest make room. As a field of a status, with its times in whole seconds.
+/// finished; the oldest are dropped. As a field of a status, with its times in whole seconds.
 #[must_use]
 pub fn recorded(history: &[FailoverRecord], record: FailoverRecord) -> Value {
     let same =

@@ -1,4 +1,4 @@
-//! The one write by which a binding leaves clusters: they go out of the schedule result, and a task each stands for what
+//! The write that evicts a binding from clusters: it removes them from the schedule result and adds a task for each
 //! is still there (specification/failover.md 6.7 step 7, 7.1, 7.7). Who leaves, and when, is decided elsewhere.
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub struct Why {
     pub message: String,
 }
 
-/// The task that stands for a copy that is left, without a `creationTimestamp`: clients write it so, and the graceful eviction
+/// Task for an evicted copy, without a `creationTimestamp`: clients write it so, and the graceful eviction
 /// controller dates it.
 #[must_use]
 pub fn task(spec: &ResourceBindingSpec, from: &ClusterName, why: &Why) -> GracefulEvictionTask {

@@ -103,7 +103,7 @@ pub struct HealthFlags {
     pub status_update_frequency: Duration,
     /// `--cluster-success-threshold` and `--cluster-failure-threshold`: the debounce.
     pub thresholds: Thresholds,
-    /// `--cluster-monitor-period`: from one look at the leases to the next.
+    /// `--cluster-monitor-period`: interval of checking leases.
     pub monitor_period: Duration,
     /// `--cluster-monitor-grace-period`: a cluster that is silent for longer is Unknown.
     pub monitor_grace_period: Duration,

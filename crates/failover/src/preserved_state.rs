@@ -19,7 +19,7 @@ const LABEL_VALUE_MAX: usize = 63;
 /// Why the state can't be collected. There is no eviction then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PreserveError {
-    /// The cluster never told.
+    /// The cluster never reported a status.
     #[error("the application status has not yet been collected from Cluster({cluster})")]
     NotCollected {
         /// Which one.
@@ -47,7 +47,7 @@ pub enum PreserveError {
     },
 }
 
-/// Reads the rules from the status that `cluster` told last. Where the copy there cannot supply a label, it has the one
+/// Reads the rules from the last reported status of `cluster`. Where the copy there cannot supply a label, it has the one
 /// that was meant for it: that of the task whose replacement it is, if that task has not ended (IR-19).
 ///
 /// # Errors

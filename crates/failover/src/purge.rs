@@ -8,7 +8,7 @@ pub enum Trigger {
     /// A NoExecute taint that is not tolerated; `unconfigured` is `--no-execute-taint-eviction-purge-mode`, the mode of
     /// bindings without `failover.cluster`.
     NoExecute {
-        /// The mode of bindings that say nothing.
+        /// Default mode of bindings.
         unconfigured: PurgeMode,
     },
     /// A PreferNoExecute taint.

@@ -3,7 +3,7 @@
 use ironclad_api::Taint;
 use ironclad_failover::{
     flags::eviction::EvictionFlags,
-    verdict::{Verdict, FailoverSettings, judge},
+    verdict::{FailoverSettings, Verdict, judge},
 };
 use ironclad_fleet::Binding;
 use jiff::Timestamp;
@@ -34,7 +34,8 @@ impl Impact {
         if binding.spec().target(cluster).is_none() {
             return;
         }
-        let verdict = FailoverSettings::of(binding).map(|settings| judge(&settings, taints, |_| now, &EvictionFlags::default()));
+        let verdict =
+            FailoverSettings::of(binding).map(|settings| judge(&settings, taints, |_| now, &EvictionFlags::default()));
         match verdict {
             Ok(Verdict::Goes { causes, .. }) if causes.due() <= now => self.at_once += 1,
             Ok(Verdict::Goes { causes, .. }) => {

@@ -1,4 +1,4 @@
-//! Which changes of a binding concern application failover: its spec, and what is told of its copies.
+//! Changes of a binding that concern application failover: its spec, and the reports about its copies.
 
 use ironclad_api::work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus};
 
@@ -10,18 +10,18 @@ pub type Parts<'a> = (&'a ResourceBindingSpec, Option<&'a ResourceBindingStatus>
 pub struct Turn {
     /// True if it asks for application failover now, and did before.
     pub asking: Asking,
-    /// True if it has to be looked at.
+    /// True if it has to be reconciled.
     pub look: bool,
 }
 
 /// True if a binding asks for application failover, compared to before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asking {
-    /// It did not before: what happened until now makes nobody leave.
+    /// It did not before: earlier failures do not count.
     Begins,
     /// It does, as before; or it was so when it was seen first.
     Goes,
-    /// It does not, or is gone.
+    /// It does not, or was deleted.
     Not,
 }
 

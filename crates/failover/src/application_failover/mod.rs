@@ -1,8 +1,8 @@
 //! Workloads that fail in a cluster leave it (specification/failover.md 5): unhealthy for longer than tolerated, they are moved. The
-//! cluster itself may be well, so the task is what keeps the scheduler from choosing it again (IR-20).
+//! cluster itself may be healthy, so the task is what keeps the scheduler from choosing it again (IR-20).
 //!
-//! Independent of the gate `Failover`. What is remembered between two looks is in [`Memory`]; nothing of it is stored: after a
-//! restart the lines of the aggregated status tell since when a copy is unhealthy (IR-15).
+//! Independent of the gate `Failover`. State between two decisions is in [`Memory`]; none of it is stored: after a
+//! restart the aggregated status shows since when a copy is unhealthy (IR-15).
 
 mod changes;
 
@@ -36,16 +36,16 @@ use crate::{
     taint_manager::pre_scheduling_check,
 };
 
-/// Seconds that a workload may be unhealthy, where its binding does not say.
+/// Default number of seconds that a workload may be unhealthy.
 const TOLERATION_SECONDS: i32 = 300;
-/// Seconds that an old copy stays gracefully, where its binding does not say.
+/// Default grace period of an old copy, in seconds.
 const GRACE_PERIOD_SECONDS: i32 = 600;
-/// How soon a workload that is not well and has no other place is looked at again, if nothing happens meanwhile.
+/// Recheck interval of an unhealthy workload without another target.
 const NO_SUBSTITUTE_RECHECK: Duration = Duration::from_secs(300);
 /// A record must be older than the toleration, not as old.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Since when a binding is unhealthy where: monotonic time since any origin, before it where a former process saw it turn.
+/// Monotonic time since which a binding is unhealthy, by cluster; negative where a former process saw the change.
 /// Of another binding of the same name nothing is remembered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -76,12 +76,12 @@ pub struct Seen<'a> {
     pub state_injection: bool,
     /// State kept from the previous decision.
     pub memory: &'a Memory,
-    /// When this process began to look: what turned unhealthy before was another's to remember.
+    /// Start of this process: earlier changes of health were seen by a former process.
     pub began: Timestamp,
     /// Since when the binding asks for application failover, if this process saw it begin to: monotonic time since the origin of
-    /// the memory. Nobody is made to leave for what happened before somebody asked for it.
+    /// the memory. Failures before the request do not evict.
     pub asked: Option<Duration>,
-    /// The same as whoever wrote the wish into the binding stored it, if the wish is younger than the binding: also from before this
+    /// The same time as stored in the binding, if the request is younger than the binding: also from before this
     /// process.
     pub asked_at: Option<Timestamp>,
 }
@@ -98,7 +98,7 @@ pub enum Effect {
     Event(Event),
 }
 
-/// When to look again, apart from changes of the binding.
+/// Next reconcile, apart from changes of the binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Changes alone.
@@ -117,11 +117,11 @@ pub struct Decision {
     pub plan: Plan<Effect>,
     /// State for the next decision, whether or not the writes succeed.
     pub memory: Memory,
-    /// When to look again.
+    /// Next reconcile.
     pub next: Next,
 }
 
-/// Gives a binding its turn; monotonic time counts since the origin of its memory.
+/// Decides on one binding; monotonic time counts from the origin of its memory.
 pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     let mut decision = Decision { plan: Plan::default(), memory: Memory::default(), next: Next::OnEvent };
     let spec = seen.binding.spec();
@@ -132,7 +132,7 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     let unhealthy = unhealthy(seen.binding);
     let uid = seen.binding.uid();
     let known = |cluster: &ClusterName| seen.memory.since.get(cluster).filter(|_| seen.memory.uid == uid).copied();
-    // A line that is missing says nothing, neither good nor bad.
+    // A missing report is neither healthy nor unhealthy.
     let silent = spec.clusters.iter().map(|target| ClusterName::from(target.name.as_str())).filter(|cluster| {
         !lines(seen.binding).any(|(name, _)| *name == *cluster.0) && spec.eviction(&cluster.0).is_none()
     });
@@ -159,7 +159,7 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     if !since.is_empty() {
         decision.memory = Memory { uid: uid.to_owned(), since };
     }
-    // Who is unhealthy for longest goes first, where not all can go.
+    // If not all copies may be evicted, those unhealthy for longest are evicted first.
     due.sort();
     let due: Vec<ClusterName> = due.into_iter().map(|(_, cluster)| cluster).collect();
     if !due.is_empty() {
@@ -168,8 +168,8 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     decision
 }
 
-/// For how long a copy is unhealthy that this process has not seen unhealthy yet: as its line says, if it turned before the
-/// process began to look, else not at all; and not for longer than somebody asks for it. Stored times are cut to whole seconds, so the wait is never shorter than asked for.
+/// Age of a failure that this process has not seen yet: by the status, if the health changed before the
+/// process started, else zero; at most since failover was requested. Stored times have whole seconds, so the wait is never too short.
 fn lasted_before(seen: &Seen<'_>, cluster: &ClusterName, now: Timestamp) -> SignedDuration {
     let status = seen.binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
     let line = status.iter().find(|line| *line.cluster_name == *cluster.0);
@@ -179,7 +179,7 @@ fn lasted_before(seen: &Seen<'_>, cluster: &ClusterName, now: Timestamp) -> Sign
     now.duration_since(counts).saturating_sub(SignedDuration::from_secs(1)).max(SignedDuration::ZERO)
 }
 
-/// The behaviour, if the binding asks for one and its health is told (5.2).
+/// The behaviour, if the binding requests one and its health is reported (5.2).
 fn watched<'a>(seen: &Seen<'a>) -> Option<&'a ApplicationFailoverBehavior> {
     let binding = seen.binding;
     let reported = binding.status().is_some_and(|status| !status.aggregated_status.is_empty());
@@ -192,7 +192,7 @@ fn lines(binding: &Binding) -> impl Iterator<Item = (&str, Option<ResourceHealth
     lines.iter().map(|line| (line.cluster_name.as_str(), line.health))
 }
 
-/// The targets that say they are unhealthy, and are not being left yet.
+/// Targets that are reported unhealthy and not being evicted yet.
 fn unhealthy(binding: &Binding) -> Vec<ClusterName> {
     let spec = binding.spec();
     lines(binding)

@@ -1,7 +1,7 @@
 //! From what a probe saw to the status of a Cluster (specification/failover.md 1.2, 1.3; specification/api.md 13.1).
 //!
 //! Monotonic time is a [`Duration`] since any fixed moment of the process. What is remembered of a cluster between
-//! probes is a value that goes in and out: [`Memory`].
+//! probes is a value that is passed in and returned: [`Memory`].
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 /// Result of probing a member.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Probe {
-    /// No client could be made; the text says why.
+    /// No client could be created, for this reason.
     NoClient(String),
     /// No HTTP status line came back.
     Offline,
@@ -195,7 +195,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A condition, if it differs from the one that stands.
+/// A condition, if it differs from the existing one.
 fn changed(cluster: &Cluster, type_: &str, status: &str, reason: &Reason, now: Timestamp) -> Option<Condition> {
     let standing = cluster.status.as_ref().and_then(|s| conditions::get(&s.conditions, type_));
     let mut wanted = conditions::condition(type_, status, reason.reason(), reason.to_string());

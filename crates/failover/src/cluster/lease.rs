@@ -1,7 +1,7 @@
-//! Which clusters fell silent: those whose agent neither renews its lease nor reports (specification/failover.md 1.4).
+//! Clusters whose agent neither renews its lease nor reports (specification/failover.md 1.4).
 //!
 //! Only of Pull clusters: the control plane probes the others itself. Silence is measured by monotonic time, so that a
-//! clock that jumps makes nobody Unknown.
+//! clock that jumps makes no cluster Unknown.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::flags::HealthFlags;
 pub struct Seen<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
-    /// When its lease says that it was renewed, by the agent's clock: only that it moves matters.
+    /// `renewTime` of its lease, by the agent's clock: only its changes matter.
     pub renewed: Option<Timestamp>,
     /// When its lease or its condition was last seen to move, by monotonic time; `None` is now.
     pub heard: Option<Duration>,
@@ -33,7 +33,7 @@ pub struct Seen<'a> {
 /// The last sign of life of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Memory {
-    /// Another cluster of that name starts anew.
+    /// A new cluster of the same name starts without it.
     cluster: Option<String>,
     ready: Option<Condition>,
     renewed: Option<Timestamp>,
@@ -62,7 +62,7 @@ pub enum Effect {
 pub struct Decision {
     /// Effects.
     pub plan: Plan<Effect>,
-    /// For the next look; `None` for clusters that are not watched.
+    /// State for the next decision; `None` for clusters that are not monitored.
     pub memory: Option<Memory>,
 }
 
@@ -91,7 +91,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
     Decision { plan, memory: Some(memory) }
 }
 
-/// The last sign of life: a lease that moved, a condition that changed, or that this process began to look.
+/// Last sign of life: a renewed lease, a changed condition, or the start of this process.
 fn follow(seen: &Seen<'_>, ready: Option<&Condition>, now: Timestamp, mono: Duration) -> Memory {
     let uid = seen.cluster.metadata.uid.clone();
     let alive = |silent_then| Memory {
@@ -102,7 +102,7 @@ fn follow(seen: &Seen<'_>, ready: Option<&Condition>, now: Timestamp, mono: Dura
         silent_then,
     };
     let moved = |memory: &Memory| {
-        // Also backwards: an agent whose clock is set right says by that as well that it lives.
+        // Also backwards: an agent whose clock was corrected is alive.
         let renewed = seen.renewed.is_some() && memory.renewed != seen.renewed;
         renewed || (ready.is_some() && memory.ready.as_ref() != ready)
     };

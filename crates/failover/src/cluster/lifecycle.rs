@@ -1,7 +1,7 @@
 //! A cluster's coming and going: its execution space, its finalizer, its automatic taints (specification/failover.md 1.6, 9.5).
 //!
 //! A cluster leaves in this order: the bindings that name it, its execution space with the Works in it, its finalizer.
-//! The space goes after the bindings, so that nothing is written into a space that is going.
+//! The space is deleted after the bindings, so that nothing is written into a terminating space.
 
 use ironclad_api::{
     Time,
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::taints::{self, ByCondition};
 
-/// The condition of a Cluster that is being deleted and can't go, since bindings find no other place. It is not there otherwise.
+/// Condition of a Cluster whose deletion is blocked by bindings that find no other cluster. Absent otherwise.
 pub const REMOVAL_BLOCKED: &str = "RemovalBlocked";
 /// Its reason.
 const CANNOT_LEAVE: &str = "BindingsCannotLeave";
@@ -51,9 +51,9 @@ pub struct Seen<'a> {
     pub cluster: &'a Cluster,
     /// Its execution space.
     pub space: ExecutionSpace<'a>,
-    /// The Works in it. Only looked at while the cluster leaves.
+    /// Works in it. Read only while the cluster is being deleted.
     pub works: Vec<&'a Work>,
-    /// The bindings that have the cluster in `spec.clusters`. Only looked at while the cluster leaves.
+    /// Bindings that have the cluster in `spec.clusters`. Read only while the cluster is being deleted.
     pub targeted_by: &'a [Binding],
     /// True if the Ready condition taints.
     pub taints: ByCondition,
@@ -76,7 +76,7 @@ pub enum Effect {
         /// The uid it must have.
         uid: String,
     },
-    /// A merge patch of a Work that nobody else will release.
+    /// Merge patch of a Work that no other process will release.
     ReleaseWork {
         /// Which one.
         key: WorkKey,
@@ -94,7 +94,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     if seen.cluster.metadata.deletion_timestamp.is_none() { join(seen, now) } else { leave(seen, now) }
 }
 
-/// The finalizer comes before the space that it guards; the taints ride on its write.
+/// The finalizer is written before the space that it guards, together with the taints.
 fn join(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     let cluster = seen.cluster;
     let mut plan = Plan::default();
@@ -185,8 +185,8 @@ fn empty(seen: &Seen<'_>, name: &str, finalizers: &[String]) -> Plan<Effect> {
     }
 }
 
-/// Says on the Cluster who holds it and why, or takes that back; `None` if it stands so already. Who is only on its way out is
-/// not told of.
+/// Sets or removes the condition that names the blocking bindings; `None` if it is up to date. Bindings that are leaving are
+/// omitted.
 fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
     let mut stuck: Vec<(String, String)> =
         seen.targeted_by.iter().filter_map(|binding| Some((binding.key().to_string(), stays(binding)?))).collect();
@@ -208,7 +208,7 @@ fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
     StatusPart::patch(&json!({ "conditions": standing }), &[&part]).is_some().then_some(part)
 }
 
-/// Why a binding stays where it is; `None` if it may leave any moment.
+/// Reason why a binding does not leave; `None` if it may leave at any moment.
 fn stays(binding: &Binding) -> Option<String> {
     if binding.spec().suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true)) {
         return Some("its scheduling is suspended".to_owned());
@@ -219,7 +219,7 @@ fn stays(binding: &Binding) -> Option<String> {
     Some(if end < why.len() { format!("{}...", &why[..end]) } else { why.clone() })
 }
 
-/// True if what a binding says of its place changed: a leaving cluster that it holds has something else to say then.
+/// True if a binding's report on its placement changed: the condition of a cluster that it blocks changes then.
 #[must_use]
 pub fn says_other(old: Option<&ResourceBindingStatus>, new: Option<&ResourceBindingStatus>) -> bool {
     let said = |status: Option<&ResourceBindingStatus>| {
@@ -230,7 +230,7 @@ pub fn says_other(old: Option<&ResourceBindingStatus>, new: Option<&ResourceBind
 }
 
 /// The Works that are left in a space that is going. A member that is ready cleans up itself; of one that is not
-/// nobody will, and the Works would stay for ever.
+/// no process will, and the Works would remain for ever.
 fn release(seen: &Seen<'_>, name: &str) -> Plan<Effect> {
     let held = |work: &&&Work| work.metadata.finalizers.iter().flatten().any(|f| f == EXECUTION_CONTROLLER);
     let held: Vec<_> = seen.works.iter().filter(held).collect();

@@ -14,7 +14,7 @@ use ironclad_fleet::because::health::Reason;
 use jiff::Timestamp;
 
 /// Condition that follows from the nodes of a ready member; `None` if there is none.
-/// `ratio` is the share of ready nodes that is enough, 0 is off: then one that stands is taken out. `now` is in whole seconds.
+/// `ratio` is the sufficient share of ready nodes; 0 is off and removes the condition. `now` is in whole seconds.
 #[must_use]
 pub fn condition(cluster: &Cluster, nodes: &NodeSummary, ratio: f64, now: Timestamp) -> Option<Condition> {
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -22,7 +22,7 @@ pub fn condition(cluster: &Cluster, nodes: &NodeSummary, ratio: f64, now: Timest
         let gone = Condition { status: String::new(), ..conditions::condition(NODES_READY, "", "", "") };
         return conditions::get(conditions, NODES_READY).map(|_| gone);
     }
-    // What was last seen of a member that is lost says nothing of its nodes now; it stays as it was said.
+    // The last report of a lost member says nothing about its nodes now; the condition remains.
     if !conditions::is_true(conditions, READY) {
         return None;
     }

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::duration::in_words;
 
-/// The flags of the eviction queue as they were given; [`EvictionFlags::validate`] says what is wrong with them.
+/// Flags of the eviction queue as given; [`EvictionFlags::errors`] validates them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvictionFlags {
-    /// `--resource-eviction-rate`: evictions per second while most clusters are well.
+    /// `--resource-eviction-rate`: evictions per second while most clusters are healthy.
     pub resource_eviction_rate: f64,
     /// `--secondary-resource-eviction-rate`: evictions per second in a large fleet with too many unhealthy clusters.
     pub secondary_resource_eviction_rate: f64,
@@ -21,11 +21,11 @@ pub struct EvictionFlags {
     pub large_cluster_num_threshold: i32,
     /// `--enable-no-execute-taint-eviction`: whether NoExecute taints evict at all (IR-12).
     pub enable_no_execute_taint_eviction: bool,
-    /// `--no-execute-taint-eviction-purge-mode`: how copies go where the policy does not say.
+    /// `--no-execute-taint-eviction-purge-mode`: default purge mode of NoExecute evictions.
     pub no_execute_taint_eviction_purge_mode: String,
     /// `--pre-scheduling-check`: strict, relaxed or off.
     pub pre_scheduling_check: String,
-    /// `--eviction-capacity-check`: what no cluster has room for is not evicted either.
+    /// `--eviction-capacity-check`: workloads for which no cluster has available replicas are not evicted.
     pub capacity_check: bool,
     /// `--concurrent-binding-eviction-syncs`: writes under way at once; never raises the rate.
     pub concurrent_binding_eviction_syncs: u32,
@@ -47,7 +47,7 @@ pub struct EvictionFlags {
     pub rate_limiter_max_delay: Duration,
     /// `--rate-limiter-qps`: repeated attempts per second, of all elements together.
     pub rate_limiter_qps: f64,
-    /// `--rate-limiter-bucket-size`: so many of them may come at once.
+    /// `--rate-limiter-bucket-size`: burst of repeated attempts.
     pub rate_limiter_bucket_size: u32,
 }
 
@@ -99,7 +99,7 @@ pub enum Mode {
     Observe,
 }
 
-/// The largest of the rates that are told apart; a higher one is as good as none.
+/// Largest distinguishable rate; a higher one is unlimited.
 const RATE_MAX: f64 = 1e9;
 
 impl EvictionFlags {
@@ -180,7 +180,7 @@ impl EvictionFlags {
         clamped.into_iter().collect()
     }
 
-    /// The purge mode of NoExecute evictions where the policy does not say.
+    /// Default purge mode of NoExecute evictions.
     #[must_use]
     pub fn no_execute_purge_mode(&self) -> PurgeMode {
         if self.no_execute_taint_eviction_purge_mode == "Directly" {
@@ -219,7 +219,7 @@ impl EvictionFlags {
         base.saturating_mul(1 << attempts.min(31)).min(self.rate_limiter_max_delay)
     }
 
-    /// The primary rate per second, never more than is told apart.
+    /// Primary rate per second, at most the largest distinguishable one.
     #[must_use]
     pub fn primary(&self) -> f64 {
         self.resource_eviction_rate.clamp(0.0, RATE_MAX)

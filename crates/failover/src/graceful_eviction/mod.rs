@@ -1,8 +1,8 @@
-//! Which copies that are being left may go now, and when to look again (specification/failover.md 7).
+//! End of eviction tasks: which evicted copies may be deleted, and the next reconcile (specification/failover.md 7).
 //!
-//! A copy goes when it is a target again, when its replacements are healthy, or when the user's own
-//! `gracePeriodSeconds` ran out. While nothing is placed anywhere it stays, however long: it may be the only one (7.6).
-//! This decides on tasks alone: the Work of a task that ended is an orphan, and goes by the binding's own decision.
+//! A task ends when its cluster is a target again, when the replacements are healthy, or when the user's
+//! `gracePeriodSeconds` expired. An empty schedule result keeps the copy indefinitely: it may be the only one (7.6).
+//! This decides on tasks only: the Work of an ended task is an orphan, which the binding controller deletes.
 
 mod plugins;
 
@@ -66,9 +66,9 @@ pub enum Effect {
 pub struct Decision {
     /// Effects, and for every task the reason why it remains or ends.
     pub plan: Plan<Effect>,
-    /// The tasks that end, with what let them.
+    /// Tasks that end, each with the plugin or rule that ended it.
     pub cleared: Vec<Cleared>,
-    /// When a grace period ends, or somebody is to be told again.
+    /// End of a grace period, or time of the next event.
     pub next: Option<Timestamp>,
 }
 
@@ -196,7 +196,7 @@ fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now:
     if let Some(by) = passing(placement, task, seen) {
         return Verdict::Clear { by, because: Reason::Cleared { from: from(), by } };
     }
-    // Its Work is gone already, so no copy is at stake.
+    // Its Work does not exist, so no copy is at stake.
     if task.reason == BINDING_PREEMPTED && grace_over {
         return Verdict::Clear { by: GRACE_PERIOD, because: Reason::GraceEnded { from: from() } };
     }
@@ -231,7 +231,7 @@ fn deadline(begun: Timestamp, seconds: i32) -> Timestamp {
     begun.saturating_add(SignedDuration::from_secs(i64::from(seconds))).unwrap_or(Timestamp::MAX)
 }
 
-/// A deadline that is past wakes nobody: an event has to come first.
+/// A deadline in the past needs no timer: an event has to come first.
 fn running(grace: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     grace.filter(|until| *until > now)
 }

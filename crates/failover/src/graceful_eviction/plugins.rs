@@ -8,7 +8,7 @@ use ironclad_fleet::ClusterName;
 
 use super::Seen;
 
-/// A rule that can let a task end. Pure: it looks at nothing but the task and the binding.
+/// A rule that can end a task. Pure: it reads only the task and the binding.
 pub trait Plugin: std::fmt::Debug + Sync {
     /// Its name in `--evict-plugins`.
     fn name(&self) -> &'static str;
@@ -16,7 +16,7 @@ pub trait Plugin: std::fmt::Debug + Sync {
     /// True if it judges the result, which then must be a current one that is not empty.
     fn needs_current_result(&self) -> bool;
 
-    /// True if the copy that the task stands for may go.
+    /// True if the copy of the task may be deleted.
     fn can_clear(&self, task: &GracefulEvictionTask, binding: &Seen<'_>) -> bool;
 }
 
@@ -115,7 +115,7 @@ impl Plugin for EveryCopyHealthy {
 }
 
 fn is_healthy(target: &TargetCluster, binding: &Seen<'_>) -> bool {
-    // What a cluster said before it was lost says nothing of now.
+    // The last report of a lost cluster is outdated.
     if binding.not_ready.contains(&ClusterName::from(target.name.as_str())) {
         return false;
     }
@@ -126,12 +126,12 @@ fn is_healthy(target: &TargetCluster, binding: &Seen<'_>) -> bool {
         && ready.is_none_or(|ready| ready >= i64::from(target.replicas))
 }
 
-/// The ready replicas that a status tells, if its kind counts them.
+/// Ready replicas in a status, if its kind counts them.
 fn ready_replicas(status: &JsonText) -> Option<i64> {
     status.value().get("readyReplicas")?.as_i64()
 }
 
-/// The cluster that the task leaves is a target again, so its copy is wanted (IR-28).
+/// The task's cluster is a target again, so its copy is kept (IR-28).
 #[derive(Debug)]
 struct TargetAgain;
 

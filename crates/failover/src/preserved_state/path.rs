@@ -1,4 +1,4 @@
-//! The template of a value that survives a move: text with paths in braces, of which every one must be found.
+//! Template of a preserved value: text with paths in braces, all of which must be found.
 
 pub use ironclad_jsonpath::PathError;
 use ironclad_jsonpath::{Missing, Rules, Template};
@@ -17,7 +17,7 @@ impl JsonPath {
     /// Reads a template.
     ///
     /// # Errors
-    /// If it has no braces, or what stands in them can't be read.
+    /// If it has no braces, or their content is invalid.
     pub fn parse(template: &str) -> Result<Self, PathError> {
         if template.len() > TEMPLATE_MAX {
             return Err(PathError::TooLong(TEMPLATE_MAX));

@@ -50,7 +50,7 @@ fn takes(spec: &ResourceBindingSpec, placement: &Placement, name: &ClusterName, 
     if cluster.metadata.deletion_timestamp.is_some() || !cluster.is_ready() {
         return false;
     }
-    // What is a target already stays one whatever its taints (8.3).
+    // An existing target remains one whatever its taints (8.3).
     if spec.target(&name.0).is_some() {
         return true;
     }
@@ -60,7 +60,7 @@ fn takes(spec: &ResourceBindingSpec, placement: &Placement, name: &ClusterName, 
         && cluster.api_enablement(&spec.resource.api_version, &spec.resource.kind) == ApiEnablement::Enabled
 }
 
-/// True if the workload of this binding has somewhere to go when it leaves these clusters.
+/// True if the workload of this binding has a target when it leaves these clusters.
 ///
 /// # Errors
 /// Why it has not.
@@ -107,11 +107,11 @@ pub fn has_target(
     Ok(())
 }
 
-/// How many more replicas of a binding a cluster holds; nothing if nobody knows.
+/// Available replicas of a binding in a cluster; `None` if unknown.
 pub type Room<'a> = &'a dyn Fn(&ResourceBindingSpec, &ClusterName) -> Option<i64>;
 
-/// True if the clusters that could take it have room for what the workload loses with `from` (14.2): all of them together
-/// where replicas are divided, else one that does not run it yet. Who is not known to lack room has it.
+/// True if candidate clusters have available replicas for those that the workload loses with `from` (14.2): all of them together
+/// where replicas are divided, else one that does not run it yet. Unknown capacity counts as sufficient.
 ///
 /// # Errors
 /// How much is missing.
@@ -133,7 +133,7 @@ pub fn has_room(
         return Ok(());
     }
     let mut takers = candidates(binding, placement, left_out, clusters);
-    // Where every copy is whole, one more goes to a cluster that has none.
+    // Duplicated replicas: one more copy in a cluster without one.
     takers.retain(|cluster| divided || spec.target(name_of(cluster)).is_none());
     let fits: Option<Vec<i64>> = takers.iter().map(|cluster| room(spec, &name_of(cluster).into())).collect();
     let Some(fits) = fits.filter(|fits| !fits.is_empty()) else { return Ok(()) };

@@ -21,14 +21,14 @@ impl Counts {
         if self.total == 0 { 0.0 } else { float(self.unhealthy) / float(self.total) }
     }
 
-    /// True if there are clusters and none of them is well.
+    /// True if there are clusters and none of them is healthy.
     #[must_use]
     pub fn is_total_outage(&self) -> bool {
         self.total > 0 && self.unhealthy == self.total
     }
 }
 
-/// A count as a number; fleets have far fewer clusters than a float tells apart.
+/// A count as a float; fleets have far fewer clusters than a float can distinguish.
 #[allow(clippy::cast_precision_loss, reason = "fleets have far fewer clusters than a float tells apart")]
 fn float(count: usize) -> f64 {
     count as f64
@@ -37,7 +37,7 @@ fn float(count: usize) -> f64 {
 /// Which rate is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Most clusters are well.
+    /// Most clusters are healthy.
     Normal,
     /// Too many are not, in a large fleet.
     Secondary,
@@ -63,7 +63,7 @@ impl State {
     pub const ALL: [Self; 4] = [Self::Normal, Self::Secondary, Self::Halted, Self::Held];
 }
 
-/// The formula: evictions per second, and which of its lines they come from.
+/// The formula: evictions per second, and the rule that they follow from.
 #[must_use]
 pub fn formula(counts: Counts, flags: &EvictionFlags) -> (f64, State) {
     // A product and a small margin, since 11 of 20 must not exceed 0.55 by an error of the last digit.
@@ -96,7 +96,7 @@ pub const PROMPT: Duration = Duration::from_millis(100);
 /// once, and a process that has just started counts as one that has just evicted.
 ///
 /// The rate counts when evictions take effect. While a write is late, no eviction starts, and when its answer comes, the
-/// pace begins anew: however long the control plane takes, evictions that waited on the way don't arrive in a heap (invariant 1).
+/// interval starts again: however slow the control plane is, delayed evictions do not take effect in a burst (invariant 1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pacer {
     last: Duration,
@@ -148,7 +148,7 @@ impl Pacer {
         }
     }
 
-    /// Nothing was written: the token goes back, unless another was taken since.
+    /// Returns the token of a write that did not happen, unless another was taken since.
     pub fn give_back(&mut self, token: Token) {
         self.settle(token);
         if self.last == token.taken {
@@ -177,7 +177,7 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// Takes a place, and says how long it has to be waited for.
+    /// Reserves a retry; returns the wait until it may start.
     pub fn reserve(&mut self, flags: &EvictionFlags, now: Duration) -> Duration {
         let Some(each) = interval(flags.rate_limiter_qps) else { return flags.rate_limiter_max_delay };
         let burst = each.saturating_mul(flags.rate_limiter_bucket_size.max(1));

@@ -1,5 +1,5 @@
 //! Eviction queue for processes other than the leader: as a leader that starts now would build it, and
-//! the part of it that a leader's report has no room for (docs/decisions/0023). It tells; it evicts nothing.
+//! the part that a leader's report omits (docs/decisions/0023). Read-only: it evicts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::{Now, taint_manager::pre_scheduling_check::has_target};
 
 impl Evictions {
     /// Queue rebuilt from the objects alone: [`rows`](Self::rows) of decisions that no driver has run yet. Bindings that could go
-    /// nowhere is parked, as it would be when its turn came, and each waits since its condition `EvictionPending` says
-    /// so; without the condition nobody knows since when.
+    /// nowhere are parked, and each waits since the time in its condition `EvictionPending`;
+    /// without the condition the time is unknown.
     #[must_use]
     pub fn rows_from_objects(
         &self,
@@ -26,7 +26,7 @@ impl Evictions {
             let check = self.flags.eviction.check();
             bindings.get(binding).is_some_and(|bound| has_target(bound, &left_out, clusters, check).is_err())
         };
-        // None goes before the warm-up of such a leader is over.
+        // Nothing is evicted before the end of such a leader's warm-up.
         let warm_up = self.flags.eviction.warm_up(self.flags.health.monitor_grace_period);
         let begins = now.mono.saturating_add(warm_up);
         let begins = Now { wall: now.wall_at(begins), mono: begins };
@@ -54,7 +54,7 @@ impl Report {
         self.rows.len() >= ROWS_MAX
     }
 
-    /// Of what waits by the objects, what this report does not tell: behind all that it tells, at its rate.
+    /// Rows of the rebuilt queue that this report omits: after all of its own, at its rate.
     #[must_use]
     pub fn rest(&self, rebuilt: Vec<Row>) -> Vec<Row> {
         let reported: BTreeSet<(&BindingKey, &ClusterName)> =

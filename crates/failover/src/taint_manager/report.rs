@@ -13,7 +13,7 @@ use crate::{Now, taint_manager::queue::Place};
 pub const PAUSE_CONFIG_MAP: &str = "ironclad-failover";
 /// The ConfigMap of namespace `karmada-system` in which the leader reports.
 pub const REPORT_CONFIG_MAP: &str = "ironclad-failover-status";
-/// So many elements of the queue are told one by one.
+/// Maximum number of elements that are listed.
 pub const ROWS_MAX: usize = 200;
 /// The key of the report in the ConfigMap's data.
 const KEY: &str = "report.json";
@@ -38,7 +38,7 @@ pub struct Report {
     pub check: String,
     /// `--failover-mode`.
     pub mode: String,
-    /// Elements that wait for their turn.
+    /// Ready elements.
     pub ready: usize,
     /// Elements that wait for their time or another try.
     pub delayed: usize,
@@ -73,13 +73,13 @@ pub struct Told {
 }
 
 impl Report {
-    /// True if there is nothing to tell but that all is well.
+    /// True if there is no faulty cluster and nothing is queued.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.episodes.is_empty() && self.rows.is_empty()
     }
 
-    /// True if another report says the same, its time aside. Of a fleet without a faulty cluster only that is said, or
+    /// True if another report is equal except for its time. A fleet without a faulty cluster reports only that, or
     /// every cluster that joins would be news.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
@@ -90,7 +90,7 @@ impl Report {
     /// As the data of a ConfigMap.
     #[must_use]
     pub fn data(&self) -> BTreeMap<String, String> {
-        // It is plain data: were it not, nothing would be told.
+        // Plain data always serialises.
         let text = serde_json::to_string(self).unwrap_or_default();
         BTreeMap::from([(KEY.to_owned(), text)])
     }

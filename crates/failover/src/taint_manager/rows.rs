@@ -16,7 +16,7 @@ use crate::{
 /// For what an element waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waiting {
-    /// For its turn.
+    /// Ready.
     Queued,
     /// For its time.
     Delayed,
@@ -48,7 +48,7 @@ pub struct Row {
     pub cluster: ClusterName,
     /// For what it waits.
     pub state: Waiting,
-    /// Its place among those that wait for their turn or time, from 1.
+    /// Position among ready and delayed elements, from 1.
     pub position: Option<usize>,
     /// Since when it is ready.
     pub since: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! Verdict on a binding on a faulty cluster: evicted when, or why not (specification/failover.md 3.2 to 3.6).
 //!
 //! The user's settings are read once, when a binding is first seen in an episode, and frozen ([`FailoverSettings`]); the taints are
-//! always those of now. So edits of policies in the middle of a fault change nothing, and taints that come or go do.
+//! always the current ones. Edits of policies during a fault change nothing; added and removed taints do.
 
 use ironclad_api::{
     Taint, Toleration,
@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::flags::eviction::EvictionFlags;
 
-/// The wait after a PreferNoExecute taint where a stored binding does not say (IR-11).
+/// Default wait after a PreferNoExecute taint (IR-11).
 const PREFER_NO_EXECUTE_WAIT_SECONDS: i32 = 300;
 
 /// A user's failover settings of one binding, as they were when the fault was first seen (IR-10).
@@ -36,7 +36,7 @@ impl FailoverSettings {
     /// was recorded.
     ///
     /// # Errors
-    /// If there is no placement, or it can't be read: then nobody is evicted (IR-9).
+    /// If there is no placement, or it can't be read: then nothing is evicted (IR-9).
     pub fn of(binding: &Binding) -> Result<Self, Reason> {
         let annotations = binding.metadata().annotations.as_ref();
         let tolerations = match annotations.and_then(|all| all.get(APPLIED_PLACEMENT)) {
@@ -61,7 +61,7 @@ impl FailoverSettings {
 /// One effect that evicts: when, and by which taint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// When its time has come.
+    /// Due time.
     pub due: Timestamp,
     /// The taint, as messages print it.
     pub taint: String,
@@ -104,9 +104,9 @@ impl Causes {
 /// Verdict on one binding by a faulty cluster's taints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays, for this reason.
+    /// Not evicted, for this reason.
     Stays(Reason),
-    /// It goes when `causes.due()` has come, and its old copy is treated so.
+    /// Evicted at `causes.due()`, with this purge mode.
     Goes {
         /// Why and when.
         causes: Causes,
@@ -126,7 +126,7 @@ impl Verdict {
     }
 }
 
-/// The verdict on a binding with this settings. `first_seen` says since when a taint without `timeAdded` is known.
+/// Judges a binding by its settings. `first_seen` returns the time of first sight of a taint without `timeAdded`.
 #[must_use]
 pub fn judge(
     settings: &FailoverSettings,

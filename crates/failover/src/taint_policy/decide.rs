@@ -20,7 +20,7 @@ use super::{
 };
 use crate::taints::{self, Owners, TaintId};
 
-/// Which taints the policies want on the cluster, what to write for that, and when to look again. `now` is the time of
+/// Decides which taints the policies require on the cluster, the writes, and the next reconcile. `now` is the time of
 /// day, `mono` monotonic time since any fixed moment of the process.
 pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
     let cluster = seen.cluster;
@@ -136,8 +136,8 @@ impl<'a> Pass<'a> {
         u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Policies that are gone, that do not select the cluster any more, or that do not name the taint any more own nothing;
-    /// nor does anybody own a taint that is not there. The taints stay (specification/failover.md 2.7).
+    /// A policy that was deleted, or no longer selects the cluster or names the taint, owns nothing;
+    /// a missing taint has no owner. The taints remain (specification/failover.md 2.7).
     fn drop_lost_owners(&mut self, watched: &[(Rule<'_>, Watches)], plan: &mut Plan<Effect>) {
         let present: Vec<String> =
             self.cluster.spec.taints.iter().map(|taint| TaintId::of(taint).to_string()).collect();
@@ -161,7 +161,7 @@ impl<'a> Pass<'a> {
         let (policy, taint) = (rule.name.to_owned(), item.id.to_string());
         let (present, left) = (self.is_present(&item.id), watches.add.left_of(item.add_after, self.mono));
         if !left.is_zero() {
-            // Also where it is there already: the policy comes to own it then.
+            // Also if the taint exists: the policy becomes its owner.
             if !self.owners.owns(rule.name, &item.id) {
                 let wait_ms = self.wait(left);
                 plan.note(Reason::AddPending { policy, taint, wait_ms }.into());
@@ -169,7 +169,7 @@ impl<'a> Pass<'a> {
             return;
         }
         if present {
-            // Only what a policy put is a policy's: a person's taint stays a person's.
+            // A policy owns only taints that a policy added, not those of a person.
             if self.owners.is_owned(&item.id) {
                 self.owners.add(&item.id, rule.name);
             }
@@ -229,7 +229,7 @@ impl<'a> Pass<'a> {
         plan.note(Reason::Removed { policy, taint }.into());
     }
 
-    /// True if a policy of the seed's spelling keeps the taint: it wants it, or put it and its remove window still runs.
+    /// True if a policy with `addOnConditions` keeps the taint: it requires it, or added it and its remove window still runs.
     /// Without this the two spellings could add and remove for ever (specification/failover.md 2.6).
     fn holds_on(&self, rule: &Rule<'_>, watches: &Watches, taint: &TaintId) -> bool {
         let Some(item) = rule.item(taint).filter(|_| rule.spelling == Spelling::Match) else { return false };

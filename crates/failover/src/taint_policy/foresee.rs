@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{Effect, Rule, Seen, decide};
 use crate::taints::TaintId;
 
-/// Clusters that are told of one by one; of the others only how many they are.
+/// Maximum number of clusters listed by name; the others are counted.
 const NAMED_MAX: usize = 10;
 /// Bytes of one text: an API server may cut what is longer than 256.
 const TEXT_MAX: usize = 240;

@@ -1,7 +1,7 @@
 //! The taints that ClusterTaintPolicies want on a cluster (specification/failover.md 2).
 //!
 //! One decision over one cluster and all policies, so that they need one write and can't undo each other's. What the
-//! taints then move is not here. [`Memory`] goes from one decision on a cluster to the next.
+//! taints evict is decided elsewhere. [`Memory`] is passed from one decision on a cluster to the next.
 
 mod decide;
 mod foresee;
@@ -48,16 +48,16 @@ pub struct Seen<'a> {
 /// own times are taken, which can only be later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Another cluster of that name starts anew.
+    /// A new cluster of the same name starts without it.
     cluster: String,
-    /// By uid and generation of the policy: another generation starts anew.
+    /// By uid and generation of the policy: a new generation starts without it.
     rules: BTreeMap<(String, i64), Watches>,
     /// Reports that are already recorded and still hold.
     reported: BTreeSet<String>,
 }
 
 impl Memory {
-    /// As it is when the events of the decision were not told, since a write before them failed.
+    /// The memory if the decision's events were not recorded because an earlier write failed.
     #[must_use]
     pub fn untold(self) -> Self {
         Self { reported: BTreeSet::new(), ..self }
@@ -81,7 +81,7 @@ pub enum Effect {
     Event(Event),
 }
 
-/// The plan, what to remember, and when to look again.
+/// Plan, state for the next decision, and next reconcile.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
@@ -96,7 +96,7 @@ pub struct Decision {
 }
 
 /// True if a cluster is back and its taints are only waiting for their remove windows: its evictions are held (specification/failover.md
-/// 6.6, "recovering source"). It is Ready, and each taint that evicts belongs to policies of which none wants it any more.
+/// 6.6, "recovering source"). It is Ready, and no policy requires its evicting taints any more.
 /// A taint that a person put does not wait for anything.
 #[must_use]
 pub fn is_recovering(cluster: &Cluster, policies: &[Arc<ClusterTaintPolicy>]) -> bool {

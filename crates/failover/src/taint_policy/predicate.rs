@@ -10,7 +10,7 @@ use jiff::Timestamp;
 pub(crate) struct Verdict {
     /// True if all match.
     pub(crate) holds: bool,
-    /// Since when by the conditions' own times; `None` if they don't tell: then it is since now.
+    /// Start by the conditions' own times; `None` if they have none: then it starts now.
     pub(crate) since: Option<Timestamp>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn evaluate(
         if found.is_some_and(|condition| matches(wanted, &condition.status)) {
             matching = matching.max(since);
         } else {
-            // What is not there has no time of its own, nor has an operator that nobody knows.
+            // A missing condition has no time, nor has an unknown operator.
             failing.push(since.filter(|_| is_known(wanted)));
         }
     }
@@ -57,7 +57,7 @@ fn matches(wanted: &MatchCondition, status: &str) -> bool {
     }
 }
 
-/// For how long a predicate has had its present truth value. It goes by monotonic time from its first sight on, so that
+/// Time for which a predicate has had its truth value. It is measured in monotonic time from the first observation, so that
 /// neither a clock that jumps nor a condition that changes to an equivalent status (IR-5) moves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopwatch {
@@ -75,10 +75,10 @@ impl Stopwatch {
         if let Some(before) = before.filter(|before| before.holds == verdict.holds) {
             return Self { last_seen: mono, ..before };
         }
-        // A writer whose clock is ahead has not been right since tomorrow.
+        // The clock of a writer may be ahead: the age is not negative.
         let since = verdict.since.unwrap_or(now).min(now);
         let reported = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        // And one whose clock is behind, or who changes a status and not its time, was seen to say the opposite.
+        // The clock of a writer may be behind, or its time unchanged: the age is at most the observed one.
         let seen = before.map_or(Duration::MAX, |before| mono.saturating_sub(before.last_seen));
         let elapsed_then = reported.min(seen);
         let since = if elapsed_then < reported { earlier(now, elapsed_then) } else { since };

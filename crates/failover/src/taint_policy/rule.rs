@@ -19,7 +19,7 @@ const REMOVE_AFTER: i32 = 180;
 /// Which words a policy uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// `matchConditions` and `taintsToAdd`: what is added goes when the conditions no longer match, and only what was added.
+    /// `matchConditions` and `taintsToAdd`: added taints, and only those, are removed when the conditions no longer match.
     Match,
     /// `addOnConditions`, `removeOnConditions` and `taints`: two predicates, whoever put the taint.
     AddRemove,
@@ -62,7 +62,7 @@ pub(crate) struct Item<'a> {
     pub(crate) remove_after: Duration,
 }
 
-/// A policy as it is evaluated.
+/// A policy, prepared for evaluation.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule<'a> {
     pub(crate) policy: &'a ClusterTaintPolicy,
@@ -72,9 +72,9 @@ pub(crate) struct Rule<'a> {
     pub(crate) created: Timestamp,
     pub(crate) targets: Option<&'a ClusterAffinity>,
     pub(crate) spelling: Spelling,
-    /// All of these: the taints are wanted.
+    /// Taints are required if all of these hold.
     pub(crate) add: &'a [MatchCondition],
-    /// All of these: the taints are not wanted. Only of [`Spelling::AddRemove`].
+    /// Taints are removed if all of these hold. Only of [`Spelling::AddRemove`].
     pub(crate) remove: &'a [MatchCondition],
     pub(crate) items: Vec<Item<'a>>,
 }
@@ -126,7 +126,7 @@ impl<'a> Rule<'a> {
         })
     }
 
-    /// True if it speaks of this cluster.
+    /// True if it is about this cluster.
     pub(crate) fn selects(&self, cluster: &Cluster) -> bool {
         self.targets.is_none_or(|targets| affinity::chooses(targets, cluster))
     }

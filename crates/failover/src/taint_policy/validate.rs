@@ -16,7 +16,7 @@ use crate::{
     taints::{TaintId, validate_parts},
 };
 
-/// One taint of either list: where it stands, and what it says.
+/// One taint of either list: its field path and its value.
 struct Entry<'a> {
     path: String,
     key: &'a str,

@@ -24,7 +24,7 @@ pub enum ByCondition {
 pub fn wanted(cluster: &Cluster, by_condition: ByCondition, now: Timestamp) -> Option<Vec<Taint>> {
     let (add, remove): (Option<&str>, &[&str]) = match (by_condition, cluster.ready()) {
         (ByCondition::Off, _) => return None,
-        // Nothing was ever reported: what somebody else knows of unreachability stands.
+        // Nothing was ever reported: a taint of unreachability from elsewhere remains.
         (ByCondition::On, None) => (Some(NOT_READY), &[]),
         (ByCondition::On, Some(FALSE)) => (Some(NOT_READY), &[UNREACHABLE]),
         (ByCondition::On, Some(TRUE)) => (None, &[NOT_READY, UNREACHABLE]),

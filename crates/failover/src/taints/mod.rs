@@ -1,4 +1,4 @@
-//! The taints of a Cluster: what they are told apart by, since when they count, and what they must look like
+//! Taints of a Cluster: identity, `timeAdded` and validation
 //! (specification/failover.md 1.6, 1.7).
 //!
 //! [`by_condition`] decides on the automatic ones, [`owners`] says which are a policy's. Which workloads a taint moves
@@ -70,8 +70,8 @@ pub fn is_faulty(cluster: &Cluster) -> bool {
     cluster.spec.taints.iter().any(evicts)
 }
 
-/// The taints as they are to be stored: each that [`evicts`] has a `timeAdded`, since tolerations count from it. One that
-/// stood before keeps its time, also if whoever writes left it out; a new one gets `now` (whole seconds). `None` if
+/// Taints to store: each that [`evicts`] has a `timeAdded`, since tolerations count from it. One that
+/// existed before keeps its time, also if the writer omitted it; a new one gets `now` (whole seconds). `None` if
 /// nothing is missing. For every writer and for admission.
 #[must_use]
 pub fn stamped(taints: &[Taint], standing: &[Taint], now: Timestamp) -> Option<Vec<Taint>> {

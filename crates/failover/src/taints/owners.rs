@@ -1,4 +1,4 @@
-//! Which taints of a Cluster are a ClusterTaintPolicy's: the annotation that says so (specification/failover.md 2.5).
+//! Annotation that records which taints of a Cluster a ClusterTaintPolicy owns (specification/failover.md 2.5).
 
 use std::collections::{BTreeMap, BTreeSet};
 

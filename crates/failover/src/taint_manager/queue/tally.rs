@@ -61,13 +61,13 @@ impl QueueName {
 /// Why an element left the queue without an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Abandoned {
-    /// Its cluster recovered, or the taints that concern it are gone.
+    /// Its cluster recovered, or the relevant taints were removed.
     Recovered,
     /// No cluster would take it. It is parked, and so still there.
     NoTarget,
-    /// The binding is gone, was made anew, or is not on the cluster any more.
+    /// The binding was deleted, recreated, or is no longer on the cluster.
     Obsolete,
-    /// Its cluster is gone.
+    /// Its cluster was deleted.
     Deleted,
 }
 
@@ -84,7 +84,7 @@ impl Abandoned {
     }
 }
 
-/// The rate of evictions is taken over so many seconds.
+/// Window of the measured eviction rate, in seconds.
 const RATE_SECONDS: u64 = 60;
 
 /// The numbers of one cluster.
@@ -140,16 +140,16 @@ impl ClusterTally {
 pub struct QueueTally {
     /// Elements that are there.
     pub pending: usize,
-    /// Elements that wait for their turn, in order.
+    /// Ready elements, in order.
     ready: BTreeSet<Order>,
-    /// Processing attempts that went well.
+    /// Successful processing attempts.
     pub succeeded: u64,
     /// Processing attempts that did not, those without a target included.
     pub failed: u64,
 }
 
 impl QueueTally {
-    /// How many wait for their turn.
+    /// Number of ready elements.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready.len()
@@ -221,7 +221,7 @@ impl Tally {
         self.queues.values().map(|queue| queue.pending).sum()
     }
 
-    /// Elements that wait for their turn.
+    /// Ready elements.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.queues.values().map(QueueTally::ready).sum()
@@ -232,7 +232,7 @@ impl Tally {
         std::mem::take(&mut self.waited)
     }
 
-    /// An episode of the cluster began or ended: its own numbers start anew.
+    /// Resets the cluster's counters: an episode began or ended.
     pub fn episode(&mut self, cluster: &ClusterName) {
         if let Some(tally) = self.clusters.get_mut(cluster) {
             (tally.episode_evicted, tally.episode_processed) = (0, 0);
@@ -240,7 +240,7 @@ impl Tally {
         }
     }
 
-    /// The cluster is gone: nothing is told of it any more.
+    /// Drops the counters of a deleted cluster.
     pub fn forget(&mut self, cluster: &ClusterName) {
         if self.clusters.get(cluster).is_some_and(ClusterTally::is_idle) {
             self.clusters.remove(cluster);
@@ -276,7 +276,7 @@ impl Tally {
         *cluster.abandoned.entry(why).or_default() += 1;
     }
 
-    /// An element found no target: that is a failure (S4), though it stays.
+    /// Counts an element without a target as a failure (S4), though it remains queued.
     pub(super) fn parked(&mut self, key: &Key, element: &Element, now: Duration) {
         self.processed(key, element, now, Outcome::Failed);
         let cluster = self.clusters.entry(key.cluster.clone()).or_default();

@@ -1,5 +1,5 @@
-//! Deprecated flags and plugin names (specification/proposals/004.md): still accepted, so that old manifests start; each gets a
-//! warning that names its replacement (specification/failover.md 10).
+//! Deprecated flags and plugin names (specification/proposals/004.md): still accepted, so that old manifests start;
+//! each gets a warning that names its replacement (specification/failover.md 10).
 
 /// Such flags as they were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Drain of a cluster on a person's request (specification/failover.md 9.4): which bindings move, which can't, how fast.
+//! Drain of a cluster on a person's request (specification/failover.md 9.4): which bindings move, which can't, how
+//! fast.
 //!
 //! Independent of the gate `Failover`: a drain is no reaction to a failure and uses no taint. The scheduler
 //! chooses the targets.

@@ -18,7 +18,7 @@ const MESSAGE_MAX: usize = 1_024;
 /// Why and how a cluster is left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Why {
-    /// How the old copy is treated.
+    /// Purge mode of the old copy.
     pub purge_mode: PurgeMode,
     /// One of `ironclad_api::eviction`, CamelCase and at most 32 characters.
     pub reason: &'static str,
@@ -44,8 +44,8 @@ pub fn task(spec: &ResourceBindingSpec, from: &ClusterName, why: &Why) -> Gracef
     }
 }
 
-/// The task as controllers write it. Their clock is the one of the graceful eviction controller, which need not date it in a
-/// write of its own, while the scheduler writes the result (docs/decisions).
+/// The task as controllers write it. Their clock is the one of the graceful eviction controller, which need not date it
+/// in a write of its own, while the scheduler writes the result (docs/decisions).
 #[must_use]
 pub fn dated(task: GracefulEvictionTask, now: Timestamp) -> GracefulEvictionTask {
     let seconds = Timestamp::from_second(now.as_second()).map(Time).ok();

@@ -1,4 +1,5 @@
-//! The flags of failover (specification/failover.md 1.5, 6.10): their defaults, what they may be, and what they warn of.
+//! The flags of failover (specification/failover.md 1.5, 6.10): their defaults, what they may be, and what they warn
+//! of.
 //!
 //! Each area has a struct of its own; [`Flags`] joins them. How they are spelled on a command line is the binary's.
 
@@ -16,7 +17,7 @@ use crate::{cluster::health::Thresholds, duration::in_words, graceful_eviction::
 /// All flags of failover.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Flags {
-    /// How the health of clusters is found out.
+    /// Flags of cluster health.
     pub health: HealthFlags,
     /// True if the Ready condition taints: `--taint-cluster-by-condition`.
     pub by_condition: ByCondition,
@@ -96,7 +97,7 @@ pub enum NoExecutePolicy {
     Forbidden,
 }
 
-/// How the health of clusters is found out (specification/failover.md 1.5).
+/// Flags of cluster health (specification/failover.md 1.5).
 #[derive(Debug, Clone, PartialEq)]
 pub struct HealthFlags {
     /// `--cluster-status-update-frequency`: from one probe to the next.
@@ -115,10 +116,11 @@ pub struct HealthFlags {
     pub lease_renew_interval_fraction: f64,
     /// `--cluster-cache-sync-timeout`: how long a member's caches may take to fill.
     pub cache_sync_timeout: Duration,
-    /// `--connectivity-witnesses`: URLs of which one can be reached unless the control plane itself is cut off; empty is
-    /// off (specification/failover.md 14.2).
+    /// `--connectivity-witnesses`: URLs of which one can be reached unless the control plane itself is cut off; empty
+    /// is off (specification/failover.md 14.2).
     pub connectivity_witnesses: Vec<String>,
-    /// `--nodes-ready-ratio`: the share of ready nodes below which condition NodesReady is False; 0 is no such condition.
+    /// `--nodes-ready-ratio`: the share of ready nodes below which condition NodesReady is False; 0 is no such
+    /// condition.
     pub nodes_ready_ratio: f64,
 }
 
@@ -141,7 +143,7 @@ impl Default for HealthFlags {
 }
 
 impl HealthFlags {
-    /// How often an agent renews its lease.
+    /// Interval at which an agent renews its lease.
     #[must_use]
     pub fn lease_renew_interval(&self) -> Duration {
         self.lease_duration.mul_f64(self.lease_renew_interval_fraction.clamp(0.0, 1.0))

@@ -1,4 +1,5 @@
-//! The state that a new copy inherits of the one that is left: labels read from its status (specification/failover.md 5.4).
+//! The state that a new copy inherits of the one that is left: labels read from its status (specification/failover.md
+//! 5.4).
 //!
 //! Collecting happens here, at the eviction; the labels are put on the new copy where Works are made.
 
@@ -47,8 +48,8 @@ pub enum PreserveError {
     },
 }
 
-/// Reads the rules from the last reported status of `cluster`. Where the copy there cannot supply a label, it has the one
-/// that was meant for it: that of the task whose replacement it is, if that task has not ended (IR-19).
+/// Reads the rules from the last reported status of `cluster`. Where the copy there cannot supply a label, it has the
+/// one that was meant for it: that of the task whose replacement it is, if that task has not ended (IR-19).
 ///
 /// # Errors
 /// If a label has no legal value.

@@ -1,4 +1,5 @@
-//! Which purge mode an eviction has (specification/failover.md 4.2). What the modes do to Works is decided where Works are made.
+//! Which purge mode an eviction has (specification/failover.md 4.2). What the modes do to Works is decided where Works
+//! are made.
 
 use ironclad_api::{policy::PurgeMode, work::ResourceBindingSpec};
 
@@ -19,7 +20,7 @@ pub enum Trigger {
     Application,
 }
 
-/// How the old copy is treated; `None` if the trigger does not move the binding.
+/// Purge mode of the old copy; `None` if the trigger does not evict the binding.
 #[must_use]
 pub fn mode(spec: &ResourceBindingSpec, trigger: Trigger) -> Option<PurgeMode> {
     let failover = spec.failover.as_ref();

@@ -25,7 +25,8 @@ pub enum Asking {
     Not,
 }
 
-/// Classifies the change of a binding from `old` to `new`; `remembered`: state about its copies exists and can be dropped.
+/// Classifies the change of a binding from `old` to `new`; `remembered`: state about its copies exists and can be
+/// dropped.
 #[must_use]
 pub fn turn(old: Option<Parts<'_>>, new: Option<Parts<'_>>, remembered: bool) -> Turn {
     let asks = |(spec, _): Parts<'_>| spec.failover.as_ref().is_some_and(|failover| failover.application.is_some());

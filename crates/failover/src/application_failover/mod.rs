@@ -1,5 +1,6 @@
-//! Workloads that fail in a cluster leave it (specification/failover.md 5): unhealthy for longer than tolerated, they are moved. The
-//! cluster itself may be healthy, so the task is what keeps the scheduler from choosing it again (IR-20).
+//! Workloads that fail in a cluster leave it (specification/failover.md 5): unhealthy for longer than tolerated, they
+//! are moved. The cluster itself may be healthy, so the task is what keeps the scheduler from choosing it again
+//! (IR-20).
 //!
 //! Independent of the gate `Failover`. State between two decisions is in [`Memory`]; none of it is stored: after a
 //! restart the aggregated status shows since when a copy is unhealthy (IR-15).
@@ -46,7 +47,7 @@ const NO_SUBSTITUTE_RECHECK: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(1);
 
 /// Monotonic time since which a binding is unhealthy, by cluster; negative where a former process saw the change.
-/// Of another binding of the same name nothing is remembered.
+/// A new binding of the same name starts without state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     uid: String,
@@ -78,8 +79,8 @@ pub struct Seen<'a> {
     pub memory: &'a Memory,
     /// Start of this process: earlier changes of health were seen by a former process.
     pub began: Timestamp,
-    /// Since when the binding asks for application failover, if this process saw it begin to: monotonic time since the origin of
-    /// the memory. Failures before the request do not evict.
+    /// Since when the binding asks for application failover, if this process saw it begin to: monotonic time since the
+    /// origin of the memory. Failures before the request do not evict.
     pub asked: Option<Duration>,
     /// The same time as stored in the binding, if the request is younger than the binding: also from before this
     /// process.
@@ -168,8 +169,9 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     decision
 }
 
-/// Age of a failure that this process has not seen yet: by the status, if the health changed before the
-/// process started, else zero; at most since failover was requested. Stored times have whole seconds, so the wait is never too short.
+/// Age of a failure that this process has not seen yet: by the status, if the health changed before the process
+/// started, else zero; at most since failover was requested. Stored times have whole seconds, so the wait is never too
+/// short.
 fn lasted_before(seen: &Seen<'_>, cluster: &ClusterName, now: Timestamp) -> SignedDuration {
     let status = seen.binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
     let line = status.iter().find(|line| *line.cluster_name == *cluster.0);

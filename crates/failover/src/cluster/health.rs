@@ -61,7 +61,7 @@ pub struct Collected {
     pub resources: Option<(NodeSummary, ResourceSummary)>,
 }
 
-/// How long an observation must last before it is published.
+/// Time that an observation must last before it is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
     /// `--cluster-success-threshold`.

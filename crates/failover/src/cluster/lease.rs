@@ -39,7 +39,7 @@ pub struct Memory {
     renewed: Option<Timestamp>,
     /// When it was, by monotonic time.
     seen: Duration,
-    /// How long it had been silent by then.
+    /// Duration of its silence by then.
     silent_then: Duration,
 }
 

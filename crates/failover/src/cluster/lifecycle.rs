@@ -1,4 +1,5 @@
-//! A cluster's coming and going: its execution space, its finalizer, its automatic taints (specification/failover.md 1.6, 9.5).
+//! A cluster's coming and going: its execution space, its finalizer, its automatic taints (specification/failover.md
+//! 1.6, 9.5).
 //!
 //! A cluster leaves in this order: the bindings that name it, its execution space with the Works in it, its finalizer.
 //! The space is deleted after the bindings, so that nothing is written into a terminating space.
@@ -185,8 +186,8 @@ fn empty(seen: &Seen<'_>, name: &str, finalizers: &[String]) -> Plan<Effect> {
     }
 }
 
-/// Sets or removes the condition that names the blocking bindings; `None` if it is up to date. Bindings that are leaving are
-/// omitted.
+/// Sets or removes the condition that names the blocking bindings; `None` if it is up to date. Bindings that are
+/// leaving are omitted.
 fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
     let mut stuck: Vec<(String, String)> =
         seen.targeted_by.iter().filter_map(|binding| Some((binding.key().to_string(), stays(binding)?))).collect();

@@ -1,6 +1,6 @@
-//! Condition `NodesReady`: whether enough of a member's nodes are ready (specification/failover.md 14.1, #3612). A health endpoint stays green
-//! while every node is down; this says so, for ClusterTaintPolicies to act on. It is off unless `--nodes-ready-ratio` asks for
-//! it, and never a part of Ready.
+//! Condition `NodesReady`: whether enough of a member's nodes are ready (specification/failover.md 14.1, #3612). A
+//! health endpoint stays green while every node is down; this says so, for ClusterTaintPolicies to act on. It is off
+//! unless `--nodes-ready-ratio` asks for it, and never a part of Ready.
 
 use ironclad_api::{
     Condition, Time,

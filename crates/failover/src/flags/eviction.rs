@@ -1,4 +1,5 @@
-//! The flags of the eviction queue (specification/failover.md 6.10, 14.2, 14.3) and what is wrong with values of theirs.
+//! The flags of the eviction queue (specification/failover.md 6.10, 14.2, 14.3) and what is wrong with values of
+//! theirs.
 
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ impl Default for EvictionFlags {
     }
 }
 
-/// How strict the pre-scheduling check is (6.9).
+/// Strictness of the pre-scheduling check (6.9).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Check {
     /// Seed 004, literally.
@@ -206,13 +207,13 @@ impl EvictionFlags {
         if self.failover_mode == "observe" { Mode::Observe } else { Mode::Enforce }
     }
 
-    /// How long nothing is evicted after leadership, given `--cluster-monitor-grace-period`.
+    /// Warm-up without evictions after the start of leadership, given `--cluster-monitor-grace-period`.
     #[must_use]
     pub fn warm_up(&self, monitor_grace_period: Duration) -> Duration {
         self.eviction_warm_up.unwrap_or(monitor_grace_period)
     }
 
-    /// How long a failed write waits: it doubles with each failure, from the base delay to the greatest (6.7 step 9).
+    /// Backoff of a failed write: it doubles with each failure, from the base delay to the maximum (6.7 step 9).
     #[must_use]
     pub fn backoff(&self, attempts: u32) -> Duration {
         let base = self.rate_limiter_base_delay.max(Duration::from_millis(1));

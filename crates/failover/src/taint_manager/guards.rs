@@ -1,5 +1,5 @@
-//! Guards on top of the rate formula (specification/failover.md 6.6, IR-24): which clusters count, and when evictions are paused
-//! although the formula allows them.
+//! Guards on top of the rate formula (specification/failover.md 6.6, IR-24): which clusters count, and when evictions
+//! are paused although the formula allows them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -261,7 +261,8 @@ pub enum Held {
     NotSynced,
 }
 
-/// True if the data of ConfigMap `karmada-system/ironclad-failover` pauses evictions (14.2): `paused` is exactly `true`.
+/// True if the data of ConfigMap `karmada-system/ironclad-failover` pauses evictions (14.2): `paused` is exactly
+/// `true`.
 #[must_use]
 pub fn is_paused(data: Option<&BTreeMap<String, String>>) -> bool {
     data.and_then(|data| data.get("paused")).is_some_and(|value| value == "true")

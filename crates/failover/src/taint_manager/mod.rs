@@ -1,6 +1,6 @@
 //! Evictions by taints: which clusters are faulty, which bindings leave them, in which order and how fast
-//! (specification/failover.md 3, 6). A state machine without IO: events go in, evictions come out. The reconciler drives it with
-//! caches and a clock, `ironclad plan` with a world and virtual time.
+//! (specification/failover.md 3, 6). A state machine without IO: events go in, evictions come out. The reconciler
+//! drives it with caches and a clock, `ironclad plan` with a world and virtual time.
 //!
 //! A driver does this:
 //!
@@ -66,8 +66,8 @@ pub struct Evictions {
 const EVENTS_MAX: usize = 4096;
 
 impl Evictions {
-    /// State of a leader that starts now: nothing is evicted before the warm-up is over, and the first eviction keeps the
-    /// distance that one at the start would ask for.
+    /// State of a leader that starts now: nothing is evicted before the warm-up is over, and the first eviction keeps
+    /// the distance that one at the start would ask for.
     #[must_use]
     pub fn new(flags: Flags, now: Now) -> Self {
         let warm_up = flags.eviction.warm_up(flags.health.monitor_grace_period);
@@ -105,8 +105,9 @@ impl Evictions {
         }
     }
 
-    /// Records the state of a cluster, `None` if it was deleted. `recovering` is [`is_recovering`](crate::taint_policy::is_recovering). Returns true if the
-    /// bindings on it are to be evaluated: it became faulty, or its taints changed.
+    /// Records the state of a cluster, `None` if it was deleted. `recovering` is
+    /// [`is_recovering`](crate::taint_policy::is_recovering). Returns true if the bindings on it are to be evaluated:
+    /// it became faulty, or its taints changed.
     pub fn cluster(&mut self, name: &ClusterName, cluster: Option<&Cluster>, recovering: Recovering, now: Now) -> bool {
         let standing = cluster.map(|c| ClusterHealth::of(c, self.flags.health.startup_grace_period));
         let before = self.fleet.get(name).cloned();
@@ -234,7 +235,8 @@ impl Evictions {
         reported.into_iter().for_each(|event| self.record_event(event));
     }
 
-    /// Records the state of a binding, `None` if it was deleted: it gets elements for the faulty clusters that it is on only.
+    /// Records the state of a binding, `None` if it was deleted: it gets elements for the faulty clusters that it is on
+    /// only.
     pub fn binding(&mut self, key: &BindingKey, binding: Option<&Binding>, now: Now) {
         let Some(binding) = binding.filter(|b| b.metadata().deletion_timestamp.is_none()) else {
             let lanes: Vec<_> = self.queue.of_binding(key).cloned().collect();
@@ -274,7 +276,8 @@ impl Evictions {
         }
     }
 
-    /// Forgets the settings of a binding on clusters that it left: they are read again if it returns (specification/failover.md 3.6).
+    /// Forgets the settings of a binding on clusters that it left: they are read again if it returns
+    /// (specification/failover.md 3.6).
     pub fn moved(&mut self, key: &BindingKey, old: &Binding, new: &Binding) {
         for target in old.spec().clusters.iter().filter(|target| new.spec().target(&target.name).is_none()) {
             self.left(key, &ClusterName::from(target.name.as_str()));
@@ -287,7 +290,8 @@ impl Evictions {
         }
     }
 
-    /// Judges one binding on one cluster: returns the element to enqueue, and removes an element that is no longer affected.
+    /// Judges one binding on one cluster: returns the element to enqueue, and removes an element that is no longer
+    /// affected.
     fn judge(&mut self, key: &Key, binding: &Binding, now: Now) -> Option<Wanted> {
         let episode = self.episodes.get_mut(&key.cluster)?;
         if binding.metadata().deletion_timestamp.is_some() || binding.spec().target(&key.cluster.0).is_none() {

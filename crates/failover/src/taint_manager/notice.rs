@@ -1,6 +1,6 @@
-//! The queue's traces on bindings: condition `EvictionPending` and the events of adding and removing (specification/failover.md 6.7
-//! step 11, 14.4). Writes are debounced per binding and limited per second for all, so that a
-//! fault of thousands of bindings does not become a flood of writes.
+//! The queue's traces on bindings: condition `EvictionPending` and the events of adding and removing
+//! (specification/failover.md 6.7 step 11, 14.4). Writes are debounced per binding and limited per second for all, so
+//! that a fault of thousands of bindings does not become a flood of writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,8 +24,8 @@ use crate::{
 
 /// Minimum time between two changes of a binding's condition.
 const PER_BINDING: Duration = Duration::from_secs(30);
-/// An element that leaves the queue sooner than this after it was added shows no condition: by the time of reading it would be
-/// outdated, and it would cost two writes and two events for each eviction.
+/// An element that leaves the queue sooner than this after it was added shows no condition: by the time of reading it
+/// would be outdated, and it would cost two writes and two events for each eviction.
 const FIRST: Duration = Duration::from_secs(1);
 /// Minimum time between the notices of two bindings.
 const BETWEEN: Duration = Duration::from_millis(50);

@@ -1,5 +1,5 @@
-//! True if a workload would find another cluster (specification/failover.md 6.9): asked before each eviction, so that nothing leaves
-//! for nowhere. The scheduler decides; this only keeps hopeless evictions from being written.
+//! True if a workload would find another cluster (specification/failover.md 6.9): asked before each eviction, so that
+//! nothing leaves for nowhere. The scheduler decides; this only keeps hopeless evictions from being written.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -110,11 +110,11 @@ pub fn has_target(
 /// Available replicas of a binding in a cluster; `None` if unknown.
 pub type Room<'a> = &'a dyn Fn(&ResourceBindingSpec, &ClusterName) -> Option<i64>;
 
-/// True if candidate clusters have available replicas for those that the workload loses with `from` (14.2): all of them together
-/// where replicas are divided, else one that does not run it yet. Unknown capacity counts as sufficient.
+/// True if candidate clusters have available replicas for those that the workload loses with `from` (14.2): all of them
+/// together where replicas are divided, else one that does not run it yet. Unknown capacity counts as sufficient.
 ///
 /// # Errors
-/// How much is missing.
+/// Number of missing replicas.
 pub fn has_room(
     binding: &Binding,
     from: &ClusterName,
@@ -160,7 +160,7 @@ fn grouped_by(constraint: &SpreadConstraint) -> String {
     }
 }
 
-/// How many groups of the constraint the candidates make; a cluster without the value makes none.
+/// Number of groups of the constraint among the candidates; a cluster without the value counts for none.
 fn groups(constraint: &SpreadConstraint, candidates: &[&Arc<Cluster>]) -> usize {
     let distinct = |values: &dyn Fn(&Cluster) -> Vec<String>| {
         let all: BTreeSet<String> = candidates.iter().flat_map(|cluster| values(cluster)).collect();

@@ -218,8 +218,8 @@ impl Queue {
         Some(element)
     }
 
-    /// Drops all elements of a cluster that recovered or was deleted; returns them in the order of their bindings. Elements
-    /// in progress are dropped too; the result of their write is handled elsewhere.
+    /// Drops all elements of a cluster that recovered or was deleted; returns them in the order of their bindings.
+    /// Elements in progress are dropped too; the result of their write is handled elsewhere.
     pub fn drop_cluster(&mut self, cluster: &ClusterName, why: Abandoned) -> Vec<(BindingKey, Element)> {
         let Some(mut cluster_queue) = self.by_cluster.remove(cluster) else { return Vec::new() };
         if let Some((order, _)) = cluster_queue.ready.first_key_value() {
@@ -326,8 +326,8 @@ impl Queue {
         }
     }
 
-    /// Parks an element without a target until the fleet changes or a while has passed. Returns true the first time; only then
-    /// it is counted as a failure.
+    /// Parks an element without a target until the fleet changes or a while has passed. Returns true the first time;
+    /// only then it is counted as a failure.
     pub fn park(&mut self, key: &Key, now: Duration) -> bool {
         let order = (now, self.seq());
         let Some(element) = self.get_mut(key) else { return false };

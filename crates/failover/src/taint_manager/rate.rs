@@ -1,11 +1,11 @@
-//! How fast evictions may be (specification/failover.md 6.4): a pure function of two counts and the flags; and the one pace that all
-//! workers keep (IR-22).
+//! Rate of evictions (specification/failover.md 6.4): a pure function of two counts and the flags; and the pacer that
+//! all workers keep (IR-22).
 
 use std::time::Duration;
 
 use crate::flags::eviction::EvictionFlags;
 
-/// How many clusters count, and how many of them are unhealthy (6.5).
+/// Number of counted clusters, and of the unhealthy ones among them (6.5).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counts {
     /// Clusters that count.
@@ -92,11 +92,12 @@ pub fn interval(rate: f64) -> Option<Duration> {
 /// An answer within this time counts as given at once.
 pub const PROMPT: Duration = Duration::from_millis(100);
 
-/// The pace: one token, no burst. It remembers when the last eviction started; so a change of the rate moves the next one at
-/// once, and a process that has just started counts as one that has just evicted.
+/// The pace: one token, no burst. It remembers when the last eviction started; so a change of the rate moves the next
+/// one at once, and a process that has just started counts as one that has just evicted.
 ///
-/// The rate counts when evictions take effect. While a write is late, no eviction starts, and when its answer comes, the
-/// interval starts again: however slow the control plane is, delayed evictions do not take effect in a burst (invariant 1).
+/// The rate counts when evictions take effect. While a write is late, no eviction starts, and when its answer comes,
+/// the interval starts again: however slow the control plane is, delayed evictions do not take effect in a burst
+/// (invariant 1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pacer {
     last: Duration,
@@ -167,9 +168,9 @@ fn is_late(taken: Duration, now: Duration) -> bool {
     now > taken.saturating_add(PROMPT)
 }
 
-/// How many repeated attempts there may be, of all elements together: a bucket of `--rate-limiter-bucket-size` that fills at
-/// `--rate-limiter-qps`. First attempts have the pace already; without this a member of the control plane that conflicts for
-/// ever would be asked as fast as it answers.
+/// Limit of repeated attempts of all elements together: a bucket of `--rate-limiter-bucket-size` that fills at
+/// `--rate-limiter-qps`. First attempts have the pace already; without this a member of the control plane that
+/// conflicts for ever would be asked as fast as it answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retries {
     /// When the bucket would be full again.

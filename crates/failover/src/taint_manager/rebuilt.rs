@@ -11,9 +11,9 @@ use super::{Evictions, Report, Row, Waiting, report::ROWS_MAX};
 use crate::{Now, taint_manager::pre_scheduling_check::has_target};
 
 impl Evictions {
-    /// Queue rebuilt from the objects alone: [`rows`](Self::rows) of decisions that no driver has run yet. Bindings that could go
-    /// nowhere are parked, and each waits since the time in its condition `EvictionPending`;
-    /// without the condition the time is unknown.
+    /// Queue rebuilt from the objects alone: [`rows`](Self::rows) of decisions that no driver has run yet. Bindings
+    /// that could go nowhere are parked, and each waits since the time in its condition `EvictionPending`; without the
+    /// condition the time is unknown.
     #[must_use]
     pub fn rows_from_objects(
         &self,

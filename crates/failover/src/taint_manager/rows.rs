@@ -1,4 +1,5 @@
-//! Rows of the eviction queue, as `ironclad get evictions` and `ironclad why evicted` print them, with the expected time.
+//! Rows of the eviction queue, as `ironclad get evictions` and `ironclad why evicted` print them, with the expected
+//! time.
 
 use std::time::Duration;
 
@@ -58,7 +59,8 @@ pub struct Row {
     pub causes: Vec<String>,
     /// `Gracefully` or `Directly`.
     pub purge_mode: String,
-    /// When it is expected to be evicted at the rate in force; `None`: not at this rate, or not before something changes.
+    /// When it is expected to be evicted at the rate in force; `None`: not at this rate, or not before something
+    /// changes.
     pub expected: Option<Timestamp>,
     /// Failed attempts.
     pub attempts: u32,
@@ -137,7 +139,7 @@ impl Evictions {
         all.into_iter().map(&mut row).collect()
     }
 
-    /// How long everything that is in line takes at the rate in force; `None`: for ever.
+    /// Time to process all elements at the rate in force; `None` if it is infinite.
     #[must_use]
     pub fn drains_in(&self, now: Now) -> Option<Duration> {
         let ready = u32::try_from(self.queue.tally().ready()).unwrap_or(u32::MAX);

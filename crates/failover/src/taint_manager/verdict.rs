@@ -1,7 +1,8 @@
 //! Verdict on a binding on a faulty cluster: evicted when, or why not (specification/failover.md 3.2 to 3.6).
 //!
-//! The user's settings are read once, when a binding is first seen in an episode, and frozen ([`FailoverSettings`]); the taints are
-//! always the current ones. Edits of policies during a fault change nothing; added and removed taints do.
+//! The user's settings are read once, when a binding is first seen in an episode, and frozen ([`FailoverSettings`]);
+//! the taints are always the current ones. Edits of policies during a fault change nothing; added and removed taints
+//! do.
 
 use ironclad_api::{
     Taint, Toleration,
@@ -110,7 +111,7 @@ pub enum Verdict {
     Goes {
         /// Why and when.
         causes: Causes,
-        /// How the old copy is treated (4.2).
+        /// Purge mode of the old copy (4.2).
         purge_mode: PurgeMode,
     },
 }
@@ -161,8 +162,8 @@ pub fn judge(
     Verdict::Goes { causes: Causes { no_execute, prefer_no_execute }, purge_mode }
 }
 
-/// When a NoExecute taint is not tolerated any more; `None` is never. Of several tolerations the most permissive counts,
-/// whatever their order (IR-8).
+/// When a NoExecute taint is not tolerated any more; `None` is never. Of several tolerations the most permissive
+/// counts, whatever their order (IR-8).
 fn tolerated_until(tolerations: &[Toleration], taint: &Taint, added: Timestamp) -> Option<Timestamp> {
     let matching: Vec<_> = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).collect();
     if matching.iter().any(|toleration| toleration.toleration_seconds.is_none()) {

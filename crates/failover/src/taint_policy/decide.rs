@@ -229,8 +229,8 @@ impl<'a> Pass<'a> {
         plan.note(Reason::Removed { policy, taint }.into());
     }
 
-    /// True if a policy with `addOnConditions` keeps the taint: it requires it, or added it and its remove window still runs.
-    /// Without this the two spellings could add and remove for ever (specification/failover.md 2.6).
+    /// True if a policy with `addOnConditions` keeps the taint: it requires it, or added it and its remove window still
+    /// runs. Without this the two spellings could add and remove for ever (specification/failover.md 2.6).
     fn holds_on(&self, rule: &Rule<'_>, watches: &Watches, taint: &TaintId) -> bool {
         let Some(item) = rule.item(taint).filter(|_| rule.spelling == Spelling::Match) else { return false };
         let owned = self.owned_before.owns(rule.name, taint);

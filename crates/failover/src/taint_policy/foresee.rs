@@ -16,8 +16,9 @@ const NAMED_MAX: usize = 10;
 /// Bytes of one text: an API server may cut what is longer than 256.
 const TEXT_MAX: usize = 240;
 
-/// Effect of the policy on each cluster that it selects, beside the other policies: at most ten clusters by name, in texts of at
-/// most 240 bytes. The decision itself is asked, as a controller would that sees the policy for the first time.
+/// Effect of the policy on each cluster that it selects, beside the other policies: at most ten clusters by name, in
+/// texts of at most 240 bytes. The decision itself is asked, as a controller would that sees the policy for the first
+/// time.
 #[must_use]
 pub fn foresee(
     policy: &ClusterTaintPolicy,

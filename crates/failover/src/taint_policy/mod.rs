@@ -44,8 +44,8 @@ pub struct Seen<'a> {
     pub memory: Option<&'a Memory>,
 }
 
-/// Since when each policy's conditions hold on one cluster, or don't (IR-5). Memory only: after a restart the conditions'
-/// own times are taken, which can only be later.
+/// Since when each policy's conditions hold on one cluster, or don't (IR-5). Memory only: after a restart the
+/// conditions' own times are taken, which can only be later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     /// A new cluster of the same name starts without it.
@@ -68,7 +68,7 @@ impl Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Watches {
     add: Stopwatch,
-    /// Of the seed's spelling the same predicate, the other way round.
+    /// With `matchConditions` the negation of the same predicate.
     remove: Stopwatch,
 }
 
@@ -95,9 +95,9 @@ pub struct Decision {
     pub status: BTreeMap<String, TaintPolicyCluster>,
 }
 
-/// True if a cluster is back and its taints are only waiting for their remove windows: its evictions are held (specification/failover.md
-/// 6.6, "recovering source"). It is Ready, and no policy requires its evicting taints any more.
-/// A taint that a person put does not wait for anything.
+/// True if a cluster is back and its taints are only waiting for their remove windows: its evictions are held
+/// (specification/failover.md 6.6, "recovering source"). It is Ready, and no policy requires its evicting taints any
+/// more. A taint that a person put does not wait for anything.
 #[must_use]
 pub fn is_recovering(cluster: &Cluster, policies: &[Arc<ClusterTaintPolicy>]) -> bool {
     if !cluster.is_ready() {

@@ -57,8 +57,8 @@ fn matches(wanted: &MatchCondition, status: &str) -> bool {
     }
 }
 
-/// Time for which a predicate has had its truth value. It is measured in monotonic time from the first observation, so that
-/// neither a clock that jumps nor a condition that changes to an equivalent status (IR-5) moves it.
+/// Time for which a predicate has had its truth value. It is measured in monotonic time from the first observation, so
+/// that neither a clock that jumps nor a condition that changes to an equivalent status (IR-5) moves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopwatch {
     pub(crate) holds: bool,
@@ -90,7 +90,7 @@ impl Stopwatch {
         Self { holds: !self.holds, ..self }
     }
 
-    /// How much of a window is left; zero once it passed.
+    /// Remaining time of a window; zero once it passed.
     pub(crate) fn left_of(&self, window: Duration, mono: Duration) -> Duration {
         let elapsed = self.elapsed_then.saturating_add(mono.saturating_sub(self.first_seen));
         window.saturating_sub(elapsed)

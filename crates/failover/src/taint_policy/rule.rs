@@ -19,7 +19,8 @@ const REMOVE_AFTER: i32 = 180;
 /// Which words a policy uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// `matchConditions` and `taintsToAdd`: added taints, and only those, are removed when the conditions no longer match.
+    /// `matchConditions` and `taintsToAdd`: added taints, and only those, are removed when the conditions no longer
+    /// match.
     Match,
     /// `addOnConditions`, `removeOnConditions` and `taints`: two predicates, whoever put the taint.
     AddRemove,

@@ -1,4 +1,5 @@
-//! The taints that a cluster gets by itself: they keep new work away from a cluster that is not ready (specification/failover.md 1.6).
+//! The taints that a cluster gets by itself: they keep new work away from a cluster that is not ready
+//! (specification/failover.md 1.6).
 
 use ironclad_api::{
     Taint, Time,

@@ -90,8 +90,8 @@ pub fn stamped(taints: &[Taint], standing: &[Taint], now: Timestamp) -> Option<V
     Some(taints.iter().map(stamp).collect())
 }
 
-/// The merge patch that gives a cluster these taints and owners, as far as they differ; `None` if they don't. To be sent
-/// on condition that the cluster is still the one seen, or another writer's taint is lost.
+/// The merge patch that gives a cluster these taints and owners, as far as they differ; `None` if they don't. To be
+/// sent on condition that the cluster is still the one seen, or another writer's taint is lost.
 #[must_use]
 pub fn patch(cluster: &Cluster, taints: &[Taint], owners: &Owners) -> Option<Value> {
     let mut patch = Map::new();

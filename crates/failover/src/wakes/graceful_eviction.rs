@@ -4,8 +4,8 @@ use ironclad_api::{ObjectMeta, cluster::Cluster};
 
 use super::Parts;
 
-/// Returns true if the graceful eviction tasks of a binding have to be assessed again: it has some, and its spec, status
-/// or annotations changed.
+/// Returns true if the graceful eviction tasks of a binding have to be assessed again: it has some, and its spec,
+/// status or annotations changed.
 #[must_use]
 pub fn binding(old: Option<Parts<'_>>, new: Option<Parts<'_>>) -> bool {
     let Some((metadata, spec, status)) = new.filter(|(_, spec, _)| !spec.graceful_eviction_tasks.is_empty()) else {

@@ -1,5 +1,5 @@
-//! Counters of the queue (specification/failover.md 6.11). Every number follows a transition of one element, so that re-reading
-//! what waits already changes nothing.
+//! Counters of the queue (specification/failover.md 6.11). Every number follows a transition of one element, so that
+//! re-reading what waits already changes nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -178,7 +178,7 @@ pub struct Waited {
 /// Waits are kept until they are read; a driver that never reads them does not make them grow beyond this.
 const WAITED_MAX: usize = 4096;
 
-/// How an attempt ended.
+/// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It was evicted.

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use ironclad_api::{
     ObjectMeta, Time,
     events::{EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, WAITING_FOR_SOURCE_CLEANUP},
+    eviction::BINDING_PREEMPTED,
     policy::PurgeMode,
-    taint_manager::BINDING_PREEMPTED,
     work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
 use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::migration::Reason, targets};

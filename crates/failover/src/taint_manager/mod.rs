@@ -33,15 +33,13 @@ pub use self::{
     report::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report, Told},
     rows::{Row, Waiting},
 };
-use crate::{
-    Flags, Now,
-    duration::in_words,
-    taint_manager::guards::{self, Allowed, ClusterHealth, Fleet, Guards, Held},
-    taint_manager::queue::{Abandoned, Hold, Key, Queue, Wanted},
-    taint_manager::rate::{Pacer, Retries, State},
-    taint_manager::verdict::Verdict,
-    taints::is_faulty,
+use self::{
+    guards::{Allowed, ClusterHealth, Fleet, Guards, Held},
+    queue::{Abandoned, Hold, Key, Queue, Wanted},
+    rate::{Pacer, Retries, State},
+    verdict::Verdict,
 };
+use crate::{Flags, Now, duration::in_words, taints::is_faulty};
 
 /// State of the leader about evictions by taints.
 #[derive(Debug)]

@@ -151,7 +151,7 @@ fn held_clusters_stand_aside() {
     assert_eq!(drain(&mut queue, 4), ["m1:ns/a", "m1:ns/c", "m2:ns/d"], "each where it stood");
     queue.hold(&"m9".into(), Hold::Held);
     queue.hold(&"m9".into(), Hold::Free);
-    assert!(queue.lanes.is_empty(), "a cluster without elements leaves nothing behind");
+    assert!(queue.by_cluster.is_empty(), "a cluster without elements leaves nothing behind");
 }
 
 #[test]

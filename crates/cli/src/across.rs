@@ -44,7 +44,7 @@ pub(crate) async fn ask(plane: &Plane, client: &Client, names: &[String]) -> any
 }
 
 /// Tells on stderr who did not answer.
-pub(crate) fn tell(silent: &[(String, String)]) {
+pub(crate) fn report_silent(silent: &[(String, String)]) {
     for (name, why) in silent {
         eprintln!("cluster({name}) is inaccessible, please check authorization or network: {why}");
     }

@@ -14,7 +14,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    across::{ask, tell},
+    across::{ask, report_silent},
     connect::Plane,
     members, print,
     report::{Misused, answer},
@@ -137,7 +137,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             Err(why) => asked.silent.push((cluster.clone(), why)),
         }
     }
-    tell(&asked.silent);
+    report_silent(&asked.silent);
     if sources.is_empty() {
         let what = command.what.as_deref().or(command.selector.as_deref()).unwrap_or_default();
         bail!(

@@ -5,21 +5,22 @@
 //! | verb | asks |
 //! | --- | --- |
 //! | `why` | [`why::explain`] |
-//! | `plan apply` | [`apply::foresee`] |
-//! | `plan cluster-loss`, `plan taint`, `plan rate` | [`foresee`] |
+//! | `plan apply` | [`apply::plan_apply`] |
+//! | `plan cluster-loss`, `plan taint`, `plan rate` | [`plan_failover`] |
 //! | `drain --dry-run` | [`drain::Survey`] |
 //! | `taint --dry-run` | [`taint::Impact`] |
 //! | `unjoin --dry-run` | [`unjoin::Impact`] |
 //! | `doctor` | [`doctor::findings`], [`doctor::drift`] |
 //!
 //! [`Fleet`] is the copy; [`replay::Replay`] takes decisions of policies, detector, scheduler and dependencies over it.
-//! [`foresee`] is an event loop with a clock of its own. Probes, taints by condition and by policy, verdicts, the queue with
+//! [`plan_failover`] is an event loop with a clock of its own. Probes, taints by condition and by policy, verdicts, the queue with
 //! its rate, the pre-scheduling check, the scheduler and the graceful eviction of old copies are those of the crates that
 //! decide them; the only assumption is how long a new copy takes until it is healthy ([`Options::startup`]).
 //!
 //! Nothing here writes, reads a clock, or decides on its own.
 
 pub mod apply;
+mod count;
 pub mod doctor;
 pub mod drain;
 mod loops;
@@ -36,9 +37,10 @@ pub mod unjoin;
 pub mod why;
 pub mod world;
 
-pub use loops::foresee;
+pub use count::count;
+pub use loops::plan_failover;
 pub use replay::Preemption;
-pub use report::{Fate, Foreseen, Line, Move, Waits};
+pub use report::{FailoverPlan, Move, MoveStatus, PendingEviction, TimelineEntry};
 pub use schedule::Scheduling;
 pub use script::{Change, Options, Script};
 pub use world::Fleet;

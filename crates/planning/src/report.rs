@@ -8,7 +8,7 @@ use serde::Serialize;
 /// One line of the timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Line {
+pub struct TimelineEntry {
     /// So many seconds after the beginning.
     #[serde(serialize_with = "seconds")]
     pub at: Duration,
@@ -44,26 +44,26 @@ pub struct Move {
     /// Where it runs in the end, and with how many replicas.
     pub ends: BTreeMap<String, i32>,
     /// What became of it.
-    pub fate: Fate,
+    pub status: MoveStatus,
 }
 
 /// What becomes of a binding that leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Fate {
+pub enum MoveStatus {
     /// It runs elsewhere, and nothing is left of it where it was.
     Moved,
     /// It runs elsewhere; its old copy stays for now.
     MovedButKept,
     /// It is back where it was.
-    Back,
+    Returned,
     /// Nothing takes it: it has no home.
-    Homeless,
+    Unschedulable,
 }
 
 /// A binding that would leave and does not, in the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Waits {
+pub struct PendingEviction {
     /// The binding.
     pub binding: BindingKey,
     /// Its template.
@@ -83,13 +83,13 @@ pub struct Waits {
 /// What happens to the fleet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Foreseen {
+pub struct FailoverPlan {
     /// What happens, in order.
-    pub timeline: Vec<Line>,
+    pub timeline: Vec<TimelineEntry>,
     /// Every eviction, in order.
     pub moves: Vec<Move>,
     /// Who would have left and did not: abandoned when their cluster recovered, and whoever waits in the end.
-    pub waits: Vec<Waits>,
+    pub waits: Vec<PendingEviction>,
     /// Evictions that waited and were abandoned.
     pub abandoned: u64,
     /// The highest rate that was in force while something was evicted, per second.
@@ -110,7 +110,7 @@ pub struct Foreseen {
     pub quiet_because: Option<String>,
 }
 
-impl Foreseen {
+impl FailoverPlan {
     /// True if nothing is moved, now or later.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
@@ -119,12 +119,12 @@ impl Foreseen {
 
     /// The evictions without a home.
     #[must_use]
-    pub fn homeless(&self) -> usize {
-        self.moves.iter().filter(|one| one.fate == Fate::Homeless).count()
+    pub fn unschedulable(&self) -> usize {
+        self.moves.iter().filter(|one| one.status == MoveStatus::Unschedulable).count()
     }
 
     /// Counts and peaks, from the moves.
-    pub(crate) fn add_up(&mut self) {
+    pub(crate) fn sum_up(&mut self) {
         for one in &self.moves {
             *self.by_namespace.entry(one.binding.namespace.to_string()).or_default() += 1;
             let kind = one.resource.split_whitespace().next().unwrap_or_default();
@@ -140,13 +140,13 @@ impl Foreseen {
     }
 }
 
-impl fmt::Display for Fate {
+impl fmt::Display for MoveStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Moved => "moved",
             Self::MovedButKept => "moved, the old copy stays",
-            Self::Back => "back again",
-            Self::Homeless => "has no home",
+            Self::Returned => "returned",
+            Self::Unschedulable => "unschedulable",
         })
     }
 }

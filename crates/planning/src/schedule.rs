@@ -13,9 +13,9 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct Scheduling {
     /// Why the next reconcile runs a scheduling cycle, or runs none.
-    pub turn: Option<Because>,
+    pub trigger: Option<Because>,
     /// The scheduling cycles: one, or one for each affinity group that is tried.
-    pub passes: Vec<Pass>,
+    pub cycles: Vec<Cycle>,
     /// Why no cycle finds enough clusters, if none does.
     pub failure: Option<String>,
     /// True if the last cycle comes to the present schedule result.
@@ -25,7 +25,7 @@ pub struct Scheduling {
 /// One scheduling cycle over the clusters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pass {
+pub struct Cycle {
     /// The affinity group, if the placement has groups.
     pub group: Option<String>,
     /// The outcome for every cluster, by name.
@@ -43,7 +43,7 @@ pub struct Outcome {
     /// Sum of the scores, if the cluster passed the filters.
     pub score: Option<i64>,
     /// Further replicas that fit, if an estimator has an opinion.
-    pub room: Option<i64>,
+    pub available: Option<i64>,
 }
 
 /// Free capacity by what the clusters report. Replicas that are placed but not yet reported are not subtracted.
@@ -76,7 +76,7 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
     let capacity = capacity(clusters);
     let seen = Seen { binding: view, clusters, available: &available, capacity: &capacity, options: &options };
     let decision = scheduling::decide(&seen, now);
-    let turn = decision.plan.because.first().cloned();
+    let trigger = decision.plan.because.first().cloned();
     let result = decision.result().unwrap_or(&binding.spec().clusters).to_vec();
     let (group, failure, trace) = if decision.schedule_type.is_some() {
         let observed = decision.plan.effects.iter().find_map(|effect| match effect {
@@ -92,29 +92,29 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
             Err(failure) => (None, Some(failure), because),
         }
     };
-    let passes = passes(trace, group);
+    let cycles = cycles(trace, group);
     let agrees = failure.is_none()
-        && passes.last().is_some_and(|pass| {
-            let targets = pass.clusters.iter().filter_map(|(name, outcome)| match outcome.because {
+        && cycles.last().is_some_and(|cycle| {
+            let targets = cycle.clusters.iter().filter_map(|(name, outcome)| match outcome.because {
                 Reason::Target { replicas, .. } => Some((&*name.0, replicas)),
                 _ => None,
             });
             let present = binding.spec().clusters.iter().map(|target| (&*target.name, target.replicas));
             targets.collect::<BTreeMap<_, _>>() == present.collect()
         });
-    (Scheduling { turn, passes, failure: failure.map(|failure| failure.to_string()), agrees }, result)
+    (Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees }, result)
 }
 
 /// The trace of a search, cut where an affinity group was not enough. A later reason of a cluster replaces an earlier one,
 /// except for the scores.
-fn passes(trace: Vec<Because>, group: Option<String>) -> Vec<Pass> {
-    let (mut passes, mut pass) = (Vec::new(), Pass::default());
+fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
+    let (mut cycles, mut cycle) = (Vec::new(), Cycle::default());
     for reason in trace {
         let Because::Schedule(reason) = reason else { continue };
         let cluster = match &reason {
             Reason::GroupFailed { group, error, .. } => {
-                (pass.group, pass.failed) = (Some(group.clone()), Some(error.clone()));
-                passes.push(std::mem::take(&mut pass));
+                (cycle.group, cycle.failed) = (Some(group.clone()), Some(error.clone()));
+                cycles.push(std::mem::take(&mut cycle));
                 continue;
             }
             Reason::Fits { cluster, .. }
@@ -127,15 +127,15 @@ fn passes(trace: Vec<Because>, group: Option<String>) -> Vec<Pass> {
             _ => continue,
         };
         let outcome =
-            pass.clusters.entry(cluster).or_insert(Outcome { because: reason.clone(), score: None, room: None });
-        if let Reason::Fits { score, room, .. } = reason {
-            (outcome.score, outcome.room) = (Some(score), room);
+            cycle.clusters.entry(cluster).or_insert(Outcome { because: reason.clone(), score: None, available: None });
+        if let Reason::Fits { score, room: available, .. } = reason {
+            (outcome.score, outcome.available) = (Some(score), available);
         }
         outcome.because = reason;
     }
-    if !pass.clusters.is_empty() || passes.is_empty() {
-        pass.group = group;
-        passes.push(pass);
+    if !cycle.clusters.is_empty() || cycles.is_empty() {
+        cycle.group = group;
+        cycles.push(cycle);
     }
-    passes
+    cycles
 }

@@ -13,7 +13,7 @@ pub enum Change {
     /// The cluster can't be reached from now on.
     Lost(ClusterName),
     /// It can be reached again.
-    Back(ClusterName),
+    Restored(ClusterName),
     /// A person puts this taint on it.
     Taint(ClusterName, Taint),
     /// A person takes the taint of this key and effect away.
@@ -29,7 +29,8 @@ impl Script {
     #[must_use]
     pub fn cluster_loss(clusters: &[ClusterName], back_after: Option<Duration>) -> Self {
         let lost = clusters.iter().map(|cluster| (Duration::ZERO, Change::Lost(cluster.clone())));
-        let back = back_after.into_iter().flat_map(|at| clusters.iter().map(move |c| (at, Change::Back(c.clone()))));
+        let back =
+            back_after.into_iter().flat_map(|at| clusters.iter().map(move |c| (at, Change::Restored(c.clone()))));
         Self(lost.chain(back).collect())
     }
 

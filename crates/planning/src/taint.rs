@@ -8,6 +8,8 @@ use ironclad_failover::{
 use ironclad_fleet::Binding;
 use jiff::Timestamp;
 
+use crate::count;
+
 /// The bindings of one cluster that its taints evict, and when.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Impact {
@@ -51,7 +53,7 @@ impl Impact {
 impl std::fmt::Display for Impact {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { at_once, later, last, stay } = self;
-        write!(f, "{at_once} bindings would be evicted at once, {later} later")?;
+        write!(f, "{} would be evicted at once, {later} later", count(*at_once, "binding"))?;
         if let Some(last) = last {
             write!(f, " (the last at {last})")?;
         }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Change, Fate, Foreseen, Options, Script, foresee};
+use crate::{Change, FailoverPlan, MoveStatus, Options, Script, plan_failover};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 const START: i64 = 1_790_000_000;
@@ -101,8 +101,8 @@ fn tainted(name: &str, effect: &str, back: Option<u64>) -> Script {
     Script::taint(&name.into(), &taint, back.map(S))
 }
 
-fn fates(found: &Foreseen) -> Vec<(String, Fate)> {
-    found.moves.iter().map(|one| (one.binding.name.to_string(), one.fate)).collect()
+fn statuses(found: &FailoverPlan) -> Vec<(String, MoveStatus)> {
+    found.moves.iter().map(|one| (one.binding.name.to_string(), one.status)).collect()
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn a_cluster_that_stays_lost() {
     bind(&mut world, "web", &one_copy(&["m1", "m2"]), Value::Null, &[("m1", 2)]);
     bind(&mut world, "pinned", &one_copy(&["m1"]), Value::Null, &[("m1", 2)]);
     bind(&mut world, "elsewhere", &one_copy(&["m2"]), Value::Null, &[("m2", 2)]);
-    let found = foresee(&world, &lost(&["m1"], None), &Options::default(), start());
-    assert_eq!(fates(&found), [("web".to_owned(), Fate::Moved)], "{found:#?}");
+    let found = plan_failover(&world, &lost(&["m1"], None), &Options::default(), start());
+    assert_eq!(statuses(&found), [("web".to_owned(), MoveStatus::Moved)], "{found:#?}");
     let one = &found.moves[0];
     // Noticed after 30 s of failed probes, tainted 300 s later; the copy is healthy 10 s after it was placed.
     assert_eq!((one.evicted, one.placed, one.cleared), (S(330), Some(S(330)), Some(S(340))), "{found:#?}");
@@ -134,22 +134,36 @@ fn rows() {
         options
     };
     let everyday = Options::default;
-    type Row<'a> = (&'a str, &'a Value, Value, Script, Options, &'a [Fate]);
+    type Row<'a> = (&'a str, &'a Value, Value, Script, Options, &'a [MoveStatus]);
     let rows: [Row<'_>; 9] = [
         ("gate off (B1)", &free, Value::Null, tainted("m1", "NoExecute", None), off(), &[]),
         ("NoSchedule moves nothing", &free, Value::Null, tainted("m1", "NoSchedule", None), everyday(), &[]),
         ("not opted in (B14)", &free, Value::Null, tainted("m1", "PreferNoExecute", None), everyday(), &[]),
-        ("opted in (B15)", &free, opted_in.clone(), tainted("m1", "PreferNoExecute", None), everyday(), &[Fate::Moved]),
+        (
+            "opted in (B15)",
+            &free,
+            opted_in.clone(),
+            tainted("m1", "PreferNoExecute", None),
+            everyday(),
+            &[MoveStatus::Moved],
+        ),
         ("in time (B23)", &free, opted_in.clone(), tainted("m1", "PreferNoExecute", Some(59)), everyday(), &[]),
-        ("too late (B24)", &free, opted_in, tainted("m1", "PreferNoExecute", Some(61)), everyday(), &[Fate::Moved]),
-        ("at once (B20)", &free, Value::Null, tainted("m1", "NoExecute", None), everyday(), &[Fate::Moved]),
+        (
+            "too late (B24)",
+            &free,
+            opted_in,
+            tainted("m1", "PreferNoExecute", Some(61)),
+            everyday(),
+            &[MoveStatus::Moved],
+        ),
+        ("at once (B20)", &free, Value::Null, tainted("m1", "NoExecute", None), everyday(), &[MoveStatus::Moved]),
         (
             "nothing takes it, unchecked (B31)",
             &one_copy(&["m1"]),
             Value::Null,
             tainted("m1", "NoExecute", None),
             unchecked(),
-            &[Fate::Homeless],
+            &[MoveStatus::Unschedulable],
         ),
         (
             "and its cluster recovers (B32)",
@@ -157,14 +171,14 @@ fn rows() {
             Value::Null,
             tainted("m1", "NoExecute", Some(120)),
             unchecked(),
-            &[Fate::Back],
+            &[MoveStatus::Returned],
         ),
     ];
     for (name, placement, failover, script, options, want) in rows {
         let mut world = fleet(3);
         bind(&mut world, "w", placement, failover, &[("m1", 1)]);
-        let found = foresee(&world, &script, &options, start());
-        let got: Vec<Fate> = found.moves.iter().map(|one| one.fate).collect();
+        let found = plan_failover(&world, &script, &options, start());
+        let got: Vec<MoveStatus> = found.moves.iter().map(|one| one.status).collect();
         assert_eq!(got, want, "{name}: {found:#?}");
     }
 }
@@ -195,7 +209,7 @@ fn a_plan_without_moves_says_why() {
             policy(&mut world, "NoExecute", 300, 180);
         }
         bind(&mut world, "w", placement, failover, &[("m1", 1)]);
-        let found = foresee(&world, &script, options, start());
+        let found = plan_failover(&world, &script, options, start());
         let got = found.quiet_because.as_deref();
         assert_eq!(got.is_none(), want.is_none(), "row {number}: {found:#?}");
         assert!(got.unwrap_or_default().contains(want.unwrap_or_default()), "row {number}: {got:?}");
@@ -206,8 +220,8 @@ fn a_plan_without_moves_says_why() {
 fn a_divided_workload_gets_its_replicas_back() {
     let mut world = fleet(3);
     bind(&mut world, "w", &divided(), Value::Null, &[("m1", 2), ("m2", 1)]);
-    let found = foresee(&world, &tainted("m1", "NoExecute", None), &Options::default(), start());
-    assert_eq!(fates(&found), [("w".to_owned(), Fate::Moved)], "{found:#?}");
+    let found = plan_failover(&world, &tainted("m1", "NoExecute", None), &Options::default(), start());
+    assert_eq!(statuses(&found), [("w".to_owned(), MoveStatus::Moved)], "{found:#?}");
     assert_eq!(found.moves[0].ends.values().sum::<i32>(), 3);
     assert!(!found.moves[0].ends.contains_key("m1"));
 }
@@ -219,7 +233,7 @@ fn recovery_abandons_what_waits() {
     for n in 0..100 {
         bind(&mut world, &format!("w{n:03}"), &divided(), Value::Null, &[("m1", 1)]);
     }
-    let found = foresee(&world, &tainted("m1", "NoExecute", Some(60)), &Options::default(), start());
+    let found = plan_failover(&world, &tainted("m1", "NoExecute", Some(60)), &Options::default(), start());
     assert_eq!(found.moves.len(), 30, "one at once and one every two seconds, until just before 60 s");
     assert_eq!(found.abandoned, 70);
     assert_eq!(found.waits.iter().filter(|one| one.state == "Abandoned").count(), 70);
@@ -234,11 +248,11 @@ fn too_many_clusters_at_once_hold_everything() {
     }
     let mut script = tainted("m1", "NoExecute", None);
     script.0.extend(tainted("m2", "NoExecute", Some(600)).0);
-    let found = foresee(&world, &script, &Options::default(), start());
+    let found = plan_failover(&world, &script, &Options::default(), start());
     assert_eq!(found.moves.len(), 1, "{found:#?}");
     assert_eq!(found.moves[0].evicted, S(600), "when the second one recovers (B43)");
     let halted = Script(script.0.into_iter().filter(|(at, _)| at.is_zero()).collect());
-    let found = foresee(&world, &halted, &Options::default(), start());
+    let found = plan_failover(&world, &halted, &Options::default(), start());
     assert!(found.is_quiet() && found.waits.len() == 2, "{found:#?}");
 }
 
@@ -254,7 +268,7 @@ fn a_large_fleet_goes_on_slowly() {
         for n in 1..=lost {
             script.0.extend(tainted(&format!("m{n}"), "NoExecute", None).0);
         }
-        let found = foresee(&world, &script, &Options::default(), start());
+        let found = plan_failover(&world, &script, &Options::default(), start());
         let times: Vec<u64> = found.moves.iter().map(|one| one.evicted.as_secs()).collect();
         assert_eq!(times.len(), lost);
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == interval), "{times:?}");
@@ -285,7 +299,7 @@ proptest! {
             let name = ClusterName::from(format!("m{}", cluster % clusters + 1).as_str());
             let change = match what {
                 0 => Change::Lost(name),
-                1 => Change::Back(name),
+                1 => Change::Restored(name),
                 2 => Change::Taint(name, taint("PreferNoExecute")),
                 _ => Change::Untaint(name, taint("PreferNoExecute")),
             };
@@ -294,17 +308,17 @@ proptest! {
         let mut options = Options::default();
         options.flags.eviction.resource_eviction_rate = f64::from(rate) / 10.0;
         let before: Vec<_> = world.bindings.values().map(Arc::clone).collect();
-        let found = foresee(&world, &script, &options, start());
+        let found = plan_failover(&world, &script, &options, start());
         prop_assert!(!found.cut_off, "{:#?}", found.timeline.last());
         let interval = Duration::from_secs_f64(10.0 / f64::from(rate));
         let times: Vec<Duration> = found.moves.iter().map(|one| one.evicted).collect();
         prop_assert!(times.windows(2).all(|pair| pair[1] - pair[0] + Duration::from_millis(1) >= interval), "{times:?}");
-        for one in found.moves.iter().filter(|one| one.fate == Fate::Moved) {
+        for one in found.moves.iter().filter(|one| one.status == MoveStatus::Moved) {
             prop_assert!(!one.ends.is_empty());
             let (_, replicas, _) = places[one.binding.name[1..].parse::<usize>().unwrap()];
             prop_assert_eq!(one.ends.values().sum::<i32>(), replicas);
         }
-        prop_assert_eq!(&found, &foresee(&world, &script, &options, start()));
+        prop_assert_eq!(&found, &plan_failover(&world, &script, &options, start()));
         prop_assert!(before.iter().zip(world.bindings.values()).all(|(a, b)| Arc::ptr_eq(a, b)));
     }
 }

@@ -7,6 +7,8 @@ use ironclad_api::{
 };
 use ironclad_failover::membership::REMOVAL_BLOCKED;
 
+use crate::count;
+
 /// What removing a cluster would do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Impact {
@@ -36,7 +38,8 @@ impl Impact {
 impl std::fmt::Display for Impact {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { works, losing, left_empty } = self;
-        write!(f, "{works} works, {losing} bindings would lose a replica, {left_empty} would have no cluster left")
+        let (works, losing) = (count(*works, "work"), count(*losing, "binding"));
+        write!(f, "{works}, {losing} would lose a replica, {left_empty} would have no cluster left")
     }
 }
 
@@ -67,7 +70,7 @@ mod tests {
         for names in [&["m1"][..], &["m1", "m2"], &["m2"], &[]] {
             impact.count(&spec(names), "m1");
         }
-        assert_eq!(impact.to_string(), "4 works, 1 bindings would lose a replica, 1 would have no cluster left");
+        assert_eq!(impact.to_string(), "4 works, 1 binding would lose a replica, 1 would have no cluster left");
         assert!(impact.is_targeted() && !Impact { works: 1, ..Impact::default() }.is_targeted());
     }
 }

@@ -19,7 +19,7 @@ const WEBHOOKS: &str = "ironclad-webhook-certificates";
 
 /// What a PEM text is, and so when it ends.
 #[derive(Debug, Clone, Copy)]
-enum Held {
+enum PemContent {
     /// A certificate, perhaps with those that signed it behind: when the first ends.
     Leaf,
     /// Authorities that are trusted: when the last one ends, since a new one stands beside the old one for a while.
@@ -38,8 +38,9 @@ pub(super) fn of_kubeconfig(kubeconfig: &Kubeconfig, context: Option<&str>, now:
     let server = server.and_then(|c| pem(c.certificate_authority_data.as_deref(), c.certificate_authority.as_deref()));
     let whose = |what: &str| format!("the {what} of context {name} in the kubeconfig");
     let remedy = "a new kubeconfig (`ironclad up` renews its own when it starts)";
-    let client = client.and_then(|pem| finding(&whose("client certificate"), &pem, Held::Leaf, remedy, now));
-    let server = server.and_then(|pem| finding(&whose("certificate authority"), &pem, Held::Authorities, remedy, now));
+    let client = client.and_then(|pem| finding(&whose("client certificate"), &pem, PemContent::Leaf, remedy, now));
+    let server =
+        server.and_then(|pem| finding(&whose("certificate authority"), &pem, PemContent::Authorities, remedy, now));
     client.into_iter().chain(server).collect()
 }
 
@@ -76,19 +77,19 @@ pub(super) async fn of_secrets(
 
 fn of_secret(secret: &Secret, whose: &str, remedy: &str, now: Timestamp) -> Vec<Finding> {
     let data = secret.data.as_ref();
-    let one = |key: &str, what: &str, held: Held| {
-        finding(&format!("the {what} of {whose}"), &data?.get(key)?.0, held, remedy, now)
+    let one = |key: &str, what: &str, content: PemContent| {
+        finding(&format!("the {what} of {whose}"), &data?.get(key)?.0, content, remedy, now)
     };
     let all = [
-        one("tls.crt", "certificate", Held::Leaf),
-        one("ca-bundle.crt", "certificate authority", Held::Authorities),
-        one("caBundle", "certificate authority", Held::Authorities),
+        one("tls.crt", "certificate", PemContent::Leaf),
+        one("ca-bundle.crt", "certificate authority", PemContent::Authorities),
+        one("caBundle", "certificate authority", PemContent::Authorities),
     ];
     all.into_iter().flatten().collect()
 }
 
-fn finding(whose: &str, pem: &[u8], held: Held, remedy: &str, now: Timestamp) -> Option<Finding> {
-    let ends = ends(pem, held)?;
+fn finding(whose: &str, pem: &[u8], content: PemContent, remedy: &str, now: Timestamp) -> Option<Finding> {
+    let ends = ends(pem, content)?;
     let left = ends.duration_since(now);
     if left >= SOON {
         return None;
@@ -102,15 +103,15 @@ fn finding(whose: &str, pem: &[u8], held: Held, remedy: &str, now: Timestamp) ->
     Some(found.remedy(remedy))
 }
 
-fn ends(pem: &[u8], held: Held) -> Option<Timestamp> {
+fn ends(pem: &[u8], content: PemContent) -> Option<Timestamp> {
     let mut all = Pem::iter_from_buffer(pem).filter_map(|one| {
         let one = one.ok()?;
         let ends = one.parse_x509().ok()?.validity().not_after.timestamp();
         Timestamp::from_second(ends).ok()
     });
-    match held {
-        Held::Leaf => all.next(),
-        Held::Authorities => all.max(),
+    match content {
+        PemContent::Leaf => all.next(),
+        PemContent::Authorities => all.max(),
     }
 }
 
@@ -138,16 +139,21 @@ mod tests {
     fn which_end_soon() {
         let (old, soon, late) = (ending(1, 31), ending(2, 14), ending(2, 15));
         let both = |first: &str, second: &str| format!("{first}{second}");
-        for (name, pem, held, want) in [
-            ("two weeks are enough", late.clone(), Held::Leaf, None),
-            ("less are not", soon.clone(), Held::Leaf, Some("x ends in 13 days, on 2026-02-14")),
-            ("it is over", old.clone(), Held::Leaf, Some("x has ended on 2026-01-31")),
-            ("of a chain the first counts", both(&late, &old), Held::Leaf, None),
-            ("an authority's heir stands beside it", both(&old, &late), Held::Authorities, None),
-            ("the heir ends, too", both(&old, &soon), Held::Authorities, Some("x ends in 13 days, on 2026-02-14")),
-            ("no certificate", "nothing".to_owned(), Held::Leaf, None),
+        for (name, pem, content, want) in [
+            ("two weeks are enough", late.clone(), PemContent::Leaf, None),
+            ("less are not", soon.clone(), PemContent::Leaf, Some("x ends in 13 days, on 2026-02-14")),
+            ("it is over", old.clone(), PemContent::Leaf, Some("x has ended on 2026-01-31")),
+            ("of a chain the first counts", both(&late, &old), PemContent::Leaf, None),
+            ("an authority's heir stands beside it", both(&old, &late), PemContent::Authorities, None),
+            (
+                "the heir ends, too",
+                both(&old, &soon),
+                PemContent::Authorities,
+                Some("x ends in 13 days, on 2026-02-14"),
+            ),
+            ("no certificate", "nothing".to_owned(), PemContent::Leaf, None),
         ] {
-            let found = finding("x", pem.as_bytes(), held, "try", now());
+            let found = finding("x", pem.as_bytes(), content, "try", now());
             assert_eq!(found.as_ref().map(|finding| finding.what.as_str()), want, "{name}");
             let over = want.is_some_and(|want| want.contains("has ended"));
             assert_eq!(found.is_some_and(|finding| finding.grade == Grade::Broken), over, "{name}");

@@ -8,14 +8,17 @@ mod read;
 use std::time::Duration;
 
 use ironclad_fleet::{Violation, check};
-use ironclad_planning::doctor::{Finding, Grade, drift, findings};
+use ironclad_planning::{
+    count,
+    doctor::{Finding, Grade, drift, findings},
+};
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::json;
 
 use crate::{
     connect::{self, Plane},
-    evictions::observe::told,
+    evictions::observe::leader_report,
     members::{self, Member},
     print::{self, Output},
     report::{Exit, FAILED},
@@ -62,24 +65,24 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         true => Vec::new(),
         false => members::connect(&client, kubeconfig.as_ref(), clusters).await,
     };
-    let mut looked = look(&client, clock, &members, command.settle, command.timeout).await?;
+    let mut checkup = check_fleet(&client, clock, &members, command.settle, command.timeout).await?;
     let context = command.plane.context.as_deref();
     let now = clock.wall_seconds();
-    looked.findings.extend(kubeconfig.iter().flat_map(|file| certificates::of_kubeconfig(file, context, now)));
-    looked.findings.sort();
+    checkup.findings.extend(kubeconfig.iter().flat_map(|file| certificates::of_kubeconfig(file, context, now)));
+    checkup.findings.sort();
     print::out(&match command.output {
         output if output.is_objects() => print::objects(
             output,
-            &[json!({ "violations": looked.violations, "findings": looked.findings, "looked": looked.at })],
+            &[json!({ "violations": checkup.violations, "findings": checkup.findings, "looked": checkup.at })],
         )?,
-        _ => rendered(&looked),
+        _ => rendered(&checkup),
     })?;
-    if looked.is_broken() { Err(Exit(FAILED).into()) } else { Ok(()) }
+    if checkup.is_broken() { Err(Exit(FAILED).into()) } else { Ok(()) }
 }
 
 /// What a look at the fleet came to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Looked {
+pub struct Checkup {
     /// Invariants that are broken, and were so at both looks.
     pub violations: Vec<Violation>,
     /// All else.
@@ -88,7 +91,7 @@ pub struct Looked {
     pub at: String,
 }
 
-impl Looked {
+impl Checkup {
     /// Whether something is wrong that no waiting mends.
     #[must_use]
     pub fn is_broken(&self) -> bool {
@@ -101,13 +104,13 @@ impl Looked {
 ///
 /// # Errors
 /// If the control plane does not answer.
-pub async fn look(
+pub async fn check_fleet(
     plane: &Client,
     clock: &Clock,
     members: &[Member],
     settle: Duration,
     patience: Duration,
-) -> anyhow::Result<Looked> {
+) -> anyhow::Result<Checkup> {
     let mut seen = read::all(plane, clock, members, patience).await?;
     let mut violations = check(&seen.world);
     let mut drifted = drift::of(&seen.world, &seen.interpreter);
@@ -119,8 +122,8 @@ pub async fn look(
         let again = drift::of(&seen.world, &seen.interpreter);
         drifted.retain(|object, _| again.contains_key(object));
     }
-    let told = told(plane).await?;
-    let mut all = findings(&seen.world, told.report.as_ref(), told.paused, clock.wall_seconds());
+    let leader = leader_report(plane).await?;
+    let mut all = findings(&seen.world, leader.report.as_ref(), leader.paused, clock.wall_seconds());
     all.extend(seen.findings);
     all.extend(drift::finding(&drifted));
     all.extend(clocks::findings(plane, members, clock, patience).await);
@@ -129,22 +132,23 @@ pub async fn look(
     let world = &seen.world;
     let objects: usize = world.members.values().map(std::collections::BTreeMap::len).sum();
     let at = format!(
-        "{} clusters, {} templates, {} bindings, {} Works; {objects} objects in {} members",
-        world.clusters.len(),
-        world.templates.len(),
-        world.bindings.len() + world.cluster_bindings.len(),
-        world.works.len(),
-        world.members.len()
+        "{}, {}, {}, {}; {} in {}",
+        count(world.clusters.len(), "cluster"),
+        count(world.templates.len(), "template"),
+        count(world.bindings.len() + world.cluster_bindings.len(), "binding"),
+        count(world.works.len(), "Work"),
+        count(objects, "object"),
+        count(world.members.len(), "member")
     );
-    Ok(Looked { violations, findings: all, at })
+    Ok(Checkup { violations, findings: all, at })
 }
 
-fn rendered(looked: &Looked) -> String {
+fn rendered(checkup: &Checkup) -> String {
     let mut text = String::new();
-    for violation in &looked.violations {
+    for violation in &checkup.violations {
         text.push_str(&format!("✗ {violation}\n"));
     }
-    for finding in &looked.findings {
+    for finding in &checkup.findings {
         let mark = match finding.grade {
             Grade::Broken => "✗",
             Grade::Warning => "!",
@@ -155,12 +159,12 @@ fn rendered(looked: &Looked) -> String {
             text.push_str(&format!("    try: {remedy}\n"));
         }
     }
-    let broken = match looked.violations.len() {
+    let broken = match checkup.violations.len() {
         0 => "no invariant is broken".to_owned(),
         1 => "1 invariant is broken".to_owned(),
         several => format!("{several} invariants are broken"),
     };
-    text.push_str(&format!("{broken}: {}\n", looked.at));
+    text.push_str(&format!("{broken}: {}\n", checkup.at));
     text
 }
 
@@ -175,20 +179,20 @@ mod tests {
             what: what.to_owned(),
             remedy: remedy.map(str::to_owned),
         };
-        let mut looked = Looked {
+        let mut checkup = Checkup {
             violations: vec![Violation::TaintTwice { cluster: "m1".into(), taint: "k:NoExecute".into() }],
             findings: vec![
                 finding(Grade::Warning, "cluster m1 is not ready", Some("kubectl describe cluster m1")),
                 finding(Grade::Fine, "evictions: normal", None),
             ],
-            at: "1 clusters".to_owned(),
+            at: "1 cluster".to_owned(),
         };
         let want = "✗ cluster m1 has taint k:NoExecute twice\n! cluster m1 is not ready\n    try: kubectl describe cluster m1\n\
-                    ✓ evictions: normal\n1 invariant is broken: 1 clusters\n";
-        assert_eq!(rendered(&looked), want);
-        assert!(looked.is_broken());
-        looked.violations.clear();
-        assert!(!looked.is_broken(), "a warning breaks nothing");
-        assert!(rendered(&looked).ends_with("no invariant is broken: 1 clusters\n"));
+                    ✓ evictions: normal\n1 invariant is broken: 1 cluster\n";
+        assert_eq!(rendered(&checkup), want);
+        assert!(checkup.is_broken());
+        checkup.violations.clear();
+        assert!(!checkup.is_broken(), "a warning breaks nothing");
+        assert!(rendered(&checkup).ends_with("no invariant is broken: 1 cluster\n"));
     }
 }

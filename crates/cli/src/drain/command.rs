@@ -6,12 +6,13 @@ use ironclad_api::policy::PurgeMode;
 use ironclad_failover::{drain::Health, flags::eviction::Check};
 use ironclad_fleet::ClusterName;
 use ironclad_patch::selector::LabelSelector;
+use ironclad_planning::count;
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    DrainError, Progress, Report, Stuck, Survey, Wanted, abort, begin, draining_since, evict, find, preview, wait,
+    DrainError, Options, Progress, Report, Stuck, Survey, abort, begin, draining_since, evict, find, preview, wait,
 };
 use crate::{
     connect::Plane,
@@ -68,7 +69,7 @@ pub struct Command {
     /// Go on however many other clusters are unhealthy
     #[arg(long)]
     pub ignore_health: bool,
-    /// Wait until the old copies are gone
+    /// Wait until the old copies are deleted
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub wait: bool,
     /// Wait no longer than this; 0 is without end
@@ -114,7 +115,7 @@ pub enum PreCheck {
 }
 
 impl Command {
-    fn wanted(&self) -> anyhow::Result<Wanted> {
+    fn options(&self) -> anyhow::Result<Options> {
         if !self.rate.is_finite() || self.rate <= 0.0 {
             return Err(Misused(format!("--rate is {}, and must be a number above 0", self.rate)).into());
         }
@@ -125,7 +126,7 @@ impl Command {
             (_, true) => Stuck::Force,
             _ => Stuck::Refuse,
         };
-        Ok(Wanted {
+        Ok(Options {
             namespace: self.namespace.clone(),
             kinds: self.kind.clone(),
             selector,
@@ -141,7 +142,7 @@ impl Command {
             rate: self.rate,
             health: if self.ignore_health { Health::Ignored } else { Health::Heeded },
             stuck,
-            ..Wanted::new(&self.cluster)
+            ..Options::new(&self.cluster)
         })
     }
 }
@@ -151,18 +152,18 @@ impl Command {
 /// # Errors
 /// If the cluster can't be drained, or something is left on it.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let wanted = command.wanted()?;
+    let options = command.options()?;
     let plane = command.plane.client().await?;
-    let name = wanted.cluster.clone();
+    let name = options.cluster.clone();
     if command.abort {
         abort(&plane, &name).await?;
         return print::out(&format!("the drain of cluster {name} is ended; it stays cordoned\n"));
     }
     if command.status || command.dry_run != DryRun::None {
         find(&plane, &name).await?;
-        let survey = preview(&plane, &wanted).await?;
+        let survey = preview(&plane, &options).await?;
         print::out(&shown(command, &survey, &find(&plane, &name).await?)?)?;
-        return if command.status { Ok(()) } else { refuse(&wanted, &survey) };
+        return if command.status { Ok(()) } else { refuse(&options, &survey) };
     }
     tokio::select! {
         biased;
@@ -173,14 +174,14 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             );
             Err(Exit(INTERRUPTED).into())
         }
-        drained = drain(&plane, clock, &wanted, command) => drained,
+        drained = drain(&plane, clock, &options, command) => drained,
     }
 }
 
-async fn drain(plane: &Client, clock: &Clock, wanted: &Wanted, command: &Command) -> anyhow::Result<()> {
-    let progress = whole(plane, clock, wanted, command.wait, command.timeout, |text| eprintln!("{text}")).await?;
-    let name = &wanted.cluster;
-    print::out(&format!("cluster {name} drained: {} bindings moved\n", progress.evicted))
+async fn drain(plane: &Client, clock: &Clock, options: &Options, command: &Command) -> anyhow::Result<()> {
+    let progress = whole(plane, clock, options, command.wait, command.timeout, |text| eprintln!("{text}")).await?;
+    let name = &options.cluster;
+    print::out(&format!("cluster {name} drained: {} moved\n", count(progress.evicted, "binding")))
 }
 
 /// The whole of a drain: cordons, looks, moves, waits, and looks again.
@@ -190,22 +191,22 @@ async fn drain(plane: &Client, clock: &Clock, wanted: &Wanted, command: &Command
 pub async fn whole(
     plane: &Client,
     clock: &Clock,
-    wanted: &Wanted,
+    options: &Options,
     waits: bool,
     timeout: Duration,
     mut say: impl FnMut(&str),
 ) -> Result<Progress, DrainError> {
-    let name = &wanted.cluster;
+    let name = &options.cluster;
     cordon(plane, &name.0, Cordon::Close).await.map_err(|error| match error {
         TaintError::NotFound { name } => DrainError::NotFound { name },
         source => DrainError::Cordon { name: name.to_string(), source },
     })?;
-    let survey = preview(plane, wanted).await?;
+    let survey = preview(plane, options).await?;
     say(&summary(name, &survey));
     for item in survey.stuck() {
         say(&format!("  {} {}: {}", item.word(), item.binding.key(), item.detail()));
     }
-    refuse(wanted, &survey)?;
+    refuse(options, &survey)?;
     begin(plane, name, clock.wall_seconds()).await?;
     let mut progress = Progress { waiting: survey.under_way.len(), ..Progress::default() };
     let mut said = String::new();
@@ -216,14 +217,14 @@ pub async fn whole(
             said = text;
         }
     };
-    let moving = survey.moving(wanted.stuck);
-    let mut left = evict(plane, clock, wanted, moving, &mut progress, &mut report).await?;
+    let moving = survey.moving(options.stuck);
+    let mut left = evict(plane, clock, options, moving, &mut progress, &mut report).await?;
     left.extend(survey.under_way);
     if waits {
-        wait(plane, clock, wanted, left, timeout, &mut progress, &mut report).await?;
+        wait(plane, clock, options, left, timeout, &mut progress, &mut report).await?;
     }
-    let after = preview(plane, wanted).await?;
-    let remaining = after.remaining(wanted.stuck);
+    let after = preview(plane, options).await?;
+    let remaining = after.remaining(options.stuck);
     if remaining.is_empty() {
         return Ok(progress);
     }
@@ -236,19 +237,19 @@ pub async fn whole(
     Err(DrainError::Left { name: name.to_string(), left: remaining.len(), because })
 }
 
-fn refuse<E: From<DrainError>>(wanted: &Wanted, survey: &Survey) -> Result<(), E> {
+fn refuse<E: From<DrainError>>(options: &Options, survey: &Survey) -> Result<(), E> {
     let stuck = survey.stuck().len();
-    if stuck == 0 || wanted.stuck != Stuck::Refuse {
+    if stuck == 0 || options.stuck != Stuck::Refuse {
         return Ok(());
     }
-    Err(DrainError::Refused { name: wanted.cluster.to_string(), stuck, total: survey.evictable() }.into())
+    Err(DrainError::Refused { name: options.cluster.to_string(), stuck, total: survey.evictable() }.into())
 }
 
 fn summary(name: &ClusterName, survey: &Survey) -> String {
     let follows = survey.items.len() - survey.evictable();
     format!(
-        "cluster {name}: {} bindings, {} can be moved, {} can't, {follows} follow others, {} under way",
-        survey.evictable(),
+        "cluster {name}: {}, {} can be moved, {} can't, {follows} follow others, {} under way",
+        count(survey.evictable(), "binding"),
         survey.evictable() - survey.stuck().len(),
         survey.stuck().len(),
         survey.under_way.len()
@@ -283,7 +284,7 @@ fn shown(command: &Command, survey: &Survey, cluster: &ironclad_api::cluster::Cl
     };
     text += &(summary(&name, survey) + "\n");
     if !rows.is_empty() {
-        text += &print::table(&["NAMESPACE", "TEMPLATE", "VERDICT", "TO / WHY"], &rows);
+        text += &print::table(&["NAMESPACE", "TEMPLATE", "VERDICT", "TARGET"], &rows);
     }
     Ok(text)
 }

@@ -18,7 +18,7 @@ use ironclad_api::{
 use ironclad_failover::{drain::Health, flags::eviction::Check};
 use ironclad_fleet::{Binding, ClusterName, Clusters};
 use ironclad_patch::selector::LabelSelector;
-use ironclad_planning::drain::concerns;
+use ironclad_planning::{count, drain::concerns};
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -36,7 +36,7 @@ const TRIES: usize = 5;
 
 /// What is to be drained, and how.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct Options {
     /// The cluster.
     pub cluster: ClusterName,
     /// Only bindings of this namespace.
@@ -57,7 +57,7 @@ pub struct Wanted {
     pub stuck: Stuck,
 }
 
-impl Wanted {
+impl Options {
     /// All of a cluster, gracefully, as the reference has it.
     #[must_use]
     pub fn new(cluster: &str) -> Self {
@@ -105,8 +105,9 @@ pub enum DrainError {
     },
     /// It took too long.
     #[error(
-        "timed out after {seconds} s: cluster {name} is not drained\n  because {waiting} old copies wait for their \
-         replacements to be healthy\n  try: ironclad drain {name} --status"
+        "timed out after {seconds} s: cluster {name} is not drained\n  because replacements of {} are not healthy yet\n  \
+         try: ironclad drain {name} --status",
+        count(*waiting, "old copy")
     )]
     TimedOut {
         /// The cluster.
@@ -118,7 +119,8 @@ pub enum DrainError {
     },
     /// Something is left.
     #[error(
-        "cluster {name} still holds {left} bindings\n  because {because}\n  try: ironclad drain {name}, once that is changed"
+        "cluster {name} still has {}\n  because {because}\n  try: ironclad drain {name}, once that is changed",
+        count(*left, "binding")
     )]
     Left {
         /// The cluster.
@@ -167,29 +169,29 @@ async fn clusters(plane: &Client, about: &ClusterName) -> Result<Clusters, Drain
 /// The bindings that concern the cluster, of both kinds.
 async fn bindings(
     plane: &Client,
-    wanted: &Wanted,
+    options: &Options,
     mut keep: impl FnMut(&Binding) -> bool,
 ) -> Result<Vec<Binding>, DrainError> {
     let mut all = Vec::new();
     let mut put = |bound: Binding| {
         let kind = &bound.spec().resource.kind;
-        let named = wanted.kinds.is_empty() || wanted.kinds.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind));
+        let named = options.kinds.is_empty() || options.kinds.iter().any(|named| named.eq_ignore_ascii_case(kind));
         if named && keep(&bound) {
             all.push(bound);
         }
     };
-    let namespaced = match &wanted.namespace {
+    let namespaced = match &options.namespace {
         Some(namespace) => Api::<ResourceBinding>::namespaced(plane.clone(), namespace),
         None => Api::all(plane.clone()),
     };
     each(&namespaced, |binding| put(Binding::from(Arc::new(binding.clone()))))
         .await
-        .map_err(failed(&wanted.cluster, "listing ResourceBindings"))?;
-    if wanted.namespace.is_none() {
+        .map_err(failed(&options.cluster, "listing ResourceBindings"))?;
+    if options.namespace.is_none() {
         let api = Api::<ClusterResourceBinding>::all(plane.clone());
         each(&api, |binding| put(Binding::from(Arc::new(binding.clone()))))
             .await
-            .map_err(failed(&wanted.cluster, "listing ClusterResourceBindings"))?;
+            .map_err(failed(&options.cluster, "listing ClusterResourceBindings"))?;
     }
     Ok(all)
 }
@@ -255,21 +257,21 @@ async fn change(
 }
 
 /// How often what others do is looked at.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Lists the bindings on the cluster and decides on them.
 ///
 /// # Errors
 /// If the control plane can't be asked.
-pub async fn preview(plane: &Client, wanted: &Wanted) -> Result<Survey, DrainError> {
-    let clusters = clusters(plane, &wanted.cluster).await?;
-    if !clusters.contains_key(&wanted.cluster) {
-        return Err(DrainError::NotFound { name: wanted.cluster.to_string() });
+pub async fn preview(plane: &Client, options: &Options) -> Result<Survey, DrainError> {
+    let clusters = clusters(plane, &options.cluster).await?;
+    if !clusters.contains_key(&options.cluster) {
+        return Err(DrainError::NotFound { name: options.cluster.to_string() });
     }
-    let drain = Drain { cluster: wanted.cluster.clone(), check: wanted.check, purge_mode: wanted.purge_mode };
+    let drain = Drain { cluster: options.cluster.clone(), check: options.check, purge_mode: options.purge_mode };
     let mut concerned = Vec::new();
-    for binding in bindings(plane, wanted, |binding| concerns(binding, &clusters, &drain)).await? {
-        if labelled(plane, wanted, &binding).await? {
+    for binding in bindings(plane, options, |binding| concerns(binding, &clusters, &drain)).await? {
+        if labelled(plane, options, &binding).await? {
             concerned.push(binding);
         }
     }
@@ -277,8 +279,8 @@ pub async fn preview(plane: &Client, wanted: &Wanted) -> Result<Survey, DrainErr
 }
 
 /// Whether the template has the labels that were asked for.
-async fn labelled(plane: &Client, wanted: &Wanted, binding: &Binding) -> Result<bool, DrainError> {
-    let Some(selector) = &wanted.selector else { return Ok(true) };
+async fn labelled(plane: &Client, options: &Options, binding: &Binding) -> Result<bool, DrainError> {
+    let Some(selector) = &options.selector else { return Ok(true) };
     let resource = &binding.spec().resource;
     let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &resource.kind));
@@ -287,7 +289,7 @@ async fn labelled(plane: &Client, wanted: &Wanted, binding: &Binding) -> Result<
         namespace => Api::namespaced_with(plane.clone(), namespace, &kind),
     };
     let doing = format!("reading {} {}", resource.kind, resource.name);
-    let template = api.get_opt(&resource.name).await.map_err(failed(&wanted.cluster, doing))?;
+    let template = api.get_opt(&resource.name).await.map_err(failed(&options.cluster, doing))?;
     let labels = template.and_then(|template| template.metadata.labels).unwrap_or_default();
     Ok(selector.matches(|key| labels.get(key).map(String::as_str)))
 }

@@ -22,7 +22,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{DrainError, LOOK, Stuck, TRIES, Wanted, clusters, draining_since, failed};
+use super::{DrainError, Options, POLL_INTERVAL, Stuck, TRIES, clusters, draining_since, failed};
 use crate::write::FIELD_MANAGER;
 
 /// How far a drain is.
@@ -39,7 +39,7 @@ pub struct Progress {
     /// Moves per second that are allowed now.
     pub rate: f64,
     /// Why none is, if none is.
-    pub held: Option<Held>,
+    pub hold: Option<Hold>,
 }
 
 /// What a drain reports while it runs.
@@ -67,7 +67,7 @@ impl std::fmt::Display for Report<'_> {
 
 /// Why nothing is moved for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum Hold {
     /// Too many clusters are unhealthy.
     Unhealthy {
         /// How many.
@@ -81,19 +81,19 @@ pub enum Held {
 
 impl std::fmt::Display for Progress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { total, evicted, waiting, failed, rate, held } = self;
+        let Self { total, evicted, waiting, failed, rate, hold } = self;
         write!(f, "evicted {evicted}/{total}, waiting for health {waiting}, failed {failed}, ")?;
-        match held {
+        match hold {
             None => write!(f, "rate {rate}/s"),
-            Some(Held::Paused) => f.write_str("held: evictions are paused (ironclad failover resume)"),
-            Some(Held::Unhealthy { unhealthy, total }) => {
-                write!(f, "held: {unhealthy} of {total} other clusters are unhealthy (--ignore-health)")
+            Some(Hold::Paused) => f.write_str("on hold: evictions are paused (ironclad failover resume)"),
+            Some(Hold::Unhealthy { unhealthy, total }) => {
+                write!(f, "on hold: {unhealthy} of {total} other clusters are unhealthy (--ignore-health)")
             }
         }
     }
 }
 
-/// Moves these bindings at the wanted rate. Those that meanwhile went by themselves are skipped; those that have nowhere
+/// Moves these bindings at the requested rate. Those that meanwhile went by themselves are skipped; those that have nowhere
 /// to go any more, or that the server does not let go, count as failed. Returns what is moved and still there.
 ///
 /// # Errors
@@ -101,7 +101,7 @@ impl std::fmt::Display for Progress {
 pub async fn evict(
     plane: &Client,
     clock: &Clock,
-    wanted: &Wanted,
+    options: &Options,
     bindings: Vec<Binding>,
     progress: &mut Progress,
     mut report: impl FnMut(Report<'_>),
@@ -111,14 +111,14 @@ pub async fn evict(
     let mut next = clock.mono();
     for binding in bindings {
         let clusters = loop {
-            let clusters = clusters(plane, &wanted.cluster).await?;
-            let Some(cluster) = clusters.get(&wanted.cluster) else {
-                return Err(DrainError::NotFound { name: wanted.cluster.to_string() });
+            let clusters = clusters(plane, &options.cluster).await?;
+            let Some(cluster) = clusters.get(&options.cluster) else {
+                return Err(DrainError::NotFound { name: options.cluster.to_string() });
             };
             if draining_since(cluster).is_none() {
-                return Err(DrainError::Aborted { name: wanted.cluster.to_string() });
+                return Err(DrainError::Aborted { name: options.cluster.to_string() });
             }
-            let interval = pace(plane, clock, wanted, &clusters, progress).await?;
+            let interval = pace(plane, clock, options, &clusters, progress).await?;
             match interval {
                 Some(_) if clock.mono() >= next => {
                     next = clock.mono() + interval.unwrap_or_default();
@@ -127,14 +127,14 @@ pub async fn evict(
                 Some(_) => clock.sleep_until(next).await,
                 None => {
                     report(Report::Progress(progress));
-                    clock.sleep(LOOK).await;
+                    clock.sleep(POLL_INTERVAL).await;
                 }
             }
         };
-        match one(plane, wanted, &binding, &clusters, &mut report).await? {
+        match one(plane, options, &binding, &clusters, &mut report).await? {
             Some(moved) => {
                 progress.evicted += 1;
-                progress.waiting += usize::from(drain::is_under_way(moved.spec(), &wanted.cluster));
+                progress.waiting += usize::from(drain::is_under_way(moved.spec(), &options.cluster));
                 left.push(moved);
             }
             None => progress.failed += 1,
@@ -148,7 +148,7 @@ pub async fn evict(
 async fn pace(
     plane: &Client,
     clock: &Clock,
-    wanted: &Wanted,
+    options: &Options,
     clusters: &Clusters,
     progress: &mut Progress,
 ) -> Result<Option<Duration>, DrainError> {
@@ -156,62 +156,62 @@ async fn pace(
     let pause = maps
         .get_opt(PAUSE_CONFIG_MAP)
         .await
-        .map_err(failed(&wanted.cluster, "reading whether evictions are paused"))?;
+        .map_err(failed(&options.cluster, "reading whether evictions are paused"))?;
     if guards::is_paused(pause.and_then(|map| map.data).as_ref()) {
-        (progress.rate, progress.held) = (0.0, Some(Held::Paused));
+        (progress.rate, progress.hold) = (0.0, Some(Hold::Paused));
         return Ok(None);
     }
     let all = clusters.iter().map(|(name, cluster)| (name, &**cluster));
     let grace = HealthFlags::default().startup_grace_period;
-    let pace = drain::pace(wanted.rate, all, &wanted.cluster, wanted.health, grace, clock.wall_seconds());
+    let pace = drain::pace(options.rate, all, &options.cluster, options.health, grace, clock.wall_seconds());
     progress.rate = pace.interval.map_or(0.0, |interval| 1.0 / interval.as_secs_f64());
     let halted = pace.interval.is_none() && pace.state != State::Normal;
-    progress.held = halted.then_some(Held::Unhealthy { unhealthy: pace.counts.unhealthy, total: pace.counts.total });
+    progress.hold = halted.then_some(Hold::Unhealthy { unhealthy: pace.counts.unhealthy, total: pace.counts.total });
     Ok(pace.interval)
 }
 
 /// Moves one binding as it is now; `None` if it can't be moved.
 async fn one(
     plane: &Client,
-    wanted: &Wanted,
+    options: &Options,
     binding: &Binding,
     clusters: &Clusters,
     report: &mut impl FnMut(Report<'_>),
 ) -> Result<Option<Binding>, DrainError> {
     for _ in 0..TRIES {
-        let Some(present) = get(plane, wanted, binding).await? else { return Ok(Some(gone(binding))) };
-        match drain::judge(&present, &wanted.cluster, clusters, wanted.check) {
+        let Some(present) = get(plane, options, binding).await? else { return Ok(Some(deleted(binding))) };
+        match drain::judge(&present, &options.cluster, clusters, options.check) {
             Some(Verdict::Moves) => {}
-            Some(Verdict::Stuck(_)) if wanted.stuck == Stuck::Force => {}
+            Some(Verdict::Stuck(_)) if options.stuck == Stuck::Force => {}
             Some(_) => return Ok(None),
             None => return Ok(Some(present)),
         }
-        let Some(patch) = drain::patch(present.spec(), &wanted.cluster, wanted.purge_mode) else {
+        let Some(patch) = drain::patch(present.spec(), &options.cluster, options.purge_mode) else {
             return Ok(Some(present));
         };
         match write(plane, &present, patch).await {
             Ok(moved) => return Ok(Some(moved)),
             Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Some(gone(binding))),
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Some(deleted(binding))),
             // What a server refuses is this binding's trouble, not that of the others.
             Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
                 report(Report::Refused { binding: &binding.key(), message: &status.message });
                 return Ok(None);
             }
-            Err(error) => return Err(failed(&wanted.cluster, format!("moving {}", binding.key()))(error)),
+            Err(error) => return Err(failed(&options.cluster, format!("moving {}", binding.key()))(error)),
         }
     }
     Ok(None)
 }
 
 /// A binding that was deleted leaves nothing behind.
-fn gone(binding: &Binding) -> Binding {
-    let mut gone = ResourceBinding::new(&binding.key().name, ironclad_api::work::ResourceBindingSpec::default());
-    gone.metadata.namespace = Some(binding.key().namespace.to_string());
-    Binding::from(Arc::new(gone))
+fn deleted(binding: &Binding) -> Binding {
+    let mut deleted = ResourceBinding::new(&binding.key().name, ironclad_api::work::ResourceBindingSpec::default());
+    deleted.metadata.namespace = Some(binding.key().namespace.to_string());
+    Binding::from(Arc::new(deleted))
 }
 
-async fn get(plane: &Client, wanted: &Wanted, binding: &Binding) -> Result<Option<Binding>, DrainError> {
+async fn get(plane: &Client, options: &Options, binding: &Binding) -> Result<Option<Binding>, DrainError> {
     let key = binding.key();
     let doing = format!("reading {key}");
     let found = match binding {
@@ -224,7 +224,7 @@ async fn get(plane: &Client, wanted: &Wanted, binding: &Binding) -> Result<Optio
             api.get_opt(&key.name).await.map(|found| found.map(|b| Binding::from(Arc::new(b))))
         }
     };
-    let found = found.map_err(failed(&wanted.cluster, doing))?;
+    let found = found.map_err(failed(&options.cluster, doing))?;
     Ok(found.filter(|found| found.uid() == binding.uid()))
 }
 
@@ -251,7 +251,7 @@ async fn write(plane: &Client, seen: &Binding, mut patch: Value) -> Result<Bindi
 pub async fn wait(
     plane: &Client,
     clock: &Clock,
-    wanted: &Wanted,
+    options: &Options,
     mut left: Vec<Binding>,
     timeout: Duration,
     progress: &mut Progress,
@@ -261,8 +261,8 @@ pub async fn wait(
     loop {
         let mut still = Vec::new();
         for binding in left {
-            let present = get(plane, wanted, &binding).await?;
-            still.extend(present.filter(|present| drain::is_under_way(present.spec(), &wanted.cluster)));
+            let present = get(plane, options, &binding).await?;
+            still.extend(present.filter(|present| drain::is_under_way(present.spec(), &options.cluster)));
         }
         left = still;
         progress.waiting = left.len();
@@ -270,14 +270,14 @@ pub async fn wait(
         if left.is_empty() {
             return Ok(());
         }
-        let cluster = super::find(plane, &wanted.cluster).await?;
+        let cluster = super::find(plane, &options.cluster).await?;
         if draining_since(&cluster).is_none() {
-            return Err(DrainError::Aborted { name: wanted.cluster.to_string() });
+            return Err(DrainError::Aborted { name: options.cluster.to_string() });
         }
         if !timeout.is_zero() && clock.mono() - began >= timeout {
-            let (name, seconds, waiting) = (wanted.cluster.to_string(), timeout.as_secs(), left.len());
+            let (name, seconds, waiting) = (options.cluster.to_string(), timeout.as_secs(), left.len());
             return Err(DrainError::TimedOut { name, seconds, waiting });
         }
-        clock.sleep(LOOK).await;
+        clock.sleep(POLL_INTERVAL).await;
     }
 }

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    observe::{Source, Told, told},
+    observe::{LeaderReport, Source, leader_report},
     show,
 };
 use crate::{
@@ -70,15 +70,15 @@ pub enum Verb {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
     match &command.verb {
-        Verb::Pause { dry_run } => change(&client, Wanted::Paused, *dry_run).await,
-        Verb::Resume { dry_run } => change(&client, Wanted::Running, *dry_run).await,
+        Verb::Pause { dry_run } => change(&client, EvictionSwitch::Paused, *dry_run).await,
+        Verb::Resume { dry_run } => change(&client, EvictionSwitch::Running, *dry_run).await,
         Verb::Status { output } => status(&client, *output, clock).await,
     }
 }
 
-/// What people want of evictions.
+/// State of evictions that a user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum EvictionSwitch {
     /// None.
     Paused,
     /// As the rate allows.
@@ -89,9 +89,9 @@ pub enum Wanted {
 ///
 /// # Errors
 /// If the control plane does not answer or refuses.
-pub async fn set(client: &Client, wanted: Wanted) -> anyhow::Result<bool> {
-    let before = told(client).await?.paused;
-    let paused = wanted == Wanted::Paused;
+pub async fn set(client: &Client, switch: EvictionSwitch) -> anyhow::Result<bool> {
+    let before = leader_report(client).await?.paused;
+    let paused = switch == EvictionSwitch::Paused;
     if before == paused {
         return Ok(false);
     }
@@ -113,20 +113,20 @@ pub async fn set(client: &Client, wanted: Wanted) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-async fn change(client: &Client, wanted: Wanted, dry_run: bool) -> anyhow::Result<()> {
-    let (done, would) = match wanted {
-        Wanted::Paused => ("evictions paused", "evictions would be paused"),
-        Wanted::Running => ("evictions resumed", "evictions would be resumed"),
+async fn change(client: &Client, switch: EvictionSwitch, dry_run: bool) -> anyhow::Result<()> {
+    let (done, would) = match switch {
+        EvictionSwitch::Paused => ("evictions paused", "evictions would be paused"),
+        EvictionSwitch::Running => ("evictions resumed", "evictions would be resumed"),
     };
-    let before = told(client).await?;
-    let same = before.paused == (wanted == Wanted::Paused);
+    let before = leader_report(client).await?;
+    let same = before.paused == (switch == EvictionSwitch::Paused);
     let waits = before.report.as_ref().map_or(0, |report| report.ready + report.delayed);
     if same {
         println!("{}", if before.paused { "evictions already paused" } else { "evictions were not paused" });
     } else if dry_run {
         println!("{would} (dry run): {waits} wait");
     } else {
-        set(client, wanted).await?;
+        set(client, switch).await?;
         println!("{done}: {waits} wait");
         eprintln!("see: ironclad failover status");
     }
@@ -134,26 +134,26 @@ async fn change(client: &Client, wanted: Wanted, dry_run: bool) -> anyhow::Resul
 }
 
 async fn status(client: &Client, output: Output, clock: &Clock) -> anyhow::Result<()> {
-    let told = told(client).await?;
+    let leader = leader_report(client).await?;
     if output.is_objects() {
-        let whole = json!({ "paused": told.paused, "report": told.report });
+        let whole = json!({ "paused": leader.paused, "report": leader.report });
         return print::out(&print::objects(output, &[whole])?);
     }
-    print::out(&page(&told, clock.wall_seconds()))
+    print::out(&page(&leader, clock.wall_seconds()))
 }
 
-fn page(told: &Told, now: jiff::Timestamp) -> String {
-    let paused = if told.paused { "yes" } else { "no" };
+fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
+    let paused = if leader.paused { "yes" } else { "no" };
     let mut text = format!("paused     {paused}\n");
-    let Some(report) = &told.report else {
-        text.push_str(&format!("leader     {}\n", told.silence));
+    let Some(report) = &leader.report else {
+        text.push_str(&format!("leader     {}\n", leader.silence));
         return text;
     };
-    text.push_str(&match told.source {
-        Source::Leader => "told       now, by the leader\n".to_owned(),
-        Source::ConfigMap => format!("told       {} ago\n", show::span(report.at, now)),
+    text.push_str(&match leader.source {
+        Source::Leader => "reported   now, by the leader\n".to_owned(),
+        Source::ConfigMap => format!("reported   {} ago\n", show::span(report.at, now)),
     });
-    text.push_str(&format!("evictions  {}\n", show::rate(report, told.paused)));
+    text.push_str(&format!("evictions  {}\n", show::rate(report, leader.paused)));
     text.push_str(&format!("queue      {}\n", show::sums(report, now)));
     if report.episodes.is_empty() {
         text.push_str("faulty     no cluster\n");
@@ -212,16 +212,16 @@ mod tests {
             rows: vec![],
         };
         let want = "paused     no
-told       5s ago
+reported   5s ago
 evictions  rate 0.5/s, normal (the share of unhealthy clusters; 1 of 3 clusters are unhealthy)
-queue      26 in line, the line is empty in 52s; 1 wait for their time; 1 have no target
+queue      26 in line; the queue is empty in 52s; 1 wait for their time; 1 have no target
 
 FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD
 member1   1m30s   12        28        k:NoExecute
 ";
         let told = |report: Option<Report>, source, paused| {
-            let told = Told { report, source, paused, silence: SILENT.to_owned() };
-            page(&told, at(100))
+            let leader = LeaderReport { report, source, paused, silence: SILENT.to_owned() };
+            page(&leader, at(100))
         };
         assert_eq!(told(Some(report.clone()), Source::ConfigMap, false), want);
         let now = want.replace("5s ago", "now, by the leader");
@@ -229,6 +229,6 @@ member1   1m30s   12        28        k:NoExecute
         let asked = told(Some(report), Source::Leader, true);
         assert!(asked.contains("a pause was asked for and is not in force yet"), "{asked}");
         let silent = told(None, Source::ConfigMap, true);
-        assert!(silent.starts_with("paused     yes\nleader     no leader told"), "{silent}");
+        assert!(silent.starts_with("paused     yes\nleader     no leader reports"), "{silent}");
     }
 }

@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    observe::{Line, line, told},
+    observe::{EvictionQueue, eviction_queue, leader_report},
     show,
 };
 use crate::print::{self, Output};
@@ -63,25 +63,25 @@ struct Page {
 }
 
 async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Result<Page> {
-    let told = told(client).await?;
+    let leader = leader_report(client).await?;
     let now = clock.wall_seconds();
-    let (line, listed) = line(client, &told, now).await?;
+    let (queue, listed) = eviction_queue(client, &leader, now).await?;
     let again = if listed.is_some() { AGAIN_BY_LISTS } else { AGAIN };
-    let rows = wanted(&line, query);
+    let rows = select_rows(&queue, query);
     let mut notes = Vec::new();
     let mut head = String::new();
-    if let Some(report) = &told.report {
-        head = show::rate(report, told.paused);
+    if let Some(report) = &leader.report {
+        head = show::rate(report, leader.paused);
         notes.extend([head.clone(), show::sums(report, now)]);
-    } else if told.paused {
+    } else if leader.paused {
         notes.push("evictions are paused".to_owned());
     }
-    notes.extend(line.notes);
+    notes.extend(queue.notes);
     if rows.is_empty() {
         notes.push("no evictions wait".to_owned());
     }
     let waits: Vec<_> = rows.iter().map(|(row, _)| (&row.binding, &row.cluster, row.state, row.position)).collect();
-    let news = format!("{head} {} {waits:?}", told.paused);
+    let news = format!("{head} {} {waits:?}", leader.paused);
     if query.output.is_objects() {
         let items = rows.iter().map(|(row, origin)| object(row, *origin)).collect();
         let text = print::objects(query.output, &[print::list(items)])?;
@@ -104,17 +104,17 @@ enum Origin {
 }
 
 /// The rows that are asked for, the leader's first.
-fn wanted(line: &Line, query: &Query<'_>) -> Vec<(Row, Origin)> {
+fn select_rows(queue: &EvictionQueue, query: &Query<'_>) -> Vec<(Row, Origin)> {
     let is_wanted = |row: &Row| {
         query.namespace.is_none_or(|namespace| *row.binding.namespace == *namespace || row.binding.namespace.is_empty())
             && (query.clusters.is_empty() || query.clusters.iter().any(|cluster| *cluster == *row.cluster.0))
     };
-    let told = line.told.iter().map(|row| (row, Origin::Leader));
-    let rebuilt = line.rebuilt.iter().map(|row| (row, Origin::Objects));
-    told.chain(rebuilt).filter(|(row, _)| is_wanted(row)).map(|(row, origin)| (row.clone(), origin)).collect()
+    let reported = queue.reported.iter().map(|row| (row, Origin::Leader));
+    let rebuilt = queue.rebuilt.iter().map(|row| (row, Origin::Objects));
+    reported.chain(rebuilt).filter(|(row, _)| is_wanted(row)).map(|(row, origin)| (row.clone(), origin)).collect()
 }
 
-/// A row as an object; one that no leader told says so.
+/// A row as an object; one that no leader reports says so.
 fn object(row: &Row, origin: Origin) -> Value {
     let mut object = json!(row);
     if origin == Origin::Objects {
@@ -146,8 +146,8 @@ mod tests {
             expected: None,
             attempts: 0,
         };
-        let line = Line {
-            told: vec![row("shop", "a", "m1"), row("shop", "b", "m2"), row("other", "c", "m1")],
+        let queue = EvictionQueue {
+            reported: vec![row("shop", "a", "m1"), row("shop", "b", "m2"), row("other", "c", "m1")],
             rebuilt: vec![row("shop", "d", "m1"), row("", "cluster-wide", "m1")],
             notes: vec![],
         };
@@ -159,11 +159,13 @@ mod tests {
             (Some("none"), m1, "cluster-wide"),
         ] {
             let query = Query { namespace, clusters, output: Output::Table, watch: false };
-            let names: Vec<_> = wanted(&line, &query).iter().map(|(row, _)| row.binding.name.to_string()).collect();
+            let names: Vec<_> =
+                select_rows(&queue, &query).iter().map(|(row, _)| row.binding.name.to_string()).collect();
             assert_eq!(names.join(" "), want);
         }
         let query = Query { namespace: Some("shop"), clusters: all, output: Output::Json, watch: false };
-        let objects: Vec<Value> = wanted(&line, &query).iter().map(|(row, origin)| object(row, *origin)).collect();
+        let objects: Vec<Value> =
+            select_rows(&queue, &query).iter().map(|(row, origin)| object(row, *origin)).collect();
         let rebuilt: Vec<_> = objects.iter().map(|object| object.get("rebuilt").is_some()).collect();
         assert_eq!(rebuilt, [false, false, true, true]);
     }

@@ -29,7 +29,7 @@ const LEASE_SLACK_SECONDS: i64 = 30;
 
 /// What the leader told, and what people asked of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct LeaderReport {
     /// `None`: the leader said nothing, as `silence` says.
     pub(crate) report: Option<Report>,
     /// Where the report is from.
@@ -50,24 +50,23 @@ pub(crate) enum Source {
 }
 
 /// What is said of a leader that says nothing.
-pub(super) const SILENT: &str =
-    "no leader told of its queue: it has had no faulty cluster for ten seconds, nobody leads, or gate Failover is off";
+pub(super) const SILENT: &str = "no leader reports its queue: it has had no faulty cluster for ten seconds, no process leads, or feature gate Failover is off";
 
 /// Asks the leader, and where nobody passes the question on, reads what it reported.
-pub(crate) async fn told(client: &Client) -> anyhow::Result<Told> {
+pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderReport> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespaces::SYSTEM);
     let pause = api.get_opt(PAUSE_CONFIG_MAP).await?;
     let paused = guards::is_paused(pause.as_ref().and_then(|map| map.data.as_ref()));
     let silence = match asked(client).await {
         Ok(report) => {
-            return Ok(Told { report: Some(report), source: Source::Leader, paused, silence: String::new() });
+            return Ok(LeaderReport { report: Some(report), source: Source::Leader, paused, silence: String::new() });
         }
         // The leader is there and says why it has nothing to tell.
         Err(Some(why)) => why,
         Err(None) => SILENT.to_owned(),
     };
     let report = api.get_opt(REPORT_CONFIG_MAP).await?.and_then(|map| Report::parse(map.data.as_ref()?));
-    Ok(Told { report, source: Source::ConfigMap, paused, silence })
+    Ok(LeaderReport { report, source: Source::ConfigMap, paused, silence })
 }
 
 /// The report of group `explain.ironclad.io`, whole.
@@ -100,10 +99,10 @@ fn whole(mut rate: Value, evictions: &Value) -> Option<Report> {
 
 /// Everything that waits, as well as it can be known.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct EvictionQueue {
     /// As the leader told.
-    pub(super) told: Vec<Row>,
-    /// What the decisions come to over the objects, where no leader told.
+    pub(super) reported: Vec<Row>,
+    /// What the decisions come to over the objects, where no leader reports.
     pub(super) rebuilt: Vec<Row>,
     /// What is to be said of it.
     pub(super) notes: Vec<String>,
@@ -113,46 +112,49 @@ pub(super) struct Line {
 /// decisions that a leader makes when it starts, over lists of all that they read.
 ///
 /// Returns the objects, too, if they had to be listed whole.
-pub(super) async fn line(client: &Client, told: &Told, now: Timestamp) -> anyhow::Result<(Line, Option<Objects>)> {
-    let mut line = Line::default();
-    if let Some(report) = &told.report {
-        line.told.clone_from(&report.rows);
-        if told.source == Source::Leader {
-            return Ok((line, None));
+pub(super) async fn eviction_queue(
+    client: &Client,
+    leader: &LeaderReport,
+    now: Timestamp,
+) -> anyhow::Result<(EvictionQueue, Option<Objects>)> {
+    let mut queue = EvictionQueue::default();
+    if let Some(report) = &leader.report {
+        queue.reported.clone_from(&report.rows);
+        if leader.source == Source::Leader {
+            return Ok((queue, None));
         }
-        line.notes.push(format!(
-            "told {} ago by the leader, which tells what is new every ten seconds",
-            span(report.at, now)
-        ));
+        queue
+            .notes
+            .push(format!("reported {} ago by the leader, which reports every ten seconds", span(report.at, now)));
         if let Some(gone) = nobody_leads(client, Some(report.at), now).await {
-            line.notes.push(gone);
-            line.told.iter_mut().for_each(|row| row.expected = None);
+            queue.notes.push(gone);
+            queue.reported.iter_mut().for_each(|row| row.expected = None);
         }
         if !report.is_cut() {
-            return Ok((line, None));
+            return Ok((queue, None));
         }
         let seen = objects(client, None).await?;
-        line.rebuilt = report.rest(seen.rows(Some(report), now));
-        line.notes.push(format!(
+        queue.rebuilt = report.rest(seen.rows(Some(report), now));
+        queue.notes.push(format!(
             "it tells of the first {}; the {} behind them are what its decisions come to over the objects",
-            line.told.len(),
-            line.rebuilt.len()
+            queue.reported.len(),
+            queue.rebuilt.len()
         ));
-        return Ok((line, Some(seen)));
+        return Ok((queue, Some(seen)));
     }
-    line.notes.push(told.silence.clone());
-    line.notes.extend(nobody_leads(client, None, now).await);
+    queue.notes.push(leader.silence.clone());
+    queue.notes.extend(nobody_leads(client, None, now).await);
     let clusters = Api::<Cluster>::all(client.clone()).list(&ListParams::default()).await?;
     if !clusters.items.iter().any(taints::is_faulty) {
-        return Ok((line, None));
+        return Ok((queue, None));
     }
     let seen = objects(client, None).await?;
-    line.rebuilt = seen.rows(None, now);
-    if !line.rebuilt.is_empty() {
+    queue.rebuilt = seen.rows(None, now);
+    if !queue.rebuilt.is_empty() {
         let note = "places and times are those of a leader that starts now, with gate Failover and flags left alone";
-        line.notes.push(note.to_owned());
+        queue.notes.push(note.to_owned());
     }
-    Ok((line, Some(seen)))
+    Ok((queue, Some(seen)))
 }
 
 /// That no process holds the Lease of `run`, if that can be said: who may not read it, or uses another name, hears nothing.

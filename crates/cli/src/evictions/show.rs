@@ -17,10 +17,10 @@ pub(super) fn rate(report: &Report, paused: bool) -> String {
 pub(super) fn sums(report: &Report, now: Timestamp) -> String {
     let end = match report.drained_at {
         _ if report.ready == 0 => String::new(),
-        Some(at) => format!(", the line is empty in {}", span(now, at)),
+        Some(at) => format!("; the queue is empty in {}", span(now, at)),
         None => ", nothing leaves at this rate".to_owned(),
     };
-    format!("{} in line{end}; {} wait for their time; {} have no target", report.ready, report.delayed, report.parked)
+    format!("{} queued{end}; {} delayed; {} without a target", report.ready, report.delayed, report.parked)
 }
 
 /// The time from one moment to a later one, in the largest two units.
@@ -36,7 +36,7 @@ pub(super) fn span(from: Timestamp, to: Timestamp) -> String {
 
 /// Elements of the queue in columns.
 pub(super) fn rows(rows: &[Row], now: Timestamp, wide: bool) -> String {
-    let mut heading = vec!["PLACE", "BINDING", "FROM", "STATE", "WAITS", "DUE", "EXPECTED", "CAUSE"];
+    let mut heading = vec!["POSITION", "BINDING", "FROM", "STATE", "WAITS", "DUE", "EXPECTED", "CAUSE"];
     if wide {
         heading.extend(["PURGE", "ATTEMPTS", "RESOURCE"]);
     }
@@ -101,9 +101,9 @@ mod tests {
         let list = [row("web", Waiting::Queued, Some(1), Some(at(182))), row("db", Waiting::Parked, None, None)];
         assert_eq!(
             rows(&list, at(180), false),
-            "PLACE   BINDING    FROM      STATE    WAITS   DUE   EXPECTED   CAUSE\n\
-             1       shop/web   member1   Queued   1m20s   now   in 2s      k:NoExecute\n\
-             -       shop/db    member1   Parked   1m20s   now   -          k:NoExecute\n"
+            "POSITION   BINDING    FROM      STATE    WAITS   DUE   EXPECTED   CAUSE\n\
+             1          shop/web   member1   Queued   1m20s   now   in 2s      k:NoExecute\n\
+             -          shop/db    member1   Parked   1m20s   now   -          k:NoExecute\n"
         );
         assert!(
             rows(&list, at(150), true)

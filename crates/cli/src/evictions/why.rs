@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    observe::{Line, line, objects, told},
+    observe::{EvictionQueue, eviction_queue, leader_report, objects},
     show,
 };
 use crate::{
@@ -51,14 +51,14 @@ pub struct Evicted {
 pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Result<()> {
     let Evicted { names, namespace, output } = asked;
     let client = plane.client().await?;
-    let told = told(&client).await?;
+    let leader = leader_report(&client).await?;
     let now = clock.wall_seconds();
-    let (line, listed) = line(&client, &told, now).await?;
+    let (queue, listed) = eviction_queue(&client, &leader, now).await?;
     let seen = match listed {
         Some(all) => all.of(namespace.as_deref()),
         None => objects(&client, namespace.as_deref()).await?,
     };
-    let evictions = seen.decisions(told.report.as_ref(), now);
+    let evictions = seen.decisions(leader.report.as_ref(), now);
     for name in names {
         if !seen.bindings.iter().any(|binding| is_named(binding, name)) {
             let place = namespace.as_deref().map_or(String::new(), |namespace| format!(" in namespace {namespace}"));
@@ -68,7 +68,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     let wanted = |binding: &&Binding| names.is_empty() || names.iter().any(|name| is_named(binding, name));
     let mut answers = Vec::new();
     for binding in seen.bindings.iter().filter(wanted) {
-        answers.extend(explain(binding, &seen.clusters, &evictions, &line, !names.is_empty()));
+        answers.extend(explain(binding, &seen.clusters, &evictions, &queue, !names.is_empty()));
     }
     answers
         .sort_by(|a, b| (a.rank(), a.place, &a.binding, &a.cluster).cmp(&(b.rank(), b.place, &b.binding, &b.cluster)));
@@ -76,14 +76,14 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         let items = answers.iter().map(|answer| serde_json::json!(answer)).collect();
         return print::out(&print::objects(*output, &[print::list(items)])?);
     }
-    match &told.report {
-        Some(report) => eprintln!("{}", show::rate(report, told.paused)),
-        None if told.paused => eprintln!("evictions are paused"),
+    match &leader.report {
+        Some(report) => eprintln!("{}", show::rate(report, leader.paused)),
+        None if leader.paused => eprintln!("evictions are paused"),
         None => {}
     }
-    line.notes.iter().for_each(|note| eprintln!("{note}"));
+    queue.notes.iter().for_each(|note| eprintln!("{note}"));
     if answers.is_empty() {
-        eprintln!("nothing leaves a cluster because of taints");
+        eprintln!("taints evict no binding from a cluster");
     }
     let blocks: Vec<String> = answers.iter().map(|answer| answer.text(now)).collect();
     print::out(&blocks.join("\n"))
@@ -128,7 +128,13 @@ pub(super) struct Answer {
 
 /// What the decisions say of one binding: for each faulty cluster that it is on, and each that it has left. `all`: also
 /// where it stays.
-fn explain(binding: &Binding, clusters: &Clusters, evictions: &Evictions, line: &Line, all: bool) -> Vec<Answer> {
+fn explain(
+    binding: &Binding,
+    clusters: &Clusters,
+    evictions: &Evictions,
+    queue: &EvictionQueue,
+    all: bool,
+) -> Vec<Answer> {
     let spec = binding.spec();
     let resource = &spec.resource;
     let blank = |cluster: &str, state: &str, because: String| Answer {
@@ -164,8 +170,8 @@ fn explain(binding: &Binding, clusters: &Clusters, evictions: &Evictions, line: 
             Some(Ok(Verdict::Goes { causes, purge_mode })) => {
                 let key = binding.key();
                 let is_it = |row: &&Row| row.binding == key && row.cluster == name;
-                let told = line.told.iter().find(is_it);
-                let row = told.or_else(|| line.rebuilt.iter().find(is_it));
+                let reported = queue.reported.iter().find(is_it);
+                let row = reported.or_else(|| queue.rebuilt.iter().find(is_it));
                 let mut answer = blank(&target.name, "Leaves", causes.taints().join(", "));
                 answer.due = Some(causes.due());
                 answer.purge_mode = Some(format!("{purge_mode:?}"));
@@ -177,7 +183,7 @@ fn explain(binding: &Binding, clusters: &Clusters, evictions: &Evictions, line: 
                     (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
                     (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
                     answer.purge_mode = Some(row.purge_mode.clone());
-                    answer.rebuilt = told.is_none();
+                    answer.rebuilt = reported.is_none();
                 }
                 answers.push(answer);
             }
@@ -237,9 +243,9 @@ impl Answer {
         let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<9}{value}\n"));
         line("because", self.because.clone());
         if !["Left", "Stays"].contains(&self.state.as_str()) {
-            let place = self.place.map_or(String::new(), |place| format!(", place {place}"));
+            let place = self.place.map_or(String::new(), |place| format!(", position {place}"));
             let since = self.since.map_or(String::new(), |since| format!(", for {}", show::span(since, now)));
-            let by = if self.rebuilt { " (by the objects; no leader told)" } else { "" };
+            let by = if self.rebuilt { " (by the objects; no leader reports)" } else { "" };
             line("state", format!("{}{place}{since}{by}", self.state));
         }
         if let Some(due) = self.due {
@@ -341,9 +347,9 @@ mod tests {
         }
     }
 
-    fn answers(seen: &Objects, line: &Line) -> Vec<Answer> {
+    fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {
         let evictions = seen.decisions(None, at(1_010));
-        explain(&seen.bindings[0], &seen.clusters, &evictions, line, true)
+        explain(&seen.bindings[0], &seen.clusters, &evictions, queue, true)
     }
 
     #[test]
@@ -353,13 +359,13 @@ mod tests {
         let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
         let mut report = evictions.report(now);
         report.rows[0].expected = Some(at(1_052));
-        let told = Line { told: report.rows, ..Line::default() };
-        let text = answers(&seen, &told)[0].text(at(1_012));
+        let reported = EvictionQueue { reported: report.rows, ..EvictionQueue::default() };
+        let text = answers(&seen, &reported)[0].text(at(1_012));
         assert_eq!(
             text,
             "shop/web-deployment (apps/v1 Deployment web) leaves member1
   because  k:NoExecute
-  state    Queued, place 1, for 2s
+  state    Queued, position 1, for 2s
   due      1970-01-01T00:16:40Z (now)
   expected 1970-01-01T00:17:32Z (in 40s)
   copy     Gracefully
@@ -368,13 +374,13 @@ mod tests {
   cancel   ironclad failover pause holds it
 "
         );
-        let alone = &answers(&seen, &Line::default())[0];
+        let alone = &answers(&seen, &EvictionQueue::default())[0];
         assert_eq!(
             (alone.state.as_str(), alone.place, alone.expected),
             ("Leaves", None, None),
             "what only the leader knows"
         );
-        let by_objects = Line { rebuilt: seen.rows(None, at(1_010)), ..Line::default() };
+        let by_objects = EvictionQueue { rebuilt: seen.rows(None, at(1_010)), ..EvictionQueue::default() };
         let rebuilt = &answers(&seen, &by_objects)[0];
         assert_eq!(
             (rebuilt.state.as_str(), rebuilt.place, rebuilt.expected, rebuilt.rebuilt),
@@ -382,17 +388,17 @@ mod tests {
             "a leader that started now would warm up for 40 s first"
         );
         let text = rebuilt.text(at(1_012));
-        assert!(text.contains("  state    Queued, place 1 (by the objects; no leader told)\n"), "{text}");
+        assert!(text.contains("  state    Queued, position 1 (by the objects; no leader reports)\n"), "{text}");
     }
 
     #[test]
     fn what_stays_and_why() {
-        let stays = answers(&world(PREFER_NO_EXECUTE, binding()), &Line::default());
+        let stays = answers(&world(PREFER_NO_EXECUTE, binding()), &EvictionQueue::default());
         assert_eq!(stays[0].state, "Stays");
         assert!(stays[0].text(at(0)).contains("has no failover.cluster"), "{}", stays[0].text(at(0)));
         let mut nowhere = binding();
         nowhere.spec.placement.as_mut().unwrap().spread_constraints[0].min_groups = 3;
-        let answers = answers(&world(NO_EXECUTE, nowhere), &Line::default());
+        let answers = answers(&world(NO_EXECUTE, nowhere), &EvictionQueue::default());
         assert_eq!(
             answers[0].target.as_deref(),
             Some("none: its spread constraint wants 3 groups by cluster and 2 are left")
@@ -410,7 +416,7 @@ mod tests {
             producer: PRODUCER_TAINT_MANAGER.into(),
             ..GracefulEvictionTask::default()
         }];
-        let text = answers(&world(NO_EXECUTE, left), &Line::default())[0].text(at(0));
+        let text = answers(&world(NO_EXECUTE, left), &EvictionQueue::default())[0].text(at(0));
         assert!(text.starts_with("shop/web-deployment (apps/v1 Deployment web) has left member1\n  because  TaintUntolerated: taints k:NoExecute\n"), "{text}");
     }
 

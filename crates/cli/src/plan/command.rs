@@ -7,7 +7,7 @@ use ironclad_api::{
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
 };
 use ironclad_fleet::{ClusterName, World};
-use ironclad_planning::{Options, Script, foresee};
+use ironclad_planning::{Options, Script, plan_failover};
 use ironclad_seam::Clock;
 
 use super::{apply, print::table, read};
@@ -169,7 +169,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         None => read::lists(&how.plane.client().await?).await?,
     };
     let script = script(what, &world)?;
-    let found = foresee(&world, &script, &options, clock.wall_seconds());
+    let found = plan_failover(&world, &script, &options, clock.wall_seconds());
     let text = match how.output {
         Format::Table => table(&found, how.timeline),
         Format::Json => serde_json::to_string_pretty(&found)? + "\n",

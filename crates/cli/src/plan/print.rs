@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use ironclad_planning::{Fate, Foreseen};
+use ironclad_planning::{FailoverPlan, MoveStatus, count};
 
 use crate::print;
 
 /// Lines of a plan: the timeline of the clusters (or all of it), the moves, who stays and why, and the sums.
 #[must_use]
-pub fn table(found: &Foreseen, whole_timeline: bool) -> String {
+pub fn table(found: &FailoverPlan, whole_timeline: bool) -> String {
     let mut text = String::new();
     let moved: Vec<String> = found.moves.iter().map(|one| one.binding.to_string()).collect();
     let shown = found.timeline.iter().filter(|line| whole_timeline || !moved.contains(&line.about));
@@ -31,11 +31,11 @@ pub fn table(found: &Foreseen, whole_timeline: bool) -> String {
                     if ends.is_empty() { "-".to_owned() } else { ends.join(",") },
                     one.reason.clone(),
                     one.purge_mode.clone(),
-                    one.fate.to_string(),
+                    one.status.to_string(),
                 ]
             })
             .collect();
-        text.push_str(&print::table(&["EVICTED", "RESOURCE", "FROM", "ENDS ON", "REASON", "PURGE", "FATE"], &rows));
+        text.push_str(&print::table(&["EVICTED", "RESOURCE", "FROM", "ENDS ON", "REASON", "PURGE", "STATUS"], &rows));
         text.push('\n');
     }
     if !found.waits.is_empty() {
@@ -52,14 +52,14 @@ pub fn table(found: &Foreseen, whole_timeline: bool) -> String {
                 ]
             })
             .collect();
-        text.push_str(&print::table(&["STAYS", "ON", "STATE", "TAINTS", "BECAUSE"], &rows));
+        text.push_str(&print::table(&["STAYS", "ON", "STATE", "TAINTS", "REASON"], &rows));
         text.push('\n');
     }
     sums(found, &mut text);
     text
 }
 
-fn sums(found: &Foreseen, text: &mut String) {
+fn sums(found: &FailoverPlan, text: &mut String) {
     if found.moves.is_empty() {
         text.push_str("nothing would move");
         if let Some(because) = &found.quiet_because {
@@ -68,13 +68,19 @@ fn sums(found: &Foreseen, text: &mut String) {
         }
         text.push('\n');
     } else {
-        let fates = found.moves.iter().fold(BTreeMap::<Fate, usize>::new(), |mut fates, one| {
-            *fates.entry(one.fate).or_default() += 1;
-            fates
+        let statuses = found.moves.iter().fold(BTreeMap::<MoveStatus, usize>::new(), |mut statuses, one| {
+            *statuses.entry(one.status).or_default() += 1;
+            statuses
         });
-        let fates: Vec<String> = fates.iter().map(|(fate, count)| format!("{count} {fate}")).collect();
+        let statuses: Vec<String> = statuses.iter().map(|(status, number)| format!("{number} {status}")).collect();
         // Writing into a String can't fail.
-        let _ = writeln!(text, "{} evictions within {}: {}", found.moves.len(), time(found.lasts), fates.join("; "));
+        let _ = writeln!(
+            text,
+            "{} within {}: {}",
+            count(found.moves.len(), "eviction"),
+            time(found.lasts),
+            statuses.join("; ")
+        );
         let _ = writeln!(
             text,
             "at most {} per second in force, {} within one minute",
@@ -89,10 +95,10 @@ fn sums(found: &Foreseen, text: &mut String) {
         }
     }
     if found.abandoned > 0 {
-        let _ = writeln!(text, "{} evictions would be abandoned by recovery", found.abandoned);
+        let _ = writeln!(text, "recovery would cancel {}", count(found.abandoned as usize, "eviction"));
     }
     if !found.waits.is_empty() {
-        let _ = writeln!(text, "{} would not go", found.waits.len());
+        let _ = writeln!(text, "{} would not happen", count(found.waits.len(), "eviction"));
     }
     if found.cut_off {
         text.push_str("the fleet would still be changing at the horizon: see --horizon\n");

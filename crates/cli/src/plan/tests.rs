@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ironclad_planning::{Options, Script, foresee};
+use ironclad_planning::{Options, Script, plan_failover};
 use jiff::Timestamp;
 
 use clap::Parser as _;
@@ -63,7 +63,7 @@ fn a_dump_is_read_whatever_lists_it_is_made_of() {
 fn the_loss_of_a_cluster_as_people_read_it() {
     let world = parse(DUMP).unwrap();
     let start = Timestamp::from_second(1_790_000_000).unwrap();
-    let text = |script: &Script| table(&foresee(&world, script, &Options::default(), start), false);
+    let text = |script: &Script| table(&plan_failover(&world, script, &Options::default(), start), false);
     let loss = Script::cluster_loss(&["m1".into()], Some(Duration::from_secs(1_800)));
     let blip = Script::cluster_loss(&["m1".into()], Some(Duration::from_secs(120)));
     let taint = Script::taint(&"m1".into(), &parse_taint("maintenance:PreferNoExecute").unwrap(), None);
@@ -116,7 +116,7 @@ fn another_rate_for_what_is_under_way() {
     for (line, moves, seconds) in [("rate 0.5", 5, 8.0), ("rate 5", 5, 0.8), ("rate 0", 0, 0.0)] {
         let line = Line::try_parse_from(std::iter::once("plan").chain(line.split(' '))).unwrap().plan;
         let options = options(&how(what_of(&line))).unwrap();
-        let found = foresee(&world, &script(what_of(&line), &world).unwrap(), &options, start);
+        let found = plan_failover(&world, &script(what_of(&line), &world).unwrap(), &options, start);
         let last = found.moves.iter().map(|one| one.evicted).max().unwrap_or_default();
         assert_eq!((found.moves.len(), last.as_secs_f64()), (moves, seconds), "{:?}", found.moves);
     }

@@ -31,7 +31,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum TaintError {
     /// There is no such cluster.
-    #[error("no cluster object {name} found in karmada control Plane\n  try: kubectl get clusters")]
+    #[error("no cluster object {name} found in the control plane\n  try: ironclad get clusters")]
     NotFound {
         /// Its name.
         name: String,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use self::figures::{Figure, SortBy, Used, amounts, nodes, pods, share, sort};
 use crate::{
-    across::{Asked, ask, tell},
+    across::{Asked, ask, report_silent},
     connect::Plane,
     members, print,
     report::answer,
@@ -147,7 +147,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             let mut rows: Vec<Figure> =
                 lists.iter().flat_map(|(cluster, list)| pods(cluster, list, *containers)).collect();
             rows.retain(|row| name.as_ref().is_none_or(|name| row.name == *name));
-            tell(&asked.silent);
+            report_silent(&asked.silent);
             if let (Some(name), true) = (name, rows.is_empty()) {
                 bail!(
                     "no member reports a pod {name} in namespace {namespace}\n  try: ironclad get pods -n {namespace} -s members"
@@ -163,7 +163,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             let mut rows: Vec<Figure> = lists.iter().flat_map(|(cluster, list)| nodes(cluster, list)).collect();
             rows.retain(|row| name.as_ref().is_none_or(|name| row.name == *name));
             let whole = wholes(&asked, *show_capacity, clock, command.timeout).await;
-            tell(&asked.silent);
+            report_silent(&asked.silent);
             if let (Some(name), true) = (name, rows.is_empty()) {
                 bail!("no member reports a node {name}\n  try: ironclad get nodes -s members");
             }
@@ -221,7 +221,7 @@ async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clo
         .iter()
         .map(|(name, list)| (name.clone(), nodes(name, list).iter().map(|n| n.used).fold(Used::default(), Used::plus)))
         .collect();
-    tell(&asked.silent);
+    report_silent(&asked.silent);
     let mut rows: Vec<(Used, Vec<String>)> = Vec::new();
     for cluster in &asked.clusters {
         let name = cluster.name_any();

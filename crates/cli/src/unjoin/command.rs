@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use ironclad_planning::unjoin::Impact;
 use ironclad_seam::Clock;
 
-use super::{Stuck, Workloads, clean, find, remove};
+use super::{OnTimeout, Workloads, clean, find, remove};
 use crate::{
     connect::{self, Plane},
     drain,
@@ -113,11 +113,11 @@ pub async fn whole(
     }
     confirm(command)?;
     if command.drain {
-        drain::command::whole(plane, clock, &drain::Wanted::new(name), true, Duration::ZERO, &mut report).await?;
+        drain::command::whole(plane, clock, &drain::Options::new(name), true, Duration::ZERO, &mut report).await?;
         refuse(command, super::impact(plane, name).await?)?;
     }
-    let stuck = if command.force { Stuck::Force } else { Stuck::Tell };
-    remove(plane, clock, &cluster, workloads, command.wait, stuck, &mut report).await?;
+    let on_timeout = if command.force { OnTimeout::RemoveFinalizers } else { OnTimeout::Report };
+    remove(plane, clock, &cluster, workloads, command.wait, on_timeout, &mut report).await?;
     if let Some(member) = member {
         match clean(member, name, &command.cluster_namespace).await {
             Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
@@ -149,11 +149,14 @@ fn refuse(command: &Command, impact: Impact) -> anyhow::Result<()> {
     if !impact.is_targeted() || command.no_drain || command.force || command.keep_workloads {
         return Ok(());
     }
+    let targeting = match impact.losing + impact.left_empty {
+        1 => "1 binding still targets".to_owned(),
+        several => format!("{several} bindings still target"),
+    };
     anyhow::bail!(
-        "cluster {name} was not unjoined\n  because {} bindings still target it\n  \
+        "cluster {name} was not unjoined\n  because {targeting} it\n  \
          try: ironclad drain {name}, or ironclad unjoin {name} --drain\n  \
          try: --no-drain, if their replicas there may be lost at once; --keep-workloads, if they go on there unmanaged",
-        impact.losing + impact.left_empty,
         name = command.cluster
     )
 }

@@ -27,7 +27,7 @@ pub use member::clean;
 /// Objects that are listed at a time.
 const PAGE: u32 = 500;
 /// How often the control plane is asked whether the cluster is gone.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Why a cluster was not removed.
 #[derive(Debug, thiserror::Error)]
@@ -123,13 +123,13 @@ where
     }
 }
 
-/// What to do when a cluster does not go by itself.
+/// Reaction to a cluster that is not removed in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stuck {
-    /// Say so.
-    Tell,
-    /// Take its finalizers away: objects may stay in the member.
-    Force,
+pub enum OnTimeout {
+    /// Fail and say what holds it.
+    Report,
+    /// Remove its finalizers: objects may stay in the member.
+    RemoveFinalizers,
 }
 
 /// What becomes of the objects that were propagated to the member.
@@ -170,7 +170,7 @@ pub async fn remove(
     cluster: &Cluster,
     workloads: Workloads,
     wait: Duration,
-    stuck: Stuck,
+    on_timeout: OnTimeout,
     mut report: impl FnMut(&str),
 ) -> Result<(), UnjoinError> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
@@ -189,18 +189,18 @@ pub async fn remove(
         Err(error) => return Err(failed(name, "deleting it")(error)),
     }
     let deadline = clock.mono() + wait;
-    let mut forced = stuck == Stuck::Tell;
-    let mut told = None;
+    let mut forced = on_timeout == OnTimeout::Report;
+    let mut reported = None;
     loop {
         let present = clusters.get_opt(name).await.map_err(failed(name, "reading it"))?;
         let Some(present) = present.filter(|present| present.metadata.uid == cluster.metadata.uid) else {
             return Ok(());
         };
         let blocked = blocked(&present).map(str::to_owned);
-        if let Some(why) = blocked.as_ref().filter(|_| told != blocked) {
+        if let Some(why) = blocked.as_ref().filter(|_| reported != blocked) {
             report(&format!("cluster {name} waits: {why}"));
         }
-        told.clone_from(&blocked);
+        reported.clone_from(&blocked);
         if clock.mono() >= deadline {
             if forced {
                 let finalizers = present.metadata.finalizers.unwrap_or_default().join(", ");
@@ -211,6 +211,6 @@ pub async fn remove(
             forced = true;
             continue;
         }
-        clock.sleep(LOOK).await;
+        clock.sleep(POLL_INTERVAL).await;
     }
 }

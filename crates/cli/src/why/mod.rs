@@ -11,11 +11,11 @@ use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::{
     Fleet,
-    why::{Placed, answer, explain},
+    why::{Explanation, answer, explain},
 };
 use ironclad_seam::Clock;
 
-pub(crate) use self::print::table as rendered_pass;
+pub(crate) use self::print::table as rendered_cycle;
 pub use self::print::{not as rendered_not, placement as rendered};
 use crate::{
     connect::Plane, evictions::why::Evicted, print as output, print::Output, report::Misused, resource::arguments,
@@ -91,21 +91,21 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     match &command.question {
         Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
         Some(Question::Not { cluster, about }) => {
-            let (fleet, placed) = observe(about, &command.plane, clock).await?;
-            let answer = answer(&placed, &known(&fleet, cluster)?);
+            let (fleet, explanation) = observe(about, &command.plane, clock).await?;
+            let answer = answer(&explanation, &known(&fleet, cluster)?);
             if about.output.is_objects() {
                 return output::out(&output::objects(about.output, &[serde_json::to_value(&answer)?])?);
             }
             unknown_here();
-            output::out(&rendered_not(&placed, &answer))
+            output::out(&rendered_not(&explanation, &answer))
         }
         None => {
-            let (_, placed) = observe(&command.about, &command.plane, clock).await?;
+            let (_, explanation) = observe(&command.about, &command.plane, clock).await?;
             if command.about.output.is_objects() {
-                return output::out(&output::objects(command.about.output, &[serde_json::to_value(&placed)?])?);
+                return output::out(&output::objects(command.about.output, &[serde_json::to_value(&explanation)?])?);
             }
             unknown_here();
-            output::out(&rendered(&placed))
+            output::out(&rendered(&explanation))
         }
     }
 }
@@ -115,7 +115,7 @@ fn unknown_here() {
     eprintln!("not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks");
 }
 
-async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Placed)> {
+async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Explanation)> {
     let [(kind, names)] =
         arguments(&about.resource)?.try_into().map_err(|_| Misused("one TYPE/NAME is explained at a time".into()))?;
     let [name] = names.as_slice() else {
@@ -126,9 +126,9 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
         Some(file) => read::dump(file, clock, &kind, namespace, name)?,
         None => read::live(&plane.client().await?, clock, &kind, namespace, name).await?,
     };
-    let placed = explain(&fleet, &key, &interpreter, clock.wall_seconds());
-    let placed = placed.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
-    Ok((fleet, placed))
+    let explanation = explain(&fleet, &key, &interpreter, clock.wall_seconds());
+    let explanation = explanation.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
+    Ok((fleet, explanation))
 }
 
 fn known(fleet: &Fleet, cluster: &str) -> anyhow::Result<ClusterName> {

@@ -6,7 +6,7 @@ use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use ironclad_planning::why::{Placed, answer, explain};
+use ironclad_planning::why::{Explanation, answer, explain};
 
 use super::{read::of_objects, rendered, rendered_not};
 use crate::plan::read::objects;
@@ -47,7 +47,7 @@ fn bound(result: &str, placement: &str, spec: &str) -> String {
     )
 }
 
-fn placed(dump: &str) -> Placed {
+fn explanation(dump: &str) -> Explanation {
     let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
     let (fleet, interpreter, key) = of_objects(objects(dump).unwrap(), &clock, "deploy", Some("shop"), "web").unwrap();
     explain(&fleet, &key, &interpreter, clock.wall_seconds()).unwrap()
@@ -104,10 +104,10 @@ fn stories() -> Vec<(&'static str, String, &'static [&'static str])> {
 fn why_it_is_where_it_is() {
     let mut text = String::new();
     for (name, dump, clusters) in stories() {
-        let placed = placed(&dump);
-        let _ = write!(text, "# {name}\n{}", rendered(&placed));
+        let explanation = explanation(&dump);
+        let _ = write!(text, "# {name}\n{}", rendered(&explanation));
         for cluster in clusters {
-            text.push_str(&rendered_not(&placed, &answer(&placed, &(*cluster).into())));
+            text.push_str(&rendered_not(&explanation, &answer(&explanation, &(*cluster).into())));
         }
         text.push('\n');
     }
@@ -117,10 +117,10 @@ fn why_it_is_where_it_is() {
 #[test]
 fn the_answer_for_scripts() {
     let (_, dump, _) = stories().swap_remove(1);
-    let placed = placed(&dump);
-    let value = serde_json::to_value(&placed).unwrap();
+    let explanation = explanation(&dump);
+    let value = serde_json::to_value(&explanation).unwrap();
     assert_eq!(value["policy"][0]["reason"], "PolicyChosen", "{value}");
-    let refused = &value["scheduling"]["passes"][0]["clusters"]["m4"]["because"];
+    let refused = &value["scheduling"]["cycles"][0]["clusters"]["m4"]["because"];
     assert_eq!((&refused["reason"], &refused["because"]["filter"]), (&json!("Refused"), &json!("Affinity")));
     assert_eq!(value["binding"]["made"], false);
 }

@@ -4,7 +4,7 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
-use ironclad_cli::{doctor::look, members::Member};
+use ironclad_cli::{doctor::check_fleet, members::Member};
 use ironclad_planning::doctor::Grade;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -28,12 +28,12 @@ fn on(name: &str) -> ResourceBinding {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_broken_stays_broken_at_the_second_look() {
+async fn what_is_broken_stays_broken_at_the_second_check_fleet() {
     let world = World::with_all_kinds().await;
     let (plane, clock) = (&world.plane.client, &world.seam.clock);
     let members = [Member { name: "gone".to_owned(), client: Err("nobody knows it".to_owned()) }];
     world.plane.writes();
-    let well = look(plane, clock, &[], SETTLE, SETTLE).await.unwrap();
+    let well = check_fleet(plane, clock, &[], SETTLE, SETTLE).await.unwrap();
     assert!(well.violations.is_empty() && !well.is_broken(), "{well:?}");
     assert_eq!(world.plane.writes(), 0, "a look writes nothing");
 
@@ -47,7 +47,7 @@ async fn what_is_broken_stays_broken_at_the_second_look() {
         again.sleep(Duration::from_secs(1)).await;
         later.delete("passing", &DeleteParams::default()).await.unwrap();
     });
-    let looked = look(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
+    let looked = check_fleet(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
     let told: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
     assert!(told.iter().all(|line| line.contains("default/lasting")) && !told.is_empty(), "{told:?}");
     assert!(told.contains(&"binding default/lasting names cluster gone, which does not exist".to_owned()), "{told:?}");
@@ -82,7 +82,7 @@ async fn objects_of_members_are_looked_at() {
     .unwrap();
     Api::namespaced(world.member.client.clone(), "default").create(&PostParams::default(), &stray).await.unwrap();
     let members = [Member { name: "member1".to_owned(), client: Ok(world.member.client.clone()) }];
-    let looked = look(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
+    let looked = check_fleet(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
     let told: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
     let want = "ConfigMap default/stray in cluster member1 is marked as ours, but its Work karmada-es-member1/was does not exist";
     assert!(told.contains(&want.to_owned()), "{told:?}");

@@ -10,7 +10,7 @@ use ironclad_api::{
 };
 use ironclad_cli::{
     cordon::{Cordon, command::apply},
-    drain::{Stuck, Wanted, abort, begin, command::whole, draining_since, find, preview},
+    drain::{Options, Stuck, abort, begin, command::whole, draining_since, find, preview},
     report::{FAILED, MISUSED, exit_code, render},
     unjoin::command::{Command as Unjoin, whole as unjoin},
 };
@@ -84,7 +84,7 @@ async fn clear(world: &World, name: &str) {
 }
 
 /// Runs a drain that does not wait for the old copies; what it said comes with its end.
-async fn drained(world: &World, wanted: &Wanted) -> (Result<usize, String>, Vec<String>) {
+async fn drained(world: &World, wanted: &Options) -> (Result<usize, String>, Vec<String>) {
     let said = RefCell::new(Vec::new());
     let say = |text: &str| said.borrow_mut().push(text.to_owned());
     let done = whole(&world.plane.client, &world.seam.clock, wanted, false, FOREVER, say).await;
@@ -98,7 +98,7 @@ async fn bindings_move_one_by_one_at_the_rate_and_no_taint_evicts() {
         bind(&world, name, &["m2"]).await;
     }
     let began = world.seam.clock.mono();
-    let (done, said) = drained(&world, &Wanted::new("m1")).await;
+    let (done, said) = drained(&world, &Options::new("m1")).await;
     assert_eq!(done, Ok(3));
     let took = world.seam.clock.mono() - began;
     assert!(
@@ -117,7 +117,7 @@ async fn bindings_move_one_by_one_at_the_rate_and_no_taint_evicts() {
 
     let writes = world.plane.writes();
     assert!(writes > 0);
-    let (again, said) = drained(&world, &Wanted::new("m1")).await;
+    let (again, said) = drained(&world, &Options::new("m1")).await;
     assert_eq!((again, world.plane.writes()), (Ok(0), 0), "run again, it finds nothing to do: {said:?}");
     assert!(said[0].ends_with("3 under way"), "{said:?}");
 }
@@ -127,22 +127,22 @@ async fn what_has_nowhere_to_go_stops_it_unless_told_otherwise() {
     let world = world().await;
     bind(&world, "free", &["m2"]).await;
     bind(&world, "stuck", &[]).await;
-    let survey = preview(&world.plane.client, &Wanted::new("m1")).await.unwrap();
+    let survey = preview(&world.plane.client, &Options::new("m1")).await.unwrap();
     let told: Vec<_> = survey.items.iter().map(|item| (item.word(), item.detail())).collect();
     assert_eq!(told[0], ("moves", "m2:2".to_owned()), "where it would go");
     assert!(told[1].0 == "unmovable" && told[1].1.starts_with("nowhere to go: "), "{told:?}");
 
-    let (refused, said) = drained(&world, &Wanted::new("m1")).await;
+    let (refused, said) = drained(&world, &Options::new("m1")).await;
     let want = "error: cluster m1 was not drained, only cordoned\n  because 1 of 2 bindings can't be moved\n  try: --skip-unmovable";
     assert!(refused.as_ref().unwrap_err().starts_with(want), "{refused:?}");
     assert!(said.iter().any(|line| line.starts_with("  unmovable default/stuck: nowhere to go")), "{said:?}");
     assert!(is_on_m1(&world, "free").await, "nothing moves while something can't");
     assert!(draining_since(&find(&world.plane.client, &"m1".into()).await.unwrap()).is_none());
 
-    let skip = Wanted { stuck: Stuck::Skip, ..Wanted::new("m1") };
+    let skip = Options { stuck: Stuck::Skip, ..Options::new("m1") };
     assert_eq!(drained(&world, &skip).await.0, Ok(1));
     assert!(!is_on_m1(&world, "free").await && is_on_m1(&world, "stuck").await);
-    let force = Wanted { stuck: Stuck::Force, ..Wanted::new("m1") };
+    let force = Options { stuck: Stuck::Force, ..Options::new("m1") };
     assert_eq!(drained(&world, &force).await.0, Ok(1));
     assert!(!is_on_m1(&world, "stuck").await);
 }
@@ -158,14 +158,14 @@ async fn it_can_be_ended_from_elsewhere_and_goes_on_when_run_again() {
         clock.sleep(Duration::from_secs(3)).await;
         abort(&plane, &"m1".into()).await.unwrap();
     });
-    let (ended, _) = drained(&world, &Wanted::new("m1")).await;
+    let (ended, _) = drained(&world, &Options::new("m1")).await;
     assert!(ended.unwrap_err().starts_with("error: the drain of cluster m1 was ended from elsewhere\n"));
     let mut left = 0;
     for name in ["a", "b", "c", "d"] {
         left += usize::from(is_on_m1(&world, name).await);
     }
     assert_eq!(left, 2, "two were moved in 3 s");
-    assert_eq!(drained(&world, &Wanted::new("m1")).await.0, Ok(2), "the rest");
+    assert_eq!(drained(&world, &Options::new("m1")).await.0, Ok(2), "the rest");
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,8 +174,8 @@ async fn the_health_of_the_fleet_and_a_pause_hold_it() {
     bind(&world, "a", &["m2"]).await;
     bind(&world, "b", &["m2"]).await;
     health(&world, "m3", "False").await;
-    let eager = Wanted { health: Health::Ignored, ..Wanted::new("m1") };
-    assert_eq!(Wanted::new("m1").health, Health::Heeded);
+    let eager = Options { health: Health::Ignored, ..Options::new("m1") };
+    assert_eq!(Options::new("m1").health, Health::Heeded);
     let namespaces = Api::<Namespace>::all(world.plane.client.clone());
     let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
     namespaces.create(&PostParams::default(), &serde_json::from_value(system).unwrap()).await.unwrap();
@@ -192,7 +192,7 @@ async fn the_health_of_the_fleet_and_a_pause_hold_it() {
     let (done, said) = drained(&world, &eager).await;
     assert_eq!(done, Ok(2), "{said:?}");
     assert!(world.seam.clock.mono() - began >= Duration::from_secs(60), "it waited for the pause to end");
-    assert!(said.iter().any(|line| line.contains("held: evictions are paused")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("on hold: evictions are paused")), "{said:?}");
 
     health(&world, "m2", "False").await;
     health(&world, "m3", "True").await;
@@ -208,10 +208,10 @@ async fn the_health_of_the_fleet_and_a_pause_hold_it() {
         plane.patch_status("m4", &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
     });
     let began = world.seam.clock.mono();
-    let (done, said) = drained(&world, &Wanted::new("m1")).await;
+    let (done, said) = drained(&world, &Options::new("m1")).await;
     assert_eq!(done, Ok(1), "{said:?}");
     assert!(world.seam.clock.mono() - began >= Duration::from_secs(90), "it waited for the recovery");
-    let held = "held: 2 of 3 other clusters are unhealthy (--ignore-health)";
+    let held = "on hold: 2 of 3 other clusters are unhealthy (--ignore-health)";
     assert!(said.iter().any(|line| line.ends_with(held)), "{said:?}");
 }
 
@@ -221,11 +221,11 @@ async fn it_waits_until_the_old_copies_are_gone() {
     bind(&world, "a", &["m2"]).await;
     let wait = async |timeout: Duration| {
         let say = |_: &str| {};
-        whole(&world.plane.client, &world.seam.clock, &Wanted::new("m1"), true, timeout, say).await
+        whole(&world.plane.client, &world.seam.clock, &Options::new("m1"), true, timeout, say).await
     };
     let late = wait(Duration::from_secs(30)).await.unwrap_err();
     let want =
-        "error: timed out after 30 s: cluster m1 is not drained\n  because 1 old copies wait for their replacements";
+        "error: timed out after 30 s: cluster m1 is not drained\n  because replacements of 1 old copy are not healthy";
     assert!(render(&late.into()).starts_with(want));
     let after = async {
         world.seam.clock.sleep(Duration::from_secs(100)).await;

@@ -6,7 +6,7 @@ use ironclad_cli::plan::apply::of_plane;
 use ironclad_fleet::ClusterName;
 use ironclad_planning::{
     Preemption,
-    apply::{Change, Foreseen},
+    apply::{ApplyPlan, Change},
 };
 use kube::{
     Api,
@@ -48,8 +48,8 @@ fn policy(clusters: &[&str]) -> Value {
     })
 }
 
-fn copies(found: &Foreseen) -> Vec<(ClusterName, &'static str, Option<i32>)> {
-    let all = found.templates.iter().flat_map(|fate| &fate.copies);
+fn copies(found: &ApplyPlan) -> Vec<(ClusterName, &'static str, Option<i32>)> {
+    let all = found.templates.iter().flat_map(|change| &change.copies);
     all.map(|(cluster, copy)| (cluster.clone(), copy.change(), copy.after)).collect()
 }
 
@@ -102,7 +102,7 @@ async fn what_a_workload_refers_to_is_looked_up_and_follows() {
     policy["spec"]["propagateDeps"] = true.into();
     let (_, found) = of_plane(client, vec![web, policy], None, Preemption::Off, clock, |_| ()).await.unwrap();
     let told: Vec<(&str, usize)> =
-        found.templates.iter().map(|fate| (&*fate.template.name, fate.copies.len())).collect();
+        found.templates.iter().map(|change| (&*change.template.name, change.copies.len())).collect();
     assert_eq!(told, [("settings", 1), ("web", 1)]);
     assert_eq!(copies(&found), [("m2".into(), "new", Some(0)), ("m2".into(), "new", Some(2))]);
     assert_eq!(found.unchanged, 0, "nothing else was read");

@@ -37,7 +37,7 @@ async fn a_cordon_costs_one_write_and_leaves_other_taints_alone() {
     let error = cordon(client, "m9", Cordon::Close).await.unwrap_err();
     assert_eq!(
         render(&error.into()),
-        "error: no cluster object m9 found in karmada control Plane\n  try: kubectl get clusters"
+        "error: no cluster object m9 found in the control plane\n  try: ironclad get clusters"
     );
 }
 

@@ -7,7 +7,7 @@ use ironclad_api::{
 use ironclad_cli::{
     join::register,
     report::render,
-    unjoin::{Stuck, Workloads, clean, find, impact, keeps, remove},
+    unjoin::{OnTimeout, Workloads, clean, find, impact, keeps, remove},
 };
 use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
@@ -61,13 +61,13 @@ async fn bind(world: &World, name: &str, clusters: &[&str]) {
 async fn a_cluster_that_nobody_holds_goes_at_once() {
     let world = joined().await;
     let cluster = find(&world.plane.client, "member1").await.unwrap();
-    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ())
+    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, OnTimeout::Report, |_| ())
         .await
         .unwrap();
     let error = find(&world.plane.client, "member1").await.unwrap_err();
     let want = "error: no cluster object member1 found in karmada control Plane\n  try: ironclad get clusters";
     assert_eq!(render(&error.into()), want);
-    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ())
+    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, OnTimeout::Report, |_| ())
         .await
         .unwrap();
 }
@@ -79,7 +79,7 @@ async fn what_it_would_do_is_said_first() {
     bind(&world, "both", &["member1", "member2"]).await;
     bind(&world, "other", &["member2"]).await;
     let impact = impact(&world.plane.client, "member1").await.unwrap();
-    assert_eq!(impact.to_string(), "2 works, 1 bindings would lose a replica, 1 would have no cluster left");
+    assert_eq!(impact.to_string(), "2 works, 1 binding would lose a replica, 1 would have no cluster left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,13 +88,16 @@ async fn a_cluster_that_is_held_is_told_and_by_force_let_go() {
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let cluster = find(client, "member1").await.unwrap();
     let began = clock.mono();
-    let error = remove(client, clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap_err();
+    let error =
+        remove(client, clock, &cluster, Workloads::Remove, MINUTE, OnTimeout::Report, |_| ()).await.unwrap_err();
     let want = "error: timed out after 60 s waiting for cluster member1 to go\n  \
                 because its finalizers are not released: karmada.io/cluster-controller\n  try: kubectl describe cluster member1; or --force";
     assert!(render(&error.into()).starts_with(want));
     assert!(clock.mono() - began < Duration::from_secs(61));
 
-    remove(client, clock, &cluster, Workloads::Remove, Duration::from_secs(5), Stuck::Force, |_| ()).await.unwrap();
+    remove(client, clock, &cluster, Workloads::Remove, Duration::from_secs(5), OnTimeout::RemoveFinalizers, |_| ())
+        .await
+        .unwrap();
     let works: Api<Work> = Api::namespaced(client.clone(), "karmada-es-member1");
     for work in works.list(&ListParams::default()).await.unwrap() {
         assert_eq!(work.metadata.finalizers, None, "nothing holds the Works any more");
@@ -107,9 +110,9 @@ async fn a_new_cluster_of_the_same_name_is_not_waited_for() {
     let world = joined().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let old = find(client, "member1").await.unwrap();
-    remove(client, clock, &old, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap();
+    remove(client, clock, &old, Workloads::Remove, MINUTE, OnTimeout::Report, |_| ()).await.unwrap();
     register(client.clone(), world.member.client.clone(), clock, &world.options()).await.unwrap();
-    let error = remove(client, clock, &old, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap_err();
+    let error = remove(client, clock, &old, Workloads::Remove, MINUTE, OnTimeout::Report, |_| ()).await.unwrap_err();
     assert!(render(&error.into()).contains("Conflict"), "a new cluster of that name is not deleted");
     assert!(find(client, "member1").await.is_ok());
 }
@@ -140,12 +143,15 @@ async fn the_mark_that_keeps_workloads_stands_before_the_cluster_leaves() {
     let cluster = find(client, "member1").await.unwrap();
     assert!(!keeps(&cluster));
     world.plane.writes();
-    let stuck = remove(client, clock, &cluster, Workloads::Keep, Duration::from_secs(5), Stuck::Tell, |_| ()).await;
+    let stuck =
+        remove(client, clock, &cluster, Workloads::Keep, Duration::from_secs(5), OnTimeout::Report, |_| ()).await;
     assert!(stuck.is_err(), "nobody releases it here");
     let leaving = find(client, "member1").await.unwrap();
     assert!(keeps(&leaving) && leaving.metadata.deletion_timestamp.is_some());
     assert_eq!(world.plane.writes(), 2, "the mark, then the deletion");
-    let again = remove(client, clock, &leaving, Workloads::Keep, Duration::from_secs(5), Stuck::Force, |_| ()).await;
+    let again =
+        remove(client, clock, &leaving, Workloads::Keep, Duration::from_secs(5), OnTimeout::RemoveFinalizers, |_| ())
+            .await;
     again.unwrap();
     assert_eq!(world.plane.writes() - 6, 0, "no second mark: the deletion, two Works, the space twice, the cluster");
 }

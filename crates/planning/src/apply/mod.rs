@@ -44,9 +44,9 @@ pub struct Question<'a> {
 /// What becomes of the templates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Foreseen {
+pub struct ApplyPlan {
     /// Those that are applied, and those that change by it.
-    pub templates: Vec<Fate>,
+    pub templates: Vec<TemplateChange>,
     /// How many others were looked at and stay as they are.
     pub unchanged: usize,
     /// What templates refer to that follow their workloads: a fleet that lacks one of them says less than is true.
@@ -57,7 +57,7 @@ pub struct Foreseen {
 /// What becomes of one template.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Fate {
+pub struct TemplateChange {
     /// Which one.
     pub template: ObjectKey,
     /// Who has it, would have it, or loses it, and why.
@@ -69,7 +69,7 @@ pub struct Fate {
     /// Replicas that are wanted.
     pub replicas: i32,
     /// Its copy in each cluster that has one or would.
-    pub copies: BTreeMap<ClusterName, Copy>,
+    pub copies: BTreeMap<ClusterName, CopyChange>,
     /// The scheduler's turn, with a reason for each cluster.
     pub scheduling: Option<Scheduling>,
 }
@@ -77,7 +77,7 @@ pub struct Fate {
 /// A template's copy in one cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Copy {
+pub struct CopyChange {
     /// Its replicas now; absent if there is none.
     pub before: Option<i32>,
     /// Its replicas then.
@@ -90,7 +90,7 @@ pub struct Copy {
     pub error: Option<String>,
 }
 
-impl Copy {
+impl CopyChange {
     /// In a word.
     #[must_use]
     pub fn change(&self) -> &'static str {
@@ -106,17 +106,17 @@ impl Copy {
     }
 }
 
-impl Foreseen {
+impl ApplyPlan {
     /// Whether no copy would be made, changed or taken away.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.templates.iter().all(|fate| fate.copies.values().all(|copy| copy.change() == "stays"))
+        self.templates.iter().all(|change| change.copies.values().all(|copy| copy.change() == "stays"))
     }
 }
 
 /// Follows the applied objects to the copies in the clusters.
 #[must_use]
-pub fn foresee(question: &Question<'_>) -> Foreseen {
+pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
     let mut replay = Replay::new(question.after.clone(), question.interpreter, question.now);
     let mut of_policies: BTreeMap<ObjectKey, Vec<Because>> = BTreeMap::new();
     for key in question.policies {
@@ -133,7 +133,7 @@ pub fn foresee(question: &Question<'_>) -> Foreseen {
             placements.insert(key, placement);
         }
     }
-    let mut found = Foreseen::default();
+    let mut found = ApplyPlan::default();
     let dependencies = replay.changed_dependencies(&question.before.world);
     let all: BTreeSet<ObjectKey> = placements.keys().chain(dependencies.keys()).cloned().collect();
     for key in &all {
@@ -143,12 +143,12 @@ pub fn foresee(question: &Question<'_>) -> Foreseen {
         let template = replay.fleet.world.templates.get(key);
         let mut because = without_standing_claim(because, template.and_then(|template| Claim::of_template(template)));
         because.extend(dependencies.get(key).into_iter().flatten().cloned());
-        let fate = fate(question, &replay.fleet, key, because, placement.scheduling);
-        let moves = fate.copies.values().any(|copy| copy.change() != "stays");
+        let change = change(question, &replay.fleet, key, because, placement.scheduling);
+        let moves = change.copies.values().any(|copy| copy.change() != "stays");
         // A template that gets a binding is reported even if no cluster fits.
-        let is_bound = fate.binding.is_some() && !fate.made;
+        let is_bound = change.binding.is_some() && !change.made;
         if moves || is_bound || question.templates.contains(key) || of_policies.contains_key(key) {
-            found.templates.push(fate);
+            found.templates.push(change);
         } else {
             found.unchanged += 1;
         }
@@ -167,19 +167,19 @@ fn without_standing_claim(mut because: Vec<Because>, claim: Option<Claim>) -> Ve
 }
 
 /// What becomes of one template.
-fn fate(
+fn change(
     question: &Question<'_>,
     after: &Fleet,
     key: &ObjectKey,
     because: Vec<Because>,
     scheduling: Option<Scheduling>,
-) -> Fate {
+) -> TemplateChange {
     let before = question.before.world.binding_of(key);
     let then = after.world.binding_of(key);
     let binding = then.as_ref().or(before.as_ref());
     // A binding without a placement follows its referrers and is not scheduled.
     let is_scheduled = then.as_ref().is_some_and(|binding| binding.spec().placement.is_some());
-    let mut fate = Fate {
+    let mut change = TemplateChange {
         template: key.clone(),
         because,
         binding: then.as_ref().map(|binding| binding.key().to_string()),
@@ -191,14 +191,24 @@ fn fate(
     let [present, planned] = [&before, &then].map(|binding| binding.as_ref().map(targets).unwrap_or_default());
     let all: BTreeSet<&ClusterName> = present.keys().chain(planned.keys()).collect();
     for name in all {
-        let copy = Copy { before: present.get(name).copied(), after: planned.get(name).copied(), ..Copy::default() };
-        fate.copies.insert(name.clone(), overridden(question, after, key, name, copy));
+        let copy = CopyChange {
+            before: present.get(name).copied(),
+            after: planned.get(name).copied(),
+            ..CopyChange::default()
+        };
+        change.copies.insert(name.clone(), overridden(question, after, key, name, copy));
     }
-    fate
+    change
 }
 
 /// Applies the overrides to the copy, now and then.
-fn overridden(question: &Question<'_>, after: &Fleet, key: &ObjectKey, cluster: &ClusterName, mut copy: Copy) -> Copy {
+fn overridden(
+    question: &Question<'_>,
+    after: &Fleet,
+    key: &ObjectKey,
+    cluster: &ClusterName,
+    mut copy: CopyChange,
+) -> CopyChange {
     let Some(cluster) = after.world.clusters.get(cluster) else { return copy };
     let manifest = |fleet: &Fleet| {
         let template = fleet.world.templates.get(key)?;

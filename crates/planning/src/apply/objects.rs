@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Foreseen, Question, foresee};
+use super::{ApplyPlan, Question, plan_apply};
 use crate::{Fleet, Preemption, world::InvalidObject};
 
 /// Most objects of a file that are planned for at once.
@@ -161,8 +161,8 @@ impl Planned {
 
     /// Follows the applied objects to the copies in the clusters.
     #[must_use]
-    pub fn foresee(&self, preemption: Preemption, interpreter: &Interpreter, now: Timestamp) -> Foreseen {
-        foresee(&Question {
+    pub fn plan_apply(&self, preemption: Preemption, interpreter: &Interpreter, now: Timestamp) -> ApplyPlan {
+        plan_apply(&Question {
             before: &self.before,
             after: &self.after,
             policies: &self.policies,

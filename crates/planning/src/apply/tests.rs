@@ -61,22 +61,22 @@ fn story(fleet: &str, file: &str, preemption: bool) -> String {
     let planned = Planned::of_dump(objects(fleet), objects(file), "shop").unwrap();
     let preemption = if preemption { Preemption::On } else { Preemption::Off };
     let now = Timestamp::from_second(1_790_000_000).unwrap();
-    let found = planned.foresee(preemption, &Interpreter::default(), now);
+    let found = planned.plan_apply(preemption, &Interpreter::default(), now);
     let mut text = String::new();
-    for fate in &found.templates {
-        let because: Vec<String> = fate.because.iter().map(ToString::to_string).collect();
-        let _ = write!(text, "{} [{}]", fate.template.name, because.join("; "));
-        for (cluster, copy) in &fate.copies {
+    for change in &found.templates {
+        let because: Vec<String> = change.because.iter().map(ToString::to_string).collect();
+        let _ = write!(text, "{} [{}]", change.template.name, because.join("; "));
+        for (cluster, copy) in &change.copies {
             let figure = |replicas: Option<i32>| replicas.map_or_else(|| "-".to_owned(), |r| r.to_string());
             let _ = write!(text, " {cluster}:{} {}>{}", copy.change(), figure(copy.before), figure(copy.after));
             let _ = write!(text, "{}", copy.overrides.iter().map(|name| format!(" ({name})")).collect::<String>());
             let _ = write!(text, "{}", copy.error.iter().map(|error| format!(" ({error})")).collect::<String>());
         }
-        let failure = fate.scheduling.as_ref().and_then(|scheduling| scheduling.failure.as_deref());
+        let failure = change.scheduling.as_ref().and_then(|scheduling| scheduling.failure.as_deref());
         let _ = write!(text, "{}", failure.map(|failure| format!(" no place: {failure}")).unwrap_or_default());
         text.push('\n');
     }
-    let quiet = found.templates.iter().all(|fate| fate.copies.values().all(|copy| copy.change() == "stays"));
+    let quiet = found.templates.iter().all(|change| change.copies.values().all(|copy| copy.change() == "stays"));
     assert_eq!(found.is_quiet(), quiet);
     let _ = write!(text, "{} unchanged{}", found.unchanged, if quiet { ", quiet" } else { "" });
     text
@@ -310,12 +310,12 @@ fn why_on_the_fleet_after_apply_gives_the_answer_of_plan_apply() {
         for key in &planned.policies {
             let _ = replay.policy(key, Preemption::On);
         }
-        for fate in planned.foresee(Preemption::On, &interpreter, now).templates {
-            let Some(scheduling) = fate.scheduling else { continue };
-            let placed = explain(&replay.fleet, &fate.template, &interpreter, now).unwrap();
-            assert_eq!(placed.scheduling.as_ref(), Some(&scheduling), "{}\n{file}", fate.template);
+        for change in planned.plan_apply(Preemption::On, &interpreter, now).templates {
+            let Some(scheduling) = change.scheduling else { continue };
+            let placed = explain(&replay.fleet, &change.template, &interpreter, now).unwrap();
+            assert_eq!(placed.scheduling.as_ref(), Some(&scheduling), "{}\n{file}", change.template);
             let binding = placed.binding.unwrap();
-            assert_eq!((Some(binding.key.to_string()), binding.replicas), (fate.binding, fate.replicas));
+            assert_eq!((Some(binding.key.to_string()), binding.replicas), (change.binding, change.replicas));
             scheduled += 1;
         }
     }

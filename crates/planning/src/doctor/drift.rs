@@ -53,12 +53,15 @@ fn is_settled(work: &Work) -> bool {
 /// One line for all of them.
 #[must_use]
 pub fn finding(drifted: &Drifted) -> Option<Finding> {
-    let told: Vec<String> =
+    let differences: Vec<String> =
         drifted.iter().map(|((cluster, object), at)| format!("{object} in {cluster} at {at}")).collect();
-    let line = format!("{} objects in members differ from their Works: {}", told.len(), named(&told));
+    let line = match drifted.len() {
+        1 => format!("1 object in a member differs from its Work: {}", named(&differences)),
+        several => format!("{several} objects in members differ from their Works: {}", named(&differences)),
+    };
     let remedy =
         "kubectl get --show-managed-fields in the member, to see who else writes them; ironclad tree KIND/NAME";
-    (!told.is_empty()).then(|| Finding::new(Grade::Warning, line).remedy(remedy))
+    (!differences.is_empty()).then(|| Finding::new(Grade::Warning, line).remedy(remedy))
 }
 
 #[cfg(test)]
@@ -129,7 +132,7 @@ mod tests {
             assert_eq!(!drifted.is_empty(), want, "{name}");
             assert_eq!(finding(&drifted).is_some(), want, "{name}");
         }
-        let told = finding(&of(&world(|_, member| other(member)), &Interpreter::default())).unwrap();
-        assert_eq!(told.what, "1 objects in members differ from their Works: ConfigMap shop/c in m1 at /data/a");
+        let found = finding(&of(&world(|_, member| other(member)), &Interpreter::default())).unwrap();
+        assert_eq!(found.what, "1 object in a member differs from its Work: ConfigMap shop/c in m1 at /data/a");
     }
 }

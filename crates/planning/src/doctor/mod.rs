@@ -10,7 +10,7 @@ use ironclad_fleet::{Binding, ClusterName, World};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::unjoin::blocked;
+use crate::{count, unjoin::blocked};
 
 /// Names that a line lists.
 const NAMED_MAX: usize = 5;
@@ -83,10 +83,10 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
                 Finding::new(Grade::Warning, format!("cluster {name} is not ready: {}", condition.reason))
                     .remedy(format!("kubectl describe cluster {name}")),
             ),
-            None => found.push(Finding::new(Grade::Warning, format!("nothing was heard of cluster {name} yet"))),
+            None => found.push(Finding::new(Grade::Warning, format!("cluster {name} has not reported its status yet"))),
         }
     }
-    found.push(Finding::new(Grade::Fine, format!("{ready} of {} clusters are ready", world.clusters.len())));
+    found.push(Finding::new(Grade::Fine, format!("{ready} of {} ready", count(world.clusters.len(), "cluster"))));
 }
 
 /// Which policies can taint, who would move then, and who has no other home.
@@ -100,7 +100,10 @@ fn failover(world: &World, found: &mut Vec<Finding>) {
     let opted_in = bindings.iter().filter(|b| b.spec().failover.as_ref().is_some_and(|f| f.cluster.is_some())).count();
     found.push(Finding::new(
         Grade::Fine,
-        format!("{opted_in} of {} bindings have failover.cluster: PreferNoExecute taints move them", bindings.len()),
+        format!(
+            "{opted_in} of {} with spec.failover.cluster, which PreferNoExecute taints move",
+            count(bindings.len(), "binding")
+        ),
     ));
     let stuck: Vec<String> =
         bindings.iter().filter(|binding| is_stuck(binding, world)).map(|b| b.key().to_string()).collect();
@@ -109,8 +112,9 @@ fn failover(world: &World, found: &mut Vec<Finding>) {
             Finding::new(
                 Grade::Warning,
                 format!(
-                    "{} bindings could not move today, if one of their clusters were lost: {}",
-                    stuck.len(),
+                    "{} could not be moved now if one of {} clusters were lost: {}",
+                    count(stuck.len(), "binding"),
+                    if stuck.len() == 1 { "its" } else { "their" },
                     named(&stuck)
                 ),
             )
@@ -136,7 +140,7 @@ fn evictions(report: Option<&Report>, paused: bool, now: Timestamp, found: &mut 
     let Some(report) = report else {
         found.push(Finding::new(
             Grade::Fine,
-            "the leader tells of no evictions: no cluster is faulty, or gate Failover is off",
+            "the leader reports no evictions: no cluster is faulty, or feature gate Failover is off",
         ));
         return;
     };
@@ -158,7 +162,10 @@ fn evictions(report: Option<&Report>, paused: bool, now: Timestamp, found: &mut 
         );
     }
     if report.parked > 0 {
-        let line = format!("{} evictions find no target", report.parked);
+        let line = match report.parked {
+            1 => "1 eviction finds no target cluster".to_owned(),
+            several => format!("{several} evictions find no target cluster"),
+        };
         found.push(Finding::new(Grade::Warning, line).remedy("ironclad get evictions"));
     }
     let late = |since: &Timestamp| now.duration_since(*since).as_secs() > LATE_SECONDS;
@@ -225,7 +232,7 @@ items:
             "status: {conditions: [{type: Ready, status: \"False\", reason: Gone, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}",
         )];
         let leaving = [("metadata: {name: m2}", "metadata: {name: m2, deletionTimestamp: \"2026-01-01T00:00:00Z\"}")];
-        let stuck = "1 bindings could not move today, if one of their clusters were lost: shop/web-deployment";
+        let stuck = "1 binding could not be moved now if one of its clusters were lost: shop/web-deployment";
         for (name, change, want) in [
             ("all is well", &[][..], &[][..]),
             ("it may run in one cluster only", &pinned, &[stuck]),
@@ -239,10 +246,10 @@ items:
         assert_eq!(
             fine,
             [
-                "2 of 2 clusters are ready",
+                "2 of 2 clusters ready",
                 "no ClusterTaintPolicy: only people put evicting taints on clusters",
-                "0 of 1 bindings have failover.cluster: PreferNoExecute taints move them",
-                "the leader tells of no evictions: no cluster is faulty, or gate Failover is off",
+                "0 of 1 binding with spec.failover.cluster, which PreferNoExecute taints move",
+                "the leader reports no evictions: no cluster is faulty, or feature gate Failover is off",
             ]
         );
     }
@@ -266,7 +273,7 @@ items:
             ("nothing to tell", report(), false, &[][..]),
             ("paused", report(), true, &["evictions are paused"]),
             ("halted, and nobody waits", idle, false, &[]),
-            ("parked", parked, false, &["1 evictions find no target"]),
+            ("parked", parked, false, &["1 eviction finds no target cluster"]),
             ("faulty", faulty, false, &["cluster m1 is faulty (k:NoExecute): 2 evicted, 3 wait"]),
         ] {
             assert_eq!(warnings(&world(&[]), Some(&report), paused), want, "{name}");

@@ -12,21 +12,21 @@ use ironclad_fleet::{ClusterName, StatusPart};
 use ironclad_scheduling::trigger;
 use serde_json::{Value, json};
 
-use super::{BEFORE, Due, Plan};
-use crate::{Change, world::patched as merged};
+use super::{Due, LED_FOR, Plan};
+use crate::{Change, count, world::patched as merged};
 
 impl Plan<'_> {
     pub(super) fn change(&mut self, change: &Change) {
         match change {
             Change::Lost(name) => {
                 if self.lost.insert(name.clone()) {
-                    self.tell(&name.0, "is lost");
+                    self.record(&name.0, "is lost");
                     self.timers.insert((self.now, Due::Probe(name.clone())));
                 }
             }
-            Change::Back(name) => {
+            Change::Restored(name) => {
                 if self.lost.remove(name) {
-                    self.tell(&name.0, "is back");
+                    self.record(&name.0, "is back");
                     self.timers.insert((self.now, Due::Probe(name.clone())));
                     self.restart_copies(name);
                 }
@@ -38,14 +38,14 @@ impl Plan<'_> {
                     taints.push(taint.clone());
                 }
                 let wanted = stamped(&taints, &cluster.spec.taints, self.wall()).unwrap_or(taints);
-                self.tell(&name.0, format!("is tainted {}", ironclad_fleet::taint::text(taint)));
+                self.record(&name.0, format!("is tainted {}", ironclad_fleet::taint::text(taint)));
                 self.set_taints(name, &cluster, wanted);
             }
             Change::Untaint(name, taint) => {
                 let Some(cluster) = self.fleet.world.clusters.get(name).cloned() else { return };
                 let mut taints = cluster.spec.taints.clone();
                 taints.retain(|t| t.key != taint.key || t.effect != taint.effect);
-                self.tell(&name.0, format!("loses its taint {}", ironclad_fleet::taint::text(taint)));
+                self.record(&name.0, format!("loses its taint {}", ironclad_fleet::taint::text(taint)));
                 self.set_taints(name, &cluster, taints);
             }
         }
@@ -65,7 +65,7 @@ impl Plan<'_> {
         let seen =
             health::Seen { cluster: &cluster, memory: self.probes.get(name).copied(), thresholds: flags.thresholds };
         let every = flags.status_update_frequency;
-        let decision = health::decide(&seen, &probe, None, BEFORE + self.now, self.wall());
+        let decision = health::decide(&seen, &probe, None, LED_FOR + self.now, self.wall());
         if let Some(memory) = decision.memory {
             self.probes.insert(name.clone(), memory);
         }
@@ -76,7 +76,7 @@ impl Plan<'_> {
             changed.status = serde_json::from_value(StatusPart::applied(&current, &[&part])).ok();
             if changed.ready() != cluster.ready() {
                 let status = changed.ready().unwrap_or("missing").to_owned();
-                self.tell(&name.0, format!("Ready becomes {status}"));
+                self.record(&name.0, format!("Ready becomes {status}"));
             }
             self.set_cluster(name, changed);
         }
@@ -98,7 +98,7 @@ impl Plan<'_> {
         if is_faulty(&after) {
             self.faulty.insert(name.clone());
         } else if is_faulty(&before) {
-            self.abandoned(name);
+            self.record_abandoned(name);
         }
         if let Some(evictions) = &mut self.evictions {
             let recovering = taint_policy::is_recovering(&after, &self.fleet.taint_policies);
@@ -107,10 +107,10 @@ impl Plan<'_> {
                 let bound: Vec<_> = self.fleet.on(name).collect();
                 evictions.evaluate(bound, moment);
             }
-            let gone = waited.saturating_sub(evictions.queue().tally().pending());
-            if gone > 0 && !is_faulty(&after) {
-                self.found.abandoned += gone as u64;
-                self.tell(&name.0, format!("{gone} evictions are abandoned"));
+            let abandoned = waited.saturating_sub(evictions.queue().tally().pending());
+            if abandoned > 0 && !is_faulty(&after) {
+                self.found.abandoned += abandoned as u64;
+                self.record(&name.0, format!("recovery cancels {}", count(abandoned, "eviction")));
             }
             self.to_taint.insert(name.clone());
         }
@@ -141,7 +141,7 @@ impl Plan<'_> {
             policies: &self.fleet.taint_policies,
             memory: self.policies.get(name),
         };
-        let decision = taint_policy::decide(&seen, self.wall(), BEFORE + self.now);
+        let decision = taint_policy::decide(&seen, self.wall(), LED_FOR + self.now);
         self.policies.insert(name.clone(), decision.memory);
         if let Some(wait) = decision.next {
             // Times are compared in whole seconds: a look a little too early would see nothing.
@@ -153,7 +153,7 @@ impl Plan<'_> {
                 let changed: Cluster = merged(&*cluster, &patch);
                 let texts: Vec<String> = changed.spec.taints.iter().map(ironclad_fleet::taint::text).collect();
                 let texts = if texts.is_empty() { "none".to_owned() } else { texts.join(", ") };
-                self.tell(&name.0, format!("a policy sets its taints: {texts}"));
+                self.record(&name.0, format!("a policy sets its taints: {texts}"));
                 self.set_cluster(name, changed);
             }
         }

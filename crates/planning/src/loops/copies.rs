@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{Due, Plan};
 use crate::{
-    Fate,
+    MoveStatus,
     world::{patched_binding, with_reports, with_status},
 };
 
@@ -31,7 +31,7 @@ impl Plan<'_> {
         if before.as_ref().is_none_or(|before| generation(before) != generation(&binding)) {
             self.to_schedule.insert(key.clone());
             if let Some(before) = &before {
-                self.placed(key, before, &binding);
+                self.start_new_copies(key, before, &binding);
             }
         }
         if !binding.spec().graceful_eviction_tasks.is_empty() {
@@ -40,12 +40,12 @@ impl Plan<'_> {
     }
 
     /// What a change of the result means for copies: new ones start, old ones are not reported any more.
-    fn placed(&mut self, key: &BindingKey, before: &Binding, after: &Binding) {
+    fn start_new_copies(&mut self, key: &BindingKey, before: &Binding, after: &Binding) {
         let expected = targets::expected_clusters(after.spec());
-        let standing = after.status().map_or(&[][..], |status| &status.aggregated_status);
+        let present = after.status().map_or(&[][..], |status| &status.aggregated_status);
         let reports: Vec<AggregatedStatusItem> =
-            standing.iter().filter(|item| expected.contains(&item.cluster_name.as_str().into())).cloned().collect();
-        let shorter = reports.len() != standing.len();
+            present.iter().filter(|item| expected.contains(&item.cluster_name.as_str().into())).cloned().collect();
+        let shorter = reports.len() != present.len();
         for target in &after.spec().clusters {
             let same = before.spec().target(&target.name).is_some_and(|b| b.replicas == target.replicas);
             if !same {
@@ -65,7 +65,7 @@ impl Plan<'_> {
                 if let Some(one) = self.found.moves.get_mut(*index) {
                     one.placed.get_or_insert(self.now);
                     if new.contains(&&*from.0) {
-                        one.fate = Fate::Back;
+                        one.status = MoveStatus::Returned;
                     }
                 }
             }
@@ -145,7 +145,7 @@ impl Plan<'_> {
             if moved {
                 let targets: Vec<String> =
                     current.spec().clusters.iter().map(|t| format!("{}:{}", t.name, t.replicas)).collect();
-                self.tell(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
+                self.record(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
                 let (before, now) = (binding.view(), self.now);
                 self.capacity.assigned(before, &current.spec().clusters, &self.options.scheduling, now);
             }
@@ -209,12 +209,12 @@ impl Plan<'_> {
     }
 
     fn cleared(&mut self, key: &BindingKey, task: &GracefulEvictionTask, by: &str) {
-        self.tell(&key.to_string(), format!("its old copy in {} may go: {by}", task.from_cluster));
+        self.record(&key.to_string(), format!("its old copy in {} may go: {by}", task.from_cluster));
         let from = ClusterName::from(task.from_cluster.as_str());
         if let Some(one) = self.open.remove(&(key.clone(), from)).and_then(|index| self.found.moves.get_mut(index)) {
             one.cleared = Some(self.now);
-            if one.fate != Fate::Back {
-                one.fate = Fate::Moved;
+            if one.status != MoveStatus::Returned {
+                one.status = MoveStatus::Moved;
             }
         }
     }

@@ -13,9 +13,9 @@ use ironclad_failover::{
 use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_scheduling as scheduling;
 
-use super::{BEFORE, Due, Plan};
+use super::{Due, LED_FOR, Plan};
 use crate::{
-    Fate, Move, Waits,
+    Move, MoveStatus, PendingEviction,
     world::{patched_binding, with_status},
 };
 
@@ -26,11 +26,11 @@ impl Plan<'_> {
         let Some(evictions) = &mut self.evictions else { return false };
         let world = &self.fleet.world;
         let (capacity, options) = (&self.capacity, &self.options.scheduling);
-        let room = |spec: &ResourceBindingSpec, cluster: &ClusterName| {
+        let available_replicas = |spec: &ResourceBindingSpec, cluster: &ClusterName| {
             scheduling::room_for_leaving(spec, cluster, capacity, options)
         };
         let clusters = &self.fleet.world.clusters;
-        let next = evictions.next_with_room(clusters, Some(&room), |key| world.binding(key), moment);
+        let next = evictions.next_with_room(clusters, Some(&available_replicas), |key| world.binding(key), moment);
         let events = evictions.take_events();
         let _ = evictions.take_waited();
         let goes_on = match next {
@@ -38,7 +38,7 @@ impl Plan<'_> {
                 self.timers.retain(|(_, due)| *due != Due::Evict);
                 if let Some(at) = at {
                     // A moment that has come already would be asked for without end.
-                    let at = at.saturating_sub(BEFORE).max(self.now + Duration::from_millis(1));
+                    let at = at.saturating_sub(LED_FOR).max(self.now + Duration::from_millis(1));
                     self.timers.insert((at, Due::Evict));
                 }
                 false
@@ -63,10 +63,10 @@ impl Plan<'_> {
                     placed: None,
                     cleared: None,
                     ends: BTreeMap::new(),
-                    fate: Fate::Homeless,
+                    status: MoveStatus::Unschedulable,
                 });
                 self.open.insert((key.clone(), from.clone()), index);
-                self.tell(&key.to_string(), format!("leaves {from}: {}", task.reason));
+                self.record(&key.to_string(), format!("leaves {from}: {}", task.reason));
                 let mut patched = patched_binding(&eviction.binding, &eviction.patch);
                 patched = with_status(&patched, &eviction.status());
                 self.set_binding(&key, patched.clone());
@@ -78,14 +78,14 @@ impl Plan<'_> {
         };
         for event in events {
             if event.about.kind == "Cluster" {
-                self.tell(&event.about.name, event.message);
+                self.record(&event.about.name, event.message);
             }
         }
         goes_on
     }
 
     /// Whatever still waits to leave a cluster whose episode ends now stays there.
-    pub(super) fn abandoned(&mut self, name: &ClusterName) {
+    pub(super) fn record_abandoned(&mut self, name: &ClusterName) {
         let mut waiting = self.waiting();
         waiting.retain(|one| one.from == *name);
         for mut one in waiting {
@@ -99,7 +99,7 @@ impl Plan<'_> {
     }
 
     /// Who waits at this moment, and why.
-    pub(super) fn waiting(&self) -> Vec<Waits> {
+    pub(super) fn waiting(&self) -> Vec<PendingEviction> {
         let Some(evictions) = &self.evictions else { return Vec::new() };
         let moment = self.moment();
         let with_reason = |row: ironclad_failover::eviction::Row| {
@@ -108,7 +108,7 @@ impl Plan<'_> {
                 (None, Waiting::Held) => "its cluster is back and its taints wait to be removed".to_owned(),
                 (None, _) => evictions.allowed(moment).why.to_string(),
             };
-            Waits {
+            PendingEviction {
                 binding: row.binding,
                 resource: row.resource,
                 from: row.cluster,

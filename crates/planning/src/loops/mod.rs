@@ -17,10 +17,10 @@ use ironclad_scheduling::{Capacity, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};
 
 use self::fleet::Fleet;
-use crate::{Fate, Foreseen, Line, Options, Script};
+use crate::{FailoverPlan, MoveStatus, Options, Script, TimelineEntry};
 
 /// The leader is taken to have led for so long: its warm-up is over.
-const BEFORE: Duration = Duration::from_secs(3_600);
+const LED_FOR: Duration = Duration::from_secs(3_600);
 /// A decision that goes on changing its own input for so many rounds at one moment would never end.
 const ROUNDS_MAX: usize = 10_000_000;
 /// So many lines of the timeline are kept.
@@ -28,7 +28,7 @@ const LINES_MAX: usize = 100_000;
 
 /// What is done to this fleet from `start` on, and what follows from it.
 #[must_use]
-pub fn foresee(world: &World, script: &Script, options: &Options, start: Timestamp) -> Foreseen {
+pub fn plan_failover(world: &World, script: &Script, options: &Options, start: Timestamp) -> FailoverPlan {
     let mut plan = Plan::new(world, script, options, start);
     plan.begin();
     plan.run();
@@ -69,12 +69,12 @@ struct Plan<'a> {
     starting: BTreeSet<(BindingKey, ClusterName)>,
     open: BTreeMap<(BindingKey, ClusterName), usize>,
     rounds: usize,
-    found: Foreseen,
+    found: FailoverPlan,
 }
 
 impl<'a> Plan<'a> {
     fn new(world: &World, script: &'a Script, options: &'a Options, start: Timestamp) -> Self {
-        let born = start.checked_sub(SignedDuration::try_from(BEFORE).unwrap_or_default()).unwrap_or(start);
+        let born = start.checked_sub(SignedDuration::try_from(LED_FOR).unwrap_or_default()).unwrap_or(start);
         let evictions =
             options.gate.then(|| Evictions::new(options.flags.clone(), Now { wall: born, mono: Duration::ZERO }));
         Self {
@@ -96,14 +96,14 @@ impl<'a> Plan<'a> {
             starting: BTreeSet::new(),
             open: BTreeMap::new(),
             rounds: 0,
-            found: Foreseen::default(),
+            found: FailoverPlan::default(),
         }
     }
 
     /// The moment as the eviction queue takes it.
     fn moment(&self) -> Now {
         let elapsed = SignedDuration::try_from(self.now).unwrap_or(SignedDuration::MAX);
-        Now { wall: self.start.saturating_add(elapsed).unwrap_or(self.start), mono: BEFORE + self.now }
+        Now { wall: self.start.saturating_add(elapsed).unwrap_or(self.start), mono: LED_FOR + self.now }
     }
 
     /// In whole seconds, as on the wire.
@@ -116,9 +116,9 @@ impl<'a> Plan<'a> {
         Duration::try_from(at.duration_since(self.start)).unwrap_or_default().max(self.now)
     }
 
-    fn tell(&mut self, about: &str, what: impl Into<String>) {
+    fn record(&mut self, about: &str, what: impl Into<String>) {
         if self.found.timeline.len() < LINES_MAX {
-            self.found.timeline.push(Line { at: self.now, about: about.to_owned(), what: what.into() });
+            self.found.timeline.push(TimelineEntry { at: self.now, about: about.to_owned(), what: what.into() });
         }
     }
 
@@ -153,10 +153,10 @@ impl<'a> Plan<'a> {
                 return;
             }
             self.now = self.now.max(at);
-            self.take(due);
+            self.handle(due);
             // Everything that is due at this moment is seen before anything is decided on it.
             if self.timers.first().is_none_or(|(next, _)| *next > self.now) {
-                self.settle();
+                self.decide_all();
                 if self.is_idle() || self.rounds > ROUNDS_MAX {
                     return;
                 }
@@ -164,7 +164,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn take(&mut self, due: Due) {
+    fn handle(&mut self, due: Due) {
         match due {
             Due::Script(index) => {
                 if let Some((_, change)) = self.script.0.get(index) {
@@ -196,7 +196,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Decides on everything that changed, until nothing changes any more at this moment.
-    fn settle(&mut self) {
+    fn decide_all(&mut self) {
         loop {
             self.rounds += 1;
             if self.rounds > ROUNDS_MAX {
@@ -214,7 +214,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn finish(mut self) -> Foreseen {
+    fn finish(mut self) -> FailoverPlan {
         let waiting = self.waiting();
         self.found.waits.extend(waiting);
         for one in &mut self.found.moves {
@@ -222,16 +222,16 @@ impl<'a> Plan<'a> {
             one.ends = binding.spec().clusters.iter().map(|t| (t.name.clone(), t.replicas)).collect();
             let kept = binding.spec().eviction(&one.from.0).is_some();
             let elsewhere = one.ends.keys().any(|name| *name != *one.from.0);
-            if one.fate == Fate::Homeless && elsewhere {
-                one.fate = if kept { Fate::MovedButKept } else { Fate::Moved };
-            } else if one.fate == Fate::Homeless && !one.ends.is_empty() {
-                one.fate = Fate::Back;
+            if one.status == MoveStatus::Unschedulable && elsewhere {
+                one.status = if kept { MoveStatus::MovedButKept } else { MoveStatus::Moved };
+            } else if one.status == MoveStatus::Unschedulable && !one.ends.is_empty() {
+                one.status = MoveStatus::Returned;
             }
         }
         if self.found.moves.is_empty() && self.found.waits.is_empty() {
             self.found.quiet_because = Some(self.quiet_because());
         }
-        self.found.add_up();
+        self.found.sum_up();
         self.found
     }
 

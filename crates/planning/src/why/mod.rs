@@ -19,7 +19,7 @@ use crate::{Fleet, Scheduling, replay::Replay};
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Placed {
+pub struct Explanation {
     /// The template.
     pub template: ObjectKey,
     /// Whether the detector leaves the template alone, because of its kind or its namespace.
@@ -27,7 +27,7 @@ pub struct Placed {
     /// Which policy has it, which others would, and what keeps it from its binding.
     pub policy: Vec<Because>,
     /// Its binding, if there is one or would be one.
-    pub binding: Option<Bound>,
+    pub binding: Option<BindingSummary>,
     /// What the scheduler makes of the binding.
     pub scheduling: Option<Scheduling>,
 }
@@ -35,7 +35,7 @@ pub struct Placed {
 /// The binding of the template.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Bound {
+pub struct BindingSummary {
     /// Which one.
     pub key: BindingKey,
     /// False if it is not made yet; it is then the one that the detector would make.
@@ -48,7 +48,7 @@ pub struct Bound {
     pub leaving: BTreeMap<String, String>,
 }
 
-impl Placed {
+impl Explanation {
     /// Which policy has the template and why, a line each.
     #[must_use]
     pub fn policy_lines(&self) -> Vec<String> {
@@ -61,12 +61,12 @@ impl Placed {
 
 /// The decisions on one template, taken again; `None` if there is no such template.
 #[must_use]
-pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, now: Timestamp) -> Option<Placed> {
+pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, now: Timestamp) -> Option<Explanation> {
     let object = fleet.world.templates.get(template)?;
     let present = fleet.world.binding_of(template);
     let mut replay = Replay::new(fleet.clone(), interpreter, now);
     let placement = replay.template(template);
-    let mut placed = Placed {
+    let mut explanation = Explanation {
         template: template.clone(),
         skipped: placement.skipped,
         policy: Vec::new(),
@@ -74,27 +74,27 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
         scheduling: None,
     };
     if placement.skipped {
-        return Some(placed);
+        return Some(explanation);
     }
-    rivals(fleet, object, &mut placed.policy);
+    competing_policies(fleet, object, &mut explanation.policy);
     for reason in placement.because {
         // Without a binding the claim says nothing yet: the reasons that follow say what keeps the template from one.
         let is_bare_claim = matches!(reason, Because::Propagation(Reason::StaysClaimed { .. })) && present.is_none();
-        if !is_bare_claim && !placed.policy.contains(&reason) {
-            placed.policy.push(reason);
+        if !is_bare_claim && !explanation.policy.contains(&reason) {
+            explanation.policy.push(reason);
         }
     }
-    placed.scheduling = placement.scheduling;
-    placed.binding = match (present, replay.fleet.world.binding_of(template)) {
-        (Some(present), _) => Some(bound(&present, true)),
-        (None, planned) => planned.map(|planned| Bound { clusters: Vec::new(), ..bound(&planned, false) }),
+    explanation.scheduling = placement.scheduling;
+    explanation.binding = match (present, replay.fleet.world.binding_of(template)) {
+        (Some(present), _) => Some(summary(&present, true)),
+        (None, planned) => planned.map(|planned| BindingSummary { clusters: Vec::new(), ..summary(&planned, false) }),
     };
-    Some(placed)
+    Some(explanation)
 }
 
 /// For a template that is claimed: the policy that has it, and all that select it, too. One that would win against
 /// the present one does not, since a claim is kept.
-fn rivals(fleet: &Fleet, template: &Value, because: &mut Vec<Because>) {
+fn competing_policies(fleet: &Fleet, template: &Value, because: &mut Vec<Because>) {
     let Some(claim) = Claim::of_template(template) else { return };
     let Some(choice) = policy_match::choose(fleet.policies(), &Identity::of(template)) else { return };
     let holder = claim.policy();
@@ -110,10 +110,10 @@ fn rivals(fleet: &Fleet, template: &Value, because: &mut Vec<Because>) {
     because.extend(others.map(|policy| Reason::PolicyLost { policy, why: "the template is claimed already" }.into()));
 }
 
-fn bound(binding: &Binding, made: bool) -> Bound {
+fn summary(binding: &Binding, made: bool) -> BindingSummary {
     let spec = binding.spec();
     let leaving = spec.graceful_eviction_tasks.iter().map(|task| (task.from_cluster.clone(), task.reason.clone()));
-    Bound {
+    BindingSummary {
         key: binding.key(),
         made,
         replicas: spec.replicas,

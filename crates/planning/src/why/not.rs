@@ -7,7 +7,7 @@ use ironclad_fleet::{
 };
 use serde::Serialize;
 
-use super::Placed;
+use super::Explanation;
 
 /// The answer for one cluster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -26,13 +26,13 @@ pub struct Answer {
 
 /// What the decisions say of one cluster.
 #[must_use]
-pub fn answer(placed: &Placed, cluster: &ClusterName) -> Answer {
+pub fn answer(explanation: &Explanation, cluster: &ClusterName) -> Answer {
     let mut answer = Answer { cluster: cluster.clone(), replicas: None, because: Vec::new(), remedy: None };
-    let Some(bound) = &placed.binding else {
-        answer.because = placed.policy_lines();
-        let kind = &placed.template.gvk.kind;
-        answer.remedy = (!placed.skipped && answer.because.iter().any(|line| line.contains("no policy")))
-            .then(|| format!("a PropagationPolicy whose resourceSelectors name {kind} {}", placed.template.name));
+    let Some(bound) = &explanation.binding else {
+        answer.because = explanation.policy_lines();
+        let kind = &explanation.template.gvk.kind;
+        answer.remedy = (!explanation.skipped && answer.because.iter().any(|line| line.contains("no policy")))
+            .then(|| format!("a PropagationPolicy whose resourceSelectors name {kind} {}", explanation.template.name));
         return answer;
     };
     answer.replicas = bound.clusters.iter().find(|target| target.name == *cluster.0).map(|target| target.replicas);
@@ -43,18 +43,20 @@ pub fn answer(placed: &Placed, cluster: &ClusterName) -> Answer {
             _ => format!("ironclad why evicted {}", bound.key.name),
         });
     }
-    let Some(scheduling) = &placed.scheduling else { return answer };
-    for pass in &scheduling.passes {
-        let Some(outcome) = pass.clusters.get(cluster) else { continue };
-        let group = pass.group.as_ref().map_or(String::new(), |group| format!("affinity group {group}: "));
-        match (&outcome.because, &pass.failed) {
+    let Some(scheduling) = &explanation.scheduling else { return answer };
+    for cycle in &scheduling.cycles {
+        let Some(outcome) = cycle.clusters.get(cluster) else { continue };
+        let group = cycle.group.as_ref().map_or(String::new(), |group| format!("affinity group {group}: "));
+        match (&outcome.because, &cycle.failed) {
             (Reason::Fits { .. }, Some(failed)) => answer.because.push(format!("{group}{failed}")),
             (Reason::Fits { .. }, None) => {}
             (Reason::Target { .. }, _) if answer.replicas.is_none() => {
-                let turn = scheduling.turn.as_ref();
-                let turn_said = turn.map_or(String::new(), |turn| format!(": {turn}"));
-                answer.because.push(format!("{group}a pass would place it there, and none has run since{turn_said}"));
-                answer.remedy = match turn {
+                let trigger = scheduling.trigger.as_ref();
+                let by_trigger = trigger.map_or(String::new(), |trigger| format!(": {trigger}"));
+                answer.because.push(format!(
+                    "{group}a scheduling cycle would place it there, and none has run since{by_trigger}"
+                ));
+                answer.remedy = match trigger {
                     Some(Because::Schedule(Reason::ResultStands)) => {
                         Some("a WorkloadRebalancer that names the template, for a fresh scheduling".to_owned())
                     }
@@ -67,7 +69,7 @@ pub fn answer(placed: &Placed, cluster: &ClusterName) -> Answer {
             (because, _) => answer.because.push(format!("{group}{}", because_of_cluster(because, cluster))),
         }
         if answer.remedy.is_none() && answer.replicas.is_none() {
-            answer.remedy = remedy(&outcome.because, cluster, placed);
+            answer.remedy = remedy(&outcome.because, cluster, explanation);
         }
     }
     if let Some(failure) = scheduling.failure.as_ref().filter(|failure| !answer.because.contains(failure)) {
@@ -76,8 +78,8 @@ pub fn answer(placed: &Placed, cluster: &ClusterName) -> Answer {
     answer
 }
 
-fn remedy(because: &Reason, cluster: &ClusterName, placed: &Placed) -> Option<String> {
-    let gvk = &placed.template.gvk;
+fn remedy(because: &Reason, cluster: &ClusterName, explanation: &Explanation) -> Option<String> {
+    let gvk = &explanation.template.gvk;
     Some(match because {
         Reason::Refused { because: Refusal::Affinity, .. } => {
             format!("the affinity of the policy's placement: let it choose {cluster}")

@@ -9,7 +9,7 @@ use ironclad_api::{
     policy::PropagationPolicy,
     work::{ResourceBinding, Work},
 };
-use ironclad_cli::evictions::failover::{Wanted, set};
+use ironclad_cli::evictions::failover::{EvictionSwitch, set};
 use ironclad_testkit::sim::{Setup, World, WorldOptions, flags};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
 use kube::{
@@ -179,7 +179,7 @@ async fn paused_evictions_wait_across_a_restart() -> anyhow::Result<()> {
     let (mut world, user) = ready(setup(true, 0.5), 2).await?;
     let before = places(&user).await?;
     let from = before[0].1[0].clone();
-    ensure!(set(&user, Wanted::Paused).await?, "it was not paused before");
+    ensure!(set(&user, EvictionSwitch::Paused).await?, "it was not paused before");
     taint(&user, &from, no_execute()).await?;
     world.pass(Duration::from_secs(60)).await?;
     assert_eq!(places(&user).await?, before, "paused");
@@ -191,7 +191,7 @@ async fn paused_evictions_wait_across_a_restart() -> anyhow::Result<()> {
     world.start_controllers().await;
     world.pass(Duration::from_secs(90)).await?;
     assert_eq!(places(&user).await?, before, "still paused under the new leader");
-    ensure!(set(&user, Wanted::Running).await?, "it was paused");
+    ensure!(set(&user, EvictionSwitch::Running).await?, "it was paused");
     world
         .until("they leave", async || {
             Ok(places(&user).await?.iter().all(|(_, on, _)| on.len() == 1 && !on.contains(&from)))

@@ -10,7 +10,7 @@ use ironclad_api::{
     policy::ClusterTaintPolicy,
 };
 use ironclad_fleet::ClusterName;
-use ironclad_planning::{Options, Script, foresee};
+use ironclad_planning::{Options, Script, plan_failover};
 use ironclad_seam::{Rng, Stream};
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
@@ -150,7 +150,7 @@ async fn agree(seed: u64) -> anyhow::Result<BTreeSet<&'static str>> {
     let cluster = ClusterName::from(member.as_str());
     let (script, loss, effect, ends) = script(&draws, seed, &cluster);
     let options = Options { flags, horizon: FOLLOWED, ..Options::default() };
-    let found = foresee(&world, &script, &options, runner.world.clock().wall_seconds());
+    let found = plan_failover(&world, &script, &options, runner.world.clock().wall_seconds());
 
     if loss {
         runner.fault(&member, Faults { down: true, ..Faults::default() })?;

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{policy::PurgeMode, work::ResourceBinding};
-use ironclad_cli::drain::{Wanted, command::whole};
+use ironclad_cli::drain::{Options, command::whole};
 use ironclad_fleet::gates::Gate;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
@@ -209,7 +209,7 @@ async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result
     }
     let (user, clock) = (runner.world.user(), runner.world.clock().clone());
     let (began, left) = (clock.mono(), RefCell::new(BTreeMap::new()));
-    let wanted = Wanted::new("member1");
+    let wanted = Options::new("member1");
     let drain = whole(&user, &clock, &wanted, true, Duration::ZERO, |_| {});
     let watch = runner.until("all have left", |runner| {
         for name in names {

@@ -11,7 +11,7 @@ use ironclad_failover::{
     eviction::{Next, Outcome, Recovering},
 };
 use ironclad_fleet::{Binding, ClusterName, World};
-use ironclad_planning::{Foreseen, Options, Script, foresee};
+use ironclad_planning::{FailoverPlan, Options, Script, plan_failover};
 use ironclad_seam::Clock;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -83,12 +83,13 @@ fn fleet(bindings: usize) -> anyhow::Result<World> {
 }
 
 /// Sixty clusters are lost at once and are back after this time.
-fn lose(bindings: usize, back: Duration, options: &Options) -> anyhow::Result<Foreseen> {
+fn lose(bindings: usize, back: Duration, options: &Options) -> anyhow::Result<FailoverPlan> {
     let clock = Clock::system();
     let lost: Vec<ClusterName> = (0..LOST).map(name).collect();
     let world = fleet(bindings)?;
     let began = clock.mono();
-    let found = foresee(&world, &Script::cluster_loss(&lost, Some(back)), options, Timestamp::from_second(START)?);
+    let found =
+        plan_failover(&world, &Script::cluster_loss(&lost, Some(back)), options, Timestamp::from_second(START)?);
     println!(
         "{bindings} bindings: {} moves, {} abandoned, in {:?}",
         found.moves.len(),
@@ -99,7 +100,7 @@ fn lose(bindings: usize, back: Duration, options: &Options) -> anyhow::Result<Fo
 }
 
 /// In no stretch of time are there more evictions than the rate allows.
-fn keeps(found: &Foreseen, rate: f64) -> anyhow::Result<()> {
+fn keeps(found: &FailoverPlan, rate: f64) -> anyhow::Result<()> {
     let times: Vec<f64> = found.moves.iter().map(|one| one.evicted.as_secs_f64()).collect();
     for (first, begin) in times.iter().enumerate() {
         // A burst would show in short windows; the longest one is the whole.
@@ -113,7 +114,7 @@ fn keeps(found: &Foreseen, rate: f64) -> anyhow::Result<()> {
 }
 
 /// Checks common to all: no workload moves after the recovery, and none is left unplaced.
-fn sound(found: &Foreseen, bindings: usize, back: Duration) -> anyhow::Result<()> {
+fn sound(found: &FailoverPlan, bindings: usize, back: Duration) -> anyhow::Result<()> {
     ensure!(!found.cut_off && !found.moves.is_empty());
     let last = found.moves.iter().map(|one| one.evicted).max().unwrap_or_default();
     // From the first probe that was answered on, the debounce of 30 s is waited for.
@@ -126,8 +127,8 @@ fn sound(found: &Foreseen, bindings: usize, back: Duration) -> anyhow::Result<()
         found.moves.len(),
         found.abandoned
     );
-    ensure!(found.homeless() == 0);
-    let abandoned = found.timeline.iter().filter(|line| line.what.ends_with("evictions are abandoned"));
+    ensure!(found.unschedulable() == 0);
+    let abandoned = found.timeline.iter().filter(|line| line.what.starts_with("recovery cancels "));
     let at: Vec<Duration> = abandoned.map(|line| line.at).collect();
     let (first, last) = (at.first().context("nothing was abandoned")?, at.last().context("nothing was abandoned")?);
     ensure!(*last - *first <= Duration::from_secs(1), "abandoned between {first:?} and {last:?}");

@@ -100,7 +100,7 @@ async fn an_eviction_that_never_comes_is_found() -> anyhow::Result<()> {
     let mut runner = Runner::new(rules).await?;
     runner.settle(&[App::new("web")]).await?;
     runner.world.pass(Duration::from_secs(120)).await?;
-    failover::set(&runner.world.user(), failover::Wanted::Paused).await?;
+    failover::set(&runner.world.user(), failover::EvictionSwitch::Paused).await?;
     let on = runner.placed("web")?.first().and_then(|placed| placed.split(':').next().map(str::to_owned));
     runner.taint(&[&*on.context("it is placed")?], "NoExecute").await?;
     runner.world.pass(Duration::from_secs(30)).await?;

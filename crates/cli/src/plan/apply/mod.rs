@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ironclad_interpreter::{Dependency, webhook::Webhooks};
 use ironclad_planning::{
     Preemption,
-    apply::{Foreseen, Object, Planned},
+    apply::{ApplyPlan, Object, Planned},
 };
 use ironclad_seam::Clock;
 use kube::Client;
@@ -61,7 +61,7 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
             let standing = super::read::dumped(Path::new(dump))?;
             let namespace = how.namespace.as_deref().unwrap_or("default");
             let planned = Planned::of_dump(standing, documents, namespace)?;
-            let found = foresee(&planned, preemption, clock);
+            let found = plan_apply(&planned, preemption, clock);
             (planned.objects, found)
         }
         None => {
@@ -93,11 +93,11 @@ pub async fn of_plane(
     preemption: Preemption,
     clock: &Clock,
     report: impl FnMut(&str),
-) -> anyhow::Result<(Vec<Object>, Foreseen)> {
+) -> anyhow::Result<(Vec<Object>, ApplyPlan)> {
     let (mut planned, resources) = read::live(client, documents, namespace, report).await?;
     let mut asked: Vec<Dependency> = Vec::new();
     loop {
-        let found = foresee(&planned, preemption, clock);
+        let found = plan_apply(&planned, preemption, clock);
         // What is fetched may be a workload with references of its own; each is asked for once, so this ends.
         let missing: Vec<&Dependency> = found.needs.iter().filter(|need| !asked.contains(need)).collect();
         if missing.is_empty() {
@@ -108,7 +108,7 @@ pub async fn of_plane(
     }
 }
 
-fn foresee(planned: &Planned, preemption: Preemption, clock: &Clock) -> Foreseen {
+fn plan_apply(planned: &Planned, preemption: Preemption, clock: &Clock) -> ApplyPlan {
     let interpreter = why::read::interpreter(clock, &planned.after.customizations, Webhooks::default());
-    planned.foresee(preemption, &interpreter, clock.wall_seconds())
+    planned.plan_apply(preemption, &interpreter, clock.wall_seconds())
 }

@@ -4,21 +4,24 @@ use std::fmt::Write as _;
 
 use ironclad_fleet::{Because, because::propagation::Reason};
 
-use ironclad_planning::apply::{Copy, Fate, Foreseen, Object};
+use ironclad_planning::{
+    apply::{ApplyPlan, CopyChange, Object, TemplateChange},
+    count,
+};
 
 use crate::{print, why};
 
 /// What becomes of each object, and then of each template.
-pub(super) fn table(objects: &[Object], found: &Foreseen) -> String {
+pub(super) fn table(objects: &[Object], found: &ApplyPlan) -> String {
     let rows: Vec<Vec<String>> =
         objects.iter().map(|object| vec![object.name.clone(), object.change.as_str().to_owned()]).collect();
     let mut text = print::table(&["APPLIED", "CHANGE"], &rows);
-    for fate in &found.templates {
+    for change in &found.templates {
         text.push('\n');
-        template(fate, &mut text);
+        template(change, &mut text);
     }
     text.push('\n');
-    let moving = found.templates.iter().filter(|fate| fate.copies.values().any(|copy| copy.change() != "stays"));
+    let moving = found.templates.iter().filter(|change| change.copies.values().any(|copy| copy.change() != "stays"));
     // Writing into a String can't fail.
     let _ = match moving.count() {
         0 => writeln!(text, "no copy would change"),
@@ -26,13 +29,13 @@ pub(super) fn table(objects: &[Object], found: &Foreseen) -> String {
         many => writeln!(text, "the copies of {many} templates would change"),
     };
     if found.unchanged > 0 {
-        let _ = writeln!(text, "{} other templates were looked at and stay as they are", found.unchanged);
+        let _ = writeln!(text, "{} would not change", count(found.unchanged, "other template"));
     }
     text
 }
 
-fn template(fate: &Fate, text: &mut String) {
-    let _ = writeln!(text, "{}", fate.template);
+fn template(change: &TemplateChange, text: &mut String) {
+    let _ = writeln!(text, "{}", change.template);
     let mut lines = |name: &str, values: &[String]| {
         for (i, value) in values.iter().enumerate() {
             let _ = writeln!(text, "  {:<11}{value}", if i == 0 { name } else { "" });
@@ -41,36 +44,36 @@ fn template(fate: &Fate, text: &mut String) {
     let is_need = |because: &&Because| {
         matches!(because, Because::Propagation(Reason::NeededBy { .. } | Reason::NotNeeded { .. }))
     };
-    let (needs, claims): (Vec<&Because>, Vec<&Because>) = fate.because.iter().partition(is_need);
+    let (needs, claims): (Vec<&Because>, Vec<&Because>) = change.because.iter().partition(is_need);
     for (name, because) in [("policy", claims), ("needed", needs)] {
         lines(name, &because.into_iter().map(Because::to_string).collect::<Vec<_>>());
     }
-    match &fate.binding {
+    match &change.binding {
         None => lines("binding", &["none: nobody would have it".to_owned()]),
         Some(binding) => {
-            let made = if fate.made { "" } else { " (would be made)" };
-            lines("binding", &[format!("{binding}, replicas {}{made}", fate.replicas)]);
+            let made = if change.made { "" } else { " (would be made)" };
+            lines("binding", &[format!("{binding}, replicas {}{made}", change.replicas)]);
         }
     }
-    if let Some(scheduling) = &fate.scheduling {
-        let turn: Vec<String> = scheduling.turn.iter().map(Because::to_string).collect();
-        lines("scheduler", &turn);
-        lines("no place", &scheduling.failure.iter().cloned().collect::<Vec<_>>());
+    if let Some(scheduling) = &change.scheduling {
+        let trigger: Vec<String> = scheduling.trigger.iter().map(Because::to_string).collect();
+        lines("scheduler", &trigger);
+        lines("failure", &scheduling.failure.iter().cloned().collect::<Vec<_>>());
     }
-    if !fate.copies.is_empty() {
-        let rows: Vec<Vec<String>> = fate.copies.iter().map(|(cluster, copy)| row(&cluster.0, copy)).collect();
+    if !change.copies.is_empty() {
+        let rows: Vec<Vec<String>> = change.copies.iter().map(|(cluster, copy)| row(&cluster.0, copy)).collect();
         let _ = write!(text, "\n{}", print::table(&["COPY IN", "CHANGE", "NOW", "THEN", "OVERRIDES"], &rows));
     }
-    for pass in fate.scheduling.iter().flat_map(|scheduling| &scheduling.passes) {
-        let group = pass.group.as_ref().map(|group| format!("affinity group {group}\n")).unwrap_or_default();
-        let _ = write!(text, "\n{group}{}", why::rendered_pass(pass));
-        if let Some(failed) = &pass.failed {
+    for cycle in change.scheduling.iter().flat_map(|scheduling| &scheduling.cycles) {
+        let group = cycle.group.as_ref().map(|group| format!("affinity group {group}\n")).unwrap_or_default();
+        let _ = write!(text, "\n{group}{}", why::rendered_cycle(cycle));
+        if let Some(failed) = &cycle.failed {
             let _ = writeln!(text, "{failed}");
         }
     }
 }
 
-fn row(cluster: &str, copy: &Copy) -> Vec<String> {
+fn row(cluster: &str, copy: &CopyChange) -> Vec<String> {
     let replicas = |replicas: Option<i32>| match replicas {
         None => "-".to_owned(),
         Some(0) => "present".to_owned(),

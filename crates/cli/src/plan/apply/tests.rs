@@ -4,13 +4,13 @@ use ironclad_planning::{Preemption, apply::Planned};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 
-use super::{foresee, print};
+use super::{plan_apply, print};
 use crate::plan::read::objects;
 
 fn printed(fleet: &str, file: &str) -> String {
     let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
     let planned = Planned::of_dump(objects(fleet).unwrap(), objects(file).unwrap(), "shop").unwrap();
-    print::table(&planned.objects, &foresee(&planned, Preemption::Off, &clock))
+    print::table(&planned.objects, &plan_apply(&planned, Preemption::Off, &clock))
 }
 
 #[test]

@@ -9,7 +9,7 @@ use ironclad_api::{
     policy::{ClusterTaintPolicy, PropagationPolicy},
     taints::{NO_SCHEDULE, UNSCHEDULABLE},
 };
-use ironclad_cli::drain::{self, Stuck, Wanted, command::whole};
+use ironclad_cli::drain::{self, Options, Stuck, command::whole};
 use ironclad_simcluster::{Faults, Flap};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -187,7 +187,7 @@ impl Action {
                 policies.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
             }
             Self::Drain(member) => {
-                let wanted = Wanted { rate: 2.0, stuck: Stuck::Skip, ..Wanted::new(&name(*member)) };
+                let wanted = Options { rate: 2.0, stuck: Stuck::Skip, ..Options::new(&name(*member)) };
                 let (plane, clock, history) = (world.user(), world.clock().clone(), world.history.clone());
                 world.spawn("drain", async move {
                     let drained = whole(&plane, &clock, &wanted, false, Duration::ZERO, |_| {}).await;

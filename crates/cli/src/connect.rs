@@ -1,4 +1,4 @@
-//! Which servers a verb talks to, and as whom.
+//! Servers and identity that a verb uses.
 
 use std::{path::PathBuf, sync::Arc};
 

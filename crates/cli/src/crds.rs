@@ -21,7 +21,7 @@ use crate::{
 
 /// Requests that are under way at a time.
 const AT_ONCE: usize = 8;
-/// How often the server is asked whether a kind is served.
+/// Interval between checks whether a kind is served.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Print the CustomResourceDefinitions, or install them and wait until they are served.
@@ -37,10 +37,10 @@ pub struct Command {
     /// Only say what --install would do; the server checks it
     #[arg(long, requires = "install")]
     pub dry_run: bool,
-    /// How long to wait until every kind is served
+    /// Timeout until every kind is served
     #[arg(long, default_value = "60s", value_parser = crate::duration, value_name = "DURATION")]
     pub timeout: Duration,
-    /// How to print them [default: yaml documents]
+    /// Output format [default: yaml documents]
     #[arg(short, long, value_enum)]
     pub output: Option<Output>,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If a definition is refused, or not served in time.

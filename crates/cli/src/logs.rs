@@ -26,7 +26,7 @@ const TAIL_OF_SEVERAL: i64 = 10;
 /// By this a pod names the container that is meant if none is named.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// What pods in the members say.
+/// Print the logs of pods in the members.
 ///
 /// Without -C the members that have the pod are found; lines of several pods begin with where they come from.
 #[derive(clap::Args, Debug)]
@@ -58,7 +58,7 @@ pub struct Command {
     /// Go on
     #[arg(short, long)]
     pub follow: bool,
-    /// Of the container that ran before
+    /// Print the logs of the previous container
     #[arg(short, long)]
     pub previous: bool,
     /// With the time of each line
@@ -85,7 +85,7 @@ pub struct Command {
     /// Say before each line where it comes from
     #[arg(long)]
     pub prefix: bool,
-    /// How long a member may take to answer
+    /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
     #[command(flatten)]
@@ -101,7 +101,7 @@ struct Source {
     api: Api<Pod>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If nothing is found that could say something, or a server refuses.
@@ -213,7 +213,7 @@ fn tell_default(pods: &[Pod], command: &Command) {
     }
 }
 
-/// What is asked of a container; `pods` is how many say something.
+/// Parameters of a log request; `pods` is the number of pods that are followed.
 fn parameters(command: &Command, container: &str, pods: usize) -> LogParams {
     let tail = match command.tail {
         Some(lines) => Some(lines).filter(|lines| *lines >= 0),

@@ -50,7 +50,7 @@ async fn one(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster)
     client_by_token(access, Arc::new(Traffic::default()))
 }
 
-/// What a member answers, or that it did not in time.
+/// Answer of a member, or an error if it did not answer in time.
 ///
 /// # Errors
 /// One line that says that there is no answer.

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-/// How a result is printed.
+/// Output format of a result.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
     /// Columns for people.
@@ -22,7 +22,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// Whether whole objects are printed.
+    /// True if whole objects are printed.
     #[must_use]
     pub fn is_objects(self) -> bool {
         matches!(self, Self::Json | Self::Yaml)

@@ -1,4 +1,4 @@
-//! What a person reads when something did not work: what did not happen, why, what to do next (style.md 6).
+//! Error messages for people: what failed, why, and what to do next.
 
 use std::fmt::Write as _;
 
@@ -75,7 +75,7 @@ fn from_server<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a k
     cause.downcast_ref::<kube::Error>().or_else(|| cause.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed))
 }
 
-/// What a server answered, or why it did not, in one line.
+/// A server's error, or the reason that it did not answer, in one line.
 #[must_use]
 pub fn answer(error: &kube::Error) -> String {
     match error {

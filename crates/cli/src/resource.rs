@@ -1,4 +1,4 @@
-//! Which resource a word of the command line means: plural, singular, kind or short name, as kubectl reads it.
+//! Resolution of resource names on the command line: plural, singular, kind or short name, as in kubectl.
 
 use anyhow::bail;
 use kube::{
@@ -11,7 +11,7 @@ use kube::{
 pub struct Resource {
     /// Group, version, kind and plural.
     pub api: ApiResource,
-    /// Whether its objects lie in namespaces.
+    /// True if its objects are namespaced.
     pub namespaced: bool,
 }
 
@@ -59,7 +59,7 @@ impl Resources {
         self.0.iter().map(|(resource, _)| resource).find(fits)
     }
 
-    /// What a word means: `deploy`, `deployments`, `deployments.apps`, `deployments.v1.apps`.
+    /// Resolves a word: `deploy`, `deployments`, `deployments.apps`, `deployments.v1.apps`.
     ///
     /// # Errors
     /// If the server has no such type; the message names the nearest words that it has.

@@ -45,10 +45,10 @@ pub struct Command {
     /// Namespace [default: the context's]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// How it is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
     pub output: Output,
-    /// How long a member may take to answer
+    /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the template does not exist, or the control plane does not answer.
@@ -127,7 +127,7 @@ pub(crate) fn whole(object: &DynamicObject, resource: &Resource) -> anyhow::Resu
     Ok(value)
 }
 
-/// What hangs together with the template, read from the control plane and nothing else.
+/// Reads the objects of the template's propagation from the control plane alone.
 async fn related(client: &Client, resource: &Resource, namespace: &str, name: &str) -> anyhow::Result<World> {
     let mut world = World::default();
     let Some(template) = api(client.clone(), resource, namespace).get_opt(name).await? else {

@@ -15,12 +15,12 @@ pub struct Command {
     /// Only the number
     #[arg(long)]
     pub short: bool,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
 }
 
-/// What is known of this build.
+/// Facts about this build.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {

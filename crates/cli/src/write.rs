@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The command line's field manager.
 pub(crate) const FIELD_MANAGER: &str = "ironclad";
 
-/// What a write came to.
+/// Result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The object was not there.
@@ -21,12 +21,12 @@ pub enum Outcome {
     Unchanged,
 }
 
-/// Whether a write is kept.
+/// Persistence of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It is.
+    /// The write is persisted.
     Keep,
-    /// The server only checks it.
+    /// The server only validates it.
     DryRun,
 }
 
@@ -75,7 +75,7 @@ async fn merge(
     Ok((Outcome::Updated, merged))
 }
 
-/// Whether everything that `wanted` says is so in `stored`.
+/// True if `stored` has every value of `wanted`.
 fn says(stored: &Value, wanted: &Value) -> bool {
     match (stored, wanted) {
         (Value::Object(stored), Value::Object(wanted)) => {

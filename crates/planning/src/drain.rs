@@ -23,34 +23,34 @@ pub struct Drain {
     pub cluster: ClusterName,
     /// Strictness of the check before each move.
     pub check: Check,
-    /// How the old copies are removed.
+    /// Removal of the old copies.
     pub purge_mode: PurgeMode,
 }
 
-/// What a drain does with bindings that have no other cluster or are pinned.
+/// Handling of bindings that have no other cluster or are pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stuck {
     /// Nothing is moved as long as there are such bindings.
     Refuse,
     /// They stay.
     Skip,
-    /// They are evicted anyway.
+    /// They are evicted nevertheless.
     Force,
 }
 
-/// One binding on the cluster.
+/// A binding on the cluster.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// The binding.
     pub binding: Binding,
-    /// What the drain does with it.
+    /// Decision of the drain.
     pub verdict: Verdict,
-    /// Where the scheduler would put it.
+    /// Clusters that the scheduler would choose.
     pub to: Vec<TargetCluster>,
 }
 
 impl Item {
-    /// In one word.
+    /// One word for the decision.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match &self.verdict {
@@ -61,7 +61,7 @@ impl Item {
         }
     }
 
-    /// Where it goes, or why it does not.
+    /// Target clusters, or the reason that it is not moved.
     #[must_use]
     pub fn detail(&self) -> String {
         match &self.verdict {
@@ -77,7 +77,7 @@ impl Item {
         }
     }
 
-    /// As scripts take it.
+    /// JSON for scripts.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let (spec, key) = (self.binding.spec(), self.binding.key());
@@ -92,12 +92,12 @@ impl Item {
     }
 }
 
-/// All bindings on a cluster, in the order in which they are moved.
+/// Bindings on a cluster, in the order in which they are moved.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
     /// The bindings.
     pub items: Vec<Item>,
-    /// Bindings that were moved by a drain and whose old copies are still there.
+    /// Bindings that a drain moved and whose old copies remain.
     pub under_way: Vec<Binding>,
 }
 
@@ -118,7 +118,7 @@ impl Survey {
         survey
     }
 
-    /// Those that this drain moves.
+    /// Bindings that the drain moves.
     #[must_use]
     pub fn moving(&self, stuck: Stuck) -> Vec<Binding> {
         let moves = |item: &&Item| match item.verdict {
@@ -129,13 +129,13 @@ impl Survey {
         self.items.iter().filter(moves).map(|item| item.binding.clone()).collect()
     }
 
-    /// Those that can't be moved.
+    /// Bindings that can't be moved.
     #[must_use]
     pub fn stuck(&self) -> Vec<&Item> {
         self.items.iter().filter(|item| matches!(item.verdict, Verdict::Stuck(_))).collect()
     }
 
-    /// Those that a drain must move before it is done.
+    /// Bindings that must be moved before the drain is complete.
     #[must_use]
     pub fn remaining(&self, stuck: Stuck) -> Vec<&Item> {
         let remains = |item: &&Item| match item.verdict {
@@ -146,7 +146,7 @@ impl Survey {
         self.items.iter().filter(remains).collect()
     }
 
-    /// How many are on the cluster for themselves, and not because they follow others.
+    /// Number of bindings that do not follow others.
     #[must_use]
     pub fn evictable(&self) -> usize {
         self.items.iter().filter(|item| item.verdict != Verdict::Follows).count()

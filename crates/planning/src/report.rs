@@ -1,4 +1,4 @@
-//! What a plan comes to.
+//! Result of planning for changes of clusters.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -9,16 +9,16 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimelineEntry {
-    /// So many seconds after the beginning.
+    /// Time after the start.
     #[serde(serialize_with = "seconds")]
     pub at: Duration,
     /// The cluster or binding that it is about.
     pub about: String,
-    /// What happens.
+    /// Change to the clusters.
     pub what: String,
 }
 
-/// A binding that leaves a cluster.
+/// Eviction of a binding from a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Move {
@@ -26,41 +26,41 @@ pub struct Move {
     pub binding: BindingKey,
     /// Its template, as `apps/v1/Deployment shop/web`.
     pub resource: String,
-    /// The cluster that it leaves.
+    /// The cluster that it is evicted from.
     pub from: ClusterName,
     /// The reason in its task.
     pub reason: String,
-    /// How the old copy is treated.
+    /// Purge mode of the old copy.
     pub purge_mode: String,
-    /// When it is evicted.
+    /// Time of the eviction.
     #[serde(serialize_with = "seconds")]
     pub evicted: Duration,
-    /// When it is placed anew; `None` if it never is.
+    /// Time of rescheduling; `None` if it is never rescheduled.
     #[serde(serialize_with = "maybe_seconds")]
     pub placed: Option<Duration>,
-    /// When its old copy may go; `None` if it has to stay.
+    /// Time when its old copy may be removed; `None` if it stays.
     #[serde(serialize_with = "maybe_seconds")]
     pub cleared: Option<Duration>,
-    /// Where it runs in the end, and with how many replicas.
+    /// Replicas by cluster in the end.
     pub ends: BTreeMap<String, i32>,
-    /// What became of it.
+    /// Result of the move.
     pub status: MoveStatus,
 }
 
-/// What becomes of a binding that leaves.
+/// Result of an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum MoveStatus {
-    /// It runs elsewhere, and nothing is left of it where it was.
+    /// It runs elsewhere, and its old copy is removed.
     Moved,
-    /// It runs elsewhere; its old copy stays for now.
+    /// It runs elsewhere; its old copy remains.
     MovedButKept,
-    /// It is back where it was.
+    /// It runs in its former cluster again.
     Returned,
-    /// Nothing takes it: it has no home.
+    /// No cluster takes it.
     Unschedulable,
 }
 
-/// A binding that would leave and does not, in the end.
+/// Eviction that did not happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingEviction {
@@ -68,29 +68,29 @@ pub struct PendingEviction {
     pub binding: BindingKey,
     /// Its template.
     pub resource: String,
-    /// The cluster that it would leave.
+    /// The cluster that it would be evicted from.
     pub from: ClusterName,
-    /// For what it waits, in a word: Queued, Delayed, Parked, Held …; or Abandoned.
+    /// State in the queue: Queued, Delayed, Parked, Held …; or Abandoned.
     pub state: String,
     /// Its place in the queue.
     pub position: Option<usize>,
     /// The taints that would evict it.
     pub causes: Vec<String>,
-    /// Why it does not go.
+    /// Reason that it is not evicted.
     pub because: String,
 }
 
-/// What happens to the fleet.
+/// Consequences for the fleet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailoverPlan {
-    /// What happens, in order.
+    /// Events, in order.
     pub timeline: Vec<TimelineEntry>,
     /// Every eviction, in order.
     pub moves: Vec<Move>,
-    /// Who would have left and did not: abandoned when their cluster recovered, and whoever waits in the end.
+    /// Evictions that did not happen: cancelled by recovery, or still waiting in the end.
     pub waits: Vec<PendingEviction>,
-    /// Evictions that waited and were abandoned.
+    /// Number of waiting evictions that recovery cancelled.
     pub abandoned: u64,
     /// The highest rate that was in force while something was evicted, per second.
     pub peak_rate: f64,
@@ -99,13 +99,13 @@ pub struct FailoverPlan {
     /// From the beginning to the last thing that happens.
     #[serde(serialize_with = "seconds")]
     pub lasts: Duration,
-    /// The fleet was still changing at the horizon.
+    /// True if the fleet was still changing at the horizon.
     pub cut_off: bool,
     /// Evictions by namespace; empty is cluster-scoped.
     pub by_namespace: BTreeMap<String, usize>,
     /// Evictions by kind.
     pub by_kind: BTreeMap<String, usize>,
-    /// Why nothing leaves and nothing waits to; `None` if something does.
+    /// Reason that nothing is evicted or waits; `None` if something is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_because: Option<String>,
 }
@@ -117,7 +117,7 @@ impl FailoverPlan {
         self.moves.is_empty()
     }
 
-    /// The evictions without a home.
+    /// Number of evicted bindings that no cluster takes.
     #[must_use]
     pub fn unschedulable(&self) -> usize {
         self.moves.iter().filter(|one| one.status == MoveStatus::Unschedulable).count()

@@ -1,4 +1,4 @@
-//! What is done to the fleet, and with which flags it reacts.
+//! Changes of the fleet, and the flags with which it reacts.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ pub enum Change {
     Lost(ClusterName),
     /// It can be reached again.
     Restored(ClusterName),
-    /// A person puts this taint on it.
+    /// A user adds this taint.
     Taint(ClusterName, Taint),
-    /// A person takes the taint of this key and effect away.
+    /// A user removes the taint of this key and effect.
     Untaint(ClusterName, Taint),
 }
 
-/// All changes, each at so long after the beginning.
+/// Changes, each with its time after the start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Script(pub Vec<(Duration, Change)>);
 
 impl Script {
-    /// These clusters are lost at once, and come back after a while if one is given.
+    /// These clusters are lost at the start, and restored after a time if one is given.
     #[must_use]
     pub fn cluster_loss(clusters: &[ClusterName], back_after: Option<Duration>) -> Self {
         let lost = clusters.iter().map(|cluster| (Duration::ZERO, Change::Lost(cluster.clone())));
@@ -34,7 +34,7 @@ impl Script {
         Self(lost.chain(back).collect())
     }
 
-    /// A cluster is tainted, and the taint is taken away after a while if one is given.
+    /// A cluster is tainted at the start, and the taint is removed after a time if one is given.
     #[must_use]
     pub fn taint(cluster: &ClusterName, taint: &Taint, back_after: Option<Duration>) -> Self {
         let mut all = vec![(Duration::ZERO, Change::Taint(cluster.clone(), taint.clone()))];
@@ -43,7 +43,7 @@ impl Script {
     }
 }
 
-/// How the fleet reacts, and how far it is followed.
+/// Flags of the simulation, and its time span.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Gate `Failover`: without it nothing is tainted by policies and nobody is evicted.
@@ -52,9 +52,9 @@ pub struct Options {
     pub flags: Flags,
     /// The flags of the scheduler.
     pub scheduling: scheduling::Options,
-    /// From the write of a new copy until it is healthy.
+    /// Time from the creation of a copy until it is healthy.
     pub startup: Duration,
-    /// The fleet is not followed any longer than this.
+    /// End of the simulation.
     pub horizon: Duration,
 }
 

@@ -10,21 +10,21 @@ use jiff::Timestamp;
 
 use crate::count;
 
-/// The bindings of one cluster that its taints evict, and when.
+/// Number of bindings that taints evict from one cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Impact {
-    /// Those that are evicted at once.
+    /// Bindings that are evicted immediately.
     pub at_once: usize,
-    /// Those that are evicted later.
+    /// Bindings that are evicted later.
     pub later: usize,
-    /// When the last of them is.
+    /// Time of the last eviction.
     pub last: Option<Timestamp>,
-    /// Those that stay.
+    /// Bindings that are not evicted.
     pub stay: usize,
 }
 
 impl Impact {
-    /// How many are evicted.
+    /// Number of evicted bindings.
     #[must_use]
     pub fn evicted(&self) -> usize {
         self.at_once + self.later

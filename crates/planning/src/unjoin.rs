@@ -12,16 +12,16 @@ use crate::count;
 /// What removing a cluster would do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Impact {
-    /// Works in its execution space.
+    /// Number of Works in its execution space.
     pub works: usize,
-    /// Bindings that have it as a target among others.
+    /// Number of bindings that target it among other clusters.
     pub losing: usize,
-    /// Bindings that have it as their only target.
+    /// Number of bindings that target it alone.
     pub left_empty: usize,
 }
 
 impl Impact {
-    /// Whether bindings target the cluster.
+    /// True if bindings target the cluster.
     #[must_use]
     pub fn is_targeted(&self) -> bool {
         self.losing + self.left_empty > 0
@@ -43,7 +43,7 @@ impl std::fmt::Display for Impact {
     }
 }
 
-/// Why a cluster that is being deleted can't go, as it says itself.
+/// Message of condition RemovalBlocked of a cluster that is being deleted.
 #[must_use]
 pub fn blocked(cluster: &Cluster) -> Option<&str> {
     let conditions = &cluster.status.as_ref()?.conditions;

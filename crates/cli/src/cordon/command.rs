@@ -8,7 +8,7 @@ use crate::{connect::Plane, drain, join::command::DryRun, print, report::Misused
 
 /// Mark clusters as closed for new work.
 ///
-/// What runs there stays. The taint is cluster.karmada.io/unschedulable:NoSchedule.
+/// Running workloads stay. The taint is cluster.karmada.io/unschedulable:NoSchedule.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad cordon member1
@@ -33,7 +33,7 @@ pub struct UncordonCommand {
     pub which: Which,
 }
 
-/// Which clusters, and whether for real.
+/// Clusters and dry run.
 #[derive(clap::Args, Debug)]
 pub struct Which {
     /// The clusters
@@ -42,7 +42,7 @@ pub struct Which {
     /// The clusters with these labels
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "clusters")]
     pub selector: Option<String>,
-    /// Only say what would happen
+    /// Print what would happen, without doing it
     #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
     pub dry_run: DryRun,
     #[command(flatten)]

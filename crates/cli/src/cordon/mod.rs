@@ -9,7 +9,7 @@ use ironclad_api::{
 
 use crate::{taint, write::Mode};
 
-/// Which way.
+/// Direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cordon {
     /// Nothing new comes.
@@ -19,7 +19,7 @@ pub enum Cordon {
 }
 
 impl Cordon {
-    /// What is printed of a cluster that was changed, or was so already.
+    /// Word that is printed for a cluster that was changed or needed no change.
     #[must_use]
     pub fn outcome(self, changed: bool) -> &'static str {
         match (self, changed) {

@@ -17,7 +17,7 @@ const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// The Secret of the webhooks of `run`.
 const WEBHOOKS: &str = "ironclad-webhook-certificates";
 
-/// What a PEM text is, and so when it ends.
+/// Content of a PEM text, which decides when it expires.
 #[derive(Debug, Clone, Copy)]
 enum PemContent {
     /// A certificate, perhaps with those that signed it behind: when the first ends.

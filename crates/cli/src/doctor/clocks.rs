@@ -12,7 +12,7 @@ use ironclad_planning::doctor::{Finding, Grade};
 
 /// A clock that is further away than this is told.
 const APART_MAX: SignedDuration = SignedDuration::from_secs(10);
-/// What dates of answers are cut to.
+/// Resolution of the dates in answers.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// The date of an answer, and between which moments of ours it was given.

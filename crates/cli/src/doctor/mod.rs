@@ -27,7 +27,7 @@ use crate::{
 /// Check the fleet: every invariant on the live objects, and how ready it is for the loss of a cluster; certificates that end
 /// soon, clocks that differ, and objects of members that somebody else changes.
 ///
-/// What is broken for a moment only, while a change is on its way, is not told: what is found is looked at twice.
+/// The fleet is checked twice: a violation that exists only while a change propagates is not reported.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad doctor
@@ -36,16 +36,16 @@ use crate::{
 
 Exit codes: 0 nothing is broken (warnings don't count), 1 something is, or the control plane does not answer.")]
 pub struct Command {
-    /// From the first look to the second, if the first finds something
+    /// Time between the first check and the second, if the first finds something
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub settle: Duration,
-    /// How long a member may take to answer
+    /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
-    /// Look at the control plane alone
+    /// Check the control plane only
     #[arg(long)]
     pub without_members: bool,
-    /// How it is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the control plane does not answer; and [`Exit`] with 1 if something is broken.
@@ -80,19 +80,19 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if checkup.is_broken() { Err(Exit(FAILED).into()) } else { Ok(()) }
 }
 
-/// What a look at the fleet came to.
+/// Result of a check of the fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkup {
     /// Invariants that are broken, and were so at both looks.
     pub violations: Vec<Violation>,
     /// All else.
     pub findings: Vec<Finding>,
-    /// What was looked at, in one line.
+    /// Summary of the checked objects, in one line.
     pub at: String,
 }
 
 impl Checkup {
-    /// Whether something is wrong that no waiting mends.
+    /// True if something is broken. Warnings don't count.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         !self.violations.is_empty() || self.findings.iter().any(|finding| finding.grade == Grade::Broken)

@@ -30,12 +30,12 @@ use ironclad_planning::doctor::{Finding, Grade};
 /// Objects that are listed at a time.
 const PAGE: u32 = 500;
 
-/// What was read.
+/// Objects that were read.
 pub(super) struct Read {
     pub(super) world: World,
     /// Answers about kinds, as far as webhooks need not be asked.
     pub(super) interpreter: Interpreter,
-    /// What showed while reading.
+    /// Findings made while reading.
     pub(super) findings: Vec<Finding>,
 }
 

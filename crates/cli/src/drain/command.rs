@@ -51,40 +51,40 @@ pub struct Command {
     /// Only templates of these kinds
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kind: Vec<String>,
-    /// What becomes of the old copies
+    /// Removal of the old copies
     #[arg(long, value_enum, default_value_t = Purge::Gracefully, value_name = "MODE")]
     pub purge_mode: Purge,
     /// Moves per second
     #[arg(long, default_value_t = 0.5, value_name = "RATE")]
     pub rate: f64,
-    /// How strictly another place is demanded: strict, relaxed (survivors may take the replicas) or off
+    /// Strictness of the pre-scheduling check: strict, relaxed (remaining target clusters may take the replicas) or off
     #[arg(long, value_enum, default_value_t = PreCheck::Strict, value_name = "HOW")]
     pub pre_scheduling_check: PreCheck,
-    /// Leave what has nowhere to go or is pinned
+    /// Leave bindings that have no other cluster or are pinned
     #[arg(long, conflicts_with = "force")]
     pub skip_unmovable: bool,
-    /// Evict also what has nowhere to go or is pinned
+    /// Also evict bindings that have no other cluster or are pinned
     #[arg(long)]
     pub force: bool,
-    /// Go on however many other clusters are unhealthy
+    /// Continue even if many other clusters are unhealthy
     #[arg(long)]
     pub ignore_health: bool,
     /// Wait until the old copies are deleted
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub wait: bool,
-    /// Wait no longer than this; 0 is without end
+    /// Timeout; 0 waits forever
     #[arg(long, value_parser = crate::duration, default_value = "0s", value_name = "DURATION")]
     pub timeout: Duration,
-    /// Only say what would move and where to
+    /// Print what would move and where to, without moving it
     #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
     pub dry_run: DryRun,
-    /// Say how far a drain is
+    /// Print the progress of a drain
     #[arg(long, conflicts_with = "abort")]
     pub status: bool,
-    /// End a drain: what moves stops moving, what moved stays
+    /// End a drain: no further binding is moved; moved ones stay moved
     #[arg(long)]
     pub abort: bool,
-    /// How to print what would move, or how far it is
+    /// Output format of the preview or the progress
     #[arg(short, long, value_enum)]
     pub output: Option<Output>,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// What becomes of old copies.
+/// Removal of old copies.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purge {
     /// They stay until the new ones are healthy.
@@ -103,7 +103,7 @@ pub enum Purge {
     Directly,
 }
 
-/// How strictly another place is demanded.
+/// Strictness of the pre-scheduling check.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreCheck {
     /// As the eviction queue does by default.
@@ -147,7 +147,7 @@ impl Command {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the cluster can't be drained, or something is left on it.

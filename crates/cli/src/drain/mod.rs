@@ -34,7 +34,7 @@ use crate::{taint::TaintError, unjoin::each, write::FIELD_MANAGER};
 /// Tries of a write that others get in the way of.
 const TRIES: usize = 5;
 
-/// What is to be drained, and how.
+/// Cluster to drain, and options.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The cluster.
@@ -45,15 +45,15 @@ pub struct Options {
     pub kinds: Vec<String>,
     /// Only templates with these labels.
     pub selector: Option<LabelSelector>,
-    /// How strict the check before each move is.
+    /// Strictness of the pre-scheduling check before each move.
     pub check: Check,
-    /// How the old copies are treated.
+    /// Removal of the old copies.
     pub purge_mode: PurgeMode,
     /// Moves per second.
     pub rate: f64,
-    /// Whether the health of the fleet slows and halts it.
+    /// Reaction to unhealthy clusters in the fleet.
     pub health: Health,
-    /// What becomes of those that can't be moved.
+    /// Handling of bindings that can't be moved.
     pub stuck: Stuck,
 }
 
@@ -92,9 +92,9 @@ pub enum DrainError {
     Refused {
         /// The cluster.
         name: String,
-        /// How many can't.
+        /// Bindings that can't be moved.
         stuck: usize,
-        /// Of how many.
+        /// Total.
         total: usize,
     },
     /// Somebody ended it.
@@ -112,9 +112,9 @@ pub enum DrainError {
     TimedOut {
         /// The cluster.
         name: String,
-        /// How long.
+        /// Timeout, seconds.
         seconds: u64,
-        /// How many copies are left.
+        /// Old copies that remain.
         waiting: usize,
     },
     /// Something is left.
@@ -125,7 +125,7 @@ pub enum DrainError {
     Left {
         /// The cluster.
         name: String,
-        /// How many.
+        /// Number.
         left: usize,
         /// Why.
         because: String,
@@ -143,9 +143,9 @@ pub enum DrainError {
     Server {
         /// The cluster.
         name: String,
-        /// What was attempted.
+        /// The attempted operation.
         doing: String,
-        /// What came back.
+        /// The server's answer.
         source: Box<kube::Error>,
     },
 }
@@ -256,7 +256,7 @@ async fn change(
     Ok(())
 }
 
-/// How often what others do is looked at.
+/// Interval between checks of the fleet.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Lists the bindings on the cluster and decides on them.
@@ -278,7 +278,7 @@ pub async fn preview(plane: &Client, options: &Options) -> Result<Survey, DrainE
     Ok(Survey::of(concerned, &clusters, &drain))
 }
 
-/// Whether the template has the labels that were asked for.
+/// True if the template has the requested labels.
 async fn labelled(plane: &Client, options: &Options, binding: &Binding) -> Result<bool, DrainError> {
     let Some(selector) = &options.selector else { return Ok(true) };
     let resource = &binding.spec().resource;

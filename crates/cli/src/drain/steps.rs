@@ -25,12 +25,12 @@ use serde_json::{Value, json};
 use super::{DrainError, Options, POLL_INTERVAL, Stuck, TRIES, clusters, draining_since, failed};
 use crate::write::FIELD_MANAGER;
 
-/// How far a drain is.
+/// Progress of a drain.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Progress {
     /// Bindings that are to be moved.
     pub total: usize,
-    /// Of these are moved.
+    /// Bindings that were moved.
     pub evicted: usize,
     /// Old copies that wait for their replacements to be healthy.
     pub waiting: usize,
@@ -42,7 +42,7 @@ pub struct Progress {
     pub hold: Option<Hold>,
 }
 
-/// What a drain reports while it runs.
+/// Report of a running drain.
 #[derive(Debug, Clone, Copy)]
 pub enum Report<'a> {
     /// It got further.
@@ -70,9 +70,9 @@ impl std::fmt::Display for Report<'_> {
 pub enum Hold {
     /// Too many clusters are unhealthy.
     Unhealthy {
-        /// How many.
+        /// Number.
         unhealthy: usize,
-        /// Of how many.
+        /// Total.
         total: usize,
     },
     /// Somebody paused all evictions.
@@ -144,7 +144,7 @@ pub async fn evict(
     Ok(left)
 }
 
-/// How fast it may go now.
+/// Interval between moves at present; `None` while moves are on hold.
 async fn pace(
     plane: &Client,
     clock: &Clock,

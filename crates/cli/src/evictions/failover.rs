@@ -22,7 +22,7 @@ use crate::{
 /// Hold all evictions of the fleet, let them go on, or show how they stand.
 ///
 /// The pause is `paused: "true"` in ConfigMap karmada-system/ironclad-failover; the leader follows it within a second.
-/// What was evicted already goes on moving.
+/// Bindings that were evicted before continue to move.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad failover pause
@@ -37,33 +37,33 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// What is done.
+/// Action.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
     /// Evict nothing until `resume`
     #[command(after_help = "Examples:\n  ironclad failover pause\n  ironclad failover pause --dry-run")]
     Pause {
-        /// Only say what would be done
+        /// Print what would be done, without doing it
         #[arg(long)]
         dry_run: bool,
     },
     /// Evict again
     #[command(after_help = "Examples:\n  ironclad failover resume")]
     Resume {
-        /// Only say what would be done
+        /// Print what would be done, without doing it
         #[arg(long)]
         dry_run: bool,
     },
-    /// The rate in force and why, the faulty clusters, and how much waits
+    /// Show the rate in force and why, the faulty clusters, and the number of waiting evictions
     #[command(after_help = "Examples:\n  ironclad failover status\n  ironclad failover status -o json")]
     Status {
-        /// How it is printed
+        /// Output format
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the control plane does not answer or refuses.

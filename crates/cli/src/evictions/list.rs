@@ -18,20 +18,20 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// The same where a look lists every binding of the fleet.
 const AGAIN_BY_LISTS: Duration = Duration::from_secs(10);
 
-/// What is shown, and how.
+/// Selection and output of evictions.
 #[derive(Debug)]
 pub struct Query<'a> {
     /// Only bindings of this namespace.
     pub namespace: Option<&'a str>,
     /// Only from these clusters; empty is all.
     pub clusters: &'a [String],
-    /// How they are printed.
+    /// Output format.
     pub output: Output,
     /// Go on showing them as they change.
     pub watch: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the control plane does not answer.
@@ -58,7 +58,7 @@ struct Page {
     text: String,
     /// Differs if another page is worth printing.
     news: String,
-    /// When a look costs so much.
+    /// Interval between two queries.
     again: Duration,
 }
 
@@ -96,7 +96,7 @@ async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Resu
     Ok(Page { notes, text, news, again })
 }
 
-/// Who says that a row waits.
+/// Source of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Leader,

@@ -1,4 +1,4 @@
-//! What the verbs look at: the leader's report, whether evictions are paused, and the objects that decisions read.
+//! Input of the verbs: the leader's report, the pause, and the objects that decisions read.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,12 +27,12 @@ const LEASE: &str = "ironclad";
 /// clocks are apart.
 const LEASE_SLACK_SECONDS: i64 = 30;
 
-/// What the leader told, and what people asked of it.
+/// The leader's report and the pause.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaderReport {
     /// `None`: the leader said nothing, as `silence` says.
     pub(crate) report: Option<Report>,
-    /// Where the report is from.
+    /// Source of the report.
     pub(crate) source: Source,
     /// ConfigMap `karmada-system/ironclad-failover` pauses evictions.
     pub(crate) paused: bool,
@@ -40,7 +40,7 @@ pub(crate) struct LeaderReport {
     pub(crate) silence: String,
 }
 
-/// Where a report is from.
+/// Source of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The leader itself, asked now: group `explain.ironclad.io`.
@@ -49,7 +49,7 @@ pub(crate) enum Source {
     ConfigMap,
 }
 
-/// What is said of a leader that says nothing.
+/// Printed when there is no report.
 pub(super) const SILENT: &str = "no leader reports its queue: it has had no faulty cluster for ten seconds, no process leads, or feature gate Failover is off";
 
 /// Asks the leader, and where nobody passes the question on, reads what it reported.
@@ -100,11 +100,11 @@ fn whole(mut rate: Value, evictions: &Value) -> Option<Report> {
 /// Everything that waits, as well as it can be known.
 #[derive(Debug, Default)]
 pub(super) struct EvictionQueue {
-    /// As the leader told.
+    /// Rows that the leader reports.
     pub(super) reported: Vec<Row>,
-    /// What the decisions come to over the objects, where no leader reports.
+    /// Rows decided from the objects, where no leader reports them.
     pub(super) rebuilt: Vec<Row>,
-    /// What is to be said of it.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
@@ -214,7 +214,7 @@ impl Objects {
         self
     }
 
-    /// What waits by these objects, which must be those of all namespaces.
+    /// Waiting evictions, decided from these objects, which must be those of all namespaces.
     pub(super) fn rows(&self, report: Option<&Report>, wall: Timestamp) -> Vec<Row> {
         let bindings: BTreeMap<BindingKey, Binding> = self.bindings.iter().map(|b| (b.key(), b.clone())).collect();
         let now = Now { wall, mono: std::time::Duration::ZERO };

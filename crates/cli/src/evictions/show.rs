@@ -1,4 +1,4 @@
-//! How rates, times and queues are printed.
+//! Rates, times and queues as text.
 
 use ironclad_failover::eviction::{Report, Row};
 use jiff::Timestamp;

@@ -26,7 +26,7 @@ use crate::{
     resource::is_word_for,
 };
 
-/// What is asked of evictions.
+/// Selection of evictions to explain.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad why evicted
@@ -39,12 +39,12 @@ pub struct Evicted {
     /// Only of this namespace [default: all]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// How it is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If a named binding does not exist, or the control plane does not answer.

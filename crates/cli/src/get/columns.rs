@@ -1,4 +1,4 @@
-//! What `-o wide` says of our kinds beyond what a server can print.
+//! Columns of `-o wide` for our kinds that a server can't print.
 
 use ironclad_api::labels;
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub(super) fn of(kind: &str) -> &'static [Extra] {
     }
 }
 
-/// Whether the control plane put the object there; it makes no sense for Pods and in the control plane itself.
+/// True if the control plane propagated the object. Not meaningful for Pods, nor in the control plane itself.
 pub(super) fn adoption(kind: &str, in_plane: bool, object: &Value) -> String {
     if in_plane || kind == "Pod" {
         return "-".to_owned();
@@ -63,7 +63,7 @@ fn health(binding: &Value) -> String {
     format!("{healthy}/{targets} healthy")
 }
 
-/// Of the first condition that does not hold, else of Scheduled.
+/// Reason of the first condition that is not true, else of Scheduled.
 fn reason(binding: &Value) -> String {
     let all: Vec<&Value> = items(binding, "/status/conditions").collect();
     let broken =

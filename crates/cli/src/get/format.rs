@@ -1,4 +1,4 @@
-//! What `-o` of `get` says beyond tables and objects: templates and columns of one's own.
+//! Output formats of `get` beyond tables and objects: JSONPath templates and custom columns.
 
 use std::fs;
 
@@ -23,14 +23,14 @@ const PLAIN: [(&str, Output); 5] = [
     ("name", Output::Name),
 ];
 
-/// How objects are printed.
+/// Output format of objects.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Format {
     /// As every verb prints them.
     As(Output),
     /// A template that is filled with the object, or with a List of several.
     Template(Template),
-    /// What the paths of a template select, as a JSON array.
+    /// Values that the paths of a template select, as a JSON array.
     Selected(Template),
     /// A row for each object.
     Columns(Vec<Column>),
@@ -75,12 +75,12 @@ impl Format {
         }
     }
 
-    /// What other verbs call it; `None` for templates and columns.
+    /// The common output format; `None` for templates and columns.
     pub(super) fn plain(&self) -> Option<Output> {
         if let Self::As(output) = self { Some(*output) } else { None }
     }
 
-    /// Whether whole objects are printed, and no table that a server made.
+    /// True if whole objects are printed instead of a table made by the server.
     pub(super) fn is_objects(&self) -> bool {
         self.plain().is_none_or(Output::is_objects)
     }

@@ -31,7 +31,7 @@ use crate::{
 use format::Format;
 use table::Table;
 
-/// Where it is looked.
+/// Scope of a query.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// In the control plane.
@@ -77,7 +77,7 @@ pub struct Command {
     /// custom-columns=HEADING:PATH,…, custom-columns-file=FILE
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub output: String,
-    /// Where they are looked for [default: karmada, with -C members]
+    /// Scope of the query [default: karmada; members with -C]
     #[arg(short = 's', long, value_enum, value_name = "SCOPE")]
     pub operation_scope: Option<Scope>,
     /// Only these members
@@ -113,7 +113,7 @@ pub struct Command {
     /// Fail if a member does not answer
     #[arg(long)]
     pub strict: bool,
-    /// How long a member may take to answer
+    /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
     #[command(flatten)]
@@ -127,7 +127,7 @@ struct Server {
     client: Client,
 }
 
-/// What is asked for.
+/// Query.
 struct Query<'a> {
     resource: &'a Resource,
     names: &'a [String],
@@ -138,7 +138,7 @@ struct Query<'a> {
     kinds: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If a type or a named object does not exist, or the control plane does not answer.

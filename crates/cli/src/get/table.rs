@@ -17,7 +17,7 @@ pub(super) struct Column {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     cells: Vec<String>,
-    /// Where it is, if it was not looked for in the control plane alone.
+    /// Cluster of the object, if members were asked too.
     place: Option<String>,
     /// The whole object.
     pub(super) object: Value,
@@ -34,7 +34,7 @@ pub(super) struct Table {
     joined: bool,
 }
 
-/// How a table is printed.
+/// Options of a table.
 pub(super) struct Options {
     /// With all columns.
     pub(super) wide: bool,
@@ -48,12 +48,12 @@ pub(super) struct Options {
     pub(super) headings: bool,
     /// Before each name, as `deployment.apps`.
     pub(super) kind: Option<String>,
-    /// What happened to the objects, as a column before all others.
+    /// Watch event of the objects, as the first column.
     pub(super) event: Option<&'static str>,
 }
 
 impl Table {
-    /// What a server answered: a Table, or from one that prints none an object or a list, whose names are shown.
+    /// Reads a server's answer: a Table, or an object or list whose names are shown.
     pub(super) fn read(answer: Value, resource: &Resource) -> Self {
         let typed = |mut object: Value| {
             object["apiVersion"] = resource.api.api_version.clone().into();

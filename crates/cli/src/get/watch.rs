@@ -22,7 +22,7 @@ use crate::print::{self, Output};
 /// Before a watch that ended at once is begun again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is known of one server's list: how far it was seen, and its columns, which a server names once.
+/// State of one server's list: its resourceVersion, and its columns, which a server names once.
 #[derive(Debug, Default)]
 pub(super) struct Stand {
     version: String,

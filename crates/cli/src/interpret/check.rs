@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::print::{self, Output};
 
-/// What is said of one script.
+/// Result of checking one script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     customization: String,
     operation: String,
-    /// What is wrong, if anything.
+    /// The problem, if any.
     problem: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn run(customizations: &[ResourceInterpreterCustomization], output: O
     Ok(())
 }
 
-/// What is wrong with the customizations, a line each.
+/// Problems of the customizations, a line each.
 pub(super) fn problems(customizations: &[ResourceInterpreterCustomization]) -> Vec<String> {
     let told = |f: Finding| f.problem.map(|problem| format!("{} {}: {problem}", f.customization, f.operation));
     findings(customizations).into_iter().filter_map(told).collect()

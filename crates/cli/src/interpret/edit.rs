@@ -14,7 +14,7 @@ use crate::print;
 
 /// Begins the lines that are ours: they are shown and taken out again.
 const OURS: &str = "#!";
-/// What a file that is not there begins as.
+/// Initial content of a new file.
 const SKELETON: &str = "apiVersion: config.karmada.io/v1alpha1
 kind: ResourceInterpreterCustomization
 metadata:
@@ -144,7 +144,7 @@ mod tests {
         SKELETON.replace("return true", script)
     }
 
-    /// What a session comes to whose editor leaves these texts, one after the other; and what it was shown.
+    /// Runs a session whose editor leaves these texts, one after the other; returns the result and the texts shown.
     fn edited(texts: &[String]) -> (Result<Option<String>, String>, Vec<String>) {
         let (mut shown, mut left) = (Vec::new(), texts.iter());
         let came = session(SKELETON, true, |text| {

@@ -1,4 +1,4 @@
-//! What the files of the command line hold.
+//! Files named on the command line.
 
 use std::{fs, io::Read as _, path::Path};
 

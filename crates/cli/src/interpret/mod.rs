@@ -65,12 +65,12 @@ pub struct Command {
     /// Say on stderr what the scripts printed, how often each line ran, where one failed, and what the call took of its budget
     #[arg(long)]
     pub trace: bool,
-    /// How to print the results [default: a YAML document each]
+    /// Output format of the results [default: a YAML document each]
     #[arg(short, long, value_enum)]
     pub output: Option<Output>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If a file can't be read, a script is wrong, or the question has no answer.
@@ -88,7 +88,7 @@ pub fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     print::out(&answer(command, clock)?)
 }
 
-/// What the verb prints of its question.
+/// Output of a question.
 ///
 /// # Errors
 /// As [`run`].
@@ -121,7 +121,7 @@ pub fn answer(command: &Command, clock: &Clock) -> anyhow::Result<String> {
     rendered(command.output, &results?)
 }
 
-/// What a script printed, and its text with how often each line ran; the line at which it failed is marked.
+/// A script's output, and its text with the number of runs of each line; the failing line is marked.
 fn listing(text: &str, trace: &Trace) -> String {
     let mut all: String = trace.printed.iter().map(|line| format!("{line}\n")).collect();
     for (number, line) in (1..).zip(text.lines()) {

@@ -1,4 +1,4 @@
-//! How the control plane reaches a member: what of a kubeconfig goes into the Cluster.
+//! Address of a member: the fields of a kubeconfig that go into the Cluster.
 
 use k8s_openapi::ByteString;
 use kube::Config;
@@ -13,7 +13,7 @@ pub struct Address {
     pub endpoint: String,
     /// The certificates that its certificate must come from, as PEM; empty if the kubeconfig has none.
     pub ca_bundle: String,
-    /// Whether its certificate is not looked at.
+    /// True if its certificate is not verified.
     pub insecure: bool,
     /// The proxy on the way there, empty if there is none.
     pub proxy: String,

@@ -50,10 +50,10 @@ pub struct Command {
     /// Tokens without an end (static), or with one, renewed by joining again (token)
     #[arg(long, value_enum, default_value_t = Kind::Static)]
     pub credential: Kind,
-    /// How long tokens with an end should hold
+    /// Lifetime of tokens that expire
     #[arg(long, value_parser = crate::duration, default_value = "8760h", value_name = "DURATION")]
     pub token_duration: Duration,
-    /// What the control plane may do in the member: full, or a file with a ClusterRole
+    /// Permissions of the control plane in the member: full, or a file with a ClusterRole
     #[arg(long, default_value = "full", value_name = "full|FILE")]
     pub rbac: String,
     /// Wait until the cluster is ready, for this long
@@ -62,7 +62,7 @@ pub struct Command {
     /// Only say what would be written; with `server` the servers check it
     #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
     pub dry_run: DryRun,
-    /// How to print the result
+    /// Output format
     #[arg(short, long, value_enum)]
     pub output: Option<Output>,
     #[command(flatten)]
@@ -79,10 +79,10 @@ pub enum Kind {
     Token,
 }
 
-/// Who only checks.
+/// Place of validation.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DryRun {
-    /// Nobody: it is done.
+    /// None: changes are made.
     #[default]
     None,
     /// This program.
@@ -91,7 +91,7 @@ pub enum DryRun {
     Server,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the cluster can't be joined.
@@ -150,7 +150,7 @@ async fn options(command: &Command, address: Address) -> anyhow::Result<JoinOpti
     })
 }
 
-/// What would be written, without the tokens.
+/// Objects that would be written, without the tokens.
 async fn dry_run(
     command: &Command,
     options: &JoinOptions,

@@ -17,31 +17,31 @@ use kube::{
 
 use super::{Join, JoinError, Side};
 
-/// How long the member's token controller may take.
+/// Timeout of the member's token controller.
 const FILLED_WITHIN: Duration = Duration::from_secs(30);
-/// How often its work is looked at.
+/// Interval between checks of its result.
 const LOOK: Duration = Duration::from_millis(100);
 /// The ConfigMap that every namespace has with the certificate of its API server.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// What the control plane identifies itself with.
+/// Credentials of the control plane in the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     /// Tokens without an end, from Secrets of the member.
     Static,
     /// Tokens with an end, asked of the member; joining again renews them.
     Token {
-        /// How long they are asked to hold; the member may grant less.
+        /// Requested lifetime; the member may grant less.
         seconds: i64,
     },
 }
 
-/// What the Secrets of the control plane hold.
+/// Content of the Secrets in the control plane.
 #[derive(Clone)]
 pub(super) struct Tokens {
-    /// Of the account that the controllers act as.
+    /// Token of the account that the controllers act as.
     pub(super) controller: String,
-    /// Of the account that impersonates people.
+    /// Token of the account that impersonates users.
     pub(super) impersonator: String,
     /// The certificates that the member's certificate must come from, as PEM.
     pub(super) ca_bundle: String,

@@ -29,21 +29,21 @@ use crate::write::{self, Mode, Outcome};
 
 /// Clusters that are listed at a time.
 const PAGE: u32 = 500;
-/// How often the control plane is asked whether the cluster is ready.
+/// Interval between checks whether the cluster is ready.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What is joined, and how.
+/// Member to join, and options.
 #[derive(Debug, Clone)]
 pub struct JoinOptions {
     /// The name of the cluster.
     pub cluster: String,
     /// The namespace of credentials, in the control plane and in the member.
     pub namespace: String,
-    /// How the control plane reaches the member.
+    /// Address of the member.
     pub address: Address,
-    /// What the control plane identifies itself with.
+    /// Credentials of the control plane in the member.
     pub credential: Credential,
-    /// What it may do in the member.
+    /// Permissions in the member.
     pub rbac: Rbac,
     /// Cloud provider, empty if none is to be set.
     pub provider: String,
@@ -51,7 +51,7 @@ pub struct JoinOptions {
     pub region: String,
     /// Failure zones, empty if none are to be set.
     pub zones: Vec<String>,
-    /// How long to wait until the cluster is ready; none does not wait.
+    /// Timeout until the cluster is ready; `None` does not wait.
     pub wait: Option<Duration>,
 }
 
@@ -73,12 +73,12 @@ impl JoinOptions {
     }
 }
 
-/// What a join came to.
+/// Result of a join.
 #[derive(Debug, Clone)]
 pub struct Joined {
     /// The Cluster as it was last seen.
     pub cluster: Cluster,
-    /// Whether it was new.
+    /// True if the cluster is new.
     pub outcome: Outcome,
 }
 
@@ -92,7 +92,7 @@ pub enum JoinError {
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// The name is taken by another cluster.
@@ -153,7 +153,7 @@ pub enum JoinError {
         name: String,
         /// The Secret, as namespace/name.
         secret: String,
-        /// How long it was waited for.
+        /// Timeout.
         seconds: u64,
     },
     /// The cluster is joined but not ready.
@@ -164,9 +164,9 @@ pub enum JoinError {
     NotReady {
         /// The name.
         name: String,
-        /// How long it was waited for.
+        /// Timeout.
         seconds: u64,
-        /// What its Ready condition said last.
+        /// Last message of its Ready condition.
         last: String,
     },
     /// A server refused or did not answer.
@@ -174,11 +174,11 @@ pub enum JoinError {
     Server {
         /// The name.
         name: String,
-        /// What was attempted.
+        /// The attempted operation.
         doing: String,
-        /// Where.
+        /// The server.
         side: Side,
-        /// What came back.
+        /// The server's answer.
         source: Box<kube::Error>,
     },
 }
@@ -343,7 +343,7 @@ impl Join<'_> {
     }
 }
 
-/// Whether a cluster that is there stands in the way of one of this name and identity.
+/// Checks whether an existing cluster conflicts with one of this name and identity.
 fn refuse(cluster: &Cluster, name: &str, id: &str) -> Result<(), JoinError> {
     let owned = || name.to_owned();
     if cluster.name_any() != name {

@@ -1,4 +1,4 @@
-//! What a join writes, as manifests (operations.md 10.1, 10.2): the same ones are written and shown by a dry run.
+//! Manifests that a join writes and a dry run shows (operations.md 10.1, 10.2).
 
 use ironclad_api::{
     cluster::Cluster,
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::{Credential, JoinOptions, credentials::Tokens};
 
-/// What the control plane may do in the member.
+/// Permissions of the control plane in the member.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rbac {
     /// Everything.
     Full,
-    /// What these rules of a ClusterRole say.
+    /// The rules of a ClusterRole.
     Rules(Value),
 }
 
@@ -33,7 +33,7 @@ impl Rbac {
     }
 }
 
-/// What a join writes apart from credentials.
+/// Objects that a join writes, without credentials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Objects {
     /// In the member, in this order.

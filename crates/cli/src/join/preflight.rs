@@ -1,4 +1,4 @@
-//! What can be told of a member before anything is written to it.
+//! Checks of a member before anything is written to it.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ const SKEW_MAX: SignedDuration = SignedDuration::from_secs(5);
 /// An answer that takes longer is worth a word.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What a member says of itself.
+/// Facts about a member.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preflight {
     /// Its git version.
     pub version: String,
-    /// How long an answer took.
+    /// Latency of an answer.
     pub latency: Duration,
-    /// How far its clock is ahead of ours, to the second; nothing if it doesn't say.
+    /// Lead of its clock over ours, in seconds; `None` if it sends no date.
     pub skew: Option<SignedDuration>,
     /// Objects of common kinds that a control plane put there before.
     pub managed_objects: i64,
@@ -53,7 +53,7 @@ impl Preflight {
         Ok(Self { version: info.git_version, latency, skew, managed_objects })
     }
 
-    /// What a person should know, one line each.
+    /// Warnings, one line each.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines =
@@ -74,7 +74,7 @@ impl Preflight {
     }
 }
 
-/// How far a `Date` header is ahead of `now`; within its second it is not.
+/// Lead of a `Date` header over `now`; zero within its second.
 fn skew(date: &str, now: Timestamp) -> Option<SignedDuration> {
     let date = rfc2822::DateTimeParser::new().parse_timestamp(date).ok()?;
     Some(SignedDuration::from_secs(date.as_second() - now.as_second()))

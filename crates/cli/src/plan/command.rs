@@ -35,12 +35,12 @@ use crate::{
 Exit codes: 0 nothing would move, 3 something would, 1 failed, 2 misused."
 )]
 pub struct Command {
-    /// What happens
+    /// Change to plan for
     #[command(subcommand)]
     pub plan: Plan,
 }
 
-/// What is planned for.
+/// Subject of the plan.
 #[derive(clap::Subcommand, Debug)]
 pub enum Plan {
     /// Objects are applied: policies, overrides, templates.
@@ -62,10 +62,10 @@ Exit codes: 0 no copy would change, 3 some would, 1 failed or an object would be
     Fleet(Box<What>),
 }
 
-/// What happens.
+/// Change to the clusters.
 #[derive(clap::Subcommand, Debug)]
 pub enum What {
-    /// Clusters can't be reached any more, all at once.
+    /// Clusters become unreachable, all at once.
     #[command(after_help = "Examples:
   ironclad plan cluster-loss member1
   ironclad plan cluster-loss member1 member2 --for 30m")]
@@ -77,7 +77,7 @@ pub enum What {
         #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
     },
-    /// A person puts a taint on a cluster.
+    /// A user adds a taint to a cluster.
     #[command(after_help = "Examples:
   ironclad plan taint member1 maintenance:NoExecute
   ironclad plan taint member1 disk=slow:PreferNoExecute --for 1h")]
@@ -106,10 +106,10 @@ pub enum What {
     },
 }
 
-/// How it is planned and printed.
+/// Options of planning and printing.
 #[derive(clap::Args, Clone, Debug)]
 pub struct How {
-    /// After this time all is as it was before [default: never]
+    /// Time after which the change is reverted [default: never]
     #[arg(long = "for", value_parser = crate::duration, value_name = "DURATION")]
     pub lasts: Option<Duration>,
     /// Evictions per second, as --resource-eviction-rate of the controllers
@@ -121,19 +121,19 @@ pub struct How {
     /// strict, relaxed or off, as --pre-scheduling-check of the controllers
     #[arg(long, alias = "pre-scheduling-check", default_value = "relaxed", value_name = "CHECK")]
     pub check: String,
-    /// From the creation of a new copy until it is healthy
+    /// Time from the creation of a copy until it is healthy
     #[arg(long, value_parser = crate::duration, default_value = "10s", value_name = "DURATION")]
     pub startup: Duration,
-    /// How far the fleet is followed
+    /// Time span that is simulated
     #[arg(long, value_parser = crate::duration, default_value = "24h", value_name = "DURATION")]
     pub horizon: Duration,
-    /// Plan as if gate Failover were off
+    /// Plan with feature gate Failover off
     #[arg(long)]
     pub without_failover: bool,
     /// Read the fleet from this dump, - for stdin: objects or Lists as YAML or JSON
     #[arg(short, long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
-    /// How it is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
     /// Print every step in the table
@@ -144,7 +144,7 @@ pub struct How {
     pub plane: Plane,
 }
 
-/// How a plan is printed.
+/// Output format of a plan.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.
@@ -153,7 +153,7 @@ pub enum Format {
     Json,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the fleet can't be read or a cluster is not in it; and [`Exit`] with 3 if something would move.
@@ -178,7 +178,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
 }
 
-/// How it is planned; the rate that is asked about is that of the flag.
+/// Options of the plan. `plan rate` takes the rate from its argument.
 pub(super) fn how(what: &What) -> How {
     match what {
         What::ClusterLoss { how, .. } | What::Taint { how, .. } => how.clone(),

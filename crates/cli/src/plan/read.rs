@@ -14,12 +14,12 @@ use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// So many objects are asked for at once.
+/// Objects per page.
 const PAGE: u32 = 500;
-/// A dump may be so large, bytes.
+/// Largest size of a dump, bytes.
 const DUMP_MAX: u64 = 1 << 30;
 
-/// The fleet as the control plane has it.
+/// Reads the fleet from the control plane.
 ///
 /// # Errors
 /// If it does not answer.

@@ -1,4 +1,4 @@
-//! What people type, read and get.
+//! Command lines, their output and their exit codes.
 
 use std::time::Duration;
 

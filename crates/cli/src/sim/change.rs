@@ -1,4 +1,4 @@
-//! What each verb makes of a SimulatedCluster's spec (api.md 11.8).
+//! Changes that each verb makes to the spec of a SimulatedCluster (api.md 11.8).
 
 use ironclad_api::{
     LabelSelector, LabelSelectorRequirement, Quantity, ResourceList, StringMap,
@@ -6,7 +6,7 @@ use ironclad_api::{
 };
 use ironclad_patch::selector::{LabelSelector as Text, Operator};
 
-/// What is done to a member.
+/// Change of a member.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// It answers nothing, and nothing in it moves.
@@ -25,7 +25,7 @@ pub enum Action {
     Unload,
     /// It has so many nodes, each with this capacity and these labels where they are named.
     Nodes {
-        /// How many, if they change.
+        /// Number of nodes, if it changes.
         count: Option<i32>,
         /// Capacity of each that changes.
         capacity: ResourceList,
@@ -35,7 +35,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// What a person reads after it: `member1 is down`.
+    /// Confirmation: `member1 is down`.
     #[must_use]
     pub fn said(&self) -> String {
         match self {
@@ -92,7 +92,7 @@ fn whose(rule: &UsageRule) -> String {
     text
 }
 
-/// What is wrong with a member, in a few words; `-` if nothing is.
+/// Faults of a member in a few words; `-` if there are none.
 #[must_use]
 pub fn faults(faults: &Faults) -> String {
     let mut said = Vec::new();

@@ -16,7 +16,7 @@ use crate::{
     report::Misused,
 };
 
-/// What happens to the simulated members of `ironclad up`: faults, load, nodes, members that come and go.
+/// Change the simulated members of `ironclad up`: faults, load, nodes, adding and removing members.
 ///
 /// Each verb changes the SimulatedCluster of that name, which kubectl can do too, and waits until the member follows. Faults
 /// stand between a member and the control plane; they outlive a restart of `up`.
@@ -38,7 +38,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// What is done.
+/// Action.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
     /// Show the simulated members: their nodes, what is wrong with them, what they report
@@ -50,7 +50,7 @@ pub enum Verb {
         /// The members [default: all]
         #[arg(value_name = "MEMBER")]
         members: Vec<String>,
-        /// How they are printed
+        /// Output format
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
@@ -66,10 +66,10 @@ pub enum Verb {
         #[command(flatten)]
         #[allow(missing_docs, reason = "described where it is defined")]
         targets: Targets,
-        /// How long it is up
+        /// Time that it is up
         #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = written_duration)]
         up: String,
-        /// How long it is down
+        /// Time that it is down
         #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = written_duration)]
         down: String,
     },
@@ -79,14 +79,14 @@ pub enum Verb {
         #[command(flatten)]
         #[allow(missing_docs, reason = "described where it is defined")]
         targets: Targets,
-        /// How much later
+        /// Added latency
         #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = written_duration)]
         latency: String,
     },
     /// It is cut off from the control plane, and goes on by itself
     #[command(after_help = "Examples:\n  ironclad sim partition member1\n  ironclad sim heal member1")]
     Partition(Targets),
-    /// What its metrics API reports for each of these pods
+    /// Set the usage that its metrics API reports for each of these pods
     #[command(after_help = "Examples:
   ironclad sim load member1 -n shop -l app=web --cpu 800m --memory 1Gi
   ironclad sim load member1 --cpu 2
@@ -111,7 +111,7 @@ pub enum Verb {
         #[arg(long, conflicts_with_all = ["cpu", "memory", "namespace", "selector"])]
         clear: bool,
     },
-    /// How many nodes it has, and what each has
+    /// Set the number and size of its nodes
     #[command(
         after_help = "Examples:\n  ironclad sim nodes member1 --count 5\n  ironclad sim nodes member1 --cpu 16 --node-label disk=ssd"
     )]
@@ -119,7 +119,7 @@ pub enum Verb {
         #[command(flatten)]
         #[allow(missing_docs, reason = "described where it is defined")]
         targets: Targets,
-        /// How many
+        /// Number of nodes
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
         count: Option<u32>,
         #[command(flatten)]
@@ -143,10 +143,10 @@ pub enum Verb {
         /// Labels of the Clusters, as tier=edge (repeatable); topology.kubernetes.io/region and …/zone become fields too
         #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
         labels: Vec<(String, String)>,
-        /// How long pods in them take to start, as 250ms or 5s [default: 1s]
+        /// Start-up delay of pods, such as 250ms or 5s [default: 1s]
         #[arg(long, value_name = "DURATION", value_parser = written_duration)]
         startup_delay: Option<String>,
-        /// How long to wait until they are ready; 0 does not wait
+        /// Timeout until the members are ready; 0 does not wait
         #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::duration)]
         wait: Duration,
     },
@@ -155,7 +155,7 @@ pub enum Verb {
     Remove(Targets),
 }
 
-/// Which members.
+/// Members.
 #[derive(clap::Args, Debug)]
 pub struct Targets {
     /// The members
@@ -164,12 +164,12 @@ pub struct Targets {
     /// All simulated members
     #[arg(long, conflicts_with = "members")]
     pub all: bool,
-    /// How long to wait until they follow; 0 does not wait
+    /// Timeout until the members apply the change; 0 does not wait
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::duration)]
     pub wait: Duration,
 }
 
-/// What each node has.
+/// Size of a node.
 #[derive(clap::Args, Debug)]
 pub struct Capacity {
     /// Cpu of each node
@@ -221,7 +221,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If there are no such members, the control plane refuses, or a member does not follow in time.

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use self::change::Action;
 use crate::{print, write::FIELD_MANAGER};
 
-/// How often the control plane is asked whether a member follows.
+/// Interval between checks whether a member applied the change.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often a change is tried that somebody else's change came before.
+/// Attempts of a write after conflicts.
 const TRIES: usize = 5;
 /// Holds the object until its member is taken apart; what takes it apart puts it there too.
 const FINALIZER: &str = "sim.ironclad.io/member";

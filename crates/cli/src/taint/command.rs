@@ -36,10 +36,10 @@ pub struct Command {
     /// Give taints that are there another value
     #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true, value_name = "BOOL")]
     pub overwrite: bool,
-    /// Only say what would happen
+    /// Print what would happen, without doing it
     #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
     pub dry_run: DryRun,
-    /// Don't ask
+    /// Don't ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the words mean nothing, or a cluster can't be changed so. Clusters before it are changed by then.

@@ -1,4 +1,4 @@
-//! What an edit makes of a cluster's taints.
+//! Edits of a cluster's taints.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use ironclad_fleet::taint::text;
 
 use super::spec::Request;
 
-/// Whether taints that are there may be given another value.
+/// Treatment of existing taints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overwrite {
     /// `--overwrite`.
@@ -17,7 +17,7 @@ pub enum Overwrite {
     Refused,
 }
 
-/// What became of the taints, as it is printed.
+/// Result of an edit, as printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Some were added.

@@ -50,7 +50,7 @@ pub enum TaintError {
     Server {
         /// Its name.
         name: String,
-        /// What it said.
+        /// The server's answer.
         source: Box<kube::Error>,
     },
 }

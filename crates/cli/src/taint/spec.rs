@@ -1,4 +1,4 @@
-//! What the words of `ironclad taint` mean.
+//! Parser of the arguments of `ironclad taint`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use ironclad_api::{
 use ironclad_fleet::taint::text;
 use ironclad_patch::names;
 
-/// What is to be done: to which clusters, and with which taints.
+/// Clusters and taints to edit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request {
     /// The clusters.
@@ -30,7 +30,7 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Whether it means this taint.
+    /// True if it selects this taint.
     #[must_use]
     pub fn means(&self, taint: &Taint) -> bool {
         taint.key == self.key && self.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
@@ -46,7 +46,7 @@ impl fmt::Display for Removal {
     }
 }
 
-/// What the words can't mean.
+/// Errors of parsing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// A cluster after a taint.
@@ -83,7 +83,7 @@ pub enum SpecError {
 /// Reads `clusters NAME... KEY[=VALUE]:EFFECT... KEY[:EFFECT]-...`.
 ///
 /// # Errors
-/// What can't be meant.
+/// Errors of parsing.
 pub fn parse(words: &[String]) -> Result<Request, SpecError> {
     let (kind, words) = match words.split_first() {
         // `cluster/NAME` as in kubectl.

@@ -1,4 +1,4 @@
-//! What members report of the usage of their pods and nodes, as rows (operations.md 2.15).
+//! Usage of pods and nodes that members report, as rows (operations.md 2.15).
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -57,7 +57,7 @@ pub struct Figure {
     pub name: String,
     /// The container, if each is a row.
     pub container: Option<String>,
-    /// What it uses.
+    /// Its usage.
     pub used: Used,
 }
 
@@ -114,7 +114,7 @@ pub fn sort(rows: &mut [Figure], by: Option<SortBy>) {
     });
 }
 
-/// What a list of resources says of cpu and memory.
+/// CPU and memory in a list of resources.
 #[must_use]
 pub fn amounts(list: &ResourceList) -> Used {
     let usage: BTreeMap<&str, &str> = list.iter().map(|(name, q)| (name.as_str(), q.0.as_str())).collect();

@@ -20,7 +20,7 @@ use crate::{
     report::answer,
 };
 
-/// What pods, nodes and clusters use, as the members' metrics APIs say it.
+/// Show the CPU and memory usage of pods, nodes and clusters, from the members' metrics APIs.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad top pod -n shop
@@ -31,7 +31,7 @@ pub struct Command {
     #[command(subcommand)]
     #[allow(missing_docs, reason = "described where it is defined")]
     pub verb: Verb,
-    /// How long a member may take to answer
+    /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION", global = true)]
     pub timeout: Duration,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// What is looked at.
+/// Subject of the figures.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
     /// Pods
@@ -102,13 +102,13 @@ pub enum Verb {
     },
 }
 
-/// Which members, and in which form.
+/// Members, and the form of the answer.
 #[derive(clap::Args, Debug)]
 pub struct Shape {
     /// Only these members
     #[arg(short = 'C', long, alias = "cluster", value_delimiter = ',', value_name = "NAMES")]
     pub clusters: Vec<String>,
-    /// What comes first
+    /// Order of the rows
     #[arg(long, value_enum, value_name = "RESOURCE")]
     pub sort_by: Option<SortBy>,
     /// Without the heading
@@ -128,7 +128,7 @@ impl Shape {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the control plane does not answer, or what is named is nowhere.
@@ -277,7 +277,7 @@ fn unknown() -> [String; 2] {
     ["-".to_owned(), "-".to_owned()]
 }
 
-/// What each member answers; who does not joins the silent ones.
+/// Answers of the members; a member that does not answer joins the silent ones.
 async fn lists(asked: &mut Asked, path: &str, clock: &Clock, patience: Duration) -> Vec<(String, Value)> {
     let answers = join_all(asked.members.iter().map(async |(name, client)| {
         let question = async {
@@ -300,7 +300,7 @@ async fn lists(asked: &mut Asked, path: &str, clock: &Clock, patience: Duration)
     lists
 }
 
-/// What each node has, by its member and its name.
+/// Allocatable resources of each node, by member and name.
 async fn wholes(asked: &Asked, capacity: bool, clock: &Clock, patience: Duration) -> BTreeMap<(String, String), Used> {
     let answers = join_all(asked.members.iter().map(async |(name, client)| {
         let api: Api<Node> = Api::all(client.clone());

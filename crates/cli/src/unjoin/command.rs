@@ -55,16 +55,16 @@ pub struct Command {
     /// replicas elsewhere, too
     #[arg(long, conflicts_with = "drain")]
     pub keep_workloads: bool,
-    /// Don't ask
+    /// Don't ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// How long to wait until the cluster is gone
+    /// Timeout until the cluster is deleted
     #[arg(long, value_parser = crate::duration, default_value = "60s", value_name = "DURATION")]
     pub wait: Duration,
     /// Go on although bindings target the cluster, and if it does not go in time take its finalizers away: objects may stay in the member
     #[arg(long)]
     pub force: bool,
-    /// Only say what would happen
+    /// Print what would happen, without doing it
     #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
     pub dry_run: DryRun,
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the cluster can't be removed, or somebody says no.
@@ -136,7 +136,7 @@ async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow:
     connect::client(connect::config(kubeconfig, context, "member").await?)
 }
 
-/// What becomes of the objects in the member, said before anybody is asked.
+/// Announces what happens to the objects in the member, before the confirmation.
 fn kept(workloads: Workloads) -> &'static str {
     match workloads {
         Workloads::Keep => "; what runs there stays there, and is managed by nobody",

@@ -26,7 +26,7 @@ pub use member::clean;
 
 /// Objects that are listed at a time.
 const PAGE: u32 = 500;
-/// How often the control plane is asked whether the cluster is gone.
+/// Interval between checks whether the cluster is deleted.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Why a cluster was not removed.
@@ -54,9 +54,9 @@ pub enum UnjoinError {
     StillThere {
         /// Its name.
         name: String,
-        /// How long it was waited for.
+        /// Timeout.
         seconds: u64,
-        /// What holds it.
+        /// What blocks the removal.
         holds: String,
     },
     /// A server refused or did not answer.
@@ -64,9 +64,9 @@ pub enum UnjoinError {
     Server {
         /// Its name.
         name: String,
-        /// What was attempted.
+        /// The attempted operation.
         doing: String,
-        /// What came back.
+        /// The server's answer.
         source: Box<kube::Error>,
     },
 }
@@ -90,7 +90,7 @@ pub async fn find(plane: &Client, name: &str) -> Result<Cluster, UnjoinError> {
     }
 }
 
-/// What removing the cluster would do.
+/// Counts the objects that lose the cluster.
 ///
 /// # Errors
 /// If the control plane can't be asked.
@@ -132,7 +132,7 @@ pub enum OnTimeout {
     RemoveFinalizers,
 }
 
-/// What becomes of the objects that were propagated to the member.
+/// Handling of the objects that were propagated to the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workloads {
     /// They are deleted there.
@@ -141,7 +141,7 @@ pub enum Workloads {
     Keep,
 }
 
-/// Whether the cluster is marked to keep its workloads when it leaves.
+/// True if the cluster is marked to keep its workloads when it is removed.
 #[must_use]
 pub fn keeps(cluster: &Cluster) -> bool {
     let mark = cluster.metadata.annotations.as_ref().and_then(|all| all.get(KEEP_WORKLOADS));

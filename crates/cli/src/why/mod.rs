@@ -47,10 +47,10 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// What is asked, if it is not the whole placement.
+/// Question other than that about the placement.
 #[derive(clap::Subcommand, Debug)]
 pub enum Question {
-    /// What leaves faulty clusters, why, when, and what would cancel it
+    /// Why and when bindings are evicted from faulty clusters, and what would cancel it
     Evicted(Evicted),
     /// Why a template is not on one cluster, and what would change that
     #[command(after_help = "Examples:
@@ -66,7 +66,7 @@ pub enum Question {
     },
 }
 
-/// Which template, and how the answer is printed.
+/// Template, and output options.
 #[derive(clap::Args, Clone, Debug)]
 pub struct About {
     /// The template: TYPE/NAME, or TYPE and NAME
@@ -78,12 +78,12 @@ pub struct About {
     /// Read the fleet from this dump, - for stdin: objects or Lists as YAML or JSON
     #[arg(short, long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
-    /// How it is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If there is no such template, cluster or binding, or the control plane does not answer.
@@ -110,7 +110,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
 }
 
-/// What a re-run can't know.
+/// Notes the inputs that are not known here.
 fn unknown_here() {
     eprintln!("not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks");
 }

@@ -52,7 +52,7 @@ pub fn placement(explanation: &Explanation) -> String {
     text
 }
 
-/// What became of every cluster in a cycle.
+/// Prints the outcome of a cycle for every cluster.
 pub(crate) fn table(cycle: &Cycle) -> String {
     let row = |(cluster, outcome): (&ClusterName, &Outcome)| {
         let figure = |figure: Option<i64>| figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string());

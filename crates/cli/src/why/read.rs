@@ -1,4 +1,4 @@
-//! What `why` looks at: read from the control plane, or taken from a dump.
+//! Input of `why`: read from the control plane, or from a dump.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     resource::{self, Resources},
 };
 
-/// What hangs together with one template, from the control plane.
+/// Reads the objects that decide on one template from the control plane.
 ///
 /// # Errors
 /// If there is no such template, or the control plane does not answer.

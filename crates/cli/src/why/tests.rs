@@ -1,4 +1,4 @@
-//! What people ask, and what they read.
+//! Questions and printed answers.
 
 use std::fmt::Write as _;
 

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 pub use self::objects::{Change, InvalidFile, OBJECTS_MAX, Object, Planned, check};
 use crate::{Fleet, Preemption, Scheduling, replay::Replay};
 
-/// What is asked.
+/// Input of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// The fleet as it is.
@@ -41,30 +41,30 @@ pub struct Question<'a> {
     pub now: Timestamp,
 }
 
-/// What becomes of the templates.
+/// Changes of the templates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplyPlan {
     /// Those that are applied, and those that change by it.
     pub templates: Vec<TemplateChange>,
-    /// How many others were looked at and stay as they are.
+    /// Number of other templates, which do not change.
     pub unchanged: usize,
-    /// What templates refer to that follow their workloads: a fleet that lacks one of them says less than is true.
+    /// Objects that workloads refer to. A fleet that lacks one of them makes the plan incomplete.
     #[serde(skip)]
     pub needs: Vec<Dependency>,
 }
 
-/// What becomes of one template.
+/// Change of one template.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateChange {
-    /// Which one.
+    /// Key.
     pub template: ObjectKey,
-    /// Who has it, would have it, or loses it, and why.
+    /// Policies that claim or lose it, and why.
     pub because: Vec<Because>,
     /// Its binding, as `namespace/name`.
     pub binding: Option<String>,
-    /// Whether the binding is there already.
+    /// True if the binding exists already.
     pub made: bool,
     /// Replicas that are wanted.
     pub replicas: i32,
@@ -82,7 +82,7 @@ pub struct CopyChange {
     pub before: Option<i32>,
     /// Its replicas then.
     pub after: Option<i32>,
-    /// Whether it says something else than now, its replicas apart.
+    /// True if its content changes, apart from its replicas.
     pub differs: bool,
     /// The override policies that apply to it then.
     pub overrides: Vec<String>,
@@ -107,7 +107,7 @@ impl CopyChange {
 }
 
 impl ApplyPlan {
-    /// Whether no copy would be made, changed or taken away.
+    /// True if no copy would be created, changed or removed.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.templates.iter().all(|change| change.copies.values().all(|copy| copy.change() == "stays"))
@@ -166,7 +166,7 @@ fn without_standing_claim(mut because: Vec<Because>, claim: Option<Claim>) -> Ve
     because
 }
 
-/// What becomes of one template.
+/// Change of one template.
 fn change(
     question: &Question<'_>,
     after: &Fleet,

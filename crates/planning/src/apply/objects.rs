@@ -38,11 +38,11 @@ pub enum InvalidFile {
 pub struct Object {
     /// Its key, as text.
     pub name: String,
-    /// What applying does to it.
+    /// Change of the object.
     pub change: Change,
 }
 
-/// What applying does to an object.
+/// Change of an applied object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {

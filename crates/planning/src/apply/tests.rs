@@ -1,4 +1,4 @@
-//! What applied objects lead to, by fleets of four clusters.
+//! Plans of applied objects, over fleets of four clusters.
 
 use std::fmt::Write as _;
 
@@ -56,7 +56,7 @@ const IMAGE: &str = "---\napiVersion: policy.karmada.io/v1alpha1\nkind: Override
     spec: {resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}], overrideRules: [{targetCluster: {clusterNames: [m1]}, overriders: \
     {plaintext: [{path: PATH, operator: replace, value: 9}]}}]}\n";
 
-/// What is applied to which fleet: each copy's change, and every reason.
+/// The plan of a file as text: the change of each copy, and every reason.
 fn story(fleet: &str, file: &str, preemption: bool) -> String {
     let planned = Planned::of_dump(objects(fleet), objects(file), "shop").unwrap();
     let preemption = if preemption { Preemption::On } else { Preemption::Off };
@@ -220,7 +220,7 @@ fn mounting_policy(clusters: &str, follow: &str) -> String {
 
 const SETTINGS: &str = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop, uid: u-settings}\ndata: {a: \"1\"}\n";
 
-/// What templates refer to goes where they would be, and no further (8).
+/// Dependencies are planned for exactly the clusters of their workloads (propagation.md 8).
 #[test]
 fn what_follows() {
     let by = "the workload of binding shop/mounting-deployment refers to it";

@@ -14,10 +14,10 @@ use ironclad_propagation::execution;
 
 use super::{Finding, Grade, named};
 
-/// Objects that differ, and where.
+/// Differing objects, and the first differing field.
 pub type Drifted = BTreeMap<(ClusterName, ObjectKey), String>;
 
-/// What differs in members that are ready, of Works whose present content is applied.
+/// Finds objects that differ, in members that are ready, from Works whose present content is applied.
 #[must_use]
 pub fn of(world: &World, interpreter: &Interpreter) -> Drifted {
     let mut found = Drifted::new();
@@ -38,7 +38,7 @@ pub fn of(world: &World, interpreter: &Interpreter) -> Drifted {
     found
 }
 
-/// Whether the Work as it is was applied, and nobody holds it back.
+/// True if the present content of the Work was applied and its dispatching is not suspended.
 fn is_settled(work: &Work) -> bool {
     let conditions = work.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     work.metadata.deletion_timestamp.is_none()
@@ -50,7 +50,7 @@ fn is_settled(work: &Work) -> bool {
         })
 }
 
-/// One line for all of them.
+/// One finding for all differing objects.
 #[must_use]
 pub fn finding(drifted: &Drifted) -> Option<Finding> {
     let differences: Vec<String> =

@@ -1,4 +1,4 @@
-//! How ready a fleet is: a pure function over what is there. What is broken is the invariants' business.
+//! Readiness of a fleet for the loss of a cluster. Broken invariants are found by `ironclad_fleet::check`.
 
 pub mod drift;
 
@@ -12,30 +12,30 @@ use serde::Serialize;
 
 use crate::{count, unjoin::blocked};
 
-/// Names that a line lists.
+/// Most names in a line.
 const NAMED_MAX: usize = 5;
-/// An eviction that waits longer at a normal rate deserves a look (failover.md 14.4).
+/// An eviction that waits longer at a normal rate is reported (failover.md 14.4).
 const LATE_SECONDS: i64 = 600;
 
-/// How bad it is.
+/// Severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Grade {
     /// It does not work.
     Broken,
-    /// It works, and a person should look.
+    /// It works, and a user should look into it.
     Warning,
-    /// It is well, and good to know.
+    /// It is in order; for information.
     Fine,
 }
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub grade: Grade,
-    /// What.
+    /// The finding.
     pub what: String,
-    /// What a person could do.
+    /// Remedy.
     #[serde(rename = "try", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -89,7 +89,7 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
     found.push(Finding::new(Grade::Fine, format!("{ready} of {} ready", count(world.clusters.len(), "cluster"))));
 }
 
-/// Which policies can taint, who would move then, and who has no other home.
+/// Policies that can taint, bindings that PreferNoExecute moves, and bindings that no other cluster could take.
 fn failover(world: &World, found: &mut Vec<Finding>) {
     let tainting: Vec<String> = world.taint_policies.keys().map(ToString::to_string).collect();
     found.push(match tainting.as_slice() {
@@ -123,7 +123,7 @@ fn failover(world: &World, found: &mut Vec<Finding>) {
     }
 }
 
-/// Whether some cluster of the binding has no substitute. What has no placement follows what needs it.
+/// True if no other cluster could replace one of the binding's clusters. A binding without a placement follows its referrers.
 fn is_stuck(binding: &Binding, world: &World) -> bool {
     let spec = binding.spec();
     spec.placement.is_some()

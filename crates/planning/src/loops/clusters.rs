@@ -1,4 +1,4 @@
-//! What happens to clusters: changes from outside, probes, taints by policies, and who hears of it.
+//! Events of clusters: changes from outside, probes, taints by policies, and the bindings that they affect.
 
 use std::{sync::Arc, time::Duration};
 
@@ -86,7 +86,7 @@ impl Plan<'_> {
         }
     }
 
-    /// A cluster is written; everybody who watches it hears of it.
+    /// Writes a cluster and notifies the decisions that watch it.
     fn set_cluster(&mut self, name: &ClusterName, mut changed: Cluster) {
         let Some(before) = self.fleet.world.clusters.get(name).cloned() else { return };
         if changed.spec != before.spec {

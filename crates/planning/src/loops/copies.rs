@@ -1,4 +1,4 @@
-//! What happens to bindings and their copies: placed by the scheduler, come up after a while, let go by graceful eviction.
+//! Events of bindings and their copies: scheduled, healthy after the start-up time, removed by graceful eviction.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What a change of the result means for copies: new ones start, old ones are not reported any more.
+    /// Follows a change of the schedule result: new copies start, removed ones are not reported any more.
     fn start_new_copies(&mut self, key: &BindingKey, before: &Binding, after: &Binding) {
         let expected = targets::expected_clusters(after.spec());
         let present = after.status().map_or(&[][..], |status| &status.aggregated_status);
@@ -78,7 +78,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What is placed in a cluster that is back, and was never seen healthy there, starts now.
+    /// Starts the copies in a restored cluster that were never healthy there.
     pub(super) fn restart_copies(&mut self, cluster: &ClusterName) {
         let unhealthy = |bound: &Binding| {
             let status = bound.status().map_or(&[][..], |status| &status.aggregated_status);
@@ -91,7 +91,7 @@ impl Plan<'_> {
         }
     }
 
-    /// A copy has come up, unless its cluster is lost or it is not wanted there any more.
+    /// Reports a copy as healthy, unless its cluster is lost or is no target any more.
     pub(super) fn healthy(&mut self, key: &BindingKey, cluster: &ClusterName) {
         self.starting.remove(&(key.clone(), cluster.clone()));
         let Some(binding) = self.fleet.world.binding(key) else { return };

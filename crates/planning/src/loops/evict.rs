@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Plan<'_> {
-    /// Takes one step of the queue; false if it has nothing to do now.
+    /// Takes one step of the queue. Returns false if nothing is due.
     pub(super) fn evict(&mut self) -> bool {
         let moment = self.moment();
         let Some(evictions) = &mut self.evictions else { return false };
@@ -84,7 +84,7 @@ impl Plan<'_> {
         goes_on
     }
 
-    /// Whatever still waits to leave a cluster whose episode ends now stays there.
+    /// Records the evictions that are cancelled because their cluster recovers.
     pub(super) fn record_abandoned(&mut self, name: &ClusterName) {
         let mut waiting = self.waiting();
         waiting.retain(|one| one.from == *name);
@@ -98,7 +98,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Who waits at this moment, and why.
+    /// Evictions that wait now, with their reasons.
     pub(super) fn waiting(&self) -> Vec<PendingEviction> {
         let Some(evictions) = &self.evictions else { return Vec::new() };
         let moment = self.moment();
@@ -121,7 +121,7 @@ impl Plan<'_> {
         evictions.rows(moment).into_iter().map(with_reason).collect()
     }
 
-    /// Why nothing would take it, if that is so.
+    /// Reason that no cluster would take it, if none would.
     fn no_target(&self, key: &BindingKey, from: &ClusterName) -> Option<String> {
         let check = self.options.flags.eviction.check();
         let left_out = BTreeSet::from([from.clone()]);

@@ -19,14 +19,14 @@ use jiff::{SignedDuration, Timestamp};
 use self::fleet::Fleet;
 use crate::{FailoverPlan, MoveStatus, Options, Script, TimelineEntry};
 
-/// The leader is taken to have led for so long: its warm-up is over.
+/// Assumed time since the leader started: its warm-up is over.
 const LED_FOR: Duration = Duration::from_secs(3_600);
-/// A decision that goes on changing its own input for so many rounds at one moment would never end.
+/// Most rounds of decisions at one time. A decision that keeps changing its own input would never end.
 const ROUNDS_MAX: usize = 10_000_000;
-/// So many lines of the timeline are kept.
+/// Most entries of the timeline.
 const LINES_MAX: usize = 100_000;
 
-/// What is done to this fleet from `start` on, and what follows from it.
+/// Simulates the changes of the script from `start` on, and their consequences.
 #[must_use]
 pub fn plan_failover(world: &World, script: &Script, options: &Options, start: Timestamp) -> FailoverPlan {
     let mut plan = Plan::new(world, script, options, start);
@@ -35,7 +35,7 @@ pub fn plan_failover(world: &World, script: &Script, options: &Options, start: T
     plan.finish()
 }
 
-/// What a moment is waited for.
+/// Event that is due at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Script(usize),
@@ -51,7 +51,7 @@ struct Plan<'a> {
     options: &'a Options,
     script: &'a Script,
     fleet: Fleet,
-    /// What is free. No summary is collected here: what is assigned stays promised to the end.
+    /// Free capacity. No resource summary is collected here, so assigned replicas stay assumed to the end.
     capacity: Capacity,
     /// `None` while the gate is off.
     evictions: Option<Evictions>,
@@ -59,7 +59,7 @@ struct Plan<'a> {
     now: Duration,
     timers: BTreeSet<(Duration, Due)>,
     lost: BTreeSet<ClusterName>,
-    /// Clusters that had a taint that evicts at some time.
+    /// Clusters that had an evicting taint at any time.
     faulty: BTreeSet<ClusterName>,
     probes: BTreeMap<ClusterName, health::Memory>,
     policies: BTreeMap<ClusterName, taint_policy::Memory>,
@@ -111,7 +111,7 @@ impl<'a> Plan<'a> {
         Timestamp::from_second(self.moment().wall.as_second()).unwrap_or(self.start)
     }
 
-    /// So long after the beginning a stored time comes.
+    /// Time of a stored timestamp after the start.
     fn until(&self, at: Timestamp) -> Duration {
         Duration::try_from(at.duration_since(self.start)).unwrap_or_default().max(self.now)
     }
@@ -122,7 +122,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The fleet as it is, faults and waiting evictions among it.
+    /// Initial state: the fleet with its faults and waiting evictions.
     fn begin(&mut self) {
         for (index, (at, _)) in self.script.0.iter().enumerate() {
             self.timers.insert((*at, Due::Script(index)));
@@ -180,12 +180,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Nothing is to come but another look at what can't move.
+    /// True if no event is due but another check of evictions that can't proceed.
     fn is_idle(&self) -> bool {
         self.timers.iter().all(|(_, due)| *due == Due::Evict) && !self.is_moving()
     }
 
-    /// Something in the queue has its turn by time alone.
+    /// True if an eviction in the queue becomes due by time alone.
     fn is_moving(&self) -> bool {
         let Some(evictions) = &self.evictions else { return false };
         if evictions.queue().tally().pending() == 0 || !self.timers.iter().any(|(_, due)| *due == Due::Evict) {
@@ -235,7 +235,7 @@ impl<'a> Plan<'a> {
         self.found
     }
 
-    /// Why nothing left and nothing waits to.
+    /// Reason that nothing is evicted and nothing waits.
     fn quiet_because(&self) -> String {
         if self.evictions.is_none() {
             return "feature gate Failover is off, so nothing is ever evicted".to_owned();

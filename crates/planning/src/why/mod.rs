@@ -22,13 +22,13 @@ use crate::{Fleet, Scheduling, replay::Replay};
 pub struct Explanation {
     /// The template.
     pub template: ObjectKey,
-    /// Whether the detector leaves the template alone, because of its kind or its namespace.
+    /// True if the detector ignores the template, because of its kind or its namespace.
     pub skipped: bool,
-    /// Which policy has it, which others would, and what keeps it from its binding.
+    /// Reasons of the claim: the policy, its competitors, and what prevents the binding.
     pub policy: Vec<Because>,
     /// Its binding, if there is one or would be one.
     pub binding: Option<BindingSummary>,
-    /// What the scheduler makes of the binding.
+    /// The scheduler's decision.
     pub scheduling: Option<Scheduling>,
 }
 
@@ -36,20 +36,20 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BindingSummary {
-    /// Which one.
+    /// Key.
     pub key: BindingKey,
     /// False if it is not made yet; it is then the one that the detector would make.
     pub made: bool,
     /// Replicas that are wanted.
     pub replicas: i32,
-    /// Where it is, as the binding says.
+    /// Present schedule result.
     pub clusters: Vec<TargetCluster>,
     /// Clusters that it has left or is leaving, each with the reason of its task.
     pub leaving: BTreeMap<String, String>,
 }
 
 impl Explanation {
-    /// Which policy has the template and why, a line each.
+    /// Reasons of the claim, a line each.
     #[must_use]
     pub fn policy_lines(&self) -> Vec<String> {
         if self.skipped {

@@ -19,12 +19,12 @@ pub struct Answer {
     pub replicas: Option<i32>,
     /// Why it is or is not one, the first cause first.
     pub because: Vec<String>,
-    /// What a person could do.
+    /// Remedy.
     #[serde(rename = "try", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// What the decisions say of one cluster.
+/// Explains the decisions on one cluster.
 #[must_use]
 pub fn answer(explanation: &Explanation, cluster: &ClusterName) -> Answer {
     let mut answer = Answer { cluster: cluster.clone(), replicas: None, because: Vec::new(), remedy: None };

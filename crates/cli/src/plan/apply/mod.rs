@@ -24,7 +24,7 @@ use crate::{
     why,
 };
 
-/// What is applied, and how the answer is printed.
+/// Objects to apply, and output options.
 #[derive(clap::Args, Clone, Debug)]
 pub struct How {
     /// The objects: YAML or JSON, - for stdin
@@ -36,10 +36,10 @@ pub struct How {
     /// Read the fleet from this dump instead of a control plane; admission is not asked then
     #[arg(long, value_name = "FILE")]
     pub dump: Option<PathBuf>,
-    /// Plan as if gate PropagationPolicyPreemption were on
+    /// Plan with feature gate PropagationPolicyPreemption on
     #[arg(long)]
     pub with_preemption: bool,
-    /// How it is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct How {
     pub plane: Plane,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
 /// If the file or the fleet can't be read, or an object would be refused; and [`Exit`] with 3 if a copy would be made, changed or

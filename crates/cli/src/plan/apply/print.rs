@@ -11,7 +11,7 @@ use ironclad_planning::{
 
 use crate::{print, why};
 
-/// What becomes of each object, and then of each template.
+/// Prints the change of each object, and then of each template.
 pub(super) fn table(objects: &[Object], found: &ApplyPlan) -> String {
     let rows: Vec<Vec<String>> =
         objects.iter().map(|object| vec![object.name.clone(), object.change.as_str().to_owned()]).collect();

@@ -27,9 +27,9 @@ use crate::{
     resource::{Resource, Resources},
 };
 
-/// Who asks for the dry runs.
+/// Field manager of the dry runs.
 const MANAGER: &str = "ironclad-plan";
-/// What a control plane has, and what it would make of the file: each object goes through its admission as a dry run.
+/// Reads the fleet and applies each object of the file as a dry run, so that admission and defaulting take part.
 pub(super) async fn live(
     client: &Client,
     documents: Vec<Value>,

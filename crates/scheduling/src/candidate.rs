@@ -32,13 +32,30 @@ impl Candidate {
         self.allocatable.saturating_add(self.assigned)
     }
 
-    /// Sorts into the order of 7.1.
+    /// Sorts by [`Preference`].
     pub fn sort(candidates: &mut [Self]) {
         candidates.sort_by(|a, b| a.preference().cmp(&b.preference()));
     }
 
-    /// Lower is better.
-    fn preference(&self) -> (u32, Reverse<i64>, Reverse<i64>, &ClusterName) {
-        (self.tier, Reverse(self.score), Reverse(self.available()), &self.name)
+    fn preference(&self) -> Preference<'_> {
+        Preference {
+            tier: self.tier,
+            score: Reverse(self.score),
+            available: Reverse(self.available()),
+            name: &self.name,
+        }
     }
+}
+
+/// The order of candidates, lowest first (specification/scheduling.md 7.1). Fields are compared in the order of their declaration.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Preference<'a> {
+    /// Clusters of the affinity group itself precede those of its overflow tiers.
+    tier: u32,
+    /// A higher score first.
+    score: Reverse<i64>,
+    /// More capacity for this binding first.
+    available: Reverse<i64>,
+    /// The name makes the order total.
+    name: &'a ClusterName,
 }

@@ -5,24 +5,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
-    cluster::{ApiEnablement, Cluster},
+    cluster::Cluster,
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN},
-    policy::{ClusterAffinityTerm, Placement, SpreadByField},
+    policy::{ClusterAffinityTerm, Placement},
     taints::PREFER_NO_EXECUTE,
     work::ResourceBindingSpec,
 };
-use ironclad_fleet::{
-    ClusterName, Clusters, affinity,
-    because::schedule::Refusal,
-    taint::{self, Failover},
-};
+use ironclad_fleet::{ClusterName, Clusters, affinity, because::schedule::Refusal};
 use jiff::Timestamp;
 
-use crate::{Plugin, Plugins, Tick};
+use crate::{Plugins, Tick, plugins::Point};
 
-/// The score of a cluster that is a target already.
-const LOCALITY: i64 = 100;
-/// The score of a cluster that workloads would rather leave.
+/// The score of a cluster with a PreferNoExecute taint for workloads that are not there yet.
 const AVOIDED: i64 = -1;
 
 /// One binding's question to every cluster.
@@ -41,67 +35,35 @@ pub struct Filter<'a> {
 }
 
 impl Filter<'_> {
-    /// True if the cluster may be used, and which tier of the affinity group opens it (4.3). `target`: it is in the present
-    /// result, which exempts it from taints and the API check.
+    /// Checks whether the cluster may be used. Returns the tier of the affinity group that selects it
+    /// (specification/scheduling.md 4.3).
     ///
     /// # Errors
-    /// The first filter that refuses it.
-    pub fn test(&self, cluster: &Cluster, target: Standing) -> Result<u32, Refusal> {
-        self.test_told(cluster, target, &mut |_| {})
+    /// The reason of the first filter that rejects it.
+    pub fn test(&self, cluster: &Cluster, standing: Standing) -> Result<u32, Refusal> {
+        self.test_observed(cluster, standing, &mut |_| {})
     }
 
-    /// The same; `tick` hears of each plugin that was asked.
-    pub(crate) fn test_told(
+    /// [`Filter::test`] that reports each plugin that ran.
+    pub(crate) fn test_observed(
         &self,
         cluster: &Cluster,
-        target: Standing,
+        standing: Standing,
         tick: &mut dyn FnMut(Tick),
     ) -> Result<u32, Refusal> {
-        let mut asked = |plugin: Plugin, answer: Result<(), Refusal>| {
-            tick(Tick::Plugin { plugin, passed: answer.is_ok() });
-            answer
-        };
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
-        let sent_away = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
-        if self.spec.eviction(name).is_some_and(|task| sent_away(&task.reason)) {
+        let bars_return = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
+        if self.spec.eviction(name).is_some_and(|task| bars_return(&task.reason)) {
             return Err(Refusal::BeingEvicted);
         }
-        let tier = self.tier(cluster);
-        if self.plugins.cluster_affinity {
-            asked(Plugin::ClusterAffinity, tier.map(drop).ok_or(Refusal::Affinity))?;
+        for plugin in self.plugins.enabled() {
+            let Point::Filter(filter) = plugin.point else { continue };
+            let answer = filter(self, cluster, standing);
+            tick(Tick::Plugin { plugin, passed: answer.is_ok() });
+            answer?;
         }
-        if self.plugins.taint_toleration {
-            asked(Plugin::TaintToleration, self.tolerates(cluster, target))?;
-        }
-        if self.plugins.api_enablement {
-            asked(Plugin::ApiEnablement, self.serves(cluster, target))?;
-        }
-        if self.plugins.spread_constraint {
-            asked(Plugin::SpreadConstraint, self.spread_fields(cluster))?;
-        }
-        Ok(tier.unwrap_or(0))
-    }
-
-    fn tolerates(&self, cluster: &Cluster, target: Standing) -> Result<(), Refusal> {
-        if target == Standing::Target {
-            return Ok(());
-        }
-        let failover = if self.spec.failover.as_ref().is_some_and(|f| f.cluster.is_some()) {
-            Failover::OptedIn
-        } else {
-            Failover::Stays
-        };
-        let tolerations = &self.placement.cluster_tolerations;
-        match taint::repelling_at(&cluster.spec.taints, tolerations, failover, self.now) {
-            Some(taint) => Err(Refusal::Taint { taint: taint::text(taint) }),
-            None => Ok(()),
-        }
-    }
-
-    fn serves(&self, cluster: &Cluster, target: Standing) -> Result<(), Refusal> {
-        let template = &self.spec.resource;
-        let enabled = || cluster.api_enablement(&template.api_version, &template.kind) == ApiEnablement::Enabled;
-        if target == Standing::Target || enabled() { Ok(()) } else { Err(Refusal::ApiNotEnabled) }
+        let has_overflow = self.group.is_some_and(|group| !group.overflow_affinities.is_empty());
+        Ok(if has_overflow { self.tier(cluster).unwrap_or(0) } else { 0 })
     }
 
     /// The clusters that the affinity names and that are not among these: a slip of the pen, most likely.
@@ -117,7 +79,7 @@ impl Filter<'_> {
     }
 
     /// The tier of the affinity that chooses the cluster, 0 being the affinity itself (4.3).
-    fn tier(&self, cluster: &Cluster) -> Option<u32> {
+    pub(crate) fn tier(&self, cluster: &Cluster) -> Option<u32> {
         if let Some(own) = &self.placement.cluster_affinity {
             return affinity::chooses(own, cluster).then_some(0);
         }
@@ -132,36 +94,22 @@ impl Filter<'_> {
         u32::try_from(overflow + 1).ok()
     }
 
-    /// How much a cluster that may be used is preferred (6).
+    /// The score of a cluster that passed the filters (specification/scheduling.md 6); higher is better.
     #[must_use]
-    pub fn score(&self, cluster: &Cluster, target: Standing) -> i64 {
+    pub fn score(&self, cluster: &Cluster, standing: Standing) -> i64 {
+        self.score_observed(cluster, standing, &mut |_| {})
+    }
+
+    /// [`Filter::score`] that reports each plugin that ran.
+    pub(crate) fn score_observed(&self, cluster: &Cluster, standing: Standing, tick: &mut dyn FnMut(Tick)) -> i64 {
         let avoided = || cluster.spec.taints.iter().any(|taint| taint.effect == PREFER_NO_EXECUTE);
-        match target {
-            Standing::Target if self.plugins.cluster_locality => LOCALITY,
-            Standing::New if avoided() => AVOIDED,
-            Standing::Target | Standing::New => 0,
+        let mut sum = if standing == Standing::New && avoided() { AVOIDED } else { 0 };
+        for plugin in self.plugins.enabled() {
+            let Point::Score(score) = plugin.point else { continue };
+            sum += score(self, cluster, standing);
+            tick(Tick::Plugin { plugin, passed: true });
         }
-    }
-
-    /// The same; `tick` hears of each plugin that was asked.
-    pub(crate) fn score_told(&self, cluster: &Cluster, target: Standing, tick: &mut dyn FnMut(Tick)) -> i64 {
-        let score = self.score(cluster, target);
-        if self.plugins.cluster_locality {
-            tick(Tick::Plugin { plugin: Plugin::ClusterLocality, passed: true });
-        }
-        score
-    }
-
-    fn spread_fields(&self, cluster: &Cluster) -> Result<(), Refusal> {
-        for constraint in &self.placement.spread_constraints {
-            match constraint.spread_by_field {
-                Some(SpreadByField::Provider) if cluster.spec.provider.is_empty() => return Err(Refusal::NoProvider),
-                Some(SpreadByField::Region) if cluster.spec.region.is_empty() => return Err(Refusal::NoRegion),
-                Some(SpreadByField::Zone) if affinity::zones(cluster).is_empty() => return Err(Refusal::NoZones),
-                _ => {}
-            }
-        }
-        Ok(())
+        sum
     }
 }
 
@@ -213,6 +161,7 @@ mod tests {
 
     use super::*;
     use crate::testkit::{affinity, binding, cluster, failover, group, spread, taint, task, toleration};
+    use ironclad_api::policy::SpreadByField;
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Fit {

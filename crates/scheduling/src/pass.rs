@@ -135,9 +135,9 @@ pub enum Tick {
     Cluster,
     /// A plugin was asked of the cluster.
     Plugin {
-        /// Which one.
-        plugin: Plugin,
-        /// False if it refuses the cluster.
+        /// The plugin.
+        plugin: &'static Plugin,
+        /// False if it rejects the cluster.
         passed: bool,
     },
 }
@@ -211,7 +211,7 @@ fn pass(
         .iter()
         .map(|f| {
             (trace.tick)(Tick::Cluster);
-            filter.score_told(f.cluster, f.standing, trace.tick)
+            filter.score_observed(f.cluster, f.standing, trace.tick)
         })
         .collect();
     (trace.tick)(Tick::Step(Step::Score));
@@ -258,7 +258,7 @@ fn feasible<'a>(
         }
         let standing = if before.contains_key(&*name.0) { Standing::Target } else { Standing::New };
         (trace.tick)(Tick::Cluster);
-        match filter.test_told(cluster, standing, trace.tick) {
+        match filter.test_observed(cluster, standing, trace.tick) {
             Err(refusal) => {
                 because.push(Reason::Refused { cluster: name.clone(), because: refusal.clone() }.into());
                 *error.refusals.entry(refusal).or_default() += 1;

@@ -186,12 +186,12 @@ impl Timed<'_> {
         }
     }
 
-    fn ran(&mut self, plugin: Plugin, passed: bool) {
+    fn ran(&mut self, plugin: &'static Plugin, passed: bool) {
         let Some(began) = &mut self.plugin else { return };
         let now = self.clock.mono();
         let seconds = (now - std::mem::replace(began, now)).as_secs_f64();
         let result = if passed { "Success" } else { "Unschedulable" };
-        let labels = PluginLabels { plugin: plugin.as_str(), extension_point: plugin.extension_point(), result };
+        let labels = PluginLabels { plugin: plugin.name, extension_point: plugin.extension_point(), result };
         self.metrics.plugins.get_or_create(&labels).observe(seconds);
     }
 
@@ -263,6 +263,7 @@ impl Collector for Pending {
 mod tests {
     use std::time::Duration;
 
+    use ironclad_scheduling::plugins::{CLUSTER_AFFINITY, CLUSTER_LOCALITY, TAINT_TOLERATION};
     use ironclad_seam::Rng;
 
     use super::*;
@@ -321,12 +322,12 @@ mod tests {
             let mut attempt = metrics.attempt(&clock);
             attempt.tick(Tick::Cluster);
             clock.sleep(Duration::from_millis(2)).await;
-            attempt.tick(Tick::Plugin { plugin: Plugin::ClusterAffinity, passed: true });
+            attempt.tick(Tick::Plugin { plugin: &CLUSTER_AFFINITY, passed: true });
             clock.sleep(Duration::from_millis(1)).await;
-            attempt.tick(Tick::Plugin { plugin: Plugin::TaintToleration, passed: false });
+            attempt.tick(Tick::Plugin { plugin: &TAINT_TOLERATION, passed: false });
             clock.sleep(Duration::from_secs(5)).await;
             attempt.tick(Tick::Cluster);
-            attempt.tick(Tick::Plugin { plugin: Plugin::ClusterLocality, passed: true });
+            attempt.tick(Tick::Plugin { plugin: &CLUSTER_LOCALITY, passed: true });
         }
         let text = shown(&registry);
         let name = "karmada_scheduler_plugin_execution_duration_seconds";

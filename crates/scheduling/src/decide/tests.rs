@@ -278,7 +278,7 @@ fn attempts_as_metrics_count_them() {
     let _ = decide_timed(&seen, at(1), &mut |tick| match tick {
         Tick::Step(step) => steps.push(step.as_str()),
         Tick::Cluster => steps.push("a cluster"),
-        Tick::Plugin { plugin, passed } => steps.push(if passed { plugin.as_str() } else { "refused" }),
+        Tick::Plugin { plugin, passed } => steps.push(if passed { plugin.name } else { "refused" }),
     });
     let filters = ["a cluster", "ClusterAffinity", "TaintToleration", "APIEnablement", "SpreadConstraint", "Filter"];
     assert_eq!(steps[..6], filters);

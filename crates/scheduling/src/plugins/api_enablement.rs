@@ -1,0 +1,17 @@
+//! Filter `APIEnablement`: rejects clusters that do not serve the template's API. Targets of the present result pass
+//! (specification/scheduling.md 5.3).
+
+use ironclad_api::cluster::{ApiEnablement, Cluster};
+use ironclad_fleet::because::schedule::Refusal;
+
+use super::{Plugin, Point};
+use crate::filter::{Filter, Standing};
+
+/// The plugin.
+pub static API_ENABLEMENT: Plugin = Plugin { name: "APIEnablement", point: Point::Filter(filter) };
+
+fn filter(question: &Filter<'_>, cluster: &Cluster, standing: Standing) -> Result<(), Refusal> {
+    let template = &question.spec.resource;
+    let enabled = || cluster.api_enablement(&template.api_version, &template.kind) == ApiEnablement::Enabled;
+    if standing == Standing::Target || enabled() { Ok(()) } else { Err(Refusal::ApiNotEnabled) }
+}

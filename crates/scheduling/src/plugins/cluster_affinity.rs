@@ -1,0 +1,14 @@
+//! Filter `ClusterAffinity`: rejects clusters that the affinity does not select.
+
+use ironclad_api::cluster::Cluster;
+use ironclad_fleet::because::schedule::Refusal;
+
+use super::{Plugin, Point};
+use crate::filter::{Filter, Standing};
+
+/// The plugin.
+pub static CLUSTER_AFFINITY: Plugin = Plugin { name: "ClusterAffinity", point: Point::Filter(filter) };
+
+fn filter(question: &Filter<'_>, cluster: &Cluster, _: Standing) -> Result<(), Refusal> {
+    question.tier(cluster).map(drop).ok_or(Refusal::Affinity)
+}

@@ -1,0 +1,22 @@
+//! Filter `SpreadConstraint`: rejects clusters that lack the provider, region or zone that the workload is spread by.
+
+use ironclad_api::{cluster::Cluster, policy::SpreadByField};
+use ironclad_fleet::{affinity, because::schedule::Refusal};
+
+use super::{Plugin, Point};
+use crate::filter::{Filter, Standing};
+
+/// The plugin.
+pub static SPREAD_CONSTRAINT: Plugin = Plugin { name: "SpreadConstraint", point: Point::Filter(filter) };
+
+fn filter(question: &Filter<'_>, cluster: &Cluster, _: Standing) -> Result<(), Refusal> {
+    for constraint in &question.placement.spread_constraints {
+        match constraint.spread_by_field {
+            Some(SpreadByField::Provider) if cluster.spec.provider.is_empty() => return Err(Refusal::NoProvider),
+            Some(SpreadByField::Region) if cluster.spec.region.is_empty() => return Err(Refusal::NoRegion),
+            Some(SpreadByField::Zone) if affinity::zones(cluster).is_empty() => return Err(Refusal::NoZones),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Filter `TaintToleration`: rejects clusters with a taint that the workload does not tolerate. Targets of the present result
+//! pass (specification/scheduling.md 5.2).
+
+use ironclad_api::cluster::Cluster;
+use ironclad_fleet::{
+    because::schedule::Refusal,
+    taint::{self, Failover},
+};
+
+use super::{Plugin, Point};
+use crate::filter::{Filter, Standing};
+
+/// The plugin.
+pub static TAINT_TOLERATION: Plugin = Plugin { name: "TaintToleration", point: Point::Filter(filter) };
+
+fn filter(question: &Filter<'_>, cluster: &Cluster, standing: Standing) -> Result<(), Refusal> {
+    if standing == Standing::Target {
+        return Ok(());
+    }
+    let has_failover = question.spec.failover.as_ref().is_some_and(|failover| failover.cluster.is_some());
+    let failover = if has_failover { Failover::OptedIn } else { Failover::Stays };
+    let tolerations = &question.placement.cluster_tolerations;
+    match taint::repelling_at(&cluster.spec.taints, tolerations, failover, question.now) {
+        Some(taint) => Err(Refusal::Taint { taint: taint::text(taint) }),
+        None => Ok(()),
+    }
+}

@@ -86,7 +86,7 @@ pub(crate) fn older_kubectl(root: &Path, minor: &str) -> anyhow::Result<PathBuf>
         ensure!(go_is_there(), GO_IS_MISSING);
         once(&folder, &[PROGRAM], |unfinished| {
             eprintln!("building kubectl of {minor} into {}", folder.display());
-            // Named after its folder unless it is told otherwise.
+            // Named after its folder by default.
             let destination = unfinished.join(PROGRAM);
             go_build_to(&module, &destination, FLAGS, &["."])
         })?;

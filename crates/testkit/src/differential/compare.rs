@@ -53,18 +53,23 @@ pub fn compare_notes(place: &str, line: &str, real: &Value, ours: &Value, out: &
     if real.get("code") == ours.get("code") {
         return compare(place, line, real, ours, out);
     }
-    let told = |note: &Value| {
-        let mut told = note.get("code").map(Value::to_string).unwrap_or_default();
+    let summary = |note: &Value| {
+        let mut text = note.get("code").map(Value::to_string).unwrap_or_default();
         for part in ["body", "stdout", "stderr"] {
             let part = &note[part];
             let part = part.get("message").unwrap_or(part);
             if !part.is_null() {
-                told.push_str(&format!(" {part}"));
+                text.push_str(&format!(" {part}"));
             }
         }
-        Some(Value::String(told))
+        Some(Value::String(text))
     };
-    out.push(Difference { place: format!("{place}.code"), line: line.to_owned(), real: told(real), ours: told(ours) });
+    out.push(Difference {
+        place: format!("{place}.code"),
+        line: line.to_owned(),
+        real: summary(real),
+        ours: summary(ours),
+    });
 }
 
 /// Adds where the two differ, at the deepest path that says it.
@@ -141,8 +146,8 @@ mod tests {
         let real = json!({"code": 200, "body": {"a": 1, "b": [1, {"c": 2}], "d": "x"}});
         let ours = json!({"code": 200, "body": {"a": 1, "b": [1, {"c": 3}], "e": [1]}});
         compare("s:1:", "GET /", &real, &ours, &mut found);
-        let told: Vec<String> = found.iter().map(|d| d.place.clone()).collect();
-        assert_eq!(told, ["s:1:.body.b.1.c", "s:1:.body.d", "s:1:.body.e"]);
+        let places: Vec<String> = found.iter().map(|d| d.place.clone()).collect();
+        assert_eq!(places, ["s:1:.body.b.1.c", "s:1:.body.d", "s:1:.body.e"]);
         assert_eq!(found[1].ours, None);
     }
 

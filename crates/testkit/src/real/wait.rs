@@ -31,7 +31,7 @@ pub(super) enum Pending {
     Never(anyhow::Error),
 }
 
-/// Like [`until`], for a look that can tell when waiting is of no use.
+/// Like [`until`], for states that may become impossible.
 pub(super) async fn poll<T>(
     what: &str,
     deadline: Duration,

@@ -21,7 +21,7 @@
 //! get plane deployment default/web /spec/replicas    shows values, one a line; `absent` if there is no such object
 //! get plane work karmada-es-member1/w /status/conditions/Applied/reason    an item of a list by type, name or clusterName
 //! list plane works                                   namespaces and names of all objects of a kind
-//! events                                             what was told since this was last asked
+//! events                                             events since the last such step
 //! writes                                             what the controllers wrote to the control plane since
 //! reads                                              what they read there since
 //! ```

@@ -45,7 +45,7 @@ pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
 /// Runs a script with a disturbance; what counts is what it shows of objects, and what stands in the end.
 pub(super) fn play(text: &str, disturbance: Disturbance) -> anyhow::Result<Played> {
     let mut script = syntax::parse(text)?;
-    // How often something was told or written is the way, not the end.
+    // Numbers of events and requests may differ under a disturbance; the final state may not.
     script.steps.retain(|(_, step)| !matches!(step, Some(Step::Events | Step::Writes | Step::Reads)));
     script.steps.push(("settle".to_owned(), Some(Step::Settle)));
     let (transcript, mut played) = in_a_world(script, disturbance, Masks::Same)?;
@@ -72,7 +72,7 @@ fn in_a_world(script: Script, disturbance: Disturbance, masks: Masks) -> anyhow:
         world.until_quiet().await?;
         let seen = world.history.lines().len();
         let mut runner =
-            Runner { world, kinds: BTreeMap::new(), told: BTreeSet::new(), written: seen, read: seen, masks };
+            Runner { world, kinds: BTreeMap::new(), shown_events: BTreeSet::new(), written: seen, read: seen, masks };
         runner.events().await?;
         let faults = runner.world.faults.clone();
         let before = (faults.writes(), faults.events());
@@ -100,7 +100,7 @@ fn in_a_world(script: Script, disturbance: Disturbance, masks: Masks) -> anyhow:
 struct Runner {
     world: World,
     kinds: BTreeMap<(String, String), (ApiResource, Scope)>,
-    told: BTreeSet<String>,
+    shown_events: BTreeSet<String>,
     written: usize,
     read: usize,
     masks: Masks,
@@ -135,7 +135,7 @@ impl Runner {
                 let gvk = Gvk::from_manifest(&resource.api_version, &resource.kind);
                 let (namespace, name) = (object.namespace.as_str().into(), object.name.as_str().into());
                 let taken = ObjectKey { gvk, namespace, name };
-                self.world.model.tell(|checker, _| checker.will_be_taken(object.server.as_str().into(), taken));
+                self.world.model.with_checker(|checker, _| checker.will_be_taken(object.server.as_str().into(), taken));
                 api.delete(&object.name, &DeleteParams::background()).await?;
             }
             Step::Settle => self.world.until_quiet().await?,
@@ -209,9 +209,9 @@ impl Runner {
         for (name, value) in flags {
             match name.as_str() {
                 "feature-gates" => {
-                    let (gates, told) = Gates::parse(value)?;
+                    let (gates, notes) = Gates::parse(value)?;
                     settings.gates = gates;
-                    warnings.extend(told);
+                    warnings.extend(notes);
                 }
                 "controllers" => {
                     settings.controllers = ControllerList::parse(value)?;
@@ -302,12 +302,12 @@ impl Runner {
         Ok(())
     }
 
-    /// Events that were not told yet: type, reason, kind and name, message.
+    /// Events that were not shown yet: type, reason, kind and name, message.
     async fn events(&mut self) -> anyhow::Result<Vec<String>> {
         let all: Api<Event> = Api::all(self.world.user());
         let mut lines = Vec::new();
         for event in all.list(&ListParams::default()).await?.items {
-            if self.told.insert(format!("{}/{}", event.namespace().unwrap_or_default(), event.name_any())) {
+            if self.shown_events.insert(format!("{}/{}", event.namespace().unwrap_or_default(), event.name_any())) {
                 let about = &event.involved_object;
                 let text = |field: &Option<String>| field.clone().unwrap_or_default();
                 lines.push(format!(
@@ -325,7 +325,7 @@ impl Runner {
     }
 
     /// Requests of the controllers to the control plane since that line of the history, by method and resource.
-    /// Watches, what a cluster's health says, and events are told apart by their names.
+    /// Watches, what a cluster's health says, and events differ by their names.
     fn requests(&self, since: usize, wanted: fn(&str) -> bool) -> (BTreeMap<String, usize>, usize) {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for line in &self.world.history.lines()[since..] {

@@ -9,7 +9,7 @@ use tokio::{sync::Notify, time::Instant};
 /// Fault of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The server never sees it; the client is told that the object changed meanwhile (409).
+    /// The server never sees it; the client sees a conflict (409).
     Conflict,
     /// It is done and answered, and then the client's process is killed.
     KillAfterAnswer,

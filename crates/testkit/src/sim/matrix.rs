@@ -204,8 +204,8 @@ mod tests {
         assert_eq!(differs("a\nb", "a\nb"), None);
         assert!(differs("a", "a\nb").is_some());
         let (left, right) = (format!("{}{}", "x".repeat(500), "l"), format!("{}{}", "x".repeat(500), "r"));
-        let told = differs(&left, &right).unwrap_or_default();
-        assert!(told.contains("xl\n") && told.ends_with("xr") && told.len() < 600, "{told}");
+        let message = differs(&left, &right).unwrap_or_default();
+        assert!(message.contains("xl\n") && message.ends_with("xr") && message.len() < 600, "{message}");
         assert!(differs("a\nb", "a").is_some());
     }
 }

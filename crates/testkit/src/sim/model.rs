@@ -232,9 +232,9 @@ impl Model {
     }
 
     /// Tells the checker what happened outside the control plane.
-    pub fn tell(&self, tell: impl FnOnce(&mut Checker, Duration)) {
+    pub fn with_checker(&self, act: impl FnOnce(&mut Checker, Duration)) {
         let at = self.0.clock.mono() - self.0.began;
-        tell(&mut self.0.state.lock().checker, at);
+        act(&mut self.0.state.lock().checker, at);
     }
 
     /// Lets the checker look at what time alone breaks.

@@ -113,7 +113,7 @@ impl Slot {
         let (shown, settings, history, model) = (present.clone(), settings.clone(), history.clone(), model.clone());
         let begin = move |term: Seam| {
             history.log(format!("{name} works"));
-            model.tell(|checker, at| checker.started(at));
+            model.with_checker(|checker, at| checker.started(at));
             let context = Controllers::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
             *shown.lock() = Some(context.clone());
             term.tasks.spawn("start", async move { context.start().await });

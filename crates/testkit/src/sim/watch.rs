@@ -1,4 +1,4 @@
-//! A watch on its way: its events can be held, replaced by a 410, or cut off.
+//! A watch under faults: its events can be delayed, replaced by a 410, or cut off.
 
 use bytes::{Bytes, BytesMut};
 use futures::stream;

@@ -371,7 +371,7 @@ impl World {
             self.checked = changes;
             let violations = self.violations().await?;
             let broken: Vec<Violation> = violations.into_iter().filter(|v| !v.is_passing()).collect();
-            ensure!(broken.is_empty(), "{}", told(&broken));
+            ensure!(broken.is_empty(), "{}", list(&broken));
         }
         Ok(())
     }
@@ -395,7 +395,7 @@ impl World {
             if now - since >= QUIET {
                 self.history.log("quiet");
                 let violations = self.violations().await?;
-                ensure!(violations.is_empty(), "at rest, and yet: {}", told(&violations));
+                ensure!(violations.is_empty(), "at rest, and yet: {}", list(&violations));
                 return Ok(());
             }
             ensure!(now - began < PATIENCE, "never quiet: {seen} writes so far");
@@ -455,7 +455,7 @@ impl Drop for World {
     }
 }
 
-fn told(violations: &[Violation]) -> String {
+fn list(violations: &[Violation]) -> String {
     violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 

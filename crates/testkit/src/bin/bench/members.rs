@@ -63,7 +63,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         ensure!(clock.mono() - began < DEADLINE, "only {ready} of {whole} pods are ready within {DEADLINE:?}");
         clock.sleep(LOOK).await;
     }
-    println!("{whole} pods run and are told of after {:.1} s", (clock.mono() - began).as_secs_f64());
+    println!("{whole} pods run and are reported after {:.1} s", (clock.mono() - began).as_secs_f64());
     clock.sleep(SETTLE).await;
     let (before, sent) = (world.daemon.used()?, requests(&world.metrics).await?);
     clock.sleep(Duration::from_secs(args.seconds)).await;

@@ -145,7 +145,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         clock.sleep(Duration::from_millis(20)).await;
     }
     let whole = clock.mono() - began;
-    // What is still held back by the coalescing writers belongs to the bill.
+    // What coalescing writers still delay belongs to the bill.
     clock.sleep(Duration::from_secs(4)).await;
     let (after, writes_after) = (world.daemon.used()?, plane_writes(&world.metrics).await?);
     print(&args, &table, created, whole, (before, after), writes_after - writes_before);

@@ -221,11 +221,11 @@ fn cleared(
         || state.healthy.is_some_and(|last| last + rules.stale >= write.at);
     if !healthy && !grace_ended && task.purge_mode != Some(PurgeMode::Directly) {
         let lines = old.status.iter().flat_map(|status| &status.aggregated_status);
-        let told: Vec<String> = lines.map(|line| format!("{} {:?}", line.cluster_name, line.health)).collect();
+        let reported: Vec<String> = lines.map(|line| format!("{} {:?}", line.cluster_name, line.health)).collect();
         let targets: Vec<&str> = old.spec.clusters.iter().map(|target| &*target.name).collect();
         broken.push(format!(
             "invariant 17: the task of {key} from {from} is cleared before the new copies are healthy: it is to be on {targets:?}, \
-             and is told as {told:?}"
+             and is reported as {reported:?}"
         ));
     }
 }

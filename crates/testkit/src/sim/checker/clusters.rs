@@ -69,9 +69,9 @@ impl State {
         since.is_some_and(|since| since + stale < at)
     }
 
-    /// It was Ready (or not) for so many seconds, as far as a view of some age can tell.
+    /// It was Ready (or not) for so many seconds, as far as a view of some age shows.
     fn was(&self, ready: bool, window: i64, write: &Write, rules: &Rules) -> bool {
-        // Both ends of the window may have been told by clocks that are off, in opposite directions.
+        // Both ends of the window may come from clocks that are off, in opposite directions.
         let slack = 2 * rules.skew + 1;
         if self.is_ready == ready {
             return write.wall + slack >= self.ready_since_wall + window;

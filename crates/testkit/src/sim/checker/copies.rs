@@ -51,7 +51,7 @@ pub(super) fn gone(
     broken: &mut Vec<String>,
 ) {
     // Whoever deletes a Cluster without a drain takes its copies away at once (specification/failover.md 9.5), and with
-    // them what a copy elsewhere, which has been told to go already, could be kept for.
+    // them what a copy elsewhere, whose deletion began already, could be kept for.
     if fleet.clusters.get(cluster).is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
         abandoned.insert(object.clone());
         return;

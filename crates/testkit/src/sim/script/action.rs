@@ -100,7 +100,7 @@ impl Action {
         world.history.log(format!("ACTION {self}"));
         let now = world.clock().mono();
         if let Some(time) = self.disturbs() {
-            world.model.tell(|checker, at| checker.disturbed(at.saturating_add(time)));
+            world.model.with_checker(|checker, at| checker.disturbed(at.saturating_add(time)));
         }
         match self {
             Self::Down(members) => set(world, members, &Faults { down: true, ..Faults::default() }),
@@ -162,7 +162,7 @@ impl Action {
                 let policies: Api<ClusterTaintPolicy> = Api::all(world.user());
                 let object = policy.object()?;
                 let name = object.metadata.name.clone().unwrap_or_default();
-                world.model.tell(|checker, at| checker.policy_edited(at));
+                world.model.with_checker(|checker, at| checker.policy_edited(at));
                 let patch = json!({"spec": object.spec});
                 if policies.get_opt(&name).await?.is_some() {
                     policies.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -172,7 +172,7 @@ impl Action {
             }
             Self::DropPolicy => {
                 let policies: Api<ClusterTaintPolicy> = Api::all(world.user());
-                world.model.tell(|checker, at| checker.policy_edited(at));
+                world.model.with_checker(|checker, at| checker.policy_edited(at));
                 for policy in policies.list(&ListParams::default()).await? {
                     let name = policy.metadata.name.unwrap_or_default();
                     policies.delete(&name, &DeleteParams::default()).await?;

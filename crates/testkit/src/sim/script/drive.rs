@@ -139,7 +139,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         member.set_faults(Faults::default());
     }
     world.heal_processes();
-    world.model.tell(|checker, at| checker.healed(at));
+    world.model.with_checker(|checker, at| checker.healed(at));
     let user = world.user();
     action::end_drains(world).await?;
     // Before, since what repels everybody can keep a workload on a Cluster that is to go; and after, for who joined
@@ -211,7 +211,7 @@ async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
             untaint(&user, &action::name(member), HAND_KEY, effect).await?;
             // A policy that was deleted, or has another effect by now, leaves its taint to a person
             // (specification/failover.md 2.7).
-            world.model.tell(|checker, at| checker.policy_edited(at));
+            world.model.with_checker(|checker, at| checker.policy_edited(at));
             untaint(&user, &action::name(member), POLICY_KEY, effect).await?;
         }
     }

@@ -1,6 +1,7 @@
 //! The simulation: all controllers, the embedded server and simulated members in one thread and virtual time, from a
 //! seed.
 
+pub mod change;
 pub mod checker;
 mod faults;
 pub mod flags;

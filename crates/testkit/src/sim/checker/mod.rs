@@ -22,7 +22,7 @@ use ironclad_fleet::{ClusterName, ObjectKey, World as Fleet};
 
 pub use self::rate::Rates;
 use self::{bindings::Bindings, clusters::Clusters};
-use super::model::{Changed, Write};
+use super::change::{Changed, Write};
 
 /// Rules of a world that its objects do not state.
 #[derive(Debug, Clone)]
@@ -204,7 +204,10 @@ impl Checker {
     }
 }
 
+/// Key of the taint that the policies of a script add.
+pub const POLICY_KEY: &str = "failing";
+
 /// A taint that evicts and was not set by hand.
 fn by_policy(taint: &Taint) -> bool {
-    clusters::evicts(taint) && taint.key == super::script::POLICY_KEY
+    clusters::evicts(taint) && taint.key == POLICY_KEY
 }

@@ -6,6 +6,8 @@ use ironclad_api::policy::{ClusterTaintPolicy, PropagationPolicy};
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json};
 
+use crate::sim::checker::POLICY_KEY;
+
 /// Over which clusters a workload is spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
@@ -171,9 +173,6 @@ pub struct TaintPolicy {
     /// Seconds until it takes the taint back.
     pub remove_after: i64,
 }
-
-/// The key of the taint that it adds.
-pub const POLICY_KEY: &str = "failing";
 
 impl TaintPolicy {
     /// As an object.

@@ -22,13 +22,12 @@ use kube::{
 use super::{
     Action, App, Script, Spread, TaintPolicy,
     action::{self, HAND_KEY, untaint},
-    apps::POLICY_KEY,
     gauges::{self, Expect},
     removal,
 };
 use crate::sim::{
     Setup, World,
-    checker::{Rates, Rules},
+    checker::{POLICY_KEY, Rates, Rules},
     flags,
     sometimes::happened,
 };

@@ -13,10 +13,11 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 pub use self::{
     action::{Action, HAND_KEY, taint, untaint},
-    apps::{App, Failover, POLICY_KEY, Spread, TaintPolicy},
+    apps::{App, Failover, Spread, TaintPolicy},
     drive::{Outcome, run, run_showing},
     shrink::{Shrunk, shrink},
 };
+pub use super::checker::POLICY_KEY;
 
 /// Action with the time since the one before.
 #[derive(Debug, Clone, PartialEq)]

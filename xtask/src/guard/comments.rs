@@ -4,10 +4,10 @@
 const COLUMNS: usize = 120;
 
 /// Comment lines longer than [`COLUMNS`] that may remain.
-const LONG_LINES_MAX: usize = 520;
+const LONG_LINES_MAX: usize = 260;
 
 /// Doc comments that may begin with one of [`OPENINGS`].
-const OPENINGS_MAX: usize = 1700;
+const OPENINGS_MAX: usize = 250;
 
 /// First words of doc comments that describe a thing by a question instead of naming it.
 const OPENINGS: [&str; 4] = ["What", "Who", "Whether", "Nobody"];

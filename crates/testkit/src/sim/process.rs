@@ -1,5 +1,5 @@
-//! A controller process: tasks that can be killed together, caches of its own, links with faults to all servers, and where
-//! there are several, a part in the election of the leader.
+//! A controller process: tasks that can be killed together, caches of its own, links with faults to all servers, and
+//! where there are several, a part in the election of the leader.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,9 +25,9 @@ use super::{FaultPlan, History, Link, model::Model, world::CONTROLLERS_USER};
 /// A place for a controller process, with the faults and the clock that outlive its restarts.
 pub(super) struct Slot {
     name: &'static str,
-    /// What is done to its requests to the control plane.
+    /// Faults of its requests to the control plane.
     pub(super) faults: FaultPlan,
-    /// What is done to its requests to members.
+    /// Faults of its requests to members.
     pub(super) member_faults: FaultPlan,
     /// Members whose connecting panics.
     pub(super) connect_panics: Arc<Mutex<BTreeSet<String>>>,
@@ -46,7 +46,7 @@ struct Process {
     present: Arc<Mutex<Option<Arc<Controllers>>>>,
 }
 
-/// Whether a process works at once, or only while it holds the Lease.
+/// Start of work: at once, or while the process holds the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lead {
     Alone,

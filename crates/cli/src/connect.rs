@@ -9,7 +9,8 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-/// The control plane. The flags of Karmada are understood too, before and after the name of a verb of a verb (`sim down`).
+/// The control plane. The flags of Karmada are understood too, before and after the name of a verb of a verb (`sim
+/// down`).
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Control plane")]
 pub struct Plane {

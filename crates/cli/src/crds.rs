@@ -83,7 +83,8 @@ fn row(crd: &CustomResourceDefinition) -> Vec<String> {
     vec![crd.name_any(), crd.spec.names.kind.clone(), crd.spec.scope.clone(), versions.join(",")]
 }
 
-/// Installs definitions, replacing older ones, and waits until a list of every kind is answered: then a watch can begin.
+/// Installs definitions, replacing older ones, and waits until a list of every kind is answered: then a watch can
+/// begin.
 ///
 /// # Errors
 /// If a definition is refused, or a kind is not served in time.

@@ -1,7 +1,7 @@
-//! The verbs of the command line that are clients of the API (operations.md 2).
+//! The verbs of the command line that are clients of the API (specification/operations.md 2).
 //!
-//! Each verb is a library first (`join::register`, `unjoin::remove`, `crds::install`: functions over kube clients, which
-//! tests and `up` call too) and a thin command over it. Results go to stdout, everything else to stderr.
+//! Each verb is a library first (`join::register`, `unjoin::remove`, `crds::install`: functions over kube clients,
+//! which tests and `up` call too) and a thin command over it. Results go to stdout, everything else to stderr.
 
 mod across;
 pub mod completion;

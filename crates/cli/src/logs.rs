@@ -1,4 +1,4 @@
-//! `ironclad logs`: what pods in the members say (operations.md 2.9).
+//! `ironclad logs`: what pods in the members say (specification/operations.md 2.9).
 
 use std::{collections::BTreeSet, time::Duration};
 

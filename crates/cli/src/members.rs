@@ -19,8 +19,8 @@ pub struct Member {
     pub client: Result<Client, String>,
 }
 
-/// Clients of these Clusters: by the Secret that `join` left, else by the context of the kubeconfig that has the cluster's name and
-/// its endpoint (as `ironclad up` writes it for simulated members).
+/// Clients of these Clusters: by the Secret that `join` left, else by the context of the kubeconfig that has the
+/// cluster's name and its endpoint (as `ironclad up` writes it for simulated members).
 pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: Vec<Cluster>) -> Vec<Member> {
     join_all(clusters.into_iter().map(async |cluster| {
         let client = one(plane, kubeconfig, &cluster).await;

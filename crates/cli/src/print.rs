@@ -1,4 +1,4 @@
-//! Printing of results: tables for people, objects for scripts (operations.md 3).
+//! Printing of results: tables for people, objects for scripts (specification/operations.md 3).
 
 use std::io::Write as _;
 

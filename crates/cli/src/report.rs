@@ -31,8 +31,8 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.chain().any(|cause| cause.is::<Misused>()) { MISUSED } else { FAILED }
 }
 
-/// The error in at most three kinds of lines. A message may bring lines of its own that begin with `because` and `try:`;
-/// a cause that is part of what was said already is not said again.
+/// The error in at most three kinds of lines. A message may bring lines of its own that begin with `because` and
+/// `try:`; a cause that is part of what was said already is not said again.
 #[must_use]
 pub fn render(error: &anyhow::Error) -> String {
     let (mut what, mut because, mut remedies) = (String::new(), Vec::<String>::new(), Vec::<String>::new());

@@ -133,8 +133,8 @@ pub fn arguments(words: &[String]) -> Result<Vec<(String, Vec<String>)>, crate::
     Ok(kinds.into_iter().map(|kind| (kind.to_owned(), names.to_vec())).collect())
 }
 
-/// Whether a word of the command line means this kind, where no server can be asked: the kind, its plural, or the short
-/// name that kubectl knows.
+/// True if a word of the command line names this kind, without asking a server: the kind, its plural, or the short name
+/// that kubectl knows.
 #[must_use]
 pub fn is_word_for(word: &str, kind: &str) -> bool {
     let short = match kind {

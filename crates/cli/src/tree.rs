@@ -1,4 +1,5 @@
-//! `ironclad tree`: from a template over its policy, binding and Works to its copies, with the first broken link marked.
+//! `ironclad tree`: from a template over its policy, binding and Works to its copies, with the first broken link
+//! marked.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -31,8 +32,8 @@ use crate::{
 
 /// Show how a template reaches its clusters, and where it breaks.
 ///
-/// From the template over its policy, binding and Works to the copies in the members, with the state of each; the first broken
-/// link is marked.
+/// From the template over its policy, binding and Works to the copies in the members, with the state of each; the first
+/// broken link is marked.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad tree deploy/web

@@ -1,4 +1,5 @@
-//! What-if: the decisions of the control plane, taken over a copy of the fleet (failover.md 14.3, invariant 32).
+//! What-if: the decisions of the control plane, taken over a copy of the fleet (specification/failover.md 14.3,
+//! invariant 32).
 //!
 //! The verbs of the command line read the fleet, ask this crate, and print the answer:
 //!
@@ -13,9 +14,10 @@
 //! | `doctor` | [`doctor::findings`], [`doctor::drift`] |
 //!
 //! [`Fleet`] is the copy; [`replay::Replay`] takes decisions of policies, detector, scheduler and dependencies over it.
-//! [`plan_failover`] is an event loop with a clock of its own. Probes, taints by condition and by policy, verdicts, the queue with
-//! its rate, the pre-scheduling check, the scheduler and the graceful eviction of old copies are those of the crates that
-//! decide them; the only assumption is how long a new copy takes until it is healthy ([`Options::startup`]).
+//! [`plan_failover`] is an event loop with a clock of its own. Probes, taints by condition and by policy, verdicts, the
+//! queue with its rate, the pre-scheduling check, the scheduler and the graceful eviction of old copies are those of
+//! the crates that decide them; the only assumption is how long a new copy takes until it is healthy
+//! ([`Options::startup`]).
 //!
 //! Nothing here writes, reads a clock, or decides on its own.
 

@@ -52,7 +52,8 @@ pub fn capacity(clusters: &Clusters) -> Capacity {
     Capacity::of(clusters, Modelling::On)
 }
 
-/// Runs the search for clusters on its own, whether or not the scheduler has a reason to run it, without these clusters.
+/// Runs the search for clusters on its own, whether or not the scheduler has a reason to run it, without these
+/// clusters.
 ///
 /// # Errors
 /// If no result satisfies the placement.
@@ -68,8 +69,8 @@ pub fn search(
     found.map(|found| found.targets).map_err(|failure| failure.to_string())
 }
 
-/// The scheduler's decision on a binding, and its schedule result afterwards. Where the next reconcile runs no cycle, the
-/// trace is that of the cycle that a user could request.
+/// The scheduler's decision on a binding, and its schedule result afterwards. Where the next reconcile runs no cycle,
+/// the trace is that of the cycle that a user could request.
 #[must_use]
 pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Scheduling, Vec<TargetCluster>) {
     let (view, options, available) = (binding.view(), Options::default(), Available::new());
@@ -105,8 +106,8 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
     (Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees }, result)
 }
 
-/// The trace of a search, cut where an affinity group was not enough. A later reason of a cluster replaces an earlier one,
-/// except for the scores.
+/// The trace of a search, cut where an affinity group was not enough. A later reason of a cluster replaces an earlier
+/// one, except for the scores.
 fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
     let (mut cycles, mut cycle) = (Vec::new(), Cycle::default());
     for reason in trace {

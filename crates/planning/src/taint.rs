@@ -1,4 +1,4 @@
-//! Preview of taints: the bindings that they evict from a cluster, and when (failover.md 9.1).
+//! Preview of taints: the bindings that they evict from a cluster, and when (specification/failover.md 9.1).
 
 use ironclad_api::Taint;
 use ironclad_failover::{
@@ -30,8 +30,8 @@ impl Impact {
         self.at_once + self.later
     }
 
-    /// Counts a binding by the decision of the taint manager, with the defaults of its flags. Whether another cluster takes the
-    /// binding is not decided here: `ironclad plan taint` does.
+    /// Counts a binding by the decision of the taint manager, with the defaults of its flags. Whether another cluster
+    /// takes the binding is not decided here: `ironclad plan taint` does.
     pub fn count(&mut self, cluster: &str, binding: &Binding, taints: &[Taint], now: Timestamp) {
         if binding.spec().target(cluster).is_none() {
             return;

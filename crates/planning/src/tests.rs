@@ -278,8 +278,8 @@ fn a_large_fleet_goes_on_slowly() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Every plan ends; divided workloads keep their replicas; the rate is kept; a second run is the same; nothing of the
-    /// world that was given is changed.
+    /// Every plan ends; divided workloads keep their replicas; the rate is kept; a second run is the same; nothing of
+    /// the world that was given is changed.
     #[test]
     fn plans_are_sound(
         clusters in 2usize..8,

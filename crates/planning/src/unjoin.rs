@@ -1,4 +1,5 @@
-//! Preview of an unjoin: the Works and bindings that lose the cluster, and what blocks its removal (operations.md 2.4).
+//! Preview of an unjoin: the Works and bindings that lose the cluster, and what blocks its removal
+//! (specification/operations.md 2.4).
 
 use ironclad_api::{
     cluster::Cluster,
@@ -9,7 +10,7 @@ use ironclad_failover::membership::REMOVAL_BLOCKED;
 
 use crate::count;
 
-/// What removing a cluster would do.
+/// Objects that lose a cluster when it is removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Impact {
     /// Number of Works in its execution space.

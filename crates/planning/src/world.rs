@@ -1,6 +1,7 @@
 //! A copy of the fleet, and the writes of decisions applied to it as the API server applies them.
 //!
-//! Everything in this crate that asks "what if" changes such a copy. Objects are shared until they change, so a copy is cheap.
+//! Everything in this crate that asks "what if" changes such a copy. Objects are shared until they change, so a copy is
+//! cheap.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -41,7 +42,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Inserts an object of any kind, replacing the one of the same name. An object of a kind that is not ours is a template.
+    /// Inserts an object of any kind, replacing the one of the same name. An object of a kind that is not ours is a
+    /// template.
     ///
     /// # Errors
     /// If the object does not have the fields of its kind.
@@ -203,7 +205,8 @@ fn change(
     }
 }
 
-/// An object with a merge patch applied. A patch that would leave an invalid object changes nothing: decisions make none.
+/// An object with a merge patch applied. A patch that would leave an invalid object changes nothing: decisions make
+/// none.
 pub(crate) fn patched<K: Serialize + DeserializeOwned + Clone>(object: &K, patch: &Value) -> K {
     let Ok(mut value) = serde_json::to_value(object) else { return object.clone() };
     merge_patch(&mut value, patch);

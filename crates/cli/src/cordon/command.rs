@@ -85,8 +85,8 @@ pub async fn run(which: &Which, cordon: Cordon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Cordons or uncordons a cluster. A cluster that takes workloads again is not being drained any more, so uncordoning ends
-/// its drain.
+/// Cordons or uncordons a cluster. A cluster that takes workloads again is not being drained any more, so uncordoning
+/// ends its drain.
 ///
 /// # Errors
 /// If there is no such cluster, or it can't be changed.

@@ -1,4 +1,5 @@
-//! Keeping new work away from clusters, and letting it come again (failover.md 9.2). Neither moves anything.
+//! Keeping new work away from clusters, and letting it come again (specification/failover.md 9.2). Neither moves
+//! anything.
 
 pub mod command;
 

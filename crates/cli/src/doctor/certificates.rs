@@ -1,5 +1,5 @@
-//! Certificates that end soon (operations.md 10.5): of the kubeconfig that is used, and those in Secrets that the control plane
-//! holds for its webhooks and its members.
+//! Certificates that end soon (specification/operations.md 10.5): of the kubeconfig that is used, and those in Secrets
+//! that the control plane holds for its webhooks and its members.
 
 use std::{fs, sync::Arc};
 
@@ -22,7 +22,7 @@ const WEBHOOKS: &str = "ironclad-webhook-certificates";
 enum PemContent {
     /// A certificate, perhaps with those that signed it behind: when the first ends.
     Leaf,
-    /// Authorities that are trusted: when the last one ends, since a new one stands beside the old one for a while.
+    /// Trusted authorities: the last expiry counts, since a new authority is trusted beside the old one for a while.
     Authorities,
 }
 
@@ -52,7 +52,7 @@ fn pem(data: Option<&str>, file: Option<&str>) -> Option<Vec<u8>> {
     }
 }
 
-/// The certificates in Secrets. Who may not read them is told nothing of them.
+/// Checks the certificates in Secrets. Without permission to read them nothing is reported.
 pub(super) async fn of_secrets(
     plane: &Client,
     clusters: impl Iterator<Item = &Arc<Cluster>>,

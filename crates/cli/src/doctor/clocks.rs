@@ -10,7 +10,7 @@ use kube::{Client, client::Body};
 use crate::members::{Member, within};
 use ironclad_planning::doctor::{Finding, Grade};
 
-/// A clock that is further away than this is told.
+/// Smallest difference between clocks that is reported.
 const APART_MAX: SignedDuration = SignedDuration::from_secs(10);
 /// Resolution of the dates in answers.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
@@ -22,7 +22,8 @@ struct Answer {
     answered: Timestamp,
 }
 
-/// Asks everybody what time it is. Who does not answer is told of elsewhere, and who dates no answers says nothing.
+/// Compares the clocks of all servers. Servers that do not answer are reported elsewhere; those without a date are
+/// skipped.
 pub(super) async fn findings(plane: &Client, members: &[Member], clock: &Clock, patience: Duration) -> Vec<Finding> {
     let plane = ("the control plane".to_owned(), plane);
     let members = members.iter().filter_map(|m| Some((format!("cluster {}", m.name), m.client.as_ref().ok()?)));
@@ -49,7 +50,7 @@ fn finding(whose: &str, answer: &Answer) -> Option<Finding> {
     Some(Finding::new(Grade::Warning, line).remedy("timedatectl on both, to see which of them is synchronised"))
 }
 
-/// How far a clock is ahead of ours that said `date` at some moment between these two; `None` if it may be near.
+/// Lead over our clock of a clock that answered `date` between these two times; `None` if they may agree.
 fn apart(date: Timestamp, asked: Timestamp, answered: Timestamp) -> Option<SignedDuration> {
     let (ahead, behind) = (date.duration_since(answered), asked.duration_since(date) - SECOND);
     if ahead > APART_MAX {

@@ -1,5 +1,5 @@
-//! `ironclad doctor`: every invariant on the live fleet, and how ready it is for the loss of a cluster (operations.md 2.20,
-//! failover.md 14.3, 14.4).
+//! `ironclad doctor`: every invariant on the live fleet, and how ready it is for the loss of a cluster
+//! (specification/operations.md 2.20, specification/failover.md 14.3, 14.4).
 
 mod certificates;
 mod clocks;
@@ -24,8 +24,8 @@ use crate::{
     report::{Exit, FAILED},
 };
 
-/// Check the fleet: every invariant on the live objects, and how ready it is for the loss of a cluster; certificates that end
-/// soon, clocks that differ, and objects of members that somebody else changes.
+/// Check the fleet: every invariant on the live objects, and how ready it is for the loss of a cluster; certificates
+/// that end soon, clocks that differ, and objects of members that somebody else changes.
 ///
 /// The fleet is checked twice: a violation that exists only while a change propagates is not reported.
 #[derive(clap::Args, Debug)]
@@ -99,8 +99,8 @@ impl Checkup {
     }
 }
 
-/// Looks at the fleet, and if something is wrong a second time: lists of several kinds are no snapshot, and a change may
-/// be on its way.
+/// Looks at the fleet, and if something is wrong a second time: lists of several kinds are no snapshot, and a change
+/// may be on its way.
 ///
 /// # Errors
 /// If the control plane does not answer.

@@ -72,9 +72,9 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
                 read.world.members.entry(cluster.clone()).or_default();
                 objects.into_iter().for_each(|object| read.world.insert_member(cluster.clone(), object));
             }
-            Err(why) => read
-                .findings
-                .push(Finding::new(Grade::Warning, format!("cluster {name} could not be looked at: {why}"))),
+            Err(why) => {
+                read.findings.push(Finding::new(Grade::Warning, format!("cluster {name} could not be checked: {why}")))
+            }
         }
     }
     Ok(read)

@@ -1,8 +1,8 @@
-//! Moving everything off a cluster (failover.md 9.4, operations.md 2.12).
+//! Moving everything off a cluster (specification/failover.md 9.4, specification/operations.md 2.12).
 //!
-//! The verb itself does the moving: it writes one binding after the other, so that it works on any control plane, and ends
-//! with whoever asked for it. What it did is in the bindings, what it is about in an annotation of the Cluster: so it can be
-//! stopped at any moment, looked at from elsewhere, and run again.
+//! The verb itself does the moving: it writes one binding after the other, so that it works on any control plane, and
+//! ends with whoever asked for it. What it did is in the bindings, what it is about in an annotation of the Cluster: so
+//! it can be stopped at any moment, looked at from elsewhere, and run again.
 
 pub mod command;
 mod steps;

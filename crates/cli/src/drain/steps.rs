@@ -93,8 +93,8 @@ impl std::fmt::Display for Progress {
     }
 }
 
-/// Moves these bindings at the requested rate. Those that meanwhile went by themselves are skipped; those that have nowhere
-/// to go any more, or that the server does not let go, count as failed. Returns what is moved and still there.
+/// Moves these bindings at the requested rate. Those that meanwhile went by themselves are skipped; those that have
+/// nowhere to go any more, or that the server does not let go, count as failed. Returns what is moved and still there.
 ///
 /// # Errors
 /// If somebody ended the drain, or the control plane can't be asked.

@@ -1,4 +1,5 @@
-//! Evictions from faulty clusters: `ironclad failover`, `ironclad get evictions`, `ironclad why evicted` (operations.md 2.20).
+//! Evictions from faulty clusters: `ironclad failover`, `ironclad get evictions`, `ironclad why evicted`
+//! (specification/operations.md 2.20).
 //!
 //! The leader is asked (group `explain.ironclad.io`), or what it reported in a ConfigMap is read; where it says
 //! nothing, the very decisions are re-run over the objects, and what only its memory knows is said to be unknown.

@@ -21,10 +21,9 @@ use serde_json::Value;
 
 use super::show::span;
 
-/// The Lease of the processes of `run`, unless they were told another name.
+/// Default name of the Lease of the processes of `run`.
 const LEASE: &str = "ironclad";
-/// Who leads renews every few seconds: one that was not renewed for so much longer than it lasts has nobody, whatever
-/// clocks are apart.
+/// Time after the end of the Lease that is allowed for differing clocks. A leader renews the Lease every few seconds.
 const LEASE_SLACK_SECONDS: i64 = 30;
 
 /// The leader's report and the pause.
@@ -61,7 +60,7 @@ pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderRepor
         Ok(report) => {
             return Ok(LeaderReport { report: Some(report), source: Source::Leader, paused, silence: String::new() });
         }
-        // The leader is there and says why it has nothing to tell.
+        // The leader answers why it has no report.
         Err(Some(why)) => why,
         Err(None) => SILENT.to_owned(),
     };
@@ -97,7 +96,7 @@ fn whole(mut rate: Value, evictions: &Value) -> Option<Report> {
     serde_json::from_value(rate).ok()
 }
 
-/// Everything that waits, as well as it can be known.
+/// Waiting evictions, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct EvictionQueue {
     /// Rows that the leader reports.
@@ -108,8 +107,8 @@ pub(super) struct EvictionQueue {
     pub(super) notes: Vec<String>,
 }
 
-/// What waits: by the leader's own answer; by its report; and where that is silent or has no room for all, by the very
-/// decisions that a leader makes when it starts, over lists of all that they read.
+/// Lists the waiting evictions: from the leader's answer, or from its report; and where that is missing or cut, by the
+/// decisions that a leader makes when it starts, over lists of the objects.
 ///
 /// Returns the objects, too, if they had to be listed whole.
 pub(super) async fn eviction_queue(
@@ -157,13 +156,14 @@ pub(super) async fn eviction_queue(
     Ok((queue, Some(seen)))
 }
 
-/// That no process holds the Lease of `run`, if that can be said: who may not read it, or uses another name, hears nothing.
+/// That no process holds the Lease of `run`, if that can be said: who may not read it, or uses another name, hears
+/// nothing.
 async fn nobody_leads(client: &Client, told: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespaces::SYSTEM);
     is_vacant(leases.get_opt(LEASE).await.ok().flatten().as_ref(), told, now)
 }
 
-/// `told` is when a leader told something last: one that did after the Lease ended works without election.
+/// `told` is the time of the last report. A leader that reports after the end of the Lease works without election.
 fn is_vacant(lease: Option<&Lease>, told: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let spec = lease?.spec.as_ref()?;
     let holder = spec.holder_identity.as_deref().unwrap_or_default();

@@ -106,7 +106,7 @@ pub(super) struct Answer {
     cluster: ClusterName,
     /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves where nobody knows how it waits; Left; Stays.
     state: String,
-    /// No leader told how it waits: it is what the decisions come to over the objects.
+    /// Decided from the objects, because no leader reports it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rebuilt: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,8 +126,8 @@ pub(super) struct Answer {
     cancels: Vec<String>,
 }
 
-/// What the decisions say of one binding: for each faulty cluster that it is on, and each that it has left. `all`: also
-/// where it stays.
+/// Explains one binding: an answer for each faulty cluster that it is on, and each that it was evicted from; with `all`
+/// also where it stays.
 fn explain(
     binding: &Binding,
     clusters: &Clusters,

@@ -1,4 +1,5 @@
-//! `ironclad get`: objects of the control plane and of its members, as tables or whole (operations.md 2.7).
+//! `ironclad get`: objects of the control plane and of its members, as tables or whole (specification/operations.md
+//! 2.7).
 
 mod columns;
 mod format;
@@ -73,7 +74,7 @@ pub struct Command {
     /// Only objects with these fields
     #[arg(long, value_name = "SELECTOR")]
     pub field_selector: Option<String>,
-    /// How they are printed: table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-file=FILE, jsonpath-as-json=TEMPLATE,
+    /// Output format: table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-file=FILE, jsonpath-as-json=TEMPLATE,
     /// custom-columns=HEADING:PATH,…, custom-columns-file=FILE
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub output: String,

@@ -91,7 +91,8 @@ impl Table {
         Self { columns: columns.collect(), rows: rows.collect(), version, joined: false }
     }
 
-    /// The columns of another table of the same kind, for an answer that left them out, as further events of a watch do.
+    /// The columns of another table of the same kind, for an answer that left them out, as further events of a watch
+    /// do.
     pub(super) fn learn(&mut self, from: &Self) {
         if self.columns.is_empty() {
             self.columns.clone_from(&from.columns);

@@ -1,4 +1,5 @@
-//! `--edit`: a customization in the user's editor, again until its scripts can be used (operations.md 2.14).
+//! `--edit`: a customization in the user's editor, again until its scripts can be used (specification/operations.md
+//! 2.14).
 
 use std::{
     fs, io,
@@ -119,7 +120,7 @@ fn stripped(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !line.starts_with(OURS)).collect()
 }
 
-/// A rule's field, its function and what that returns (propagation.md 20.3).
+/// A rule's field, its function and what that returns (specification/propagation.md 20.3).
 fn doc(operation: Operation) -> String {
     let (arguments, returns) = match operation {
         Operation::InterpretReplica => ("desiredObj", "replicas, and what one needs or nil"),

@@ -1,4 +1,5 @@
-//! `ironclad interpret`: checks customizations, and runs the interpreter on manifests (operations.md 2.14). No server is asked.
+//! `ironclad interpret`: checks customizations, and runs the interpreter on manifests (specification/operations.md
+//! 2.14). No server is asked.
 
 mod check;
 mod edit;
@@ -39,14 +40,14 @@ pub struct Command {
     /// Only check the scripts
     #[arg(long, conflicts_with = "operation", requires = "files")]
     pub check: bool,
-    /// Edit the customization in $KUBE_EDITOR, $VISUAL or $EDITOR until its scripts can be used; a file that is not there is
-    /// made
+    /// Edit the customization in $KUBE_EDITOR, $VISUAL or $EDITOR until its scripts can be used; a file that is not
+    /// there is made
     #[arg(long, conflicts_with_all = ["operation", "check"], requires = "files")]
     pub edit: bool,
     /// Say in the editor what each script is called with and returns
     #[arg(long, requires = "edit")]
     pub show_doc: bool,
-    /// What to ask: Retain, InterpretReplica, InterpretComponent, ReviseReplica, InterpretStatus, AggregateStatus,
+    /// Operation: Retain, InterpretReplica, InterpretComponent, ReviseReplica, InterpretStatus, AggregateStatus,
     /// InterpretHealth or InterpretDependency
     #[arg(long, value_name = "OPERATION")]
     pub operation: Option<String>,
@@ -62,7 +63,8 @@ pub struct Command {
     /// The replicas to write into the object
     #[arg(long, value_name = "N")]
     pub desired_replica: Option<i32>,
-    /// Say on stderr what the scripts printed, how often each line ran, where one failed, and what the call took of its budget
+    /// Say on stderr what the scripts printed, how often each line ran, where one failed, and what the call took of its
+    /// budget
     #[arg(long)]
     pub trace: bool,
     /// Output format of the results [default: a YAML document each]
@@ -136,7 +138,8 @@ fn listing(text: &str, trace: &Trace) -> String {
 /// Results by their names, in order.
 type Results = Vec<(&'static str, Value)>;
 
-/// Asks the question of the command. What a script did is left in `traced`, with its text, whether or not it came to an answer.
+/// Asks the question of the command. What a script did is left in `traced`, with its text, whether or not it came to an
+/// answer.
 ///
 /// # Errors
 /// If a file is missing, or the question has no answer.

@@ -1,7 +1,7 @@
-//! Joining a member that the control plane reaches itself (operations.md 2.3, 10.1, 10.2).
+//! Joining a member that the control plane reaches itself (specification/operations.md 2.3, 10.1, 10.2).
 //!
-//! [`register`] can be repeated: what is there is left or refreshed, and the Cluster is written last, so that a join that
-//! broke off leaves nothing that the controllers would act on.
+//! [`register`] can be repeated: what is there is left or refreshed, and the Cluster is written last, so that a join
+//! that broke off leaves nothing that the controllers would act on.
 
 mod address;
 pub mod command;

@@ -1,4 +1,4 @@
-//! Manifests that a join writes and a dry run shows (operations.md 10.1, 10.2).
+//! Manifests that a join writes and a dry run shows (specification/operations.md 10.1, 10.2).
 
 use ironclad_api::{
     cluster::Cluster,

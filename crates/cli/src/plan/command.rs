@@ -17,10 +17,11 @@ use crate::{
     report::{Exit, Misused, WOULD_MOVE},
 };
 
-/// Show what would happen if a manifest were applied, if clusters were lost or tainted, or evictions went at another rate.
+/// Show what would happen if a manifest were applied, if clusters were lost or tainted, or evictions went at another
+/// rate.
 ///
-/// The real decisions are taken over a copy of the fleet in virtual time: when it is noticed, who leaves in which order and how
-/// fast, who stays and why, and where everything ends. Nothing is written.
+/// The real decisions are taken over a copy of the fleet in virtual time: when it is noticed, who leaves in which order
+/// and how fast, who stays and why, and where everything ends. Nothing is written.
 #[derive(clap::Args, Debug)]
 #[command(
     arg_required_else_help = true,
@@ -45,10 +46,10 @@ pub struct Command {
 pub enum Plan {
     /// Objects are applied: policies, overrides, templates.
     ///
-    /// Each goes through the control plane's admission as a dry run of a server-side apply. Then the decisions of the detector, of
-    /// the scheduler and of the overrides are taken over the fleet with these objects in it: which policy has each template, where
-    /// its copies would be and why, what is preempted, and which copies change. Dependencies, and templates that compete for the
-    /// same room, are not followed.
+    /// Each goes through the control plane's admission as a dry run of a server-side apply. Then the decisions of the
+    /// detector, of the scheduler and of the overrides are taken over the fleet with these objects in it: which policy
+    /// has each template, where its copies would be and why, what is preempted, and which copies change. Dependencies,
+    /// and templates that compete for the same room, are not followed.
     #[command(after_help = "Examples:
   ironclad plan apply -f policy.yaml
   ironclad plan apply -f override.yaml -n shop -o json
@@ -92,7 +93,8 @@ pub enum What {
         #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
     },
-    /// Nothing happens but what is under way: what the faulty clusters of now lose at this rate, and how long that takes.
+    /// Nothing happens but what is under way: what the faulty clusters of now lose at this rate, and how long that
+    /// takes.
     #[command(after_help = "Examples:
   ironclad plan rate 5
   ironclad plan rate 0.1 --secondary-rate 0 -o json")]

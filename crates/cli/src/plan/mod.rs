@@ -1,4 +1,5 @@
-//! `ironclad plan`: what would happen if clusters were lost or tainted (failover.md 14.3, operations.md 2.20).
+//! `ironclad plan`: what would happen if clusters were lost or tainted (specification/failover.md 14.3,
+//! specification/operations.md 2.20).
 //!
 //! The fleet is read from the control plane by one list per kind, or from a dump; what follows is decided by crate
 //! `planning`. Nothing is written.

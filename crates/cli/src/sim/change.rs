@@ -1,4 +1,4 @@
-//! Changes that each verb makes to the spec of a SimulatedCluster (api.md 11.8).
+//! Changes that each verb makes to the spec of a SimulatedCluster (specification/api.md 11.8).
 
 use ironclad_api::{
     LabelSelector, LabelSelectorRequirement, Quantity, ResourceList, StringMap,

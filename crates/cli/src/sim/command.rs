@@ -18,8 +18,8 @@ use crate::{
 
 /// Change the simulated members of `ironclad up`: faults, load, nodes, adding and removing members.
 ///
-/// Each verb changes the SimulatedCluster of that name, which kubectl can do too, and waits until the member follows. Faults
-/// stand between a member and the control plane; they outlive a restart of `up`.
+/// Each verb changes the SimulatedCluster of that name, which kubectl can do too, and waits until the member follows.
+/// Faults stand between a member and the control plane; they outlive a restart of `up`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad sim list
@@ -140,7 +140,8 @@ pub enum Verb {
         #[command(flatten)]
         #[allow(missing_docs, reason = "described where it is defined")]
         each: Capacity,
-        /// Labels of the Clusters, as tier=edge (repeatable); topology.kubernetes.io/region and …/zone become fields too
+        /// Labels of the Clusters, as tier=edge (repeatable); topology.kubernetes.io/region and …/zone become fields
+        /// too
         #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
         labels: Vec<(String, String)>,
         /// Start-up delay of pods, such as 250ms or 5s [default: 1s]

@@ -1,4 +1,4 @@
-//! The simulated members of `ironclad up` (design.md 8, api.md 11.8).
+//! The simulated members of `ironclad up` (specification/api.md 11.8).
 
 pub mod change;
 pub mod command;

@@ -55,7 +55,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let request = parse(&command.words).map_err(|error| Misused(error.to_string()))?;
     let overwrite = if command.overwrite { Overwrite::Allowed } else { Overwrite::Refused };
     let plane = command.plane.client().await?;
-    // All of them are looked at before the first is changed: a name that is none changes nothing.
+    // All clusters are read before the first is changed, so a wrong name changes nothing.
     let mut planned = Vec::new();
     for name in &request.clusters {
         let cluster = find(&plane, name).await?;

@@ -57,8 +57,8 @@ pub enum Refused {
     },
 }
 
-/// The taints after the edit, and what to call it. A taint that is overwritten keeps its place and its `timeAdded`: what
-/// waits for its time goes on waiting.
+/// The taints after the edit, and what to call it. A taint that is overwritten keeps its place and its `timeAdded`:
+/// what waits for its time goes on waiting.
 ///
 /// # Errors
 /// If the cluster has a taint that is to be added, or not one that is to be removed.

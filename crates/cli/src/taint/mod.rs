@@ -1,4 +1,4 @@
-//! Editing the taints of clusters (failover.md 9.1).
+//! Editing the taints of clusters (specification/failover.md 9.1).
 
 pub mod command;
 pub mod edit;
@@ -68,7 +68,7 @@ pub async fn impact(plane: &Client, cluster: &str, taints: &[Taint], now: Timest
     Ok(impact)
 }
 
-/// The cluster as it stands.
+/// Reads the cluster.
 ///
 /// # Errors
 /// If it is not there or can't be read.
@@ -78,8 +78,8 @@ pub async fn find(plane: &Client, name: &str) -> Result<Cluster, TaintError> {
     found.ok_or_else(|| TaintError::NotFound { name: name.to_owned() })
 }
 
-/// Adds one taint to a cluster that was read before, unless one of that key and effect is there. Returns whether something
-/// was written.
+/// Adds one taint to a cluster that was read before, unless one of that key and effect is there. Returns whether
+/// something was written.
 ///
 /// # Errors
 /// If the control plane does not take it.
@@ -91,8 +91,9 @@ pub async fn add(plane: &Client, cluster: Cluster, taint: Taint) -> Result<bool,
     change(plane, cluster, Mode::Keep, edit).await
 }
 
-/// Gives a cluster the taints that `edit` makes of those that it has, over the very version that was read; if it changed
-/// meanwhile it is read and edited again. `None` of `edit` writes nothing. Returns whether something was written.
+/// Gives a cluster the taints that `edit` makes of those that it has, over the very version that was read; if it
+/// changed meanwhile it is read and edited again. `None` of `edit` writes nothing. Returns whether something was
+/// written.
 ///
 /// # Errors
 /// If the edit is refused, or the control plane does not take it.

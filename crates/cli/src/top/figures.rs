@@ -1,4 +1,4 @@
-//! Usage of pods and nodes that members report, as rows (operations.md 2.15).
+//! Usage of pods and nodes that members report, as rows (specification/operations.md 2.15).
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -1,4 +1,4 @@
-//! `ironclad top`: what pods, nodes and clusters use (operations.md 2.15).
+//! `ironclad top`: what pods, nodes and clusters use (specification/operations.md 2.15).
 
 pub mod figures;
 

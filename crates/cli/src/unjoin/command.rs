@@ -61,7 +61,8 @@ pub struct Command {
     /// Timeout until the cluster is deleted
     #[arg(long, value_parser = crate::duration, default_value = "60s", value_name = "DURATION")]
     pub wait: Duration,
-    /// Go on although bindings target the cluster, and if it does not go in time take its finalizers away: objects may stay in the member
+    /// Go on although bindings target the cluster, and if it does not go in time take its finalizers away: objects may
+    /// stay in the member
     #[arg(long)]
     pub force: bool,
     /// Print what would happen, without doing it

@@ -1,4 +1,4 @@
-//! Taking a push member out of the fleet (operations.md 2.4).
+//! Taking a push member out of the fleet (specification/operations.md 2.4).
 
 pub mod command;
 mod force;
@@ -148,8 +148,8 @@ pub fn keeps(cluster: &Cluster) -> bool {
     mark.is_some_and(|value| value == labels::TRUE)
 }
 
-/// The mark stands on the Cluster before it begins to leave, so whoever sees it leave sees the mark too: no object of
-/// the member has a moment in which it would be deleted.
+/// The annotation is written before the deletion, so controllers that see the deletion see the annotation too: no
+/// object of the member has a moment in which it would be deleted.
 async fn mark(clusters: &Api<Cluster>, cluster: &Cluster) -> Result<(), kube::Error> {
     if keeps(cluster) {
         return Ok(());
@@ -160,7 +160,7 @@ async fn mark(clusters: &Api<Cluster>, cluster: &Cluster) -> Result<(), kube::Er
     clusters.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
 }
 
-/// Deletes the cluster and waits until it is gone. Reports what holds it meanwhile.
+/// Deletes the cluster and waits until it is removed. Reports what blocks the removal meanwhile.
 ///
 /// # Errors
 /// If it is refused, or still there in the end.

@@ -1,4 +1,5 @@
-//! `ironclad why`: the real decisions, run again over the objects, with their reasons (operations.md 2.20).
+//! `ironclad why`: the real decisions, run again over the objects, with their reasons (specification/operations.md
+//! 2.20).
 
 mod print;
 pub(crate) mod read;

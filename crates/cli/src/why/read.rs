@@ -114,8 +114,8 @@ pub(super) fn of_objects(
     Ok((fleet, interpreter, key))
 }
 
-/// Who answers about kinds: the fleet's customizations, what is shipped, and what is native. Webhooks are not asked: what only they
-/// know stays open.
+/// Interpreter of the fleet's customizations, the shipped ones and the native kinds. Webhooks are not called, so their
+/// answers are missing.
 pub(crate) fn interpreter(
     clock: &Clock,
     customizations: &[ResourceInterpreterCustomization],

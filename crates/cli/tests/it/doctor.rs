@@ -51,7 +51,7 @@ async fn what_is_broken_stays_broken_at_the_second_check_fleet() {
     let told: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
     assert!(told.iter().all(|line| line.contains("default/lasting")) && !told.is_empty(), "{told:?}");
     assert!(told.contains(&"binding default/lasting names cluster gone, which does not exist".to_owned()), "{told:?}");
-    assert!(looked.findings.iter().any(|f| f.what == "cluster gone could not be looked at: nobody knows it"));
+    assert!(looked.findings.iter().any(|f| f.what == "cluster gone could not be checked: nobody knows it"));
     assert!(looked.is_broken());
 }
 

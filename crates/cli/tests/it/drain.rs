@@ -1,4 +1,5 @@
-//! Draining a cluster, against a control plane in memory; what the scheduler and the controllers do is done by the test.
+//! Draining a cluster, against a control plane in memory; what the scheduler and the controllers do is done by the
+//! test.
 
 use std::{cell::RefCell, time::Duration};
 

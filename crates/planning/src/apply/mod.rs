@@ -1,7 +1,7 @@
-//! What applied objects would lead to: the decisions of the policies, the detector, the scheduler, the dependencies and the
-//! overrides, run over the fleet with these objects in it. Nothing here decides anything itself.
+//! Plan of applying objects: the decisions of policies, detector, scheduler, dependencies and overrides, taken over the
+//! fleet with these objects in it.
 //!
-//! Of each template one turn of the scheduler is taken; that several of them compete for the same room is not followed.
+//! Each template gets one reconcile of the scheduler; templates that compete for the same capacity are not followed.
 
 mod objects;
 #[cfg(test)]
@@ -70,7 +70,7 @@ pub struct TemplateChange {
     pub replicas: i32,
     /// Its copy in each cluster that has one or would.
     pub copies: BTreeMap<ClusterName, CopyChange>,
-    /// The scheduler's turn, with a reason for each cluster.
+    /// The scheduler's decision, with a reason for each cluster.
     pub scheduling: Option<Scheduling>,
 }
 
@@ -236,7 +236,8 @@ fn overridden(
     copy
 }
 
-/// Where the binding's copies are, those among them that only its referrers need: whose replicas are theirs, not the copy's.
+/// Clusters of the binding's copies, with replicas. Copies that only referrers need have 0: the replicas are the
+/// referrers'.
 fn targets(binding: &Binding) -> BTreeMap<ClusterName, i32> {
     let spec = binding.spec();
     let of_scheduler = spec.clusters.len();
@@ -244,8 +245,8 @@ fn targets(binding: &Binding) -> BTreeMap<ClusterName, i32> {
     all.map(|(at, target)| (target.cluster, if at < of_scheduler { target.replicas } else { 0 })).collect()
 }
 
-/// What a user would call the content of a copy: neither status nor replicas, and of metadata labels and annotations that are not
-/// the road's own.
+/// Content of a copy as a user sees it: without status and replicas, and without the labels and annotations that
+/// propagation adds.
 fn content(manifest: &Value) -> Value {
     let mut content = manifest.clone();
     let of_users = |name: &str| {

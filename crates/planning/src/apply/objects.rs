@@ -120,8 +120,8 @@ impl Planned {
         Ok(planned)
     }
 
-    /// Applies the documents of a file to the objects of a dump, as merge patches. Documents of namespaced kinds that name no
-    /// namespace go into the given one.
+    /// Applies the documents of a file to the objects of a dump, as merge patches. Documents of namespaced kinds that
+    /// name no namespace go into the given one.
     ///
     /// # Errors
     /// If the file is empty or too large, or an object is not valid.

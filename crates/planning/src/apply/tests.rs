@@ -220,7 +220,7 @@ fn mounting_policy(clusters: &str, follow: &str) -> String {
 
 const SETTINGS: &str = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop, uid: u-settings}\ndata: {a: \"1\"}\n";
 
-/// Dependencies are planned for exactly the clusters of their workloads (propagation.md 8).
+/// Dependencies are planned for exactly the clusters of their workloads (specification/propagation.md 8).
 #[test]
 fn what_follows() {
     let by = "the workload of binding shop/mounting-deployment refers to it";

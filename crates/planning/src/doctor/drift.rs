@@ -1,5 +1,5 @@
-//! Objects in members that say something else than their Works: the control plane corrects such within moments, so one that stays
-//! is changed again and again by somebody else, or nobody serves its Work.
+//! Objects in members that say something else than their Works: the control plane corrects such within moments, so one
+//! that stays is changed again and again by somebody else, or nobody serves its Work.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use crate::{count, unjoin::blocked};
 
 /// Most names in a line.
 const NAMED_MAX: usize = 5;
-/// An eviction that waits longer at a normal rate is reported (failover.md 14.4).
+/// An eviction that waits longer at a normal rate is reported (specification/failover.md 14.4).
 const LATE_SECONDS: i64 = 600;
 
 /// Severity.
@@ -123,7 +123,8 @@ fn failover(world: &World, found: &mut Vec<Finding>) {
     }
 }
 
-/// True if no other cluster could replace one of the binding's clusters. A binding without a placement follows its referrers.
+/// True if no other cluster could replace one of the binding's clusters. A binding without a placement follows its
+/// referrers.
 fn is_stuck(binding: &Binding, world: &World) -> bool {
     let spec = binding.spec();
     spec.placement.is_some()

@@ -150,7 +150,7 @@ impl Plan<'_> {
                 self.capacity.assigned(before, &current.spec().clusters, &self.options.scheduling, now);
             }
             self.set_binding(key, current);
-            // The echo of the scheduler's own write gives it another turn only if something else changed, too.
+            // The scheduler's own write causes another reconcile only if something else changed, too.
             if moved {
                 self.to_schedule.remove(key);
             }

@@ -1,5 +1,5 @@
-//! The event loop: what is due is decided by the real decisions and written into the copy of the fleet, until nothing is
-//! due any more; then the clock jumps.
+//! The event loop: what is due is decided by the real decisions and written into the copy of the fleet, until nothing
+//! is due any more; then the clock jumps.
 
 mod clusters;
 mod copies;

@@ -1,4 +1,4 @@
-//! Objects that workloads refer to, propagated to the clusters of the workloads (propagation.md 8).
+//! Objects that workloads refer to, propagated to the clusters of the workloads (specification/propagation.md 8).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,8 +15,8 @@ use serde_json::Value;
 use super::{Replay, next_ids};
 
 impl Replay<'_> {
-    /// One reconcile of the dependencies of a template: creates, patches and deletes the bindings of the objects that its
-    /// workload refers to.
+    /// One reconcile of the dependencies of a template: creates, patches and deletes the bindings of the objects that
+    /// its workload refers to.
     pub fn dependencies(&mut self, key: &ObjectKey) {
         let fleet = self.fleet.clone();
         let world = &fleet.world;

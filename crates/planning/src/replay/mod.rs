@@ -1,7 +1,7 @@
 //! Decisions of the control plane, taken over a copy of the fleet whose objects change as the decisions write them.
 //!
-//! `why` and `plan apply` ask the same [`Replay::template`], so their answers agree. Each template gets one reconcile of the
-//! scheduler; templates that compete for the same capacity are not followed.
+//! `why` and `plan apply` ask the same [`Replay::template`], so their answers agree. Each template gets one reconcile
+//! of the scheduler; templates that compete for the same capacity are not followed.
 
 mod dependencies;
 
@@ -23,7 +23,8 @@ use crate::{
     world::{put_binding, with_result},
 };
 
-/// Most reconciles of the detector on one template. Three lead from a template to its binding: claim, permanent id, binding.
+/// Most reconciles of the detector on one template. Three lead from a template to its binding: claim, permanent id,
+/// binding.
 const RECONCILES_MAX: usize = 6;
 
 /// Feature gate `PropagationPolicyPreemption`.
@@ -65,8 +66,8 @@ impl<'a> Replay<'a> {
         Self { fleet, interpreter, now, needs: Vec::new(), decisions: 0 }
     }
 
-    /// One reconcile of a policy: it releases templates that it does not select any more and preempts others. Returns the
-    /// reasons by template.
+    /// One reconcile of a policy: it releases templates that it does not select any more and preempts others. Returns
+    /// the reasons by template.
     pub fn policy(&mut self, key: &PolicyKey, preemption: Preemption) -> BTreeMap<ObjectKey, Vec<Because>> {
         let mut changed: BTreeMap<ObjectKey, Vec<Because>> = BTreeMap::new();
         let fleet = self.fleet.clone();

@@ -1,5 +1,5 @@
-//! Why a template runs where it runs: the detector's and the scheduler's own decisions, run again over what is there, with
-//! their reasons kept. Nothing here decides anything itself.
+//! Why a template runs where it runs: the detector's and the scheduler's own decisions, run again over what is there,
+//! with their reasons kept. Nothing here decides anything itself.
 
 mod not;
 

@@ -50,8 +50,8 @@ pub struct How {
 /// Runs the command.
 ///
 /// # Errors
-/// If the file or the fleet can't be read, or an object would be refused; and [`Exit`] with 3 if a copy would be made, changed or
-/// taken away.
+/// If the file or the fleet can't be read, or an object would be refused; and [`Exit`] with 3 if a copy would be made,
+/// changed or taken away.
 pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
     let documents = super::read::dumped(&how.filename)?;
     let preemption = if how.with_preemption { Preemption::On } else { Preemption::Off };
@@ -81,8 +81,8 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
     if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
 }
 
-/// What would become of these objects, and of what they concern, if they were applied to this control plane. Those that name no
-/// namespace go into the given one, or that of the client.
+/// Plans for applying these objects to the control plane. Objects without a namespace go into the given one, or that of
+/// the client.
 ///
 /// # Errors
 /// If the control plane does not answer or would refuse one of them.

@@ -114,8 +114,8 @@ async fn of_resource(api: &Api<DynamicObject>) -> anyhow::Result<Vec<DynamicObje
     }
 }
 
-/// The lists that hold all templates that the applied objects may concern: of the kinds that they select, now or then, and of the
-/// bindings that they claim. An empty namespace is all of them.
+/// The lists that hold all templates that the applied objects may concern: of the kinds that they select, now or then,
+/// and of the bindings that they claim. An empty namespace is all of them.
 fn wanted(before: &Fleet, applied: &[(Option<Value>, Value)], resources: &Resources) -> Vec<(Resource, String)> {
     let mut found: BTreeSet<(String, String, String)> = BTreeSet::new();
     let of_bindings = |at: &str| -> Vec<ObjectReference> {

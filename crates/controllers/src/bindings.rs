@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use ironclad_api::{
-    ObjectMeta,
-    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec},
-};
-use ironclad_fleet::{Binding, BindingRef, ObjectKey, StatusPart};
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
+use ironclad_fleet::{Binding, StatusPart};
 use ironclad_runtime::{Caches, Failure, Informer, Key, StatusWriter, Writer};
 use ironclad_seam::Seam;
 use kube::{Api, Client};
@@ -14,78 +11,14 @@ use serde_json::Value;
 
 use crate::{
     caches::{BINDINGS, CLUSTER_BINDINGS},
-    index::template_key,
     targets::{Typed, json},
 };
 
-/// A cached binding of either kind.
-#[derive(Debug, Clone)]
-pub(crate) enum AnyBinding {
-    /// Of a namespaced template.
-    Namespaced(Arc<ResourceBinding>),
-    /// Of a cluster-scoped template.
-    Cluster(Arc<ClusterResourceBinding>),
-}
-
-impl AnyBinding {
-    /// Borrowed, as decisions take it.
-    #[must_use]
-    pub(crate) fn view(&self) -> BindingRef<'_> {
-        match self {
-            Self::Namespaced(binding) => BindingRef::Namespaced(binding),
-            Self::Cluster(binding) => BindingRef::Cluster(binding),
-        }
-    }
-
-    /// Its key in queues and caches.
-    #[must_use]
-    pub(crate) fn key(&self) -> Key {
-        match self {
-            Self::Namespaced(binding) => Key::of(&**binding),
-            Self::Cluster(binding) => Key::of(&**binding),
-        }
-    }
-
-    /// Its metadata.
-    #[must_use]
-    pub(crate) fn metadata(&self) -> &ObjectMeta {
-        self.view().metadata()
-    }
-
-    /// Its spec.
-    #[must_use]
-    pub(crate) fn spec(&self) -> &ResourceBindingSpec {
-        self.view().spec()
-    }
-
-    /// Its uid.
-    #[must_use]
-    pub(crate) fn uid(&self) -> &str {
-        self.metadata().uid.as_deref().unwrap_or_default()
-    }
-
-    /// The key of its template.
-    #[must_use]
-    pub(crate) fn template(&self) -> ObjectKey {
-        template_key(self.spec())
-    }
-}
-
-impl From<AnyBinding> for Binding {
-    fn from(binding: AnyBinding) -> Self {
-        match binding {
-            AnyBinding::Namespaced(binding) => Self::Namespaced(binding),
-            AnyBinding::Cluster(binding) => Self::Cluster(binding),
-        }
-    }
-}
-
-impl From<Binding> for AnyBinding {
-    fn from(binding: Binding) -> Self {
-        match binding {
-            Binding::Namespaced(binding) => Self::Namespaced(binding),
-            Binding::Cluster(binding) => Self::Cluster(binding),
-        }
+/// The key of a binding in queues and caches.
+pub(crate) fn queue_key(binding: &Binding) -> Key {
+    match binding {
+        Binding::Namespaced(binding) => Key::of(&**binding),
+        Binding::Cluster(binding) => Key::of(&**binding),
     }
 }
 
@@ -124,39 +57,39 @@ impl Bindings {
     }
 
     /// The binding of this key.
-    pub(crate) fn get(&self, key: &Key) -> Option<AnyBinding> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Binding> {
         if key.namespace.is_empty() {
-            self.cluster_scoped.get_key(key).map(AnyBinding::Cluster)
+            self.cluster_scoped.get_key(key).map(Binding::Cluster)
         } else {
-            self.namespaced.get_key(key).map(AnyBinding::Namespaced)
+            self.namespaced.get_key(key).map(Binding::Namespaced)
         }
     }
 
     /// The binding with its status as it will be once all requests are written.
-    pub(crate) fn get_as_requested(&self, key: &Key) -> Option<AnyBinding> {
+    pub(crate) fn get_as_requested(&self, key: &Key) -> Option<Binding> {
         let binding = self.get(key)?;
         let status = match &binding {
-            AnyBinding::Namespaced(b) => self.status.read(key, binding.uid(), || json(&b.status)),
-            AnyBinding::Cluster(b) => self.cluster_scoped_status.read(key, binding.uid(), || json(&b.status)),
+            Binding::Namespaced(b) => self.status.read(key, binding.uid(), || json(&b.status)),
+            Binding::Cluster(b) => self.cluster_scoped_status.read(key, binding.uid(), || json(&b.status)),
         };
         let Some(status) = status else { return Some(binding) };
         let status = serde_json::from_value(status).ok();
         Some(match binding {
-            AnyBinding::Namespaced(b) => AnyBinding::Namespaced(Arc::new(ResourceBinding { status, ..(*b).clone() })),
-            AnyBinding::Cluster(b) => AnyBinding::Cluster(Arc::new(ClusterResourceBinding { status, ..(*b).clone() })),
+            Binding::Namespaced(b) => Binding::Namespaced(Arc::new(ResourceBinding { status, ..(*b).clone() })),
+            Binding::Cluster(b) => Binding::Cluster(Arc::new(ClusterResourceBinding { status, ..(*b).clone() })),
         })
     }
 
     /// The bindings under this value of an index, namespaced ones first.
-    pub(crate) fn by_index(&self, index: &'static str, value: &str) -> Vec<AnyBinding> {
-        let namespaced = self.namespaced.by_index(index, value).into_iter().map(AnyBinding::Namespaced);
-        namespaced.chain(self.cluster_scoped.by_index(index, value).into_iter().map(AnyBinding::Cluster)).collect()
+    pub(crate) fn by_index(&self, index: &'static str, value: &str) -> Vec<Binding> {
+        let namespaced = self.namespaced.by_index(index, value).into_iter().map(Binding::Namespaced);
+        namespaced.chain(self.cluster_scoped.by_index(index, value).into_iter().map(Binding::Cluster)).collect()
     }
 
     /// All bindings, namespaced ones first.
-    pub(crate) fn list(&self) -> Vec<AnyBinding> {
-        let namespaced = self.namespaced.list().into_iter().map(AnyBinding::Namespaced);
-        namespaced.chain(self.cluster_scoped.list().into_iter().map(AnyBinding::Cluster)).collect()
+    pub(crate) fn list(&self) -> Vec<Binding> {
+        let namespaced = self.namespaced.list().into_iter().map(Binding::Namespaced);
+        namespaced.chain(self.cluster_scoped.list().into_iter().map(Binding::Cluster)).collect()
     }
 
     /// Requests a part of a binding's status.
@@ -182,13 +115,13 @@ impl Bindings {
     ///
     /// # Errors
     /// `Conflict` if it changed meanwhile; otherwise the failure of the request.
-    pub(crate) async fn patch(&self, writer: &Writer, seen: &AnyBinding, patch: Value) -> Result<(), Failure> {
+    pub(crate) async fn patch(&self, writer: &Writer, seen: &Binding, patch: Value) -> Result<(), Failure> {
         match seen {
-            AnyBinding::Namespaced(b) => {
+            Binding::Namespaced(b) => {
                 let api = Api::namespaced(self.plane.clone(), b.metadata.namespace.as_deref().unwrap_or_default());
                 writer.patch(&api, Some(&self.namespaced), &**b, patch).await.map(drop)
             }
-            AnyBinding::Cluster(b) => {
+            Binding::Cluster(b) => {
                 let api = Api::all(self.plane.clone());
                 writer.patch(&api, Some(&self.cluster_scoped), &**b, patch).await.map(drop)
             }

@@ -11,11 +11,7 @@ use jiff::Timestamp;
 
 use super::memory::Memories;
 use crate::{
-    bindings::{AnyBinding, Bindings},
-    clusters::ClusterSnapshot,
-    interpreter::Interpreters,
-    settings::Settings,
-    setup::Setup,
+    bindings::Bindings, clusters::ClusterSnapshot, interpreter::Interpreters, settings::Settings, setup::Setup,
 };
 
 /// The caches that the controller reads.
@@ -30,8 +26,7 @@ pub(super) struct Observer {
 /// The snapshot.
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
-    pub(super) binding: AnyBinding,
-    bound: Binding,
+    pub(super) binding: Binding,
     health_is_judged: bool,
     clusters: Arc<Clusters>,
     memory: Memory,
@@ -43,7 +38,7 @@ impl Observed {
     /// The form that the decision takes.
     pub(super) fn seen<'a>(&'a self, observer: &Observer) -> Seen<'a> {
         Seen {
-            binding: &self.bound,
+            binding: &self.binding,
             health_is_judged: self.health_is_judged,
             clusters: &self.clusters,
             check: observer.settings.failover.eviction.check(),
@@ -69,16 +64,14 @@ impl Observer {
 
     pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
         let binding = self.bindings.get_as_requested(key)?;
-        let bound = Binding::from(binding.clone());
         let interpreter = self.interpreters.for_a_decision();
         Some(Observed {
             health_is_judged: interpreter.implements(&binding.template().gvk, Operation::InterpretHealth),
             clusters: self.fleet.all(),
             memory: self.memories.get(key),
             enabled: self.memories.enabled_at(key),
-            enabled_at: application_failover_since(bound.metadata()),
+            enabled_at: application_failover_since(binding.metadata()),
             binding,
-            bound,
         })
     }
 }

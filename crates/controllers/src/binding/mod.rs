@@ -19,7 +19,7 @@ use kube::{Resource, api::DynamicObject};
 
 use self::{apply::Applier, metrics::BindingMetrics, observe::Observer, waits::SchedulerWaits};
 use crate::{
-    bindings::Bindings,
+    bindings::{Bindings, queue_key},
     controller::Controller,
     index::{BY_TEMPLATE, binding_of, template_name},
     interpreter::{Interpreters, Resolved},
@@ -136,7 +136,7 @@ impl BindingController {
         }
         for binding in self.bindings.list() {
             if wakes::binding::override_policy(old, new, &binding.spec().resource) {
-                self.queue.add_low_priority(binding.key());
+                self.queue.add_low_priority(queue_key(&binding));
             }
         }
     }
@@ -144,7 +144,7 @@ impl BindingController {
     fn on_interpretation(&self, changed: &dyn Fn(&Gvk) -> bool) {
         for template in self.templates.keys(changed) {
             for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&template)) {
-                self.queue.add_low_priority(binding.key());
+                self.queue.add_low_priority(queue_key(&binding));
             }
         }
     }

@@ -8,7 +8,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::Work,
 };
-use ironclad_fleet::Clusters;
+use ironclad_fleet::{Binding, Clusters};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     binding::{Options, Seen, first_names},
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::waits::SchedulerWaits;
 use crate::{
-    bindings::{AnyBinding, Bindings},
+    bindings::Bindings,
     caches::{CLUSTER_OVERRIDES, OVERRIDES},
     clusters::ClusterSnapshot,
     index::BY_BINDING,
@@ -48,7 +48,7 @@ pub(super) struct Observer {
 /// The snapshot.
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
-    pub(super) binding: AnyBinding,
+    pub(super) binding: Binding,
     /// The Works that carry its permanent id.
     pub(super) works: Vec<Arc<Work>>,
     /// The Works under the names that it would use.

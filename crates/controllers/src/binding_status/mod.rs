@@ -18,7 +18,7 @@ use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
 use crate::{
-    bindings::Bindings,
+    bindings::{Bindings, queue_key},
     controller::Controller,
     events::Events,
     index::{
@@ -140,7 +140,7 @@ impl BindingStatus {
         }
         let Some(template) = self.templates.get(key) else { return Ok(Next::Forget) };
         let found = self.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next();
-        let Some(binding) = found.and_then(|found| self.bindings.get_as_requested(&found.key())) else {
+        let Some(binding) = found.and_then(|found| self.bindings.get_as_requested(&queue_key(&found))) else {
             return Ok(Next::Forget);
         };
         let uid = template.uid().unwrap_or_default();
@@ -210,8 +210,8 @@ impl BindingStatus {
         let targeting = self.bindings.by_index(BY_TARGET, &name).into_iter();
         for binding in targeting.chain(self.bindings.by_index(BY_EVICTION, &name)) {
             match urgency {
-                Urgency::Normal => self.queue.add(binding.key()),
-                Urgency::Low => self.queue.add_low_priority(binding.key()),
+                Urgency::Normal => self.queue.add(queue_key(&binding)),
+                Urgency::Low => self.queue.add_low_priority(queue_key(&binding)),
             }
         }
     }

@@ -63,8 +63,7 @@ impl Observer {
         let namespace = names::execution_namespace(&name.0);
         // Only the deletion of a cluster depends on what refers to it.
         let (works, targeted_by) = if cluster.metadata.deletion_timestamp.is_some() {
-            let referring = self.bindings.by_index(BY_TARGET, &name.0).into_iter().map(Binding::from).collect();
-            (self.works.namespace(&namespace), referring)
+            (self.works.namespace(&namespace), self.bindings.by_index(BY_TARGET, &name.0))
         } else {
             (Vec::new(), Vec::new())
         };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ironclad_api::work::ResourceBinding;
-use ironclad_fleet::{BindingKey, Plan};
-use ironclad_propagation::{dependencies::Effect, detector::binding::Binding};
+use ironclad_fleet::{BindingKey, BindingRef, Plan};
+use ironclad_propagation::dependencies::Effect;
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use kube::{Api, Client, api::PropagationPolicy};
 
@@ -74,5 +74,5 @@ impl Applier {
 }
 
 fn find<'a>(seen: &'a Observed, key: &BindingKey) -> Option<&'a Arc<ResourceBinding>> {
-    seen.attached.iter().find(|binding| Binding::from(&***binding).key() == *key)
+    seen.attached.iter().find(|binding| BindingRef::from(&***binding).key() == *key)
 }

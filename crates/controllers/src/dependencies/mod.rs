@@ -7,10 +7,9 @@ mod observe;
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
-use ironclad_fleet::Gvk;
+use ironclad_fleet::{BindingRef, Gvk};
 use ironclad_propagation::{
     dependencies::{self, dependents},
-    detector::binding::Binding,
     new_ids::NewIds,
 };
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
@@ -19,7 +18,7 @@ use kube::api::DynamicObject;
 
 use self::{apply::Applier, observe::Observer};
 use crate::{
-    bindings::Bindings,
+    bindings::{Bindings, queue_key},
     controller::Controller,
     index::{BY_DEPENDENCY, BY_TEMPLATE, object_key, template_name},
     interpreter::Interpreters,
@@ -93,7 +92,7 @@ impl Dependencies {
     }
 
     fn on_binding(&self, change: &Change<ResourceBinding>) {
-        let (old, new) = (change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
+        let (old, new) = (change.old.as_deref().map(BindingRef::from), change.new.as_deref().map(BindingRef::from));
         self.changed(old, new, self.bindings.namespaced.is_synced());
         // An attached binding that was deleted is created again by the bindings that need it.
         if let (Some(deleted), None) = (&change.old, &change.new) {
@@ -104,11 +103,11 @@ impl Dependencies {
     }
 
     fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        let (old, new) = (change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
+        let (old, new) = (change.old.as_deref().map(BindingRef::from), change.new.as_deref().map(BindingRef::from));
         self.changed(old, new, self.bindings.cluster_scoped.is_synced());
     }
 
-    fn changed(&self, old: Option<Binding<'_>>, new: Option<Binding<'_>>, is_synced: bool) {
+    fn changed(&self, old: Option<BindingRef<'_>>, new: Option<BindingRef<'_>>, is_synced: bool) {
         let Some(binding) = new.filter(|new| dependents::binding_counts(old, *new)) else { return };
         let key = binding.key();
         let key = Key::new(&key.namespace, &key.name);
@@ -126,14 +125,14 @@ impl Dependencies {
         let values: BTreeSet<String> =
             identities.flat_map(|object| dependents::of_object(gvk, &object.metadata)).collect();
         let found = values.iter().flat_map(|value| self.bindings.by_index(BY_DEPENDENCY, value));
-        let keys: BTreeSet<Key> = found.map(|binding| binding.key()).collect();
+        let keys: BTreeSet<Key> = found.map(|binding| queue_key(&binding)).collect();
         keys.into_iter().for_each(|key| self.queue.add(key));
     }
 
     fn on_interpretation(&self, changed: &dyn Fn(&Gvk) -> bool) {
         for template in self.observer.templates.keys(changed) {
             for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&template)) {
-                self.queue.add_low_priority(binding.key());
+                self.queue.add_low_priority(queue_key(&binding));
             }
         }
     }

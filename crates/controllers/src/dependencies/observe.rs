@@ -3,11 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{names, work::ResourceBinding};
-use ironclad_fleet::Gvk;
+use ironclad_fleet::{Binding, BindingRef, Gvk};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     dependencies::{self, Seen, dependents},
-    detector::binding::Binding,
     template::Identity,
 };
 use ironclad_runtime::{Failure, Informer, Key};
@@ -15,7 +14,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use crate::{
-    bindings::{AnyBinding, Bindings},
+    bindings::Bindings,
     index::{BY_DEPENDENT, BY_TEMPLATE, template_name},
     interpreter::Interpreters,
     objects::Objects,
@@ -32,12 +31,12 @@ pub(super) struct Observer {
 /// The snapshot.
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
-    pub(super) binding: AnyBinding,
+    pub(super) binding: Binding,
     /// The attached bindings, and bindings of other origin under their names.
     pub(super) attached: Vec<Arc<ResourceBinding>>,
     template: Option<Value>,
     objects: Vec<Value>,
-    referrers: Vec<AnyBinding>,
+    referrers: Vec<Binding>,
     pub(super) interpreter: Interpreter,
 }
 
@@ -45,7 +44,7 @@ impl Observed {
     /// Decides over the snapshot.
     pub(super) fn with_seen<T>(&self, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
         let objects: Vec<&Value> = self.objects.iter().collect();
-        let referrers: Vec<Binding<'_>> = self.referrers.iter().map(AnyBinding::view).collect();
+        let referrers: Vec<BindingRef<'_>> = self.referrers.iter().map(Binding::view).collect();
         decide(&Seen {
             binding: self.binding.view(),
             template: self.template.as_ref(),
@@ -98,7 +97,7 @@ impl Observer {
             add(self.bindings.namespaced.get(&namespace, &name).into_iter().collect());
         }
         let attached: Vec<Arc<ResourceBinding>> = attached.into_values().collect();
-        let mut referrers: BTreeMap<Key, AnyBinding> = BTreeMap::new();
+        let mut referrers: BTreeMap<Key, Binding> = BTreeMap::new();
         for named in attached.iter().flat_map(|b| &b.spec.required_by) {
             let key = Key::new(&named.namespace, &named.name);
             if let Some(referrer) = self.bindings.get(&key) {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::names;
-use ironclad_fleet::{ObjectKey, gates::Gate};
+use ironclad_fleet::{Binding, ObjectKey, gates::Gate};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     detector::{Seen, Waiting, binding::Options, claim::Claim},
@@ -18,7 +18,7 @@ use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
 use crate::{
-    bindings::{AnyBinding, Bindings},
+    bindings::Bindings,
     caches::PRIORITY_CLASSES,
     index::{BY_TEMPLATE, template_name},
     interpreter::Interpreters,
@@ -48,9 +48,9 @@ pub(super) struct Observed {
     pub(super) template: Arc<DynamicObject>,
     /// The policy that has it, or else all that could.
     pub(super) policies: Vec<AnyPolicy>,
-    binding: Option<AnyBinding>,
+    binding: Option<Binding>,
     json: Value,
-    named: Option<AnyBinding>,
+    named: Option<Binding>,
     waiting: Option<Waiting>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
@@ -67,7 +67,7 @@ impl Observed {
     }
 
     /// The bindings that were seen.
-    pub(super) fn bindings(&self) -> impl Iterator<Item = &AnyBinding> {
+    pub(super) fn bindings(&self) -> impl Iterator<Item = &Binding> {
         self.binding.iter().chain(&self.named)
     }
 
@@ -77,8 +77,8 @@ impl Observed {
         decide(&Seen {
             template: &self.json,
             policies: &policies,
-            binding: self.binding.as_ref().map(AnyBinding::view),
-            named: self.named.as_ref().map(AnyBinding::view),
+            binding: self.binding.as_ref().map(Binding::view),
+            named: self.named.as_ref().map(Binding::view),
             waiting: self.waiting,
             overrides: &self.overrides,
             cluster_overrides: &self.cluster_overrides,

@@ -17,13 +17,14 @@ use ironclad_failover::{
     graceful,
     wakes::{self, Parts},
 };
+use ironclad_fleet::Binding;
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use kube::ResourceExt as _;
 
 use self::{apply::Applier, metrics::GracefulMetrics, observe::Observer};
 use crate::{
-    bindings::{AnyBinding, Bindings},
+    bindings::{Bindings, queue_key},
     controller::Controller,
     index::{BY_EVICTION, BY_TARGET},
     setup::{Setup, on_change},
@@ -112,10 +113,10 @@ impl GracefulEviction {
             return;
         }
         let name = cluster.name_any();
-        let moving = |binding: &AnyBinding| !binding.spec().graceful_eviction_tasks.is_empty();
+        let moving = |binding: &Binding| !binding.spec().graceful_eviction_tasks.is_empty();
         let arriving = self.bindings.by_index(BY_TARGET, &name).into_iter().filter(moving);
         for binding in self.bindings.by_index(BY_EVICTION, &name).into_iter().chain(arriving) {
-            self.queue.add(binding.key());
+            self.queue.add(queue_key(&binding));
         }
     }
 }

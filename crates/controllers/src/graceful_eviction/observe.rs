@@ -7,11 +7,11 @@ use ironclad_api::{
     work::{ResourceBindingStatus, Work},
 };
 use ironclad_failover::graceful::Seen;
-use ironclad_fleet::{ClusterName, not_ready};
+use ironclad_fleet::{Binding, ClusterName, not_ready};
 use ironclad_runtime::{Informer, Key};
 
 use crate::{
-    bindings::{AnyBinding, Bindings},
+    bindings::Bindings,
     index::{BY_BINDING, cluster_of},
     settings::Settings,
     setup::Setup,
@@ -28,7 +28,7 @@ pub(super) struct Observer {
 /// The snapshot.
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
-    pub(super) binding: AnyBinding,
+    pub(super) binding: Binding,
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_fleet::{Gvk, ObjectKey, PolicyKey, gates::Gate};
+use ironclad_fleet::{Binding, Gvk, ObjectKey, PolicyKey, gates::Gate};
 use ironclad_propagation::{
     detector::claim::Claim,
     policy::{self, Claimed, Seen, Template},
@@ -13,7 +13,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use crate::{
-    bindings::{AnyBinding, Bindings},
+    bindings::Bindings,
     index::{BY_POLICY, BY_TEMPLATE, object_key, policy_ids, template_name},
     mapper::Mapper,
     objects::Objects,
@@ -38,9 +38,9 @@ pub(super) struct Observed {
     /// The policy; its version is the one to write over.
     pub(super) policy: AnyPolicy,
     /// The bindings that carry its id, each with its template.
-    pub(super) claimed: Vec<(AnyBinding, Option<CachedTemplate>)>,
+    pub(super) claimed: Vec<(Binding, Option<CachedTemplate>)>,
     /// The templates that carry its id, each with its binding.
-    pub(super) templates: Vec<(CachedTemplate, Option<AnyBinding>)>,
+    pub(super) templates: Vec<(CachedTemplate, Option<Binding>)>,
     waiting: Vec<Value>,
     preemption: Option<Vec<(CachedTemplate, Option<AnyPolicy>)>>,
     overrides: BTreeSet<String>,
@@ -72,7 +72,7 @@ impl Observed {
         let templates: Vec<Template<'_>> = self
             .templates
             .iter()
-            .map(|(held, binding)| Template { template: &held.json, binding: binding.as_ref().map(AnyBinding::view) })
+            .map(|(held, binding)| Template { template: &held.json, binding: binding.as_ref().map(Binding::view) })
             .collect();
         let waiting: Vec<&Value> = self.waiting.iter().collect();
         let preemption: Option<Vec<policy::Candidate<'_>>> = self.preemption.as_ref().map(|all| {
@@ -100,7 +100,7 @@ impl Observed {
     }
 
     /// The bindings that were seen.
-    pub(super) fn bindings(&self) -> impl Iterator<Item = &AnyBinding> {
+    pub(super) fn bindings(&self) -> impl Iterator<Item = &Binding> {
         self.claimed.iter().map(|(binding, _)| binding).chain(self.templates.iter().filter_map(|(_, b)| b.as_ref()))
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ironclad_api::apps::WorkloadRebalancer;
-use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_propagation::{detector::binding::Binding, rebalance::Seen};
+use ironclad_fleet::{Binding, BindingRef, Gvk, ObjectKey};
+use ironclad_propagation::rebalance::Seen;
 use ironclad_runtime::{Informer, Key};
 use jiff::Timestamp;
 
 use crate::{
-    bindings::{AnyBinding, Bindings},
+    bindings::Bindings,
     index::{BY_TEMPLATE, template_name},
     setup::Setup,
 };
@@ -25,14 +25,14 @@ pub(super) struct Observed {
     /// The rebalancer; its version is the one to write over.
     pub(super) rebalancer: Arc<WorkloadRebalancer>,
     /// The binding of each workload, in their order.
-    pub(super) bindings: Vec<Option<AnyBinding>>,
+    pub(super) bindings: Vec<Option<Binding>>,
 }
 
 impl Observed {
     /// Decides over the snapshot.
     pub(super) fn with_seen<T>(&self, now: Timestamp, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
-        let bindings: Vec<Option<Binding<'_>>> =
-            self.bindings.iter().map(|found| found.as_ref().map(AnyBinding::view)).collect();
+        let bindings: Vec<Option<BindingRef<'_>>> =
+            self.bindings.iter().map(|found| found.as_ref().map(Binding::view)).collect();
         decide(&Seen { rebalancer: &self.rebalancer, bindings: &bindings, now })
     }
 }

@@ -12,7 +12,7 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ClusterResourceBinding, ResourceBinding},
 };
-use ironclad_fleet::{BindingRef, ClusterName};
+use ironclad_fleet::{Binding, BindingRef, ClusterName};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Decision,
@@ -31,7 +31,7 @@ use self::{
     waiting::Waiting,
 };
 use crate::{
-    bindings::{AnyBinding, Bindings},
+    bindings::{Bindings, queue_key},
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
     controller::Controller,
@@ -181,7 +181,7 @@ impl Scheduler {
             let view = binding.view();
             let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(view, cluster, options));
             if concerned && (wakes == Wakes::Concerned || is_unsettled(view)) {
-                self.enqueue(binding.key(), Incoming::ClusterChanged);
+                self.enqueue(queue_key(&binding), Incoming::ClusterChanged);
             }
         }
     }
@@ -194,7 +194,7 @@ impl Scheduler {
         let bindings: Vec<_> = first.into_iter().filter_map(|key| Some((self.bindings.get(&key)?, key))).collect();
         let woken: Vec<Key> = {
             let capacity = self.capacity.lock();
-            let fits = |b: &AnyBinding| may_fit(b.view(), cluster, &capacity, self.capacity.options());
+            let fits = |b: &Binding| may_fit(b.view(), cluster, &capacity, self.capacity.options());
             bindings.into_iter().filter(|(b, _)| fits(b)).map(|(_, key)| key).take(WOKEN_MAX).collect()
         };
         for key in woken {

@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use ironclad_fleet::Clusters;
+use ironclad_fleet::{Binding, Clusters};
 use ironclad_runtime::Key;
 use ironclad_scheduling::{Available, Capacity, Options, Seen};
 
-use crate::{
-    bindings::{AnyBinding, Bindings},
-    clusters::ClusterSnapshot,
-    setup::Setup,
-};
+use crate::{bindings::Bindings, clusters::ClusterSnapshot, setup::Setup};
 
 /// The caches that the scheduler reads.
 pub(super) struct Observer {
@@ -21,7 +17,7 @@ pub(super) struct Observer {
 /// The snapshot, without the capacity, which is borrowed for the decision.
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
-    pub(super) binding: AnyBinding,
+    pub(super) binding: Binding,
     clusters: Arc<Clusters>,
     available: Available,
 }

@@ -6,11 +6,7 @@ use ironclad_fleet::StatusPart;
 use ironclad_runtime::{Failure, Key, Writer};
 
 use super::running::Shared;
-use crate::{
-    bindings::{AnyBinding, Bindings},
-    events::Events,
-    setup::Setup,
-};
+use crate::{bindings::Bindings, events::Events, setup::Setup};
 
 /// Its name as a contributor of status.
 const CONTRIBUTOR: &str = "taintManager";
@@ -36,8 +32,7 @@ impl Applier {
         if !wanted {
             return Outcome::Withdrawn;
         }
-        let seen = AnyBinding::from(eviction.binding.clone());
-        match self.bindings.patch(&self.writer, &seen, eviction.patch.clone()).await {
+        match self.bindings.patch(&self.writer, &eviction.binding, eviction.patch.clone()).await {
             Ok(()) => {
                 let (episode, because) = (&eviction.record.episode, &eviction.because);
                 tracing::info!(%episode, binding = %key.binding, %because, "evicted");

@@ -66,7 +66,7 @@ impl Observer {
         let found: Vec<_> = faulty.iter().flat_map(|name| self.on(name)).collect();
         evictions.evaluate(found, now);
         // Conditions that an earlier process set and did not live to remove.
-        for bound in self.bindings.list().into_iter().map(Binding::from) {
+        for bound in self.bindings.list() {
             if bound.status().is_some_and(|status| conditions::is_true(&status.conditions, EVICTION_PENDING)) {
                 evictions.binding(&bound.key(), Some(&bound), now);
             }
@@ -109,7 +109,7 @@ impl Observer {
 
     /// The binding of this key.
     pub(super) fn binding(&self, key: &BindingKey) -> Option<Binding> {
-        self.bindings.get(&Key::new(&key.namespace, &key.name)).map(Binding::from)
+        self.bindings.get(&Key::new(&key.namespace, &key.name))
     }
 
     /// Further replicas of a binding for which a cluster has capacity, as the scheduler would see them.
@@ -133,6 +133,6 @@ impl Observer {
     /// The bindings whose result contains the cluster.
     fn on(&self, name: &ClusterName) -> Vec<(ClusterName, Binding)> {
         let found = self.bindings.by_index(BY_TARGET, &name.0);
-        found.into_iter().map(|binding| (name.clone(), binding.into())).collect()
+        found.into_iter().map(|binding| (name.clone(), binding)).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Which Works of a member want to hear of which of its namespaces.
+//! Works of a member that wait for its namespaces.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,33 +7,33 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Works that wait for namespaces: found without a look at the others. At most all Works of the member are in it.
+/// Works by the namespace for which they wait. It contains at most all Works of the member.
 #[derive(Debug, Default)]
 pub(crate) struct Awaiting(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often anything was heard of any namespace.
-    news: u64,
+    /// Number of namespace events so far.
+    events: u64,
     works: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
-/// How much had been heard when somebody looked.
+/// Number of namespace events at the time of a snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct News(u64);
+pub(crate) struct Seen(u64);
 
-/// Whether a Work will be told.
+/// Outcome of the attempt to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Await {
-    /// When anything is heard of its namespace.
-    Told,
-    /// Something was heard since it looked: it has to look again.
+    /// The next event of the namespace enqueues the Work.
+    Waiting,
+    /// An event arrived since the snapshot: the Work has to be reconciled again.
     Missed,
 }
 
 impl Awaiting {
-    /// The Work has its turn and waits for nothing now. To be called before it looks at anything.
-    pub(crate) fn begin(&self, namespace: &str, work: &str) -> News {
+    /// Ends the wait of a Work that is reconciled. Call it before anything is observed.
+    pub(crate) fn begin(&self, namespace: &str, work: &str) -> Seen {
         let mut state = self.0.lock();
         if let Some(works) = state.works.get_mut(namespace) {
             works.remove(work);
@@ -41,26 +41,26 @@ impl Awaiting {
                 state.works.remove(namespace);
             }
         }
-        News(state.news)
+        Seen(state.events)
     }
 
-    /// The Work waits, from what it saw after it heard so much.
-    pub(crate) fn add(&self, namespace: &str, work: Arc<str>, seen: News) -> Await {
+    /// Notes that the Work waits, by a snapshot that was taken after `seen`.
+    pub(crate) fn add(&self, namespace: &str, work: Arc<str>, seen: Seen) -> Await {
         let mut state = self.0.lock();
-        if News(state.news) != seen {
+        if Seen(state.events) != seen {
             return Await::Missed;
         }
         match state.works.get_mut(namespace) {
             Some(works) => drop(works.insert(work)),
             None => drop(state.works.insert(namespace.into(), [work].into())),
         }
-        Await::Told
+        Await::Waiting
     }
 
-    /// Something was heard of the namespace: these Works have to look.
-    pub(crate) fn heard(&self, namespace: &str) -> BTreeSet<Arc<str>> {
+    /// Notes an event of the namespace; returns the Works to enqueue.
+    pub(crate) fn take(&self, namespace: &str) -> BTreeSet<Arc<str>> {
         let mut state = self.0.lock();
-        state.news += 1;
+        state.events += 1;
         state.works.remove(namespace).unwrap_or_default()
     }
 }
@@ -74,26 +74,26 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_of_what() {
+    fn an_event_enqueues_the_works_that_wait_for_its_namespace_once() {
         let awaiting = Awaiting::default();
         for (namespace, work) in [("shop", "web"), ("shop", "conf"), ("other", "web-2")] {
-            let news = awaiting.begin(namespace, work);
-            assert_eq!(awaiting.add(namespace, work.into(), news), Await::Told);
+            let seen = awaiting.begin(namespace, work);
+            assert_eq!(awaiting.add(namespace, work.into(), seen), Await::Waiting);
         }
-        assert!(awaiting.heard("nobody").is_empty());
-        assert_eq!(names(awaiting.heard("shop")), ["conf", "web"]);
-        assert!(awaiting.heard("shop").is_empty(), "they are told once, and say it if they wait on");
+        assert!(awaiting.take("nobody").is_empty());
+        assert_eq!(names(awaiting.take("shop")), ["conf", "web"]);
+        assert!(awaiting.take("shop").is_empty(), "they are enqueued once, and wait again if they have to");
         awaiting.begin("other", "web-2");
-        assert!(awaiting.heard("other").is_empty(), "it has had a turn since, and waits for nothing");
+        assert!(awaiting.take("other").is_empty(), "it was reconciled since, and waits for nothing");
         assert!(awaiting.0.lock().works.is_empty(), "nothing is left behind");
     }
 
     #[test]
-    fn what_comes_between_the_look_and_the_wait_is_not_missed() {
+    fn an_event_between_snapshot_and_wait_is_not_missed() {
         let awaiting = Awaiting::default();
-        let news = awaiting.begin("shop", "web");
-        assert!(awaiting.heard("shop").is_empty());
-        assert_eq!(awaiting.add("shop", "web".into(), news), Await::Missed);
-        assert!(awaiting.heard("shop").is_empty(), "it has its turn anyhow");
+        let seen = awaiting.begin("shop", "web");
+        assert!(awaiting.take("shop").is_empty());
+        assert_eq!(awaiting.add("shop", "web".into(), seen), Await::Missed);
+        assert!(awaiting.take("shop").is_empty(), "it is enqueued anyway");
     }
 }

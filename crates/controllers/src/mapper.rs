@@ -1,4 +1,4 @@
-//! The REST mapping of one API server: which resource a kind is served as.
+//! REST mapping of one API server: from kinds to resources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,12 +18,12 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A kind that was not found is looked up again after this time (propagation.md 2: discovery repeats every 30 s).
+/// Time after which a kind that was not found is looked up again (specification/propagation.md 2).
 const ABSENT_FOR: Duration = Duration::from_secs(30);
-/// Two look-ups of the whole discovery document lie at least this far apart.
+/// Shortest time between two reads of the whole discovery document.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
 
-/// How a kind is served.
+/// Resource of a kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
     resource: ApiResource,
@@ -32,7 +32,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The API of this kind in a namespace; of a cluster-scoped kind, or with an empty one, over all.
+    /// The API of this kind in a namespace; over all objects if the kind is cluster-scoped or the namespace empty.
     #[must_use]
     pub(crate) fn api<K>(&self, client: &Client, namespace: &str) -> Api<K>
     where
@@ -45,19 +45,19 @@ impl Served {
         }
     }
 
-    /// True if its objects live in namespaces.
+    /// True if its objects have a namespace.
     #[must_use]
     pub(crate) fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
 }
 
-/// Looks kinds up in a server's discovery, and remembers.
+/// Looks kinds up in a server's discovery and caches the results.
 pub(crate) struct Mapper {
     client: Client,
     clock: Clock,
     state: Mutex<State>,
-    /// One look-up at a time.
+    /// Locked during a look-up: one at a time.
     refreshing: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -68,13 +68,13 @@ struct State {
 }
 
 impl Mapper {
-    /// A mapping that knows nothing yet.
+    /// An empty mapping.
     #[must_use]
     pub(crate) fn new(client: Client, clock: Clock) -> Self {
         Self { client, clock, state: Mutex::default(), refreshing: tokio::sync::Mutex::new(None) }
     }
 
-    /// How the kind is served, `None` if it is not.
+    /// The resource of the kind, `None` if the server does not serve it.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -118,7 +118,8 @@ impl Mapper {
         Ok(answer)
     }
 
-    /// Whether discovery prefers this version of the kind, which is the one at which it is a template (propagation.md 2).
+    /// Returns true if discovery prefers this version of the kind: only this version is a template
+    /// (specification/propagation.md 2).
     ///
     /// # Errors
     /// If the server does not answer.
@@ -126,7 +127,7 @@ impl Mapper {
         Ok(self.served(gvk).await?.is_some_and(|served| served.preferred))
     }
 
-    /// What was known of a resource is asked for again; gives the kinds that were known.
+    /// Forgets a resource, so that it is looked up again; returns its known kinds.
     pub(crate) fn forget(&self, plural: &str, group: &str) -> Vec<Gvk> {
         let mut state = self.state.lock();
         let is_it = |served: &Served| served.resource.plural == plural && served.resource.group == group;
@@ -138,7 +139,7 @@ impl Mapper {
         gone
     }
 
-    /// Kinds came or went: whatever was not found is looked up again.
+    /// Forgets that kinds were not found: they are looked up again.
     pub(crate) fn forget_absent(&self) {
         self.state.lock().absent.clear();
     }

@@ -1,5 +1,5 @@
-//! An object of a member as caches hold it: its metadata, its status, a hash of the rest, and what the rest was found to be
-//! while it was at hand. Only kinds whose interpreter may read anything are held whole.
+//! Objects of members. Caches keep their metadata, their status, a hash of the rest, and the result of its comparison with
+//! the manifest. They keep complete objects only of kinds whose interpreter may read any field.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 
 use crate::interpreter::Interpreters;
 
-/// One object of a member. What requests are answered with is whole; what caches have of it mostly is not.
+/// One object of a member. It is complete in answers to requests, and mostly trimmed in caches.
 #[derive(Debug, Clone)]
 pub(crate) struct MemberObject {
     types: Option<TypeMeta>,
@@ -35,65 +35,65 @@ pub(crate) struct MemberObject {
     rest: Rest,
 }
 
-/// Whatever is neither type nor metadata nor status.
+/// Fields other than type, metadata and status.
 #[derive(Debug, Clone)]
 enum Rest {
-    Whole(Map<String, Value>),
-    Held {
+    Complete(Map<String, Value>),
+    Trimmed {
         /// The fields that interpreters read.
         kept: JsonText,
-        /// Stands for all of it ([`execution::content_hash`]).
+        /// Hash of all fields ([`execution::content_hash`]).
         hash: u64,
-        /// What it was found to be against the manifest of its Work.
+        /// Its comparison with the manifest of its Work.
         found: Option<Comparison>,
     },
 }
 
 impl MemberObject {
-    /// From its JSON, as a whole.
+    /// Parses a complete object.
     ///
     /// # Errors
-    /// If it has no metadata that can be read.
+    /// If its metadata is missing or invalid.
     pub(crate) fn parse(object: Value) -> Result<Self, Failure> {
         serde_json::from_value(object).map_err(|error| Failure::Invalid(error.to_string()))
     }
 
-    /// Its JSON; of one that is not whole, what is kept of it.
+    /// Its JSON; of a trimmed object, the fields that are kept.
     ///
     /// # Errors
-    /// Never for what came from a server.
+    /// Never for an object of a server.
     pub(crate) fn json(&self) -> Result<Value, Failure> {
         serde_json::to_value(View(self)).map_err(|error| Failure::Invalid(error.to_string()))
     }
 
-    /// Whether nothing was taken off.
+    /// True if it is complete.
     pub(crate) fn is_whole(&self) -> bool {
-        matches!(self.rest, Rest::Whole(_))
+        matches!(self.rest, Rest::Complete(_))
     }
 
-    /// What its content was found to be; `None` if it is whole, or nobody could tell.
+    /// Its comparison with the manifest; `None` if it is complete or was not compared.
     pub(crate) fn found(&self) -> Option<Comparison> {
-        if let Rest::Held { found, .. } = self.rest { found } else { None }
+        if let Rest::Trimmed { found, .. } = self.rest { found } else { None }
     }
 
-    /// As decisions about drift read it.
+    /// The form that decisions about drift take.
     pub(crate) fn cached(&self) -> drift::Cached<'_> {
         let content = match &self.rest {
-            Rest::Held { hash, .. } => *hash,
-            Rest::Whole(rest) => hash_of(rest),
+            Rest::Trimmed { hash, .. } => *hash,
+            Rest::Complete(rest) => hash_of(rest),
         };
         drift::Cached { metadata: &self.metadata, status: self.status.as_ref(), content }
     }
 
-    /// Takes off what is not kept, once `find` said what the whole is; what was found before of the same content is given
-    /// to it.
+    /// Removes the fields that are not kept, after `find` compared the complete object. `find` gets the earlier comparison of
+    /// the same content.
     fn trim(
         &mut self,
         fields: &[&str],
         before: Option<&Self>,
         find: impl FnOnce(&Self, Option<Comparison>) -> Result<Option<Comparison>, Failure>,
     ) -> Result<(), Failure> {
-        let Rest::Whole(rest) = &self.rest else { return Ok(()) };
+        let Rest::Complete(rest) = &self.rest else { return Ok(()) };
         let hash = hash_of(rest);
         let same = before.filter(|before| before.cached().content == hash);
         let found = find(self, same.and_then(Self::found))?;
@@ -104,7 +104,7 @@ impl MemberObject {
                 kept.entry(parent).or_insert_with(|| Value::Object(Map::new()))[name] = value.clone();
             }
         }
-        self.rest = Rest::Held { kept: (&Value::Object(kept)).into(), hash, found };
+        self.rest = Rest::Trimmed { kept: (&Value::Object(kept)).into(), hash, found };
         Ok(())
     }
 }
@@ -129,12 +129,12 @@ pub(crate) fn informer(interpreters: &Arc<Interpreters>, works: &Informer<Work>,
             }
         };
         if let Err(error) = object.trim(fields, before, find) {
-            tracing::warn!(%gvk, %error, "an object of a member is kept whole");
+            tracing::warn!(%gvk, %error, "an object of a member could not be trimmed and is cached completely");
         }
     })
 }
 
-/// What of a kind is not held whole though its interpreter wants it so by now.
+/// Returns true if some of these objects were trimmed although the interpreter of their kind needs complete objects now.
 pub(crate) fn lacks(interpreter: &Interpreter, gvk: &Gvk, objects: &[Arc<MemberObject>]) -> bool {
     interpreter.kept(gvk) == Kept::Whole && objects.iter().any(|object| !object.is_whole())
 }
@@ -203,21 +203,21 @@ impl<'de> Visitor<'de> for Fields {
             _ => None,
         };
         let metadata = metadata.ok_or_else(|| A::Error::missing_field("metadata"))?;
-        Ok(MemberObject { types, metadata, status, rest: Rest::Whole(rest) })
+        Ok(MemberObject { types, metadata, status, rest: Rest::Complete(rest) })
     }
 }
 
-/// Only a whole object can be sent.
+/// Only a complete object can be sent.
 impl Serialize for MemberObject {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         if !self.is_whole() {
-            return Err(S::Error::custom("what a cache keeps of an object is not the object"));
+            return Err(S::Error::custom("a trimmed object can't be sent"));
         }
         View(self).serialize(to)
     }
 }
 
-/// What there is of an object.
+/// The fields that an object has.
 struct View<'a>(&'a MemberObject);
 
 impl Serialize for View<'_> {
@@ -225,8 +225,8 @@ impl Serialize for View<'_> {
         let object = self.0;
         let kept: Map<String, Value>;
         let rest = match &object.rest {
-            Rest::Whole(rest) => rest,
-            Rest::Held { kept: text, .. } => {
+            Rest::Complete(rest) => rest,
+            Rest::Trimmed { kept: text, .. } => {
                 kept = serde_json::from_str(text.as_str()).map_err(S::Error::custom)?;
                 &kept
             }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_object_is_sent_as_it_came() {
+    fn a_complete_object_is_sent_unchanged() {
         for object in
             [web(2), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"b": "c"}})]
         {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cache_keeps() {
+    fn a_trimmed_object_keeps_named_fields_and_the_hash_of_all() {
         let (object, _) = held(web(2), None);
         let kept = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"},
             "spec": {"replicas": 2}, "status": {"readyReplicas": 1}});
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_stays_is_not_compared_again() {
+    fn unchanged_content_is_not_compared_again() {
         let (first, compared) = held(web(2), None);
         assert!(compared && first.found().is_some());
         let mut ready = web(2);

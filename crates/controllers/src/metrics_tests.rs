@@ -1,5 +1,5 @@
-//! The names, types, labels and buckets that the reference promises (operations.md 6, failover.md 6.11), and what the users'
-//! pages list, against what is really shown.
+//! Comparison of the metrics with the reference (specification/operations.md 6, specification/failover.md 6.11) and with the
+//! users' pages: names, types, labels and buckets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -172,7 +172,7 @@ fn series(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
     all
 }
 
-/// What the table lists and is not shown, by the start of its name, and why.
+/// Metrics of the table that are not shown, by prefix, with the reason.
 const NOT_SHOWN: [(&str, &str); 9] = [
     ("cronfederatedhpa_", "autoscaling is not built yet"),
     ("federatedhpa_", "autoscaling is not built yet"),
@@ -189,7 +189,7 @@ const NOT_SHOWN: [(&str, &str); 9] = [
 const COUNTERS_SHOWN_AS_GAUGES: [&str; 3] =
     ["create_resource_to_cluster", "update_resource_to_cluster", "delete_resource_from_cluster"];
 
-/// `exp(a,f,n)`, `LAT`, `1,2,4` and `default (…)`, as operations.md 6 writes buckets.
+/// `exp(a,f,n)`, `LAT`, `1,2,4` and `default (…)`, as specification/operations.md 6 writes buckets.
 fn buckets(text: &str) -> Vec<f64> {
     let numbers = |text: &str| -> Vec<f64> { text.split(',').map(|number| number.trim().parse().unwrap()).collect() };
     if let Some(inside) = text.strip_prefix("exp(").and_then(|rest| rest.strip_suffix(')')) {
@@ -228,13 +228,13 @@ fn check(text: &str, name: &str, kind: &str, labels: &BTreeSet<&str>) {
 }
 
 #[test]
-fn what_the_reference_lists_is_shown() {
+fn metrics_of_the_reference_are_shown() {
     let text = shown();
     let table = Reference::Operations.table("## 6. ");
     let mut unused: BTreeSet<&str> = NOT_SHOWN.iter().map(|(name, _)| *name).collect();
     let mut seen = 0;
     for row in &table.rows {
-        // Two names may share a row; what stands in parentheses are values, or who asked for it.
+        // Two names may share a row; parentheses contain values or the source.
         for name in row[0].split('`').skip(1).step_by(2) {
             if let Some((missing, _)) = NOT_SHOWN.iter().find(|(start, _)| name.starts_with(start)) {
                 assert!(!text.contains(&format!("# TYPE {} ", name.trim_end_matches("_total"))), "{name} is shown");
@@ -255,7 +255,7 @@ fn what_the_reference_lists_is_shown() {
     }
     assert!(seen >= 45, "only {seen} metrics were compared");
     assert!(unused.is_empty(), "the reference does not list {unused:?} any more");
-    // What stands beside the table, and what is ours.
+    // Metrics outside the table, and our own.
     for (name, kind, labels) in [
         ("cluster_probes_total", "counter", ["member_cluster", "result"].as_slice()),
         ("cluster_ready_transitions_total", "counter", &["member_cluster", "status"]),
@@ -299,7 +299,7 @@ fn page_of_metrics_is_current() {
 }
 
 #[test]
-fn what_the_users_pages_list_is_shown() {
+fn metrics_of_the_users_pages_are_shown() {
     let text = shown();
     let series = series(&text);
     let failover = include_str!("../../../docs/concepts/failover.md");

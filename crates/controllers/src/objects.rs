@@ -1,4 +1,4 @@
-//! Caches of kinds that come and go: templates in the control plane, applied objects in a member.
+//! Caches of kinds that are known only at run time: templates in the control plane, applied objects in a member.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use crate::{
     mapper::{Mapper, Served},
 };
 
-/// How long a reconciler waits for the first list of a kind.
+/// Time limit for the first list of a kind.
 const LIST_DEADLINE: Duration = Duration::from_secs(5);
 
 type OnChange<K> = Box<dyn Fn(&Gvk, &Change<K>) + Send + Sync>;
 /// Makes the cache of a kind.
 pub(crate) type Make<K> = Box<dyn Fn(&Gvk) -> Informer<K> + Send + Sync>;
 
-/// One informer for each kind that somebody asked for.
+/// One informer for each kind that was taken.
 pub(crate) struct Objects<K = DynamicObject> {
     client: Client,
     mapper: Arc<Mapper>,
@@ -99,7 +99,7 @@ where
     /// The informer of a kind once its first list is complete; `None` if the control plane does not serve the kind.
     ///
     /// # Errors
-    /// `Unavailable` if the list does not come in time, so that one kind that can't be listed delays nobody for long.
+    /// `Unavailable` if the list does not complete in time, so that a kind that can't be listed delays no other for long.
     pub(crate) async fn listed(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
         let Some(informer) = self.informer(gvk).await? else { return Ok(None) };
         if timeout(LIST_DEADLINE, informer.synced()).await.is_ok() {
@@ -109,7 +109,7 @@ where
         Err(Failure::Unavailable(format!("{gvk} can't be listed: {why}")))
     }
 
-    /// Nobody serves the kind any more: its watch ends, and its objects are gone.
+    /// Ends the watch of a kind that is no longer served, and removes its objects.
     pub(crate) fn stop(&self, gvk: &Gvk) {
         if let Some(kind) = self.kinds.write().remove(gvk) {
             kind.tasks.kill();
@@ -117,8 +117,7 @@ where
         }
     }
 
-    /// The kind's cache is thrown away, and made anew for whoever asks next: what it keeps of an object is not enough any
-    /// more.
+    /// Drops the cache of a kind, because it keeps too little of the objects. The next call makes it again.
     pub(crate) fn renew(&self, gvk: &Gvk) {
         if let Some(kind) = self.kinds.write().remove(gvk) {
             kind.tasks.kill();
@@ -146,7 +145,7 @@ where
         watched.iter().filter(|(gvk, _)| kinds(gvk)).flat_map(of_kind).collect()
     }
 
-    /// The object, if its kind is watched and it is there.
+    /// The cached object, if its kind is watched.
     #[must_use]
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         let (_, informer) = self.watched(&key.gvk)?;
@@ -159,7 +158,7 @@ where
         &self.client
     }
 
-    /// Ends the waits of broken watches: the server is known to be back.
+    /// Retries broken watches now: the server is known to be back.
     pub(crate) fn retry_now(&self) {
         for kind in self.kinds.read().values() {
             kind.informer.retry_now();
@@ -179,7 +178,7 @@ impl Objects {
     }
 }
 
-/// The caches of templates, whatever their kind.
+/// The cache of templates of a kind.
 pub(crate) fn templates(_: &Gvk) -> Informer<DynamicObject> {
     let by_policy: Indexer<DynamicObject> = (BY_POLICY, policy_ids);
     Informer::new(&[by_policy])

@@ -1,4 +1,4 @@
-//! Whose status is written: one [`StatusWriter`](ironclad_runtime::StatusWriter) per kind of object.
+//! Targets of status writers: one [`StatusWriter`](ironclad_runtime::StatusWriter) for each kind of object.
 
 use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc};
 
@@ -16,7 +16,7 @@ pub(crate) struct Typed<K> {
     pub(crate) client: Client,
     /// The cache of the kind.
     pub(crate) cache: Informer<K>,
-    /// Under whose name the status is written.
+    /// Writer of the status.
     pub(crate) writer: Writer,
     /// The API of the kind in a namespace.
     pub(crate) api: fn(&Client, &str) -> Api<K>,
@@ -64,7 +64,7 @@ where
 pub(crate) struct Templates {
     /// The caches of the templates.
     pub(crate) objects: Arc<Objects>,
-    /// Under whose name the status is written.
+    /// Writer of the status.
     pub(crate) writer: Writer,
 }
 
@@ -108,6 +108,6 @@ impl StatusTarget for Templates {
 
 /// A status as JSON, `Null` if there is none.
 pub(crate) fn json<T: serde::Serialize>(status: &Option<T>) -> Value {
-    // A status of ours always is JSON; were it not, it would count as absent and be written anew.
+    // A status of ours is always JSON. Otherwise it would count as absent and be written again.
     serde_json::to_value(status).unwrap_or(Value::Null)
 }

@@ -1,7 +1,7 @@
-//! Nodes and pods of a member, added up into the cluster's status (scheduling.md 10.4).
+//! Sums of the nodes and pods of a member, in the cluster's status (specification/scheduling.md 10.4).
 //!
-//! Two watches that keep of an object only what the sums need; nothing is listed again, and nothing is written while the sums
-//! stay.
+//! Two watches keep only the fields that the sums need. Nothing is listed again, and nothing is written while the sums are
+//! the same.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,13 +19,13 @@ use tokio::sync::Notify;
 
 use crate::{members::Member, settings::Settings, setup::Setup, targets::Typed};
 
-/// The sums are looked at so often, while they change.
+/// Time between two writes of changing sums.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The condition of a node that takes pods.
+/// The condition of a node that accepts pods.
 const NODE_READY: &str = "Ready";
 
-/// A Pod as far as the sums need it.
+/// The fields of a Pod that the sums need.
 #[derive(Debug, Clone, Deserialize)]
 struct Pod {
     #[serde(default, deserialize_with = "identity")]
@@ -63,7 +63,7 @@ struct PodStatus {
     phase: String,
 }
 
-/// A Node as far as the sums need it.
+/// The fields of a Node that the sums need.
 #[derive(Debug, Clone, Deserialize)]
 struct Node {
     #[serde(default, deserialize_with = "identity")]
@@ -87,7 +87,7 @@ struct NodeCondition {
     status: String,
 }
 
-/// What names an object and its version; labels, annotations and owners are most of a small one.
+/// Keeps the name and version of an object. Labels, annotations and owners are most of a small one.
 fn identity<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
     let whole = ObjectMeta::deserialize(metadata)?;
     Ok(ObjectMeta {
@@ -135,7 +135,7 @@ core_kind!(Pod, "Pod", "pods", kube::core::NamespaceResourceScope);
 core_kind!(Node, "Node", "nodes", kube::core::ClusterResourceScope);
 
 impl Pod {
-    /// As it counts; `None` once it has ended.
+    /// Its contribution to the sums; `None` once it has ended.
     fn counted(&self) -> Option<summary::Pod> {
         if matches!(self.status.phase.as_str(), "Succeeded" | "Failed") {
             return None;

@@ -38,7 +38,7 @@ pub(super) struct HealthChecks {
     metrics: ClusterMetrics,
 }
 
-/// Memory between two checks of a cluster.
+/// State between two checks of a cluster.
 #[derive(Default)]
 struct State {
     began: Option<Instant>,

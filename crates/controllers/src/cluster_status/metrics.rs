@@ -1,4 +1,4 @@
-//! Members as their Clusters tell of them (operations.md 6).
+//! Metrics of members, from the status of their Clusters (specification/operations.md 6).
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -20,20 +20,20 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// The label of the families.
+/// Label of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MemberLabel {
     member_cluster: String,
 }
 
-/// A member and what a probe of it saw.
+/// Labels of a member's probes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProbeLabel {
     member_cluster: String,
     result: &'static str,
 }
 
-/// A member and what its Ready condition became.
+/// Labels of changes of a member's condition Ready.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StatusLabel {
     member_cluster: String,
@@ -56,7 +56,7 @@ const GAUGES: [(&str, &str, Read); 9] = [
     ("cluster_pod_allocated_number", "Pods", |status| allocated(status, "pods")),
 ];
 
-/// What a condition can be.
+/// Statuses of a condition.
 const STATUSES: [&str; 3] = [conditions::TRUE, conditions::FALSE, conditions::UNKNOWN];
 
 fn known(status: &str) -> Option<&'static str> {
@@ -113,13 +113,13 @@ impl ClusterMetrics {
         Self { gauges, sync, probes, transitions, since }
     }
 
-    /// A member was probed.
+    /// Counts a probe.
     pub(crate) fn probed(&self, cluster: &str, probe: &Probe) {
         let label = ProbeLabel { member_cluster: cluster.to_owned(), result: probe.as_str() };
         self.probes.get_or_create(&label).inc();
     }
 
-    /// Takes what a changed Cluster says; one that is gone has no series any more.
+    /// Updates the gauges from a changed Cluster. A removed one loses its series.
     pub(crate) fn changed(&self, change: &Change<Cluster>) {
         let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let label = MemberLabel { member_cluster: cluster.name_any() };
@@ -166,7 +166,7 @@ impl ClusterMetrics {
         }
     }
 
-    /// A member's status was collected.
+    /// Records the time of a collection.
     pub(crate) fn synced(&self, cluster: &str, took: Duration) {
         self.sync.get_or_create(&MemberLabel { member_cluster: cluster.to_owned() }).observe(took.as_secs_f64());
     }

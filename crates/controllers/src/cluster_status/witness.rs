@@ -1,4 +1,4 @@
-//! Whether the control plane itself has a network: before a member is blamed, somebody else is asked (failover.md 14.2).
+//! Check of the control plane's own network, before a member counts as unreachable (specification/failover.md 14.2).
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// One connection attempt takes no longer than this.
+/// Time limit of a connection attempt.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// An answer holds for this long, for all members together.
+/// Time for which a result is reused, for all members together.
 const HOLDS: Duration = Duration::from_secs(5);
 
 /// The witnesses of `--connectivity-witnesses`.
@@ -27,7 +27,7 @@ impl Witnesses {
         Self { addresses: urls.iter().filter_map(|url| witness_address(url)).collect(), last: Mutex::default() }
     }
 
-    /// False if there are witnesses and none of them can be reached: what could not be reached besides says nothing.
+    /// False if there are witnesses and none of them can be reached: then an unreachable member proves nothing.
     pub(super) async fn see_a_network(&self, clock: &Clock) -> bool {
         if self.addresses.is_empty() {
             return true;
@@ -42,7 +42,7 @@ impl Witnesses {
         };
         let seen = join_all(self.addresses.iter().map(connect)).await.contains(&true);
         if !seen && last.is_none_or(|(_, before)| before) {
-            tracing::warn!("no connectivity witness can be reached: members that can't be reached are not blamed");
+            tracing::warn!("no connectivity witness can be reached: unreachable members keep their condition Ready");
         }
         *self.last.lock() = Some((clock.mono(), seen));
         seen
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_witness_is_enough_and_without_any_nobody_is_asked() {
+    async fn one_reachable_witness_is_enough_and_none_is_needed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = format!("http://{}", listener.local_addr().unwrap());
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -42,11 +42,11 @@ pub(super) struct Observer {
 
 /// The snapshot.
 pub(super) struct Observed {
-    /// Which template.
+    /// The key of the template.
     pub(super) key: ObjectKey,
-    /// It; its version is the one to write over.
+    /// The template; its version is the one to write over.
     pub(super) template: Arc<DynamicObject>,
-    /// The policy that has it, or else all that could.
+    /// The policy that claims it, or else all that may select it.
     pub(super) policies: Vec<AnyPolicy>,
     binding: Option<Binding>,
     json: Value,

@@ -23,7 +23,7 @@ use crate::{
 /// create that met an object.
 const READS_MAX: usize = 3;
 
-/// The plan was not sent to its end.
+/// Failure of a plan that was not carried out completely.
 pub(super) struct Unapplied {
     pub(super) failure: Failure,
     /// The next step, where the decision names one; otherwise the Work is retried with backoff.
@@ -47,7 +47,7 @@ pub(super) struct Applier {
     clock: Clock,
 }
 
-/// Why a plan was not sent to its end.
+/// Reason for which a plan was not carried out completely.
 enum Stopped {
     /// The object in the member has to be read first.
     Read,
@@ -57,7 +57,7 @@ enum Stopped {
     Unanswered(Failure),
 }
 
-/// A failed write to the member.
+/// Classifies a failed write to the member.
 fn of_member(failure: Failure) -> Stopped {
     if execution::is_verdict(failure.class()) { Stopped::Refused(failure) } else { Stopped::Unanswered(failure) }
 }
@@ -142,7 +142,7 @@ impl Applier {
                     }
                 }
                 Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
-                // The event that ends the wait gives the Work its next turn.
+                // An event ends the wait and enqueues the Work.
                 Effect::Park => {}
                 Effect::Retry => next = Next::Retry,
                 Effect::RetryAfter(wait) => next = Next::After(wait),
@@ -153,7 +153,7 @@ impl Applier {
     }
 
     fn count<T>(&self, seen: &Observed, write: MemberWrite, outcome: &Result<T, Failure>) {
-        // A conflict is no failure: the next pass looks again (operations.md 6).
+        // A conflict is no failure: the next reconcile observes again (specification/operations.md 6).
         if matches!(outcome, Err(failure) if failure.is_conflict()) {
             return;
         }
@@ -163,7 +163,7 @@ impl Applier {
         self.metrics.wrote(write, about, result(outcome));
     }
 
-    /// Says on the Work what the member said.
+    /// Reports the refusal of the member on the Work.
     fn report(&self, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
         let now = self.clock.wall_seconds();
         let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
@@ -186,10 +186,10 @@ impl Applier {
     }
 }
 
-/// What was heard of the namespace since the look gives the Work its turn at once.
+/// Has the Work wait for the namespace. An event since the snapshot enqueues it at once.
 fn await_namespace(member: &Member, seen: &Observed, namespace: &str) {
     let work: Arc<str> = seen.work.name_any().into();
-    if member.awaiting.add(namespace, work.clone(), seen.news) == Await::Missed {
+    if member.awaiting.add(namespace, work.clone(), seen.namespace_events) == Await::Missed {
         member.works.add(work);
     }
 }

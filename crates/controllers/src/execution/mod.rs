@@ -198,7 +198,7 @@ fn on_object(member: &Member, gvk: &Gvk, change: &Change<MemberObject>) {
 
 /// Enqueues the Works that wait for the namespace.
 fn enqueue_awaiting(member: &Member, namespace: &str) {
-    for work in member.awaiting.heard(namespace) {
+    for work in member.awaiting.take(namespace) {
         member.works.add(work);
     }
 }

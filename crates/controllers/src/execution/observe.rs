@@ -18,8 +18,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
-    awaiting::News, bindings::Bindings, caches::NAMESPACES, index::binding_of, interpreter::Interpreters,
-    member_object::MemberObject, members::Member, settings::Settings, setup::Setup, works::WorkStatus,
+    awaiting::Seen as NamespaceEvents, bindings::Bindings, caches::NAMESPACES, index::binding_of,
+    interpreter::Interpreters, member_object::MemberObject, members::Member, settings::Settings, setup::Setup,
+    works::WorkStatus,
 };
 
 /// The caches that the controller reads.
@@ -34,33 +35,33 @@ pub(super) struct Observer {
     namespaces_synced: Option<Arc<Settings>>,
 }
 
-/// How long a pass waits for the first list of a kind before it asks for the one object instead.
+/// Time limit for the first list of a kind, after which the one object is read instead.
 const SYNC_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The snapshot.
 pub(super) struct Observed {
     /// The Work; its version is the one to write over.
     pub(super) work: Arc<Work>,
-    /// Where its object lives, if the control plane knows the kind.
+    /// API and cache of its object, if the control plane knows the kind.
     pub(super) place: Option<Place>,
-    /// What is known of the object in the member.
+    /// The object in the member, as far as it is known.
     pub(super) object: Known,
     seen_work: Arc<Work>,
     wanted_again: bool,
     space: KnownSpace,
-    /// What had been heard of namespaces before anything of this was looked up.
-    pub(super) news: News,
+    /// Namespace events before anything of this was observed.
+    pub(super) namespace_events: NamespaceEvents,
     cluster: Option<Arc<Cluster>>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
 }
 
-/// What is known of the object's namespace.
+/// The object's namespace, as far as it is known.
 #[derive(Default)]
 struct KnownSpace {
     work: Option<Arc<Work>>,
     namespace: Option<Value>,
-    /// What namespace sync skips, if it runs.
+    /// The settings, if the namespace controller runs: they name the namespaces that it skips.
     synced: Option<Arc<Settings>>,
     exists: bool,
 }
@@ -72,19 +73,19 @@ impl KnownSpace {
     }
 }
 
-/// What is known of an object in a member.
+/// An object in a member, as far as it is known.
 pub(super) enum Known {
     Unknown,
     /// The cache does not have it.
     Uncached,
-    /// It was asked for, and is not there.
+    /// A read found that it does not exist.
     Absent,
-    /// What the cache keeps of it.
+    /// The fields that the cache keeps.
     Held {
         object: Value,
         found: Option<Comparison>,
     },
-    /// The whole.
+    /// The complete object.
     Present(Value),
 }
 
@@ -98,7 +99,7 @@ impl Known {
     }
 }
 
-/// Where an object of a member is written and cached.
+/// API and cache of an object of a member.
 pub(super) struct Place {
     pub(super) key: ObjectKey,
     pub(super) api: Api<MemberObject>,
@@ -155,7 +156,7 @@ impl Observer {
             cluster: self.clusters.get("", &member.name.0),
             wanted_again: work.metadata.deletion_timestamp.is_some() && self.is_wanted_again(&work),
             space: KnownSpace::default(),
-            news: News::default(),
+            namespace_events: NamespaceEvents::default(),
             place: None,
             object: Known::Unknown,
             interpreter: self.interpreters.for_a_decision(),
@@ -163,7 +164,7 @@ impl Observer {
         };
         let Some(key) = execution::object_key(&observed.work) else { return Ok(Some(observed)) };
         if !key.namespace.is_empty() {
-            observed.news = member.awaiting.begin(&key.namespace, name);
+            observed.namespace_events = member.awaiting.begin(&key.namespace, name);
             observed.space = self.space(member, &key.namespace)?;
         }
         if let Some(cache) = member.objects.informer(&key.gvk).await? {
@@ -184,7 +185,7 @@ impl Observer {
         let work = work.map(|work| self.work_status.as_requested(&work));
         let key = ObjectKey { gvk: Gvk::from_manifest("v1", "Namespace"), namespace: "".into(), name: name.into() };
         let exists = member.objects.get(&key).is_some_and(|there| there.metadata.deletion_timestamp.is_none());
-        // As a rule there is one, and nothing else has to be known.
+        // As a rule there is a Work, and the namespace is not needed.
         let namespace = if work.is_none() { self.namespaces.get("", name) } else { None };
         Ok(KnownSpace {
             work,

@@ -1,4 +1,4 @@
-//! Counters whose upstream names lack the ending `_total`, which the text format would add.
+//! Counters whose upstream names lack the suffix `_total`, which the text format would add.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use prometheus_client::{
 pub(crate) struct PlainCounter(Arc<AtomicU64>);
 
 impl PlainCounter {
-    /// One more.
+    /// Adds one.
     pub(crate) fn inc(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

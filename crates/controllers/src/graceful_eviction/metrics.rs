@@ -1,4 +1,4 @@
-//! Eviction tasks that are under way, and how long they take (failover.md 6.11).
+//! Metrics of graceful eviction tasks (specification/failover.md 6.11).
 
 use ironclad_api::{policy::PurgeMode, work::GracefulEvictionTask};
 use ironclad_failover::graceful::Cleared;
@@ -45,7 +45,7 @@ impl GracefulMetrics {
         metrics
     }
 
-    /// The tasks of one binding changed. A kind of task that no binding has any more has no series.
+    /// Updates the gauge by the tasks of a changed binding. Label sets without tasks lose their series.
     pub(crate) fn moved(&self, old: &[GracefulEvictionTask], new: &[GracefulEvictionTask]) {
         if old == new {
             return;
@@ -61,7 +61,7 @@ impl GracefulMetrics {
         }
     }
 
-    /// A task ended.
+    /// Records the end of a task.
     pub(crate) fn cleared(&self, cleared: &Cleared, now: Timestamp) {
         let Some(begun) = &cleared.task.creation_timestamp else { return };
         let end = End { reason: cleared.task.reason.clone(), cleared_by: cleared.by.to_owned() };
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gauge_is_the_number_of_tasks() {
+    fn the_gauge_counts_the_tasks_of_all_bindings() {
         let mut registry = Registry::default();
         let metrics = GracefulMetrics::register(&mut registry);
         let shown = || {

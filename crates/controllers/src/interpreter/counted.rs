@@ -1,4 +1,4 @@
-//! Scripts whose calls are counted.
+//! Sources whose script calls are counted.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,12 +8,12 @@ use ironclad_interpreter_lua::{Declarative, Shipped};
 use super::metrics::InterpreterMetrics;
 use crate::metrics::result;
 
-/// What scripts of customizations are called in metrics.
+/// Label of customizations' scripts.
 pub(super) const CUSTOMIZATION: &str = "customization";
-/// What shipped scripts are called there.
+/// Label of shipped scripts.
 const SHIPPED: &str = "shipped";
 
-/// A source of answers whose scripts run here.
+/// A source of answers by scripts.
 #[derive(Debug)]
 pub(super) enum Engines {
     Customizations(Arc<Declarative>),
@@ -23,7 +23,7 @@ pub(super) enum Engines {
 /// The same, counted.
 pub(super) struct Counted {
     pub(super) engines: Engines,
-    /// Time that only goes on.
+    /// Monotonic time.
     pub(super) elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) metrics: InterpreterMetrics,
 }
@@ -55,7 +55,7 @@ impl Source for Counted {
         let name = match &self.engines {
             Engines::Customizations(_) => CUSTOMIZATION,
             Engines::Shipped(shipped) => {
-                // They are compiled when they are first asked.
+                // They are compiled at their first call.
                 self.metrics.kept(SHIPPED, shipped.engines());
                 SHIPPED
             }

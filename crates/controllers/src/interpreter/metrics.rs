@@ -1,5 +1,5 @@
-//! The pool of script engines that interpret kinds (operations.md 6). Upstream counts how often an engine is taken from its pool and
-//! put back; here every customization keeps an engine of its own, so what counts is how many there are and how they are used.
+//! Metrics of the script engines that interpret kinds (specification/operations.md 6). Upstream counts how often an engine
+//! is taken from a pool. Here each customization has its own engine, so the number of engines and of calls counts.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Whose scripts: `customization` or `shipped`.
+/// Label of a source: `customization` or `shipped`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabel {
     source: &'static str,
 }
 
-/// One kind of call.
+/// Labels of calls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Call {
     source: &'static str,
@@ -52,12 +52,12 @@ impl InterpreterMetrics {
         metrics
     }
 
-    /// So many engines are kept for these scripts.
+    /// Sets the number of engines of a source.
     pub(crate) fn kept(&self, source: &'static str, engines: usize) {
         self.engines.get_or_create(&SourceLabel { source }).set(i64::try_from(engines).unwrap_or(i64::MAX));
     }
 
-    /// A script was called.
+    /// Records a call of a script.
     pub(crate) fn called(&self, source: &'static str, operation: &'static str, result: &'static str, took: Duration) {
         self.calls.get_or_create(&Call { source, operation, result }).inc();
         self.duration.get_or_create(&SourceLabel { source }).observe(took.as_secs_f64());

@@ -1,4 +1,4 @@
-//! The interpreter's sources as configured in the control plane (propagation.md 20): scripts of
+//! The interpreter's sources as configured in the control plane (specification/propagation.md 20): scripts of
 //! ResourceInterpreterCustomizations, webhooks, and shipped scripts.
 
 mod calls;

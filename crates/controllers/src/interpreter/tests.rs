@@ -20,13 +20,13 @@ use prometheus_client::registry::Registry;
 
 use crate::Connector;
 
-/// A webhook in this process, and how often it was asked.
+/// A webhook in this process, and the number of its calls.
 struct Hooks {
     asked: Arc<AtomicUsize>,
     answer: fn(Value) -> Reply,
 }
 
-/// What the webhook makes of a question.
+/// Reply of the webhook.
 enum Reply {
     Says(StatusCode, Vec<u8>),
     Hangs,
@@ -78,7 +78,7 @@ fn configuration(timeout_seconds: Option<i32>) -> ResourceInterpreterWebhookConf
     .unwrap()
 }
 
-/// Sources with one webhook, over a control plane that answers nothing; and how often the webhook was asked.
+/// Sources with one webhook over a control plane that answers nothing, and the number of the webhook's calls.
 fn sources(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Interpreters>, Arc<AtomicUsize>) {
     let seam =
         Seam { clock: Clock::simulated(Timestamp::UNIX_EPOCH), rng: Rng::from_seed(1), tasks: Tasks::new("test") };
@@ -98,7 +98,7 @@ fn farm() -> Value {
     json!({"apiVersion": "farm.io/v1", "kind": "Farm", "metadata": {"name": "f"}})
 }
 
-/// The verdict of a decision that asks for one, and what comes after its pass.
+/// The result of a decision that asks for health, and its next step.
 async fn verdict(sources: &Interpreters, object: &Value) -> (Result<Option<Health>, String>, Next) {
     let interpreter = sources.for_a_decision();
     let settled = sources.resolve(&interpreter, || interpreter.health(object).map_err(|error| error.to_string())).await;
@@ -106,7 +106,7 @@ async fn verdict(sources: &Interpreters, object: &Value) -> (Result<Option<Healt
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_answers_and_is_asked_once_in_a_decision() {
+async fn a_webhook_is_called_once_for_each_question_of_a_decision() {
     let (sources, asked) =
         sources(None, |question| says(&question, json!({"successful": true, "healthy": question["name"] == "f"})));
     let (object, mut other) = (farm(), farm());
@@ -127,7 +127,7 @@ async fn a_webhook_answers_and_is_asked_once_in_a_decision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_hangs_is_given_up() {
+async fn a_webhook_that_hangs_times_out() {
     for (timeout_seconds, want) in [(None, 10), (Some(2), 2)] {
         let (sources, _) = sources(timeout_seconds, |_| Reply::Hangs);
         let before = Clock::system().mono();
@@ -139,7 +139,7 @@ async fn a_webhook_that_hangs_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_answer_is_an_error() {
+async fn an_invalid_answer_is_an_error() {
     type Answer = fn(Value) -> Reply;
     let rows: [(Answer, &str); 5] = [
         (
@@ -177,7 +177,7 @@ async fn what_is_no_answer_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_fails_again_and_again_is_left_alone() {
+async fn a_webhook_that_fails_repeatedly_is_not_called_for_a_while() {
     let (sources, asked) = sources(None, |_| Reply::Says(StatusCode::SERVICE_UNAVAILABLE, Vec::new()));
     for _ in 0..3 {
         assert!(verdict(&sources, &farm()).await.0.is_err());

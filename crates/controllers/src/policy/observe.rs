@@ -50,7 +50,7 @@ pub(super) struct Observed {
 pub(super) struct CachedTemplate {
     pub(super) key: ObjectKey,
     pub(super) object: Arc<DynamicObject>,
-    /// The same, as decisions read it.
+    /// Its JSON, as decisions read it.
     pub(super) json: Value,
 }
 
@@ -161,7 +161,7 @@ impl Observer {
         Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides }))
     }
 
-    /// The informer of a kind whose objects may be templates, at the version that discovery prefers (propagation.md 2).
+    /// The informer of a kind whose objects may be templates, at the version that discovery prefers (specification/propagation.md 2).
     async fn selectable(&self, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
         if self.settings.propagation.skipped.skips_kind(gvk) || !self.mapper.prefers(gvk).await? {
             return Ok(None);

@@ -16,7 +16,7 @@ use crate::{
     targets::{Typed, json},
 };
 
-/// The shortest wait for a time that has come already.
+/// Wait for a time that has passed already.
 const SOON: Duration = Duration::from_millis(100);
 
 /// The writes of the controller.

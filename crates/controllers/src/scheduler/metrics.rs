@@ -1,4 +1,4 @@
-//! The scheduler, under upstream's names (operations.md 6, scheduling.md 13.3).
+//! Metrics of the scheduler, under upstream's names (specification/operations.md 6, specification/scheduling.md 13.3).
 
 use std::{
     fmt,
@@ -57,19 +57,19 @@ struct PluginLabels {
     result: &'static str,
 }
 
-/// Single plugins are measured in one turn of so many, as upstream's framework does: they run once for each cluster.
+/// Single plugins are measured in one of this many cycles, as in upstream: they run once for each cluster.
 const MEASURED_ONE_OF: u64 = 10;
 
-/// What gave a binding a turn.
+/// Event that enqueued a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Incoming {
-    /// It came, or became the scheduler's.
+    /// It was created, or became this scheduler's.
     BindingAdd,
     /// Its spec changed.
     BindingUpdate,
     /// Its last attempt failed.
     ScheduleAttemptFailure,
-    /// A cluster changed, or has more room.
+    /// A cluster changed, or has more capacity.
     ClusterChanged,
 }
 
@@ -133,22 +133,22 @@ impl SchedulerMetrics {
         metrics
     }
 
-    /// Whose waiting bindings are shown. Only the first queue counts.
+    /// Sets the queue whose bindings are shown. Only the first call counts.
     pub(crate) fn watch(&self, queue: &Queue<Key>) {
         self.queue.get_or_init(|| queue.clone());
     }
 
-    /// Where it is remembered who waits.
+    /// The bindings whose last attempt failed.
     pub(crate) fn waiting(&self) -> Arc<Mutex<Waiting>> {
         self.waiting.clone()
     }
 
-    /// A binding gets a turn.
+    /// Counts an enqueued binding.
     pub(crate) fn incoming(&self, event: Incoming) {
         self.incoming.get_or_create(&EventLabel { event: event.as_str() }).inc();
     }
 
-    /// A turn begins.
+    /// Begins the measurement of a cycle.
     pub(crate) fn attempt<'a>(&'a self, clock: &'a Clock) -> Timed<'a> {
         let now = clock.mono();
         let measured = self.turns.fetch_add(1, Ordering::Relaxed).is_multiple_of(MEASURED_ONE_OF);
@@ -160,20 +160,20 @@ impl SchedulerMetrics {
     }
 }
 
-/// One turn on the clock.
+/// The measurement of one cycle.
 pub(crate) struct Timed<'a> {
     metrics: &'a SchedulerMetrics,
     clock: &'a Clock,
     began: Instant,
     last: Instant,
-    /// When the plugin that runs began, if single ones are measured.
+    /// Start of the running plugin, if single plugins are measured.
     plugin: Option<Instant>,
-    /// How long the filters took, while it is not known whether a cluster passed them.
+    /// Duration of the filters, until it is known whether a cluster passed them.
     filter: Option<f64>,
 }
 
 impl Timed<'_> {
-    /// A moment of a pass.
+    /// Takes in an event of the cycle.
     pub(crate) fn tick(&mut self, tick: Tick) {
         match tick {
             Tick::Step(step) => self.step(step),
@@ -214,14 +214,14 @@ impl Timed<'_> {
         }
     }
 
-    /// No cluster passed the filters that ran last: nothing was scored.
+    /// Notes that no cluster passed the last filters, as nothing was scored.
     fn refused(&mut self) {
         if let Some(filter) = self.filter.take() {
             self.metrics.point("Filter", "Unschedulable", filter);
         }
     }
 
-    /// The turn ended; `written`: so did its writes.
+    /// Ends the measurement; `written` is true if the writes succeeded.
     pub(crate) fn ended(mut self, attempt: Option<(ScheduleType, Attempt)>, written: bool) {
         self.refused();
         let Some((schedule_type, attempt)) = attempt else { return };
@@ -232,7 +232,7 @@ impl Timed<'_> {
     }
 }
 
-/// Who waits where, read when it is shown.
+/// The pending bindings, counted when they are shown.
 struct Pending {
     waiting: Arc<Mutex<Waiting>>,
     queue: Arc<OnceLock<Queue<Key>>>,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn single_plugins_are_measured_in_one_turn_of_ten() {
+    async fn single_plugins_are_measured_in_one_cycle_of_ten() {
         let mut registry = Registry::default();
         let metrics = SchedulerMetrics::register(&mut registry);
         let clock = Clock::system();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pending_bindings_are_where_they_wait() {
+    async fn pending_bindings_are_counted_by_queue() {
         let mut registry = Registry::default();
         let metrics = SchedulerMetrics::register(&mut registry);
         let queue = Queue::new(Clock::system(), Rng::from_seed(1).stream("q"));
@@ -354,7 +354,7 @@ mod tests {
         queue.add_after(key("full"), Duration::from_secs(300));
         queue.add_after(key("unfit"), Duration::from_secs(300));
         queue.add_after(key("failed"), Duration::from_secs(1));
-        metrics.waiting().lock().for_room(&key("full"));
+        metrics.waiting().lock().for_capacity(&key("full"));
         metrics.waiting().lock().for_fit(&key("unfit"));
         metrics.waiting().lock().backs_off(&key("failed"));
         let text = shown(&registry);

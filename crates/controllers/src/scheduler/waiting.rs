@@ -7,67 +7,67 @@ use ironclad_runtime::Key;
 /// The bindings whose last attempt failed.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    places: BTreeMap<Key, Place>,
-    /// Those that wait for room, the first one first.
+    reasons: BTreeMap<Key, Reason>,
+    /// Those that wait for capacity, in order.
     line: BTreeMap<u64, Key>,
     next: u64,
     backing_off: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Reason {
     /// It backs off.
     Backoff,
-    /// It waits for room, since this place in the line.
-    Room(u64),
+    /// It waits for capacity, at this position.
+    Capacity(u64),
     /// It waits for a cluster that fits.
     Fit,
 }
 
 impl Waiting {
-    /// It has a turn, or is gone.
+    /// Removes a binding that is scheduled again or was deleted.
     pub(crate) fn leave(&mut self, key: &Key) {
-        match self.places.remove(key) {
-            Some(Place::Room(place)) => drop(self.line.remove(&place)),
-            Some(Place::Backoff) => self.backing_off -= 1,
-            Some(Place::Fit) | None => {}
+        match self.reasons.remove(key) {
+            Some(Reason::Capacity(position)) => drop(self.line.remove(&position)),
+            Some(Reason::Backoff) => self.backing_off -= 1,
+            Some(Reason::Fit) | None => {}
         }
     }
 
-    /// It waits until there may be room.
-    pub(crate) fn for_room(&mut self, key: &Key) {
+    /// Notes that the binding waits for capacity.
+    pub(crate) fn for_capacity(&mut self, key: &Key) {
         self.leave(key);
-        self.places.insert(key.clone(), Place::Room(self.next));
+        self.reasons.insert(key.clone(), Reason::Capacity(self.next));
         self.line.insert(self.next, key.clone());
         self.next += 1;
     }
 
-    /// It waits until a cluster may fit.
+    /// Notes that the binding waits for a cluster that fits.
     pub(crate) fn for_fit(&mut self, key: &Key) {
         self.leave(key);
-        self.places.insert(key.clone(), Place::Fit);
+        self.reasons.insert(key.clone(), Reason::Fit);
     }
 
-    /// It backs off.
+    /// Notes that the binding backs off.
     pub(crate) fn backs_off(&mut self, key: &Key) {
         self.leave(key);
-        self.places.insert(key.clone(), Place::Backoff);
+        self.reasons.insert(key.clone(), Reason::Backoff);
         self.backing_off += 1;
     }
 
-    /// The first of those that wait for room, at most so many.
+    /// The first bindings that wait for capacity.
     pub(crate) fn first(&self, at_most: usize) -> Vec<Key> {
         self.line.values().take(at_most).cloned().collect()
     }
 
-    /// How many are placed nowhere, for want of room or of a cluster that fits, and how many back off.
+    /// The numbers of unschedulable bindings and of those that back off.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.places.len() - self.backing_off, self.backing_off)
+        (self.reasons.len() - self.backing_off, self.backing_off)
     }
 
-    /// How many wait for a cluster that fits.
+    /// The number of bindings that wait for a cluster that fits.
     pub(crate) fn unfit(&self) -> usize {
-        self.places.len() - self.backing_off - self.line.len()
+        self.reasons.len() - self.backing_off - self.line.len()
     }
 }
 
@@ -76,11 +76,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_what() {
+    fn bindings_wait_in_order_and_only_for_the_last_reason() {
         let (a, b, c) = (Key::new("n", "a"), Key::new("n", "b"), Key::new("n", "c"));
         let mut waiting = Waiting::default();
-        waiting.for_room(&b);
-        waiting.for_room(&a);
+        waiting.for_capacity(&b);
+        waiting.for_capacity(&a);
         waiting.backs_off(&c);
         assert_eq!(
             (waiting.first(9), waiting.counts()),
@@ -88,17 +88,17 @@ mod tests {
             "first come, first served"
         );
         assert_eq!(waiting.first(1), std::slice::from_ref(&b));
-        waiting.for_room(&b);
+        waiting.for_capacity(&b);
         assert_eq!(waiting.first(9), [a.clone(), b.clone()], "who failed again goes to the end");
         waiting.backs_off(&b);
         waiting.leave(&a);
         assert_eq!((waiting.first(9), waiting.counts()), (vec![], (0, 2)));
         waiting.for_fit(&b);
-        waiting.for_room(&a);
+        waiting.for_capacity(&a);
         assert_eq!(
             (waiting.first(9), waiting.counts(), waiting.unfit()),
             (vec![a.clone()], (2, 1), 1),
-            "room is no help to b"
+            "capacity does not help b"
         );
         for key in [&a, &b, &c] {
             waiting.leave(key);

@@ -1,5 +1,5 @@
-//! The eviction queue, under the names of both seeds and of upstream (failover.md 6.11, operations.md 6). Names that mean
-//! the same are read from one number when they are shown, so they can't differ.
+//! Metrics of the eviction queue, under the names of both proposals and of upstream (specification/failover.md 6.11,
+//! specification/operations.md 6). Names with the same meaning are read from one number, so they can't differ.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ struct QueueLabel {
     name: &'static str,
 }
 
-/// Waits last from milliseconds to hours: 0.001 to 16.384 s doubling, then 30 s to 4 h.
+/// Upper bounds in seconds: 0.001 to 16.384 doubling, then 30 s to 4 h, as waits last from milliseconds to hours.
 pub(crate) fn latency_buckets() -> impl Iterator<Item = f64> {
     let doubling = (0..15).map(|n| 0.001 * f64::from(1u32 << n));
     doubling.chain([30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0])
@@ -54,12 +54,12 @@ impl EvictionMetrics {
         Self { by_cluster, by_queue, source }
     }
 
-    /// Where the numbers are read from.
+    /// The decisions from which the numbers are read.
     pub(crate) fn source(&self) -> Shared {
         self.source.clone()
     }
 
-    /// Waits that ended.
+    /// Records waits that ended.
     pub(crate) fn waited(&self, waited: Vec<Waited>) {
         for one in waited {
             let seconds = one.wait.as_secs_f64();
@@ -70,7 +70,7 @@ impl EvictionMetrics {
         }
     }
 
-    /// A cluster is gone: nothing is told of it any more.
+    /// Removes the series of a removed cluster.
     pub(crate) fn forget(&self, cluster: &str) {
         self.by_cluster.remove(&ClusterLabel { cluster_name: cluster.to_owned() });
     }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_both_seeds_and_of_upstream_is_shown() {
+    fn every_name_of_the_proposals_and_of_upstream_is_shown() {
         let text = metrics();
         for line in [
             "evict_total{cluster_name=\"m1\"} 1.0",

@@ -1,5 +1,5 @@
-//! State that only the memory of the leader has, for the API that shows it (specification/operations.md 4.4). It is read
-//! when somebody asks, never during a reconcile.
+//! State that only the memory of the leader has, for the API that shows it (specification/operations.md 4.4). It is
+//! read when somebody asks, never during a reconcile.
 
 use std::sync::{Arc, OnceLock};
 
@@ -29,8 +29,8 @@ impl Explain {
         let _ = self.0.scheduling.set(queue.clone());
     }
 
-    /// The rate in force with its reason, and the elements of the eviction queue in order. `None` while evictions are not
-    /// decided.
+    /// The rate in force with its reason, and the elements of the eviction queue in order. `None` while evictions are
+    /// not decided.
     pub(crate) fn evictions(&self) -> Option<(Report, Vec<Row>)> {
         self.0.evictions.get()?()
     }

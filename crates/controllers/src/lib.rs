@@ -1,7 +1,7 @@
 //! The controllers: one folder each, and one row in `registry.rs`.
 //!
-//! `observe` reads caches into a snapshot, a pure decision in a core crate makes a plan of it, `apply` sends the plan. No
-//! controller decides anything about the domain itself; which change enqueues which key is a decision, too (modules
+//! `observe` reads caches into a snapshot, a pure decision in a core crate makes a plan of it, `apply` sends the plan.
+//! No controller decides anything about the domain itself; which change enqueues which key is a decision, too (modules
 //! `wakes` of the core crates).
 
 mod application_failover;

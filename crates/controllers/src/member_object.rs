@@ -1,5 +1,5 @@
-//! Objects of members. Caches keep their metadata, their status, a hash of the rest, and the result of its comparison with
-//! the manifest. They keep complete objects only of kinds whose interpreter may read any field.
+//! Objects of members. Caches keep their metadata, their status, a hash of the rest, and the result of its comparison
+//! with the manifest. They keep complete objects only of kinds whose interpreter may read any field.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -85,8 +85,8 @@ impl MemberObject {
         drift::Cached { metadata: &self.metadata, status: self.status.as_ref(), content }
     }
 
-    /// Removes the fields that are not kept, after `find` compared the complete object. `find` gets the earlier comparison of
-    /// the same content.
+    /// Removes the fields that are not kept, after `find` compared the complete object. `find` gets the earlier
+    /// comparison of the same content.
     fn trim(
         &mut self,
         fields: &[&str],
@@ -134,7 +134,8 @@ pub(crate) fn informer(interpreters: &Arc<Interpreters>, works: &Informer<Work>,
     })
 }
 
-/// Returns true if some of these objects were trimmed although the interpreter of their kind needs complete objects now.
+/// Returns true if some of these objects were trimmed although the interpreter of their kind needs complete objects
+/// now.
 pub(crate) fn lacks(interpreter: &Interpreter, gvk: &Gvk, objects: &[Arc<MemberObject>]) -> bool {
     interpreter.kept(gvk) == Kept::Whole && objects.iter().any(|object| !object.is_whole())
 }
@@ -258,7 +259,7 @@ mod tests {
             "spec": {"replicas": replicas, "paused": true}, "status": {"readyReplicas": 1}})
     }
 
-    fn held(object: Value, before: Option<&MemberObject>) -> (MemberObject, bool) {
+    fn trimmed(object: Value, before: Option<&MemberObject>) -> (MemberObject, bool) {
         let mut object = MemberObject::parse(object).unwrap();
         let work = serde_json::from_value(json!({
             "metadata": {"namespace": "karmada-es-m1", "name": "web-x"}, "spec": {"workload": {"manifests": [web(2)]}},
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_trimmed_object_keeps_named_fields_and_the_hash_of_all() {
-        let (object, _) = held(web(2), None);
+        let (object, _) = trimmed(web(2), None);
         let kept = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"},
             "spec": {"replicas": 2}, "status": {"readyReplicas": 1}});
         assert_eq!(object.json().unwrap(), kept);
@@ -295,20 +296,20 @@ mod tests {
         assert!(serde_json::to_value(&object).is_err(), "it can't be sent: a PUT of it would wipe the rest");
         let whole = MemberObject::parse(web(2)).unwrap();
         assert_eq!(object.cached().content, whole.cached().content, "the hash is that of the whole");
-        let (other, _) = held(web(3), None);
+        let (other, _) = trimmed(web(3), None);
         assert_ne!(object.cached().content, other.cached().content);
     }
 
     #[test]
     fn unchanged_content_is_not_compared_again() {
-        let (first, compared) = held(web(2), None);
+        let (first, compared) = trimmed(web(2), None);
         assert!(compared && first.found().is_some());
         let mut ready = web(2);
         ready["status"]["readyReplicas"] = json!(2);
-        let (second, compared) = held(ready, Some(&first));
+        let (second, compared) = trimmed(ready, Some(&first));
         assert!(!compared, "only its status changed");
         assert_eq!(second.found(), first.found());
-        let (third, compared) = held(web(3), Some(&second));
+        let (third, compared) = trimmed(web(3), Some(&second));
         assert!(compared && third.found() != first.found());
     }
 }

@@ -1,5 +1,5 @@
-//! The members that this process can reach: for each a client, caches of the applied objects, and queues, so that a slow
-//! or dead member never delays the others (specification/propagation.md 31.3).
+//! The members that this process can reach: for each a client, caches of the applied objects, and queues, so that a
+//! slow or dead member never delays the others (specification/propagation.md 31.3).
 
 use std::{
     collections::BTreeMap,

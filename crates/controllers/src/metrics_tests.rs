@@ -1,5 +1,5 @@
-//! Comparison of the metrics with the reference (specification/operations.md 6, specification/failover.md 6.11) and with the
-//! users' pages: names, types, labels and buckets.
+//! Comparison of the metrics with the reference (specification/operations.md 6, specification/failover.md 6.11) and
+//! with the users' pages: names, types, labels and buckets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -86,7 +86,8 @@ impl Policies {
         namespaced.into_iter().map(AnyPolicy::Namespaced).chain(cluster.into_iter().map(AnyPolicy::Cluster)).collect()
     }
 
-    /// The names of the OverridePolicies and ClusterOverridePolicies that exist of those on which these policies depend.
+    /// The names of the OverridePolicies and ClusterOverridePolicies that exist of those on which these policies
+    /// depend.
     pub(crate) fn dependent_overrides(&self, policies: &[AnyPolicy]) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut namespaced, mut cluster) = (BTreeSet::new(), BTreeSet::new());
         for policy in policies {

@@ -22,7 +22,7 @@ impl TemplateQueue {
         Self { queue, waiting: Arc::default() }
     }
 
-    /// What this template waits for.
+    /// The reason for which this template waits, if it does.
     pub(crate) fn waiting(&self, key: &ObjectKey) -> Option<Waiting> {
         self.waiting.lock().get(key).copied()
     }

@@ -1,8 +1,8 @@
 //! Ordered cache of one kind, fed by a watch and by the answers to our own writes.
 //!
-//! resourceVersions are compared for equality only. Each write of ours is conditional on its base version, so its answer
-//! directly follows that version: it replaces the cached object exactly if the cache still has the base. Until the watch
-//! shows the same version, its other events about the object are older and are ignored.
+//! resourceVersions are compared for equality only. Each write of ours is conditional on its base version, so its
+//! answer directly follows that version: it replaces the cached object exactly if the cache still has the base. Until
+//! the watch shows the same version, its other events about the object are older and are ignored.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -84,8 +84,8 @@ pub struct Cache<K> {
     flights: Flights,
 }
 
-/// Creates that were sent and not answered yet, and deletions that the watch showed meanwhile: the answer to a create may
-/// arrive after the deletion of its object.
+/// Creates that were sent and not answered yet, and deletions that the watch showed meanwhile: the answer to a create
+/// may arrive after the deletion of its object.
 #[derive(Default)]
 struct Flights {
     /// Logical time: increases with each event.
@@ -117,8 +117,8 @@ impl Flights {
         self.gone = self.gone.split_off(&first);
     }
 
-    /// Returns true if the created object was deleted already, as far as the watch knows. After a list in between that is
-    /// unknown, and the watch will show the object if it exists.
+    /// Returns true if the created object was deleted already, as far as the watch knows. After a list in between that
+    /// is unknown, and the watch will show the object if it exists.
     fn overtook(&self, sent: u64, uid: Option<&str>) -> bool {
         self.listed.is_some_and(|listed| listed > sent)
             || self.gone.range(sent..).any(|(_, gone)| Some(gone.as_str()) == uid)
@@ -278,8 +278,8 @@ impl<K: Resource + Clone> Cache<K> {
         sent
     }
 
-    /// Takes in the answer to a create of ours. If the watch has shown the deletion of the object already, the object is
-    /// not cached: no further event would remove it.
+    /// Takes in the answer to a create of ours. If the watch has shown the deletion of the object already, the object
+    /// is not cached: no further event would remove it.
     pub fn created(&mut self, sent: u64, object: K) -> Option<Change<K>> {
         let overtaken = self.flights.overtook(sent, object.meta().uid.as_deref());
         self.flights.ended(sent);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_lies_over_older_events_until_its_echo() {
+    fn an_answer_hides_older_events_until_the_watch_shows_it() {
         let mut cache = with(&["1"]);
         assert!(cache.written(Some("1"), object("u", "3")).is_some_and(|change| change.ours));
         assert!(cache.applied(object("u", "2")).is_none(), "older than our write");
@@ -412,10 +412,10 @@ mod tests {
     }
 
     #[test]
-    fn what_came_and_went_before_its_create_was_answered_does_not_come_back() {
+    fn an_object_deleted_before_its_create_was_answered_is_not_cached() {
         // (name, events of the watch before the answer to the create of v, cached version after the answer)
-        type Told = fn(&mut Cache<ConfigMap>);
-        let rows: [(&str, Told, Option<&str>); 7] = [
+        type Events = fn(&mut Cache<ConfigMap>);
+        let rows: [(&str, Events, Option<&str>); 7] = [
             ("nothing", |_| {}, Some("5")),
             ("its echo", |cache| drop(cache.applied(object("v", "5"))), Some("5")),
             (
@@ -454,10 +454,10 @@ mod tests {
                 Some("5"),
             ),
         ];
-        for (name, told, want) in rows {
+        for (name, events, want) in rows {
             let mut cache = Cache::default();
             let (other, sent) = (cache.creating(), cache.creating());
-            told(&mut cache);
+            events(&mut cache);
             cache.not_created(other);
             cache.created(sent, object("v", "5"));
             assert_eq!(shown(&cache).as_deref(), want, "{name}");
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_out_of_order_never_go_back() {
+    fn answers_out_of_order_never_restore_an_older_version() {
         let mut cache = with(&["1"]);
         // 1 -> 2 and 2 -> 3 were answered in the other order.
         assert!(cache.written(Some("2"), object("u", "3")).is_none());
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_takes_the_place_of_its_own_version_only() {
+    fn a_read_replaces_only_the_same_version() {
         let noted = |uid: &str, version: &str| {
             let mut o = object(uid, version);
             o.immutable = Some(true);
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_create_is_shown_at_once_and_an_old_incarnations_end_does_not_remove_it() {
+    fn a_created_object_is_cached_at_once_and_survives_the_deletion_of_its_predecessor() {
         let mut cache = with(&["1"]);
         assert!(cache.removed(&Key::new("d", "a"), "u").is_some());
         assert!(cache.written(None, object("v", "5")).is_some());
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_deleted_does_not_come_back_by_a_late_event() {
+    fn a_late_event_does_not_restore_a_deleted_object() {
         let mut cache = with(&["1"]);
         cache.removed(&Key::new("d", "a"), "u");
         assert!(cache.applied(object("u", "2")).is_none());
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relist_removes_what_it_lacks_but_not_what_we_wrote_since() {
+    fn a_relist_removes_missing_objects_except_those_written_since() {
         let mut cache = with(&["1"]);
         cache.relist_started();
         let mut b = object("w", "9");
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relist_older_than_our_write_does_not_undo_it_and_a_later_one_ends_the_waiting() {
+    fn a_relist_older_than_our_write_does_not_undo_it_and_a_later_one_does() {
         let mut cache = with(&["1"]);
         cache.relist_started();
         cache.relisted(object("u", "1"));

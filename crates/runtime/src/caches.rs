@@ -23,8 +23,8 @@ pub struct CacheSpec<K: 'static> {
 
 /// Shared informers of one server. Cheap to clone.
 ///
-/// A controller takes the informers of the kinds that it reads and adds handlers; only then [`Caches::start`] is called,
-/// so that no event is missed. A kind that no controller takes is not watched.
+/// A controller takes the informers of the kinds that it reads and adds handlers; only then [`Caches::start`] is
+/// called, so that no event is missed. A kind that no controller takes is not watched.
 #[derive(Clone, Default)]
 pub struct Caches(Arc<Mutex<Vec<Box<dyn Taken>>>>);
 
@@ -91,8 +91,8 @@ impl Caches {
         informer
     }
 
-    /// Starts the watches of all kinds that were taken and do not run yet, in the order in which they were taken, as tasks
-    /// of this seam.
+    /// Starts the watches of all kinds that were taken and do not run yet, in the order in which they were taken, as
+    /// tasks of this seam.
     pub fn start(&self, client: &Client, seam: &Seam) {
         self.0.lock().iter_mut().for_each(|taken| taken.start(client, seam));
     }

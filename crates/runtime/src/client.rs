@@ -130,8 +130,8 @@ pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result
 
 /// A client for a webhook at `https://HOST:PORT`, without credentials.
 ///
-/// `ca_bundle` is PEM; `None` trusts the certificates of the system. `server_name` is the name in the server's certificate,
-/// where it differs from the host.
+/// `ca_bundle` is PEM; `None` trusts the certificates of the system. `server_name` is the name in the server's
+/// certificate, where it differs from the host.
 ///
 /// # Errors
 /// One line that says what can't be used.

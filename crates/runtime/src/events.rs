@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_events_are_no_longer_than_names_may_be() {
+    fn names_of_events_fit_the_limit_of_names() {
         let suffix = "0123456789";
         let long = "a".repeat(253);
         let parts = format!("{}.{}", "a".repeat(241), "b".repeat(11));

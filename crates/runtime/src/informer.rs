@@ -101,8 +101,8 @@ where
         Self::make(indexes, None)
     }
 
-    /// An informer that applies this function to each object before it is cached. The function gets the complete object of
-    /// the watch or of an answer, and the cached one.
+    /// An informer that applies this function to each object before it is cached. The function gets the complete object
+    /// of the watch or of an answer, and the cached one.
     #[must_use]
     pub fn with_transform(
         indexes: &[Indexer<K>],
@@ -127,7 +127,8 @@ where
         }))
     }
 
-    /// Adds a handler of all changes, own writes included, in order. It must not wait and must not write to this informer.
+    /// Adds a handler of all changes, own writes included, in order. It must not wait and must not write to this
+    /// informer.
     pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
         self.0.handlers.write().push(Box::new(handler));
     }
@@ -221,8 +222,8 @@ where
         self.update(|cache| cache.written(base, object).into_iter().collect());
     }
 
-    /// Takes in the answer to a read of ours: it replaces the cached object of this very version. Handlers are not called,
-    /// as nothing changed.
+    /// Takes in the answer to a read of ours: it replaces the cached object of this very version. Handlers are not
+    /// called, as nothing changed.
     pub fn reread(&self, object: K) {
         let object = self.prepare(object);
         self.0.cache.write().reread(object);

@@ -1,7 +1,7 @@
 //! Informers on ordered maps, work queues, the reconcile loop and one writer of status, over any kube client.
 //!
-//! It uses kube's `watcher`, but not its `Controller`, `reflector::Store` and default backoffs: they iterate hash maps and
-//! read the system clock, and the same controllers must run in the simulation. This crate decides nothing about the
+//! It uses kube's `watcher`, but not its `Controller`, `reflector::Store` and default backoffs: they iterate hash maps
+//! and read the system clock, and the same controllers must run in the simulation. This crate decides nothing about the
 //! domain.
 
 mod cache;

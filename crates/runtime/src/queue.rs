@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_sees_the_order_of_turns() {
+    async fn inspection_lists_keys_in_order() {
         let queue = queue();
         for key in ["c", "b"] {
             queue.add(key);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_there_once_and_comes_again_if_added_during_its_work() {
+    async fn a_key_is_queued_once_and_again_if_added_while_it_is_worked_on() {
         let q = queue();
         q.add("a");
         q.add("a");
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn users_go_before_replays_and_a_replay_can_become_urgent() {
+    async fn normal_priority_precedes_low_and_a_low_key_can_be_raised() {
         let q = queue();
         q.add_low_priority("r1");
         q.add_low_priority("r2");
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn delays_end_in_their_order_and_an_add_ends_them_early() {
+    async fn delayed_keys_become_ready_in_order_and_an_add_makes_them_ready_early() {
         let q = queue();
         let start = tokio_now(&q);
         q.add_after("late", Duration::from_secs(10));
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_wait_longer_each_time_up_to_a_bound_and_forgetting_starts_anew() {
+    async fn backoff_doubles_up_to_a_bound_and_forget_resets_it() {
         let q = queue();
         let first = q.retry("a");
         assert!(first >= BACKOFF_BASE && first <= BACKOFF_BASE.mul_f32(1.1));
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_measured_queue_is_counted_under_the_names_that_dashboards_know() {
+    async fn a_measured_queue_has_the_metrics_of_controller_runtime() {
         let mut registry = prometheus_client::registry::Registry::default();
         let metrics = WorkMetrics::register(&mut registry);
         let q = queue().measured("binding", &metrics);

@@ -1,8 +1,9 @@
 //! The one writer of an object's status, to which several reconcilers contribute parts
 //! (specification/propagation.md 1.1).
 //!
-//! A requested status is written at once if it is urgent or if the object had no recent activity; otherwise after a pause,
-//! and at the latest a while after the first request. Until it is written, reconcilers read it back as requested.
+//! A requested status is written at once if it is urgent or if the object had no recent activity; otherwise after a
+//! pause, and at the latest a while after the first request. Until it is written, reconcilers read it back as
+//! requested.
 
 use std::{
     collections::BTreeMap,
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quiet_object_is_written_at_once_and_what_follows_waits_for_quiet() {
+    async fn the_first_status_is_written_at_once_and_the_next_ones_after_a_pause() {
         let (fake, writer) = writer();
         request(&writer, "x", json!({"x": 1}), false);
         pass(10).await;
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_restless_object_is_written_after_two_seconds_at_the_latest() {
+    async fn a_status_that_changes_all_the_time_is_written_after_two_seconds() {
         let (fake, writer) = writer();
         writer.note_activity("a".into());
         for n in 0..30 {
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_urgent_status_waits_for_nothing() {
+    async fn an_urgent_status_is_written_at_once() {
         let (fake, writer) = writer();
         writer.note_activity("a".into());
         request(&writer, "x", json!({"x": 1}), false);
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_stands_already_is_not_written_and_a_conflict_is_merged_again() {
+    async fn a_stored_status_is_not_written_again_and_a_conflict_is_merged_again() {
         let (fake, writer) = writer();
         fake.0.lock().status = json!({"x": 1});
         request(&writer, "x", json!({"x": 1}), false);

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 pub(crate) struct SchedulerWaits(Mutex<BTreeMap<Key, Instant>>);
 
 impl SchedulerWaits {
-    /// Time for which the binding has waited. Further edits do not start it again, so that they can't stop its Works from
-    /// being updated.
+    /// Time for which the binding has waited. Further edits do not start it again, so that they can't stop its Works
+    /// from being updated.
     pub(super) fn waited(&self, key: &Key, now: Instant) -> Duration {
         self.0.lock().get(key).map_or(Duration::ZERO, |began| now.saturating_duration_since(*began))
     }

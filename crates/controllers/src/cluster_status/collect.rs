@@ -1,7 +1,7 @@
 //! Sums of the nodes and pods of a member, in the cluster's status (specification/scheduling.md 10.4).
 //!
-//! Two watches keep only the fields that the sums need. Nothing is listed again, and nothing is written while the sums are
-//! the same.
+//! Two watches keep only the fields that the sums need. Nothing is listed again, and nothing is written while the sums
+//! are the same.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Probes a member and reports its health (specification/failover.md 1.2, 1.3). One task for each cluster: a dead member
-//! delays no other.
+//! Probes a member and reports its health (specification/failover.md 1.2, 1.3). One task for each cluster: a dead
+//! member delays no other.
 
 use std::{
     sync::{Arc, atomic::Ordering},

@@ -1,5 +1,5 @@
-//! The cluster status controller: probes members, and collects the kinds that they serve and the resources of their nodes
-//! (specification/failover.md 1).
+//! The cluster status controller: probes members, and collects the kinds that they serve and the resources of their
+//! nodes (specification/failover.md 1).
 
 mod collect;
 mod health;

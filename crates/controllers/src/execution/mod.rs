@@ -1,5 +1,5 @@
-//! The execution controller: from Works to objects in members (specification/propagation.md 13). Each member has its own
-//! queue and workers.
+//! The execution controller: from Works to objects in members (specification/propagation.md 13). Each member has its
+//! own queue and workers.
 
 mod apply;
 pub(crate) mod metrics;

@@ -1,5 +1,5 @@
-//! Calls of interpreter webhooks. A decision that needs an answer is run again with it: it stays a function of its input
-//! (specification/propagation.md 20.2, 31 row 34).
+//! Calls of interpreter webhooks. A decision that needs an answer is run again with it: it stays a function of its
+//! input (specification/propagation.md 20.2, 31 row 34).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

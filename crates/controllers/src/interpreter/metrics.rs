@@ -1,5 +1,6 @@
-//! Metrics of the script engines that interpret kinds (specification/operations.md 6). Upstream counts how often an engine
-//! is taken from a pool. Here each customization has its own engine, so the number of engines and of calls counts.
+//! Metrics of the script engines that interpret kinds (specification/operations.md 6). Upstream counts how often an
+//! engine is taken from a pool. Here each customization has its own engine, so the number of engines and of calls
+//! counts.
 
 use std::time::Duration;
 

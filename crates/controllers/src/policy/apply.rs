@@ -50,12 +50,12 @@ impl Applier {
                     Err(other) => return Err(other),
                 },
                 Effect::PatchTemplate { key, patch } => {
-                    let Some(held) = seen.held().find(|held| held.key == key) else { continue };
+                    let Some(cached) = seen.cached().find(|cached| cached.key == key) else { continue };
                     let Some((served, cache)) = self.templates.watched(&key.gvk) else { continue };
                     let api = served.api(&self.plane, &key.namespace);
-                    if let Err(failure) = self.writer.patch(&api, Some(&cache), &*held.object, patch).await {
+                    if let Err(failure) = self.writer.patch(&api, Some(&cache), &*cached.object, patch).await {
                         let (class, message) = (failure.class(), failure.to_string());
-                        let event = policy::preemption_failed_event(seen.policy.view(), &held.json, class, &message);
+                        let event = policy::preemption_failed_event(seen.policy.view(), &cached.json, class, &message);
                         if let Some(event) = &event {
                             self.metrics.count(event);
                             self.events.record(event);

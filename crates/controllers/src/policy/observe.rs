@@ -67,16 +67,16 @@ impl Observed {
         let claimed: Vec<Claimed<'_>> = self
             .claimed
             .iter()
-            .map(|(binding, held)| Claimed { binding: binding.view(), template: held.as_ref().map(|h| &h.json) })
+            .map(|(binding, cached)| Claimed { binding: binding.view(), template: cached.as_ref().map(|h| &h.json) })
             .collect();
         let templates: Vec<Template<'_>> = self
             .templates
             .iter()
-            .map(|(held, binding)| Template { template: &held.json, binding: binding.as_ref().map(Binding::view) })
+            .map(|(cached, binding)| Template { template: &cached.json, binding: binding.as_ref().map(Binding::view) })
             .collect();
         let waiting: Vec<&Value> = self.waiting.iter().collect();
         let preemption: Option<Vec<policy::Candidate<'_>>> = self.preemption.as_ref().map(|all| {
-            let pairs = all.iter().map(|(held, holder)| (&held.json, holder.as_ref()));
+            let pairs = all.iter().map(|(cached, holder)| (&cached.json, holder.as_ref()));
             pairs
                 .map(|(template, holder)| policy::Candidate { template, holder: holder.map(AnyPolicy::view) })
                 .collect()
@@ -93,10 +93,10 @@ impl Observed {
     }
 
     /// The templates that were seen.
-    pub(super) fn held(&self) -> impl Iterator<Item = &CachedTemplate> {
-        let candidates = self.preemption.iter().flatten().map(|(held, _)| held);
-        let claimed = self.claimed.iter().filter_map(|(_, held)| held.as_ref());
-        self.templates.iter().map(|(held, _)| held).chain(claimed).chain(candidates)
+    pub(super) fn cached(&self) -> impl Iterator<Item = &CachedTemplate> {
+        let candidates = self.preemption.iter().flatten().map(|(cached, _)| cached);
+        let claimed = self.claimed.iter().filter_map(|(_, cached)| cached.as_ref());
+        self.templates.iter().map(|(cached, _)| cached).chain(claimed).chain(candidates)
     }
 
     /// The bindings that were seen.
@@ -136,17 +136,17 @@ impl Observer {
             // The policy is enqueued again when the kind is served.
             let Some(informer) = self.selectable(gvk).await? else { continue };
             for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
-                let held = CachedTemplate::new(object_key(gvk, &*object), object)?;
-                let binding = self.bindings.by_index(BY_TEMPLATE, &template_name(&held.key)).into_iter().next();
-                templates.push((held, binding));
+                let cached = CachedTemplate::new(object_key(gvk, &*object), object)?;
+                let binding = self.bindings.by_index(BY_TEMPLATE, &template_name(&cached.key)).into_iter().next();
+                templates.push((cached, binding));
             }
         }
         let mut claimed = Vec::new();
         for binding in ids.iter().flat_map(|id| self.bindings.by_index(BY_POLICY, id)) {
             let key = binding.template();
             self.templates.listed(&key.gvk).await?;
-            let held = self.templates.get(&key).map(|object| CachedTemplate::new(key, object)).transpose()?;
-            claimed.push((binding, held));
+            let cached = self.templates.get(&key).map(|object| CachedTemplate::new(key, object)).transpose()?;
+            claimed.push((binding, cached));
         }
         let mut waiting = Vec::new();
         for key in self.queue.selected(policy.view()) {
@@ -161,7 +161,8 @@ impl Observer {
         Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides }))
     }
 
-    /// The informer of a kind whose objects may be templates, at the version that discovery prefers (specification/propagation.md 2).
+    /// The informer of a kind whose objects may be templates, at the version that discovery prefers
+    /// (specification/propagation.md 2).
     async fn selectable(&self, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
         if self.settings.propagation.skipped.skips_kind(gvk) || !self.mapper.prefers(gvk).await? {
             return Ok(None);
@@ -174,9 +175,9 @@ impl Observer {
         let mut all = Vec::new();
         for key in policy::candidates(policy.view()) {
             let Some(object) = self.templates.get(&key) else { continue };
-            let held = CachedTemplate::new(key, object)?;
-            let holder = Claim::of_template(&held.json).and_then(|claim| self.policies.get(&claim.policy()));
-            all.push((held, holder));
+            let cached = CachedTemplate::new(key, object)?;
+            let holder = Claim::of_template(&cached.json).and_then(|claim| self.policies.get(&claim.policy()));
+            all.push((cached, holder));
         }
         Ok(all)
     }

@@ -1,5 +1,5 @@
-//! The FederatedResourceQuota controller: writes quotas into the clusters that they are assigned to, and their usage into
-//! their status (specification/propagation.md 25).
+//! The FederatedResourceQuota controller: writes quotas into the clusters that they are assigned to, and their usage
+//! into their status (specification/propagation.md 25).
 
 mod counts;
 

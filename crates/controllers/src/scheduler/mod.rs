@@ -1,5 +1,5 @@
-//! The scheduler: from bindings to clusters (specification/scheduling.md 2). One binding is decided on at a time, so that
-//! each cycle sees the result of the previous one. It does not wait for the answers to its writes.
+//! The scheduler: from bindings to clusters (specification/scheduling.md 2). One binding is decided on at a time, so
+//! that each cycle sees the result of the previous one. It does not wait for the answers to its writes.
 
 mod apply;
 pub(crate) mod metrics;
@@ -38,8 +38,8 @@ use crate::{
     setup::{Setup, on_change},
 };
 
-/// Bindings waiting for capacity that the growth of one cluster enqueues at most. The others follow with its next growth,
-/// or by their own recheck.
+/// Bindings waiting for capacity that the growth of one cluster enqueues at most. The others follow with its next
+/// growth, or by their own recheck.
 const WOKEN_MAX: usize = 100;
 /// Bindings that are examined to find these.
 const EXAMINED_MAX: usize = 1_000;
@@ -186,7 +186,8 @@ impl Scheduler {
         }
     }
 
-    /// Enqueues bindings that wait for capacity and may fit into this cluster, in the order in which they began to wait.
+    /// Enqueues bindings that wait for capacity and may fit into this cluster, in the order in which they began to
+    /// wait.
     fn enqueue_waiting(&self, cluster: &ClusterName) {
         let clusters = self.fleet.all();
         let Some(cluster) = clusters.get(cluster) else { return };

@@ -1,7 +1,8 @@
-//! The taint manager: evicts bindings from faulty clusters, as fast as the fleet can bear (specification/failover.md 3, 6).
+//! The taint manager: evicts bindings from faulty clusters, as fast as the fleet can bear (specification/failover.md 3,
+//! 6).
 //!
-//! [`Evictions`] decides. This controller feeds it with changes of the caches, writes the evictions that it hands out, and
-//! waits as long as it says. The queue is memory of the leader: a new leader builds it from the objects.
+//! [`Evictions`] decides. This controller feeds it with changes of the caches, writes the evictions that it hands out,
+//! and waits as long as it says. The queue is memory of the leader: a new leader builds it from the objects.
 
 mod apply;
 pub(crate) mod metrics;

@@ -118,7 +118,7 @@ impl Observer {
         ironclad_scheduling::room_for_leaving(spec, cluster, &capacity, self.capacity.options())
     }
 
-    /// Whether people paused evictions.
+    /// The pause of evictions, as people requested it.
     pub(super) fn pause(&self) -> guards::Held {
         let found = self.pause.get(namespaces::SYSTEM, PAUSE_CONFIG_MAP);
         let is_paused = guards::is_paused(found.as_ref().and_then(|map| map.data.as_ref()));

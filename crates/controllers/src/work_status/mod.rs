@@ -1,5 +1,5 @@
-//! The work status controller: from the status of objects in members to their Works (specification/propagation.md 15). Each
-//! member has its own queue and workers.
+//! The work status controller: from the status of objects in members to their Works (specification/propagation.md 15).
+//! Each member has its own queue and workers.
 
 use std::sync::Arc;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use tokio::time::Instant;
 
-/// The Lease as last read, and the time of our own clock since which it is unchanged. The clocks of others may be wrong.
+/// The Lease as last read, and the time of our own clock since which it is unchanged. The clocks of others may be
+/// wrong.
 #[derive(Debug, Default)]
 pub(super) struct Observed(Option<(Option<LeaseSpec>, Instant)>);
 

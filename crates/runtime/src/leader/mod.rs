@@ -1,8 +1,8 @@
 //! Leader election by a Lease (specification/operations.md 9): one of several processes works, the others stand by.
 //!
-//! Only monotonic time decides: the clocks of two processes need not agree. A leader that cannot renew stops all its work
-//! at the renew deadline, before another process may take over. After that its [`Fence`] drops every write, whether a
-//! stalled process sends it late or it is under way.
+//! Only monotonic time decides: the clocks of two processes need not agree. A leader that cannot renew stops all its
+//! work at the renew deadline, before another process may take over. After that its [`Fence`] drops every write,
+//! whether a stalled process sends it late or it is under way.
 
 mod decide;
 mod fence;
@@ -143,8 +143,8 @@ impl Elector {
         self.0.terms.load(Ordering::Relaxed)
     }
 
-    /// Competes, works while it leads, and competes again. `begin` is called at the start of a term and starts tasks of the
-    /// seam that it gets. At the end of the term they are killed, then its return value is dropped.
+    /// Competes, works while it leads, and competes again. `begin` is called at the start of a term and starts tasks of
+    /// the seam that it gets. At the end of the term they are killed, then its return value is dropped.
     pub async fn run<T: Send>(&self, mut begin: impl FnMut(Seam) -> T + Send) {
         let mut observed = Observed::default();
         loop {
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_make_no_sense() {
+    fn contradicting_times_are_refused() {
         let options = |lease: u64, renew: u64, retry: u64| LeaderOptions {
             lease_duration: Duration::from_secs(lease),
             renew_deadline: Duration::from_secs(renew),

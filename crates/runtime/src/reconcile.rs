@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::{self, Debug},
+    fmt::{self, Debug, Display},
     future::Future,
     panic::AssertUnwindSafe,
     sync::{
@@ -53,8 +53,8 @@ pub struct Worker {
 /// Message of the last panic of each key, until a reconcile succeeds. The same panic is logged as an error once.
 type Panics<T> = Mutex<BTreeMap<T, String>>;
 
-/// Runs workers of a reconciler as supervised tasks of this group. A panic in a reconcile is caught and counted, and its key
-/// is retried with backoff.
+/// Runs workers of a reconciler as supervised tasks of this group. A panic in a reconcile is caught and counted, and
+/// its key is retried with backoff.
 pub fn run_workers<T, F, Fut>(
     name: &'static str,
     tasks: &Tasks,
@@ -63,7 +63,7 @@ pub fn run_workers<T, F, Fut>(
     reconcile: F,
 ) -> Arc<Worker>
 where
-    T: Ord + Clone + Debug + Send + Sync + 'static,
+    T: Ord + Clone + Debug + Display + Send + Sync + 'static,
     F: Fn(T) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
 {
@@ -89,7 +89,7 @@ async fn work<T, F, Fut>(
     counters: Arc<Worker>,
     panics: Arc<Panics<T>>,
 ) where
-    T: Ord + Clone + Debug + Send + Sync + 'static,
+    T: Ord + Clone + Debug + Display + Send + Sync + 'static,
     F: Fn(T) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
 {
@@ -111,7 +111,7 @@ async fn work<T, F, Fut>(
     }
 }
 
-fn after<T: Ord + Clone + Debug>(
+fn after<T: Ord + Clone + Debug + Display>(
     name: &'static str,
     queue: &Queue<T>,
     counters: &Worker,
@@ -153,9 +153,9 @@ fn after<T: Ord + Clone + Debug>(
             count(&counters.failed);
             let wait = queue.retry(key.clone());
             if failure.is_conflict() {
-                tracing::debug!(reconciler = name, ?key, ?wait, %failure, "the object changed, observing again");
+                tracing::debug!(reconciler = name, %key, ?wait, %failure, "the object changed, observing again");
             } else {
-                tracing::warn!(reconciler = name, ?key, ?wait, class = failure.class(), %failure, "reconcile failed");
+                tracing::warn!(reconciler = name, %key, ?wait, class = failure.class(), %failure, "reconcile failed");
             }
         }
         Err(panic) => {
@@ -167,9 +167,9 @@ fn after<T: Ord + Clone + Debug>(
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_default();
             if is_new_panic(panics, key, &what) {
-                tracing::error!(reconciler = name, ?key, ?wait, panic = %what, "reconcile panicked");
+                tracing::error!(reconciler = name, %key, ?wait, panic = %what, "reconcile panicked");
             } else {
-                tracing::debug!(reconciler = name, ?key, ?wait, panic = %what, "reconcile panicked again");
+                tracing::debug!(reconciler = name, %key, ?wait, panic = %what, "reconcile panicked again");
             }
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn replays_keep_nobody_from_its_turn() {
+    async fn low_priority_keys_do_not_delay_other_tasks() {
         let tasks = Tasks::new("t");
         let queue = Queue::new(Clock::system(), Rng::from_seed(1).stream("q"));
         let done: Arc<AtomicU64> = Arc::default();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_or_an_error_is_backed_off_and_others_go_on() {
+    async fn a_panic_or_an_error_is_backed_off_and_other_keys_are_reconciled() {
         let tasks = Tasks::new("t");
         let queue = Queue::new(Clock::system(), Rng::from_seed(1).stream("q"));
         let seen: Arc<Mutex<Vec<&str>>> = Arc::default();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_panic_of_one_key_is_new_panic_once() {
+    fn the_same_panic_of_one_key_is_new_once() {
         let panics = Panics::default();
         for (name, key, what, want) in [
             ("the first", "a", "nothing there", true),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pass_that_goes_well_makes_the_next_panic_news() {
+    async fn a_successful_reconcile_makes_the_next_panic_new() {
         let (queue, panics) = (Queue::new(Clock::system(), Rng::from_seed(1).stream("q")), Panics::default());
         let counters = Worker::default();
         assert!(is_new_panic(&panics, &"a", "nothing there"));

@@ -88,7 +88,7 @@ impl NamespaceSync {
             return;
         }
         let Some(name) = namespace::of_work(&old.metadata) else { return };
-        let key = (name.into(), cluster_of(old));
+        let key = NamespaceKey { name: name.into(), cluster: cluster_of(old) };
         self.queue.add_after(key, namespace::requeue_delay(change.new.is_none()));
     }
 
@@ -108,6 +108,6 @@ impl NamespaceSync {
     }
 
     fn enqueue(&self, namespace: &Namespace, cluster: Option<&ClusterName>) {
-        self.queue.add((namespace.name_any().into(), cluster.cloned()));
+        self.queue.add(NamespaceKey { name: namespace.name_any().into(), cluster: cluster.cloned() });
     }
 }

@@ -1,6 +1,6 @@
 //! The snapshot of one namespace: the namespace, the members that can have it, and the Works for it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use ironclad_api::{cluster::Cluster, names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
@@ -17,7 +17,20 @@ use crate::{
 };
 
 /// A namespace, for one member or for all.
-pub(super) type NamespaceKey = (Arc<str>, Option<ClusterName>);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NamespaceKey {
+    pub(super) name: Arc<str>,
+    pub(super) cluster: Option<ClusterName>,
+}
+
+impl fmt::Display for NamespaceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cluster {
+            Some(cluster) => write!(f, "{} in {cluster}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
 
 /// The caches that the controller reads.
 pub(super) struct Observer {
@@ -62,7 +75,10 @@ impl Observer {
         }
     }
 
-    pub(super) fn observe(&self, (name, only): &NamespaceKey) -> Result<Option<Observed>, Failure> {
+    pub(super) fn observe(
+        &self,
+        NamespaceKey { name, cluster: only }: &NamespaceKey,
+    ) -> Result<Option<Observed>, Failure> {
         let Some(namespace) = self.namespaces.get("", name) else { return Ok(None) };
         // A cluster without execution space can't have a Work yet; its space enqueues the namespace again.
         let has_space =

@@ -9,7 +9,7 @@ mod decide;
 mod graph;
 mod watch;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ironclad_runtime::{Failure, Next, Queue, run_workers};
 use ironclad_seam::{Seam, TaskHandle};
@@ -51,6 +51,15 @@ struct Watched {
 enum Refresh {
     Soon,
     Late,
+}
+
+impl fmt::Display for Refresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Soon => "soon",
+            Self::Late => "late",
+        })
+    }
 }
 
 /// Runs the collector as tasks of this seam.

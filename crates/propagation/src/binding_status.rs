@@ -95,10 +95,10 @@ fn item(
 ) -> AggregatedStatusItem {
     let status = work.status.as_ref();
     let applied = status.and_then(|s| conditions::get(&s.conditions, APPLIED));
-    let told: Option<&ManifestStatus> = status.and_then(|s| s.manifest_statuses.first());
+    let reported: Option<&ManifestStatus> = status.and_then(|s| s.manifest_statuses.first());
     let is_applied = applied.is_some_and(|condition| condition.status == TRUE);
-    let health = Some(match told {
-        Some(told) if is_applied && ready => told.health.unwrap_or_default(),
+    let health = Some(match reported {
+        Some(reported) if is_applied && ready => reported.health.unwrap_or_default(),
         _ => ResourceHealth::Unknown,
     });
     // Do not add the field to an item of an older version: that alone is not worth a write.
@@ -108,7 +108,9 @@ fn item(
     };
     AggregatedStatusItem {
         cluster_name: cluster.to_owned(),
-        status: told.and_then(|t| t.status.clone()).or_else(|| before.filter(|_| told.is_none())?.status.clone()),
+        status: reported
+            .and_then(|t| t.status.clone())
+            .or_else(|| before.filter(|_| reported.is_none())?.status.clone()),
         applied: is_applied,
         applied_message: match applied {
             Some(condition) if !is_applied => condition.message.clone(),
@@ -187,14 +189,14 @@ mod tests {
             c.last_transition_time = Time(Timestamp::UNIX_EPOCH);
             c
         });
-        let told = ready.map(|ready| ManifestStatus {
+        let reported = ready.map(|ready| ManifestStatus {
             identifier: ResourceIdentifier::default(),
             status: Some((&json!({"readyReplicas": ready})).into()),
             health: Some(ResourceHealth::Healthy),
         });
         work.status = Some(WorkStatus {
             conditions: conditions.into_iter().collect(),
-            manifest_statuses: told.into_iter().collect(),
+            manifest_statuses: reported.into_iter().collect(),
         });
         work
     }
@@ -237,8 +239,8 @@ mod tests {
         use ResourceHealth::{Healthy, Unknown};
         let ok = Some((TRUE, ""));
         for (name, work, not_ready, want) in [
-            ("applied and told", work("m1", ok, Some(2)), &[][..], (true, "", Some(2), Healthy)),
-            ("applied, not told yet", work("m1", ok, None), &[], (true, "", None, Unknown)),
+            ("applied and reported", work("m1", ok, Some(2)), &[][..], (true, "", Some(2), Healthy)),
+            ("applied, not reported yet", work("m1", ok, None), &[], (true, "", None, Unknown)),
             (
                 "refused: its message",
                 work("m1", Some((FALSE, "no such kind")), None),
@@ -268,7 +270,7 @@ mod tests {
     #[test]
     fn health_transition_time_changes_with_health() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let told = |health, ready| {
+        let reported = |health, ready| {
             let mut work = work("m1", Some((TRUE, "")), Some(ready));
             work.status.as_mut().unwrap().manifest_statuses[0].health = Some(health);
             work
@@ -276,12 +278,12 @@ mod tests {
         let (well, ill) = (ResourceHealth::Healthy, ResourceHealth::Unhealthy);
         let mut binding = binding_to(&["m1"]);
         for (name, second, work, not_ready, want) in [
-            ("first heard of", 10, told(well, 2), &[][..], Some(10)),
-            ("other numbers, the same verdict", 20, told(well, 3), &[], Some(10)),
-            ("unhealthy", 30, told(ill, 1), &[], Some(30)),
-            ("still", 40, told(ill, 0), &[], Some(30)),
-            ("its cluster is not ready: nobody can say", 50, told(ill, 0), &["m1"], Some(50)),
-            ("and back", 60, told(ill, 0), &[], Some(60)),
+            ("first heard of", 10, reported(well, 2), &[][..], Some(10)),
+            ("other numbers, the same verdict", 20, reported(well, 3), &[], Some(10)),
+            ("unhealthy", 30, reported(ill, 1), &[], Some(30)),
+            ("still", 40, reported(ill, 0), &[], Some(30)),
+            ("its cluster is not ready: nobody can say", 50, reported(ill, 0), &["m1"], Some(50)),
+            ("and back", 60, reported(ill, 0), &[], Some(60)),
         ] {
             let not_ready = not_ready.iter().map(|name| ClusterName::from(*name)).collect();
             let seen = Seen { binding: (&binding).into(), works: &[&work], not_ready: &not_ready };
@@ -291,7 +293,7 @@ mod tests {
         }
         let old = &mut binding.status.as_mut().unwrap().aggregated_status[0];
         old.health_transition_time = None;
-        let work = told(ill, 0);
+        let work = reported(ill, 0);
         let seen = Seen { binding: (&binding).into(), works: &[&work], not_ready: &BTreeSet::new() };
         assert!(
             super::binding(&seen, at(70)).is_quiet(),
@@ -367,9 +369,9 @@ mod tests {
             let status = StatusPart::applied(&Value::Null, &[part]);
             assert_eq!(status["readyReplicas"], 4, "{name}");
             assert_eq!(status.get("observedGeneration").cloned().unwrap_or_default(), observed, "{name}");
-            let mut told = template.clone();
-            told["status"] = status;
-            let seen = SeenTemplate { template: &told, ..seen };
+            let mut reported = template.clone();
+            reported["status"] = status;
+            let seen = SeenTemplate { template: &reported, ..seen };
             assert!(super::template(&seen, Timestamp::UNIX_EPOCH).is_quiet(), "{name}: the second time nothing is new");
         }
     }

@@ -152,8 +152,8 @@ fn release(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
         plan.note(Reason::SelectorsLeft { policy: seen.policy.key() }.into());
     }
     // Claimed without binding: a crash between both writes, or a lazy policy that waits.
-    for held in seen.templates.iter().filter(|held| held.binding.is_none()) {
-        plan.effects.push(Effect::Enqueue { template: Identity::of(held.template).key() });
+    for claimed_template in seen.templates.iter().filter(|claimed_template| claimed_template.binding.is_none()) {
+        plan.effects.push(Effect::Enqueue { template: Identity::of(claimed_template.template).key() });
     }
 }
 
@@ -191,21 +191,21 @@ fn preempt(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
     else {
         return;
     };
-    for held in candidates {
-        let identity = Identity::of(held.template);
-        let Some(current) = Claim::of_template(held.template) else { continue };
-        if template::is_deleting(held.template)
+    for claimed_template in candidates {
+        let identity = Identity::of(claimed_template.template);
+        let Some(current) = Claim::of_template(claimed_template.template) else { continue };
+        if template::is_deleting(claimed_template.template)
             || current.policy() == policy.key()
             || policy.matches(&identity).is_none()
         {
             continue;
         }
         let from = current.policy();
-        if !may_take(claim.scope, policy.spec().priority(), &current, held.holder) {
+        if !may_take(claim.scope, policy.spec().priority(), &current, claimed_template.holder) {
             plan.note(Reason::MayNotPreempt { policy: policy.key(), from }.into());
             continue;
         }
-        if let Some(patch) = claim.patch_of_template(held.template) {
+        if let Some(patch) = claim.patch_of_template(claimed_template.template) {
             let because = Because::from(Reason::Preempts { policy: policy.key(), from });
             let event = Event::normal(identity.reference(), events::PREEMPT_POLICY_SUCCEED, because.to_string());
             plan.push(Effect::PatchTemplate { key: identity.key(), patch }, because);
@@ -363,7 +363,7 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
         let claim = Claim::new(seen.policy, id.to_owned());
         let because = Because::from(Reason::ClaimantGone { policy: key });
         let mut bindings: Vec<(BindingKey, Value)> = Vec::new();
-        let with_template = seen.templates.iter().filter_map(|held| held.binding);
+        let with_template = seen.templates.iter().filter_map(|claimed_template| claimed_template.binding);
         for binding in seen.claimed.iter().map(|claimed| claimed.binding).chain(with_template) {
             if let Some(patch) = claim.removal(binding.metadata())
                 && !bindings.iter().any(|(known, _)| *known == binding.key())
@@ -373,9 +373,9 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
         }
         // Patch bindings first: the template is the index by which a retry finds them.
         plan.effects.extend(bindings.into_iter().map(|(key, patch)| Effect::PatchBinding { key, patch }));
-        for held in seen.templates {
-            if let Some(patch) = claim.removal_from_template(held.template) {
-                let identity = Identity::of(held.template);
+        for claimed_template in seen.templates {
+            if let Some(patch) = claim.removal_from_template(claimed_template.template) {
+                let identity = Identity::of(claimed_template.template);
                 let event = Event::normal(identity.reference(), events::APPLY_POLICY_SUCCEED, because.to_string());
                 plan.push(Effect::PatchTemplate { key: identity.key(), patch }, because.clone());
                 plan.effects.push(Effect::Event(event));

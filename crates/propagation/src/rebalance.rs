@@ -77,7 +77,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         news = true;
         let (result, reason) = match binding {
             Some(binding) => {
-                tell(&mut plan, *binding, asked_at);
+                trigger(&mut plan, *binding, asked_at);
                 (SUCCESSFUL, "")
             }
             None => (FAILED, REFERENCED_BINDING_NOT_FOUND),
@@ -95,13 +95,13 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         ("finishTime".to_owned(), json!(Time(finished))),
     ]);
     let part = StatusPart { fields, ..StatusPart::default() };
-    let stands = StatusPart::patch(&json!(rebalancer.status), &[&part]).is_none();
-    if !stands {
+    let is_up_to_date = StatusPart::patch(&json!(rebalancer.status), &[&part]).is_none();
+    if !is_up_to_date {
         plan.effects.push(Effect::Status(part));
     }
     if let Some(ttl) = rebalancer.spec.ttl_seconds_after_finished {
         let end = finished.saturating_add(SignedDuration::from_secs(ttl.max(0).into())).unwrap_or(Timestamp::MAX);
-        if !stands || end > now {
+        if !is_up_to_date || end > now {
             plan.effects.push(Effect::RequeueAt(end));
         } else {
             let text = |field: &Option<String>| field.clone().unwrap_or_default();
@@ -114,7 +114,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     plan
 }
 
-fn tell(plan: &mut Plan<Effect>, binding: Binding<'_>, at: Timestamp) {
+fn trigger(plan: &mut Plan<Effect>, binding: Binding<'_>, at: Timestamp) {
     let triggered = binding.spec().reschedule_triggered_at.as_ref().map(|time| time.0);
     if triggered.is_none_or(|triggered| triggered < at) {
         let patch = json!({"spec": {"rescheduleTriggeredAt": Time(at)}});
@@ -160,22 +160,22 @@ mod tests {
     #[test]
     fn new_entries_trigger_bindings() {
         for (name, triggered, want) in [
-            ("never told", json!(null), Some(CREATED)),
-            ("told before", json!("2026-01-01T00:00:09Z"), Some(CREATED)),
-            ("told then", json!(CREATED), None),
-            ("told later", json!("2026-01-01T00:00:11Z"), None),
+            ("never triggered", json!(null), Some(CREATED)),
+            ("triggered before", json!("2026-01-01T00:00:09Z"), Some(CREATED)),
+            ("triggered then", json!(CREATED), None),
+            ("triggered later", json!("2026-01-01T00:00:11Z"), None),
         ] {
             let binding = patched(&binding(&[]), &json!({"spec": {"rescheduleTriggeredAt": triggered}}));
             let effects =
                 run(&rebalancer(&["web"], json!({})), &[Some(Binding::from(&binding))], "2026-01-01T00:00:20.7Z");
-            let told = effects.iter().find_map(|e| {
+            let triggered = effects.iter().find_map(|e| {
                 if let Effect::PatchBinding { patch, .. } = e {
                     patch["spec"]["rescheduleTriggeredAt"].as_str()
                 } else {
                     None
                 }
             });
-            assert_eq!(told, want, "{name}");
+            assert_eq!(triggered, want, "{name}");
         }
     }
 

@@ -122,7 +122,7 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
             Effect::Patch { .. } => "patch",
             Effect::Delete { .. } => "delete",
             Effect::DeleteOnceReplaced { .. } => "delete once replaced",
-            Effect::AwaitScheduler(_) => "hold",
+            Effect::AwaitScheduler(_) => "await",
             Effect::RequeueAfter(_) => "requeue",
             Effect::Retry => "retry",
             Effect::Event(_) => "event",
@@ -305,7 +305,7 @@ fn moved_workload_always_has_a_copy() {
             &["m1", "m2"],
         ),
         (
-            "one stands, though it can't be written",
+            "one exists, though it cannot be updated",
             &["m1"],
             true,
             &["event", "event", "event", "retry", "delete"],
@@ -565,10 +565,10 @@ proptest! {
 fn failed_cleanup_is_reported_on_the_binding() {
     let binding = testkit::binding(&[("m1", 1)]);
     let work = WorkKey { cluster: "m2".into(), name: "web-x".into() };
-    let told = |class| cleanup_failed_event(Binding::from(&binding), &work, class, "forbidden");
-    assert_eq!(told("Conflict"), None, "it changed meanwhile: the next look decides");
-    assert!(told("Unavailable").is_some(), "not answered");
-    let event = told("Denied").unwrap();
+    let event_of = |class| cleanup_failed_event(Binding::from(&binding), &work, class, "forbidden");
+    assert_eq!(event_of("Conflict"), None, "it changed meanwhile: it is decided again");
+    assert!(event_of("Unavailable").is_some(), "not answered");
+    let event = event_of("Denied").unwrap();
     assert_eq!((event.about.kind.as_str(), event.reason), ("ResourceBinding", "CleanupWorkFailed"));
     assert_eq!(event.message, "Work web-x of cluster m2 is no longer needed and was not deleted: forbidden");
 }

@@ -29,7 +29,7 @@ pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
         return;
     }
     let manifests = seen.work.spec.workload.manifests.as_slice();
-    let [held] = manifests else {
+    let [stored] = manifests else {
         let because = Because::from(Reason::NotOneManifest { count: manifests.len() });
         let message = format!("{because}: make one Work for each object");
         plan.note(because);
@@ -42,7 +42,7 @@ pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
         plan.note(Reason::NotInterpreted { message }.into());
         return;
     };
-    let raw = &held.object();
+    let raw = &stored.object();
     let identity = Identity::of(raw);
     let api = || identity.gvk().to_string();
     if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
@@ -82,7 +82,7 @@ pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
         },
         Observed::Cached { object, found } => {
             if is_for_an_update(plan, cx, &key, &manifest, object) {
-                keep(plan, cx, key, (held, &manifest), object, found);
+                keep(plan, cx, key, (stored, &manifest), object, found);
             }
         }
         Observed::Present(object) => {
@@ -102,11 +102,11 @@ fn keep(
     plan: &mut Plan<Effect>,
     cx: &Context<'_>,
     key: ObjectKey,
-    (held, manifest): (&Manifest, &Value),
+    (stored, manifest): (&Manifest, &Value),
     observed: &Value,
     found: Option<Comparison>,
 ) {
-    let content = found.is_some_and(|found| found.is_sufficient(held, report::was_sent(cx)));
+    let content = found.is_some_and(|found| found.is_sufficient(stored, report::was_sent(cx)));
     let retained = retention::retain_metadata_of(manifest, observed);
     if content && compare::metadata_difference(&retained, observed).is_none() {
         plan.note(Because::UpToDate);

@@ -123,7 +123,7 @@ mod tests {
         let retained = with(json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}}));
         let (none, nine) = (with(json!({"spec": {"replicas": null}})), with(json!({"spec": {"replicas": 9}})));
         let found = |object| compare_content(&of(&retained), object, &Interpreter::default());
-        assert_eq!(found(&none), None, "replicas to retain, and there are none: that is for a whole pass to tell");
+        assert_eq!(found(&none), None, "replicas to retain are missing: the decision reports it");
         assert!(found(&nine).is_some_and(|found| found.same), "what is retained is no difference");
     }
 

@@ -104,7 +104,7 @@ struct Scene {
     cluster: Option<Cluster>,
     connected: bool,
     object: Option<Option<Value>>,
-    held: bool,
+    cached: bool,
     served: Served,
     wanted_again: bool,
 }
@@ -116,7 +116,7 @@ impl Scene {
             cluster: Some(cluster("m1", "True")),
             connected: true,
             object: Some(None),
-            held: false,
+            cached: false,
             served: Served::Yes,
             wanted_again: false,
         }
@@ -127,8 +127,8 @@ impl Scene {
     }
 
     /// The snapshot with a cache that dropped the object's content.
-    fn held(self) -> Self {
-        Self { held: true, ..self }
+    fn cached(self) -> Self {
+        Self { cached: true, ..self }
     }
 
     fn unknown(self) -> Self {
@@ -152,9 +152,9 @@ impl Scene {
             connected: self.connected,
             object: match &self.object {
                 None => Observed::Unknown,
-                Some(None) if self.held => Observed::Uncached,
+                Some(None) if self.cached => Observed::Uncached,
                 Some(None) => Observed::Absent,
-                Some(Some(object)) if self.held => Observed::Cached { object, found: found(object) },
+                Some(Some(object)) if self.cached => Observed::Cached { object, found: found(object) },
                 Some(Some(object)) => Observed::Present(object),
             },
             served: self.served,
@@ -181,7 +181,7 @@ impl Scene {
             match effect {
                 Effect::Read(_) => {
                     next.object.get_or_insert_default();
-                    next.held = false;
+                    next.cached = false;
                 }
                 Effect::CreateInMember(object) => {
                     assert!(there.is_none(), "create of what is there");
@@ -306,7 +306,7 @@ proptest! {
         strategy in prop::sample::select(vec!["", "abort", "overwrite"]),
         theirs in prop::option::of((labels(), prop::option::of("[0-3]"), any::<bool>(), prop::option::of(prop::sample::select(vec!["w1", "w2"])))),
         suspended in any::<bool>(), deleted in any::<bool>(), preserved in any::<bool>(), terminating in any::<bool>(),
-        known in any::<bool>(), held in any::<bool>(), ready in prop::sample::select(vec!["True", "False"]),
+        known in any::<bool>(), cached in any::<bool>(), ready in prop::sample::select(vec!["True", "False"]),
     ) {
         let work = work(deployment(), strategy);
         let mut scene = Scene::of(with(&work, json!({"spec": {"suspendDispatching": suspended, "preserveResourcesOnDeletion": preserved}}))).ready(ready);
@@ -320,7 +320,7 @@ proptest! {
             scene = scene.has(there);
         }
         if !known { scene = scene.unknown(); }
-        if held { scene = scene.held(); }
+        if cached { scene = scene.cached(); }
         let (_, last) = settled(scene);
         prop_assert!(last.iter().all(|word| word == "retry" || word == "park"), "{:?}", last);
     }
@@ -363,7 +363,7 @@ proptest! {
             let scene = Scene::of(work).has(there.clone());
             let _ = scene.plan();
             let _ = failed(&scene.seen(&Interpreter::default()), "Invalid", "x", now());
-            let _ = scene.held().plan();
+            let _ = scene.cached().plan();
         }
     }
 }

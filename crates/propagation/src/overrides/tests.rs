@@ -341,7 +341,7 @@ fn containers_of_six_kinds_are_overridden() {
             }
             None => {
                 assert_eq!(got.manifest, before, "{kind}");
-                assert_eq!(got.warnings.len(), 3, "{kind}: each of the three is told");
+                assert_eq!(got.warnings.len(), 3, "{kind}: each of the three is reported");
             }
         }
     }

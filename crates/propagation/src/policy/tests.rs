@@ -195,8 +195,8 @@ fn preemption_table() {
         ("not one that never does", Policy::Namespaced(&never), Policy::Namespaced(&low), false),
     ] {
         let template = claimed_template(holder);
-        let held = [Candidate { template: &template, holder: Some(holder) }];
-        let plan = decide(&Seen { preemption: Some(&held), ..seen(preemptor, &[], &[], &[], &none) }, ids("x"));
+        let candidates = [Candidate { template: &template, holder: Some(holder) }];
+        let plan = decide(&Seen { preemption: Some(&candidates), ..seen(preemptor, &[], &[], &[], &none) }, ids("x"));
         let patch = plan
             .effects
             .iter()
@@ -211,31 +211,35 @@ fn preemption_table() {
         assert!(!kinds(&off).contains(&"template"), "{name}: the gate is off");
     }
     let gone = claimed_template(Policy::Namespaced(&low));
-    let held = [Candidate { template: &gone, holder: None }];
-    let plan =
-        decide(&Seen { preemption: Some(&held), ..seen(Policy::Namespaced(&equal), &[], &[], &[], &none) }, ids("x"));
+    let candidates = [Candidate { template: &gone, holder: None }];
+    let plan = decide(
+        &Seen { preemption: Some(&candidates), ..seen(Policy::Namespaced(&equal), &[], &[], &[], &none) },
+        ids("x"),
+    );
     assert!(kinds(&plan).contains(&"template"), "a holder that is gone holds nothing");
     let unclaimed = deployment();
-    let held = [Candidate { template: &unclaimed, holder: None }];
-    let plan =
-        decide(&Seen { preemption: Some(&held), ..seen(Policy::Namespaced(&high), &[], &[], &[], &none) }, ids("x"));
+    let candidates = [Candidate { template: &unclaimed, holder: None }];
+    let plan = decide(
+        &Seen { preemption: Some(&candidates), ..seen(Policy::Namespaced(&high), &[], &[], &[], &none) },
+        ids("x"),
+    );
     assert!(!kinds(&plan).contains(&"template"), "an unclaimed template is the waiting list's matter");
 }
 
 #[test]
 fn failed_preemption_is_reported_on_the_template() {
     let (low, high) = (policy("low", json!({"name": "web"})), policy("high", json!({"name": "web"})));
-    let held = claimed_template(Policy::Namespaced(&low));
-    let event = preemption_failed_event(Policy::Namespaced(&high), &held, "Denied", "no").unwrap();
+    let candidates = claimed_template(Policy::Namespaced(&low));
+    let event = preemption_failed_event(Policy::Namespaced(&high), &candidates, "Denied", "no").unwrap();
     assert_eq!((event.about.kind.as_str(), event.reason), ("Deployment", "PreemptPolicyFailed"));
     assert!(event.message.ends_with(": no") && event.message.contains("shop/low"), "{}", event.message);
     for (name, policy, template, class, event) in [
-        ("refused", &high, &held, "Denied", true),
-        ("invalid", &high, &held, "Invalid", true),
-        ("not answered", &high, &held, "Unavailable", true),
-        ("it changed meanwhile: the next look decides", &high, &held, "Conflict", false),
-        ("it is gone", &high, &held, "NotFound", false),
-        ("its own", &low, &held, "Denied", false),
+        ("refused", &high, &candidates, "Denied", true),
+        ("invalid", &high, &candidates, "Invalid", true),
+        ("not answered", &high, &candidates, "Unavailable", true),
+        ("it changed meanwhile: the next look decides", &high, &candidates, "Conflict", false),
+        ("it is gone", &high, &candidates, "NotFound", false),
+        ("its own", &low, &candidates, "Denied", false),
         ("nobody's", &low, &deployment(), "Denied", false),
     ] {
         assert_eq!(

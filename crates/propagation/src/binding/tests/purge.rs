@@ -74,8 +74,8 @@ fn direct_purge_deletes_first_unless_unreachable() {
         evict(&mut world, "m1", PurgeMode::Directly);
         place(&mut world, &[("m2", 2)]);
         assert_eq!(kinds(&world.reconcile())[0], "delete", "{name}: at once");
-        let held: Vec<_> = world.works.iter().filter_map(|work| Some(key_of(work)?.cluster.to_string())).collect();
-        assert_eq!(held.len() == 2, both, "{name}: {held:?}");
+        let clusters: Vec<_> = world.works.iter().filter_map(|work| Some(key_of(work)?.cluster.to_string())).collect();
+        assert_eq!(clusters.len() == 2, both, "{name}: {clusters:?}");
         world.finish_deletions();
         converge(&mut world);
         assert_eq!(world.places(), ["m2"], "{name}");

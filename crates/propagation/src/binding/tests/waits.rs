@@ -38,7 +38,7 @@ fn works_wait_for_the_scheduler_for_a_limited_time() {
     let binding = patched(&testkit::binding(&[("m1", 2)]), &json!({"metadata": {"generation": 5}}));
     let template = deployment();
     let clusters = BTreeMap::from([("m1".into(), Arc::new(cluster("m1", "True")))]);
-    for (held, want) in [(0, vec!["hold"]), (999, vec!["hold"]), (1000, vec!["create"])] {
+    for (waited, want) in [(0, vec!["await"]), (999, vec!["await"]), (1000, vec!["create"])] {
         let seen = Seen {
             binding: Binding::from(&binding),
             template: Some(&template),
@@ -49,8 +49,8 @@ fn works_wait_for_the_scheduler_for_a_limited_time() {
             overrides: &[],
             interpreter: &Interpreter::default(),
             options: &Options::default(),
-            waited: Duration::from_millis(held),
+            waited: Duration::from_millis(waited),
         };
-        assert_eq!(kinds(&decide(&seen, ids("new"))), want, "{held} ms");
+        assert_eq!(kinds(&decide(&seen, ids("new"))), want, "{waited} ms");
     }
 }

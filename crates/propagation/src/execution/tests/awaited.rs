@@ -16,15 +16,15 @@ fn object_waits_for_its_namespace() {
         });
         with(&work_of(base), json!({"metadata": metadata}))
     };
-    let held = || with(&sent(json!({}), json!({})), json!({"spec": {"suspendDispatching": true}}));
-    let told = |status: &str| json!({"conditions": [{"type": "Applied", "status": status, "reason": "R", "message": "", "lastTransitionTime": at(-1)}]});
-    let stands = |metadata: Value| {
+    let suspended = || with(&sent(json!({}), json!({})), json!({"spec": {"suspendDispatching": true}}));
+    let applied_status = |status: &str| json!({"conditions": [{"type": "Applied", "status": status, "reason": "R", "message": "", "lastTransitionTime": at(-1)}]});
+    let existing = |metadata: Value| {
         let mut namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "creationTimestamp": at(-1)}});
         merge(&mut namespace, &json!({"metadata": metadata}));
         namespace
     };
-    let plain = || stands(json!({}));
+    let plain = || existing(json!({}));
     let made = |second: i64| json!({"creationTimestamp": at(second)});
     let scene = |second: i64| Scene::of(with(&web(), json!({"metadata": made(second)})));
     let skipped = Skipped::default();
@@ -45,31 +45,31 @@ fn object_waits_for_its_namespace() {
             None,
             Some(119),
         ),
-        ("it is there", scene(-1), Some(sent(told("True"), json!({}))), None, Some(&skipped), None),
+        ("it is there", scene(-1), Some(sent(applied_status("True"), json!({}))), None, Some(&skipped), None),
         (
             "it was refused: the object says so, too",
             scene(-1),
-            Some(sent(told("False"), json!({}))),
+            Some(sent(applied_status("False"), json!({}))),
             None,
             Some(&skipped),
             None,
         ),
-        ("it is suspended", scene(-1), Some(held()), None, Some(&skipped), None),
+        ("it is suspended", scene(-1), Some(suspended()), None, Some(&skipped), None),
         ("it goes", scene(-1), Some(sent(json!({}), json!({"deletionTimestamp": at(-1)}))), None, Some(&skipped), None),
         // Without a Work of the namespace.
-        ("it stands in the control plane", scene(-1), None, Some(plain()), Some(&skipped), Some(119)),
+        ("it exists in the control plane", scene(-1), None, Some(plain()), Some(&skipped), Some(119)),
         ("it does, and nobody sends it", scene(-1), None, Some(plain()), None, None),
-        ("it is skipped", scene(-1), None, Some(stands(json!({"name": "kube-x"}))), Some(&skipped), None),
-        ("every member has it", scene(-1), None, Some(stands(json!({"name": "default"}))), Some(&skipped), None),
+        ("it is skipped", scene(-1), None, Some(existing(json!({"name": "kube-x"}))), Some(&skipped), None),
+        ("every member has it", scene(-1), None, Some(existing(json!({"name": "default"}))), Some(&skipped), None),
         (
             "its owner wants it to stay",
             scene(-1),
             None,
-            Some(stands(json!({"labels": {"namespace.karmada.io/skip-auto-propagation": "true"}}))),
+            Some(existing(json!({"labels": {"namespace.karmada.io/skip-auto-propagation": "true"}}))),
             Some(&skipped),
             None,
         ),
-        ("it goes there", scene(-1), None, Some(stands(json!({"deletionTimestamp": at(-1)}))), Some(&skipped), None),
+        ("it goes there", scene(-1), None, Some(existing(json!({"deletionTimestamp": at(-1)}))), Some(&skipped), None),
         (
             "the member goes: it is sent no namespace",
             scene(-1).cluster(leaves),
@@ -79,17 +79,17 @@ fn object_waits_for_its_namespace() {
             None,
         ),
         // The limit counts from the later creation.
-        ("119 s after the Work was made", scene(-119), None, Some(stands(made(old))), Some(&skipped), Some(1)),
-        ("after 120 s nobody waits", scene(-120), None, Some(stands(made(old))), Some(&skipped), None),
-        ("119 s after the namespace was made", scene(old), None, Some(stands(made(-119))), Some(&skipped), Some(1)),
-        ("after 120 s, too", scene(old), None, Some(stands(made(-120))), Some(&skipped), None),
+        ("119 s after the Work was made", scene(-119), None, Some(existing(made(old))), Some(&skipped), Some(1)),
+        ("after 120 s nobody waits", scene(-120), None, Some(existing(made(old))), Some(&skipped), None),
+        ("119 s after the namespace was made", scene(old), None, Some(existing(made(-119))), Some(&skipped), Some(1)),
+        ("after 120 s, too", scene(old), None, Some(existing(made(-120))), Some(&skipped), None),
         ("119 s after its Work was made", scene(old), Some(sent(json!({}), made(-119))), None, Some(&skipped), Some(1)),
         ("after 120 s of that", scene(old), Some(sent(json!({}), made(-120))), None, Some(&skipped), None),
         (
             "119 s after the member came back",
             scene(old).cluster(came_back),
             None,
-            Some(stands(made(old))),
+            Some(existing(made(old))),
             Some(&skipped),
             Some(1),
         ),
@@ -116,7 +116,7 @@ fn refused_object_is_retried_when_its_namespace_exists() {
     let interpreter = Interpreter::default();
     let awaits = Effect::AwaitNamespace { namespace: "shop".into() };
     let cluster_wide = work(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}), "");
-    for (name, work, class, stands, hears) in [
+    for (name, work, class, exists, hears) in [
         ("no such namespace", web(), "NotFound", false, true),
         ("it is on its way out", web(), "Denied", false, true),
         ("invalid is invalid in any namespace", web(), "Invalid", false, false),
@@ -125,7 +125,7 @@ fn refused_object_is_retried_when_its_namespace_exists() {
         ("it goes", deleting(&web()), "NotFound", false, false),
     ] {
         let scene = Scene::of(work);
-        let space = Space { exists: stands, ..Space::default() };
+        let space = Space { exists, ..Space::default() };
         let plan = failed(&Seen { namespace: space, ..scene.seen(&interpreter) }, class, "no", now());
         assert_eq!(plan.effects.contains(&awaits), hears, "{name}");
     }
@@ -137,15 +137,20 @@ fn works_that_resolve_a_namespace() {
     let shop = || brings(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
     let coming = shop();
     let refused = applied(&coming, "False", "AppliedFailed", "no");
-    let held = with(&shop(), json!({"spec": {"suspendDispatching": true}}));
+    let suspended = with(&shop(), json!({"spec": {"suspendDispatching": true}}));
     for (name, old, new, wakes) in [
         ("it is applied", Some(&coming), Some(&done(&coming)), true),
         ("it is refused: the objects say so, too", Some(&coming), Some(&refused), true),
         ("it was known before", Some(&refused), Some(&done(&coming)), false),
         ("it is there since long", Some(&done(&coming)), Some(&done(&coming)), false),
-        ("it is suspended", Some(&coming), Some(&held), true),
+        ("it is suspended", Some(&coming), Some(&suspended), true),
         ("it goes on its way", None, Some(&coming), false),
-        ("it is suspended from its start: nobody waits for what will not come", None, Some(&held), true),
+        (
+            "it is suspended from its start: no wait for a namespace that is not dispatched",
+            None,
+            Some(&suspended),
+            true,
+        ),
         ("it is deleted", Some(&coming), Some(&deleting(&coming)), true),
         ("it is gone", Some(&coming), None, true),
         ("it is gone after all that", Some(&deleting(&coming)), None, false),

@@ -101,7 +101,7 @@ fn retry_depends_on_the_failure_class() {
         assert_eq!(words(&plan).last().map(String::as_str), Some(want), "{class}");
         let again = scene.after(&plan);
         let plan = failed(&again.seen(&Interpreter::default()), class, "no", now());
-        assert_eq!(words(&plan).last().map(String::as_str), Some(want), "{class}, told already");
+        assert_eq!(words(&plan).last().map(String::as_str), Some(want), "{class}, reported already");
     }
 }
 

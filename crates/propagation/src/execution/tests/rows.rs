@@ -22,7 +22,7 @@ const READ_FIRST: [&str; 10] = [
 #[test]
 fn work_being_applied() {
     let suspended = |work: &Work| with(work, json!({"spec": {"suspendDispatching": true}}));
-    let held = |work: &Work| {
+    let suspended_before = |work: &Work| {
         let mut work = suspended(work);
         let condition = conditions::condition(
             "Dispatching",
@@ -33,7 +33,7 @@ fn work_being_applied() {
         work.status = Some(WorkStatus { conditions: vec![condition], ..WorkStatus::default() });
         work
     };
-    let resumed = with(&held(&web()), json!({"spec": {"suspendDispatching": null}}));
+    let resumed = with(&suspended_before(&web()), json!({"spec": {"suspendDispatching": null}}));
     let without = |object: Value, what: Value| changed(object, json!({"metadata": what}));
     let unmanaged = |work: &Work| without(object(work), json!({"labels": {MANAGED: null, ID: null}}));
     let other = |work: &Work| {
@@ -69,9 +69,9 @@ fn work_being_applied() {
             Scene::of(suspended(&web())).unknown(),
             vec!["Dispatching=False/SuspendDispatching", DISPATCHING],
         ),
-        ("suspended and said", Scene::of(held(&web())), vec![]),
-        ("suspended: an object deleted in the member stays away (row 24)", Scene::of(held(&web())), vec![]),
-        ("suspended: drift is not repaired (row 24)", Scene::of(held(&web())).has(drifted.clone()), vec![]),
+        ("suspended and said", Scene::of(suspended_before(&web())), vec![]),
+        ("suspended: an object deleted in the member stays away (row 24)", Scene::of(suspended_before(&web())), vec![]),
+        ("suspended: drift is not repaired (row 24)", Scene::of(suspended_before(&web())).has(drifted.clone()), vec![]),
         (
             "suspended comes before ready",
             Scene::of(suspended(&web())).ready("False"),
@@ -79,7 +79,7 @@ fn work_being_applied() {
         ),
         ("resumed: a whole sync", Scene::of(resumed.clone()).has(object(&web())), vec!["replace", WELL, DISPATCHING]),
         (
-            "resumed while not ready: the held condition is not true any more",
+            "resumed while not ready: the suspended_before condition is not true any more",
             Scene::of(resumed).ready("False"),
             vec!["Dispatching=True/Dispatching", DISPATCHING, "park"],
         ),
@@ -155,7 +155,7 @@ fn work_being_applied() {
             refused(),
         ),
         (
-            "told already: only tried again",
+            "reported already: only tried again",
             {
                 let scene = Scene::of(web()).has(unmanaged(&web()));
                 scene.after(&scene.plan())
@@ -237,7 +237,7 @@ fn work_being_applied() {
         assert_eq!(words(&plan), want, "{name}");
         assert!(want.is_empty() || !plan.because.is_empty() || want == [WELL], "{name}: it says why");
         let want_cached = if READ_FIRST.contains(&name) { vec![READ] } else { want };
-        assert_eq!(words(&scene.held().plan()), want_cached, "{name}: without the object's content");
+        assert_eq!(words(&scene.cached().plan()), want_cached, "{name}: without the object's content");
     }
 }
 
@@ -271,7 +271,7 @@ fn decisions_without_cached_content() {
         ),
     ];
     for (name, scene, want) in rows {
-        assert_eq!(words(&scene.held().plan()), want, "{name}");
+        assert_eq!(words(&scene.cached().plan()), want, "{name}");
     }
 }
 

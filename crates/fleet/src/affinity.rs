@@ -1,4 +1,5 @@
-//! Which clusters an affinity chooses (specification/scheduling.md 4.1): policies, overrides, weights and taint policies all ask this.
+//! Which clusters an affinity chooses (specification/scheduling.md 4.1): policies, overrides, weights and taint
+//! policies all ask this.
 
 use ironclad_api::{
     NodeSelectorRequirement,
@@ -7,8 +8,8 @@ use ironclad_api::{
     selector::{self, Operator},
 };
 
-/// True if all parts of the affinity that are given hold for the cluster. An empty affinity chooses every cluster, an
-/// invalid selector none.
+/// Returns whether a cluster satisfies all parts of the affinity. An empty affinity selects every cluster, an invalid
+/// selector none.
 #[must_use]
 pub fn chooses(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();

@@ -32,7 +32,7 @@ pub enum Because {
         /// Which one.
         cluster: ClusterName,
     },
-    /// On the road from policy to member object and back.
+    /// Propagation from policy to member object, and status collection.
     Propagation(propagation::Reason),
     /// Where a binding runs, and with how many replicas.
     Schedule(schedule::Reason),

@@ -194,7 +194,7 @@ impl<'a> BindingRef<'a> {
         }
     }
 
-    /// True if this is the binding of the template, in whatever version of its API group.
+    /// Returns whether this is the binding of the template, in any version of its API group.
     #[must_use]
     pub fn is_of(self, template: &ObjectKey) -> bool {
         let resource = &self.spec().resource;
@@ -236,7 +236,7 @@ impl<'a> BindingRef<'a> {
         }
     }
 
-    /// True if the binding is being deleted.
+    /// Returns whether the binding is being deleted.
     #[must_use]
     pub fn is_deleting(self) -> bool {
         self.metadata().deletion_timestamp.is_some()
@@ -278,14 +278,14 @@ impl<'a> BindingRef<'a> {
         conditions::get(self.conditions(), SCHEDULED)
     }
 
-    /// True if condition `Scheduled` is `True`.
+    /// Returns whether condition `Scheduled` is `True`.
     #[must_use]
     pub fn is_scheduled(self) -> bool {
         conditions::is_true(self.conditions(), SCHEDULED)
     }
 
-    /// True if a reschedule was requested after the last scheduling (specification/scheduling.md 1, 16.15). Stored times have whole
-    /// seconds, so a request in the second of the last scheduling counts as later.
+    /// True if a reschedule was requested after the last scheduling (specification/scheduling.md 1, 16.15). Stored
+    /// times have whole seconds, so a request in the second of the last scheduling counts as later.
     #[must_use]
     pub fn reschedule_required(self) -> bool {
         let requested = self.spec().reschedule_triggered_at.as_ref().map(|time| time.0);

@@ -12,10 +12,10 @@ mod works;
 pub use self::violation::Violation;
 use crate::World;
 
-/// Everything that is wrong with this state, in an order that depends on nothing but the state.
+/// All invariant violations of this state, in a deterministic order.
 ///
-/// Some violations stand for a moment while a change is on its way: [`Violation::is_passing`] tells them. In a quiet
-/// fleet there must be none at all.
+/// Some violations are transient while a change is in progress: see [`Violation::is_passing`]. A quiet fleet has none
+/// at all.
 #[must_use]
 pub fn check(world: &World) -> Vec<Violation> {
     let mut found = Vec::new();

@@ -13,7 +13,7 @@ use crate::ClusterName;
 pub struct Weight {
     /// Whose weight it is.
     pub cluster: ClusterName,
-    /// How much of the whole it asks for, relative to the others.
+    /// Weight relative to the others.
     pub weight: i64,
 }
 
@@ -74,7 +74,7 @@ impl PartialEq for Party<'_> {
 
 impl Eq for Party<'_> {}
 
-/// How many of `seats` each party gets, in the order of `parties`. The sum is `seats`, unless nobody has a weight.
+/// Number of `seats` of each party, in the order of `parties`. The sum is `seats`, unless no party has a weight.
 ///
 /// Each seat goes to the party with the largest `weight / (2 * seats + 1)`; a tie goes to the one with fewer seats,
 /// then by name in the order of `ties`. The work grows with the number of parties, not with the number of seats.
@@ -85,8 +85,8 @@ pub fn by_weight(seats: i64, parties: &[Weight], ties: TieOrder) -> Vec<i64> {
     if seats <= 0 || total == 0 {
         return given;
     }
-    // The seats go to the largest quotients, in whatever order they are handed out. Those that are surely among them are
-    // given at once: quotients above total / 2(seats - parties) belong to fewer than `seats` seats.
+    // The seats go to the largest quotients, in whatever order they are handed out. Those that are surely among them
+    // are given at once: quotients above total / 2(seats - parties) belong to fewer than `seats` seats.
     let sure = i128::from(seats) - parties.len() as i128;
     let mut left = seats;
     let mut heap = BinaryHeap::with_capacity(parties.len());

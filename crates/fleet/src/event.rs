@@ -1,18 +1,18 @@
-//! A Kubernetes event that a decision wants told (specification/api.md 18).
+//! Kubernetes event requested by a decision (specification/api.md 18).
 
 use ironclad_api::{ObjectMeta, cluster::Cluster, work::ObjectReference};
 
-/// True if an event is good to know or a warning.
+/// Type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
-    /// As it should be.
+    /// For information.
     Normal,
-    /// A person may want to look.
+    /// A person may have to act.
     Warning,
 }
 
 impl EventType {
-    /// As it goes over the wire.
+    /// Value in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -28,7 +28,7 @@ pub enum GateError {
     /// Neither true nor false.
     #[error("feature gate {name:?} is to be \"{value}\", which is neither true nor false\n  try: {name}=true")]
     Value {
-        /// Of which gate.
+        /// Name of the gate.
         name: String,
         /// The value given.
         value: String,
@@ -36,7 +36,7 @@ pub enum GateError {
 }
 
 impl Gates {
-    /// True if a feature is on.
+    /// Returns whether a feature is enabled.
     #[must_use]
     pub fn enabled(&self, gate: Gate) -> bool {
         self.0.get(&gate).copied().unwrap_or_else(|| gate.default_on())

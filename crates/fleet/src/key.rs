@@ -41,7 +41,7 @@ impl Gvk {
         Self { group: group.into(), version: version.into(), kind: kind.into() }
     }
 
-    /// `apiVersion` as it stands in a manifest.
+    /// `apiVersion` as written in a manifest.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }

@@ -30,7 +30,7 @@ pub fn merge_patch_between(old: &Value, new: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Nulls in objects are dropped, as a merge patch would; lists are values, what stands in them stays.
+/// Drops nulls in objects, as a merge patch would; nulls inside lists remain.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(

@@ -42,7 +42,7 @@ impl<E> Plan<E> {
         self.because.push(because);
     }
 
-    /// True if the plan writes nothing.
+    /// Returns whether the plan writes nothing.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.effects.is_empty()

@@ -1,4 +1,5 @@
-//! Part of an object's status that one decision owns, and the merge of several parts into one write (specification/propagation.md 1.1).
+//! Part of an object's status that one decision owns, and the merge of several parts into one write
+//! (specification/propagation.md 1.1).
 
 use ironclad_api::Condition;
 use serde_json::{Map, Value, json};
@@ -10,8 +11,8 @@ use crate::merge_patch_between;
 pub struct StatusPart {
     /// Top-level fields of `.status`, each whole; null removes one.
     pub fields: Map<String, Value>,
-    /// Conditions, put in by type. Their time counts only where the status of that type changes. One with an empty status
-    /// takes the condition of its type out.
+    /// Conditions, put in by type. Their time counts only where the status of that type changes. One with an empty
+    /// status takes the condition of its type out.
     pub conditions: Vec<Condition>,
 }
 
@@ -54,7 +55,7 @@ impl StatusPart {
         both
     }
 
-    /// True if it wants nothing.
+    /// Returns whether it changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.conditions.is_empty()

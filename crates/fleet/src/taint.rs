@@ -6,7 +6,7 @@ use ironclad_api::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// True if one toleration tolerates one taint, as Kubernetes has it; the numeric operators are off.
+/// Returns whether a toleration tolerates a taint by Kubernetes' rules; the numeric operators are off.
 #[must_use]
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let key = toleration.key.as_deref().unwrap_or_default();
@@ -34,8 +34,9 @@ pub fn repelling<'a>(taints: &'a [Taint], tolerations: &[Toleration], failover: 
     repelling_at(taints, tolerations, failover, Timestamp::MIN)
 }
 
-/// The same at this time: a NoExecute taint that is tolerated for some seconds only keeps new placements away once these
-/// have passed. Who was just evicted by it would be placed straight back, and evicted again (specification/failover.md 13, invariant 21).
+/// The same at this time: a NoExecute taint that is tolerated for some seconds only keeps new placements away once
+/// these have passed. Who was just evicted by it would be placed straight back, and evicted again
+/// (specification/failover.md 13, invariant 21).
 #[must_use]
 pub fn repelling_at<'a>(
     taints: &'a [Taint],
@@ -59,7 +60,7 @@ pub fn repelling_at<'a>(
     taints.iter().find(repels)
 }
 
-/// True if a binding wants to leave clusters with a PreferNoExecute taint.
+/// Returns whether a binding opts in to leave clusters with a PreferNoExecute taint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failover {
     /// It has `spec.failover.cluster`.

@@ -11,7 +11,7 @@ use crate::ClusterName;
 pub struct Target {
     /// Which cluster.
     pub cluster: ClusterName,
-    /// How many replicas the copy has, if the binding is a workload.
+    /// Replicas of the copy, if the binding is a workload.
     pub replicas: i32,
 }
 
@@ -38,9 +38,9 @@ pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
     targets(spec).into_iter().map(|target| target.cluster).chain(leaving).collect()
 }
 
-/// True if a copy that is left directly must be gone before a new one starts (specification/failover.md 4.4, IR-13). Of a cluster that
-/// is ready it is awaited; one that is not can't remove anything, so only workloads with state wait for it, unless a
-/// person lets them go on.
+/// Returns whether a copy with purge mode Directly must be deleted before a new one starts
+/// (specification/failover.md 4.4, IR-13). A ready cluster can delete it. For a cluster that is not ready only stateful
+/// workloads wait, unless a person overrides that.
 #[must_use]
 pub fn waits_for_source(spec: &ResourceBindingSpec, metadata: &ObjectMeta, source_ready: bool) -> bool {
     let failover = spec.failover.as_ref();

@@ -1,4 +1,5 @@
-//! The chain from a template to its copies, link by link, and where it breaks first (specification/operations.md 2.20 `tree`).
+//! The chain from a template to its copies, link by link, and where it breaks first (specification/operations.md 2.20
+//! `tree`).
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::{BindingKey, ClusterName, ObjectKey, PolicyKey, World, targets};
 
-/// How a link of the chain is.
+/// State of a link of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum LinkState {
     /// As it should be.
@@ -26,13 +27,13 @@ pub enum LinkState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
-    /// How deep it hangs: the template is 0.
+    /// Depth in the tree: the template is 0.
     pub depth: usize,
     /// Kind, namespace and name; of objects in a member also the cluster.
     pub object: String,
-    /// How it is.
+    /// State of the link.
     pub state: LinkState,
-    /// Why, or what stands there.
+    /// Reason of the state, or details of the object.
     pub detail: String,
 }
 
@@ -69,8 +70,8 @@ struct Bound<'a> {
 
 /// The chain of a template; `None` if the world does not hold it.
 ///
-/// The world needs only what hangs together: the template, its policy and binding, their Works, the Clusters, and the copies in
-/// the members that could be asked (a cluster without an entry in `members` could not).
+/// The world needs only what hangs together: the template, its policy and binding, their Works, the Clusters, and the
+/// copies in the members that could be asked (a cluster without an entry in `members` could not).
 #[must_use]
 pub fn tree(world: &World, template: &ObjectKey) -> Option<Tree> {
     let object = world.templates.get(template)?;

@@ -1,4 +1,4 @@
-//! How many replicas each selected cluster gets (specification/scheduling.md 8).
+//! Division of replicas among the selected clusters (specification/scheduling.md 8).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
 /// Replicas by cluster, without zeros.
 pub type Shares = BTreeMap<ClusterName, i64>;
 
-/// Dynamic strategies fill from capacity, one of them with as few clusters as possible.
+/// Strategy of a division by capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
     /// As few clusters as possible.
@@ -21,19 +21,19 @@ pub enum Fill {
     ByCapacity,
 }
 
-/// True if what a cluster has already is kept.
+/// Treatment of the previous result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The previous result stays as far as possible.
+    /// Keeps the previous result as far as possible.
     Steady,
-    /// As if nothing ran yet: a reschedule was asked for.
+    /// Ignores the previous result: a reschedule was requested.
     Fresh,
 }
 
-/// The capacity is not there.
+/// Insufficient capacity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssignError {
-    /// The selected clusters together hold less than is to be placed.
+    /// The selected clusters together have less capacity than replicas to place.
     #[error("failed to {action}: Clusters available replicas {sum} are not enough to schedule.")]
     NotEnough {
         /// `do fresh scale`, `scale down` or `scale up`.
@@ -41,18 +41,19 @@ pub enum AssignError {
         /// Total capacity.
         sum: i64,
     },
-    /// All tiers of the affinity group together hold less than is wanted.
+    /// All tiers of the affinity group together have less capacity than desired replicas.
     #[error("Clusters available replicas are not enough to schedule.")]
     TiersNotEnough,
 }
 
-/// Every selected cluster gets the whole count (8.3).
+/// Assigns the whole count to every selected cluster (specification/scheduling.md 8.3).
 #[must_use]
 pub fn duplicated(selected: &[Candidate], want: i64) -> Shares {
     if want <= 0 { Shares::new() } else { selected.iter().map(|c| (c.name.clone(), want)).collect() }
 }
 
-/// All replicas afresh, by fixed weights; where nobody has a weight all weigh the same (8.4).
+/// Divides all replicas by static weights; if no cluster has a weight, all weigh the same
+/// (specification/scheduling.md 8.4).
 #[must_use]
 pub fn by_static_weight(mut weights: Vec<Weight>, want: i64, ties: TieOrder) -> Shares {
     if weights.iter().all(|w| w.weight <= 0) {
@@ -61,10 +62,11 @@ pub fn by_static_weight(mut weights: Vec<Weight>, want: i64, ties: TieOrder) -> 
     share(&weights, want, ties)
 }
 
-/// By capacity, keeping what is there (8.6). With tiers each is filled before the next is opened.
+/// Divides by capacity and keeps the previous result (specification/scheduling.md 8.6). With tiers, each is filled
+/// before the next one is used.
 ///
 /// # Errors
-/// If the capacity does not suffice.
+/// If the capacity is insufficient.
 pub fn dynamic(
     selected: &[Candidate],
     want: i64,
@@ -135,8 +137,8 @@ fn one_tier(selected: &[Candidate], want: i64, fill: Fill, mode: Mode, ties: Tie
     Ok(shares)
 }
 
-/// True if some clusters keep what they have, since nothing is dispatched to them, and the others can do with the rest
-/// (16.30).
+/// Returns whether clusters with suspended dispatching keep their replicas and the other clusters can take the rest
+/// (specification/scheduling.md 16.30).
 fn leaves_alone(selected: &[Candidate], want: i64) -> bool {
     let fixed = selected.iter().filter(|c| c.suspended && c.assigned > 0);
     let (n, sum) = fixed.fold((0, 0_i64), |(n, sum), c| (n + 1, sum.saturating_add(c.assigned)));
@@ -154,7 +156,7 @@ mod tests {
     use crate::testkit::candidate;
     use proptest::prelude::*;
 
-    /// name, allocatable, previous
+    /// Rows are name, allocatable and previous replicas.
     fn selected(rows: &[(&str, i64, i64)]) -> Vec<Candidate> {
         let mut all: Vec<_> = rows
             .iter()
@@ -201,7 +203,7 @@ mod tests {
                 12,
                 Ok(&[("m1", 6), ("m2", 4), ("m3", 2)]),
             ),
-            ("dyn, first, no room", ByCapacity, &[("m1", 3, 0), ("m2", 3, 0), ("m3", 3, 0)], 12, up(9)),
+            ("dyn, first, no capacity", ByCapacity, &[("m1", 3, 0), ("m2", 3, 0), ("m3", 3, 0)], 12, up(9)),
             (
                 "dyn, down",
                 ByCapacity,
@@ -216,7 +218,7 @@ mod tests {
                 24,
                 Ok(&[("m1", 6), ("m2", 8), ("m3", 10)]),
             ),
-            ("dyn, up, no room", ByCapacity, &[("m1", 1, 2), ("m2", 1, 4), ("m3", 1, 6)], 24, up(3)),
+            ("dyn, up, no capacity", ByCapacity, &[("m1", 1, 2), ("m2", 1, 4), ("m3", 1, 6)], 24, up(3)),
             ("dyn, m3 gone, m2 new", ByCapacity, &[("m1", 3, 6), ("m2", 3, 0)], 12, Ok(&[("m1", 9), ("m2", 3)])),
             ("dyn, equal", ByCapacity, &[("m1", 0, 6), ("m2", 9, 3)], 9, Ok(&[("m1", 6), ("m2", 3)])),
             ("dyn, down to nothing", ByCapacity, &[("m1", 1, 2)], 0, Ok(&[])),
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_forgets_the_previous_shares_but_counts_their_room() {
+    fn fresh_division_ignores_previous_shares_but_counts_their_capacity() {
         let clusters = selected(&[("m1", 0, 6), ("m2", 12, 0)]);
         let got = dynamic(&clusters, 6, Fill::ByCapacity, Mode::Fresh, TieOrder::Ascending);
         assert_eq!(got, Ok(shares(&[("m1", 2), ("m2", 4)])));
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn tiers_fill_in_order_and_empty_in_reverse() {
-        // allocatable and previous of the group's own cluster m1 and of the overflow cluster m2
+        // Allocatable and previous replicas of the group's own cluster m1 and of the overflow cluster m2.
         let rows: &[((i64, i64), (i64, i64), i64, Result<&[(&str, i64)], AssignError>)] = &[
             ((10, 0), (10, 0), 5, Ok(&[("m1", 5)])),
             ((2, 0), (10, 0), 5, Ok(&[("m1", 2), ("m2", 3)])),

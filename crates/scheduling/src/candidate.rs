@@ -1,32 +1,34 @@
-//! A cluster that passed the filters, with the figures that selection and division look at (specification/scheduling.md 7.1).
+//! Candidate: a cluster that passed the filters, with the figures that selection and division use
+//! (specification/scheduling.md 7.1).
 
 use std::{cmp::Reverse, sync::Arc};
 
 use ironclad_fleet::ClusterName;
 
-/// A feasible cluster. `sort` puts the preferred ones first; the name makes the order total.
+/// A feasible cluster. `sort` puts preferred ones first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which cluster.
+    /// Cluster name.
     pub name: ClusterName,
-    /// Its region, empty if it names none.
+    /// Region of the cluster; empty if it has none.
     pub region: Arc<str>,
-    /// Which tier of the affinity group opens it: 0 is the group itself (4.3).
+    /// Tier of the affinity group that selects it: 0 is the group itself (specification/scheduling.md 4.3).
     pub tier: u32,
-    /// The sum of the scores (6).
+    /// Sum of the scores (specification/scheduling.md 6).
     pub score: i64,
     /// Further replicas (or component sets) that fit, by the estimators.
     pub allocatable: i64,
-    /// True if an estimator said so; else nobody knows, and whatever is wanted fits.
+    /// True if an estimator answered; otherwise any requested count fits.
     pub estimated: bool,
-    /// Replicas that this binding has there already.
+    /// Replicas that this binding already has there.
     pub assigned: i64,
-    /// Nothing is dispatched there for the time being: what it has stays when the rest is scaled down (16.30).
+    /// True if dispatching to the cluster is suspended: its replicas stay when the rest is scaled down
+    /// (specification/scheduling.md 16.30).
     pub suspended: bool,
 }
 
 impl Candidate {
-    /// Total replicas that this binding could have there.
+    /// Total replicas of this binding that fit there.
     #[must_use]
     pub fn available(&self) -> i64 {
         self.allocatable.saturating_add(self.assigned)
@@ -47,7 +49,8 @@ impl Candidate {
     }
 }
 
-/// The order of candidates, lowest first (specification/scheduling.md 7.1). Fields are compared in the order of their declaration.
+/// Order of candidates, lowest first (specification/scheduling.md 7.1). Fields are compared in the order of their
+/// declaration.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference<'a> {
     /// Clusters of the affinity group itself precede those of its overflow tiers.

@@ -1,7 +1,9 @@
-//! Capacity: the general estimator (specification/scheduling.md 10.1 to 10.4), and assumed replicas (11).
+//! Capacity: the general estimator (specification/scheduling.md 10.1 to 10.4), and assumed replicas
+//! (specification/scheduling.md 11).
 //!
-//! Kept up by single changes: a cluster's summary is read once per change of it, an assignment costs its own targets, and an
-//! answer costs the resources that are asked for, however many bindings there are. It asks nobody and keeps no clock.
+//! The state is updated incrementally: a cluster's summary is read once per change, an assignment costs its own
+//! targets, and an estimate costs the requested resources, independent of the number of bindings. Other estimators and
+//! the clock stay outside.
 
 pub mod demand;
 mod models;
@@ -26,56 +28,56 @@ use models::Nodes;
 use promise::Held;
 use room::{Promised, Room};
 
-/// An assignment that nothing was heard of counts for so long (11).
+/// Time after which an assumption ends that no cluster reported (specification/scheduling.md 11).
 pub const PROMISE_LASTS: Duration = Duration::from_secs(300);
-/// Assignments that are remembered at most; beyond them those go first that end first.
+/// Largest number of assumptions; beyond it the one that expires first is dropped.
 const PROMISES_MAX: usize = 50_000;
-/// No estimate is larger: replicas are 32-bit numbers on the wire (10.1).
+/// Upper limit of an estimate: replicas are 32-bit numbers in the API (specification/scheduling.md 10.1).
 const LARGEST: i64 = i32::MAX as i64;
 
-/// True if an estimate leaves room for what was assigned and is in no summary yet.
+/// Replicas that an estimate subtracts from capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
-    /// Only what clusters report is taken.
+    /// Those that clusters report.
     Reported,
-    /// Assumed replicas are subtracted, too.
+    /// Those that clusters report, and assumed ones.
     Promised,
 }
 
-/// The room of the fleet.
+/// Capacity of the fleet.
 #[derive(Debug, Clone, Default)]
 pub struct Capacity {
     modelling: Modelling,
-    /// From one summary of a cluster to the next: so long may a summary lack what runs.
+    /// Interval between two summaries of a cluster: a summary may lag behind the pods by this time.
     summaries_every: Duration,
     slots: BTreeMap<ClusterName, Slot>,
     held: BTreeMap<BindingKey, BTreeMap<ClusterName, Held>>,
-    /// When what is held ends.
+    /// Assumptions in the order in which they expire.
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
-    /// The bindings with a result that is being written.
+    /// Bindings with a result that is being written.
     assumed: BTreeSet<BindingKey>,
 }
 
-/// One cluster.
+/// Capacity of one cluster.
 #[derive(Debug, Clone, Default)]
 struct Slot {
-    /// Nothing while the cluster does not exist.
+    /// `None` while the cluster does not exist.
     room: Option<Room>,
     promised: Promised,
     /// Assumed replicas, by their resource request.
     footprints: BTreeMap<Arc<[Part]>, i64>,
-    /// The nodes of the models, with what is promised on them.
+    /// Nodes of the models, with assumed replicas placed on them.
     nodes: Option<Nodes>,
 }
 
 impl Capacity {
-    /// Of no cluster yet. `summaries_every`: `--cluster-status-update-frequency`.
+    /// Creates a capacity without clusters. `summaries_every` is the flag `--cluster-status-update-frequency`.
     #[must_use]
     pub fn new(modelling: Modelling, summaries_every: Duration) -> Self {
         Self { modelling, summaries_every, ..Self::default() }
     }
 
-    /// Of these clusters, with nothing assigned: for who only asks once.
+    /// Creates the capacity of these clusters without assumed replicas, for a single question.
     #[must_use]
     pub fn of(clusters: &ironclad_fleet::Clusters, modelling: Modelling) -> Self {
         let mut capacity = Self::new(modelling, Duration::ZERO);
@@ -85,7 +87,7 @@ impl Capacity {
         capacity
     }
 
-    /// A cluster came, changed or went. True if it may have room now for what had none.
+    /// Records a cluster that was added, changed or removed. Returns true if workloads that did not fit may fit now.
     pub fn cluster(&mut self, name: &ClusterName, old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
         let known = self.slots.get(name).is_some_and(|slot| slot.room.is_some());
         if known && old.zip(new).is_some_and(|(old, new)| read_of(old) == read_of(new)) {
@@ -104,13 +106,13 @@ impl Capacity {
         grew
     }
 
-    /// True if the cluster reports a summary at all.
+    /// Returns whether the cluster reports a summary.
     #[must_use]
     pub fn is_told(&self, cluster: &ClusterName) -> bool {
         self.slots.get(cluster).and_then(|slot| slot.room.as_ref()).is_some_and(Room::is_told)
     }
 
-    /// How many more of this the cluster holds; nothing if nobody knows the cluster.
+    /// Further replicas or component sets that fit into the cluster; `None` if the cluster is unknown.
     #[must_use]
     pub fn fits(&self, cluster: &ClusterName, demand: &Demand, counting: Counting) -> Option<i64> {
         let slot = self.slots.get(cluster)?;
@@ -124,7 +126,7 @@ impl Capacity {
 }
 
 impl Slot {
-    /// Puts everything that is promised onto the nodes as they are reported.
+    /// Places all assumed replicas on the nodes as reported.
     fn place_again(&mut self) {
         self.nodes = self.room.as_ref().and_then(Room::nodes).cloned();
         let Some(nodes) = &mut self.nodes else { return };

@@ -1,4 +1,5 @@
-//! The scheduler's turn with one binding: whether a pass runs, and what is written of it (specification/scheduling.md 2.2, 2.5, 13).
+//! Reconciliation of one binding: whether a scheduling cycle runs, and which effects it has
+//! (specification/scheduling.md 2.2, 2.5, 13).
 
 use std::collections::BTreeSet;
 
@@ -30,28 +31,28 @@ mod refused;
 pub use again::{Again, UNSCHEDULABLE_AGAIN, again};
 pub use refused::refused;
 
-/// Message of a condition without errors.
+/// Message of the condition after success.
 const SUCCEEDED: &str = "Binding has been scheduled successfully.";
-/// Bytes of a condition's message that the API takes.
+/// Largest message of a condition that the API accepts, in bytes.
 const MESSAGE_MAX: usize = 32_768;
-/// Clusters that a message lists by name.
+/// Largest number of cluster names in a message.
 const LISTED_MAX: usize = 5;
-/// Bytes of an event's message that the API takes.
+/// Largest message of an event that the API accepts, in bytes.
 const EVENT_MAX: usize = 1_024;
 
-/// How a pass ended, as metrics name it (16.14).
+/// Outcome of a scheduling cycle, as metrics name it (specification/scheduling.md 16.14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attempt {
     /// With a result.
     Scheduled,
-    /// Nothing fits, or nothing has room.
+    /// No cluster fits or has the capacity.
     Unschedulable,
     /// With an error.
     Error,
 }
 
 impl Attempt {
-    /// As metrics print it.
+    /// Label value in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,31 +63,31 @@ impl Attempt {
     }
 }
 
-/// Effects, in this order.
+/// Effects of a decision, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// A merge patch of the binding: the result, and the placement that it was made for.
+    /// Merge patch of the binding: the result, and the placement it was made for.
     Result {
         /// The patch.
         patch: Value,
-        /// The result as it stands then: those who are decided on before it is written count with it.
+        /// The new result. Decisions made before the write count with it.
         targets: Vec<TargetCluster>,
     },
-    /// The scheduler's part of the binding's status. Its observed generation is right if a preceding result patch was
-    /// the only write since the binding was read; [`observed_generation`] says what else it should be.
+    /// The scheduler's part of the binding's status. Its observed generation is right if a preceding result patch is
+    /// the only write since the binding was read; otherwise [`observed_generation`] computes it.
     Status(StatusPart),
-    /// An event.
+    /// Event on the binding.
     Event(Event),
 }
 
-/// When the binding's next turn is, apart from those that events give it.
+/// When the binding is reconciled again, apart from events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Events alone give it one.
+    /// On events only.
     OnEvent,
-    /// Events, and the clock, in case one was missed: no cluster fits (16.2).
+    /// On events, and after an interval in case one was missed: no cluster fits (specification/scheduling.md 16.2).
     Recheck,
-    /// When room may have appeared: the queue's unschedulable place.
+    /// When capacity may have appeared: the unschedulable queue.
     WhenRoom,
     /// After a backoff.
     Backoff,
@@ -97,14 +98,14 @@ pub enum Next {
 /// The `schedule_type` of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScheduleType {
-    /// Something about the placement or the fleet changed.
+    /// The placement or the fleet changed.
     Reconcile,
     /// The replicas changed.
     Scale,
 }
 
 impl ScheduleType {
-    /// As metrics print it.
+    /// Label value in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -120,16 +121,16 @@ impl ScheduleType {
 pub struct Decision {
     /// Effects, and for every cluster the reason why it is a target or not.
     pub plan: Plan<Effect>,
-    /// When to look again.
+    /// When the binding is reconciled again.
     pub next: Next,
-    /// Which kind of pass ran, if one did.
+    /// Kind of the scheduling cycle, if one ran.
     pub schedule_type: Option<ScheduleType>,
-    /// Why the pass came to no result, if it did not.
+    /// Failure of the cycle, if it failed.
     pub failure: Option<Failure>,
 }
 
 impl Decision {
-    /// The result that is to be written, if one is.
+    /// Result to write, if it changes.
     #[must_use]
     pub fn result(&self) -> Option<&[TargetCluster]> {
         self.plan.effects.iter().find_map(|effect| match effect {
@@ -138,7 +139,7 @@ impl Decision {
         })
     }
 
-    /// How the pass ended, if one ran.
+    /// Outcome of the cycle, if one ran.
     #[must_use]
     pub fn attempt(&self) -> Option<(ScheduleType, Attempt)> {
         let attempt = match self.failure.as_ref().map(Failure::class) {
@@ -150,19 +151,20 @@ impl Decision {
     }
 }
 
-/// New `schedulerObservedGeneration` after a result patch: the generation that the patch returned, if nothing
-/// but the patch lies between it and the generation read; else the generation read (2.5).
+/// New `schedulerObservedGeneration` after a result patch: the generation that the patch returned if it directly
+/// follows the generation read; otherwise the generation read (specification/scheduling.md 2.5).
 #[must_use]
 pub fn observed_generation(read: i64, returned: i64) -> i64 {
     if returned == read + 1 { returned } else { read }
 }
 
-/// Gives a binding its turn. `now` is in whole seconds.
+/// Reconciles a binding. `now` is in whole seconds.
 pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
     decide_timed(seen, now, &mut |_| {})
 }
 
-/// The same; `tick` hears the end of each step of a pass and of each plugin, so that whoever has a clock can measure them.
+/// Same as [`decide`]; `tick` is called at the end of each step of a cycle and each plugin, so that a caller with a
+/// clock can measure them.
 pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, tick: &mut dyn FnMut(Tick)) -> Decision {
     let mut decision = Decision { plan: Plan::default(), next: Next::OnEvent, schedule_type: None, failure: None };
     let reason = match trigger::turn(seen) {
@@ -195,7 +197,7 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, tick: &mut dyn FnMut(Tick))
     decision
 }
 
-/// The status of a result that stands: what a crash between the two writes of a pass left out.
+/// Writes the status of an up-to-date result that a crash between the two writes of a cycle left out.
 fn catch_up(seen: &Seen<'_>, now: Timestamp, plan: &mut Plan<Effect>) {
     let binding = seen.binding;
     if binding.observed_generation() == binding.generation() {
@@ -247,7 +249,8 @@ fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timesta
     }
 }
 
-/// A result that was made without a look at room is kept, but whoever wants to know hears where it does not fit (16.11).
+/// Warns about targets that may lack the capacity for a result that does not depend on capacity; the result is kept
+/// (specification/scheduling.md 16.11).
 fn tell_of_room(seen: &Seen<'_>, targets: &[TargetCluster], plan: &mut Plan<Effect>) {
     let (binding, spec) = (seen.binding, seen.binding.spec());
     if spec.placement.as_ref().is_none_or(|placement| pass::looks_at_room(spec, placement)) {
@@ -266,9 +269,8 @@ fn tell_of_room(seen: &Seen<'_>, targets: &[TargetCluster], plan: &mut Plan<Effe
             (if names.len() == 1 { "cluster" } else { "clusters" }, names.len().saturating_sub(LISTED_MAX));
         let listed = names.iter().take(LISTED_MAX).copied().collect::<Vec<_>>().join(", ");
         let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-        let message = format!(
-            "{noun} {listed}{more} may not have room for the replicas: this strategy does not look at capacity"
-        );
+        let message =
+            format!("{noun} {listed}{more} may not have capacity for the replicas: this strategy ignores capacity");
         plan.effects.push(Effect::Event(Event::warning(binding.reference(), INSUFFICIENT_CAPACITY, message)));
     }
 }
@@ -303,8 +305,9 @@ fn fail(
     next
 }
 
-/// Decides on the result when no cluster fits (16.1, specification/failover.md IR-31): never cleared while evictions are under
-/// way; cleared if the placement changed, or after a wait; targets that leave the fleet go at once.
+/// Decides on the result when no cluster fits (specification/scheduling.md 16.1, specification/failover.md IR-31): kept
+/// while evictions are pending; cleared if the placement changed or after a wait; targets that leave the fleet are
+/// removed at once.
 fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<Effect>) -> Next {
     let binding = seen.binding;
     let clusters = &binding.spec().clusters;
@@ -328,7 +331,7 @@ fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<E
     Next::At(deadline)
 }
 
-/// Writes a result and the placement it was made for; nothing if both stand already.
+/// Patch with a result and the placement it was made for; `None` if neither changes.
 fn result(seen: &Seen<'_>, targets: &[TargetCluster], changed: bool) -> Option<Effect> {
     let binding = seen.binding;
     let mut patch = json!({});
@@ -345,14 +348,14 @@ fn result(seen: &Seen<'_>, targets: &[TargetCluster], changed: bool) -> Option<E
     (patch != json!({})).then(|| Effect::Result { patch, targets: targets.to_vec() })
 }
 
-/// A result is a set: an order that differs is no change.
+/// Compares two results; the order of targets does not matter.
 fn same_targets(before: &[TargetCluster], after: &[TargetCluster]) -> bool {
     let mut before: Vec<_> = before.iter().collect();
     before.sort();
     before.iter().copied().eq(after)
 }
 
-/// Condition `Scheduled`, if it differs from the one that stands.
+/// Condition `Scheduled`, if it differs from the present one.
 fn scheduled(
     binding: BindingRef<'_>,
     status: &str,
@@ -381,7 +384,7 @@ fn tell_of_groups(binding: BindingRef<'_>, failed: &[GroupFailure], plan: &mut P
 
 fn success_message(binding: BindingRef<'_>, targets: &[TargetCluster]) -> String {
     let targets: Vec<String> = targets.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();
-    // The two kinds differ by a colon, and tools match the text (16.31).
+    // The texts of the two kinds differ by a colon, and tools match them (specification/scheduling.md 16.31).
     let colon = match binding {
         BindingRef::Namespaced(_) => ":",
         BindingRef::Cluster(_) => "",
@@ -389,7 +392,7 @@ fn success_message(binding: BindingRef<'_>, targets: &[TargetCluster]) -> String
     cut(&format!("{SUCCEEDED} Result{colon} {{{}}}", targets.join(", ")), EVENT_MAX)
 }
 
-/// A text of at most `max` bytes; what is longer ends in dots.
+/// Cuts a text to at most `max` bytes; a cut text ends in dots.
 fn cut(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();

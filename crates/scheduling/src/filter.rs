@@ -1,6 +1,7 @@
-//! Which clusters a binding may use at all (specification/scheduling.md 5), and how much they are preferred (6).
+//! Filters and scores of a binding's clusters (specification/scheduling.md 5, 6).
 //!
-//! The filters of one cluster run in the order of section 5 until the first refusal, so the reason is always the same one.
+//! The filters of a cluster run in the order of specification/scheduling.md 5 until the first rejection, so that the
+//! reason is always the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +17,21 @@ use jiff::Timestamp;
 
 use crate::{Plugins, Tick, plugins::Point};
 
-/// The score of a cluster with a PreferNoExecute taint for workloads that are not there yet.
+/// Score of a cluster with a PreferNoExecute taint for workloads that do not run there yet.
 const AVOIDED: i64 = -1;
 
-/// One binding's question to every cluster.
+/// Input of the filters and scores of one binding.
 #[derive(Debug, Clone, Copy)]
 pub struct Filter<'a> {
-    /// The binding.
+    /// Spec of the binding.
     pub spec: &'a ResourceBindingSpec,
-    /// Its placement.
+    /// Placement of the binding.
     pub placement: &'a Placement,
-    /// The group of the ordered affinity groups that is being tried, if the placement has groups.
+    /// Affinity group that is tried, if the placement has groups.
     pub group: Option<&'a ClusterAffinityTerm>,
-    /// Which filters and scores run.
+    /// Enabled filters and scores.
     pub plugins: Plugins,
-    /// By when tolerations of some seconds are measured.
+    /// Time at which `tolerationSeconds` are evaluated.
     pub now: Timestamp,
 }
 
@@ -66,7 +67,7 @@ impl Filter<'_> {
         Ok(if has_overflow { self.tier(cluster).unwrap_or(0) } else { 0 })
     }
 
-    /// The clusters that the affinity names and that are not among these: a slip of the pen, most likely.
+    /// Clusters that the affinity names but that do not exist, most likely by a typing error.
     pub fn missing(&self, clusters: &Clusters) -> Vec<ClusterName> {
         let own = self.placement.cluster_affinity.as_ref();
         let group = self.group.filter(|_| own.is_none());
@@ -78,7 +79,7 @@ impl Filter<'_> {
         missing.into_iter().collect()
     }
 
-    /// The tier of the affinity that chooses the cluster, 0 being the affinity itself (4.3).
+    /// Tier of the affinity that selects the cluster; 0 is the affinity itself (specification/scheduling.md 4.3).
     pub(crate) fn tier(&self, cluster: &Cluster) -> Option<u32> {
         if let Some(own) = &self.placement.cluster_affinity {
             return affinity::chooses(own, cluster).then_some(0);
@@ -94,7 +95,7 @@ impl Filter<'_> {
         u32::try_from(overflow + 1).ok()
     }
 
-    /// The score of a cluster that passed the filters (specification/scheduling.md 6); higher is better.
+    /// Score of a cluster that passed the filters (specification/scheduling.md 6); higher is better.
     #[must_use]
     pub fn score(&self, cluster: &Cluster, standing: Standing) -> i64 {
         self.score_observed(cluster, standing, &mut |_| {})
@@ -113,27 +114,27 @@ impl Filter<'_> {
     }
 }
 
-/// True if a cluster is in the present result.
+/// Whether a cluster is a target of the present result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It is, even with 0 replicas.
+    /// It is a target, possibly with 0 replicas.
     Target,
-    /// It is not.
+    /// It is no target.
     New,
 }
 
-/// The refusals of a pass that no cluster passed (5.1).
+/// Rejections of a cycle in which no cluster passed the filters (specification/scheduling.md 5.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FitError {
-    /// Clusters in the snapshot, those that are being deleted included.
+    /// Number of clusters in the snapshot, including those that are being deleted.
     pub clusters: usize,
-    /// How many clusters gave which reason; those that are being deleted give none.
+    /// Number of clusters by reason; clusters that are being deleted are not counted.
     pub refusals: BTreeMap<Refusal, usize>,
-    /// Clusters that the affinity names and that do not exist.
+    /// Clusters that the affinity names but that do not exist.
     pub missing: Vec<ClusterName>,
 }
 
-/// Missing clusters that a text lists by name.
+/// Largest number of missing clusters that a text lists.
 const MISSING_LISTED_MAX: usize = 5;
 
 impl std::fmt::Display for FitError {
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_tolerations_and_standing() {
+    fn taints_and_tolerations_of_targets_and_others() {
         let k = |effect| vec![taint("k", "", effect)];
         let tolerated = vec![toleration("k", "Exists", NO_EXECUTE)];
         let refused = |effect: &str| Err(Refusal::Taint { taint: format!("k:{effect}") });
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn evictions_refuse_only_where_nothing_else_does() {
+    fn evictions_reject_only_where_no_other_filter_does() {
         for (reason, want) in [
             (APPLICATION_FAILURE, Err(Refusal::BeingEvicted)),
             (CLUSTER_DRAIN, Err(Refusal::BeingEvicted)),
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_spares_nobody_and_api_spares_targets() {
+    fn affinity_rejects_targets_and_api_enablement_does_not() {
         let binding = binding("web", 1, &[]);
         let placement = Placement { cluster_affinity: Some(affinity(&["m2"])), ..Placement::default() };
         let filter = Filter {
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_fields_must_be_there() {
+    fn missing_spread_fields_are_rejected() {
         let binding = binding("web", 1, &[]);
         for (field, want) in [
             (SpreadByField::Provider, Refusal::NoProvider),

@@ -1,32 +1,32 @@
-//! Ordered affinity groups: where the search begins and how it goes on (specification/scheduling.md 4.2).
+//! Ordered affinity groups: the order in which they are tried (specification/scheduling.md 4.2).
 
 use ironclad_api::policy::ClusterAffinityTerm;
 
-/// The index of the group that the last success used; the first if there was none or it is gone.
+/// Index of the group of the last success; 0 if there was none or the group was removed.
 #[must_use]
 pub fn observed(groups: &[ClusterAffinityTerm], name: &str) -> usize {
     groups.iter().position(|group| group.affinity_name == name).unwrap_or(0)
 }
 
-/// Where a search through the groups begins.
+/// First group of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// At the group in use.
+    /// The group in use.
     Observed,
-    /// At the first one: a fresh result was asked for.
+    /// The first one: a reschedule was requested.
     First,
 }
 
-/// True if the search goes on with the earlier groups after the last.
+/// Behaviour of a search after the last group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtTheEnd {
-    /// It does (16.16).
+    /// It continues with the earlier groups (specification/scheduling.md 16.16).
     WrapAround,
-    /// It ends there.
+    /// It ends.
     Stop,
 }
 
-/// The indices of the groups in the order in which they are tried.
+/// Indices of the groups in the order in which they are tried.
 #[must_use]
 pub fn attempts(groups: &[ClusterAffinityTerm], name: &str, start: Start, end: AtTheEnd) -> Vec<usize> {
     let first = if start == Start::First { 0 } else { observed(groups, name) };

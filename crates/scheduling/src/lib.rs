@@ -1,8 +1,8 @@
 //! Decisions on where a binding runs and with how many replicas (specification/scheduling.md).
 //!
-//! [`decide`] is the scheduler's turn with one binding: whether a pass runs, the pass, and what is written of it.
-//! [`dry_run`] is the pass alone, for whoever only asks. [`trigger`] says which events give a binding a turn. [`Capacity`]
-//! knows what fits where by what clusters report; what other estimators say comes in as values. The crate keeps no queue and
+//! [`decide`] reconciles one binding: whether a scheduling cycle runs, the cycle, and the effects of its result.
+//! [`dry_run`] is the cycle alone, without effects. [`trigger`] says which events enqueue a binding. [`Capacity`]
+//! estimates what fits from the clusters' reports; answers of other estimators are input. The crate has no queue and
 //! does no IO.
 
 #![cfg_attr(test, allow(clippy::type_complexity, reason = "the type of a table is its heading"))]

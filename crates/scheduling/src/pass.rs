@@ -1,4 +1,5 @@
-//! One scheduling pass: filter, score, select, assign (specification/scheduling.md 3). It decides nothing about writing.
+//! Scheduling cycle: filter, score, select, assign (specification/scheduling.md 3). Writing its result is not part of
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,7 @@ use crate::{
 /// Capacity used when a workload requests no resources or no estimator is configured.
 const UNLIMITED: i64 = i32::MAX as i64;
 
-/// Why a pass came to no result. The texts are those of conditions and events.
+/// Failure of a scheduling cycle. The texts are those of conditions and events.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The binding has no placement.
@@ -35,25 +36,25 @@ pub enum Failure {
     NoPlacement {
         /// `resourceBinding` or `clusterResourceBinding`.
         kind: &'static str,
-        /// Which one.
+        /// Its name.
         binding: String,
     },
     /// No cluster passed the filters.
     #[error("{0}")]
     NoFit(FitError),
-    /// The feasible clusters don't satisfy the spread constraints.
+    /// The feasible clusters do not satisfy the spread constraints.
     #[error("failed to select clusters: {0}")]
     Select(SelectError),
     /// Nothing was selected.
     #[error("failed to assign replicas: no clusters available to schedule")]
     NothingSelected,
-    /// The selected clusters don't hold the replicas.
+    /// The selected clusters have too little capacity for the replicas.
     #[error("failed to assign replicas: {0}")]
     Assign(AssignError),
 }
 
 impl Failure {
-    /// Which kind of failure it is, by which condition, retry and fate of the result follow.
+    /// Class of the failure. It decides on the condition, the retry, and whether the result is kept.
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
@@ -68,31 +69,32 @@ impl Failure {
 /// Kinds of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// No cluster passes the filters: waits for an event, and the result may be withdrawn.
+    /// No cluster passes the filters: retried on an event; the result may be withdrawn.
     NoFit,
-    /// Too few clusters for the spread constraints: waits for an event, the result stays (16.4).
+    /// Too few clusters for the spread constraints: retried on an event; the result is kept
+    /// (specification/scheduling.md 16.4).
     TooFew,
-    /// Clusters fit, but they have no room: tried again when room appears.
+    /// Feasible clusters lack capacity: retried when capacity appears.
     NoRoom,
-    /// Anything else: tried again with backoff.
+    /// Any other failure: retried with backoff.
     Other,
 }
 
-/// A whole search: a pass, or one per affinity group until one succeeds.
+/// Result of a search: of the only cycle, or of the first affinity group that succeeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The targets, by name.
     pub targets: Vec<TargetCluster>,
-    /// The affinity group that did, if the placement has groups.
+    /// The affinity group that succeeded, if the placement has groups.
     pub group: Option<String>,
 }
 
-/// Where the binding would go if these clusters did not exist, and why every other cluster is or isn't chosen: what the
-/// check before an eviction, `why`, `plan`, `drain` and preemption ask (5.5). Tolerations of some seconds count as if they had
-/// just begun.
+/// Schedules a binding as if the clusters `without` did not exist, with the reasons for and against every other
+/// cluster. Used by the check before an eviction, `why`, `plan`, `drain` and preemption
+/// (specification/scheduling.md 5.5). Tolerations with `tolerationSeconds` count from now.
 ///
 /// # Errors
-/// If it would go nowhere.
+/// If no result satisfies the placement.
 pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<Found, Failure>, Vec<Because>) {
     let mut because = Vec::new();
     let mut trace = Trace { because: &mut because, tick: &mut |_| {} };
@@ -100,21 +102,21 @@ pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<Foun
     (found, because)
 }
 
-/// The steps of a pass, as metrics name them.
+/// Steps of a scheduling cycle, as metrics name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Which clusters may be used.
+    /// Which clusters are feasible.
     Filter,
-    /// How much they are preferred.
+    /// Preference of each feasible cluster.
     Score,
-    /// Which of them are used, by room and spread.
+    /// Which of them are used, by capacity and spread constraints.
     Select,
-    /// How many replicas each gets.
+    /// Number of replicas of each.
     AssignReplicas,
 }
 
 impl Step {
-    /// As metrics print it.
+    /// Label value in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -126,14 +128,14 @@ impl Step {
     }
 }
 
-/// A moment of a pass.
+/// Event in a scheduling cycle, for measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tick {
     /// A step ended.
     Step(Step),
-    /// The turn of a further cluster begins.
+    /// Plugins start to run for another cluster.
     Cluster,
-    /// A plugin was asked of the cluster.
+    /// A plugin ran for the cluster.
     Plugin {
         /// The plugin.
         plugin: &'static Plugin,
@@ -142,19 +144,19 @@ pub enum Tick {
     },
 }
 
-/// Events of a scheduling cycle.
+/// Outputs of a scheduling cycle beside its result.
 pub(crate) struct Trace<'a> {
-    /// Why every cluster is or isn't chosen.
+    /// Reasons for and against every cluster.
     pub(crate) because: &'a mut Vec<Because>,
-    /// Hears the end of each step and of each plugin: whoever has a clock can measure them.
+    /// Called at the end of each step and each plugin, so that a caller with a clock can measure them.
     pub(crate) tick: &'a mut dyn FnMut(Tick),
 }
 
-/// A failed affinity group: its place in the list, and why.
+/// Failed affinity group: index in the list, and failure.
 pub(crate) type GroupFailure = (usize, Failure);
 
-/// Runs passes over the ordered affinity groups, or the one pass of a placement without groups (4.2). The failure is
-/// that of the first group.
+/// Runs cycles over the ordered affinity groups, or the one cycle of a placement without groups
+/// (specification/scheduling.md 4.2). The failure is that of the first group.
 pub(crate) fn search(
     seen: &Seen<'_>,
     without: &BTreeSet<ClusterName>,
@@ -231,7 +233,7 @@ fn pass(
     Ok(targets)
 }
 
-/// A cluster that passed the filters.
+/// Cluster that passed the filters.
 struct Feasible<'a> {
     name: &'a ClusterName,
     cluster: &'a Cluster,
@@ -274,7 +276,7 @@ fn fits(candidate: &Candidate) -> Because {
     Reason::Fits { cluster: candidate.name.clone(), tier: candidate.tier, score: candidate.score, room }.into()
 }
 
-/// The feasible clusters with their room (7.1).
+/// Feasible clusters with their available replicas (specification/scheduling.md 7.1).
 fn weighed(
     seen: &Seen<'_>,
     placement: &Placement,
@@ -285,7 +287,7 @@ fn weighed(
     let spec = seen.binding.spec();
     let sets = schedules_component_sets(seen.options, spec, placement);
     let demand = looks_at_room(spec, placement).then(|| Demand::of(spec, sets));
-    // Where nobody says anything, whatever is wanted fits (10.1).
+    // Without an estimate every requested count fits (specification/scheduling.md 10.1).
     let unknown = if demand.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
     let suspended = spec.suspension.as_ref().and_then(|all| all.dispatching_on_clusters.as_ref());
     let candidate = |(f, score): (Feasible<'_>, &i64)| {
@@ -308,15 +310,16 @@ fn weighed(
     feasible.into_iter().zip(scores).map(candidate).collect()
 }
 
-/// Smallest estimate (10.1).
+/// Smallest estimate of all estimators (specification/scheduling.md 10.1).
 fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i64> {
     let general = seen.capacity.fits(cluster, demand, counting(seen.binding.spec(), seen.options));
     let accurate = seen.available.get(cluster).copied();
     general.into_iter().chain(accurate).min().map(|fits| fits.clamp(0, UNLIMITED))
 }
 
-/// Assumed replicas are subtracted where the gate says so, and always for workloads that leave a faulty cluster, or a burst
-/// of evictions would all find the same room (specification/failover.md 8.5).
+/// Chooses what an estimate subtracts. Assumed replicas are subtracted if the gate is on, and always for workloads that
+/// leave a faulty cluster: otherwise a burst of evictions would count the same capacity several times
+/// (specification/failover.md 8.5).
 fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
     if options.overcommit_protection || !spec.graceful_eviction_tasks.is_empty() {
         Counting::Promised
@@ -325,8 +328,8 @@ fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
     }
 }
 
-/// How many more replicas (or component sets) of a binding the cluster holds: what a pass would be told. Nothing if nobody
-/// knows the cluster, or the binding takes no room.
+/// Further replicas (or component sets) of a binding that fit into the cluster, as a scheduling cycle estimates it.
+/// `None` if the cluster is unknown or the binding requests no capacity.
 #[must_use]
 pub fn room_for(
     spec: &ResourceBindingSpec,
@@ -337,8 +340,8 @@ pub fn room_for(
     room(spec, cluster, capacity, options, counting(spec, options))
 }
 
-/// The same for one that is about to leave a faulty cluster: what was assigned and isn't seen yet is taken in any case, as
-/// for the pass that follows.
+/// Same for a binding that is about to be evicted: assumed replicas are subtracted in any case, as in the cycle that
+/// follows.
 #[must_use]
 pub fn room_for_leaving(
     spec: &ResourceBindingSpec,
@@ -361,21 +364,22 @@ fn room(
     takes_room.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting)).flatten()
 }
 
-/// True if room has a say in the result at all: what takes none, or goes everywhere without being selected, asks nobody.
+/// Returns whether the result depends on capacity. It does not for workloads without replicas, or if every feasible
+/// cluster is used with fixed shares.
 pub(crate) fn looks_at_room(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
     let takes_room = spec.replicas != 0 || !spec.components.is_empty();
     takes_room && (spread_of(spec, placement) != Spread::All || divides_by_room(placement))
 }
 
-/// True if the shares follow capacity (8.2).
+/// Returns whether shares follow capacity (specification/scheduling.md 8.2).
 fn divides_by_room(placement: &Placement) -> bool {
     let Some(strategy) = &placement.replica_scheduling else { return false };
     let dynamic = strategy.weight_preference.as_ref().is_some_and(|preference| preference.dynamic_weight.is_some());
     placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!is_weighted(strategy) || dynamic)
 }
 
-/// Replicas that a cluster had before a taint drove them out, offered as a previous result while there is no good one:
-/// so the former result comes back where it still fits (specification/failover.md IR-30).
+/// Replicas that a cluster had before a taint evicted them, counted as previous result while the binding has no valid
+/// one: the former result is restored where it still fits (specification/failover.md IR-30).
 fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let binding = seen.binding;
     if !binding.spec().clusters.is_empty() && binding.is_scheduled() {
@@ -386,7 +390,7 @@ fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     task.and_then(|task| task.replicas).map_or(0, i64::from)
 }
 
-/// True if complete sets of several pod templates are placed on one cluster (9).
+/// Returns whether complete sets of several pod templates are placed on one cluster (specification/scheduling.md 9).
 pub(crate) fn schedules_component_sets(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) -> bool {
     let on_one = |c: &SpreadConstraint| {
         c.spread_by_field == Some(SpreadByField::Cluster) && c.min_groups <= 1 && c.max_groups == 1
@@ -394,7 +398,7 @@ pub(crate) fn schedules_component_sets(options: &Options, spec: &ResourceBinding
     options.component_scheduling && !spec.components.is_empty() && placement.spread_constraints.iter().any(on_one)
 }
 
-/// The shares of a cluster that takes the whole set; listed only where there is more than one component.
+/// Component replicas of a cluster that runs the whole set; empty for a single component.
 pub(crate) fn component_targets(spec: &ResourceBindingSpec) -> Vec<TargetComponent> {
     let shares = spec.components.iter().map(|c| TargetComponent { name: c.name.clone(), replicas: c.replicas });
     if spec.components.len() > 1 { shares.collect() } else { Vec::new() }
@@ -410,7 +414,7 @@ fn need(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) ->
     }
 }
 
-/// How clusters are selected (7.2).
+/// Selection rule of the placement (specification/scheduling.md 7.2).
 fn spread_of(spec: &ResourceBindingSpec, placement: &Placement) -> Spread {
     if placement.spread_constraints.is_empty() || ignores_spread(placement) {
         return Spread::All;
@@ -430,7 +434,7 @@ fn spread_of(spec: &ResourceBindingSpec, placement: &Placement) -> Spread {
     }
 }
 
-/// Fixed weights name their clusters themselves.
+/// Returns whether spread constraints are ignored: static weights list their clusters themselves.
 fn ignores_spread(placement: &Placement) -> bool {
     let Some(strategy) = &placement.replica_scheduling else { return false };
     let fixed = strategy
@@ -440,12 +444,12 @@ fn ignores_spread(placement: &Placement) -> bool {
     placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && is_weighted(strategy) && fixed
 }
 
-/// Divided without a preference is by weight, as admission would have it.
+/// Returns whether replicas are divided by weight; admission defaults to it.
 fn is_weighted(strategy: &ReplicaSchedulingStrategy) -> bool {
     strategy.replica_division_preference.is_none_or(|preference| preference == ReplicaDivisionPreference::Weighted)
 }
 
-/// The targets among the selected clusters, by name (8).
+/// Targets among the selected clusters, sorted by name (specification/scheduling.md 8).
 fn assigned(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> Result<Vec<TargetCluster>, AssignError> {
     let spec = seen.binding.spec();
     let divides = (spec.replicas > 0 || spec.replica_requirements.is_some()) && spec.components.len() <= 1;
@@ -495,7 +499,7 @@ fn shares(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> Res
     }
 }
 
-/// The largest weight of the entries that choose the cluster, not their sum (8.4).
+/// Largest weight of the entries that select the cluster, not their sum (specification/scheduling.md 8.4).
 fn heaviest(seen: &Seen<'_>, list: &[StaticClusterWeight], name: &ClusterName) -> i64 {
     let Some(cluster) = seen.clusters.get(name) else { return 0 };
     let matching = list.iter().filter(|entry| affinity::chooses(&entry.target_cluster, cluster));

@@ -1,7 +1,7 @@
-//! Selection by region: which regions, and which clusters in them (specification/scheduling.md 7.4 to 7.6).
+//! Selection by region: regions, and clusters in them (specification/scheduling.md 7.4 to 7.6).
 //!
-//! Unlike the baseline it refuses sets of regions larger than the clusters allowed, and it looks at the room inside the
-//! regions it picks (16.12).
+//! Unlike Karmada, it rejects sets of regions larger than the clusters allowed, and it checks the capacity inside the
+//! selected regions (specification/scheduling.md 16.12).
 
 use std::{
     cmp::Reverse,
@@ -16,20 +16,21 @@ use crate::{
     spread::{Bounds, Need, SelectError, make_room},
 };
 
-/// One unit of what a region is asked to hold outweighs any score of its clusters.
+/// Weight of one replica that a region can run; it exceeds any score of the region's clusters.
 const UNIT: i128 = 1_000;
-/// Combinations of regions that are looked at. Every one looked at leads to a permitted one, so the bound costs
-/// quality in fleets of dozens of regions, never an answer.
+/// Largest number of region combinations that are evaluated. Each leads to a permitted one, so the bound costs quality
+/// in fleets of dozens of regions, never a result.
 const PATHS_MAX: usize = 20_000;
 
-/// A region with its clusters in order of preference.
+/// Region with its clusters in order of preference.
 struct Region<'a> {
     name: Arc<str>,
     score: i128,
     clusters: Vec<&'a Candidate>,
 }
 
-/// The clusters to use, in order. `candidates` are in the order of [`Candidate::sort`]; those without a region take no part.
+/// Selects clusters, in order. `candidates` are in the order of [`Candidate::sort`]; those without a region are
+/// ignored.
 pub(crate) fn select(
     candidates: &[Candidate],
     regions: Bounds,
@@ -52,7 +53,8 @@ pub(crate) fn select(
     choose(groups, regions, clusters, need)
 }
 
-/// The group score (7.5): how much of its part of the replicas a region can hold, then how preferred its clusters are.
+/// Group score (specification/scheduling.md 7.5): the part of its replicas that a region can run, then the preference
+/// of its clusters.
 fn score(members: &[&Candidate], regions: Bounds, clusters: Bounds, replicas: i64, need: Need) -> i128 {
     let mean = |scores: i128, n: usize| scores.div_euclid(n.max(1) as i128);
     if need == Need::DontCare {
@@ -109,7 +111,8 @@ fn choose(
     Err(short.map_or(SelectError::TooFewClustersInRegions, |clusters| SelectError::NoRoom { clusters }))
 }
 
-/// The permitted sets of regions, the best first, each in the order in which its regions are used (7.6).
+/// Permitted sets of regions, the best first, each in the order in which its regions are used
+/// (specification/scheduling.md 7.6).
 fn paths(groups: &[Region<'_>], regions: Bounds, target: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|&i| (groups[i].clusters.len(), Reverse(groups[i].score), groups[i].name.clone()));
@@ -122,7 +125,7 @@ fn paths(groups: &[Region<'_>], regions: Bounds, target: usize) -> Vec<Vec<usize
     let mut found = search.found;
     let weight = |path: &[usize]| path.iter().map(|i| groups[*i].score).sum::<i128>();
     let value = |path: &[usize]| path.iter().map(|i| groups[*i].clusters.len()).sum::<usize>();
-    // Stable: the order of discovery decides the rest.
+    // The sort is stable: ties keep the order of discovery.
     found.sort_by_key(|path| (Reverse(weight(path)), Reverse(value(path))));
     let mut best = 0;
     for (i, path) in found.iter().enumerate() {
@@ -146,7 +149,7 @@ struct Search<'a, 'g> {
 }
 
 impl Search<'_, '_> {
-    /// Looks at every set that begins with `path` and goes on at `from`; one that suffices is not extended.
+    /// Evaluates every set that begins with `path` and continues at `from`; a sufficient one is not extended.
     fn extend(&mut self, from: usize, path: &mut Vec<usize>, clusters: usize) {
         if path.len() >= self.regions.min && clusters >= self.target {
             self.record(path);
@@ -167,7 +170,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// True if some extension is permitted: the largest regions come last in the order.
+    /// Returns whether some extension is permitted: the largest regions are last in the order.
     fn can_suffice(&self, from: usize, len: usize, clusters: usize) -> bool {
         let rest = &self.order[from..];
         let most = rest.len().min(self.regions.max - len);
@@ -212,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Regions by name, number of clusters and weight, as 7.6 gives them.
+    /// Selected regions, from rows of name, number of clusters and weight (specification/scheduling.md 7.6).
     fn picked(regions: &[(&str, usize, i128)], bounds: (usize, usize), target: usize) -> Option<Vec<String>> {
         let all: Vec<Vec<Candidate>> = regions
             .iter()
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_looked_for_inside_the_regions_and_then_in_others() {
+    fn capacity_is_searched_inside_selected_regions_first() {
         let region =
             |name: &str, region: &str, score, room| Candidate { region: region.into(), ..candidate(name, score, room) };
         let mut all = vec![
@@ -335,8 +338,8 @@ mod tests {
             let got = select(&all, Bounds::new(1, 1), Bounds::new(1, 2), need, Need::Replicas(need));
             got.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
-        assert_eq!(names(9), Ok(vec!["a1".to_owned(), "a3".to_owned()]), "a3 has the room that a2 lacks");
-        assert_eq!(names(30), Ok(vec!["b1".to_owned(), "b2".to_owned()]), "region A has no room for 30");
+        assert_eq!(names(9), Ok(vec!["a1".to_owned(), "a3".to_owned()]), "a3 has the capacity that a2 lacks");
+        assert_eq!(names(30), Ok(vec!["b1".to_owned(), "b2".to_owned()]), "region A has no capacity for 30");
         assert_eq!(names(50), Err(SelectError::NoRoom { clusters: 2 }));
     }
 

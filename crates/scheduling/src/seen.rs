@@ -8,43 +8,46 @@ use jiff::SignedDuration;
 
 use crate::{Capacity, Plugins};
 
-/// How many further replicas (or component sets) of one binding each cluster holds, by estimators that were asked about this
-/// very binding. A cluster that is missing is one about which none has an opinion.
+/// Further replicas (or component sets) of one binding per cluster, by the estimators that were called for this
+/// binding. Clusters without an estimate are missing.
 pub type Available = BTreeMap<ClusterName, i64>;
 
-/// The snapshot that a pass decides on.
+/// Snapshot for one scheduling decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The binding.
+    /// Binding to schedule.
     pub binding: BindingRef<'a>,
-    /// Every cluster, also those that are being deleted.
+    /// Every cluster, including those that are being deleted.
     pub clusters: &'a Clusters,
     /// Answers of the estimators.
     pub available: &'a Available,
     /// Capacity by the clusters' own reports.
     pub capacity: &'a Capacity,
-    /// The switches.
+    /// Flags and gates.
     pub options: &'a Options,
 }
 
 /// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// `--scheduler-name`: which bindings are ours.
+    /// `--scheduler-name`: bindings with this name belong to this scheduler.
     pub scheduler_name: String,
     /// `--enable-empty-workload-propagation`: selected clusters without a share become targets with 0 replicas.
     pub empty_workload_propagation: bool,
     /// Gate `MultiplePodTemplatesScheduling`.
     pub component_scheduling: bool,
-    /// Gate `SchedulingOvercommitProtection`: what was assigned and isn't seen yet is taken, for everybody.
+    /// Gate `SchedulingOvercommitProtection`: assumed replicas are subtracted for all bindings.
     pub overcommit_protection: bool,
-    /// `--clear-unfit-result-after`: how long a result that nothing fits any more is kept; zero clears at once (16.1).
+    /// `--clear-unfit-result-after`: how long a result is kept after no cluster fits any more; zero clears it at once
+    /// (specification/scheduling.md 16.1).
     pub clear_unfit_result_after: SignedDuration,
-    /// True if the search through ordered affinity groups goes on with the earlier ones after the last (16.16).
+    /// True if the search continues with the earlier affinity groups after the last
+    /// (specification/scheduling.md 16.16).
     pub wrap_around_groups: bool,
-    /// `--plugins`: which filters and scores run.
+    /// `--plugins`: enabled filters and scores.
     pub plugins: Plugins,
-    /// True if a divided binding is scheduled again when its affinity does not choose a target any more (16.9).
+    /// True if a divided binding is scheduled again when its affinity does not select a target any more
+    /// (specification/scheduling.md 16.9).
     pub follow_drift: bool,
 }
 

@@ -1,20 +1,21 @@
-//! Which of the feasible clusters are used: selection by spread constraints (specification/scheduling.md 7).
+//! Selection of clusters by spread constraints (specification/scheduling.md 7).
 
 use ironclad_fleet::ClusterName;
 
 use crate::{Candidate, region};
 
-/// How many groups a constraint asks for.
+/// Permitted number of groups of a constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// At least so many.
+    /// Minimum.
     pub min: usize,
-    /// At most so many; `usize::MAX` is no limit.
+    /// Maximum; `usize::MAX` is no limit.
     pub max: usize,
 }
 
 impl Bounds {
-    /// From `minGroups` and `maxGroups` as they stand in a policy: a minimum of 0 is 1, a maximum of 0 is no limit (16.12).
+    /// Bounds of a policy's `minGroups` and `maxGroups`: a minimum of 0 is 1, a maximum of 0 is no limit
+    /// (specification/scheduling.md 16.12).
     #[must_use]
     pub fn new(min_groups: i64, max_groups: i64) -> Self {
         let max = usize::try_from(max_groups).ok().filter(|max| *max > 0).unwrap_or(usize::MAX);
@@ -22,36 +23,36 @@ impl Bounds {
     }
 }
 
-/// Replicas that the selected clusters must hold together.
+/// Replicas that the selected clusters together must be able to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Capacity is not asked: every cluster gets the whole count.
+    /// Capacity is ignored: every cluster gets the whole count.
     DontCare,
-    /// So many replicas, or component sets.
+    /// This number of replicas or component sets.
     Replicas(i64),
 }
 
-/// How the clusters are selected.
+/// Selection rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// All that are feasible.
+    /// All feasible clusters.
     All,
-    /// So many clusters.
+    /// A number of clusters.
     Clusters(Bounds),
-    /// So many regions, and so many clusters in them.
+    /// A number of regions, and of clusters in them.
     Regions {
         /// Bounds of the regions.
         regions: Bounds,
         /// Bounds of the clusters in all of them together.
         clusters: Bounds,
-        /// `spec.replicas`, by which regions are scored.
+        /// `spec.replicas`; region scores depend on it.
         replicas: i64,
     },
-    /// Only groups that selection does not know.
+    /// Only fields that selection does not support.
     Unsupported,
 }
 
-/// Why no selection satisfies the constraints.
+/// Reason why no selection satisfies the constraints.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
     /// Too few feasible clusters.
@@ -60,13 +61,13 @@ pub enum SelectError {
     /// Too few regions among the feasible clusters.
     #[error("the number of feasible region is less than spreadConstraint.MinGroups")]
     TooFewRegions,
-    /// No permitted number of regions has clusters enough.
+    /// No permitted number of regions has enough clusters.
     #[error("the number of clusters is less than the cluster spreadConstraint.MinGroups")]
     TooFewClustersInRegions,
-    /// The clusters with the most room don't hold the replicas.
+    /// Even the clusters with the most capacity cannot run the replicas.
     #[error("no enough resource when selecting {clusters} clusters")]
     NoRoom {
-        /// How many clusters may be used.
+        /// Permitted number of clusters.
         clusters: usize,
     },
     /// Only zones, providers or labels are named.
@@ -74,8 +75,8 @@ pub enum SelectError {
     Unsupported,
 }
 
-/// Selects among `candidates`, which are in the order of [`Candidate::sort`]; those selected come first, and the result
-/// says how many they are.
+/// Selects among `candidates`, which are in the order of [`Candidate::sort`], and moves the selected ones to the front.
+/// Returns their number.
 ///
 /// # Errors
 /// If the constraints cannot be satisfied.
@@ -91,7 +92,8 @@ pub fn select(candidates: &mut [Candidate], spread: Spread, need: Need) -> Resul
     }
 }
 
-/// The first `k` in order, then from the back exchanged for those with more room until the need is met (7.3).
+/// Selects the first `k`, then replaces the last ones by clusters with more capacity until the need is met
+/// (specification/scheduling.md 7.3).
 fn by_cluster(candidates: &mut [Candidate], bounds: Bounds, need: Need) -> Result<usize, SelectError> {
     if candidates.len() < bounds.min {
         return Err(SelectError::TooFewClusters);
@@ -101,7 +103,8 @@ fn by_cluster(candidates: &mut [Candidate], bounds: Bounds, need: Need) -> Resul
     make_room(candidates, k, need).then_some(k).ok_or(SelectError::NoRoom { clusters: k })
 }
 
-/// Exchanges the last of the first `k` for roomier ones of the rest, as few as are needed. True if they hold `need`.
+/// Replaces the last of the first `k` by clusters of the rest with more capacity, as few as needed. Returns whether
+/// they meet `need`.
 pub(crate) fn make_room(candidates: &mut [Candidate], k: usize, need: i64) -> bool {
     let (chosen, rest) = candidates.split_at_mut(k);
     let mut sum: i128 = chosen.iter().map(|c| i128::from(c.available())).sum();
@@ -109,7 +112,7 @@ pub(crate) fn make_room(candidates: &mut [Candidate], k: usize, need: i64) -> bo
         if sum >= i128::from(need) {
             break;
         }
-        // Of several equal ones the first: `max_by_key` alone would take the last.
+        // Takes the first of several equal ones; `max_by_key` alone takes the last.
         let Some(other) = rest.iter_mut().rev().max_by_key(|c| c.available()) else { break };
         if other.available() > place.available() {
             sum += i128::from(other.available()) - i128::from(place.available());
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_tier_then_score_then_room_then_name() {
+    fn order_is_tier_then_score_then_available_then_name() {
         let mut all = vec![
             Candidate { tier: 1, ..candidate("a", 100, 9) },
             candidate("d", 0, 5),
@@ -180,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn succeeds_exactly_when_the_roomiest_hold_the_need(
+        fn succeeds_exactly_when_the_largest_clusters_meet_the_need(
             room in prop::collection::vec((0_i64..2, 0_i64..50), 1..10), max in 1_usize..10, need in 0_i64..200,
         ) {
             let mut all: Vec<_> =

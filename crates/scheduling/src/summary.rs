@@ -1,7 +1,8 @@
-//! Allocatable and requested resources of a member (specification/scheduling.md 10.4; specification/api.md 2.1 `status.resourceSummary`).
+//! Allocatable and requested resources of a member (specification/scheduling.md 10.4; specification/api.md 2.1
+//! `status.resourceSummary`).
 //!
-//! A [`Ledger`] is kept up by single changes: a pod costs its own requests, a summary one walk over the nodes. Figures of a
-//! pod that can't be read count as nothing.
+//! A [`Ledger`] is updated incrementally: a pod costs its own requests, a summary one walk over the nodes. Unreadable
+//! quantities of a pod count as zero.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +15,7 @@ use ironclad_api::{
     quantity::Amount,
 };
 
-/// The resource that counts pods.
+/// Resource that counts pods.
 const PODS: &str = "pods";
 
 /// Amounts by resource.
@@ -32,28 +33,28 @@ pub struct Node {
 /// Fields of a pod that has not ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pod {
-    /// The node that it is bound to; empty if it waits for one.
+    /// Node that it is bound to; empty if unscheduled.
     pub node: Arc<str>,
-    /// The request.
+    /// Resource request.
     pub requests: Amounts,
 }
 
-/// Nodes, and what is asked of them.
+/// Nodes, and the requests of their pods.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     nodes: BTreeMap<Arc<str>, Node>,
-    /// Requests by node, with a pod counted as one of `pods`; under the empty name those of pods that wait.
+    /// Requests by node, with a pod counted as one of `pods`; those of unscheduled pods under the empty name.
     asked: BTreeMap<Arc<str>, Amounts>,
 }
 
-/// The amounts of a list; what can't be read is left out.
+/// Amounts of a list without unreadable quantities.
 #[must_use]
 pub fn amounts(list: &ResourceList) -> Amounts {
     list.iter().filter_map(|(name, quantity)| Some((name.clone(), Amount::try_from(quantity).ok()?))).collect()
 }
 
-/// Request of a pod with these containers: the sum over containers, or the greatest of the init containers if that is more,
-/// and the overhead.
+/// Request of a pod with these containers: the sum over containers, or the greatest of the init containers if that is
+/// more, and the overhead.
 #[must_use]
 pub fn requests(containers: &[Amounts], init_containers: &[Amounts], overhead: &Amounts) -> Amounts {
     let mut sum = Amounts::new();
@@ -77,7 +78,7 @@ fn add(into: &mut Amounts, more: &Amounts) {
 }
 
 impl Ledger {
-    /// A node came, changed or (`None`) went.
+    /// Records a node that was added, changed or (`None`) removed.
     pub fn node(&mut self, name: &str, node: Option<Node>) {
         match node {
             Some(node) => self.nodes.insert(name.into(), node),
@@ -85,7 +86,7 @@ impl Ledger {
         };
     }
 
-    /// A pod came, changed or went; one that has ended is `None`.
+    /// Records a pod that was added, changed or removed; a terminated pod is `None`.
     pub fn pod(&mut self, old: Option<&Pod>, new: Option<&Pod>) {
         if let Some(old) = old {
             let asked = self.asked.entry(old.node.clone()).or_default();
@@ -102,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// The summaries; `models` are the cluster's grades, empty while there are none.
+    /// Summaries of nodes and resources; `models` are the cluster's grades, empty if it has none.
     #[must_use]
     pub fn summary(&self, models: &[ResourceModel]) -> (NodeSummary, ResourceSummary) {
         let (mut allocatable, mut allocated, mut grades) = (Amounts::new(), Amounts::new(), vec![0; models.len()]);
@@ -147,8 +148,8 @@ fn list(amounts: Amounts) -> ResourceList {
     amounts.into_iter().map(|(name, amount)| (name, amount.into())).collect()
 }
 
-/// The place of a node's grade among the models: over the models' resources the least of "the last grade whose min is at most
-/// what is left". `None` if it is below the first grade in some resource.
+/// Index of a node's grade in the models: the lowest over the resources of "the last grade whose min is at most what is
+/// left". `None` if some resource is below the first grade.
 fn grade(models: &[ResourceModel], allocatable: &Amounts, asked: &Amounts) -> Option<usize> {
     let resources: BTreeSet<&str> = models.first()?.ranges.iter().map(|range| range.name.as_str()).collect();
     let of = |resource: &str| {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_adds_up() {
+    fn summary_adds_up_nodes_and_pods() {
         let mut ledger = Ledger::default();
         ledger.node("a", node("4", "8Gi"));
         ledger.node("b", Some(Node { is_ready: false, ..node("2", "4Gi").unwrap() }));
@@ -207,7 +208,7 @@ mod tests {
                 "allocating": {"cpu": "3", "pods": "1"}, "allocated": {"cpu": "750m", "pods": "2"},
             })
         );
-        // Bound, then ended; a node that goes takes its allocatable along.
+        // A pod is bound, another terminates; a removed node takes its allocatable along.
         ledger.pod(Some(&pod("", "3")), Some(&pod("b", "3")));
         ledger.pod(Some(&pod("a", "500m")), None);
         ledger.node("b", None);
@@ -218,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_counted_by_what_is_left() {
+    fn nodes_are_graded_by_remaining_resources() {
         for (name, cpu, memory, asked, want) in [
             ("an empty one of the second grade", "1", "4Gi", "0", [0, 1, 0]),
             ("just below it", "999m", "4Gi", "0", [1, 0, 0]),
             ("the weaker resource decides", "8", "4Gi", "0", [0, 1, 0]),
-            ("what pods ask for is not left", "2", "16Gi", "1", [0, 1, 0]),
+            ("requests of pods reduce the grade", "2", "16Gi", "1", [0, 1, 0]),
             ("the last grade has no end", "64", "999Gi", "0", [0, 0, 1]),
-            ("more asked than there is: not counted", "1", "4Gi", "2", [0, 0, 0]),
+            ("overcommitted: not counted", "1", "4Gi", "2", [0, 0, 0]),
         ] {
             let mut ledger = Ledger::default();
             ledger.node("a", node(cpu, memory));
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_asks_for() {
+    fn request_of_a_pod() {
         let two = [of(&[("cpu", "100m"), ("memory", "1Gi")]), of(&[("cpu", "200m")])];
         for (name, init, overhead, want) in [
             ("the sum", vec![], of(&[]), of(&[("cpu", "300m"), ("memory", "1Gi")])),

@@ -1,4 +1,4 @@
-//! Makers for the tests of this crate: they take only what matters to a row.
+//! Fixtures of this crate's tests.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::{Available, Candidate, Capacity, Decision, Effect, Options, Seen, decide};
 
-/// A feasible cluster with this score and this much room, nothing assigned.
+/// Feasible cluster with this score and capacity, and no assigned replicas.
 pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
     Candidate {
         name: name.into(),
@@ -35,12 +35,12 @@ pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
     }
 }
 
-/// A moment, in seconds.
+/// Timestamp, in seconds.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A cluster that serves Deployments.
+/// Cluster that serves Deployments.
 pub(crate) fn cluster(name: &str) -> Cluster {
     let mut cluster = Cluster::new(name, ClusterSpec::default());
     let deployments = APIResource { name: "deployments".into(), kind: "Deployment".into() };
@@ -50,12 +50,12 @@ pub(crate) fn cluster(name: &str) -> Cluster {
     cluster
 }
 
-/// Clusters of these names.
+/// Clusters with these names.
 pub(crate) fn clusters(names: &[&str]) -> Clusters {
     names.iter().map(|name| ((*name).into(), Arc::new(cluster(name)))).collect()
 }
 
-/// Deployment `default/web` with this many replicas, its result, and no placement yet.
+/// Deployment `default/web` with these replicas and this result, without a placement.
 pub(crate) fn binding(name: &str, replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
     let resource = ObjectReference {
         api_version: "apps/v1".into(),
@@ -100,12 +100,12 @@ pub(crate) fn toleration(key: &str, operator: &str, effect: &str) -> Toleration 
     }
 }
 
-/// The opt-in to leave clusters with PreferNoExecute taints.
+/// Opt-in to leave clusters with PreferNoExecute taints.
 pub(crate) fn failover() -> FailoverBehavior {
     FailoverBehavior { application: None, cluster: Some(ClusterFailoverBehavior::default()) }
 }
 
-/// An eviction that is under way.
+/// Eviction task.
 pub(crate) fn task(from: &str, reason: &str, replicas: Option<i32>) -> GracefulEvictionTask {
     let (from_cluster, reason) = (from.to_owned(), reason.to_owned());
     GracefulEvictionTask { from_cluster, reason, replicas, producer: "test".into(), ..GracefulEvictionTask::default() }
@@ -131,7 +131,7 @@ pub(crate) fn spread(field: SpreadByField, min_groups: i64, max_groups: i64) -> 
     SpreadConstraint { spread_by_field: Some(field), spread_by_label: String::new(), min_groups, max_groups }
 }
 
-/// Everywhere, the whole count.
+/// Placement with the whole count on every cluster.
 pub(crate) fn duplicated() -> Placement {
     Placement::default()
 }
@@ -145,7 +145,7 @@ fn divided(preference: ReplicaDivisionPreference, weights: Option<ClusterPrefere
     Placement { replica_scheduling: Some(strategy), ..Placement::default() }
 }
 
-/// Shared out by fixed weights; none at all is the same weight for all.
+/// Placement divided by static weights; an empty list weighs all clusters the same.
 pub(crate) fn weighted(weights: &[(&str, i64)]) -> Placement {
     let list: Vec<_> = weights
         .iter()
@@ -155,26 +155,26 @@ pub(crate) fn weighted(weights: &[(&str, i64)]) -> Placement {
     divided(ReplicaDivisionPreference::Weighted, (!weights.is_empty()).then_some(preference))
 }
 
-/// Shared out by capacity.
+/// Placement divided by capacity.
 pub(crate) fn dynamic() -> Placement {
     let preference =
         ClusterPreferences { static_weight_list: Vec::new(), dynamic_weight: Some(DynamicWeight::AvailableReplicas) };
     divided(ReplicaDivisionPreference::Weighted, Some(preference))
 }
 
-/// Shared out over as few clusters as possible.
+/// Placement divided over as few clusters as possible.
 pub(crate) fn aggregated() -> Placement {
     divided(ReplicaDivisionPreference::Aggregated, None)
 }
 
-/// Condition `Scheduled`, since this second.
+/// Condition `Scheduled` with this transition time, in seconds.
 pub(crate) fn scheduled(status: &str, reason: &str, since: i64) -> Condition {
     let mut condition = conditions::condition(SCHEDULED, status, reason, "");
     condition.last_transition_time = Time(at(since));
     condition
 }
 
-/// A turn of the binding in this fleet; `available` lists what fits where.
+/// Decision on the binding in this fleet; `available` lists estimates by cluster.
 pub(crate) fn turn(
     binding: &ResourceBinding,
     clusters: &Clusters,
@@ -186,7 +186,7 @@ pub(crate) fn turn(
     decide(&Seen { binding: BindingRef::from(binding), clusters, available, capacity: &capacity, options }, at(now))
 }
 
-/// The binding after the effects were applied, as a server and a status writer would.
+/// Binding after its effects were applied by the server and the status writer.
 pub(crate) fn applied(binding: &ResourceBinding, decision: &Decision) -> ResourceBinding {
     let mut object = serde_json::to_value(binding).unwrap();
     for effect in &decision.plan.effects {
@@ -225,7 +225,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// The reasons and effects of a decision as text, one a line.
+/// Reasons and effects of a decision as text, one per line.
 pub(crate) fn told(decision: &Decision) -> Vec<String> {
     decision.plan.because.iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,5 @@
-//! True if a binding is scheduled when its turn comes, and which change of a cluster gives it a turn (specification/scheduling.md 2).
+//! Triggers of scheduling: whether a reconciled binding is scheduled, and which cluster changes enqueue it
+//! (specification/scheduling.md 2).
 
 use std::sync::Arc;
 
@@ -20,21 +21,22 @@ use crate::{
     pass::{component_targets, room_for, schedules_component_sets},
 };
 
-/// True if a pass runs.
+/// Whether a scheduling cycle runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
-    /// It runs, for this reason.
+    /// A cycle runs, for this reason.
     Schedule(Reason),
-    /// The result is up to date; only the status may have to catch up.
+    /// The result is up to date; at most the status is written.
     Stands,
-    /// The binding is not to be touched, for this reason.
+    /// The binding is not changed, for this reason.
     Leave(Reason),
 }
 
-/// True if the scheduler has to do with the binding at all (2.1): its name, no suspension, an owner.
+/// Checks whether this scheduler is responsible for the binding: its scheduler name, suspension, and an owner
+/// (specification/scheduling.md 2.1).
 ///
 /// # Errors
-/// Why it has not.
+/// The reason why it is not.
 pub fn responsible(binding: BindingRef<'_>, options: &Options) -> Result<(), Reason> {
     let named = &binding.spec().scheduler_name;
     let named = if named.is_empty() { DEFAULT_SCHEDULER_NAME } else { named };
@@ -50,7 +52,7 @@ pub fn responsible(binding: BindingRef<'_>, options: &Options) -> Result<(), Rea
     if owners.iter().any(owned) { Ok(()) } else { Err(Reason::Unmanaged) }
 }
 
-/// The table of 2.2: the first row that holds decides.
+/// Decides whether to schedule: the first row of the table that applies (specification/scheduling.md 2.2).
 #[must_use]
 pub fn turn(seen: &Seen<'_>) -> Turn {
     let binding = seen.binding;
@@ -83,12 +85,12 @@ pub fn turn(seen: &Seen<'_>) -> Turn {
     {
         return Turn::Schedule(Reason::TargetDrifted { cluster });
     }
-    // An attempt that failed and left nothing looks like a result of nothing.
+    // A failed attempt without a result looks like an empty result.
     let failed = binding.scheduled().is_some_and(|condition| condition.status == conditions::FALSE);
     if failed && spec.clusters.is_empty() { Turn::Schedule(Reason::LastAttemptFailed) } else { Turn::Stands }
 }
 
-/// True if a target is being deleted or is gone (16.23).
+/// Returns whether a target is being deleted or does not exist (specification/scheduling.md 16.23).
 pub(crate) fn is_leaving(seen: &Seen<'_>, target: &str) -> bool {
     let cluster = seen.clusters.get(&ClusterName::from(target));
     cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some())
@@ -102,12 +104,13 @@ fn drifted(seen: &Seen<'_>, placement: &Placement) -> Option<ClusterName> {
     })
 }
 
-/// The annotation with the placement of the present result.
+/// Annotation with the placement of the present result.
 pub(crate) fn applied_placement<'a>(binding: BindingRef<'a>) -> &'a str {
     binding.metadata().annotations.as_ref().and_then(|all| all.get(APPLIED_PLACEMENT)).map_or("", String::as_str)
 }
 
-/// True if the placement is another one than the one of the present result (2.3; unreadable counts as changed, 16.17).
+/// Returns whether the placement differs from the one of the present result (specification/scheduling.md 2.3); an
+/// unreadable one counts as changed (specification/scheduling.md 16.17).
 #[must_use]
 pub fn placement_changed(placement: &Placement, applied: &str, observed_group: &str) -> bool {
     let Ok(applied) = serde_json::from_str::<Placement>(applied) else { return true };
@@ -129,7 +132,8 @@ fn in_use<'a>(placement: &'a Placement, observed_group: &str) -> Option<&'a Clus
     placement.cluster_affinities.iter().find(|group| group.affinity_name == observed_group)
 }
 
-/// True if the result does not add up to what is wanted (2.4; with components 16.10).
+/// Returns whether the result does not add up to the desired replicas (specification/scheduling.md 2.4; with components
+/// 16.10).
 #[must_use]
 pub fn replicas_changed(seen: &Seen<'_>, placement: &Placement) -> bool {
     let spec = seen.binding.spec();
@@ -150,19 +154,19 @@ pub fn replicas_changed(seen: &Seen<'_>, placement: &Placement) -> bool {
     }
 }
 
-/// Which bindings a change of a cluster gives a turn.
+/// Bindings that a change of a cluster enqueues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wakes {
     /// None.
     Nobody,
-    /// Those that [`concerns`] the cluster as it was or as it is.
+    /// Those that the old or new cluster [`concerns`].
     Concerned,
-    /// Those of them that are not well placed: see [`is_unsettled`].
+    /// Those of them without a final placement: see [`is_unsettled`].
     Unsettled,
 }
 
-/// Consequence of a cluster's change for bindings (2.1, and 16.2 for what upstream misses). `None` is a cluster that
-/// is not there.
+/// Returns the bindings that a cluster's change enqueues (specification/scheduling.md 2.1, and 16.2 for what upstream
+/// misses). `None` is a cluster that does not exist.
 #[must_use]
 pub fn wakes(old: Option<&Cluster>, new: Option<&Cluster>) -> Wakes {
     let (Some(old), Some(new)) = (old, new) else { return Wakes::Concerned };
@@ -179,8 +183,9 @@ pub fn wakes(old: Option<&Cluster>, new: Option<&Cluster>) -> Wakes {
     if turned(READY) || turned(COMPLETE_API_ENABLEMENTS) { Wakes::Unsettled } else { Wakes::Nobody }
 }
 
-/// True if a cluster concerns a binding: its affinity chooses it. With ordered groups it is the group in use, with its
-/// overflow tiers (16.24); while the status lags behind the spec every cluster concerns the binding.
+/// Returns whether a cluster concerns a binding: it is a target, or the affinity selects it. With ordered groups the
+/// group in use and its overflow tiers count (specification/scheduling.md 16.24); while the status lags behind the spec
+/// every cluster concerns the binding.
 #[must_use]
 pub fn concerns(binding: BindingRef<'_>, cluster: &Cluster, options: &Options) -> bool {
     let Some(placement) = &binding.spec().placement else { return false };
@@ -207,13 +212,14 @@ fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bo
         || group.overflow_affinities.iter().any(|tier| affinity::chooses(&tier.affinity, cluster))
 }
 
-/// True if a binding waits for something: no result, not scheduled, or evictions under way.
+/// Returns whether a binding has no result, is not scheduled, or has pending evictions.
 #[must_use]
 pub fn is_unsettled(binding: BindingRef<'_>) -> bool {
     binding.spec().clusters.is_empty() || !binding.spec().graceful_eviction_tasks.is_empty() || !binding.is_scheduled()
 }
 
-/// True if a binding that waits for room may find some in a cluster that has more now (16.3).
+/// Returns whether a binding that waits for capacity may fit into a cluster whose capacity grew
+/// (specification/scheduling.md 16.3).
 #[must_use]
 pub fn may_fit(binding: BindingRef<'_>, cluster: &Cluster, capacity: &Capacity, options: &Options) -> bool {
     let name = ClusterName::from(cluster.metadata.name.as_deref().unwrap_or_default());

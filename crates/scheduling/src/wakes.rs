@@ -13,7 +13,7 @@ pub enum Wake {
     Updated,
 }
 
-/// Returns whether a changed binding is enqueued. A status, and the result that this scheduler wrote, are no reason.
+/// Returns why a changed binding is enqueued. Status changes and results written by this scheduler do not enqueue it.
 #[must_use]
 pub fn binding(old: Option<BindingRef<'_>>, new: BindingRef<'_>, options: &Options) -> Option<Wake> {
     let ours = |binding: BindingRef<'_>| responsible(binding, options).is_ok();

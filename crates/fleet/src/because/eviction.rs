@@ -1,4 +1,5 @@
-//! Reasons of the decisions on evictions by taints: who is affected, when, how fast, and why not (specification/failover.md 3, 6).
+//! Reasons of the decisions on evictions by taints: who is affected, when, how fast, and why not
+//! (specification/failover.md 3, 6).
 
 use std::fmt;
 
@@ -44,9 +45,9 @@ pub enum Reason {
     },
     /// The cluster has no evicting taint any more.
     Recovered,
-    /// The binding is gone or going, was made anew, or is not on the cluster any more.
+    /// The binding is deleted, being deleted, recreated, or not on the cluster any more.
     Obsolete,
-    /// The cluster is gone, or another one has its name.
+    /// The cluster was deleted or recreated under the same name.
     ClusterGone,
     /// No cluster would take the workload.
     NoTarget(NoTarget),
@@ -86,21 +87,21 @@ pub enum NoTarget {
     TooFewGroups {
         /// Field that the constraint groups by.
         by: String,
-        /// How many it wants.
+        /// Required number.
         wanted: i64,
-        /// How many are left.
+        /// Remaining number.
         found: usize,
     },
     /// Every other cluster that could take it runs it already.
     AllInUse {
-        /// How many they are.
+        /// Number of them.
         candidates: usize,
     },
-    /// The candidates don't have the room (`--eviction-capacity-check`, 14.2).
+    /// The candidates lack the capacity (`--eviction-capacity-check`, specification/failover.md 14.2).
     InsufficientCapacity {
         /// Replicas that have to go somewhere.
         wanted: i64,
-        /// How many of them fit.
+        /// Replicas that fit.
         found: i64,
     },
 }
@@ -174,7 +175,7 @@ impl fmt::Display for NoTarget {
                 write!(f, "its spread constraint wants {wanted} groups by {by} and {found} are left")
             }
             Self::InsufficientCapacity { wanted, found } => {
-                write!(f, "insufficient_capacity: {wanted} replicas have to go, and the others have room for {found}")
+                write!(f, "insufficient_capacity: {wanted} replicas have to move, but only {found} fit elsewhere")
             }
             Self::AllInUse { candidates: 1 } => f.write_str("the one other cluster that could take it runs it already"),
             Self::AllInUse { candidates } => {

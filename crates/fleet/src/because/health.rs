@@ -23,9 +23,9 @@ pub enum Reason {
     },
     /// The observation differs from what is published, and has not lasted long enough.
     Debouncing {
-        /// For how many milliseconds it has been observed.
+        /// Time for which it has been observed, in milliseconds.
         observed_ms: u64,
-        /// How many it takes.
+        /// Required time in milliseconds.
         needed_ms: u64,
     },
     /// The cluster's served APIs are completely known.
@@ -36,16 +36,16 @@ pub enum Reason {
     ApisUnknown,
     /// Enough of the cluster's nodes are ready.
     NodesReady {
-        /// How many are.
+        /// Ready nodes.
         ready: i32,
-        /// Of how many.
+        /// All nodes.
         total: i32,
     },
     /// Too few of the cluster's nodes are ready.
     NodesNotReady {
-        /// How many are.
+        /// Ready nodes.
         ready: i32,
-        /// Of how many.
+        /// All nodes.
         total: i32,
     },
     /// The cluster has no nodes of which anything could be said.
@@ -71,19 +71,19 @@ pub enum Reason {
     Joining,
     /// The cluster is set up.
     SetUp,
-    /// The cluster leaves, and its execution space still holds Works.
+    /// The cluster leaves, and its execution space still contains Works.
     WorksRemain {
-        /// How many.
+        /// Number.
         works: usize,
     },
     /// The cluster leaves and cannot be reached: nobody else will release its Works.
     WorksReleased {
-        /// How many.
+        /// Number.
         works: usize,
     },
     /// The cluster leaves, and bindings still name it.
     TargetedBy {
-        /// How many.
+        /// Number.
         bindings: usize,
     },
     /// The cluster leaves, and its execution space is still going.
@@ -165,7 +165,7 @@ impl fmt::Display for Reason {
             Self::TargetedBy { bindings } => write!(f, "{bindings} bindings still name the cluster as a target"),
             Self::ExecutionSpaceGoing => f.write_str("the execution space is being deleted"),
             Self::MayGo => f.write_str("nothing of the cluster is left"),
-            Self::NotOurs { cluster } => write!(f, "{cluster} is held by others"),
+            Self::NotOurs { cluster } => write!(f, "{cluster} is managed by others"),
         }
     }
 }

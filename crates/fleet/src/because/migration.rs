@@ -1,5 +1,5 @@
-//! Reasons of the decisions on copies that are left: which go when, and which workloads leave a cluster because they fail
-//! there or because it is drained (specification/failover.md 5, 7, 9.4).
+//! Reasons of the decisions on copies that are left: which go when, and which workloads leave a cluster because they
+//! fail there or because it is drained (specification/failover.md 5, 7, 9.4).
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ pub enum Reason {
         /// When the task's own grace period ends, if it has one.
         until: Option<Timestamp>,
     },
-    /// The old copy must be gone before a new one starts, and its cluster can't remove it.
+    /// The old copy must be deleted before a new one starts, but its cluster cannot delete it.
     WaitsForSource {
         /// The cluster that is left.
         from: ClusterName,
@@ -72,7 +72,7 @@ pub enum Reason {
         cluster: ClusterName,
         /// For how many seconds it has been unhealthy.
         for_seconds: u64,
-        /// How many it takes.
+        /// Required number.
         of_seconds: u64,
     },
     /// The workload was unhealthy for too long and leaves.
@@ -160,7 +160,7 @@ impl fmt::Display for Reason {
             }
             Self::WaitsForSource { from, minutes } => write!(
                 f,
-                "cluster {from} is not ready, and its copy must be gone before a new one starts; waiting for {minutes} min. \
+                "cluster {from} is not ready, and its copy must be deleted before a new one starts; waiting for {minutes} min. \
                  Annotate the binding with {PROCEED_WITHOUT_CLEANUP}=true to go on without"
             ),
             Self::NotWatched => f.write_str("the workload's health does not move it"),

@@ -1,4 +1,4 @@
-//! Reasons of the road: policy to binding to Work to member object and back.
+//! Reasons of propagation: policy to binding to Work to member object and back.
 
 use std::{fmt, sync::Arc};
 
@@ -25,7 +25,7 @@ impl fmt::Display for PolicyKey {
     }
 }
 
-/// Why something on the road was written or left alone.
+/// Reason why an object was written or left unchanged during propagation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {
@@ -43,7 +43,7 @@ pub enum Reason {
     PolicyChosen {
         /// The winner.
         policy: PolicyKey,
-        /// How its selector matches: by name, by label, or all of the kind.
+        /// Match of its selector: by name, by label, or all of the kind.
         by: &'static str,
     },
     /// A policy selects the template too, and lost.
@@ -58,7 +58,7 @@ pub enum Reason {
         /// Its policy.
         policy: PolicyKey,
     },
-    /// The policy that claimed the template is gone: the claim goes too, the copies stay.
+    /// The policy that claimed the template was deleted: the claim is removed, the copies remain.
     ClaimantGone {
         /// The policy that was.
         policy: PolicyKey,
@@ -131,12 +131,12 @@ pub enum Reason {
         /// The Work that stays.
         work: WorkKey,
     },
-    /// Replicas changed: the scheduler has its turn before the Works.
+    /// Replicas changed: the binding is scheduled before its Works change.
     AwaitsScheduler {
-        /// Of which binding.
+        /// Key of the binding.
         binding: BindingKey,
     },
-    /// The old copy must be gone before a new one starts (purge mode Directly).
+    /// The old copy must be deleted before a new one starts (purge mode Directly).
     OldCopyRemains {
         /// The cluster that still has it.
         cluster: ClusterName,
@@ -187,7 +187,7 @@ pub enum Reason {
     },
     /// The Work has no manifest, or several.
     NotOneManifest {
-        /// How many it has.
+        /// Number of manifests.
         count: usize,
     },
     /// The object's namespace is on its way to the member.
@@ -251,10 +251,10 @@ pub enum Reason {
         /// The cluster.
         cluster: ClusterName,
     },
-    /// The Work is being deleted, but its binding wants its copy in this cluster after all: the copy stays for the Work that
-    /// is made anew.
+    /// The Work is being deleted, but its binding needs its copy in this cluster again: the copy remains for the
+    /// recreated Work.
     WantedAgain {
-        /// What remains in place.
+        /// Object that remains.
         object: ObjectKey,
     },
     /// The member reported.
@@ -363,7 +363,7 @@ impl fmt::Display for Reason {
             Self::AwaitsScheduler { binding } => {
                 write!(f, "the replicas of {binding} changed, the scheduler shares them out first")
             }
-            Self::OldCopyRemains { cluster } => write!(f, "the copy in cluster {cluster} must be gone first"),
+            Self::OldCopyRemains { cluster } => write!(f, "the copy in cluster {cluster} must be deleted first"),
             Self::PlacedOn { cluster } => write!(f, "the binding places a copy on cluster {cluster}"),
             Self::ClusterMissing { cluster } => write!(f, "there is no cluster {cluster}"),
             Self::WorkTerminating { work } => write!(f, "Work {work} is still being deleted"),

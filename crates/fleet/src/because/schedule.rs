@@ -1,4 +1,4 @@
-//! Reasons of the scheduling decisions: why a pass ran, and for every cluster why it was or wasn't chosen.
+//! Reasons of scheduling decisions: why a cycle ran, and why each cluster was or was not selected.
 //!
 //! The texts of [`Refusal`] are those of specification/scheduling.md 5, byte for byte: a fit error counts them.
 
@@ -8,97 +8,97 @@ use serde::Serialize;
 
 use crate::ClusterName;
 
-/// Why a binding runs where it runs, or not.
+/// Reason of a scheduling decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {
-    /// The binding has no placement, so it is not the scheduler's.
+    /// The binding has no placement and is not scheduled.
     NoPlacement,
-    /// Another scheduler is named.
+    /// Another scheduler is responsible.
     NotResponsible {
-        /// Which one.
+        /// Its name.
         scheduler: String,
     },
-    /// No policy and no controller owns the binding.
+    /// Neither a policy nor a controller owns the binding.
     Unmanaged,
     /// Scheduling is suspended.
     Suspended,
     /// The binding is being deleted.
     BeingDeleted,
-    /// A pass runs: the placement is not the one of the present result.
+    /// A cycle runs: the placement differs from the one of the present result.
     PlacementChanged,
-    /// A pass runs: the result does not add up to what is wanted.
+    /// A cycle runs: the result does not add up to the desired replicas.
     ReplicasChanged,
-    /// A pass runs: somebody asked for a fresh one.
+    /// A cycle runs: a reschedule was requested.
     RescheduleRequested,
-    /// A pass runs: this kind of binding follows every change of the fleet.
+    /// A cycle runs: bindings of this kind follow every change of the fleet.
     FollowsFleet,
-    /// A pass runs: a target is being removed from the fleet, or is gone.
+    /// A cycle runs: a target is being removed from the fleet, or does not exist.
     TargetLeaving {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
     },
-    /// A pass runs: the affinity does not choose a target any more.
+    /// A cycle runs: the affinity does not select a target any more.
     TargetDrifted {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
     },
-    /// A pass runs: the last one failed and left nothing.
+    /// A cycle runs: the last one failed without a result.
     LastAttemptFailed,
-    /// No pass: what stands is what is wanted.
+    /// No cycle: the result is up to date.
     ResultStands,
     /// The cluster did not pass the filters.
     Refused {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
-        /// The first filter that it failed.
+        /// First filter that rejected it.
         because: Refusal,
     },
-    /// The cluster passed the filters; the figures are those that selection and division look at.
+    /// The cluster passed the filters; with the figures that selection and division use.
     Fits {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
-        /// The tier of the affinity group that opens it: 0 is the group itself.
+        /// Tier of the affinity group that selects it: 0 is the group itself.
         tier: u32,
         /// The sum of the scores.
         score: i64,
-        /// Further replicas that it holds by the estimators; nothing if none has an opinion.
+        /// Further replicas that fit by the estimators; `None` without an estimate.
         room: Option<i64>,
     },
     /// The cluster is being removed from the fleet.
     ClusterLeaving {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
     },
     /// The placement names a cluster that does not exist.
     Missing {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
     },
-    /// The cluster would do, but the spread constraints are satisfied by others.
+    /// The cluster is feasible, but the spread constraints are satisfied by others.
     NotSelected {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
     },
-    /// The cluster is selected, but no replica falls to it.
+    /// The cluster is selected, but gets no replica.
     NoShare {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
     },
     /// The cluster is a target.
     Target {
-        /// Which one.
+        /// Its name.
         cluster: ClusterName,
         /// Its replicas.
         replicas: i32,
-        /// How many it had; nothing if it was no target.
+        /// Its replicas before; `None` if it was no target.
         before: Option<i32>,
     },
-    /// A group of the ordered affinity groups did not do; the next one is tried.
+    /// An affinity group failed; the next one is tried.
     GroupFailed {
-        /// Which one.
+        /// Its name.
         group: String,
-        /// Its place in the list.
+        /// Its index in the list.
         index: usize,
         /// Why.
         error: String,
@@ -107,63 +107,63 @@ pub enum Reason {
     Scheduled,
     /// No cluster passes the filters, or too few for the spread constraints.
     NoClusterFit {
-        /// The whole text.
+        /// Complete error text.
         error: String,
     },
-    /// Clusters fit, but they have no room.
+    /// Feasible clusters lack the capacity.
     Unschedulable {
-        /// The whole text.
+        /// Complete error text.
         error: String,
     },
     /// The placement cannot be carried out.
     SchedulerError {
-        /// The whole text.
+        /// Complete error text.
         error: String,
     },
-    /// Nothing fits, and the result stays as it is for the time being.
+    /// No cluster fits, and the result is kept for now.
     ResultKept {
-        /// Why it stays.
+        /// Reason.
         because: Keeping,
     },
-    /// Nothing fits, and the result is withdrawn.
+    /// No cluster fits, and the result is withdrawn.
     ResultWithdrawn,
 }
 
-/// Why a cluster did not pass the filters.
+/// Reason why a filter rejected a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "filter", rename_all_fields = "camelCase")]
 pub enum Refusal {
-    /// It was left for a reason that would send the binding straight back.
+    /// It is being evicted; the eviction's reason would make the binding return at once.
     BeingEvicted,
-    /// The affinity does not choose it.
+    /// The affinity does not select it.
     Affinity,
     /// It has a taint that is not tolerated, as `key=value:effect`.
     Taint {
         /// The first such taint.
         taint: String,
     },
-    /// It is not known to serve the kind.
+    /// It does not serve the template's API, as far as known.
     ApiNotEnabled,
-    /// A spread constraint needs a provider, and it names none.
+    /// A spread constraint needs a provider, but it has none.
     NoProvider,
-    /// A spread constraint needs a region, and it names none.
+    /// A spread constraint needs a region, but it has none.
     NoRegion,
-    /// A spread constraint needs zones, and it names none.
+    /// A spread constraint needs zones, but it has none.
     NoZones,
 }
 
-/// Why a result that nothing fits any more is kept.
+/// Reason why a result is kept although no cluster fits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Keeping {
-    /// Evictions are under way: the survivors may be the only ones.
+    /// Evictions are pending: the remaining targets may be the only ones.
     EvictionsUnderWay,
-    /// The fleet may come back to its senses; the wait is not over.
+    /// The waiting time is not over; the fleet may recover.
     Waiting,
 }
 
 impl Reason {
-    /// The CamelCase word that a condition or an event prints.
+    /// CamelCase reason in conditions and events.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -210,17 +210,17 @@ impl fmt::Display for Reason {
             Self::ReplicasChanged => f.write_str("the replicas changed"),
             Self::RescheduleRequested => f.write_str("a fresh scheduling was asked for"),
             Self::FollowsFleet => f.write_str("every change of the fleet is followed"),
-            Self::TargetLeaving { cluster } => write!(f, "target {cluster} leaves the fleet or is gone"),
+            Self::TargetLeaving { cluster } => write!(f, "target {cluster} leaves the fleet or does not exist"),
             Self::TargetDrifted { cluster } => write!(f, "the affinity does not choose target {cluster} any more"),
             Self::LastAttemptFailed => f.write_str("the last attempt failed and left no result"),
-            Self::ResultStands => f.write_str("the result stands"),
+            Self::ResultStands => f.write_str("the result is up to date"),
             Self::Refused { cluster, because } => write!(f, "{cluster}: {because}"),
             Self::Fits { cluster, tier, score, room } => {
                 write!(f, "{cluster}: passes the filters, score {score}")?;
                 if *tier > 0 {
                     write!(f, ", tier {tier}")?;
                 }
-                room.map_or(Ok(()), |room| write!(f, ", room for {room}"))
+                room.map_or(Ok(()), |room| write!(f, ", available replicas {room}"))
             }
             Self::ClusterLeaving { cluster } => write!(f, "{cluster}: it is being removed from the fleet"),
             Self::Missing { cluster } => write!(f, "{cluster}: named by the placement, but it does not exist"),

@@ -31,14 +31,14 @@ pub enum Reason {
         /// `key:effect`.
         taint: String,
     },
-    /// The policy wants the taint gone, and it goes.
+    /// The policy no longer requires the taint, and it is removed.
     Removed {
         /// The policy.
         policy: String,
         /// `key:effect`.
         taint: String,
     },
-    /// The policy wants the taint gone, but not yet for long enough.
+    /// The policy no longer requires the taint, but not yet for long enough.
     RemovePending {
         /// The policy.
         policy: String,
@@ -47,7 +47,7 @@ pub enum Reason {
         /// Milliseconds that are left.
         wait_ms: u64,
     },
-    /// The policy wants the taint gone, but another one still wants it.
+    /// The policy no longer requires the taint, but another one still does.
     Shared {
         /// The policy.
         policy: String,

@@ -21,7 +21,7 @@ const NAMESPACED: (&str, &str, &str) = (
 const CLUSTER: (&str, &str) =
     (labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, annotations::CLUSTER_PROPAGATION_POLICY_NAME);
 
-/// A claim as it stands on an object: whose, and the policy's id.
+/// Claim on an object: kind of the policy, and its id.
 type Claim = (PolicyKey, String);
 
 fn value<'a>(object: &'a Value, map: &str, key: &str) -> &'a str {

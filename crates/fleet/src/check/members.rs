@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::Violation;
 use crate::{WorkKey, World, world::key_of};
 
-/// Every object that carries our mark has its Work, and every applied Work its object. A cluster that is not Ready when it
-/// leaves keeps what it has (specification/failover.md 9.5).
+/// Every object that carries our mark has its Work, and every applied Work its object. A cluster that is not Ready when
+/// it leaves keeps what it has (specification/failover.md 9.5).
 pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
     for (cluster, objects) in &world.members {
         if world.clusters.get(cluster).is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {

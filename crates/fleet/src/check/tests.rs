@@ -287,7 +287,7 @@ const ROWS: [Row; 29] = [
     (
         "a report from elsewhere",
         |w| set_binding(w, json!({"status": {"aggregatedStatus": [{"clusterName": "m3"}]}})),
-        &["the status of binding shop/web-deployment tells of cluster m3, where no copy is expected"],
+        &["the status of binding shop/web-deployment lists cluster m3, where no copy is expected"],
     ),
     (
         "a report from a cluster being left",
@@ -315,7 +315,7 @@ const ROWS: [Row; 29] = [
                 json!({"spec": {"replicas": 2, "clusters": [{"name": "m1", "replicas": 2}]}, "status": {"aggregatedStatus": [{"clusterName": "m1"}]}}),
             );
         },
-        &["Work m2:web-1 stands where its binding shop/web-deployment expects none"],
+        &["Work m2:web-1 exists where its binding shop/web-deployment expects none"],
     ),
     (
         "two Works in a cluster",

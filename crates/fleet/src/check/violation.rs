@@ -81,7 +81,7 @@ pub enum Violation {
         /// The cluster.
         cluster: ClusterName,
     },
-    /// A binding's status tells of a cluster where no copy is expected.
+    /// A binding's status lists a cluster where no copy is expected.
     ReportUnexpected {
         /// The binding.
         binding: BindingKey,
@@ -95,7 +95,7 @@ pub enum Violation {
         /// The target.
         cluster: ClusterName,
     },
-    /// A Work stands where its binding expects none.
+    /// A Work exists where its binding expects none.
     WorkUnexpected {
         /// The Work.
         work: WorkKey,
@@ -138,7 +138,7 @@ pub enum Violation {
     ManifestCount {
         /// The Work.
         work: WorkKey,
-        /// How many it has.
+        /// Its number.
         count: usize,
     },
     /// A manifest does not carry a mark of its Work.
@@ -211,7 +211,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// True if it may stand for a moment while a change is on its way. One that may not is a fault at once.
+    /// Returns whether it may be transient while a change is in progress. Any other violation is a fault at once.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
@@ -272,13 +272,13 @@ impl fmt::Display for Violation {
                 write!(f, "binding {binding} names cluster {cluster}, which does not exist")
             }
             Self::ReportUnexpected { binding, cluster } => {
-                write!(f, "the status of binding {binding} tells of cluster {cluster}, where no copy is expected")
+                write!(f, "the status of binding {binding} lists cluster {cluster}, where no copy is expected")
             }
             Self::WorkMissing { binding, cluster } => {
                 write!(f, "binding {binding} has no Work in its target {cluster}")
             }
             Self::WorkUnexpected { work, binding } => {
-                write!(f, "Work {work} stands where its binding {binding} expects none")
+                write!(f, "Work {work} exists where its binding {binding} expects none")
             }
             Self::WorkTwice { first, second, binding } => {
                 write!(f, "Works {first} and {second} of binding {binding} stand in one cluster")

@@ -8,35 +8,36 @@ use ironclad_api::{
     work::{Component, ReplicaRequirements, ResourceBindingSpec},
 };
 
-/// The one resource that is counted in thousandths.
+/// Resource that is counted in thousandths.
 const CPU: &str = "cpu";
 
-/// Amounts by resource: thousandths of a core of `cpu`, whole units of everything else, however the text was written
-/// (16.20).
+/// Amounts by resource: millicores of `cpu`, whole units of everything else, independent of the quantity's notation
+/// (specification/scheduling.md 16.20).
 pub type Units = BTreeMap<String, i64>;
 
-/// One pod template of a set.
+/// Pod template of a component set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
-    /// Pods of it in one set.
+    /// Pods in one set.
     pub replicas: i64,
-    /// Request of each.
+    /// Request of each pod.
     pub request: Units,
 }
 
-/// Request that the estimators answer.
+/// Request that an estimate divides capacity by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Demand {
-    /// One replica that asks for nothing in particular: it takes the place of a pod.
+    /// One replica without a request: it needs one pod.
     Pod,
-    /// One replica that asks for this much.
+    /// One replica with this request.
     Replica(Units),
     /// One complete set of several pod templates.
     Set(Vec<Part>),
 }
 
 impl Demand {
-    /// Of a binding. `sets`: its components are placed as complete sets (9).
+    /// Creates the demand of a binding. `sets`: its components are placed as complete sets
+    /// (specification/scheduling.md 9).
     #[must_use]
     pub fn of(spec: &ResourceBindingSpec, sets: bool) -> Self {
         if sets {
@@ -45,7 +46,7 @@ impl Demand {
         spec.replica_requirements.as_ref().map_or(Self::Pod, |needs| Self::Replica(request(needs)))
     }
 
-    /// As pods to be placed: what one replica or one set is made of.
+    /// Pods of one replica or one set.
     #[must_use]
     pub fn into_parts(self) -> Vec<Part> {
         match self {
@@ -56,7 +57,7 @@ impl Demand {
     }
 }
 
-/// The parts that components make.
+/// Parts of these components.
 #[must_use]
 pub fn parts(components: &[Component]) -> Vec<Part> {
     let part = |component: &Component| Part {
@@ -76,14 +77,14 @@ fn request(needs: &ReplicaRequirements) -> Units {
     request
 }
 
-/// A list in whole units, rounded up; what can't be read is left out.
+/// List in whole units, rounded up, without unreadable quantities.
 #[must_use]
 pub fn units(list: &ResourceList) -> Units {
     let read = |(name, quantity): (&String, _)| Some((name.clone(), in_units(name, Amount::try_from(quantity).ok()?)));
     list.iter().filter_map(read).collect()
 }
 
-/// An amount of one resource in whole units.
+/// Amount of one resource in whole units.
 #[must_use]
 pub fn in_units(resource: &str, amount: Amount) -> i64 {
     if resource == CPU { amount.milli_value() } else { amount.value() }
@@ -102,7 +103,7 @@ pub fn total(parts: &[Part]) -> Units {
     sum
 }
 
-/// The pods of one set.
+/// Number of pods of one set.
 #[must_use]
 pub fn pods(parts: &[Part]) -> i64 {
     parts.iter().fold(0, |sum, part| sum.saturating_add(part.replicas))

@@ -1,7 +1,7 @@
-//! The nodes that a cluster's resource models stand for, and what fits on them (specification/scheduling.md 10.4).
+//! Nodes counted by a cluster's resource models, and the pods that fit on them (specification/scheduling.md 10.4).
 //!
-//! Each counted node has what its grade has at least, and room for 110 pods. Resources that the models do not name are
-//! judged by the summary alone.
+//! Each counted node has the minimum of its grade and capacity for 110 pods. Resources outside the models are limited
+//! by the summary alone.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use ironclad_api::{
 
 use super::demand::{Part, Units, in_units};
 
-/// Pods that a node takes, however many run on it already.
+/// Pods per node, independent of those that already run on it.
 const PODS_PER_NODE: i64 = 110;
-/// Complete sets that are tried; whoever has room for more is answered this many.
+/// Largest number of complete sets that is computed; larger answers are cut to it.
 const SETS_MAX: i64 = 256;
 
-/// Nodes, the smallest grade first: those that are equal stand together.
+/// Nodes in groups of equal ones, the smallest grade first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Nodes(Vec<Group>);
 
-/// So many nodes that have this left.
+/// `count` nodes with this much left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Group {
     left: Units,
@@ -30,14 +30,14 @@ struct Group {
 }
 
 impl Group {
-    /// Pods with this request that one of the nodes takes.
+    /// Number of pods with this request that fit on one of the nodes.
     fn per_node(&self, request: &Units) -> i64 {
         let named = request.iter().filter(|(_, amount)| **amount > 0);
         let fits = named.filter_map(|(resource, amount)| Some(self.left.get(resource)? / amount));
         fits.fold(self.pods, i64::min).max(0)
     }
 
-    /// So many of the nodes, after each took `pods` pods.
+    /// `count` of the nodes after each received `pods` pods.
     fn after(&self, count: i64, request: &Units, pods: i64) -> Self {
         let mut left = self.left.clone();
         for (resource, amount) in &mut left {
@@ -49,8 +49,8 @@ impl Group {
 }
 
 impl Nodes {
-    /// The nodes that were counted; nothing if there are no models, or a count makes no sense: then the summary alone says
-    /// what fits.
+    /// Nodes that the cluster counted. `None` without models or with a negative count: the summary alone limits the
+    /// estimate then.
     #[must_use]
     pub(super) fn new(models: &[ResourceModel], modelings: &[AllocatableModeling]) -> Option<Self> {
         if models.is_empty() || modelings.is_empty() || modelings.iter().any(|modeling| modeling.count < 0) {
@@ -69,14 +69,14 @@ impl Nodes {
         Some(Self(models.into_iter().filter_map(group).collect()))
     }
 
-    /// Pods with this request that fit on all nodes together.
+    /// Number of pods with this request that fit on all nodes together.
     #[must_use]
     pub(super) fn replicas(&self, request: &Units) -> i64 {
         let fits = self.0.iter().map(|group| group.per_node(request).saturating_mul(group.count));
         fits.fold(0, i64::saturating_add)
     }
 
-    /// Complete sets that fit, at most so many: each component is spread over nodes, the first that has room first.
+    /// Number of complete sets that fit, at most `at_most`: each component is spread over the nodes, first fit.
     #[must_use]
     pub(super) fn sets(&self, parts: &[Part], at_most: i64) -> i64 {
         let at_most = at_most.min(SETS_MAX);
@@ -86,7 +86,7 @@ impl Nodes {
         (0..at_most).find(|_| !whole(&mut nodes)).unwrap_or(at_most)
     }
 
-    /// Puts so many pods onto the nodes, the first that has room first. Returns how many found room.
+    /// Places pods on the nodes, first fit. Returns how many fit.
     pub(super) fn place(&mut self, request: &Units, pods: i64) -> i64 {
         let mut rest = pods;
         let mut groups: Vec<Group> = Vec::with_capacity(self.0.len() + 2);
@@ -113,7 +113,7 @@ impl Nodes {
     }
 }
 
-/// Equal nodes side by side are one group.
+/// Appends a group; joins it with the last one if the nodes are equal.
 fn join(groups: &mut Vec<Group>, next: Group) {
     match groups.last_mut() {
         Some(last) if last.left == next.left && last.pods == next.pods => last.count += next.count,
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Grades of this much cpu (in cores) and memory, and how many nodes of each were counted.
+    /// Grades with this much cpu (in cores) and memory, and the number of nodes of each.
     fn nodes(grades: &[(&str, Option<&str>, i64)]) -> Nodes {
         let model = |(grade, (cpu, memory, _)): (usize, &(&str, Option<&str>, i64))| {
             let mut ranges = vec![json!({"name": "cpu", "min": cpu, "max": "999"})];
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn models_that_say_nothing() {
+    fn missing_or_invalid_models_give_no_nodes() {
         let model: ResourceModel =
             serde_json::from_value(json!({"grade": 0, "ranges": [{"name": "cpu", "min": "1", "max": "2"}]})).unwrap();
         let count = |grade, count| AllocatableModeling { grade, count };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_placed_whole() {
+    fn only_complete_sets_count() {
         let set = |rows: &[(i64, &str)]| -> Vec<Part> {
             rows.iter().map(|(replicas, cpu)| Part { replicas: *replicas, request: request(cpu, "") }).collect()
         };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// Replica by replica on node by node, as upstream counts.
+        /// Reference: places replica by replica on node by node, as upstream counts.
         #[test]
         fn division_agrees_with_the_slow_simulation(
             grades in prop::collection::vec((0_i64..5, 0_i64..5), 1..5), cpu in 0_i64..4, pods in 0_i64..60,

@@ -1,9 +1,10 @@
-//! Assumed replicas: assigned, and in no summary yet (specification/scheduling.md 11, 16.18, 16.33; specification/failover.md 8.5).
+//! Assumed replicas: assigned by the scheduler, but not in any cluster summary yet (specification/scheduling.md 11,
+//! 16.18, 16.33; specification/failover.md 8.5).
 //!
-//! A promise is what an assignment adds to a cluster, not what the workload has there in all. It ends when the cluster
-//! reports the pods and has had time for another summary, when the target is gone, or after five minutes. The binding's own
-//! promises count against itself, too: what it has in a cluster already is added to its estimate as *assigned*, so until it
-//! is seen it must be missing from the estimate (docs/decisions).
+//! The assumption is what an assignment adds to a cluster, not the total of the workload there. It ends when the
+//! cluster reports the pods and had time to send another summary, when the target is removed, or after five minutes.
+//! Assumed replicas of a binding are also subtracted for the binding itself: its previous replicas are added to the
+//! estimate as *assigned*, so they must be missing from the estimate until the summary counts them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,21 +21,21 @@ use super::{
 };
 use crate::{Options, pass::schedules_component_sets};
 
-/// A summary that was on its way when the pods were reported is followed by the next one within this time.
+/// Allowance for a summary that was sent before the cluster reported the pods.
 const SUMMARY_DELAY: Duration = Duration::from_secs(5);
 
 /// Assumed replicas of one binding in one cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
-    /// One replica, or one set.
+    /// Request of one replica or one component set.
     parts: Arc<[Part]>,
     count: i64,
     ends: Duration,
-    /// The cluster reports it; it ends when the next summary is there.
+    /// True if the cluster reports the pods; the assumption then ends with the next summary.
     seen: bool,
 }
 
-/// A result that is being written: what its binding was promised before.
+/// Result that is being written, with the assumed replicas of its binding before it.
 #[derive(Debug)]
 #[must_use = "what is assumed counts until it is confirmed or taken back"]
 pub struct Assumed {
@@ -43,8 +44,8 @@ pub struct Assumed {
 }
 
 impl Capacity {
-    /// A result is about to be written: what each target gains counts from now on, so that the next decision need not wait
-    /// for the answer. Nothing if the binding takes no room.
+    /// Counts what each target gains from a result that is about to be written, so that the next decision need not wait
+    /// for the API server. Returns `None` if the binding requests no capacity.
     pub fn assume(
         &mut self,
         before: BindingRef<'_>,
@@ -62,16 +63,17 @@ impl Capacity {
         Some(Assumed { key, before: held })
     }
 
-    /// The assumed result stands.
+    /// Confirms that the result was written.
     pub fn confirm(&mut self, assumed: &Assumed) {
         self.assumed.remove(&assumed.key);
     }
 
-    /// The assumed result was not written: its binding is promised what it was before, less what ended since.
+    /// Reverts a result that was not written: restores the previous assumptions of its binding, without those that
+    /// ended meanwhile.
     pub fn take_back(&mut self, assumed: Assumed, now: Duration) {
         let Assumed { key, before } = assumed;
         if !self.assumed.remove(&key) {
-            // The binding went meanwhile.
+            // The binding was deleted meanwhile.
             return;
         }
         let meanwhile = self.held.get(&key).cloned().unwrap_or_default();
@@ -89,14 +91,14 @@ impl Capacity {
         }
     }
 
-    /// True if a result of this binding is being written.
+    /// Returns whether a result of this binding is being written.
     #[must_use]
     pub fn is_assumed(&self, key: &BindingKey) -> bool {
         self.assumed.contains(key)
     }
 
-    /// A result was written: what each target gained is promised from now on. `before` is the binding that was scheduled,
-    /// `now` any monotonic time.
+    /// Counts what each target gained from a written result. `before` is the binding as it was scheduled, `now` any
+    /// monotonic time.
     pub fn assigned(&mut self, before: BindingRef<'_>, after: &[TargetCluster], options: &Options, now: Duration) {
         let spec = before.spec();
         if !is_tracked(before) {
@@ -129,7 +131,7 @@ impl Capacity {
                 }
                 continue;
             }
-            // What an eviction still runs there is in the summary.
+            // The summary includes the replicas that an eviction has not removed yet.
             let task = spec.eviction(&target.name).and_then(|task| task.replicas);
             let had = i64::from(old.map(|old| old.replicas).or(task).unwrap_or(0));
             let has = i64::from(target.replicas);
@@ -141,7 +143,8 @@ impl Capacity {
         }
     }
 
-    /// Records that the clusters' reports of a binding changed. Assumptions end by themselves, see [`Capacity::expire`].
+    /// Records that the clusters' reports of a binding changed. Assumptions end by themselves, see
+    /// [`Capacity::expire`].
     pub fn reported(
         &mut self,
         key: &BindingKey,
@@ -157,7 +160,7 @@ impl Capacity {
         let (mut gone, mut seen) = (Vec::new(), Vec::new());
         for (name, held) in all {
             let Some(target) = spec.target(&name.0) else {
-                // A report over the result before the one that is being written says nothing of its targets.
+                // A report that refers to the previous result does not cover the targets of the one being written.
                 if !self.assumed.contains(key) {
                     gone.push(name.clone());
                 }
@@ -178,8 +181,8 @@ impl Capacity {
         }
     }
 
-    /// A binding as it is found at a start: what was assigned not long ago and is not reported is promised (16.33).
-    /// `age`: since it was scheduled.
+    /// Restores the assumptions of a binding at start: recent assignments that no cluster reports
+    /// (specification/scheduling.md 16.33). `age` is the time since the binding was scheduled.
     pub fn found(
         &mut self,
         binding: BindingRef<'_>,
@@ -209,7 +212,7 @@ impl Capacity {
         }
     }
 
-    /// A binding is gone.
+    /// Forgets a deleted binding.
     pub fn forget(&mut self, key: &BindingKey) {
         self.assumed.remove(key);
         let clusters: Vec<_> = self.held.get(key).into_iter().flatten().map(|(name, _)| name.clone()).collect();
@@ -218,7 +221,7 @@ impl Capacity {
         }
     }
 
-    /// Ends what is over. Returns the clusters that have more room for it.
+    /// Ends expired assumptions. Returns the clusters whose available capacity grows by that.
     pub fn expire(&mut self, now: Duration) -> Vec<ClusterName> {
         let mut freed = Vec::new();
         while let Some((ends, key, cluster)) = self.ends.first().cloned() {
@@ -233,13 +236,13 @@ impl Capacity {
         freed
     }
 
-    /// When [`Capacity::expire`] has something to do next.
+    /// Time at which [`Capacity::expire`] has something to end.
     #[must_use]
     pub fn expires_next(&self) -> Option<Duration> {
         self.ends.first().map(|(ends, _, _)| *ends)
     }
 
-    /// How many promises are kept.
+    /// Number of assumptions.
     #[must_use]
     pub fn promises(&self) -> usize {
         self.ends.len()
@@ -260,7 +263,7 @@ impl Capacity {
         self.keep(key, cluster, Held { parts: parts.clone(), count, ends, seen: false });
     }
 
-    /// Of a binding that is promised nothing in this cluster.
+    /// Adds an assumption of a binding that has none in this cluster.
     fn keep(&mut self, key: &BindingKey, cluster: &ClusterName, held: Held) {
         if self.ends.len() >= PROMISES_MAX
             && let Some((_, key, cluster)) = self.ends.first().cloned()
@@ -272,7 +275,7 @@ impl Capacity {
         self.held.entry(key.clone()).or_default().insert(cluster.clone(), held);
     }
 
-    /// Keeps at most so many of what is held.
+    /// Reduces an assumption to at most `at_most` replicas.
     fn shrink(&mut self, key: &BindingKey, cluster: &ClusterName, at_most: i64) {
         let Some(held) = self.held.get(key).and_then(|all| all.get(cluster)) else { return };
         if held.count <= at_most {
@@ -346,19 +349,19 @@ impl Slot {
     }
 }
 
-/// Only what takes room is promised any.
+/// Returns whether replicas of the binding are assumed: namespaced workloads only.
 fn is_tracked(binding: BindingRef<'_>) -> bool {
     matches!(binding, BindingRef::Namespaced(_)) && binding.spec().is_workload()
 }
 
-/// True if the cluster has what was assigned: all pods exist, or it has just become healthy.
+/// Returns whether the cluster runs what was assigned: all pods exist, or it became healthy.
 fn shows(report: &AggregatedStatusItem, before: Option<&AggregatedStatusItem>, target: &TargetCluster) -> bool {
     let healthy = |item: &AggregatedStatusItem| item.health == Some(ResourceHealth::Healthy);
     let turned = healthy(report) && !before.is_some_and(healthy);
     turned || (target.replicas > 0 && pods_of(report).is_some_and(|pods| pods >= i64::from(target.replicas)))
 }
 
-/// The pods of a reported status, as most workloads tell them.
+/// Pods in a reported status, in the field that most workloads use.
 fn pods_of(report: &AggregatedStatusItem) -> Option<i64> {
     report.status.as_ref()?.value().get("replicas")?.as_i64()
 }
@@ -368,7 +371,7 @@ fn gained_parts(components: &[Component], before: &[TargetComponent], was_target
     let mut parts = demand::parts(components);
     for (part, component) in parts.iter_mut().zip(components) {
         let had = before.iter().find(|had| had.name == component.name).map(|had| i64::from(had.replicas));
-        // A target without a list of components has the whole set.
+        // A target without a list of components runs the whole set.
         let had = had.unwrap_or(if was_target && before.is_empty() { part.replicas } else { 0 });
         part.replicas = (part.replicas - had).max(0);
     }

@@ -7,26 +7,26 @@ use super::{
     models::Nodes,
 };
 
-/// The resource that counts pods.
+/// Resource that counts pods.
 const PODS: &str = "pods";
 
-/// True if resource models are looked at: gate `CustomizedClusterResourceModeling`.
+/// Use of resource models: gate `CustomizedClusterResourceModeling`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Modelling {
-    /// They are.
+    /// Models and summary limit the estimate.
     #[default]
     On,
-    /// The summary alone counts.
+    /// The summary alone limits the estimate.
     Off,
 }
 
-/// Free resources of a cluster, read once per change of its status. A cluster that reports nothing has none.
+/// Free resources of a cluster, read once per change of its status. A cluster without a summary has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Room {
-    /// True if there is a summary at all.
+    /// True if the cluster reports a summary.
     told: bool,
     pods: i64,
-    /// By resource of the allocatable list; below zero where more is asked for than there is.
+    /// By resource of the allocatable list; negative where requests exceed it.
     free: Units,
     nodes: Option<Nodes>,
 }
@@ -60,24 +60,25 @@ impl Room {
         Self { told: true, pods: free.get(PODS).copied().unwrap_or(0), free, nodes }
     }
 
-    /// True if the cluster tells of its room at all.
+    /// Returns whether the cluster reports a summary.
     pub(super) fn is_told(&self) -> bool {
         self.told
     }
 
-    /// The nodes that its models stand for.
+    /// Nodes counted by the cluster's models.
     pub(super) fn nodes(&self) -> Option<&Nodes> {
         self.nodes.as_ref()
     }
 
-    /// True if there may be room for something that had none before: more of anything, or other nodes.
+    /// Returns whether a workload that did not fit before may fit now: more of any resource, or other nodes.
     #[must_use]
     pub(super) fn has_grown_since(&self, before: &Self) -> bool {
         let more = |(resource, amount): (&String, &i64)| *amount > before.free.get(resource).copied().unwrap_or(0);
         self.pods > before.pods || self.free.iter().any(more) || self.nodes != before.nodes
     }
 
-    /// How many of this fit, besides what is promised; `nodes` are the models' nodes after it.
+    /// Number of replicas or sets that fit beside the assumed ones; `nodes` are the models' nodes with the assumed
+    /// pods.
     #[must_use]
     pub(super) fn fits(&self, demand: &Demand, promised: &Promised, nodes: Option<&Nodes>) -> i64 {
         let pods = self.pods.saturating_sub(promised.pods).max(0);
@@ -104,7 +105,7 @@ impl Room {
         nodes.map_or(bound, |nodes| nodes.sets(parts, bound))
     }
 
-    /// How often the free amounts hold this much; nothing if it asks for nothing.
+    /// Number of requests that the free amounts satisfy; `None` if nothing is requested.
     fn by_summary(&self, request: &Units, promised: &Promised) -> Option<i64> {
         let often = |(resource, amount): (&String, &i64)| {
             let taken = promised.amounts.get(resource).copied().unwrap_or(0);
@@ -157,23 +158,23 @@ mod tests {
                 0,
             ),
             (
-                "a resource that is not there",
+                "a resource that the cluster lacks",
                 json!({"allocatable": {"cpu": "10", "pods": "110"}}),
                 replica(&[("nvidia.com/gpu", "1")]),
                 0,
             ),
             ("best effort", json!({"allocatable": {"pods": "20"}, "allocated": {"pods": "3"}}), Demand::Pod, 17),
-            ("a request of nothing", json!({"allocatable": {"pods": "20"}}), replica(&[]), 20),
+            ("an empty request", json!({"allocatable": {"pods": "20"}}), replica(&[]), 20),
             ("a request of zero", json!({"allocatable": {"pods": "20"}}), replica(&[("nvidia.com/gpu", "0")]), 20),
             ("no summary", json!(null), Demand::Pod, 0),
             (
-                "more promised than there is",
+                "more assumed than allocatable",
                 json!({"allocatable": {"cpu": "1", "pods": "9"}, "allocated": {"cpu": "2"}}),
                 replica(&[("cpu", "1")]),
                 0,
             ),
             (
-                "pods below nothing",
+                "negative number of pods",
                 json!({"allocatable": {"pods": "3"}, "allocated": {"pods": "2"}, "allocating": {"pods": "2"}}),
                 Demand::Pod,
                 0,
@@ -186,7 +187,7 @@ mod tests {
                 10,
             ),
             (
-                "a quantity that can't be read",
+                "an unreadable quantity",
                 json!({"allocatable": {"cpu": "many", "pods": "9"}}),
                 replica(&[("cpu", "1")]),
                 0,
@@ -202,10 +203,10 @@ mod tests {
         let summary = |cpu: &str, pods: &str, count: i64| json!({"allocatable": {"cpu": cpu, "pods": pods}, "allocatableModelings": [{"grade": 0, "count": count}]});
         let asked = Demand::Replica(list(&[("cpu", "1")]));
         for (name, summary, want) in [
-            ("the models know of smaller nodes", summary("100", "110", 3), 6),
-            ("the summary knows of less in all", summary("5", "110", 3), 5),
+            ("models count small nodes", summary("100", "110", 3), 6),
+            ("the summary reports less in total", summary("5", "110", 3), 5),
             ("pods bound both", summary("100", "4", 3), 4),
-            ("a count that makes no sense: the summary alone", summary("9", "110", -1), 9),
+            ("negative count: the summary alone", summary("9", "110", -1), 9),
         ] {
             assert_eq!(fits(&room(&summary, &models), &asked), want, "{name}");
         }
@@ -237,11 +238,11 @@ mod tests {
         }
         let models = json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "2", "max": "4"}]}]);
         let small = json!({"allocatable": {"cpu": "9", "memory": "99Gi", "pods": "110"}, "allocatableModelings": [{"grade": 0, "count": 2}]});
-        assert_eq!(fits(&room(&small, &models), &job), 1, "the sum holds three, the nodes one");
+        assert_eq!(fits(&room(&small, &models), &job), 1, "three sets fit by the sum, one by the nodes");
     }
 
     #[test]
-    fn what_counts_as_growth() {
+    fn free_capacity_grows_with_any_resource() {
         let of = |cpu: &str, pods: &str| room(&json!({"allocatable": {"cpu": cpu, "pods": pods}}), &json!([]));
         for (name, before, after, want) in [
             ("nothing changed", of("4", "9"), of("4", "9"), false),

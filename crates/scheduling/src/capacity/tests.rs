@@ -21,14 +21,14 @@ fn with_cores(name: &str, cpu: &str) -> Cluster {
     cluster
 }
 
-/// One cluster `m1` with ten cores; a summary every ten seconds.
+/// Cluster `m1` with ten cores; a summary every ten seconds.
 fn ten_cores() -> Capacity {
     let mut capacity = Capacity::new(Modelling::On, S(10));
     assert!(capacity.cluster(&"m1".into(), None, Some(&with_cores("m1", "10"))), "a cluster that joins is growth");
     capacity
 }
 
-/// A workload whose replicas ask for one core each, with this result.
+/// Workload whose replicas request one core each, with this result.
 fn asking(replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
     let mut binding = binding("web", replicas, result);
     binding.spec.placement = Some(dynamic());
@@ -52,7 +52,7 @@ fn assign(capacity: &mut Capacity, binding: &ResourceBinding, after: &[(&str, i3
 }
 
 #[test]
-fn only_what_a_cluster_gains_is_promised() {
+fn only_gained_replicas_are_assumed() {
     for (name, had, has, want) in [
         ("the first time", &[][..], &[("m1", 4)][..], 6),
         ("scaled up", &[("m1", 4)], &[("m1", 7)], 7),
@@ -89,8 +89,8 @@ fn only_what_a_cluster_gains_is_promised() {
 }
 
 #[test]
-fn what_is_being_written_counts_until_it_is_known_not_to_be() {
-    // Two cores are promised to the binding as it is; five are in its next result, which is being written.
+fn result_being_written_counts_until_it_is_reverted() {
+    // Two cores are assumed for the present result; the next result, with five, is being written.
     let being_written = || {
         let mut capacity = ten_cores();
         assign(&mut capacity, &asking(2, &[]), &[("m1", 2)], S(0));
@@ -108,7 +108,7 @@ fn what_is_being_written_counts_until_it_is_known_not_to_be() {
 
     for (name, meanwhile, now, want, ends) in [
         ("not written", (|_| {}) as fn(&mut Capacity), S(101), 8, Some(S(300))),
-        ("what it was promised before is over since", |_| {}, S(300), 10, None),
+        ("the previous assumption expired meanwhile", |_| {}, S(300), 10, None),
         (
             "the cluster reported meanwhile what it was assigned before",
             |c| {
@@ -145,14 +145,14 @@ fn what_is_being_written_counts_until_it_is_known_not_to_be() {
     let assumed = moved.assume((&asking(2, &[("m1", 2)])).into(), &targets(&[("m2", 2)]), &Options::default(), S(1));
     assert_eq!((free(&moved), moved.promises()), (10, 1), "what it leaves is free for the next");
     moved.take_back(assumed.unwrap(), S(2));
-    assert_eq!((free(&moved), moved.promises()), (8, 1), "and is not, as it stays");
+    assert_eq!((free(&moved), moved.promises()), (8, 1), "confirmed results keep their assumption");
     let mut takes_none = asking(0, &[]);
     takes_none.spec.replica_requirements = None;
     assert!(moved.assume((&takes_none).into(), &targets(&[("m1", 0)]), &Options::default(), S(3)).is_none());
 }
 
 #[test]
-fn no_workload_and_no_cluster_resource_binding_is_promised_anything() {
+fn only_namespaced_workloads_are_assumed() {
     let mut capacity = ten_cores();
     let mut config = asking(0, &[]);
     config.spec.replica_requirements = None;
@@ -163,7 +163,7 @@ fn no_workload_and_no_cluster_resource_binding_is_promised_anything() {
 }
 
 #[test]
-fn a_promise_ends_when_it_is_seen() {
+fn assumption_ends_after_the_cluster_reports_the_pods() {
     use ResourceHealth::{Healthy, Unhealthy};
     let (key, spec) = ((BindingRef::from(&asking(4, &[]))).key(), asking(4, &[("m1", 4)]).spec);
     for (name, old, new, ends) in [
@@ -188,7 +188,7 @@ fn a_promise_ends_when_it_is_seen() {
 }
 
 #[test]
-fn a_restart_finds_what_is_not_seen() {
+fn restart_restores_unreported_assignments() {
     for (name, reports, age, want) in [
         ("nothing reported", vec![], 100, Some((6, S(200)))),
         ("some pods exist", report(3, ResourceHealth::Unhealthy), 100, Some((9, S(200)))),
@@ -203,7 +203,7 @@ fn a_restart_finds_what_is_not_seen() {
 }
 
 #[test]
-fn sets_are_promised_by_component() {
+fn component_sets_are_assumed_by_component() {
     let component = |name: &str, replicas| {
         let needs = ReplicaRequirements {
             resource_request: serde_json::from_value(json!({"cpu": "1"})).unwrap(),
@@ -236,7 +236,7 @@ fn sets_are_promised_by_component() {
 }
 
 #[test]
-fn clusters_come_change_and_go() {
+fn cluster_changes_update_capacity() {
     let mut capacity = ten_cores();
     let (old, grown) = (with_cores("m1", "10"), with_cores("m1", "12"));
     let mut relabelled = old.clone();
@@ -250,12 +250,12 @@ fn clusters_come_change_and_go() {
     let demand = Demand::of(&asking(1, &[]).spec, false);
     assert_eq!(capacity.fits(&"m1".into(), &demand, Counting::Promised), None, "nobody knows it any more");
     capacity.cluster(&"m1".into(), None, Some(&old));
-    assert_eq!(free(&capacity), 6, "what was promised still is");
+    assert_eq!(free(&capacity), 6, "the assumption remains");
     assert!(capacity.is_told(&"m1".into()) && !capacity.is_told(&"m2".into()));
 }
 
 #[test]
-fn promises_lie_on_the_nodes_of_the_models() {
+fn assumed_replicas_occupy_nodes_of_the_models() {
     let mut with_nodes = with_cores("m1", "100");
     with_nodes.spec.resource_models =
         serde_json::from_value(json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "2", "max": "4"}]}])).unwrap();
@@ -274,7 +274,7 @@ fn promises_lie_on_the_nodes_of_the_models() {
 }
 
 #[test]
-fn the_memory_is_bounded() {
+fn number_of_assumptions_is_bounded() {
     let mut capacity = Capacity::new(Modelling::On, S(10));
     let mut one = asking(1, &[]);
     for n in 0..=PROMISES_MAX {
@@ -286,10 +286,10 @@ fn the_memory_is_bounded() {
 }
 
 proptest! {
-    /// A burst of evictions that all see the same summary, which shows nothing of what was assigned meanwhile: no cluster is
-    /// given more than it has. The gate is off: the evictions alone make promises count (specification/failover.md 8.5).
+    /// Evictions in a burst use the same summary, which lacks all recent assignments: no cluster is assigned more than
+    /// its capacity. The gate is off: evictions alone subtract assumed replicas (specification/failover.md 8.5).
     #[test]
-    fn a_burst_of_evictions_never_assigns_more_than_there_is(
+    fn burst_of_evictions_never_exceeds_capacity(
         room in prop::collection::vec(0_i64..12, 1..4), workloads in prop::collection::vec((1_i32..6, any::<bool>()), 1..20),
     ) {
         let mut fleet = Clusters::new();
@@ -305,7 +305,7 @@ proptest! {
             evicted.metadata.name = Some(format!("b{n}"));
             evicted.spec.placement = Some(if *packed { aggregated() } else { dynamic() });
             evicted.spec.graceful_eviction_tasks = vec![task("m0", "TaintUntolerated", Some(*replicas))];
-            // Twice: the second one finds its own replicas, which nobody sees either.
+            // Twice: in the second cycle the binding has replicas of its own that no summary shows.
             for more in [0, 1] {
                 evicted.spec.replicas += more;
                 let seen =

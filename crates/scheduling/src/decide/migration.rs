@@ -1,4 +1,4 @@
-//! The scheduler's side of a migration: rows of specification/failover.md 7.6, 8 and 11.
+//! Scheduling during a migration: specification/failover.md 7.6, 8, 11.
 
 use ironclad_api::{
     Taint,
@@ -20,7 +20,7 @@ use crate::{
 };
 use ironclad_fleet::Clusters;
 
-/// Clusters with these taints.
+/// Fleet of clusters with these taints.
 fn fleet(clusters: &[(&str, Option<&str>)]) -> Clusters {
     let tainted = |(name, effect): &(&str, Option<&str>)| {
         let mut cluster = cluster(name);
@@ -34,7 +34,7 @@ fn healthy(names: &[&str]) -> Clusters {
     fleet(&names.iter().map(|name| (*name, None)).collect::<Vec<_>>())
 }
 
-/// One cluster of them, and no more than that.
+/// Placement on exactly one of these clusters.
 fn on_one(names: &[&str]) -> Placement {
     let spread_constraints = vec![spread(SpreadByField::Cluster, 1, 1)];
     Placement { cluster_affinity: Some(affinity(names)), spread_constraints, ..duplicated() }
@@ -44,7 +44,7 @@ fn among(placement: Placement, names: &[&str]) -> Placement {
     Placement { cluster_affinity: Some(affinity(names)), ..placement }
 }
 
-/// A binding that was scheduled to where it is.
+/// Binding that is scheduled on its present clusters.
 fn placed(placement: Placement, replicas: i32, fleet: &Clusters) -> ResourceBinding {
     let mut binding = binding("web", replicas, &[]);
     binding.spec.placement = Some(placement);
@@ -57,7 +57,7 @@ fn decide_on(binding: &ResourceBinding, fleet: &Clusters, now: i64) -> Decision 
     turn(binding, fleet, &Available::new(), &Options::default(), now)
 }
 
-/// The write of an eviction: the cluster goes out of the result, a task stands for it.
+/// Applies an eviction: removes the cluster from the result and adds a task.
 fn evict(binding: &mut ResourceBinding, from: &str, reason: &str) {
     let spec: &mut ResourceBindingSpec = &mut binding.spec;
     let replicas = spec.target(from).map(|t| t.replicas).filter(|n| *n > 0);
@@ -76,7 +76,7 @@ fn reason(binding: &ResourceBinding) -> &str {
 }
 
 #[test]
-fn who_was_evicted_goes_elsewhere() {
+fn evicted_workload_is_placed_elsewhere() {
     let three = ["m1", "m2", "m3"];
     let rows: Vec<(&str, Placement, i32, &[(&str, i32)])> = vec![
         ("one cluster (B15, B20)", on_one(&three), 2, &[("m2", 2)]),
@@ -109,7 +109,7 @@ fn who_was_evicted_goes_elsewhere() {
 }
 
 #[test]
-fn an_eviction_that_found_no_home_is_undone_when_the_cluster_recovers() {
+fn eviction_without_target_is_undone_when_the_cluster_recovers() {
     let rows: Vec<(&str, Placement, i32, &[&str])> = vec![
         ("one cluster (B31, B32)", on_one(&["m1"]), 2, &["m1"]),
         ("no workload", among(duplicated(), &["m1"]), 0, &["m1"]),
@@ -140,7 +140,7 @@ fn an_eviction_that_found_no_home_is_undone_when_the_cluster_recovers() {
 }
 
 #[test]
-fn the_former_replicas_come_back_only_where_they_still_fit() {
+fn former_replicas_return_only_where_they_still_fit() {
     let before = placed(among(dynamic(), &["m1", "m2"]), 4, &healthy(&["m1", "m2"]));
     assert_eq!(result(&before), [("m1", 2), ("m2", 2)]);
     let mut binding = before;
@@ -151,11 +151,11 @@ fn the_former_replicas_come_back_only_where_they_still_fit() {
     assert_eq!(result(&one), [("m1", 4)], "m2 can't be used: m1 takes all");
     let room: Available = [("m1".into(), 0), ("m2".into(), 0)].into();
     let none = turn(&binding, &gone, &room, &Options::default(), 2);
-    assert_eq!(none.next, Next::WhenRoom, "and if it has no room, nobody does");
+    assert_eq!(none.next, Next::WhenRoom, "no cluster has the capacity");
 }
 
 #[test]
-fn survivors_stay_when_nothing_fits() {
+fn remaining_targets_are_kept_when_no_cluster_fits() {
     let two = || Placement {
         spread_constraints: vec![spread(SpreadByField::Cluster, 2, 2)],
         ..among(duplicated(), &["m1", "m2"])
@@ -181,7 +181,7 @@ fn survivors_stay_when_nothing_fits() {
 }
 
 #[test]
-fn prefer_no_execute_keeps_away_who_opted_in_and_steers_the_rest() {
+fn prefer_no_execute_rejects_for_opted_in_workloads_and_scores_for_others() {
     let faulty = fleet(&[("m1", Some(PREFER_NO_EXECUTE)), ("m2", None)]);
     let only = fleet(&[("m1", Some(PREFER_NO_EXECUTE))]);
     for (name, opted_in, clusters, want) in [
@@ -199,14 +199,14 @@ fn prefer_no_execute_keeps_away_who_opted_in_and_steers_the_rest() {
     let mut there = placed(on_one(&["m1", "m2"]), 1, &healthy(&["m1", "m2"]));
     there.spec.failover = Some(failover());
     let stays = applied(&there, &decide_on(&there, &faulty, 2));
-    assert_eq!(result(&stays), [("m1", 1)], "who is there stays until evicted");
+    assert_eq!(result(&stays), [("m1", 1)], "targets remain until evicted");
     there.spec.replicas = 3;
     let scaled = applied(&there, &decide_on(&there, &faulty, 3));
     assert_eq!(result(&scaled), [("m1", 3)], "and is scaled there (#6951)");
 }
 
 #[test]
-fn only_taints_let_a_workload_return_while_its_task_lasts() {
+fn workload_returns_during_its_eviction_only_after_a_taint() {
     for (task_reason, want) in [
         (APPLICATION_FAILURE, None),
         (CLUSTER_DRAIN, None),
@@ -223,7 +223,7 @@ fn only_taints_let_a_workload_return_while_its_task_lasts() {
 }
 
 #[test]
-fn a_recovery_wakes_who_waits() {
+fn recovered_cluster_enqueues_waiting_bindings() {
     let ready = |status: &str| {
         let mut cluster = cluster("m1");
         let condition = conditions::condition(ironclad_api::conditions::cluster::READY, status, "R", "");
@@ -243,9 +243,9 @@ fn a_recovery_wakes_who_waits() {
 }
 
 proptest! {
-    /// Invariants 20 and 34, and that a fault which ends leaves nothing behind (37, the scheduler's part).
+    /// A fault that ends leaves no trace; evicted workloads are placed on healthy clusters or wait.
     #[test]
-    fn faults_come_and_go(
+    fn fault_that_ends_leaves_no_trace(
         strategy in prop::sample::select(vec![0, 1, 2, 3]), replicas in 1_i32..12, evicted in prop::collection::btree_set(0_usize..4, 1..4),
         reasons in prop::collection::vec(prop::sample::select(vec![TAINT_UNTOLERATED, APPLICATION_FAILURE, CLUSTER_DRAIN]), 4),
     ) {

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::{EVENT_MAX, Effect, cut, scheduled};
 
-/// The condition and the event of a result that was refused for good; nothing if both stand already. `error` is what the
-/// server said; the result stays as it was.
+/// Condition and event of a result that was rejected permanently; nothing if both are already recorded. `error` is the
+/// server's message; the result stays unchanged.
 pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
     let reason = if is_over_quota(error) { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
     let mut plan = Plan::default();
@@ -24,7 +24,7 @@ pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Eff
     plan
 }
 
-/// True if a FederatedResourceQuota refused it. A webhook's refusal reaches us as text, whichever way it came.
+/// Returns whether a FederatedResourceQuota rejected it. A webhook's rejection is only text, so the message is matched.
 fn is_over_quota(error: &str) -> bool {
     error.contains("FederatedResourceQuota(") && error.contains(" exceeded for resource ")
 }
@@ -51,7 +51,7 @@ mod tests {
             assert_eq!((condition.reason.as_str(), condition.message.as_str()), (want, error.as_str()), "{name}");
             assert_eq!((event.reason, event.message.as_str()), ("ScheduleBindingFailed", error.as_str()), "{name}");
             binding.status.get_or_insert_default().conditions = vec![condition];
-            assert!(refused((&binding).into(), &error, at(9)).is_quiet(), "{name}: told once");
+            assert!(refused((&binding).into(), &error, at(9)).is_quiet(), "{name}: reported once");
         }
     }
 }

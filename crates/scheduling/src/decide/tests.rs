@@ -30,11 +30,11 @@ fn plain(binding: &ResourceBinding, clusters: &Clusters, now: i64) -> Decision {
     turn(binding, clusters, &Available::new(), &Options::default(), now)
 }
 
-fn rooms(rows: &[(&str, i64)]) -> Available {
+fn estimates(rows: &[(&str, i64)]) -> Available {
     rows.iter().map(|(name, room)| ((*name).into(), *room)).collect()
 }
 
-/// Clusters with so many cores and 110 pods each, and what they have.
+/// Clusters with these cores and 110 pods each, and their capacity.
 fn with_cores(rows: &[(&str, &str)]) -> (Clusters, Capacity) {
     let mut fleet = Clusters::new();
     for (name, cpu) in rows {
@@ -47,7 +47,7 @@ fn with_cores(rows: &[(&str, &str)]) -> (Clusters, Capacity) {
     (fleet, capacity)
 }
 
-/// Each replica asks for this much cpu.
+/// Sets the cpu request of each replica.
 fn asking(mut binding: ResourceBinding, cpu: &str) -> ResourceBinding {
     let needs = serde_json::from_value(json!({"resourceRequest": {"cpu": cpu}})).unwrap();
     binding.spec.replica_requirements = Some(needs);
@@ -80,7 +80,7 @@ fn events(decision: &Decision) -> Vec<(&str, &str, &str)> {
 }
 
 #[test]
-fn one_pass_writes_the_result_once_and_the_status_once() {
+fn cycle_writes_result_and_status_once() {
     let fleet = clusters(&["m1", "m2", "m3"]);
     let mut placement = duplicated();
     placement.cluster_affinity = Some(affinity(&["m1", "m3"]));
@@ -119,7 +119,7 @@ fn one_pass_writes_the_result_once_and_the_status_once() {
 }
 
 #[test]
-fn the_observed_generation_is_ours_only_if_nothing_lies_between() {
+fn observed_generation_follows_only_own_writes() {
     for (name, read, returned, want) in [
         ("our own patch alone", 3, 4, 4),
         ("a patch that changed no spec", 3, 3, 3),
@@ -130,7 +130,7 @@ fn the_observed_generation_is_ours_only_if_nothing_lies_between() {
 }
 
 #[test]
-fn a_crash_between_the_two_writes_is_made_good_without_a_pass() {
+fn crash_between_writes_is_repaired_without_a_cycle() {
     let fleet = clusters(&["m1", "m2"]);
     let before = placed(weighted(&[]), 4);
     let mut decision = plain(&before, &fleet, 100);
@@ -138,7 +138,7 @@ fn a_crash_between_the_two_writes_is_made_good_without_a_pass() {
     let torn = applied(&before, &decision);
     assert_eq!((torn.metadata.generation, torn.status.as_ref()), (Some(2), None));
     let healing = plain(&torn, &fleet, 101);
-    assert_eq!(healing.schedule_type, None, "no pass");
+    assert_eq!(healing.schedule_type, None, "no cycle");
     let after = applied(&torn, &healing);
     assert_eq!(after.status.as_ref().unwrap().scheduler_observed_generation, 2);
     assert_eq!(after.status.as_ref().unwrap().last_scheduled_time, Some(Time(at(101))));
@@ -147,7 +147,7 @@ fn a_crash_between_the_two_writes_is_made_good_without_a_pass() {
 }
 
 #[test]
-fn somebody_elses_write_moves_only_the_observed_generation() {
+fn foreign_write_updates_only_the_observed_generation() {
     let fleet = clusters(&["m1", "m2"]);
     let before = placed(weighted(&[]), 4);
     let mut after = applied(&before, &plain(&before, &fleet, 100));
@@ -189,13 +189,13 @@ fn divided_and_duplicated_results() {
     ];
     for (name, placement, replicas, available, want) in rows {
         let before = placed(placement.clone(), *replicas);
-        let decision = turn(&before, &fleet, &rooms(available), &Options::default(), 1);
+        let decision = turn(&before, &fleet, &estimates(available), &Options::default(), 1);
         assert_eq!(result(&applied(&before, &decision)), *want, "{name}");
     }
 }
 
 #[test]
-fn what_clusters_report_is_their_room() {
+fn summaries_limit_available_replicas() {
     let fleet = with_cores(&[("m1", "3"), ("m2", "6"), ("m3", "9")]);
     let spread_two = |placement: Placement| Placement {
         spread_constraints: vec![spread(SpreadByField::Cluster, 1, 2)],
@@ -205,16 +205,16 @@ fn what_clusters_report_is_their_room() {
     let rows: &[(&str, Placement, i32, &[(&str, i64)], &[(&str, i32)])] = &[
         ("by capacity", dynamic(), 6, &[], &[("m1", 1), ("m2", 2), ("m3", 3)]),
         ("aggregated", aggregated(), 12, &[], &[("m2", 5), ("m3", 7)]),
-        ("selected by room", spread_two(dynamic()), 15, &[], &[("m2", 6), ("m3", 9)]),
+        ("selected by capacity", spread_two(dynamic()), 15, &[], &[("m2", 6), ("m3", 9)]),
         ("the least of all estimates counts", dynamic(), 6, &[("m3", 0), ("m2", 100)], &[("m1", 2), ("m2", 4)]),
         ("fixed weights don't ask", weighted(&[]), 30, &[], &[("m1", 10), ("m2", 10), ("m3", 10)]),
         ("not even where they are spread", spread_two(weighted(&[])), 30, &[], &[("m1", 10), ("m2", 10), ("m3", 10)]),
-        ("the room of a whole copy is not needed", spread_two(duplicated()), 9, &[], &[("m2", 9), ("m3", 9)]),
+        ("capacity for a whole copy is not needed", spread_two(duplicated()), 9, &[], &[("m2", 9), ("m3", 9)]),
         ("Duplicated doesn't ask", duplicated(), 7, &[], &[("m1", 7), ("m2", 7), ("m3", 7)]),
     ];
     for (name, placement, replicas, available, want) in rows {
         let before = asking(placed(placement.clone(), *replicas), "1");
-        let decision = by_summary(&before, &fleet, &rooms(available));
+        let decision = by_summary(&before, &fleet, &estimates(available));
         assert_eq!(result(&applied(&before, &decision)), *want, "{name}");
     }
     let full = asking(placed(dynamic(), 19), "1");
@@ -226,11 +226,11 @@ fn what_clusters_report_is_their_room() {
 }
 
 #[test]
-fn who_does_not_look_at_room_is_warned() {
+fn strategies_that_ignore_capacity_get_a_warning() {
     let fleet = with_cores(&[("m1", "3"), ("m2", "6")]);
     for (name, placement, replicas, had, want) in [
-        ("Duplicated", duplicated(), 5, &[][..], Some("cluster m1 may not have room")),
-        ("fixed weights", weighted(&[]), 14, &[], Some("clusters m1, m2 may not have room")),
+        ("Duplicated", duplicated(), 5, &[][..], Some("cluster m1 may not have capacity")),
+        ("fixed weights", weighted(&[]), 14, &[], Some("clusters m1, m2 may not have capacity")),
         ("it fits", duplicated(), 3, &[], None),
         ("only what is new must fit", duplicated(), 5, &[("m1", 2), ("m2", 2)], None),
         ("by capacity it would not have been scheduled", dynamic(), 9, &[], None),
@@ -248,7 +248,7 @@ fn who_does_not_look_at_room_is_warned() {
     }
     let silent = (clusters(&["m1"]), Capacity::of(&clusters(&["m1"]), Modelling::On));
     let before = asking(placed(duplicated(), 5), "1");
-    assert_eq!(events(&by_summary(&before, &silent, &Available::new())).len(), 1, "nobody knows its room");
+    assert_eq!(events(&by_summary(&before, &silent, &Available::new())).len(), 1, "its capacity is unknown");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn attempts_as_metrics_count_them() {
     assert_eq!(steps[..6], filters);
     assert_eq!(steps[6..], ["a cluster", "ClusterLocality", "Score", "Select", "AssignReplicas"]);
     let stands = applied(&placed(weighted(&[]), 1), &plain(&placed(weighted(&[]), 1), &fleet, 1));
-    assert_eq!(attempt(&stands), None, "no pass, no attempt");
+    assert_eq!(attempt(&stands), None, "no cycle, no attempt");
 }
 
 #[test]
@@ -301,11 +301,11 @@ fn zero_replicas_of_a_workload() {
 }
 
 #[test]
-fn spread_by_cluster_looks_at_room() {
+fn spread_by_cluster_depends_on_capacity() {
     let fleet = clusters(&["m1", "m2", "m3"]);
     let mut placement = dynamic();
     placement.spread_constraints = vec![spread(SpreadByField::Cluster, 1, 2)];
-    let available = rooms(&[("m1", 5), ("m2", 1), ("m3", 9)]);
+    let available = estimates(&[("m1", 5), ("m2", 1), ("m3", 9)]);
     let before = placed(placement, 14);
     let decision = turn(&before, &fleet, &available, &Options::default(), 1);
     assert_eq!(result(&applied(&before, &decision)), [("m1", 5), ("m3", 9)]);
@@ -314,7 +314,7 @@ fn spread_by_cluster_looks_at_room() {
     let mut short = before.clone();
     short.spec.replicas = 15;
     let decision = turn(&short, &fleet, &available, &Options::default(), 1);
-    assert_eq!(decision.next, Next::WhenRoom, "room may appear");
+    assert_eq!(decision.next, Next::WhenRoom, "capacity may appear");
     let after = applied(&short, &decision);
     assert_eq!(
         condition(&after),
@@ -323,9 +323,9 @@ fn spread_by_cluster_looks_at_room() {
 }
 
 #[test]
-fn no_room_leaves_the_result_and_says_so_once() {
+fn insufficient_capacity_keeps_the_result_and_reports_it_once() {
     let fleet = clusters(&["m1", "m2"]);
-    let available = rooms(&[("m1", 1), ("m2", 2)]);
+    let available = estimates(&[("m1", 1), ("m2", 2)]);
     let mut before = placed(dynamic(), 2);
     before = applied(&before, &turn(&before, &fleet, &available, &Options::default(), 1));
     before.spec.replicas = 24;
@@ -340,7 +340,7 @@ fn no_room_leaves_the_result_and_says_so_once() {
     assert_eq!(after.status.as_ref().unwrap().scheduler_observed_generation, 2, "never advanced on failure");
     assert_eq!(decision.next, Next::WhenRoom);
     let again = turn(&after, &fleet, &available, &Options::default(), 3);
-    assert!(again.plan.is_quiet(), "told once: {:?}", again.plan.effects);
+    assert!(again.plan.is_quiet(), "reported once: {:?}", again.plan.effects);
     assert_eq!(again.next, Next::WhenRoom);
 
     let mut back = after.clone();
@@ -351,7 +351,7 @@ fn no_room_leaves_the_result_and_says_so_once() {
 }
 
 #[test]
-fn what_no_fit_does_to_the_result() {
+fn result_after_no_cluster_fits() {
     let running = |placement: Placement| {
         let before = placed(placement, 2);
         applied(&before, &plain(&before, &clusters(&["m1"]), 1))
@@ -361,7 +361,7 @@ fn what_no_fit_does_to_the_result() {
     let mut unlabelled = clusters(&["m1"]);
     std::sync::Arc::make_mut(unlabelled.get_mut(&"m1".into()).unwrap()).metadata.labels = None;
     let on_m1 = || Placement { cluster_affinity: Some(affinity(&["m1"])), ..duplicated() };
-    // A selector that m1 satisfied when it was scheduled.
+    // Selector that m1 satisfied when it was scheduled.
     let by_label = || {
         let mut placement = on_m1();
         placement.cluster_affinity.as_mut().unwrap().label_selector = Some(ironclad_api::LabelSelector {
@@ -418,7 +418,7 @@ fn what_no_fit_does_to_the_result() {
 fn ordered_groups() {
     let fleet = clusters(&["m1", "m2"]);
     let groups = || Placement { cluster_affinities: vec![group("p", &["m1"]), group("b", &["m2"])], ..dynamic() };
-    let (full, free) = (rooms(&[("m1", 0), ("m2", 5)]), rooms(&[("m1", 5), ("m2", 0)]));
+    let (full, free) = (estimates(&[("m1", 0), ("m2", 5)]), estimates(&[("m1", 5), ("m2", 0)]));
     let before = placed(groups(), 3);
     let decision = turn(&before, &fleet, &full, &Options::default(), 1);
     let in_backup = applied(&before, &decision);
@@ -452,31 +452,34 @@ fn overflow_tiers_open_and_close() {
     main.overflow_affinities = vec![crate::testkit::overflow("more", &["m2"])];
     let placement = Placement { cluster_affinities: vec![main], ..dynamic() };
     let mut binding = placed(placement, 5);
-    binding = applied(&binding, &turn(&binding, &fleet, &rooms(&[("m1", 2), ("m2", 10)]), &Options::default(), 1));
+    binding = applied(&binding, &turn(&binding, &fleet, &estimates(&[("m1", 2), ("m2", 10)]), &Options::default(), 1));
     assert_eq!(result(&binding), [("m1", 2), ("m2", 3)]);
     binding.spec.replicas = 2;
-    binding = applied(&binding, &turn(&binding, &fleet, &rooms(&[("m1", 0), ("m2", 7)]), &Options::default(), 2));
+    binding = applied(&binding, &turn(&binding, &fleet, &estimates(&[("m1", 0), ("m2", 7)]), &Options::default(), 2));
     assert_eq!(result(&binding), [("m1", 2)]);
 }
 
 #[test]
-fn components_stay_together() {
+fn components_are_placed_on_one_cluster() {
     let fleet = clusters(&["m1", "m2"]);
     let component = |name: &str, replicas| Component { name: name.into(), replicas, replica_requirements: None };
     let single = Placement { spread_constraints: vec![spread(SpreadByField::Cluster, 1, 1)], ..duplicated() };
     let mut before = placed(single, 0);
     before.spec.components = vec![component("jobmanager", 1), component("taskmanager", 4)];
     let on = Options { component_scheduling: true, ..Options::default() };
-    let after = applied(&before, &turn(&before, &fleet, &rooms(&[("m1", 0), ("m2", 2)]), &on, 1));
+    let after = applied(&before, &turn(&before, &fleet, &estimates(&[("m1", 0), ("m2", 2)]), &on, 1));
     assert_eq!(result(&after), [("m2", 0)], "m1 does not hold a set");
     let shares: Vec<_> = after.spec.clusters[0].components.iter().map(|c| (c.name.as_str(), c.replicas)).collect();
     assert_eq!(shares, [("jobmanager", 1), ("taskmanager", 4)]);
-    assert!(turn(&after, &fleet, &rooms(&[("m1", 9), ("m2", 0)]), &on, 2).plan.is_quiet(), "it counts its own room");
-    let off = applied(&before, &turn(&before, &fleet, &rooms(&[("m1", 0), ("m2", 2)]), &Options::default(), 1));
+    assert!(
+        turn(&after, &fleet, &estimates(&[("m1", 9), ("m2", 0)]), &on, 2).plan.is_quiet(),
+        "its own capacity counts"
+    );
+    let off = applied(&before, &turn(&before, &fleet, &estimates(&[("m1", 0), ("m2", 2)]), &Options::default(), 1));
     assert_eq!((result(&off), off.spec.clusters[0].components.len()), (vec![("m2", 0)], 0), "with the gate off");
     let mut anywhere = before.clone();
     anywhere.spec.placement = Some(duplicated());
-    let everywhere = applied(&anywhere, &turn(&anywhere, &fleet, &rooms(&[("m1", 0), ("m2", 0)]), &on, 1));
+    let everywhere = applied(&anywhere, &turn(&anywhere, &fleet, &estimates(&[("m1", 0), ("m2", 0)]), &on, 1));
     let listed = everywhere.spec.clusters.iter().map(|target| target.components.len()).sum::<usize>();
     assert_eq!(
         (result(&everywhere), listed),
@@ -486,14 +489,14 @@ fn components_stay_together() {
 }
 
 #[test]
-fn an_evicted_share_comes_back_where_it_still_fits() {
+fn evicted_share_returns_where_it_still_fits() {
     let fleet = clusters(&["m1", "m2"]);
     let mut before = placed(dynamic(), 5);
     let tasks = vec![task("m1", TAINT_UNTOLERATED, Some(3)), task("m2", TAINT_UNTOLERATED, Some(2))];
     before.spec.graceful_eviction_tasks = tasks;
-    let none = rooms(&[("m1", 0), ("m2", 0)]);
+    let none = estimates(&[("m1", 0), ("m2", 0)]);
     let after = applied(&before, &turn(&before, &fleet, &none, &Options::default(), 1));
-    assert_eq!(result(&after), [("m1", 3), ("m2", 2)], "nothing else has room, but the old copies still run");
+    assert_eq!(result(&after), [("m1", 3), ("m2", 2)], "no other cluster has capacity, but the old copies still run");
     before.spec.graceful_eviction_tasks[0].reason = CLUSTER_DRAIN.into();
     let drained = turn(&before, &fleet, &none, &Options::default(), 1);
     assert!(told(&drained).contains(&"m1: cluster(s) is in the process of eviction".to_owned()));
@@ -501,7 +504,7 @@ fn an_evicted_share_comes_back_where_it_still_fits() {
 }
 
 #[test]
-fn a_cluster_resource_binding_tells_the_same_with_another_text() {
+fn cluster_resource_binding_reports_with_its_own_text() {
     let source = placed(duplicated(), 0);
     let mut binding = ClusterResourceBinding::new("role-clusterrole", source.spec.clone());
     binding.metadata.labels = Some([(CLUSTER_PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into());
@@ -522,7 +525,7 @@ fn a_cluster_resource_binding_tells_the_same_with_another_text() {
 }
 
 #[test]
-fn a_cluster_that_is_named_but_does_not_exist_is_told() {
+fn missing_named_cluster_is_reported() {
     let named = |names: &[&str]| Placement { cluster_affinity: Some(affinity(names)), ..duplicated() };
     let fleet = clusters(&["m1"]);
     let histogram = "0/1 clusters are available: 1 cluster(s) did not match the placement cluster affinity constraint.";
@@ -551,14 +554,14 @@ fn a_cluster_that_is_named_but_does_not_exist_is_told() {
 }
 
 #[test]
-fn long_texts_are_cut_to_what_the_api_takes() {
+fn long_texts_are_cut_to_the_api_limit() {
     assert_eq!(cut("short", 10), "short");
     assert_eq!(cut("0123456789a", 10), "0123456...");
     assert_eq!(cut("ääääää", 10), "äää...", "never inside a character");
 }
 
 #[test]
-fn a_cluster_that_is_being_deleted_is_counted_but_gives_no_reason() {
+fn cluster_being_deleted_is_counted_without_a_reason() {
     let mut fleet = clusters(&["m1", "m2"]);
     let leaving = std::sync::Arc::make_mut(fleet.get_mut(&"m1".into()).unwrap());
     leaving.metadata.deletion_timestamp = Some(Time(at(1)));

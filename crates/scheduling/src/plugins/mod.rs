@@ -1,4 +1,5 @@
-//! Scheduler plugins: filters and scores, and the flag `--plugins` that enables them (specification/scheduling.md 5, 6).
+//! Scheduler plugins: filters and scores, and the flag `--plugins` that enables them (specification/scheduling.md 5,
+//! 6).
 //!
 //! A new plugin is a file beside this one and an entry in [`ALL`].
 
@@ -91,8 +92,8 @@ impl Plugins {
         ALL.into_iter().zip(self.0).filter(|(_, enabled)| *enabled).map(|(plugin, _)| plugin)
     }
 
-    /// Parses the flag: `*` enables all and is applied first, `foo` enables one, `-foo` disables one. Returns warnings about
-    /// names that have no effect any more.
+    /// Parses the flag: `*` enables all and is applied first, `foo` enables one, `-foo` disables one. Returns warnings
+    /// about deprecated names.
     ///
     /// # Errors
     /// If a name is not a plugin.

@@ -1,5 +1,5 @@
-//! Filter `TaintToleration`: rejects clusters with a taint that the workload does not tolerate. Targets of the present result
-//! pass (specification/scheduling.md 5.2).
+//! Filter `TaintToleration`: rejects clusters with a taint that the workload does not tolerate. Targets of the present
+//! result pass (specification/scheduling.md 5.2).
 
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{

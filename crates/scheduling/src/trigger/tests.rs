@@ -18,7 +18,7 @@ fn applied(binding: &mut ResourceBinding, placement: &Placement) {
     binding.metadata.annotations = Some([(APPLIED_PLACEMENT.to_owned(), text)].into());
 }
 
-/// A binding whose result was made for its placement.
+/// Binding whose result was made for its placement.
 fn settled(placement: Placement, replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
     let mut binding = binding("web", replicas, result);
     applied(&mut binding, &placement);
@@ -40,7 +40,7 @@ fn turn_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options) ->
 }
 
 #[test]
-fn the_first_row_that_holds_decides() {
+fn first_applicable_row_decides() {
     let options = Options::default();
     let fleet = clusters(&["m1", "m2"]);
     let even = || settled(weighted(&[]), 4, &[("m1", 2), ("m2", 2)]);
@@ -164,7 +164,7 @@ fn the_first_row_that_holds_decides() {
 }
 
 #[test]
-fn a_failed_attempt_that_left_nothing_is_no_result() {
+fn failed_attempt_without_result_is_scheduled_again() {
     let mut binding = settled(weighted(&[]), 0, &[]);
     binding.spec.replica_requirements = Some(ironclad_api::work::ReplicaRequirements::default());
     let fleet = clusters(&["m1"]);
@@ -174,7 +174,7 @@ fn a_failed_attempt_that_left_nothing_is_no_result() {
 }
 
 #[test]
-fn divided_results_drift_only_where_that_is_switched_on() {
+fn drifted_targets_are_followed_only_with_the_option() {
     let mut placement = weighted(&[]);
     placement.cluster_affinity = Some(affinity(&["m1"]));
     let binding = settled(placement, 4, &[("m1", 2), ("m2", 2)]);
@@ -290,7 +290,7 @@ fn changes_of_components() {
 }
 
 #[test]
-fn what_a_change_of_a_cluster_means() {
+fn cluster_changes_enqueue_bindings() {
     let old = cluster("m1");
     let with = |change: &dyn Fn(&mut Cluster)| {
         let mut new = old.clone();
@@ -312,7 +312,7 @@ fn what_a_change_of_a_cluster_means() {
 }
 
 #[test]
-fn whom_a_cluster_concerns() {
+fn cluster_concerns_its_targets_and_selected_bindings() {
     let options = Options::default();
     let of = |placement: Placement, observed: &str| {
         let mut binding = settled(placement, 1, &[]);

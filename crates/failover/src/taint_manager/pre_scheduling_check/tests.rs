@@ -121,7 +121,7 @@ fn room_for_what_leaves() {
         assert_eq!(got, want, "{name}");
     }
     let text = NoTarget::InsufficientCapacity { wanted: 3, found: 2 }.to_string();
-    assert_eq!(text, "insufficient_capacity: 3 replicas have to go, and the others have room for 2");
+    assert_eq!(text, "insufficient_capacity: 3 replicas have to move, but only 2 fit elsewhere");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Invariants of any result.
+//! Invariants of every result.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn placements() -> impl Strategy<Value = Placement> {
 
 proptest! {
     #[test]
-    fn results_add_up_and_a_second_turn_is_quiet(
+    fn results_add_up_and_a_second_cycle_writes_nothing(
         placement in placements(), replicas in 0_i32..30, room in prop::collection::vec(0_i64..12, 5),
         tainted in prop::collection::vec(any::<bool>(), 5), drained in prop::option::of(0_usize..5),
         previous in prop::collection::btree_map(0_usize..5, 0_i32..6, 0..4),

@@ -214,7 +214,7 @@ mod tests {
         let want = "paused     no
 reported   5s ago
 evictions  rate 0.5/s, normal (the share of unhealthy clusters; 1 of 3 clusters are unhealthy)
-queue      26 in line; the queue is empty in 52s; 1 wait for their time; 1 have no target
+queue      26 queued; the queue is empty in 52s; 1 delayed; 1 without a target
 
 FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD
 member1   1m30s   12        28        k:NoExecute

@@ -13,7 +13,7 @@ use ironclad_fleet::{
 use ironclad_runtime::Change;
 use ironclad_scheduling::{
     Capacity, Options,
-    capacity::{Assumed, Modelling, PROMISE_LASTS},
+    capacity::{ASSUMED_TTL, Modelling, Reservation},
 };
 use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -97,7 +97,7 @@ impl FleetCapacity {
             let view = BindingRef::from(new);
             let Some(scheduled) = view.last_scheduled() else { return };
             let age = Duration::try_from(self.0.clock.wall().duration_since(scheduled)).unwrap_or_default();
-            if age < PROMISE_LASTS {
+            if age < ASSUMED_TTL {
                 self.lock().found(view, reports(new), age, self.options(), self.now());
             }
             return;
@@ -105,10 +105,10 @@ impl FleetCapacity {
         let (key, now) = (BindingRef::from(new).key(), self.now());
         let mut capacity = self.lock();
         // A result of somebody else, or one of ours whose answer was lost.
-        if old.spec.clusters != new.spec.clusters && !capacity.is_assumed(&key) {
+        if old.spec.clusters != new.spec.clusters && !capacity.is_being_written(&key) {
             capacity.assigned(BindingRef::from(old), &new.spec.clusters, self.options(), now);
         }
-        if capacity.promises() > 0 {
+        if capacity.assumed_count() > 0 {
             capacity.reported(&key, &new.spec, reports(old), reports(new), now);
         }
     }
@@ -132,10 +132,10 @@ impl FleetCapacity {
     }
 }
 
-/// An assumed result that is being written. It is taken back when this is dropped.
+/// An assumed result that is being written. It is reverted when this is dropped.
 pub(crate) struct BeingWritten {
     capacity: FleetCapacity,
-    assumed: Option<Assumed>,
+    assumed: Option<Reservation>,
 }
 
 impl BeingWritten {
@@ -150,7 +150,7 @@ impl BeingWritten {
 impl Drop for BeingWritten {
     fn drop(&mut self) {
         if let Some(assumed) = self.assumed.take() {
-            self.capacity.lock().take_back(assumed, self.capacity.now());
+            self.capacity.lock().revert(assumed, self.capacity.now());
         }
     }
 }

@@ -16,7 +16,7 @@ use ironclad_failover::{Evictions, Flags, Now, eviction::Next, graceful::Cleared
 use ironclad_fleet::{Binding, Clusters, Event};
 use ironclad_reference::Reference;
 use ironclad_runtime::{Change, WorkMetrics};
-use ironclad_scheduling::{Attempt, ScheduleType, Step, Tick, plugins::TAINT_TOLERATION};
+use ironclad_scheduling::{Attempt, CycleEvent, ScheduleType, Step, plugins::TAINT_TOLERATION};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
@@ -135,10 +135,10 @@ fn shown() -> String {
     *metrics.eviction.source().lock() = Some(Running::new(evictions, clock.clone()));
     record_propagation(&metrics);
     let mut attempt = metrics.scheduler.attempt(&clock);
-    attempt.tick(Tick::Cluster);
-    attempt.tick(Tick::Plugin { plugin: &TAINT_TOLERATION, passed: true });
-    attempt.tick(Tick::Step(Step::Filter));
-    attempt.tick(Tick::Step(Step::Score));
+    attempt.tick(CycleEvent::Cluster);
+    attempt.tick(CycleEvent::Plugin { plugin: &TAINT_TOLERATION, passed: true });
+    attempt.tick(CycleEvent::Step(Step::Filter));
+    attempt.tick(CycleEvent::Step(Step::Score));
     attempt.ended(Some((ScheduleType::Reconcile, Attempt::Scheduled)), true);
     metrics.scheduler.incoming(Incoming::BindingAdd);
     let mut text = String::new();

@@ -129,7 +129,7 @@ fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
         };
         let outcome =
             cycle.clusters.entry(cluster).or_insert(Outcome { because: reason.clone(), score: None, available: None });
-        if let Reason::Fits { score, room: available, .. } = reason {
+        if let Reason::Fits { score, available, .. } = reason {
             (outcome.score, outcome.available) = (Some(score), available);
         }
         outcome.because = reason;

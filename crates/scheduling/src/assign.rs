@@ -84,8 +84,8 @@ pub fn dynamic(
     let mut shares = Shares::new();
     let mut remaining = want;
     for tier in tiers.values() {
-        let room = tier.iter().fold(0_i64, |sum, c| sum.saturating_add(c.available().max(0)));
-        let n = remaining.min(room);
+        let capacity = tier.iter().fold(0_i64, |sum, c| sum.saturating_add(c.available().max(0)));
+        let n = remaining.min(capacity);
         if n > 0 {
             shares.extend(one_tier(tier, n, fill, mode, ties)?);
             remaining -= n;
@@ -160,7 +160,7 @@ mod tests {
     fn selected(rows: &[(&str, i64, i64)]) -> Vec<Candidate> {
         let mut all: Vec<_> = rows
             .iter()
-            .map(|(name, room, assigned)| Candidate { assigned: *assigned, ..candidate(name, 0, *room) })
+            .map(|(name, capacity, assigned)| Candidate { assigned: *assigned, ..candidate(name, 0, *capacity) })
             .collect();
         Candidate::sort(&mut all);
         all
@@ -328,7 +328,7 @@ mod tests {
             rows in prop::collection::vec((0_i64..40, 0_i64..40), 1..8), want in 0_i64..300, aggregated: bool,
         ) {
             let names: Vec<String> = (0..rows.len()).map(|i| format!("m{i}")).collect();
-            let rows: Vec<_> = rows.iter().zip(&names).map(|((room, had), name)| (name.as_str(), *room, *had)).collect();
+            let rows: Vec<_> = rows.iter().zip(&names).map(|((capacity, had), name)| (name.as_str(), *capacity, *had)).collect();
             let clusters = selected(&rows);
             let fill = if aggregated { Fill::Aggregated } else { Fill::ByCapacity };
             let have: i64 = clusters.iter().map(|c| c.assigned).sum();

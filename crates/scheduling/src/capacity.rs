@@ -5,10 +5,10 @@
 //! targets, and an estimate costs the requested resources, independent of the number of bindings. Other estimators and
 //! the clock stay outside.
 
+mod assumed;
 pub mod demand;
+mod free;
 mod models;
-mod promise;
-mod room;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,19 +19,19 @@ use std::{
 use ironclad_api::cluster::{Cluster, ResourceModel, ResourceSummary};
 use ironclad_fleet::{BindingKey, ClusterName};
 
+pub use assumed::Reservation;
 pub use demand::Demand;
-pub use promise::Assumed;
-pub use room::Modelling;
+pub use free::Modelling;
 
+use assumed::AssumedReplicas;
 use demand::Part;
+use free::{Assumed, FreeCapacity};
 use models::Nodes;
-use promise::Held;
-use room::{Promised, Room};
 
 /// Time after which an assumption ends that no cluster reported (specification/scheduling.md 11).
-pub const PROMISE_LASTS: Duration = Duration::from_secs(300);
+pub const ASSUMED_TTL: Duration = Duration::from_secs(300);
 /// Largest number of assumptions; beyond it the one that expires first is dropped.
-const PROMISES_MAX: usize = 50_000;
+const ASSUMED_MAX: usize = 50_000;
 /// Upper limit of an estimate: replicas are 32-bit numbers in the API (specification/scheduling.md 10.1).
 const LARGEST: i64 = i32::MAX as i64;
 
@@ -41,7 +41,7 @@ pub enum Counting {
     /// Those that clusters report.
     Reported,
     /// Those that clusters report, and assumed ones.
-    Promised,
+    Assumed,
 }
 
 /// Capacity of the fleet.
@@ -51,19 +51,19 @@ pub struct Capacity {
     /// Interval between two summaries of a cluster: a summary may lag behind the pods by this time.
     summaries_every: Duration,
     slots: BTreeMap<ClusterName, Slot>,
-    held: BTreeMap<BindingKey, BTreeMap<ClusterName, Held>>,
+    assumed: BTreeMap<BindingKey, BTreeMap<ClusterName, AssumedReplicas>>,
     /// Assumptions in the order in which they expire.
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
     /// Bindings with a result that is being written.
-    assumed: BTreeSet<BindingKey>,
+    being_written: BTreeSet<BindingKey>,
 }
 
 /// Capacity of one cluster.
 #[derive(Debug, Clone, Default)]
 struct Slot {
     /// `None` while the cluster does not exist.
-    room: Option<Room>,
-    promised: Promised,
+    free: Option<FreeCapacity>,
+    assumed: Assumed,
     /// Assumed replicas, by their resource request.
     footprints: BTreeMap<Arc<[Part]>, i64>,
     /// Nodes of the models, with assumed replicas placed on them.
@@ -89,18 +89,18 @@ impl Capacity {
 
     /// Records a cluster that was added, changed or removed. Returns true if workloads that did not fit may fit now.
     pub fn cluster(&mut self, name: &ClusterName, old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
-        let known = self.slots.get(name).is_some_and(|slot| slot.room.is_some());
+        let known = self.slots.get(name).is_some_and(|slot| slot.free.is_some());
         if known && old.zip(new).is_some_and(|(old, new)| read_of(old) == read_of(new)) {
             return false;
         }
-        let room = new.map(|cluster| Room::of(cluster, self.modelling));
+        let free = new.map(|cluster| FreeCapacity::of(cluster, self.modelling));
         let slot = self.slots.entry(name.clone()).or_default();
-        let nothing = Room::default();
-        let before = slot.room.as_ref().unwrap_or(&nothing);
-        let grew = room.as_ref().is_some_and(|room| room.has_grown_since(before));
-        slot.room = room;
+        let nothing = FreeCapacity::default();
+        let before = slot.free.as_ref().unwrap_or(&nothing);
+        let grew = free.as_ref().is_some_and(|free| free.has_grown_since(before));
+        slot.free = free;
         slot.place_again();
-        if slot.room.is_none() && slot.footprints.is_empty() {
+        if slot.free.is_none() && slot.footprints.is_empty() {
             self.slots.remove(name);
         }
         grew
@@ -108,18 +108,18 @@ impl Capacity {
 
     /// Returns whether the cluster reports a summary.
     #[must_use]
-    pub fn is_told(&self, cluster: &ClusterName) -> bool {
-        self.slots.get(cluster).and_then(|slot| slot.room.as_ref()).is_some_and(Room::is_told)
+    pub fn has_summary(&self, cluster: &ClusterName) -> bool {
+        self.slots.get(cluster).and_then(|slot| slot.free.as_ref()).is_some_and(FreeCapacity::has_summary)
     }
 
     /// Further replicas or component sets that fit into the cluster; `None` if the cluster is unknown.
     #[must_use]
     pub fn fits(&self, cluster: &ClusterName, demand: &Demand, counting: Counting) -> Option<i64> {
         let slot = self.slots.get(cluster)?;
-        let room = slot.room.as_ref()?;
+        let free = slot.free.as_ref()?;
         let fits = match counting {
-            Counting::Reported => room.fits(demand, &Promised::default(), room.nodes()),
-            Counting::Promised => room.fits(demand, &slot.promised, slot.nodes.as_ref()),
+            Counting::Reported => free.fits(demand, &Assumed::default(), free.nodes()),
+            Counting::Assumed => free.fits(demand, &slot.assumed, slot.nodes.as_ref()),
         };
         Some(fits.clamp(0, LARGEST))
     }
@@ -128,7 +128,7 @@ impl Capacity {
 impl Slot {
     /// Places all assumed replicas on the nodes as reported.
     fn place_again(&mut self) {
-        self.nodes = self.room.as_ref().and_then(Room::nodes).cloned();
+        self.nodes = self.free.as_ref().and_then(FreeCapacity::nodes).cloned();
         let Some(nodes) = &mut self.nodes else { return };
         for (parts, count) in &self.footprints {
             place(nodes, parts, *count);

@@ -20,9 +20,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Class, Failure, Found, Seen,
-    pass::{self, GroupFailure, Tick, Trace, room_for},
-    trigger::{self, Turn},
+    Class, Failure, ScheduleResult, Seen,
+    cycle::{self, CycleEvent, GroupFailure, Trace, available_replicas},
+    trigger::{self, ScheduleDecision},
 };
 
 mod again;
@@ -88,7 +88,7 @@ pub enum Next {
     /// On events, and after an interval in case one was missed: no cluster fits (specification/scheduling.md 16.2).
     Recheck,
     /// When capacity may have appeared: the unschedulable queue.
-    WhenRoom,
+    WhenCapacity,
     /// After a backoff.
     Backoff,
     /// At this time.
@@ -144,7 +144,7 @@ impl Decision {
     pub fn attempt(&self) -> Option<(ScheduleType, Attempt)> {
         let attempt = match self.failure.as_ref().map(Failure::class) {
             None => Attempt::Scheduled,
-            Some(Class::NoFit | Class::TooFew | Class::NoRoom) => Attempt::Unschedulable,
+            Some(Class::NoFit | Class::TooFew | Class::InsufficientCapacity) => Attempt::Unschedulable,
             Some(Class::Other) => Attempt::Error,
         };
         Some((self.schedule_type?, attempt))
@@ -165,29 +165,29 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
 
 /// Same as [`decide`]; `tick` is called at the end of each step of a cycle and each plugin, so that a caller with a
 /// clock can measure them.
-pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, tick: &mut dyn FnMut(Tick)) -> Decision {
+pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(CycleEvent)) -> Decision {
     let mut decision = Decision { plan: Plan::default(), next: Next::OnEvent, schedule_type: None, failure: None };
-    let reason = match trigger::turn(seen) {
-        Turn::Leave(reason) => {
+    let reason = match trigger::schedule_decision(seen) {
+        ScheduleDecision::Skip(reason) => {
             if reason == Reason::NoPlacement {
                 decision.next = Next::Backoff;
             }
             decision.plan.note(reason.into());
             return decision;
         }
-        Turn::Stands => {
+        ScheduleDecision::UpToDate => {
             decision.plan.note(Reason::ResultStands.into());
             catch_up(seen, now, &mut decision.plan);
             return decision;
         }
-        Turn::Schedule(reason) => reason,
+        ScheduleDecision::Schedule(reason) => reason,
     };
     decision.schedule_type =
         Some(if reason == Reason::ReplicasChanged { ScheduleType::Scale } else { ScheduleType::Reconcile });
     decision.plan.note(reason.clone().into());
     let mut failed = Vec::new();
-    let mut trace = Trace { because: &mut decision.plan.because, tick };
-    match pass::search(seen, &BTreeSet::new(), now, &mut trace, &mut failed) {
+    let mut trace = Trace { because: &mut decision.plan.because, on_event };
+    match cycle::search(seen, &BTreeSet::new(), now, &mut trace, &mut failed) {
         Ok(found) => succeed(seen, &found, &failed, now, &mut decision.plan),
         Err(failure) => {
             decision.next = fail(seen, &failure, &reason, &failed, now, &mut decision.plan);
@@ -212,7 +212,7 @@ fn catch_up(seen: &Seen<'_>, now: Timestamp, plan: &mut Plan<Effect>) {
     plan.effects.push(Effect::Status(part));
 }
 
-fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timestamp, plan: &mut Plan<Effect>) {
+fn succeed(seen: &Seen<'_>, found: &ScheduleResult, failed: &[GroupFailure], now: Timestamp, plan: &mut Plan<Effect>) {
     let binding = seen.binding;
     plan.note(Reason::Scheduled.into());
     let changed = !same_targets(&binding.spec().clusters, &found.targets);
@@ -236,7 +236,7 @@ fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timesta
     }
     let reported = binding.scheduled().is_some_and(|condition| condition.status == FALSE);
     if changed || reported {
-        tell_of_groups(binding, failed, plan);
+        report_failed_groups(binding, failed, plan);
         let message = success_message(binding, &found.targets);
         plan.effects.push(Effect::Event(Event::normal(
             binding.spec().resource.clone(),
@@ -245,23 +245,24 @@ fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timesta
         )));
     }
     if changed {
-        tell_of_room(seen, &found.targets, plan);
+        warn_insufficient_capacity(seen, &found.targets, plan);
     }
 }
 
 /// Warns about targets that may lack the capacity for a result that does not depend on capacity; the result is kept
 /// (specification/scheduling.md 16.11).
-fn tell_of_room(seen: &Seen<'_>, targets: &[TargetCluster], plan: &mut Plan<Effect>) {
+fn warn_insufficient_capacity(seen: &Seen<'_>, targets: &[TargetCluster], plan: &mut Plan<Effect>) {
     let (binding, spec) = (seen.binding, seen.binding.spec());
-    if spec.placement.as_ref().is_none_or(|placement| pass::looks_at_room(spec, placement)) {
+    if spec.placement.as_ref().is_none_or(|placement| cycle::depends_on_capacity(spec, placement)) {
         return;
     }
     let lacks = |target: &&TargetCluster| {
         let more = target.replicas - spec.target(&target.name).map_or(0, |before| before.replicas);
         let cluster = ClusterName::from(target.name.as_str());
         more > 0
-            && seen.capacity.is_told(&cluster)
-            && room_for(spec, &cluster, seen.capacity, seen.options).is_some_and(|room| room < i64::from(more))
+            && seen.capacity.has_summary(&cluster)
+            && available_replicas(spec, &cluster, seen.capacity, seen.options)
+                .is_some_and(|replicas| replicas < i64::from(more))
     };
     let names: Vec<&str> = targets.iter().filter(lacks).map(|target| target.name.as_str()).collect();
     if !names.is_empty() {
@@ -287,7 +288,9 @@ fn fail(
     let error = failure.to_string();
     let (reason, mut next, because) = match failure.class() {
         Class::NoFit | Class::TooFew => (NO_CLUSTER_FIT, Next::Recheck, Reason::NoClusterFit { error: error.clone() }),
-        Class::NoRoom => (UNSCHEDULABLE, Next::WhenRoom, Reason::Unschedulable { error: error.clone() }),
+        Class::InsufficientCapacity => {
+            (UNSCHEDULABLE, Next::WhenCapacity, Reason::Unschedulable { error: error.clone() })
+        }
         Class::Other => (SCHEDULER_ERROR, Next::Backoff, Reason::SchedulerError { error: error.clone() }),
     };
     plan.note(because.into());
@@ -295,10 +298,10 @@ fn fail(
         next = withdraw(seen, trigger, now, plan);
     }
     let generation = binding.generation() + i64::from(!plan.is_quiet());
-    let told = scheduled(binding, FALSE, reason, &error, generation, now);
-    if let Some(condition) = told {
+    let updated = scheduled(binding, FALSE, reason, &error, generation, now);
+    if let Some(condition) = updated {
         plan.effects.push(Effect::Status(StatusPart::condition(condition)));
-        tell_of_groups(binding, failed, plan);
+        report_failed_groups(binding, failed, plan);
         let message = cut(&error, EVENT_MAX);
         plan.effects.push(Effect::Event(Event::warning(binding.reference(), SCHEDULE_BINDING_FAILED, message)));
     }
@@ -372,7 +375,7 @@ fn scheduled(
     (standing != Some(&wanted)).then_some(wanted)
 }
 
-fn tell_of_groups(binding: BindingRef<'_>, failed: &[GroupFailure], plan: &mut Plan<Effect>) {
+fn report_failed_groups(binding: BindingRef<'_>, failed: &[GroupFailure], plan: &mut Plan<Effect>) {
     for (index, failure) in failed {
         let kind = binding.kind();
         let message =

@@ -15,7 +15,7 @@ use ironclad_api::{
 use ironclad_fleet::{ClusterName, Clusters, affinity, because::schedule::Refusal};
 use jiff::Timestamp;
 
-use crate::{Plugins, Tick, plugins::Point};
+use crate::{CycleEvent, Plugins, plugins::Point};
 
 /// Score of a cluster with a PreferNoExecute taint for workloads that do not run there yet.
 const AVOIDED: i64 = -1;
@@ -41,16 +41,16 @@ impl Filter<'_> {
     ///
     /// # Errors
     /// The reason of the first filter that rejects it.
-    pub fn test(&self, cluster: &Cluster, standing: Standing) -> Result<u32, Refusal> {
-        self.test_observed(cluster, standing, &mut |_| {})
+    pub fn test(&self, cluster: &Cluster, state: TargetState) -> Result<u32, Refusal> {
+        self.test_observed(cluster, state, &mut |_| {})
     }
 
     /// [`Filter::test`] that reports each plugin that ran.
     pub(crate) fn test_observed(
         &self,
         cluster: &Cluster,
-        standing: Standing,
-        tick: &mut dyn FnMut(Tick),
+        state: TargetState,
+        on_event: &mut dyn FnMut(CycleEvent),
     ) -> Result<u32, Refusal> {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let bars_return = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
@@ -59,8 +59,8 @@ impl Filter<'_> {
         }
         for plugin in self.plugins.enabled() {
             let Point::Filter(filter) = plugin.point else { continue };
-            let answer = filter(self, cluster, standing);
-            tick(Tick::Plugin { plugin, passed: answer.is_ok() });
+            let answer = filter(self, cluster, state);
+            on_event(CycleEvent::Plugin { plugin, passed: answer.is_ok() });
             answer?;
         }
         let has_overflow = self.group.is_some_and(|group| !group.overflow_affinities.is_empty());
@@ -97,18 +97,23 @@ impl Filter<'_> {
 
     /// Score of a cluster that passed the filters (specification/scheduling.md 6); higher is better.
     #[must_use]
-    pub fn score(&self, cluster: &Cluster, standing: Standing) -> i64 {
-        self.score_observed(cluster, standing, &mut |_| {})
+    pub fn score(&self, cluster: &Cluster, state: TargetState) -> i64 {
+        self.score_observed(cluster, state, &mut |_| {})
     }
 
     /// [`Filter::score`] that reports each plugin that ran.
-    pub(crate) fn score_observed(&self, cluster: &Cluster, standing: Standing, tick: &mut dyn FnMut(Tick)) -> i64 {
+    pub(crate) fn score_observed(
+        &self,
+        cluster: &Cluster,
+        state: TargetState,
+        on_event: &mut dyn FnMut(CycleEvent),
+    ) -> i64 {
         let avoided = || cluster.spec.taints.iter().any(|taint| taint.effect == PREFER_NO_EXECUTE);
-        let mut sum = if standing == Standing::New && avoided() { AVOIDED } else { 0 };
+        let mut sum = if state == TargetState::New && avoided() { AVOIDED } else { 0 };
         for plugin in self.plugins.enabled() {
             let Point::Score(score) = plugin.point else { continue };
-            sum += score(self, cluster, standing);
-            tick(Tick::Plugin { plugin, passed: true });
+            sum += score(self, cluster, state);
+            on_event(CycleEvent::Plugin { plugin, passed: true });
         }
         sum
     }
@@ -116,7 +121,7 @@ impl Filter<'_> {
 
 /// Whether a cluster is a target of the present result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum TargetState {
     /// It is a target, possibly with 0 replicas.
     Target,
     /// It is no target.
@@ -170,8 +175,8 @@ mod tests {
         score: i64,
     }
 
-    fn fit(filter: &Filter<'_>, cluster: &Cluster, standing: Standing) -> Result<Fit, Refusal> {
-        Ok(Fit { tier: filter.test(cluster, standing)?, score: filter.score(cluster, standing) })
+    fn fit(filter: &Filter<'_>, cluster: &Cluster, state: TargetState) -> Result<Fit, Refusal> {
+        Ok(Fit { tier: filter.test(cluster, state)?, score: filter.score(cluster, state) })
     }
 
     #[test]
@@ -180,21 +185,28 @@ mod tests {
         let tolerated = vec![toleration("k", "Exists", NO_EXECUTE)];
         let refused = |effect: &str| Err(Refusal::Taint { taint: format!("k:{effect}") });
         let ok = |score| Ok(Fit { tier: 0, score });
-        for (name, taints, tolerations, opted_in, standing, want) in [
-            ("NoSchedule keeps new ones away", k(NO_SCHEDULE), vec![], false, Standing::New, refused(NO_SCHEDULE)),
-            ("NoSchedule leaves targets alone", k(NO_SCHEDULE), vec![], false, Standing::Target, ok(100)),
-            ("NoExecute leaves targets to the taint manager", k(NO_EXECUTE), vec![], false, Standing::Target, ok(100)),
-            ("NoExecute tolerated for a while", k(NO_EXECUTE), tolerated.clone(), false, Standing::New, ok(0)),
-            ("PreferNoExecute steers away", k(PREFER_NO_EXECUTE), vec![], false, Standing::New, ok(-1)),
+        for (name, taints, tolerations, opted_in, state, want) in [
+            ("NoSchedule keeps new ones away", k(NO_SCHEDULE), vec![], false, TargetState::New, refused(NO_SCHEDULE)),
+            ("NoSchedule leaves targets alone", k(NO_SCHEDULE), vec![], false, TargetState::Target, ok(100)),
+            (
+                "NoExecute leaves targets to the taint manager",
+                k(NO_EXECUTE),
+                vec![],
+                false,
+                TargetState::Target,
+                ok(100),
+            ),
+            ("NoExecute tolerated for a while", k(NO_EXECUTE), tolerated.clone(), false, TargetState::New, ok(0)),
+            ("PreferNoExecute steers away", k(PREFER_NO_EXECUTE), vec![], false, TargetState::New, ok(-1)),
             (
                 "PreferNoExecute refuses who opted in",
                 k(PREFER_NO_EXECUTE),
                 tolerated,
                 true,
-                Standing::New,
+                TargetState::New,
                 refused(PREFER_NO_EXECUTE),
             ),
-            ("PreferNoExecute leaves targets alone", k(PREFER_NO_EXECUTE), vec![], true, Standing::Target, ok(100)),
+            ("PreferNoExecute leaves targets alone", k(PREFER_NO_EXECUTE), vec![], true, TargetState::Target, ok(100)),
         ] {
             let mut binding = binding("web", 1, &[]);
             binding.spec.failover = opted_in.then(failover);
@@ -208,7 +220,7 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            assert_eq!(fit(&filter, &cluster, standing), want, "{name}");
+            assert_eq!(fit(&filter, &cluster, state), want, "{name}");
         }
     }
 
@@ -231,7 +243,7 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            assert_eq!(fit(&filter, &cluster("m1"), Standing::New), want, "{reason}");
+            assert_eq!(fit(&filter, &cluster("m1"), TargetState::New), want, "{reason}");
         }
     }
 
@@ -246,11 +258,11 @@ mod tests {
             plugins: Plugins::default(),
             now: Timestamp::MIN,
         };
-        assert_eq!(fit(&filter, &cluster("m1"), Standing::Target), Err(Refusal::Affinity));
+        assert_eq!(fit(&filter, &cluster("m1"), TargetState::Target), Err(Refusal::Affinity));
         let mut bare = cluster("m2");
         bare.status = None;
-        assert_eq!(fit(&filter, &bare, Standing::New), Err(Refusal::ApiNotEnabled), "unknown is not enabled");
-        assert_eq!(fit(&filter, &bare, Standing::Target), Ok(Fit { tier: 0, score: 100 }));
+        assert_eq!(fit(&filter, &bare, TargetState::New), Err(Refusal::ApiNotEnabled), "unknown is not enabled");
+        assert_eq!(fit(&filter, &bare, TargetState::Target), Ok(Fit { tier: 0, score: 100 }));
     }
 
     #[test]
@@ -268,7 +280,7 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            ["m1", "m2", "m3", "m4"].map(|name| fit(&filter, &cluster(name), Standing::New).ok().map(|fit| fit.tier))
+            ["m1", "m2", "m3", "m4"].map(|name| fit(&filter, &cluster(name), TargetState::New).ok().map(|fit| fit.tier))
         };
         assert_eq!(tiers(1), [Some(0), Some(1), Some(2), None]);
         assert_eq!(tiers(0), [Some(0), None, None, None], "configuration does not overflow");
@@ -290,12 +302,12 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            assert_eq!(fit(&filter, &cluster("m1"), Standing::Target), Err(want), "{field:?}, also for targets");
+            assert_eq!(fit(&filter, &cluster("m1"), TargetState::Target), Err(want), "{field:?}, also for targets");
             let mut placed = cluster("m1");
             placed.spec.provider = "p".into();
             placed.spec.region = "r".into();
             placed.spec.zones = vec!["z".into()];
-            assert!(fit(&filter, &placed, Standing::New).is_ok(), "{field:?}");
+            assert!(fit(&filter, &placed, TargetState::New).is_ok(), "{field:?}");
         }
     }
 

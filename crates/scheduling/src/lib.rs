@@ -10,10 +10,10 @@
 pub mod assign;
 mod candidate;
 pub mod capacity;
+mod cycle;
 mod decide;
 pub mod filter;
 pub mod groups;
-mod pass;
 pub mod plugins;
 mod region;
 mod seen;
@@ -28,10 +28,12 @@ pub use candidate::Candidate;
 pub use capacity::Capacity;
 pub use ironclad_fleet::divide;
 
+pub use cycle::{
+    Class, CycleEvent, Failure, ScheduleResult, Step, available_replicas, available_replicas_for_eviction, dry_run,
+};
 pub use decide::{
     Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
     observed_generation, refused,
 };
-pub use pass::{Class, Failure, Found, Step, Tick, dry_run, room_for, room_for_leaving};
 pub use plugins::{Plugin, Plugins};
 pub use seen::{Available, Options, Seen};

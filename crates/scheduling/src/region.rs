@@ -13,7 +13,7 @@ use ironclad_fleet::ClusterName;
 
 use crate::{
     Candidate,
-    spread::{Bounds, Need, SelectError, make_room},
+    spread::{Bounds, Need, SelectError, exchange_for_capacity},
 };
 
 /// Weight of one replica that a region can run; it exceeds any score of the region's clusters.
@@ -100,7 +100,7 @@ fn choose(
         let k = (first.len() + rest.len()).min(clusters.max);
         if let Need::Replicas(need) = need {
             let held: i64 = first.iter().fold(0, |sum, c| sum.saturating_add(c.available()));
-            if !make_room(&mut rest, k - first.len(), need.saturating_sub(held)) {
+            if !exchange_for_capacity(&mut rest, k - first.len(), need.saturating_sub(held)) {
                 short.get_or_insert(k);
                 continue;
             }
@@ -108,7 +108,7 @@ fn choose(
         let more = rest.into_iter().take(k - first.len()).map(|c| c.name);
         return Ok(first.iter().map(|c| c.name.clone()).chain(more).collect());
     }
-    Err(short.map_or(SelectError::TooFewClustersInRegions, |clusters| SelectError::NoRoom { clusters }))
+    Err(short.map_or(SelectError::TooFewClustersInRegions, |clusters| SelectError::InsufficientCapacity { clusters }))
 }
 
 /// Permitted sets of regions, the best first, each in the order in which its regions are used
@@ -207,7 +207,7 @@ mod tests {
             let all: Vec<_> = clusters
                 .iter()
                 .enumerate()
-                .map(|(i, (score, room))| candidate(&format!("m{i}"), *score, *room))
+                .map(|(i, (score, capacity))| candidate(&format!("m{i}"), *score, *capacity))
                 .collect();
             let members: Vec<_> = all.iter().collect();
             let bounds = Bounds { min: *min, max: usize::MAX };
@@ -324,8 +324,10 @@ mod tests {
 
     #[test]
     fn capacity_is_searched_inside_selected_regions_first() {
-        let region =
-            |name: &str, region: &str, score, room| Candidate { region: region.into(), ..candidate(name, score, room) };
+        let region = |name: &str, region: &str, score, capacity| Candidate {
+            region: region.into(),
+            ..candidate(name, score, capacity)
+        };
         let mut all = vec![
             region("a1", "A", 100, 4),
             region("a2", "A", 100, 1),
@@ -340,7 +342,7 @@ mod tests {
         };
         assert_eq!(names(9), Ok(vec!["a1".to_owned(), "a3".to_owned()]), "a3 has the capacity that a2 lacks");
         assert_eq!(names(30), Ok(vec!["b1".to_owned(), "b2".to_owned()]), "region A has no capacity for 30");
-        assert_eq!(names(50), Err(SelectError::NoRoom { clusters: 2 }));
+        assert_eq!(names(50), Err(SelectError::InsufficientCapacity { clusters: 2 }));
     }
 
     #[test]

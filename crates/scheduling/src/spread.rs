@@ -66,7 +66,7 @@ pub enum SelectError {
     TooFewClustersInRegions,
     /// Even the clusters with the most capacity cannot run the replicas.
     #[error("no enough resource when selecting {clusters} clusters")]
-    NoRoom {
+    InsufficientCapacity {
         /// Permitted number of clusters.
         clusters: usize,
     },
@@ -100,12 +100,12 @@ fn by_cluster(candidates: &mut [Candidate], bounds: Bounds, need: Need) -> Resul
     }
     let k = candidates.len().min(bounds.max);
     let Need::Replicas(need) = need else { return Ok(k) };
-    make_room(candidates, k, need).then_some(k).ok_or(SelectError::NoRoom { clusters: k })
+    exchange_for_capacity(candidates, k, need).then_some(k).ok_or(SelectError::InsufficientCapacity { clusters: k })
 }
 
 /// Replaces the last of the first `k` by clusters of the rest with more capacity, as few as needed. Returns whether
 /// they meet `need`.
-pub(crate) fn make_room(candidates: &mut [Candidate], k: usize, need: i64) -> bool {
+pub(crate) fn exchange_for_capacity(candidates: &mut [Candidate], k: usize, need: i64) -> bool {
     let (chosen, rest) = candidates.split_at_mut(k);
     let mut sum: i128 = chosen.iter().map(|c| i128::from(c.available())).sum();
     for place in chosen.iter_mut().rev() {
@@ -147,7 +147,7 @@ mod tests {
             (&four, two(2), Need::Replicas(100), Ok(&["m4", "m2"])),
             (&four, two(2), Need::Replicas(120), Ok(&["m4", "m3"])),
             (&four, two(2), Need::DontCare, Ok(&["m4", "m2"])),
-            (&four, two(2), Need::Replicas(200), Err(SelectError::NoRoom { clusters: 2 })),
+            (&four, two(2), Need::Replicas(200), Err(SelectError::InsufficientCapacity { clusters: 2 })),
             (&three, two(2), Need::Replicas(80), Ok(&["m1", "m3"])),
             (&three, Spread::Clusters(Bounds::new(0, 0)), Need::Replicas(1), Ok(&["m1", "m2", "m3"])),
             (&three, Spread::Clusters(Bounds::new(3, 3)), Need::DontCare, Ok(&["m1", "m2", "m3"])),
@@ -184,17 +184,17 @@ mod tests {
     proptest! {
         #[test]
         fn succeeds_exactly_when_the_largest_clusters_meet_the_need(
-            room in prop::collection::vec((0_i64..2, 0_i64..50), 1..10), max in 1_usize..10, need in 0_i64..200,
+            capacity in prop::collection::vec((0_i64..2, 0_i64..50), 1..10), max in 1_usize..10, need in 0_i64..200,
         ) {
             let mut all: Vec<_> =
-                room.iter().enumerate().map(|(i, (score, room))| candidate(&format!("m{i}"), score * 100, *room)).collect();
+                capacity.iter().enumerate().map(|(i, (score, capacity))| candidate(&format!("m{i}"), score * 100, *capacity)).collect();
             Candidate::sort(&mut all);
             let mut best: Vec<_> = all.iter().map(Candidate::available).collect();
-            best.sort_unstable_by_key(|room| std::cmp::Reverse(*room));
+            best.sort_unstable_by_key(|capacity| std::cmp::Reverse(*capacity));
             let k = max.min(all.len());
             let holds = best[..k].iter().sum::<i64>() >= need;
             let got = select(&mut all, Spread::Clusters(Bounds { min: 1, max }), Need::Replicas(need));
-            prop_assert_eq!(got, if holds { Ok(k) } else { Err(SelectError::NoRoom { clusters: k }) });
+            prop_assert_eq!(got, if holds { Ok(k) } else { Err(SelectError::InsufficientCapacity { clusters: k }) });
             if holds {
                 prop_assert!(all[..k].iter().map(Candidate::available).sum::<i64>() >= need);
             }

@@ -175,7 +175,7 @@ pub(crate) fn scheduled(status: &str, reason: &str, since: i64) -> Condition {
 }
 
 /// Decision on the binding in this fleet; `available` lists estimates by cluster.
-pub(crate) fn turn(
+pub(crate) fn decide_in(
     binding: &ResourceBinding,
     clusters: &Clusters,
     available: &Available,
@@ -226,6 +226,6 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// Reasons and effects of a decision as text, one per line.
-pub(crate) fn told(decision: &Decision) -> Vec<String> {
+pub(crate) fn lines(decision: &Decision) -> Vec<String> {
     decision.plan.because.iter().map(ToString::to_string).collect()
 }

@@ -17,19 +17,20 @@ use ironclad_api::{
 use ironclad_fleet::{BindingRef, ClusterName, affinity, because::schedule::Reason};
 
 use crate::{
-    Capacity, Options, Seen, groups,
-    pass::{component_targets, room_for, schedules_component_sets},
+    Capacity, Options, Seen,
+    cycle::{available_replicas, component_targets, schedules_component_sets},
+    groups,
 };
 
 /// Whether a scheduling cycle runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Turn {
+pub enum ScheduleDecision {
     /// A cycle runs, for this reason.
     Schedule(Reason),
     /// The result is up to date; at most the status is written.
-    Stands,
+    UpToDate,
     /// The binding is not changed, for this reason.
-    Leave(Reason),
+    Skip(Reason),
 }
 
 /// Checks whether this scheduler is responsible for the binding: its scheduler name, suspension, and an owner
@@ -54,40 +55,44 @@ pub fn responsible(binding: BindingRef<'_>, options: &Options) -> Result<(), Rea
 
 /// Decides whether to schedule: the first row of the table that applies (specification/scheduling.md 2.2).
 #[must_use]
-pub fn turn(seen: &Seen<'_>) -> Turn {
+pub fn schedule_decision(seen: &Seen<'_>) -> ScheduleDecision {
     let binding = seen.binding;
     let spec = binding.spec();
     if let Err(reason) = responsible(binding, seen.options) {
-        return Turn::Leave(reason);
+        return ScheduleDecision::Skip(reason);
     }
     if binding.metadata().deletion_timestamp.is_some() {
-        return Turn::Leave(Reason::BeingDeleted);
+        return ScheduleDecision::Skip(Reason::BeingDeleted);
     }
-    let Some(placement) = &spec.placement else { return Turn::Leave(Reason::NoPlacement) };
+    let Some(placement) = &spec.placement else { return ScheduleDecision::Skip(Reason::NoPlacement) };
     let divided = placement.replica_scheduling_type() == ReplicaSchedulingType::Divided;
     if placement_changed(placement, applied_placement(binding), binding.observed_group()) {
-        return Turn::Schedule(Reason::PlacementChanged);
+        return ScheduleDecision::Schedule(Reason::PlacementChanged);
     }
     if replicas_changed(seen, placement) {
-        return Turn::Schedule(Reason::ReplicasChanged);
+        return ScheduleDecision::Schedule(Reason::ReplicasChanged);
     }
     if binding.reschedule_required() {
-        return Turn::Schedule(Reason::RescheduleRequested);
+        return ScheduleDecision::Schedule(Reason::RescheduleRequested);
     }
     if !spec.is_workload() || !divided {
-        return Turn::Schedule(Reason::FollowsFleet);
+        return ScheduleDecision::Schedule(Reason::FollowsFleet);
     }
     if let Some(cluster) = spec.clusters.iter().find(|target| is_leaving(seen, &target.name)) {
-        return Turn::Schedule(Reason::TargetLeaving { cluster: cluster.name.as_str().into() });
+        return ScheduleDecision::Schedule(Reason::TargetLeaving { cluster: cluster.name.as_str().into() });
     }
     if seen.options.follow_drift
         && let Some(cluster) = drifted(seen, placement)
     {
-        return Turn::Schedule(Reason::TargetDrifted { cluster });
+        return ScheduleDecision::Schedule(Reason::TargetDrifted { cluster });
     }
     // A failed attempt without a result looks like an empty result.
     let failed = binding.scheduled().is_some_and(|condition| condition.status == conditions::FALSE);
-    if failed && spec.clusters.is_empty() { Turn::Schedule(Reason::LastAttemptFailed) } else { Turn::Stands }
+    if failed && spec.clusters.is_empty() {
+        ScheduleDecision::Schedule(Reason::LastAttemptFailed)
+    } else {
+        ScheduleDecision::UpToDate
+    }
 }
 
 /// Returns whether a target is being deleted or does not exist (specification/scheduling.md 16.23).
@@ -224,7 +229,7 @@ pub fn is_unsettled(binding: BindingRef<'_>) -> bool {
 pub fn may_fit(binding: BindingRef<'_>, cluster: &Cluster, capacity: &Capacity, options: &Options) -> bool {
     let name = ClusterName::from(cluster.metadata.name.as_deref().unwrap_or_default());
     concerns(binding, cluster, options)
-        && room_for(binding.spec(), &name, capacity, options).is_some_and(|room| room > 0)
+        && available_replicas(binding.spec(), &name, capacity, options).is_some_and(|replicas| replicas > 0)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ironclad_runtime::{Key, Queue};
-use ironclad_scheduling::{Attempt, Plugin, ScheduleType, Step, Tick};
+use ironclad_scheduling::{Attempt, CycleEvent, Plugin, ScheduleType, Step};
 use ironclad_seam::Clock;
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -174,15 +174,15 @@ pub(crate) struct Timed<'a> {
 
 impl Timed<'_> {
     /// Takes in an event of the cycle.
-    pub(crate) fn tick(&mut self, tick: Tick) {
+    pub(crate) fn tick(&mut self, tick: CycleEvent) {
         match tick {
-            Tick::Step(step) => self.step(step),
-            Tick::Cluster => {
+            CycleEvent::Step(step) => self.step(step),
+            CycleEvent::Cluster => {
                 if let Some(began) = &mut self.plugin {
                     *began = self.clock.mono();
                 }
             }
-            Tick::Plugin { plugin, passed } => self.ran(plugin, passed),
+            CycleEvent::Plugin { plugin, passed } => self.ran(plugin, passed),
         }
     }
 
@@ -281,7 +281,7 @@ mod tests {
         let clock = Clock::system();
         let pass = |steps: &[Step], ended: Option<(ScheduleType, Attempt)>, written| {
             let mut attempt = metrics.attempt(&clock);
-            steps.iter().for_each(|step| attempt.tick(Tick::Step(*step)));
+            steps.iter().for_each(|step| attempt.tick(CycleEvent::Step(*step)));
             attempt.ended(ended, written);
         };
         let all = [Step::Filter, Step::Score, Step::Select, Step::AssignReplicas];
@@ -320,14 +320,14 @@ mod tests {
         let clock = Clock::system();
         for _ in 0..11 {
             let mut attempt = metrics.attempt(&clock);
-            attempt.tick(Tick::Cluster);
+            attempt.tick(CycleEvent::Cluster);
             clock.sleep(Duration::from_millis(2)).await;
-            attempt.tick(Tick::Plugin { plugin: &CLUSTER_AFFINITY, passed: true });
+            attempt.tick(CycleEvent::Plugin { plugin: &CLUSTER_AFFINITY, passed: true });
             clock.sleep(Duration::from_millis(1)).await;
-            attempt.tick(Tick::Plugin { plugin: &TAINT_TOLERATION, passed: false });
+            attempt.tick(CycleEvent::Plugin { plugin: &TAINT_TOLERATION, passed: false });
             clock.sleep(Duration::from_secs(5)).await;
-            attempt.tick(Tick::Cluster);
-            attempt.tick(Tick::Plugin { plugin: &CLUSTER_LOCALITY, passed: true });
+            attempt.tick(CycleEvent::Cluster);
+            attempt.tick(CycleEvent::Plugin { plugin: &CLUSTER_LOCALITY, passed: true });
         }
         let text = shown(&registry);
         let name = "karmada_scheduler_plugin_execution_duration_seconds";

@@ -125,7 +125,7 @@ impl Scheduler {
     fn note_failure(&self, key: &Key, decision: &Decision, written: bool) {
         match decision.next {
             _ if !written => self.waiting.lock().backs_off(key),
-            scheduling::Next::WhenRoom => self.waiting.lock().for_capacity(key),
+            scheduling::Next::WhenCapacity => self.waiting.lock().for_capacity(key),
             scheduling::Next::Recheck => self.waiting.lock().for_fit(key),
             scheduling::Next::Backoff => self.waiting.lock().backs_off(key),
             scheduling::Next::OnEvent | scheduling::Next::At(_) => return,

@@ -63,7 +63,8 @@ pub enum Reason {
         /// The sum of the scores.
         score: i64,
         /// Further replicas that fit by the estimators; `None` without an estimate.
-        room: Option<i64>,
+        #[serde(rename = "room")]
+        available: Option<i64>,
     },
     /// The cluster is being removed from the fleet.
     ClusterLeaving {
@@ -215,12 +216,12 @@ impl fmt::Display for Reason {
             Self::LastAttemptFailed => f.write_str("the last attempt failed and left no result"),
             Self::ResultStands => f.write_str("the result is up to date"),
             Self::Refused { cluster, because } => write!(f, "{cluster}: {because}"),
-            Self::Fits { cluster, tier, score, room } => {
+            Self::Fits { cluster, tier, score, available } => {
                 write!(f, "{cluster}: passes the filters, score {score}")?;
                 if *tier > 0 {
                     write!(f, ", tier {tier}")?;
                 }
-                room.map_or(Ok(()), |room| write!(f, ", available replicas {room}"))
+                available.map_or(Ok(()), |available| write!(f, ", available replicas {available}"))
             }
             Self::ClusterLeaving { cluster } => write!(f, "{cluster}: it is being removed from the fleet"),
             Self::Missing { cluster } => write!(f, "{cluster}: named by the placement, but it does not exist"),

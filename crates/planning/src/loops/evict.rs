@@ -27,7 +27,7 @@ impl Plan<'_> {
         let world = &self.fleet.world;
         let (capacity, options) = (&self.capacity, &self.options.scheduling);
         let available_replicas = |spec: &ResourceBindingSpec, cluster: &ClusterName| {
-            scheduling::room_for_leaving(spec, cluster, capacity, options)
+            scheduling::available_replicas_for_eviction(spec, cluster, capacity, options)
         };
         let clusters = &self.fleet.world.clusters;
         let next = evictions.next_with_room(clusters, Some(&available_replicas), |key| world.binding(key), moment);

@@ -39,7 +39,7 @@ fn asking(replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
 
 fn free(capacity: &Capacity) -> i64 {
     let demand = Demand::of(&asking(1, &[]).spec, false);
-    capacity.fits(&"m1".into(), &demand, Counting::Promised).unwrap()
+    capacity.fits(&"m1".into(), &demand, Counting::Assumed).unwrap()
 }
 
 fn report(pods: i64, health: ResourceHealth) -> Vec<AggregatedStatusItem> {
@@ -83,9 +83,9 @@ fn only_gained_replicas_are_assumed() {
     assign(&mut capacity, &asking(1, &[("m1", 5)]), &[("m1", 1)], S(2));
     assert_eq!(free(&capacity), 9, "and shrink");
     assign(&mut capacity, &asking(1, &[("m1", 1)]), &[("m2", 1)], S(3));
-    assert_eq!((free(&capacity), capacity.promises()), (10, 1), "and move");
+    assert_eq!((free(&capacity), capacity.assumed_count()), (10, 1), "and move");
     capacity.forget(&(BindingRef::from(&asking(1, &[]))).key());
-    assert_eq!(capacity.promises(), 0, "the binding is gone");
+    assert_eq!(capacity.assumed_count(), 0, "the binding is gone");
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn result_being_written_counts_until_it_is_reverted() {
     };
     let key = BindingRef::from(&asking(1, &[])).key();
     let (mut capacity, assumed, _) = being_written();
-    assert_eq!((free(&capacity), capacity.is_assumed(&key)), (5, true), "the next decision sees it");
+    assert_eq!((free(&capacity), capacity.is_being_written(&key)), (5, true), "the next decision sees it");
     capacity.confirm(&assumed);
-    assert_eq!((free(&capacity), capacity.is_assumed(&key)), (5, false), "written");
+    assert_eq!((free(&capacity), capacity.is_being_written(&key)), (5, false), "written");
     assert_eq!((capacity.expire(S(399)).len(), free(&capacity)), (0, 5));
     assert_eq!((capacity.expire(S(400)).len(), free(&capacity)), (1, 10), "it lasts from the assumption on");
 
@@ -135,17 +135,17 @@ fn result_being_written_counts_until_it_is_reverted() {
     ] {
         let (mut capacity, assumed, _) = being_written();
         meanwhile(&mut capacity);
-        capacity.take_back(assumed, now);
+        capacity.revert(assumed, now);
         assert_eq!((free(&capacity), capacity.expires_next()), (want, ends), "{name}");
-        assert!(!capacity.is_assumed(&key), "{name}");
+        assert!(!capacity.is_being_written(&key), "{name}");
     }
 
     let mut moved = ten_cores();
     assign(&mut moved, &asking(2, &[]), &[("m1", 2)], S(0));
     let assumed = moved.assume((&asking(2, &[("m1", 2)])).into(), &targets(&[("m2", 2)]), &Options::default(), S(1));
-    assert_eq!((free(&moved), moved.promises()), (10, 1), "what it leaves is free for the next");
-    moved.take_back(assumed.unwrap(), S(2));
-    assert_eq!((free(&moved), moved.promises()), (8, 1), "confirmed results keep their assumption");
+    assert_eq!((free(&moved), moved.assumed_count()), (10, 1), "what it leaves is free for the next");
+    moved.revert(assumed.unwrap(), S(2));
+    assert_eq!((free(&moved), moved.assumed_count()), (8, 1), "confirmed results keep their assumption");
     let mut takes_none = asking(0, &[]);
     takes_none.spec.replica_requirements = None;
     assert!(moved.assume((&takes_none).into(), &targets(&[("m1", 0)]), &Options::default(), S(3)).is_none());
@@ -159,7 +159,7 @@ fn only_namespaced_workloads_are_assumed() {
     assign(&mut capacity, &config, &[("m1", 0)], S(0));
     let cluster_binding = ironclad_api::work::ClusterResourceBinding::new("x", asking(3, &[]).spec);
     capacity.assigned((&cluster_binding).into(), &targets(&[("m1", 3)]), &Options::default(), S(0));
-    assert_eq!(capacity.promises(), 0);
+    assert_eq!(capacity.assumed_count(), 0);
 }
 
 #[test]
@@ -179,12 +179,12 @@ fn assumption_ends_after_the_cluster_reports_the_pods() {
         assert_eq!(capacity.expires_next(), Some(ends), "{name}");
         assert!(capacity.expire(ends - Duration::from_nanos(1)).is_empty(), "{name}");
         assert_eq!((free(&capacity), capacity.expire(ends)), (6, vec!["m1".into()]), "{name}");
-        assert_eq!((free(&capacity), capacity.promises()), (10, 0), "{name}");
+        assert_eq!((free(&capacity), capacity.assumed_count()), (10, 0), "{name}");
     }
     let mut capacity = ten_cores();
     assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
     capacity.reported(&key, &asking(4, &[("m2", 4)]).spec, &[], &[], S(10));
-    assert_eq!(capacity.promises(), 0, "it is no target any more");
+    assert_eq!(capacity.assumed_count(), 0, "it is no target any more");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn component_sets_are_assumed_by_component() {
         Some(Placement { spread_constraints: vec![spread(SpreadByField::Cluster, 1, 1)], ..duplicated() });
     let target = |job: &ResourceBinding| {
         let mut target = targets(&[("m1", 0)]);
-        target[0].components = crate::pass::component_targets(&job.spec);
+        target[0].components = crate::cycle::component_targets(&job.spec);
         target
     };
     let mut capacity = ten_cores();
@@ -248,10 +248,10 @@ fn cluster_changes_update_capacity() {
     assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
     assert!(!capacity.cluster(&"m1".into(), Some(&old), None));
     let demand = Demand::of(&asking(1, &[]).spec, false);
-    assert_eq!(capacity.fits(&"m1".into(), &demand, Counting::Promised), None, "nobody knows it any more");
+    assert_eq!(capacity.fits(&"m1".into(), &demand, Counting::Assumed), None, "nobody knows it any more");
     capacity.cluster(&"m1".into(), None, Some(&old));
     assert_eq!(free(&capacity), 6, "the assumption remains");
-    assert!(capacity.is_told(&"m1".into()) && !capacity.is_told(&"m2".into()));
+    assert!(capacity.has_summary(&"m1".into()) && !capacity.has_summary(&"m2".into()));
 }
 
 #[test]
@@ -277,12 +277,12 @@ fn assumed_replicas_occupy_nodes_of_the_models() {
 fn number_of_assumptions_is_bounded() {
     let mut capacity = Capacity::new(Modelling::On, S(10));
     let mut one = asking(1, &[]);
-    for n in 0..=PROMISES_MAX {
+    for n in 0..=ASSUMED_MAX {
         one.metadata.name = Some(format!("b{n}"));
         assign(&mut capacity, &one, &[("m1", 1)], Duration::from_nanos(n as u64));
     }
-    assert_eq!(capacity.promises(), PROMISES_MAX);
-    assert_eq!(capacity.expires_next(), Some(PROMISE_LASTS + Duration::from_nanos(1)), "the one that ends first went");
+    assert_eq!(capacity.assumed_count(), ASSUMED_MAX);
+    assert_eq!(capacity.expires_next(), Some(ASSUMED_TTL + Duration::from_nanos(1)), "the one that ends first went");
 }
 
 proptest! {
@@ -290,10 +290,10 @@ proptest! {
     /// its capacity. The gate is off: evictions alone subtract assumed replicas (specification/failover.md 8.5).
     #[test]
     fn burst_of_evictions_never_exceeds_capacity(
-        room in prop::collection::vec(0_i64..12, 1..4), workloads in prop::collection::vec((1_i32..6, any::<bool>()), 1..20),
+        cores in prop::collection::vec(0_i64..12, 1..4), workloads in prop::collection::vec((1_i32..6, any::<bool>()), 1..20),
     ) {
         let mut fleet = Clusters::new();
-        for (n, cores) in room.iter().enumerate() {
+        for (n, cores) in cores.iter().enumerate() {
             let name = format!("m{}", n + 1);
             fleet.insert(name.as_str().into(), with_cores(&name, &cores.to_string()).into());
         }
@@ -319,7 +319,7 @@ proptest! {
                 evicted = after;
             }
         }
-        for (n, cores) in room.iter().enumerate() {
+        for (n, cores) in cores.iter().enumerate() {
             let name = format!("m{}", n + 1);
             prop_assert!(given.get(&name).copied().unwrap_or(0) <= *cores, "{name} has {cores} cores: {given:?}");
         }

@@ -24,16 +24,16 @@ pub enum Again {
     After(Duration),
 }
 
-/// Returns when a binding is scheduled again. `promise_ends` is the time until the first assumed replicas expire, which
+/// Returns when a binding is scheduled again. `assumed_expires` is the time until the first assumed replicas expire, which
 /// frees capacity without any report.
 #[must_use]
-pub fn again(next: Next, now: Timestamp, promise_ends: Option<Duration>) -> Again {
+pub fn again(next: Next, now: Timestamp, assumed_expires: Option<Duration>) -> Again {
     match next {
         Next::OnEvent => Again::Never,
         Next::Backoff => Again::Backoff,
         Next::Recheck => Again::After(UNSCHEDULABLE_AGAIN),
-        Next::WhenRoom => {
-            let ends = promise_ends.unwrap_or(UNSCHEDULABLE_AGAIN);
+        Next::WhenCapacity => {
+            let ends = assumed_expires.unwrap_or(UNSCHEDULABLE_AGAIN);
             Again::After(ends.clamp(PROMISE_AGAIN, UNSCHEDULABLE_AGAIN))
         }
         Next::At(at) => {
@@ -52,20 +52,20 @@ mod tests {
     fn retry_times_by_outcome() {
         const S: fn(u64) -> Duration = Duration::from_secs;
         let now = at(1_000);
-        for (name, next, promise_ends, want) in [
+        for (name, next, assumed_expires, want) in [
             ("placed", Next::OnEvent, Some(S(60)), Again::Never),
             ("no cluster fits: a safety re-check after five minutes", Next::Recheck, None, Again::After(S(300))),
             ("assumed replicas do not matter", Next::Recheck, Some(S(60)), Again::After(S(300))),
-            ("insufficient capacity: after five minutes", Next::WhenRoom, None, Again::After(S(300))),
-            ("or when assumed replicas expire", Next::WhenRoom, Some(S(60)), Again::After(S(60))),
-            ("but not immediately", Next::WhenRoom, Some(S(14)), Again::After(S(15))),
-            ("but not later", Next::WhenRoom, Some(S(301)), Again::After(S(300))),
+            ("insufficient capacity: after five minutes", Next::WhenCapacity, None, Again::After(S(300))),
+            ("or when assumed replicas expire", Next::WhenCapacity, Some(S(60)), Again::After(S(60))),
+            ("but not immediately", Next::WhenCapacity, Some(S(14)), Again::After(S(15))),
+            ("but not later", Next::WhenCapacity, Some(S(301)), Again::After(S(300))),
             ("an error", Next::Backoff, None, Again::Backoff),
             ("a result is withdrawn later", Next::At(at(1_240)), None, Again::After(S(240))),
             ("withdrawn now", Next::At(now), None, Again::After(S(1))),
             ("withdrawn in the past", Next::At(at(900)), None, Again::After(S(1))),
         ] {
-            assert_eq!(again(next, now, promise_ends), want, "{name}");
+            assert_eq!(again(next, now, assumed_expires), want, "{name}");
         }
     }
 }

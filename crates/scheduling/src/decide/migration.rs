@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     Available, Options,
     testkit::{
-        affinity, aggregated, applied, binding, cluster, duplicated, dynamic, failover, spread, taint, task, turn,
+        affinity, aggregated, applied, binding, cluster, decide_in, duplicated, dynamic, failover, spread, taint, task,
         weighted,
     },
     trigger::{Wakes, is_unsettled, wakes},
@@ -54,7 +54,7 @@ fn placed(placement: Placement, replicas: i32, fleet: &Clusters) -> ResourceBind
 }
 
 fn decide_on(binding: &ResourceBinding, fleet: &Clusters, now: i64) -> Decision {
-    turn(binding, fleet, &Available::new(), &Options::default(), now)
+    decide_in(binding, fleet, &Available::new(), &Options::default(), now)
 }
 
 /// Applies an eviction: removes the cluster from the result and adds a task.
@@ -149,9 +149,9 @@ fn former_replicas_return_only_where_they_still_fit() {
     let gone = fleet(&[("m1", None), ("m2", Some(NO_SCHEDULE))]);
     let one = applied(&binding, &decide_on(&binding, &gone, 2));
     assert_eq!(result(&one), [("m1", 4)], "m2 can't be used: m1 takes all");
-    let room: Available = [("m1".into(), 0), ("m2".into(), 0)].into();
-    let none = turn(&binding, &gone, &room, &Options::default(), 2);
-    assert_eq!(none.next, Next::WhenRoom, "no cluster has the capacity");
+    let capacity: Available = [("m1".into(), 0), ("m2".into(), 0)].into();
+    let none = decide_in(&binding, &gone, &capacity, &Options::default(), 2);
+    assert_eq!(none.next, Next::WhenCapacity, "no cluster has the capacity");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::{
     Available, Capacity, Options,
     capacity::Modelling,
     testkit::{
-        affinity, aggregated, applied, at, binding, cluster, clusters, duplicated, dynamic, group, spread, taint,
-        targets, task, told, turn, weighted,
+        affinity, aggregated, applied, at, binding, cluster, clusters, decide_in, duplicated, dynamic, group, lines,
+        spread, taint, targets, task, weighted,
     },
 };
 use ironclad_fleet::Clusters;
@@ -27,11 +27,11 @@ fn placed(placement: Placement, replicas: i32) -> ResourceBinding {
 }
 
 fn plain(binding: &ResourceBinding, clusters: &Clusters, now: i64) -> Decision {
-    turn(binding, clusters, &Available::new(), &Options::default(), now)
+    decide_in(binding, clusters, &Available::new(), &Options::default(), now)
 }
 
 fn estimates(rows: &[(&str, i64)]) -> Available {
-    rows.iter().map(|(name, room)| ((*name).into(), *room)).collect()
+    rows.iter().map(|(name, replicas)| ((*name).into(), *replicas)).collect()
 }
 
 /// Clusters with these cores and 110 pods each, and their capacity.
@@ -90,7 +90,7 @@ fn cycle_writes_result_and_status_once() {
     assert_eq!(decision.next, Next::OnEvent);
     assert_eq!(decision.plan.effects.len(), 3, "result, status, one event: {:?}", decision.plan.effects);
     assert_eq!(
-        told(&decision),
+        lines(&decision),
         [
             "the placement changed",
             "m2: cluster(s) did not match the placement cluster affinity constraint",
@@ -189,7 +189,7 @@ fn divided_and_duplicated_results() {
     ];
     for (name, placement, replicas, available, want) in rows {
         let before = placed(placement.clone(), *replicas);
-        let decision = turn(&before, &fleet, &estimates(available), &Options::default(), 1);
+        let decision = decide_in(&before, &fleet, &estimates(available), &Options::default(), 1);
         assert_eq!(result(&applied(&before, &decision)), *want, "{name}");
     }
 }
@@ -219,7 +219,7 @@ fn summaries_limit_available_replicas() {
     }
     let full = asking(placed(dynamic(), 19), "1");
     let decision = by_summary(&full, &fleet, &none);
-    assert_eq!(decision.next, Next::WhenRoom);
+    assert_eq!(decision.next, Next::WhenCapacity);
     let text =
         "failed to assign replicas: failed to scale up: Clusters available replicas 18 are not enough to schedule.";
     assert_eq!(decision.failure.unwrap().to_string(), text);
@@ -238,12 +238,12 @@ fn strategies_that_ignore_capacity_get_a_warning() {
         let mut before = asking(placed(placement, replicas), "1");
         before.spec.clusters = targets(had);
         let decision = by_summary(&before, &fleet, &Available::new());
-        let told = events(&decision);
-        let told: Vec<_> = told.iter().filter(|(_, reason, _)| *reason == "InsufficientCapacity").collect();
-        assert_eq!(told.len(), usize::from(want.is_some()), "{name}: {told:?}");
+        let warnings = events(&decision);
+        let warnings: Vec<_> = warnings.iter().filter(|(_, reason, _)| *reason == "InsufficientCapacity").collect();
+        assert_eq!(warnings.len(), usize::from(want.is_some()), "{name}: {warnings:?}");
         assert!(
-            want.is_none_or(|want| told[0].0 == "ResourceBinding" && told[0].2.starts_with(want)),
-            "{name}: {told:?}"
+            want.is_none_or(|want| warnings[0].0 == "ResourceBinding" && warnings[0].2.starts_with(want)),
+            "{name}: {warnings:?}"
         );
     }
     let silent = (clusters(&["m1"]), Capacity::of(&clusters(&["m1"]), Modelling::On));
@@ -275,10 +275,10 @@ fn attempts_as_metrics_count_them() {
         capacity: &capacity,
         options: &options,
     };
-    let _ = decide_timed(&seen, at(1), &mut |tick| match tick {
-        Tick::Step(step) => steps.push(step.as_str()),
-        Tick::Cluster => steps.push("a cluster"),
-        Tick::Plugin { plugin, passed } => steps.push(if passed { plugin.name } else { "refused" }),
+    let _ = decide_timed(&seen, at(1), &mut |on_event| match on_event {
+        CycleEvent::Step(step) => steps.push(step.as_str()),
+        CycleEvent::Cluster => steps.push("a cluster"),
+        CycleEvent::Plugin { plugin, passed } => steps.push(if passed { plugin.name } else { "refused" }),
     });
     let filters = ["a cluster", "ClusterAffinity", "TaintToleration", "APIEnablement", "SpreadConstraint", "Filter"];
     assert_eq!(steps[..6], filters);
@@ -296,7 +296,7 @@ fn zero_replicas_of_a_workload() {
     assert_eq!(result(&withdrawn), []);
     assert_eq!(condition(&withdrawn).0, "Success");
     let options = Options { empty_workload_propagation: true, ..Options::default() };
-    let kept = applied(&before, &turn(&before, &fleet, &Available::new(), &options, 1));
+    let kept = applied(&before, &decide_in(&before, &fleet, &Available::new(), &options, 1));
     assert_eq!(result(&kept), [("m1", 0), ("m2", 0)], "with --enable-empty-workload-propagation");
 }
 
@@ -307,14 +307,14 @@ fn spread_by_cluster_depends_on_capacity() {
     placement.spread_constraints = vec![spread(SpreadByField::Cluster, 1, 2)];
     let available = estimates(&[("m1", 5), ("m2", 1), ("m3", 9)]);
     let before = placed(placement, 14);
-    let decision = turn(&before, &fleet, &available, &Options::default(), 1);
+    let decision = decide_in(&before, &fleet, &available, &Options::default(), 1);
     assert_eq!(result(&applied(&before, &decision)), [("m1", 5), ("m3", 9)]);
-    assert!(told(&decision).contains(&"m2: the spread constraints are satisfied by others".to_owned()));
+    assert!(lines(&decision).contains(&"m2: the spread constraints are satisfied by others".to_owned()));
 
     let mut short = before.clone();
     short.spec.replicas = 15;
-    let decision = turn(&short, &fleet, &available, &Options::default(), 1);
-    assert_eq!(decision.next, Next::WhenRoom, "capacity may appear");
+    let decision = decide_in(&short, &fleet, &available, &Options::default(), 1);
+    assert_eq!(decision.next, Next::WhenCapacity, "capacity may appear");
     let after = applied(&short, &decision);
     assert_eq!(
         condition(&after),
@@ -327,10 +327,10 @@ fn insufficient_capacity_keeps_the_result_and_reports_it_once() {
     let fleet = clusters(&["m1", "m2"]);
     let available = estimates(&[("m1", 1), ("m2", 2)]);
     let mut before = placed(dynamic(), 2);
-    before = applied(&before, &turn(&before, &fleet, &available, &Options::default(), 1));
+    before = applied(&before, &decide_in(&before, &fleet, &available, &Options::default(), 1));
     before.spec.replicas = 24;
     before.metadata.generation = Some(3);
-    let decision = turn(&before, &fleet, &available, &Options::default(), 2);
+    let decision = decide_in(&before, &fleet, &available, &Options::default(), 2);
     let after = applied(&before, &decision);
     assert_eq!(result(&after), result(&before));
     let text =
@@ -338,15 +338,15 @@ fn insufficient_capacity_keeps_the_result_and_reports_it_once() {
     assert_eq!(condition(&after), ("Unschedulable", text));
     assert_eq!(events(&decision), [("ResourceBinding", "ScheduleBindingFailed", text)]);
     assert_eq!(after.status.as_ref().unwrap().scheduler_observed_generation, 2, "never advanced on failure");
-    assert_eq!(decision.next, Next::WhenRoom);
-    let again = turn(&after, &fleet, &available, &Options::default(), 3);
+    assert_eq!(decision.next, Next::WhenCapacity);
+    let again = decide_in(&after, &fleet, &available, &Options::default(), 3);
     assert!(again.plan.is_quiet(), "reported once: {:?}", again.plan.effects);
-    assert_eq!(again.next, Next::WhenRoom);
+    assert_eq!(again.next, Next::WhenCapacity);
 
     let mut back = after.clone();
     back.spec.replicas = 2;
     back.metadata.generation = Some(4);
-    let healed = applied(&back, &turn(&back, &fleet, &available, &Options::default(), 4));
+    let healed = applied(&back, &decide_in(&back, &fleet, &available, &Options::default(), 4));
     assert_eq!(condition(&healed).0, "Success", "the result adds up again");
 }
 
@@ -393,12 +393,12 @@ fn result_after_no_cluster_fits() {
     assert_eq!((result(&back), condition(&back).0), (vec![("m1", 2)], "Success"));
 
     let at_once = Options { clear_unfit_result_after: SignedDuration::ZERO, ..Options::default() };
-    let cleared = applied(&gold, &turn(&gold, &unlabelled, &Available::new(), &at_once, 10));
+    let cleared = applied(&gold, &decide_in(&gold, &unlabelled, &Available::new(), &at_once, 10));
     assert_eq!(result(&cleared), [], "as upstream does");
 
     let mut evicting = gold.clone();
     evicting.spec.graceful_eviction_tasks = vec![task("m0", TAINT_UNTOLERATED, None)];
-    let kept = applied(&evicting, &turn(&evicting, &unlabelled, &Available::new(), &at_once, 10_000));
+    let kept = applied(&evicting, &decide_in(&evicting, &unlabelled, &Available::new(), &at_once, 10_000));
     assert_eq!(result(&kept), [("m1", 2)], "evictions are under way: it may be the only copy");
 
     let mut edited = gold.clone();
@@ -410,7 +410,7 @@ fn result_after_no_cluster_fits() {
     let decision = plain(&left, &gone, 10);
     assert_eq!(result(&applied(&left, &decision)), [], "the only target is gone");
     assert!(
-        told(&decision).contains(&"m2: cluster(s) did not match the placement cluster affinity constraint".to_owned())
+        lines(&decision).contains(&"m2: cluster(s) did not match the placement cluster affinity constraint".to_owned())
     );
 }
 
@@ -420,7 +420,7 @@ fn ordered_groups() {
     let groups = || Placement { cluster_affinities: vec![group("p", &["m1"]), group("b", &["m2"])], ..dynamic() };
     let (full, free) = (estimates(&[("m1", 0), ("m2", 5)]), estimates(&[("m1", 5), ("m2", 0)]));
     let before = placed(groups(), 3);
-    let decision = turn(&before, &fleet, &full, &Options::default(), 1);
+    let decision = decide_in(&before, &fleet, &full, &Options::default(), 1);
     let in_backup = applied(&before, &decision);
     assert_eq!(result(&in_backup), [("m2", 3)]);
     assert_eq!(in_backup.status.as_ref().unwrap().scheduler_observed_affinity_name, "b");
@@ -431,16 +431,16 @@ fn ordered_groups() {
     let mut grown = in_backup.clone();
     grown.spec.replicas = 4;
     let stop = Options { wrap_around_groups: false, ..Options::default() };
-    let stuck = applied(&grown, &turn(&grown, &fleet, &free, &stop, 2));
+    let stuck = applied(&grown, &decide_in(&grown, &fleet, &free, &stop, 2));
     assert_eq!((result(&stuck), condition(&stuck).0), (vec![("m2", 3)], "Unschedulable"), "as upstream does");
     assert_eq!(stuck.status.as_ref().unwrap().scheduler_observed_affinity_name, "b");
-    let wrapped = applied(&grown, &turn(&grown, &fleet, &free, &Options::default(), 2));
+    let wrapped = applied(&grown, &decide_in(&grown, &fleet, &free, &Options::default(), 2));
     assert_eq!(result(&wrapped), [("m1", 4)], "the earlier group is tried before giving up");
     assert_eq!(wrapped.status.as_ref().unwrap().scheduler_observed_affinity_name, "p");
 
     let mut fresh = in_backup;
     fresh.spec.reschedule_triggered_at = Some(Time(at(50)));
-    let returned = applied(&fresh, &turn(&fresh, &fleet, &free, &stop, 60));
+    let returned = applied(&fresh, &decide_in(&fresh, &fleet, &free, &stop, 60));
     assert_eq!(result(&returned), [("m1", 3)], "a fresh search begins at the first group");
     assert_eq!(returned.status.as_ref().unwrap().last_scheduled_time, Some(Time(at(60))));
 }
@@ -452,10 +452,12 @@ fn overflow_tiers_open_and_close() {
     main.overflow_affinities = vec![crate::testkit::overflow("more", &["m2"])];
     let placement = Placement { cluster_affinities: vec![main], ..dynamic() };
     let mut binding = placed(placement, 5);
-    binding = applied(&binding, &turn(&binding, &fleet, &estimates(&[("m1", 2), ("m2", 10)]), &Options::default(), 1));
+    binding =
+        applied(&binding, &decide_in(&binding, &fleet, &estimates(&[("m1", 2), ("m2", 10)]), &Options::default(), 1));
     assert_eq!(result(&binding), [("m1", 2), ("m2", 3)]);
     binding.spec.replicas = 2;
-    binding = applied(&binding, &turn(&binding, &fleet, &estimates(&[("m1", 0), ("m2", 7)]), &Options::default(), 2));
+    binding =
+        applied(&binding, &decide_in(&binding, &fleet, &estimates(&[("m1", 0), ("m2", 7)]), &Options::default(), 2));
     assert_eq!(result(&binding), [("m1", 2)]);
 }
 
@@ -467,19 +469,20 @@ fn components_are_placed_on_one_cluster() {
     let mut before = placed(single, 0);
     before.spec.components = vec![component("jobmanager", 1), component("taskmanager", 4)];
     let on = Options { component_scheduling: true, ..Options::default() };
-    let after = applied(&before, &turn(&before, &fleet, &estimates(&[("m1", 0), ("m2", 2)]), &on, 1));
+    let after = applied(&before, &decide_in(&before, &fleet, &estimates(&[("m1", 0), ("m2", 2)]), &on, 1));
     assert_eq!(result(&after), [("m2", 0)], "m1 does not hold a set");
     let shares: Vec<_> = after.spec.clusters[0].components.iter().map(|c| (c.name.as_str(), c.replicas)).collect();
     assert_eq!(shares, [("jobmanager", 1), ("taskmanager", 4)]);
     assert!(
-        turn(&after, &fleet, &estimates(&[("m1", 9), ("m2", 0)]), &on, 2).plan.is_quiet(),
+        decide_in(&after, &fleet, &estimates(&[("m1", 9), ("m2", 0)]), &on, 2).plan.is_quiet(),
         "its own capacity counts"
     );
-    let off = applied(&before, &turn(&before, &fleet, &estimates(&[("m1", 0), ("m2", 2)]), &Options::default(), 1));
+    let off =
+        applied(&before, &decide_in(&before, &fleet, &estimates(&[("m1", 0), ("m2", 2)]), &Options::default(), 1));
     assert_eq!((result(&off), off.spec.clusters[0].components.len()), (vec![("m2", 0)], 0), "with the gate off");
     let mut anywhere = before.clone();
     anywhere.spec.placement = Some(duplicated());
-    let everywhere = applied(&anywhere, &turn(&anywhere, &fleet, &estimates(&[("m1", 0), ("m2", 0)]), &on, 1));
+    let everywhere = applied(&anywhere, &decide_in(&anywhere, &fleet, &estimates(&[("m1", 0), ("m2", 0)]), &on, 1));
     let listed = everywhere.spec.clusters.iter().map(|target| target.components.len()).sum::<usize>();
     assert_eq!(
         (result(&everywhere), listed),
@@ -495,12 +498,12 @@ fn evicted_share_returns_where_it_still_fits() {
     let tasks = vec![task("m1", TAINT_UNTOLERATED, Some(3)), task("m2", TAINT_UNTOLERATED, Some(2))];
     before.spec.graceful_eviction_tasks = tasks;
     let none = estimates(&[("m1", 0), ("m2", 0)]);
-    let after = applied(&before, &turn(&before, &fleet, &none, &Options::default(), 1));
+    let after = applied(&before, &decide_in(&before, &fleet, &none, &Options::default(), 1));
     assert_eq!(result(&after), [("m1", 3), ("m2", 2)], "no other cluster has capacity, but the old copies still run");
     before.spec.graceful_eviction_tasks[0].reason = CLUSTER_DRAIN.into();
-    let drained = turn(&before, &fleet, &none, &Options::default(), 1);
-    assert!(told(&drained).contains(&"m1: cluster(s) is in the process of eviction".to_owned()));
-    assert_eq!(drained.next, Next::WhenRoom);
+    let drained = decide_in(&before, &fleet, &none, &Options::default(), 1);
+    assert!(lines(&drained).contains(&"m1: cluster(s) is in the process of eviction".to_owned()));
+    assert_eq!(drained.next, Next::WhenCapacity);
 }
 
 #[test]
@@ -543,7 +546,7 @@ fn missing_named_cluster_is_reported() {
     assert!(text.ends_with(" clusters x0, x1, x2, x3, x4 and 4 more named by the placement do not exist"), "{text}");
     let half = plain(&placed(named(&["m1", "m9"]), 1), &fleet, 1);
     assert_eq!(half.failure, None, "the others are used");
-    assert!(told(&half).contains(&"m9: named by the placement, but it does not exist".to_owned()));
+    assert!(lines(&half).contains(&"m9: named by the placement, but it does not exist".to_owned()));
     let mut barred = named(&["m9"]);
     barred.cluster_affinity.as_mut().unwrap().exclude = vec!["m9".into()];
     assert_eq!(

@@ -4,11 +4,11 @@ use ironclad_api::cluster::Cluster;
 use ironclad_fleet::because::schedule::Refusal;
 
 use super::{Plugin, Point};
-use crate::filter::{Filter, Standing};
+use crate::filter::{Filter, TargetState};
 
 /// The plugin.
 pub static CLUSTER_AFFINITY: Plugin = Plugin { name: "ClusterAffinity", point: Point::Filter(filter) };
 
-fn filter(question: &Filter<'_>, cluster: &Cluster, _: Standing) -> Result<(), Refusal> {
+fn filter(question: &Filter<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
     question.tier(cluster).map(drop).ok_or(Refusal::Affinity)
 }

@@ -3,7 +3,7 @@
 use ironclad_api::cluster::Cluster;
 
 use super::{Plugin, Point};
-use crate::filter::{Filter, Standing};
+use crate::filter::{Filter, TargetState};
 
 /// The plugin.
 pub static CLUSTER_LOCALITY: Plugin = Plugin { name: "ClusterLocality", point: Point::Score(score) };
@@ -11,6 +11,6 @@ pub static CLUSTER_LOCALITY: Plugin = Plugin { name: "ClusterLocality", point: P
 /// The score of a target.
 const LOCAL: i64 = 100;
 
-fn score(_: &Filter<'_>, _: &Cluster, standing: Standing) -> i64 {
-    if standing == Standing::Target { LOCAL } else { 0 }
+fn score(_: &Filter<'_>, _: &Cluster, state: TargetState) -> i64 {
+    if state == TargetState::Target { LOCAL } else { 0 }
 }

@@ -18,7 +18,7 @@ pub use self::{
     api_enablement::API_ENABLEMENT, cluster_affinity::CLUSTER_AFFINITY, cluster_locality::CLUSTER_LOCALITY,
     spread_constraint::SPREAD_CONSTRAINT, taint_toleration::TAINT_TOLERATION,
 };
-use crate::filter::{Filter, Standing};
+use crate::filter::{Filter, TargetState};
 
 /// All plugins. Filters run in this order until the first rejection, so that its reason is always the same.
 pub static ALL: [&Plugin; 5] =
@@ -38,9 +38,9 @@ pub struct Plugin {
 #[derive(Clone, Copy)]
 pub enum Point {
     /// Rejects clusters.
-    Filter(fn(&Filter<'_>, &Cluster, Standing) -> Result<(), Refusal>),
+    Filter(fn(&Filter<'_>, &Cluster, TargetState) -> Result<(), Refusal>),
     /// Adds to the score of a cluster that passed the filters; higher is better.
-    Score(fn(&Filter<'_>, &Cluster, Standing) -> i64),
+    Score(fn(&Filter<'_>, &Cluster, TargetState) -> i64),
 }
 
 impl Plugin {

@@ -8,13 +8,13 @@ use ironclad_fleet::{
 };
 
 use super::{Plugin, Point};
-use crate::filter::{Filter, Standing};
+use crate::filter::{Filter, TargetState};
 
 /// The plugin.
 pub static TAINT_TOLERATION: Plugin = Plugin { name: "TaintToleration", point: Point::Filter(filter) };
 
-fn filter(question: &Filter<'_>, cluster: &Cluster, standing: Standing) -> Result<(), Refusal> {
-    if standing == Standing::Target {
+fn filter(question: &Filter<'_>, cluster: &Cluster, state: TargetState) -> Result<(), Refusal> {
+    if state == TargetState::Target {
         return Ok(());
     }
     let has_failover = question.spec.failover.as_ref().is_some_and(|failover| failover.cluster.is_some());

@@ -29,8 +29,8 @@ fn settled(placement: Placement, replicas: i32, result: &[(&str, i32)]) -> Resou
     binding
 }
 
-fn turn_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options) -> Turn {
-    turn(&Seen {
+fn decision_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options) -> ScheduleDecision {
+    schedule_decision(&Seen {
         binding: binding.into(),
         clusters,
         available: &Available::new(),
@@ -44,8 +44,8 @@ fn first_applicable_row_decides() {
     let options = Options::default();
     let fleet = clusters(&["m1", "m2"]);
     let even = || settled(weighted(&[]), 4, &[("m1", 2), ("m2", 2)]);
-    let rows: Vec<(&str, ResourceBinding, Turn)> = vec![
-        ("a divided result that adds up stands", even(), Turn::Stands),
+    let rows: Vec<(&str, ResourceBinding, ScheduleDecision)> = vec![
+        ("a divided result that adds up stands", even(), ScheduleDecision::UpToDate),
         (
             "being deleted",
             {
@@ -53,7 +53,7 @@ fn first_applicable_row_decides() {
                 b.metadata.deletion_timestamp = Some(Time(at(1)));
                 b
             },
-            Turn::Leave(Reason::BeingDeleted),
+            ScheduleDecision::Skip(Reason::BeingDeleted),
         ),
         (
             "no placement",
@@ -62,7 +62,7 @@ fn first_applicable_row_decides() {
                 b.spec.placement = None;
                 b
             },
-            Turn::Leave(Reason::NoPlacement),
+            ScheduleDecision::Skip(Reason::NoPlacement),
         ),
         (
             "the placement changed",
@@ -71,12 +71,12 @@ fn first_applicable_row_decides() {
                 b.spec.placement = Some(dynamic());
                 b
             },
-            Turn::Schedule(Reason::PlacementChanged),
+            ScheduleDecision::Schedule(Reason::PlacementChanged),
         ),
         (
             "the sum does not fit the replicas",
             settled(weighted(&[]), 5, &[("m1", 2), ("m2", 2)]),
-            Turn::Schedule(Reason::ReplicasChanged),
+            ScheduleDecision::Schedule(Reason::ReplicasChanged),
         ),
         (
             "fresh, asked for after the last scheduling",
@@ -85,7 +85,7 @@ fn first_applicable_row_decides() {
                 b.spec.reschedule_triggered_at = Some(Time(at(11)));
                 b
             },
-            Turn::Schedule(Reason::RescheduleRequested),
+            ScheduleDecision::Schedule(Reason::RescheduleRequested),
         ),
         (
             "fresh, asked for within the second of the last scheduling",
@@ -94,7 +94,7 @@ fn first_applicable_row_decides() {
                 b.spec.reschedule_triggered_at = Some(Time(at(10)));
                 b
             },
-            Turn::Schedule(Reason::RescheduleRequested),
+            ScheduleDecision::Schedule(Reason::RescheduleRequested),
         ),
         (
             "fresh, but scheduled since",
@@ -103,7 +103,7 @@ fn first_applicable_row_decides() {
                 b.spec.reschedule_triggered_at = Some(Time(at(9)));
                 b
             },
-            Turn::Stands,
+            ScheduleDecision::UpToDate,
         ),
         (
             "fresh, but never scheduled",
@@ -113,18 +113,22 @@ fn first_applicable_row_decides() {
                 b.status.as_mut().unwrap().last_scheduled_time = None;
                 b
             },
-            Turn::Stands,
+            ScheduleDecision::UpToDate,
         ),
         (
             "no workload follows the fleet",
             settled(weighted(&[]), 0, &[("m1", 0)]),
-            Turn::Schedule(Reason::FollowsFleet),
+            ScheduleDecision::Schedule(Reason::FollowsFleet),
         ),
-        ("Duplicated follows the fleet", settled(duplicated(), 2, &[("m1", 2)]), Turn::Schedule(Reason::FollowsFleet)),
+        (
+            "Duplicated follows the fleet",
+            settled(duplicated(), 2, &[("m1", 2)]),
+            ScheduleDecision::Schedule(Reason::FollowsFleet),
+        ),
         (
             "a target is gone",
             settled(weighted(&[]), 4, &[("m1", 2), ("m9", 2)]),
-            Turn::Schedule(Reason::TargetLeaving { cluster: "m9".into() }),
+            ScheduleDecision::Schedule(Reason::TargetLeaving { cluster: "m9".into() }),
         ),
         (
             "suspended",
@@ -133,7 +137,7 @@ fn first_applicable_row_decides() {
                 b.spec.suspension = Some(BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() });
                 b
             },
-            Turn::Leave(Reason::Suspended),
+            ScheduleDecision::Skip(Reason::Suspended),
         ),
         (
             "another scheduler",
@@ -142,7 +146,7 @@ fn first_applicable_row_decides() {
                 b.spec.scheduler_name = "theirs".into();
                 b
             },
-            Turn::Leave(Reason::NotResponsible { scheduler: "theirs".into() }),
+            ScheduleDecision::Skip(Reason::NotResponsible { scheduler: "theirs".into() }),
         ),
         (
             "nobody owns it",
@@ -151,16 +155,16 @@ fn first_applicable_row_decides() {
                 b.metadata.labels = None;
                 b
             },
-            Turn::Leave(Reason::Unmanaged),
+            ScheduleDecision::Skip(Reason::Unmanaged),
         ),
     ];
     for (name, binding, want) in rows {
-        assert_eq!(turn_of(&binding, &fleet, &options), want, "{name}");
+        assert_eq!(decision_of(&binding, &fleet, &options), want, "{name}");
     }
     let mut leaving = clusters(&["m1", "m2"]);
     Arc::make_mut(leaving.get_mut(&"m2".into()).unwrap()).metadata.deletion_timestamp = Some(Time(at(1)));
-    let want = Turn::Schedule(Reason::TargetLeaving { cluster: "m2".into() });
-    assert_eq!(turn_of(&even(), &leaving, &options), want, "a target is being deleted");
+    let want = ScheduleDecision::Schedule(Reason::TargetLeaving { cluster: "m2".into() });
+    assert_eq!(decision_of(&even(), &leaving, &options), want, "a target is being deleted");
 }
 
 #[test]
@@ -168,9 +172,12 @@ fn failed_attempt_without_result_is_scheduled_again() {
     let mut binding = settled(weighted(&[]), 0, &[]);
     binding.spec.replica_requirements = Some(ironclad_api::work::ReplicaRequirements::default());
     let fleet = clusters(&["m1"]);
-    assert_eq!(turn_of(&binding, &fleet, &Options::default()), Turn::Stands);
+    assert_eq!(decision_of(&binding, &fleet, &Options::default()), ScheduleDecision::UpToDate);
     binding.status.as_mut().unwrap().conditions = vec![scheduled("False", "NoClusterFit", 1)];
-    assert_eq!(turn_of(&binding, &fleet, &Options::default()), Turn::Schedule(Reason::LastAttemptFailed));
+    assert_eq!(
+        decision_of(&binding, &fleet, &Options::default()),
+        ScheduleDecision::Schedule(Reason::LastAttemptFailed)
+    );
 }
 
 #[test]
@@ -180,8 +187,11 @@ fn drifted_targets_are_followed_only_with_the_option() {
     let binding = settled(placement, 4, &[("m1", 2), ("m2", 2)]);
     let fleet = clusters(&["m1", "m2"]);
     let on = Options { follow_drift: true, ..Options::default() };
-    assert_eq!(turn_of(&binding, &fleet, &Options::default()), Turn::Stands);
-    assert_eq!(turn_of(&binding, &fleet, &on), Turn::Schedule(Reason::TargetDrifted { cluster: "m2".into() }));
+    assert_eq!(decision_of(&binding, &fleet, &Options::default()), ScheduleDecision::UpToDate);
+    assert_eq!(
+        decision_of(&binding, &fleet, &on),
+        ScheduleDecision::Schedule(Reason::TargetDrifted { cluster: "m2".into() })
+    );
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn placements() -> impl Strategy<Value = Placement> {
 proptest! {
     #[test]
     fn results_add_up_and_a_second_cycle_writes_nothing(
-        placement in placements(), replicas in 0_i32..30, room in prop::collection::vec(0_i64..12, 5),
+        placement in placements(), replicas in 0_i32..30, capacity in prop::collection::vec(0_i64..12, 5),
         tainted in prop::collection::vec(any::<bool>(), 5), drained in prop::option::of(0_usize..5),
         previous in prop::collection::btree_map(0_usize..5, 0_i32..6, 0..4),
     ) {
@@ -35,12 +35,12 @@ proptest! {
             cluster.spec.taints = tainted.then(|| taint("k", "v", NO_SCHEDULE)).into_iter().collect();
             fleet.insert((*name).into(), cluster.into());
         }
-        let available: Available = names.iter().zip(&room).map(|(name, room)| ((*name).into(), *room)).collect();
+        let available: Available = names.iter().zip(&capacity).map(|(name, capacity)| ((*name).into(), *capacity)).collect();
         let previous: Vec<_> = previous.iter().filter(|(i, _)| drained != Some(**i)).map(|(i, n)| (names[*i], *n)).collect();
         let mut before = placed(placement.clone(), replicas);
         before.spec.clusters = targets(&previous);
         before.spec.graceful_eviction_tasks = drained.map(|i| task(names[i], CLUSTER_DRAIN, Some(1))).into_iter().collect();
-        let decision = turn(&before, &fleet, &available, &Options::default(), 1_000);
+        let decision = decide_in(&before, &fleet, &available, &Options::default(), 1_000);
         let after = applied(&before, &decision);
         if decision.failure.is_none() {
             let clusters = &after.spec.clusters;
@@ -59,13 +59,13 @@ proptest! {
             sorted.sort();
             prop_assert_eq!(&sorted, clusters, "by name");
         }
-        prop_assert_eq!(&turn(&before, &fleet, &available, &Options::default(), 1_000), &decision, "the same twice");
-        let again = turn(&after, &fleet, &available, &Options::default(), 1_001);
+        prop_assert_eq!(&decide_in(&before, &fleet, &available, &Options::default(), 1_000), &decision, "the same twice");
+        let again = decide_in(&after, &fleet, &available, &Options::default(), 1_001);
         prop_assert!(again.plan.is_quiet(), "{:?} after {:?}", again.plan, decision.plan);
 
         let mut shuffled = before.clone();
         shuffled.spec.clusters.reverse();
-        let same = applied(&shuffled, &turn(&shuffled, &fleet, &available, &Options::default(), 1_000));
+        let same = applied(&shuffled, &decide_in(&shuffled, &fleet, &available, &Options::default(), 1_000));
         let sorted = |binding: &ResourceBinding| {
             let mut clusters = binding.spec.clusters.clone();
             clusters.sort();

@@ -22,9 +22,9 @@ pub enum Modelling {
 
 /// Free resources of a cluster, read once per change of its status. A cluster without a summary has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct FreeCapacity {
     /// True if the cluster reports a summary.
-    told: bool,
+    has_summary: bool,
     pods: i64,
     /// By resource of the allocatable list; negative where requests exceed it.
     free: Units,
@@ -33,14 +33,14 @@ pub(super) struct Room {
 
 /// Replicas assumed for workloads that no summary shows yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Promised {
+pub(super) struct Assumed {
     /// Pods.
     pub(super) pods: i64,
     /// Total request.
     pub(super) amounts: Units,
 }
 
-impl Room {
+impl FreeCapacity {
     /// Reads a cluster's status.
     #[must_use]
     pub(super) fn of(cluster: &Cluster, modelling: Modelling) -> Self {
@@ -57,12 +57,12 @@ impl Room {
             Modelling::On => Nodes::new(&cluster.spec.resource_models, &summary.allocatable_modelings),
             Modelling::Off => None,
         };
-        Self { told: true, pods: free.get(PODS).copied().unwrap_or(0), free, nodes }
+        Self { has_summary: true, pods: free.get(PODS).copied().unwrap_or(0), free, nodes }
     }
 
     /// Returns whether the cluster reports a summary.
-    pub(super) fn is_told(&self) -> bool {
-        self.told
+    pub(super) fn has_summary(&self) -> bool {
+        self.has_summary
     }
 
     /// Nodes counted by the cluster's models.
@@ -80,35 +80,35 @@ impl Room {
     /// Number of replicas or sets that fit beside the assumed ones; `nodes` are the models' nodes with the assumed
     /// pods.
     #[must_use]
-    pub(super) fn fits(&self, demand: &Demand, promised: &Promised, nodes: Option<&Nodes>) -> i64 {
-        let pods = self.pods.saturating_sub(promised.pods).max(0);
+    pub(super) fn fits(&self, demand: &Demand, assumed: &Assumed, nodes: Option<&Nodes>) -> i64 {
+        let pods = self.pods.saturating_sub(assumed.pods).max(0);
         if pods == 0 {
             return 0;
         }
         match demand {
             Demand::Pod => pods,
             Demand::Replica(request) => {
-                let bound = self.by_summary(request, promised).map_or(pods, |bound| bound.min(pods));
+                let bound = self.by_summary(request, assumed).map_or(pods, |bound| bound.min(pods));
                 nodes.map_or(bound, |nodes| nodes.replicas(request).min(bound))
             }
-            Demand::Set(parts) => self.sets(parts, pods, promised, nodes),
+            Demand::Set(parts) => self.sets(parts, pods, assumed, nodes),
         }
     }
 
-    fn sets(&self, parts: &[Part], pods: i64, promised: &Promised, nodes: Option<&Nodes>) -> i64 {
+    fn sets(&self, parts: &[Part], pods: i64, assumed: &Assumed, nodes: Option<&Nodes>) -> i64 {
         let in_set = demand::pods(parts);
         if in_set == 0 {
             return pods;
         }
         let bound = pods / in_set;
-        let bound = self.by_summary(&demand::total(parts), promised).map_or(bound, |sets| sets.min(bound));
+        let bound = self.by_summary(&demand::total(parts), assumed).map_or(bound, |sets| sets.min(bound));
         nodes.map_or(bound, |nodes| nodes.sets(parts, bound))
     }
 
     /// Number of requests that the free amounts satisfy; `None` if nothing is requested.
-    fn by_summary(&self, request: &Units, promised: &Promised) -> Option<i64> {
+    fn by_summary(&self, request: &Units, assumed: &Assumed) -> Option<i64> {
         let often = |(resource, amount): (&String, &i64)| {
-            let taken = promised.amounts.get(resource).copied().unwrap_or(0);
+            let taken = assumed.amounts.get(resource).copied().unwrap_or(0);
             let free = self.free.get(resource).copied().unwrap_or(0).saturating_sub(taken);
             free.max(0) / amount
         };
@@ -123,11 +123,11 @@ mod tests {
     use super::*;
     use crate::testkit::cluster;
 
-    fn room(summary: &Value, models: &Value) -> Room {
+    fn free(summary: &Value, models: &Value) -> FreeCapacity {
         let mut cluster = cluster("m1");
         cluster.status.as_mut().unwrap().resource_summary = serde_json::from_value(summary.clone()).unwrap();
         cluster.spec.resource_models = serde_json::from_value(models.clone()).unwrap();
-        Room::of(&cluster, Modelling::On)
+        FreeCapacity::of(&cluster, Modelling::On)
     }
 
     fn list(rows: &[(&str, &str)]) -> Units {
@@ -136,8 +136,8 @@ mod tests {
         units(&serde_json::from_value(list).unwrap())
     }
 
-    fn fits(room: &Room, demand: &Demand) -> i64 {
-        room.fits(demand, &Promised::default(), room.nodes())
+    fn fits(free: &FreeCapacity, demand: &Demand) -> i64 {
+        free.fits(demand, &Assumed::default(), free.nodes())
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
                 0,
             ),
         ] {
-            assert_eq!(fits(&room(&summary, &json!([])), &demand), want, "{name}");
+            assert_eq!(fits(&free(&summary, &json!([])), &demand), want, "{name}");
         }
     }
 
@@ -208,12 +208,12 @@ mod tests {
             ("pods bound both", summary("100", "4", 3), 4),
             ("negative count: the summary alone", summary("9", "110", -1), 9),
         ] {
-            assert_eq!(fits(&room(&summary, &models), &asked), want, "{name}");
+            assert_eq!(fits(&free(&summary, &models), &asked), want, "{name}");
         }
         let mut off = cluster("m1");
         off.status.as_mut().unwrap().resource_summary = serde_json::from_value(summary("9", "110", 1)).unwrap();
         off.spec.resource_models = serde_json::from_value(models).unwrap();
-        assert_eq!(fits(&Room::of(&off, Modelling::Off), &asked), 9, "the gate is off");
+        assert_eq!(fits(&FreeCapacity::of(&off, Modelling::Off), &asked), 9, "the gate is off");
     }
 
     #[test]
@@ -223,9 +223,9 @@ mod tests {
         };
         let job = set(&[(1, &[("cpu", "1"), ("memory", "1Gi")]), (4, &[("cpu", "500m"), ("memory", "2Gi")])]);
         let of = |cpu: &str, memory: &str, pods: &str| {
-            room(&json!({"allocatable": {"cpu": cpu, "memory": memory, "pods": pods}}), &json!([]))
+            free(&json!({"allocatable": {"cpu": cpu, "memory": memory, "pods": pods}}), &json!([]))
         };
-        for (name, room, demand, want) in [
+        for (name, free, demand, want) in [
             ("cpu: 3 a set", of("10", "100Gi", "110"), &job, 3),
             ("memory: 9Gi a set", of("99", "20Gi", "110"), &job, 2),
             ("pods: 5 a set", of("99", "999Gi", "14"), &job, 2),
@@ -234,24 +234,24 @@ mod tests {
             ("a set without pods", of("1", "1Gi", "7"), &set(&[(0, &[("cpu", "1")])]), 7),
             ("sums that leave 64 bits", of("10", "8Ei", "110"), &set(&[(i64::MAX, &[("memory", "8Ei")])]), 0),
         ] {
-            assert_eq!(fits(&room, demand), want, "{name}");
+            assert_eq!(fits(&free, demand), want, "{name}");
         }
         let models = json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "2", "max": "4"}]}]);
         let small = json!({"allocatable": {"cpu": "9", "memory": "99Gi", "pods": "110"}, "allocatableModelings": [{"grade": 0, "count": 2}]});
-        assert_eq!(fits(&room(&small, &models), &job), 1, "three sets fit by the sum, one by the nodes");
+        assert_eq!(fits(&free(&small, &models), &job), 1, "three sets fit by the sum, one by the nodes");
     }
 
     #[test]
     fn free_capacity_grows_with_any_resource() {
-        let of = |cpu: &str, pods: &str| room(&json!({"allocatable": {"cpu": cpu, "pods": pods}}), &json!([]));
+        let of = |cpu: &str, pods: &str| free(&json!({"allocatable": {"cpu": cpu, "pods": pods}}), &json!([]));
         for (name, before, after, want) in [
             ("nothing changed", of("4", "9"), of("4", "9"), false),
             ("more of a resource", of("4", "9"), of("4001m", "9"), true),
             ("more pods", of("4", "9"), of("4", "10"), true),
             ("less of one, more of the other", of("4", "9"), of("3", "10"), true),
             ("less", of("4", "9"), of("3", "8"), false),
-            ("the first summary", room(&json!(null), &json!([])), of("1", "1"), true),
-            ("no summary any more", of("1", "1"), room(&json!(null), &json!([])), false),
+            ("the first summary", free(&json!(null), &json!([])), of("1", "1"), true),
+            ("no summary any more", of("1", "1"), free(&json!(null), &json!([])), false),
         ] {
             assert_eq!(after.has_grown_since(&before), want, "{name}");
         }

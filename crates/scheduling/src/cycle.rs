@@ -20,7 +20,7 @@ use crate::{
     assign::{self, AssignError, Fill, Mode, Shares},
     capacity::{Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
-    filter::{Filter, FitError, Standing},
+    filter::{Filter, FitError, TargetState},
     groups::{AtTheEnd, Start, attempts},
     spread::{self, Bounds, Need, SelectError, Spread},
 };
@@ -59,7 +59,7 @@ impl Failure {
     pub fn class(&self) -> Class {
         match self {
             Self::NoFit(_) => Class::NoFit,
-            Self::Select(SelectError::NoRoom { .. }) | Self::Assign(_) => Class::NoRoom,
+            Self::Select(SelectError::InsufficientCapacity { .. }) | Self::Assign(_) => Class::InsufficientCapacity,
             Self::Select(SelectError::Unsupported) | Self::NoPlacement { .. } | Self::NothingSelected => Class::Other,
             Self::Select(_) => Class::TooFew,
         }
@@ -75,14 +75,14 @@ pub enum Class {
     /// (specification/scheduling.md 16.4).
     TooFew,
     /// Feasible clusters lack capacity: retried when capacity appears.
-    NoRoom,
+    InsufficientCapacity,
     /// Any other failure: retried with backoff.
     Other,
 }
 
 /// Result of a search: of the only cycle, or of the first affinity group that succeeds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct ScheduleResult {
     /// The targets, by name.
     pub targets: Vec<TargetCluster>,
     /// The affinity group that succeeded, if the placement has groups.
@@ -95,9 +95,9 @@ pub struct Found {
 ///
 /// # Errors
 /// If no result satisfies the placement.
-pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<Found, Failure>, Vec<Because>) {
+pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<ScheduleResult, Failure>, Vec<Because>) {
     let mut because = Vec::new();
-    let mut trace = Trace { because: &mut because, tick: &mut |_| {} };
+    let mut trace = Trace { because: &mut because, on_event: &mut |_| {} };
     let found = search(seen, without, Timestamp::MIN, &mut trace, &mut Vec::new());
     (found, because)
 }
@@ -130,7 +130,7 @@ impl Step {
 
 /// Event in a scheduling cycle, for measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tick {
+pub enum CycleEvent {
     /// A step ended.
     Step(Step),
     /// Plugins start to run for another cluster.
@@ -149,7 +149,7 @@ pub(crate) struct Trace<'a> {
     /// Reasons for and against every cluster.
     pub(crate) because: &'a mut Vec<Because>,
     /// Called at the end of each step and each plugin, so that a caller with a clock can measure them.
-    pub(crate) tick: &'a mut dyn FnMut(Tick),
+    pub(crate) on_event: &'a mut dyn FnMut(CycleEvent),
 }
 
 /// Failed affinity group: index in the list, and failure.
@@ -163,20 +163,20 @@ pub(crate) fn search(
     now: Timestamp,
     trace: &mut Trace<'_>,
     failed: &mut Vec<GroupFailure>,
-) -> Result<Found, Failure> {
+) -> Result<ScheduleResult, Failure> {
     let binding = seen.binding;
     let Some(placement) = &binding.spec().placement else { return Err(no_placement(seen)) };
     let groups = &placement.cluster_affinities;
     if placement.cluster_affinity.is_some() || groups.is_empty() {
-        let targets = pass(seen, placement, None, without, now, trace)?;
-        return Ok(Found { targets, group: None });
+        let targets = run_cycle(seen, placement, None, without, now, trace)?;
+        return Ok(ScheduleResult { targets, group: None });
     }
     let start = if binding.reschedule_required() { Start::First } else { Start::Observed };
     let end = if seen.options.wrap_around_groups { AtTheEnd::WrapAround } else { AtTheEnd::Stop };
     for index in attempts(groups, binding.observed_group(), start, end) {
         let group = &groups[index];
-        match pass(seen, placement, Some(group), without, now, trace) {
-            Ok(targets) => return Ok(Found { targets, group: Some(group.affinity_name.clone()) }),
+        match run_cycle(seen, placement, Some(group), without, now, trace) {
+            Ok(targets) => return Ok(ScheduleResult { targets, group: Some(group.affinity_name.clone()) }),
             Err(failure) => {
                 let (group, error) = (group.affinity_name.clone(), failure.to_string());
                 trace.because.push(Reason::GroupFailed { group, index, error }.into());
@@ -195,7 +195,7 @@ fn no_placement(seen: &Seen<'_>) -> Failure {
     Failure::NoPlacement { kind, binding: seen.binding.key().to_string() }
 }
 
-fn pass(
+fn run_cycle(
     seen: &Seen<'_>,
     placement: &Placement,
     group: Option<&ClusterAffinityTerm>,
@@ -207,27 +207,27 @@ fn pass(
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
     let filter = Filter { spec, placement, group, plugins: seen.options.plugins, now };
     let feasible = feasible(seen, &filter, &before, without, trace);
-    (trace.tick)(Tick::Step(Step::Filter));
+    (trace.on_event)(CycleEvent::Step(Step::Filter));
     let feasible = feasible.map_err(Failure::NoFit)?;
     let scores: Vec<i64> = feasible
         .iter()
         .map(|f| {
-            (trace.tick)(Tick::Cluster);
-            filter.score_observed(f.cluster, f.standing, trace.tick)
+            (trace.on_event)(CycleEvent::Cluster);
+            filter.score_observed(f.cluster, f.state, trace.on_event)
         })
         .collect();
-    (trace.tick)(Tick::Step(Step::Score));
+    (trace.on_event)(CycleEvent::Step(Step::Score));
     let mut candidates = weighed(seen, placement, &before, feasible, &scores);
     Candidate::sort(&mut candidates);
     trace.because.extend(candidates.iter().map(fits));
     let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
-    (trace.tick)(Tick::Step(Step::Select));
+    (trace.on_event)(CycleEvent::Step(Step::Select));
     let rest = candidates.split_off(selected.map_err(Failure::Select)?);
     if candidates.is_empty() {
         return Err(Failure::NothingSelected);
     }
     let targets = assigned(seen, placement, &candidates);
-    (trace.tick)(Tick::Step(Step::AssignReplicas));
+    (trace.on_event)(CycleEvent::Step(Step::AssignReplicas));
     let targets = targets.map_err(Failure::Assign)?;
     explain(&targets, &candidates, &rest, &before, trace.because);
     Ok(targets)
@@ -238,7 +238,7 @@ struct Feasible<'a> {
     name: &'a ClusterName,
     cluster: &'a Cluster,
     tier: u32,
-    standing: Standing,
+    state: TargetState,
 }
 
 fn feasible<'a>(
@@ -258,22 +258,22 @@ fn feasible<'a>(
             because.push(Reason::ClusterLeaving { cluster: name.clone() }.into());
             continue;
         }
-        let standing = if before.contains_key(&*name.0) { Standing::Target } else { Standing::New };
-        (trace.tick)(Tick::Cluster);
-        match filter.test_observed(cluster, standing, trace.tick) {
+        let state = if before.contains_key(&*name.0) { TargetState::Target } else { TargetState::New };
+        (trace.on_event)(CycleEvent::Cluster);
+        match filter.test_observed(cluster, state, trace.on_event) {
             Err(refusal) => {
                 because.push(Reason::Refused { cluster: name.clone(), because: refusal.clone() }.into());
                 *error.refusals.entry(refusal).or_default() += 1;
             }
-            Ok(tier) => all.push(Feasible { name, cluster, tier, standing }),
+            Ok(tier) => all.push(Feasible { name, cluster, tier, state }),
         }
     }
     if all.is_empty() { Err(error) } else { Ok(all) }
 }
 
 fn fits(candidate: &Candidate) -> Because {
-    let room = candidate.estimated.then_some(candidate.allocatable);
-    Reason::Fits { cluster: candidate.name.clone(), tier: candidate.tier, score: candidate.score, room }.into()
+    let available = candidate.estimated.then_some(candidate.allocatable);
+    Reason::Fits { cluster: candidate.name.clone(), tier: candidate.tier, score: candidate.score, available }.into()
 }
 
 /// Feasible clusters with their available replicas (specification/scheduling.md 7.1).
@@ -286,7 +286,7 @@ fn weighed(
 ) -> Vec<Candidate> {
     let spec = seen.binding.spec();
     let sets = schedules_component_sets(seen.options, spec, placement);
-    let demand = looks_at_room(spec, placement).then(|| Demand::of(spec, sets));
+    let demand = depends_on_capacity(spec, placement).then(|| Demand::of(spec, sets));
     // Without an estimate every requested count fits (specification/scheduling.md 10.1).
     let unknown = if demand.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
     let suspended = spec.suspension.as_ref().and_then(|all| all.dispatching_on_clusters.as_ref());
@@ -322,7 +322,7 @@ fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i
 /// (specification/failover.md 8.5).
 fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
     if options.overcommit_protection || !spec.graceful_eviction_tasks.is_empty() {
-        Counting::Promised
+        Counting::Assumed
     } else {
         Counting::Reported
     }
@@ -331,28 +331,28 @@ fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
 /// Further replicas (or component sets) of a binding that fit into the cluster, as a scheduling cycle estimates it.
 /// `None` if the cluster is unknown or the binding requests no capacity.
 #[must_use]
-pub fn room_for(
+pub fn available_replicas(
     spec: &ResourceBindingSpec,
     cluster: &ClusterName,
     capacity: &Capacity,
     options: &Options,
 ) -> Option<i64> {
-    room(spec, cluster, capacity, options, counting(spec, options))
+    further_replicas(spec, cluster, capacity, options, counting(spec, options))
 }
 
 /// Same for a binding that is about to be evicted: assumed replicas are subtracted in any case, as in the cycle that
 /// follows.
 #[must_use]
-pub fn room_for_leaving(
+pub fn available_replicas_for_eviction(
     spec: &ResourceBindingSpec,
     cluster: &ClusterName,
     capacity: &Capacity,
     options: &Options,
 ) -> Option<i64> {
-    room(spec, cluster, capacity, options, Counting::Promised)
+    further_replicas(spec, cluster, capacity, options, Counting::Assumed)
 }
 
-fn room(
+fn further_replicas(
     spec: &ResourceBindingSpec,
     cluster: &ClusterName,
     capacity: &Capacity,
@@ -360,19 +360,19 @@ fn room(
     counting: Counting,
 ) -> Option<i64> {
     let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
-    let takes_room = spec.replicas != 0 || !spec.components.is_empty();
-    takes_room.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting)).flatten()
+    let requests_capacity = spec.replicas != 0 || !spec.components.is_empty();
+    requests_capacity.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting)).flatten()
 }
 
 /// Returns whether the result depends on capacity. It does not for workloads without replicas, or if every feasible
 /// cluster is used with fixed shares.
-pub(crate) fn looks_at_room(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
-    let takes_room = spec.replicas != 0 || !spec.components.is_empty();
-    takes_room && (spread_of(spec, placement) != Spread::All || divides_by_room(placement))
+pub(crate) fn depends_on_capacity(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
+    let requests_capacity = spec.replicas != 0 || !spec.components.is_empty();
+    requests_capacity && (spread_of(spec, placement) != Spread::All || divides_by_capacity(placement))
 }
 
 /// Returns whether shares follow capacity (specification/scheduling.md 8.2).
-fn divides_by_room(placement: &Placement) -> bool {
+fn divides_by_capacity(placement: &Placement) -> bool {
     let Some(strategy) = &placement.replica_scheduling else { return false };
     let dynamic = strategy.weight_preference.as_ref().is_some_and(|preference| preference.dynamic_weight.is_some());
     placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!is_weighted(strategy) || dynamic)

@@ -14,19 +14,19 @@ use ironclad_api::work::{
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 
 use super::{
-    Capacity, PROMISE_LASTS, PROMISES_MAX, Slot,
+    ASSUMED_MAX, ASSUMED_TTL, Capacity, Slot,
     demand::{self, Demand, Part},
+    free::Assumed,
     place,
-    room::Promised,
 };
-use crate::{Options, pass::schedules_component_sets};
+use crate::{Options, cycle::schedules_component_sets};
 
 /// Allowance for a summary that was sent before the cluster reported the pods.
 const SUMMARY_DELAY: Duration = Duration::from_secs(5);
 
 /// Assumed replicas of one binding in one cluster.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct AssumedReplicas {
     /// Request of one replica or one component set.
     parts: Arc<[Part]>,
     count: i64,
@@ -38,9 +38,9 @@ pub(super) struct Held {
 /// Result that is being written, with the assumed replicas of its binding before it.
 #[derive(Debug)]
 #[must_use = "what is assumed counts until it is confirmed or taken back"]
-pub struct Assumed {
+pub struct Reservation {
     key: BindingKey,
-    before: BTreeMap<ClusterName, Held>,
+    before: BTreeMap<ClusterName, AssumedReplicas>,
 }
 
 impl Capacity {
@@ -52,40 +52,40 @@ impl Capacity {
         after: &[TargetCluster],
         options: &Options,
         now: Duration,
-    ) -> Option<Assumed> {
+    ) -> Option<Reservation> {
         if !is_tracked(before) {
             return None;
         }
         let key = before.key();
-        let held = self.held.get(&key).cloned().unwrap_or_default();
+        let assumed = self.assumed.get(&key).cloned().unwrap_or_default();
         self.assigned(before, after, options, now);
-        self.assumed.insert(key.clone());
-        Some(Assumed { key, before: held })
+        self.being_written.insert(key.clone());
+        Some(Reservation { key, before: assumed })
     }
 
     /// Confirms that the result was written.
-    pub fn confirm(&mut self, assumed: &Assumed) {
-        self.assumed.remove(&assumed.key);
+    pub fn confirm(&mut self, reservation: &Reservation) {
+        self.being_written.remove(&reservation.key);
     }
 
     /// Reverts a result that was not written: restores the previous assumptions of its binding, without those that
     /// ended meanwhile.
-    pub fn take_back(&mut self, assumed: Assumed, now: Duration) {
-        let Assumed { key, before } = assumed;
-        if !self.assumed.remove(&key) {
+    pub fn revert(&mut self, reservation: Reservation, now: Duration) {
+        let Reservation { key, before } = reservation;
+        if !self.being_written.remove(&key) {
             // The binding was deleted meanwhile.
             return;
         }
-        let meanwhile = self.held.get(&key).cloned().unwrap_or_default();
+        let meanwhile = self.assumed.get(&key).cloned().unwrap_or_default();
         for cluster in meanwhile.keys() {
             self.release(&key, cluster);
         }
-        for (cluster, held) in before {
-            if held.ends <= now {
+        for (cluster, assumed) in before {
+            if assumed.ends <= now {
                 continue;
             }
-            self.keep(&key, &cluster, held);
-            if let Some(reported) = meanwhile.get(&cluster).filter(|held| held.seen) {
+            self.insert(&key, &cluster, assumed);
+            if let Some(reported) = meanwhile.get(&cluster).filter(|assumed| assumed.seen) {
                 self.end_at(&key, &cluster, reported.ends);
             }
         }
@@ -93,8 +93,8 @@ impl Capacity {
 
     /// Returns whether a result of this binding is being written.
     #[must_use]
-    pub fn is_assumed(&self, key: &BindingKey) -> bool {
-        self.assumed.contains(key)
+    pub fn is_being_written(&self, key: &BindingKey) -> bool {
+        self.being_written.contains(key)
     }
 
     /// Counts what each target gained from a written result. `before` is the binding as it was scheduled, `now` any
@@ -107,7 +107,7 @@ impl Capacity {
         let key = before.key();
         let kept = |cluster: &ClusterName| after.iter().any(|target| target.name == *cluster.0);
         let lost: Vec<_> = self
-            .held
+            .assumed
             .get(&key)
             .into_iter()
             .flatten()
@@ -127,7 +127,7 @@ impl Capacity {
                 let gained =
                     gained_parts(&spec.components, old.map_or(&[], |old| old.components.as_slice()), old.is_some());
                 if demand::pods(&gained) > 0 {
-                    self.hold(&key, &cluster, &gained.into(), 1, 1, now + PROMISE_LASTS);
+                    self.extend(&key, &cluster, &gained.into(), 1, 1, now + ASSUMED_TTL);
                 }
                 continue;
             }
@@ -136,7 +136,7 @@ impl Capacity {
             let had = i64::from(old.map(|old| old.replicas).or(task).unwrap_or(0));
             let has = i64::from(target.replicas);
             if has > had {
-                self.hold(&key, &cluster, &whole, has - had, has, now + PROMISE_LASTS);
+                self.extend(&key, &cluster, &whole, has - had, has, now + ASSUMED_TTL);
             } else {
                 self.shrink(&key, &cluster, has);
             }
@@ -153,22 +153,22 @@ impl Capacity {
         new: &[AggregatedStatusItem],
         now: Duration,
     ) {
-        let Some(all) = self.held.get(key) else { return };
+        let Some(all) = self.assumed.get(key) else { return };
         let of = |list: &'_ [AggregatedStatusItem], name: &ClusterName| {
             list.iter().position(|item| item.cluster_name == *name.0)
         };
         let (mut gone, mut seen) = (Vec::new(), Vec::new());
-        for (name, held) in all {
+        for (name, assumed) in all {
             let Some(target) = spec.target(&name.0) else {
                 // A report that refers to the previous result does not cover the targets of the one being written.
-                if !self.assumed.contains(key) {
+                if !self.being_written.contains(key) {
                     gone.push(name.clone());
                 }
                 continue;
             };
             let report = of(new, name).and_then(|at| new.get(at));
             let before = of(old, name).and_then(|at| old.get(at));
-            if !held.seen && report.is_some_and(|report| shows(report, before, target)) {
+            if !assumed.seen && report.is_some_and(|report| shows(report, before, target)) {
                 seen.push(name.clone());
             }
         }
@@ -192,13 +192,13 @@ impl Capacity {
         now: Duration,
     ) {
         let spec = binding.spec();
-        let recent = age < PROMISE_LASTS && matches!(binding, BindingRef::Namespaced(_)) && spec.is_workload();
+        let recent = age < ASSUMED_TTL && matches!(binding, BindingRef::Namespaced(_)) && spec.is_workload();
         if !recent {
             return;
         }
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
-        let (key, ends) = (binding.key(), now + (PROMISE_LASTS - age));
+        let (key, ends) = (binding.key(), now + (ASSUMED_TTL - age));
         for target in &spec.clusters {
             let report = reports.iter().find(|report| report.cluster_name == target.name);
             if report.is_some_and(|report| report.health == Some(ResourceHealth::Healthy)) {
@@ -207,15 +207,15 @@ impl Capacity {
             let wanted = if sets { 1 } else { i64::from(target.replicas) };
             let missing = wanted - report.and_then(pods_of).unwrap_or(0).clamp(0, wanted);
             if missing > 0 {
-                self.hold(&key, &target.name.as_str().into(), &parts, missing, wanted, ends);
+                self.extend(&key, &target.name.as_str().into(), &parts, missing, wanted, ends);
             }
         }
     }
 
     /// Forgets a deleted binding.
     pub fn forget(&mut self, key: &BindingKey) {
-        self.assumed.remove(key);
-        let clusters: Vec<_> = self.held.get(key).into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        self.being_written.remove(key);
+        let clusters: Vec<_> = self.assumed.get(key).into_iter().flatten().map(|(name, _)| name.clone()).collect();
         for cluster in &clusters {
             self.release(key, cluster);
         }
@@ -244,11 +244,11 @@ impl Capacity {
 
     /// Number of assumptions.
     #[must_use]
-    pub fn promises(&self) -> usize {
+    pub fn assumed_count(&self) -> usize {
         self.ends.len()
     }
 
-    fn hold(
+    fn extend(
         &mut self,
         key: &BindingKey,
         cluster: &ClusterName,
@@ -257,34 +257,34 @@ impl Capacity {
         at_most: i64,
         ends: Duration,
     ) {
-        let before = self.held.get(key).and_then(|all| all.get(cluster)).filter(|held| held.parts == *parts);
-        let count = before.map_or(0, |held| held.count).saturating_add(more).min(at_most);
+        let before = self.assumed.get(key).and_then(|all| all.get(cluster)).filter(|assumed| assumed.parts == *parts);
+        let count = before.map_or(0, |assumed| assumed.count).saturating_add(more).min(at_most);
         self.release(key, cluster);
-        self.keep(key, cluster, Held { parts: parts.clone(), count, ends, seen: false });
+        self.insert(key, cluster, AssumedReplicas { parts: parts.clone(), count, ends, seen: false });
     }
 
     /// Adds an assumption of a binding that has none in this cluster.
-    fn keep(&mut self, key: &BindingKey, cluster: &ClusterName, held: Held) {
-        if self.ends.len() >= PROMISES_MAX
+    fn insert(&mut self, key: &BindingKey, cluster: &ClusterName, assumed: AssumedReplicas) {
+        if self.ends.len() >= ASSUMED_MAX
             && let Some((_, key, cluster)) = self.ends.first().cloned()
         {
             self.release(&key, &cluster);
         }
-        self.ends.insert((held.ends, key.clone(), cluster.clone()));
-        self.slots.entry(cluster.clone()).or_default().promise(&held.parts, held.count);
-        self.held.entry(key.clone()).or_default().insert(cluster.clone(), held);
+        self.ends.insert((assumed.ends, key.clone(), cluster.clone()));
+        self.slots.entry(cluster.clone()).or_default().add_assumed(&assumed.parts, assumed.count);
+        self.assumed.entry(key.clone()).or_default().insert(cluster.clone(), assumed);
     }
 
     /// Reduces an assumption to at most `at_most` replicas.
     fn shrink(&mut self, key: &BindingKey, cluster: &ClusterName, at_most: i64) {
-        let Some(held) = self.held.get(key).and_then(|all| all.get(cluster)) else { return };
-        if held.count <= at_most {
+        let Some(assumed) = self.assumed.get(key).and_then(|all| all.get(cluster)) else { return };
+        if assumed.count <= at_most {
             return;
         }
-        let (parts, ends, seen) = (held.parts.clone(), held.ends, held.seen);
+        let (parts, ends, seen) = (assumed.parts.clone(), assumed.ends, assumed.seen);
         self.release(key, cluster);
         if at_most > 0 {
-            self.hold(key, cluster, &parts, at_most, at_most, ends);
+            self.extend(key, cluster, &parts, at_most, at_most, ends);
             if seen {
                 self.end_at(key, cluster, ends);
             }
@@ -292,32 +292,32 @@ impl Capacity {
     }
 
     fn end_at(&mut self, key: &BindingKey, cluster: &ClusterName, ends: Duration) {
-        let Some(held) = self.held.get_mut(key).and_then(|all| all.get_mut(cluster)) else { return };
-        held.seen = true;
-        if ends < held.ends {
-            self.ends.remove(&(held.ends, key.clone(), cluster.clone()));
-            held.ends = ends;
+        let Some(assumed) = self.assumed.get_mut(key).and_then(|all| all.get_mut(cluster)) else { return };
+        assumed.seen = true;
+        if ends < assumed.ends {
+            self.ends.remove(&(assumed.ends, key.clone(), cluster.clone()));
+            assumed.ends = ends;
             self.ends.insert((ends, key.clone(), cluster.clone()));
         }
     }
 
     fn release(&mut self, key: &BindingKey, cluster: &ClusterName) {
-        let Some(all) = self.held.get_mut(key) else { return };
-        let Some(held) = all.remove(cluster) else { return };
+        let Some(all) = self.assumed.get_mut(key) else { return };
+        let Some(assumed) = all.remove(cluster) else { return };
         if all.is_empty() {
-            self.held.remove(key);
+            self.assumed.remove(key);
         }
-        self.ends.remove(&(held.ends, key.clone(), cluster.clone()));
+        self.ends.remove(&(assumed.ends, key.clone(), cluster.clone()));
         let Some(slot) = self.slots.get_mut(cluster) else { return };
-        slot.take_back(&held.parts, held.count);
-        if slot.room.is_none() && slot.footprints.is_empty() {
+        slot.remove_assumed(&assumed.parts, assumed.count);
+        if slot.free.is_none() && slot.footprints.is_empty() {
             self.slots.remove(cluster);
         }
     }
 }
 
 impl Slot {
-    fn promise(&mut self, parts: &Arc<[Part]>, count: i64) {
+    fn add_assumed(&mut self, parts: &Arc<[Part]>, count: i64) {
         *self.footprints.entry(parts.clone()).or_default() += count;
         self.count(parts, count);
         if let Some(nodes) = &mut self.nodes {
@@ -325,14 +325,14 @@ impl Slot {
         }
     }
 
-    fn take_back(&mut self, parts: &Arc<[Part]>, count: i64) {
+    fn remove_assumed(&mut self, parts: &Arc<[Part]>, count: i64) {
         if let Some(all) = self.footprints.get_mut(parts) {
             *all -= count;
             if *all <= 0 {
                 self.footprints.remove(parts);
             }
         }
-        self.promised = Promised::default();
+        self.assumed = Assumed::default();
         let all: Vec<_> = self.footprints.iter().map(|(parts, count)| (parts.clone(), *count)).collect();
         for (parts, count) in &all {
             self.count(parts, *count);
@@ -341,9 +341,9 @@ impl Slot {
     }
 
     fn count(&mut self, parts: &[Part], count: i64) {
-        self.promised.pods = self.promised.pods.saturating_add(demand::pods(parts).saturating_mul(count));
+        self.assumed.pods = self.assumed.pods.saturating_add(demand::pods(parts).saturating_mul(count));
         for (resource, amount) in demand::total(parts) {
-            let all = self.promised.amounts.entry(resource).or_default();
+            let all = self.assumed.amounts.entry(resource).or_default();
             *all = all.saturating_add(amount.saturating_mul(count));
         }
     }

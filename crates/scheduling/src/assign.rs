@@ -121,10 +121,10 @@ fn one_tier(selected: &[Candidate], want: i64, fill: Fill, mode: Mode, ties: Tie
         if !kept.is_empty() {
             list.sort_by_key(|(candidate, _)| candidate.assigned <= 0);
         }
-        let mut held = 0_i64;
+        let mut sum = 0_i64;
         let enough = list.iter().position(|(_, capacity)| {
-            held = held.saturating_add(*capacity);
-            held >= to_assign
+            sum = sum.saturating_add(*capacity);
+            sum >= to_assign
         });
         list.truncate(enough.map_or(list.len(), |last| last + 1));
     }
@@ -219,7 +219,7 @@ mod tests {
                 Ok(&[("m1", 6), ("m2", 8), ("m3", 10)]),
             ),
             ("dyn, up, no capacity", ByCapacity, &[("m1", 1, 2), ("m2", 1, 4), ("m3", 1, 6)], 24, up(3)),
-            ("dyn, m3 gone, m2 new", ByCapacity, &[("m1", 3, 6), ("m2", 3, 0)], 12, Ok(&[("m1", 9), ("m2", 3)])),
+            ("dyn, m3 removed, m2 new", ByCapacity, &[("m1", 3, 6), ("m2", 3, 0)], 12, Ok(&[("m1", 9), ("m2", 3)])),
             ("dyn, equal", ByCapacity, &[("m1", 0, 6), ("m2", 9, 3)], 9, Ok(&[("m1", 6), ("m2", 3)])),
             ("dyn, down to nothing", ByCapacity, &[("m1", 1, 2)], 0, Ok(&[])),
             ("aggr, first", Aggregated, &[("m1", 6, 0), ("m2", 8, 0), ("m3", 10, 0)], 12, Ok(&[("m2", 5), ("m3", 7)])),
@@ -235,7 +235,7 @@ mod tests {
             ),
             ("aggr, up", Aggregated, &[("m1", 6, 4), ("m2", 6, 8), ("m3", 20, 0)], 24, Ok(&[("m1", 10), ("m2", 14)])),
             (
-                "aggr, m2 gone, m4 new",
+                "aggr, m2 removed, m4 new",
                 Aggregated,
                 &[("m1", 4, 4), ("m3", 8, 0), ("m4", 12, 0)],
                 24,

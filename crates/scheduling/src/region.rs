@@ -99,8 +99,8 @@ fn choose(
         Candidate::sort(&mut rest);
         let k = (first.len() + rest.len()).min(clusters.max);
         if let Need::Replicas(need) = need {
-            let held: i64 = first.iter().fold(0, |sum, c| sum.saturating_add(c.available()));
-            if !exchange_for_capacity(&mut rest, k - first.len(), need.saturating_sub(held)) {
+            let available: i64 = first.iter().fold(0, |sum, c| sum.saturating_add(c.available()));
+            if !exchange_for_capacity(&mut rest, k - first.len(), need.saturating_sub(available)) {
                 short.get_or_insert(k);
                 continue;
             }

@@ -37,7 +37,7 @@ pub(super) struct AssumedReplicas {
 
 /// Result that is being written, with the assumed replicas of its binding before it.
 #[derive(Debug)]
-#[must_use = "what is assumed counts until it is confirmed or taken back"]
+#[must_use = "what is assumed counts until it is confirmed or reverted"]
 pub struct Reservation {
     key: BindingKey,
     before: BTreeMap<ClusterName, AssumedReplicas>,
@@ -157,12 +157,12 @@ impl Capacity {
         let of = |list: &'_ [AggregatedStatusItem], name: &ClusterName| {
             list.iter().position(|item| item.cluster_name == *name.0)
         };
-        let (mut gone, mut seen) = (Vec::new(), Vec::new());
+        let (mut removed, mut seen) = (Vec::new(), Vec::new());
         for (name, assumed) in all {
             let Some(target) = spec.target(&name.0) else {
                 // A report that refers to the previous result does not cover the targets of the one being written.
                 if !self.being_written.contains(key) {
-                    gone.push(name.clone());
+                    removed.push(name.clone());
                 }
                 continue;
             };
@@ -172,7 +172,7 @@ impl Capacity {
                 seen.push(name.clone());
             }
         }
-        for cluster in &gone {
+        for cluster in &removed {
             self.release(key, cluster);
         }
         let ends = now + self.summaries_every + SUMMARY_DELAY;

@@ -222,7 +222,7 @@ mod tests {
             let all = fast.replicas(&asked);
             prop_assert_eq!(fast.place(&asked, pods), placed);
             prop_assert_eq!(placed, all.min(pods));
-            prop_assert_eq!(fast.replicas(&asked), all - placed, "what is placed is gone, and nothing else");
+            prop_assert_eq!(fast.replicas(&asked), all - placed, "placing uses exactly the placed amount");
         }
     }
 }

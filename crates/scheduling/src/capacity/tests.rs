@@ -85,7 +85,7 @@ fn only_gained_replicas_are_assumed() {
     assign(&mut capacity, &asking(1, &[("m1", 1)]), &[("m2", 1)], S(3));
     assert_eq!((free(&capacity), capacity.assumed_count()), (10, 1), "and move");
     capacity.forget(&(BindingRef::from(&asking(1, &[]))).key());
-    assert_eq!(capacity.assumed_count(), 0, "the binding is gone");
+    assert_eq!(capacity.assumed_count(), 0, "the binding is deleted");
 }
 
 #[test]

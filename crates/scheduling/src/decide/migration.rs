@@ -146,11 +146,11 @@ fn former_replicas_return_only_where_they_still_fit() {
     let mut binding = before;
     evict(&mut binding, "m1", TAINT_UNTOLERATED);
     evict(&mut binding, "m2", TAINT_UNTOLERATED);
-    let gone = fleet(&[("m1", None), ("m2", Some(NO_SCHEDULE))]);
-    let one = applied(&binding, &decide_on(&binding, &gone, 2));
+    let tainted = fleet(&[("m1", None), ("m2", Some(NO_SCHEDULE))]);
+    let one = applied(&binding, &decide_on(&binding, &tainted, 2));
     assert_eq!(result(&one), [("m1", 4)], "m2 can't be used: m1 takes all");
     let capacity: Available = [("m1".into(), 0), ("m2".into(), 0)].into();
-    let none = decide_in(&binding, &gone, &capacity, &Options::default(), 2);
+    let none = decide_in(&binding, &tainted, &capacity, &Options::default(), 2);
     assert_eq!(none.next, Next::WhenCapacity, "no cluster has the capacity");
 }
 

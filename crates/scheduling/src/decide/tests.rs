@@ -283,8 +283,8 @@ fn attempts_as_metrics_count_them() {
     let filters = ["a cluster", "ClusterAffinity", "TaintToleration", "APIEnablement", "SpreadConstraint", "Filter"];
     assert_eq!(steps[..6], filters);
     assert_eq!(steps[6..], ["a cluster", "ClusterLocality", "Score", "Select", "AssignReplicas"]);
-    let stands = applied(&placed(weighted(&[]), 1), &plain(&placed(weighted(&[]), 1), &fleet, 1));
-    assert_eq!(attempt(&stands), None, "no cycle, no attempt");
+    let unchanged = applied(&placed(weighted(&[]), 1), &plain(&placed(weighted(&[]), 1), &fleet, 1));
+    assert_eq!(attempt(&unchanged), None, "no cycle, no attempt");
 }
 
 #[test]
@@ -356,8 +356,8 @@ fn result_after_no_cluster_fits() {
         let before = placed(placement, 2);
         applied(&before, &plain(&before, &clusters(&["m1"]), 1))
     };
-    let mut gone = clusters(&["m2"]);
-    std::sync::Arc::make_mut(gone.get_mut(&"m2".into()).unwrap()).spec.taints = vec![taint("k", "v", NO_SCHEDULE)];
+    let mut tainted = clusters(&["m2"]);
+    std::sync::Arc::make_mut(tainted.get_mut(&"m2".into()).unwrap()).spec.taints = vec![taint("k", "v", NO_SCHEDULE)];
     let mut unlabelled = clusters(&["m1"]);
     std::sync::Arc::make_mut(unlabelled.get_mut(&"m1".into()).unwrap()).metadata.labels = None;
     let on_m1 = || Placement { cluster_affinity: Some(affinity(&["m1"])), ..duplicated() };
@@ -407,8 +407,8 @@ fn result_after_no_cluster_fits() {
     assert_eq!(result(&moved), [], "the user wants it elsewhere");
 
     let left = running(on_m1());
-    let decision = plain(&left, &gone, 10);
-    assert_eq!(result(&applied(&left, &decision)), [], "the only target is gone");
+    let decision = plain(&left, &tainted, 10);
+    assert_eq!(result(&applied(&left, &decision)), [], "the only target is removed");
     assert!(
         lines(&decision).contains(&"m2: cluster(s) did not match the placement cluster affinity constraint".to_owned())
     );

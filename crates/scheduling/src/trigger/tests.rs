@@ -45,7 +45,7 @@ fn first_applicable_row_decides() {
     let fleet = clusters(&["m1", "m2"]);
     let even = || settled(weighted(&[]), 4, &[("m1", 2), ("m2", 2)]);
     let rows: Vec<(&str, ResourceBinding, ScheduleDecision)> = vec![
-        ("a divided result that adds up stands", even(), ScheduleDecision::UpToDate),
+        ("a divided result that adds up is up to date", even(), ScheduleDecision::UpToDate),
         (
             "being deleted",
             {
@@ -126,7 +126,7 @@ fn first_applicable_row_decides() {
             ScheduleDecision::Schedule(Reason::FollowsFleet),
         ),
         (
-            "a target is gone",
+            "a target is deleted",
             settled(weighted(&[]), 4, &[("m1", 2), ("m9", 2)]),
             ScheduleDecision::Schedule(Reason::TargetLeaving { cluster: "m9".into() }),
         ),
@@ -203,11 +203,11 @@ fn placement_changes() {
     };
     for (name, old, new, observed, want) in [
         ("the observed group was edited", of(&[("a", "1")]), of(&[("a", "2")]), "a", true),
-        ("the observed group is gone", of(&[("a", "1")]), of(&[("b", "1")]), "a", true),
-        ("all groups are gone", of(&[("a", "1")]), of(&[]), "a", true),
+        ("the observed group is deleted", of(&[("a", "1")]), of(&[("b", "1")]), "a", true),
+        ("all groups are deleted", of(&[("a", "1")]), of(&[]), "a", true),
         ("one was put before it", of(&[("a", "1")]), of(&[("b", "1"), ("a", "1")]), "a", false),
         ("another one was edited", of(&[("a", "1"), ("b", "1")]), of(&[("a", "1"), ("b", "2")]), "a", false),
-        ("another one is gone", of(&[("a", "1"), ("b", "1")]), of(&[("a", "1")]), "a", false),
+        ("another one is deleted", of(&[("a", "1"), ("b", "1")]), of(&[("a", "1")]), "a", false),
         ("none was observed yet", of(&[("a", "1")]), of(&[("a", "1"), ("b", "1")]), "", true),
         ("equal", of(&[("a", "1")]), of(&[("a", "1")]), "", false),
         ("strategy", duplicated(), weighted(&[]), "", true),
@@ -309,7 +309,7 @@ fn cluster_changes_enqueue_bindings() {
     };
     let condition = |type_: &str| conditions::condition(type_, "True", "R", "");
     assert_eq!(wakes(None, Some(&old)), Wakes::Concerned, "it joined");
-    assert_eq!(wakes(Some(&old), None), Wakes::Concerned, "it is gone");
+    assert_eq!(wakes(Some(&old), None), Wakes::Concerned, "it is deleted");
     assert_eq!(with(&|_| {}), Wakes::Nobody);
     assert_eq!(with(&|c| c.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into())), Wakes::Concerned);
     assert_eq!(with(&|c| c.metadata.generation = Some(2)), Wakes::Concerned, "taints are in the spec");

@@ -200,7 +200,9 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tr
             }
             Some(known) => match condition(known.status.as_ref().map(|s| &s.conditions), conditions::cluster::READY) {
                 Some(ready) if ready.status == conditions::TRUE => (LinkState::Ok, String::new()),
-                Some(ready) => (LinkState::Broken, format!("is not ready: {}", told(&ready.reason, &ready.message))),
+                Some(ready) => {
+                    (LinkState::Broken, format!("is not ready: {}", message_of(&ready.reason, &ready.message)))
+                }
                 None => (LinkState::Waiting, "was not heard of yet".to_owned()),
             },
         };
@@ -244,7 +246,7 @@ fn scheduled(bound: &Bound<'_>) -> (LinkState, String) {
     match condition(bound.status.map(|s| &s.conditions), conditions::binding::SCHEDULED) {
         Some(condition) if condition.status == conditions::TRUE => (LinkState::Ok, format!("on {placement}")),
         Some(condition) => {
-            let mut detail = told(&condition.reason, &condition.message);
+            let mut detail = message_of(&condition.reason, &condition.message);
             if !placement.is_empty() {
                 let _ = write!(detail, " (stays on {placement})");
             }
@@ -269,7 +271,7 @@ fn work_of<'a>(world: &'a World, bound: &Bound<'_>, cluster: &ClusterName) -> Op
 fn applied(work: &Work) -> (LinkState, String) {
     match condition(work.status.as_ref().map(|s| &s.conditions), conditions::work::APPLIED) {
         Some(condition) if condition.status == conditions::TRUE => (LinkState::Ok, "applied".to_owned()),
-        Some(condition) => (LinkState::Broken, told(&condition.reason, &condition.message)),
+        Some(condition) => (LinkState::Broken, message_of(&condition.reason, &condition.message)),
         None => (LinkState::Waiting, "is not applied yet".to_owned()),
     }
 }
@@ -309,7 +311,7 @@ fn condition<'a>(all: Option<&'a Vec<Condition>>, kind: &str) -> Option<&'a Cond
     all?.iter().find(|condition| condition.type_ == kind)
 }
 
-fn told(reason: &str, message: &str) -> String {
+fn message_of(reason: &str, message: &str) -> String {
     if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     groups,
 };
 
-/// Whether a scheduling cycle runs.
+/// Decision on running a scheduling cycle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleDecision {
     /// A cycle runs, for this reason.

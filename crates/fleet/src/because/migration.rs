@@ -160,8 +160,8 @@ impl fmt::Display for Reason {
             }
             Self::WaitsForSource { from, minutes } => write!(
                 f,
-                "cluster {from} is not ready, and its copy must be deleted before a new one starts; waiting for {minutes} min. \
-                 Annotate the binding with {PROCEED_WITHOUT_CLEANUP}=true to go on without"
+                "cluster {from} is not ready, and its copy must be deleted before a new one starts; \
+                 waiting for {minutes} min. Annotate the binding with {PROCEED_WITHOUT_CLEANUP}=true to go on without"
             ),
             Self::NotWatched => f.write_str("the workload's health does not move it"),
             Self::UnhealthyTolerated { cluster, for_seconds, of_seconds } => {

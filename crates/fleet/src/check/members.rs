@@ -39,8 +39,8 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
                 Some(standing) => {
                     let id = standing.metadata.labels.as_ref().and_then(|l| l.get(labels::WORK_PERMANENT_ID));
                     let for_it = standing.spec.workload.manifests.iter().any(|manifest| {
-                        let held = key_of(&manifest.object());
-                        (&held.gvk.group, &held.gvk.kind, &held.namespace, &held.name)
+                        let actual = key_of(&manifest.object());
+                        (&actual.gvk.group, &actual.gvk.kind, &actual.namespace, &actual.name)
                             == (&key.gvk.group, &key.gvk.kind, &key.namespace, &key.name)
                     });
                     if !for_it || id.map_or("", String::as_str) != value("labels", labels::WORK_PERMANENT_ID) {

@@ -82,14 +82,14 @@ pub(crate) fn world() -> World {
     world
 }
 
-fn told(world: &World) -> Vec<String> {
+fn violations(world: &World) -> Vec<String> {
     check(world).iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn a_fleet_in_order() {
-    assert_eq!(told(&world()), Vec::<String>::new());
-    assert_eq!(told(&World::default()), Vec::<String>::new());
+    assert_eq!(violations(&world()), Vec::<String>::new());
+    assert_eq!(violations(&World::default()), Vec::<String>::new());
 }
 
 /// One change to a fleet in order, and what it breaks.
@@ -161,7 +161,7 @@ fn what_can_be_wrong_with_taints_health_and_tasks() {
     for (name, change, want) in rows {
         let mut world = world();
         change(&mut world);
-        let got = told(&world);
+        let got = violations(&world);
         let got: Vec<&str> = got
             .iter()
             .map(String::as_str)
@@ -174,9 +174,9 @@ fn what_can_be_wrong_with_taints_health_and_tasks() {
     }
     let mut world = world();
     set_binding(&mut world, spread(3));
-    let told = told(&world);
+    let found = violations(&world);
     let line = "binding shop/web-deployment is scheduled on 2 clusters, and its spread asks for 3";
-    assert!(told.iter().any(|one| one == line), "{told:?}");
+    assert!(found.iter().any(|one| one == line), "{found:?}");
 }
 
 const ROWS: [Row; 29] = [
@@ -441,7 +441,7 @@ fn what_can_be_wrong() {
     for (name, change, want) in ROWS {
         let mut world = world();
         change(&mut world);
-        assert_eq!(told(&world), want, "{name}");
+        assert_eq!(violations(&world), want, "{name}");
     }
 }
 
@@ -454,19 +454,19 @@ fn what_is_on_its_way_out_is_not_judged() {
         &mut world,
         json!({"spec": {"replicas": 1, "clusters": [{"name": "m2", "replicas": 1}]}, "status": {"aggregatedStatus": []}}),
     );
-    assert_eq!(told(&world), Vec::<String>::new(), "a Work being deleted");
+    assert_eq!(violations(&world), Vec::<String>::new(), "a Work being deleted");
     let mut object = manifest("m1", 2);
     merge(&mut object, &gone);
     world.insert_member("m1".into(), object);
     world.works.retain(|key, _| &*key.cluster.0 == "m2");
-    assert_eq!(told(&world), Vec::<String>::new(), "an object being deleted");
+    assert_eq!(violations(&world), Vec::<String>::new(), "an object being deleted");
 }
 
 #[test]
 fn members_that_were_not_looked_at_are_not_judged() {
     let mut world = world();
     world.members.clear();
-    assert_eq!(told(&world), Vec::<String>::new());
+    assert_eq!(violations(&world), Vec::<String>::new());
 }
 
 #[test]
@@ -477,7 +477,7 @@ fn cluster_scoped_bindings_are_judged_alike() {
             "spec": {"resource": {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "r"}, "clusters": [{"name": "m1"}]}}),
         json!({}),
     ));
-    assert_eq!(told(&world), ["binding r-clusterrole names cluster m1, which does not exist"]);
+    assert_eq!(violations(&world), ["binding r-clusterrole names cluster m1, which does not exist"]);
 }
 
 #[test]

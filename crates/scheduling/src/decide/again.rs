@@ -24,8 +24,8 @@ pub enum Again {
     After(Duration),
 }
 
-/// Returns when a binding is scheduled again. `assumed_expires` is the time until the first assumed replicas expire, which
-/// frees capacity without any report.
+/// Returns when a binding is scheduled again. `assumed_expires` is the time until the first assumed replicas expire,
+/// which frees capacity without any report.
 #[must_use]
 pub fn again(next: Next, now: Timestamp, assumed_expires: Option<Duration>) -> Again {
     match next {

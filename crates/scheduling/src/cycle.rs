@@ -16,12 +16,13 @@ use ironclad_fleet::{Because, BindingRef, ClusterName, affinity, because::schedu
 use jiff::Timestamp;
 
 use crate::{
-    Candidate, Options, Plugin, Seen,
+    Candidate, CycleEvent, Options, Seen, Step,
     assign::{self, AssignError, Fill, Mode, Shares},
     capacity::{Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
-    filter::{Filter, FitError, TargetState},
+    filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
+    plugin::TargetState,
     spread::{self, Bounds, Need, SelectError, Spread},
 };
 
@@ -100,48 +101,6 @@ pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<Sche
     let mut trace = Trace { because: &mut because, on_event: &mut |_| {} };
     let found = search(seen, without, Timestamp::MIN, &mut trace, &mut Vec::new());
     (found, because)
-}
-
-/// Steps of a scheduling cycle, as metrics name them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Which clusters are feasible.
-    Filter,
-    /// Preference of each feasible cluster.
-    Score,
-    /// Which of them are used, by capacity and spread constraints.
-    Select,
-    /// Number of replicas of each.
-    AssignReplicas,
-}
-
-impl Step {
-    /// Label value in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Filter => "Filter",
-            Self::Score => "Score",
-            Self::Select => "Select",
-            Self::AssignReplicas => "AssignReplicas",
-        }
-    }
-}
-
-/// Event in a scheduling cycle, for measurements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CycleEvent {
-    /// A step ended.
-    Step(Step),
-    /// Plugins start to run for another cluster.
-    Cluster,
-    /// A plugin ran for the cluster.
-    Plugin {
-        /// The plugin.
-        plugin: &'static Plugin,
-        /// False if it rejects the cluster.
-        passed: bool,
-    },
 }
 
 /// Outputs of a scheduling cycle beside its result.

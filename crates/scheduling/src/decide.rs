@@ -20,8 +20,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Class, Failure, ScheduleResult, Seen,
-    cycle::{self, CycleEvent, GroupFailure, Trace, available_replicas},
+    Class, CycleEvent, Failure, ScheduleResult, Seen,
+    cycle::{self, GroupFailure, Trace, available_replicas},
     trigger::{self, ScheduleDecision},
 };
 

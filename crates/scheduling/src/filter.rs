@@ -12,10 +12,13 @@ use ironclad_api::{
     taints::PREFER_NO_EXECUTE,
     work::ResourceBindingSpec,
 };
-use ironclad_fleet::{ClusterName, Clusters, affinity, because::schedule::Refusal};
+use ironclad_fleet::{ClusterName, Clusters, because::schedule::Refusal};
 use jiff::Timestamp;
 
-use crate::{CycleEvent, Plugins, plugins::Point};
+use crate::{
+    CycleEvent, Plugins,
+    plugin::{Point, Question, TargetState},
+};
 
 /// Score of a cluster with a PreferNoExecute taint for workloads that do not run there yet.
 const AVOIDED: i64 = -1;
@@ -36,6 +39,10 @@ pub struct Filter<'a> {
 }
 
 impl Filter<'_> {
+    fn question(&self) -> Question<'_> {
+        Question { spec: self.spec, placement: self.placement, group: self.group, now: self.now }
+    }
+
     /// Checks whether the cluster may be used. Returns the tier of the affinity group that selects it
     /// (specification/scheduling.md 4.3).
     ///
@@ -59,12 +66,12 @@ impl Filter<'_> {
         }
         for plugin in self.plugins.enabled() {
             let Point::Filter(filter) = plugin.point else { continue };
-            let answer = filter(self, cluster, state);
+            let answer = filter(&self.question(), cluster, state);
             on_event(CycleEvent::Plugin { plugin, passed: answer.is_ok() });
             answer?;
         }
         let has_overflow = self.group.is_some_and(|group| !group.overflow_affinities.is_empty());
-        Ok(if has_overflow { self.tier(cluster).unwrap_or(0) } else { 0 })
+        Ok(if has_overflow { self.question().tier(cluster).unwrap_or(0) } else { 0 })
     }
 
     /// Clusters that the affinity names but that do not exist, most likely by a typing error.
@@ -77,22 +84,6 @@ impl Filter<'_> {
         let missing: BTreeSet<ClusterName> =
             named.map(|name| name.as_str().into()).filter(|name| !clusters.contains_key(name)).collect();
         missing.into_iter().collect()
-    }
-
-    /// Tier of the affinity that selects the cluster; 0 is the affinity itself (specification/scheduling.md 4.3).
-    pub(crate) fn tier(&self, cluster: &Cluster) -> Option<u32> {
-        if let Some(own) = &self.placement.cluster_affinity {
-            return affinity::chooses(own, cluster).then_some(0);
-        }
-        let Some(group) = self.group else { return Some(0) };
-        if affinity::chooses(&group.affinity, cluster) {
-            return Some(0);
-        }
-        if !self.spec.is_workload() {
-            return None;
-        }
-        let overflow = group.overflow_affinities.iter().position(|tier| affinity::chooses(&tier.affinity, cluster))?;
-        u32::try_from(overflow + 1).ok()
     }
 
     /// Score of a cluster that passed the filters (specification/scheduling.md 6); higher is better.
@@ -112,20 +103,11 @@ impl Filter<'_> {
         let mut sum = if state == TargetState::New && avoided() { AVOIDED } else { 0 };
         for plugin in self.plugins.enabled() {
             let Point::Score(score) = plugin.point else { continue };
-            sum += score(self, cluster, state);
+            sum += score(&self.question(), cluster, state);
             on_event(CycleEvent::Plugin { plugin, passed: true });
         }
         sum
     }
-}
-
-/// Relation of a cluster to the present result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TargetState {
-    /// It is a target, possibly with 0 replicas.
-    Target,
-    /// It is no target.
-    New,
 }
 
 /// Rejections of a cycle in which no cluster passed the filters (specification/scheduling.md 5.1).

@@ -14,6 +14,7 @@ mod cycle;
 mod decide;
 pub mod filter;
 pub mod groups;
+pub mod plugin;
 pub mod plugins;
 mod region;
 mod seen;
@@ -28,12 +29,11 @@ pub use candidate::Candidate;
 pub use capacity::Capacity;
 pub use ironclad_fleet::divide;
 
-pub use cycle::{
-    Class, CycleEvent, Failure, ScheduleResult, Step, available_replicas, available_replicas_for_eviction, dry_run,
-};
+pub use cycle::{Class, Failure, ScheduleResult, available_replicas, available_replicas_for_eviction, dry_run};
 pub use decide::{
     Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
     observed_generation, refused,
 };
-pub use plugins::{Plugin, Plugins};
+pub use plugin::{CycleEvent, Plugin, Step};
+pub use plugins::Plugins;
 pub use seen::{Available, Options, Seen};

@@ -4,13 +4,12 @@
 use ironclad_api::cluster::{ApiEnablement, Cluster};
 use ironclad_fleet::because::schedule::Refusal;
 
-use super::{Plugin, Point};
-use crate::filter::{Filter, TargetState};
+use crate::plugin::{Plugin, Point, Question, TargetState};
 
 /// The plugin.
 pub static API_ENABLEMENT: Plugin = Plugin { name: "APIEnablement", point: Point::Filter(filter) };
 
-fn filter(question: &Filter<'_>, cluster: &Cluster, state: TargetState) -> Result<(), Refusal> {
+fn filter(question: &Question<'_>, cluster: &Cluster, state: TargetState) -> Result<(), Refusal> {
     let template = &question.spec.resource;
     let enabled = || cluster.api_enablement(&template.api_version, &template.kind) == ApiEnablement::Enabled;
     if state == TargetState::Target || enabled() { Ok(()) } else { Err(Refusal::ApiNotEnabled) }

@@ -3,12 +3,11 @@
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::because::schedule::Refusal;
 
-use super::{Plugin, Point};
-use crate::filter::{Filter, TargetState};
+use crate::plugin::{Plugin, Point, Question, TargetState};
 
 /// The plugin.
 pub static CLUSTER_AFFINITY: Plugin = Plugin { name: "ClusterAffinity", point: Point::Filter(filter) };
 
-fn filter(question: &Filter<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
+fn filter(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
     question.tier(cluster).map(drop).ok_or(Refusal::Affinity)
 }

@@ -2,8 +2,7 @@
 
 use ironclad_api::cluster::Cluster;
 
-use super::{Plugin, Point};
-use crate::filter::{Filter, TargetState};
+use crate::plugin::{Plugin, Point, Question, TargetState};
 
 /// The plugin.
 pub static CLUSTER_LOCALITY: Plugin = Plugin { name: "ClusterLocality", point: Point::Score(score) };
@@ -11,6 +10,6 @@ pub static CLUSTER_LOCALITY: Plugin = Plugin { name: "ClusterLocality", point: P
 /// The score of a target.
 const LOCAL: i64 = 100;
 
-fn score(_: &Filter<'_>, _: &Cluster, state: TargetState) -> i64 {
+fn score(_: &Question<'_>, _: &Cluster, state: TargetState) -> i64 {
     if state == TargetState::Target { LOCAL } else { 0 }
 }

@@ -9,64 +9,17 @@ mod cluster_locality;
 mod spread_constraint;
 mod taint_toleration;
 
-use std::fmt;
-
-use ironclad_api::cluster::Cluster;
-use ironclad_fleet::because::schedule::Refusal;
-
 pub use self::{
     api_enablement::API_ENABLEMENT, cluster_affinity::CLUSTER_AFFINITY, cluster_locality::CLUSTER_LOCALITY,
     spread_constraint::SPREAD_CONSTRAINT, taint_toleration::TAINT_TOLERATION,
 };
-use crate::filter::{Filter, TargetState};
+use crate::plugin::Plugin;
 
 /// All plugins. Filters run in this order until the first rejection, so that its reason is always the same.
 pub static ALL: [&Plugin; 5] =
     [&CLUSTER_AFFINITY, &TAINT_TOLERATION, &API_ENABLEMENT, &SPREAD_CONSTRAINT, &CLUSTER_LOCALITY];
 /// A former plugin that the flag still accepts; its rules are built in (specification/failover.md 8.3).
 const CLUSTER_EVICTION: &str = "ClusterEviction";
-
-/// A plugin: a function that runs at an extension point.
-pub struct Plugin {
-    /// The name that `--plugins` and metrics use.
-    pub name: &'static str,
-    /// Where it runs, and its function.
-    pub point: Point,
-}
-
-/// An extension point of the scheduling cycle, with the function of a plugin.
-#[derive(Clone, Copy)]
-pub enum Point {
-    /// Rejects clusters.
-    Filter(fn(&Filter<'_>, &Cluster, TargetState) -> Result<(), Refusal>),
-    /// Adds to the score of a cluster that passed the filters; higher is better.
-    Score(fn(&Filter<'_>, &Cluster, TargetState) -> i64),
-}
-
-impl Plugin {
-    /// The extension point, as metrics name it.
-    #[must_use]
-    pub fn extension_point(&self) -> &'static str {
-        match self.point {
-            Point::Filter(_) => "Filter",
-            Point::Score(_) => "Score",
-        }
-    }
-}
-
-impl fmt::Debug for Plugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl PartialEq for Plugin {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Plugin {}
 
 /// The enabled plugins: for each entry of [`ALL`], whether it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

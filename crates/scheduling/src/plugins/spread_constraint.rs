@@ -3,13 +3,12 @@
 use ironclad_api::{cluster::Cluster, policy::SpreadByField};
 use ironclad_fleet::{affinity, because::schedule::Refusal};
 
-use super::{Plugin, Point};
-use crate::filter::{Filter, TargetState};
+use crate::plugin::{Plugin, Point, Question, TargetState};
 
 /// The plugin.
 pub static SPREAD_CONSTRAINT: Plugin = Plugin { name: "SpreadConstraint", point: Point::Filter(filter) };
 
-fn filter(question: &Filter<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
+fn filter(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
     for constraint in &question.placement.spread_constraints {
         match constraint.spread_by_field {
             Some(SpreadByField::Provider) if cluster.spec.provider.is_empty() => return Err(Refusal::NoProvider),

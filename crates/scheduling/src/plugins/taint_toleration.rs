@@ -7,13 +7,12 @@ use ironclad_fleet::{
     taint::{self, Failover},
 };
 
-use super::{Plugin, Point};
-use crate::filter::{Filter, TargetState};
+use crate::plugin::{Plugin, Point, Question, TargetState};
 
 /// The plugin.
 pub static TAINT_TOLERATION: Plugin = Plugin { name: "TaintToleration", point: Point::Filter(filter) };
 
-fn filter(question: &Filter<'_>, cluster: &Cluster, state: TargetState) -> Result<(), Refusal> {
+fn filter(question: &Question<'_>, cluster: &Cluster, state: TargetState) -> Result<(), Refusal> {
     if state == TargetState::Target {
         return Ok(());
     }

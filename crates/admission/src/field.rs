@@ -68,7 +68,7 @@ pub enum Kind {
 pub struct Finding {
     /// The field and the error.
     pub error: FieldError,
-    /// Whether it can be overruled.
+    /// True if break-glass users may overrule the refusal.
     pub kind: Kind,
 }
 

@@ -145,9 +145,9 @@ impl Lookups {
 pub struct Config {
     /// The feature gates.
     pub gates: Gates,
-    /// Whether ClusterTaintPolicies may evict: `--allow-no-execute-taint-policy`.
+    /// True if ClusterTaintPolicies may evict: `--allow-no-execute-taint-policy`.
     pub no_execute_policy: NoExecutePolicy,
-    /// Whether a namespace with protected objects is protected itself: `--protect-namespace-contents`.
+    /// True if a namespace with protected objects is protected itself: `--protect-namespace-contents`.
     pub protect_namespace_contents: bool,
     /// User name of our own controllers. Their writes with a field manager `ironclad-…` are not reviewed
     /// (specification/admission.md 1.3).

@@ -59,7 +59,7 @@ pub enum Scope {
     Any,
 }
 
-/// Whether writes of our own controllers are reviewed.
+/// Review of writes by our own controllers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnWrites {
     /// Not reviewed.
@@ -98,9 +98,9 @@ pub struct Webhook {
     pub scope: Scope,
     /// Timeout of the call, in seconds.
     pub timeout_seconds: u8,
-    /// Whether a review may write other objects.
+    /// Right of the review to write other objects.
     pub has_side_effects: bool,
-    /// Whether writes of our own controllers are reviewed.
+    /// Review of writes by our own controllers.
     pub own_writes: OwnWrites,
     /// Restricts the webhook to objects with this label.
     pub labelled: Option<Labelled>,

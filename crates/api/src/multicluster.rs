@@ -1,4 +1,5 @@
-//! Group `multicluster.x-k8s.io/v1alpha1`: the Kubernetes project's ServiceExport and ServiceImport (specification/api.md 11.6).
+//! Group `multicluster.x-k8s.io/v1alpha1`: the Kubernetes project's ServiceExport and ServiceImport
+//! (specification/api.md 11.6).
 
 use k8s_openapi::{api::core::v1::SessionAffinityConfig, apimachinery::pkg::apis::meta::v1::Condition};
 use schemars::JsonSchema;

@@ -1,4 +1,5 @@
-//! Group `networking.karmada.io/v1alpha1`: services and ingresses over several clusters (specification/api.md 11.1, 11.2).
+//! Group `networking.karmada.io/v1alpha1`: services and ingresses over several clusters (specification/api.md 11.1,
+//! 11.2).
 
 use k8s_openapi::api::{
     core::v1::ServiceStatus,

@@ -1,4 +1,5 @@
-//! Group `search.karmada.io/v1alpha1`: ResourceRegistry, served by the search API, never as a CRD (specification/api.md 11.5).
+//! Group `search.karmada.io/v1alpha1`: ResourceRegistry, served by the search API, never as a CRD
+//! (specification/api.md 11.5).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;

@@ -1,6 +1,7 @@
 //! Matching of typed `LabelSelector`s against labels.
 //!
-//! Borrows the selector as decisions read it from an object; [`ironclad_patch::selector`] has the meaning of the operators.
+//! Borrows the selector as decisions read it from an object; [`ironclad_patch::selector`] has the meaning of the
+//! operators.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,12 @@
-//! Makes `data/protobuf.txt`, the table by which protobuf bodies are read, from the published `generated.proto` files and their Go types:
+//! Makes `data/protobuf.txt`, the table by which protobuf bodies are read, from the published `generated.proto` files
+//! and their Go types:
 //!
 //! ```sh
 //! cargo run -p ironclad-apiserver --example protobuf_table -- "$(go env GOMODCACHE)/k8s.io" v0.36.3 > crates/apiserver/data/protobuf.txt
 //! ```
 //!
-//! A line `message NAME`, then one per field: `NUMBER NAME TYPE`, where TYPE is a scalar, a message's name, `[TYPE]` for a list,
+//! A line `message NAME`, then one per field: `NUMBER NAME TYPE`, where TYPE is a scalar, a message's name, `[TYPE]`
+//! for a list,
 //! `{TYPE}` for a map from strings; `=` before the name marks a field whose members are the parent's in JSON.
 
 use std::{

@@ -1,6 +1,7 @@
 //! Open connections: their limit, and which one is closed beyond it.
 //!
-//! An idle connection costs its client nothing, so a client that opens thousands must not keep others out: at the limit,
+//! An idle connection costs its client nothing, so a client that opens thousands must not keep others out: at the
+//! limit,
 //! the longest idle connection is closed for a new one. Connections with a request in flight or a watch are kept.
 
 use std::{
@@ -104,8 +105,8 @@ impl Connections {
         Some(Connection { id, of: self.clone(), state })
     }
 
-    /// Closes the longest idle connection; false if none is idle. Its slot is free at once, because a client that is slow
-    /// to disconnect must not keep it.
+    /// Closes the longest idle connection; false if none is idle. Its slot is free at once, because a client that is
+    /// slow to disconnect must not keep it.
     pub(crate) fn close_longest_idle(&self) -> bool {
         let mut open = self.open.lock();
         let idle = open.all.iter().filter_map(|(id, state)| {
@@ -131,8 +132,8 @@ impl Connection {
         self.state.had_request.load(Ordering::Relaxed)
     }
 
-    /// Counts a request in flight until the guard is dropped; `None` after too many abandoned requests, which closes the
-    /// connection.
+    /// Counts a request in flight until the guard is dropped; `None` after too many abandoned requests, which closes
+    /// the connection.
     pub(crate) fn begin(&self) -> Option<Underway> {
         self.state.had_request.store(true, Ordering::Relaxed);
         let mut doing = self.state.doing.lock();

@@ -11,8 +11,8 @@ use crate::{Identity, TokenKey, WebhookCaller, admission::Admission, convert::Co
 pub struct Options {
     /// The server's name in logs.
     pub name: String,
-    /// Refuses pods whose ServiceAccount doesn't exist, as a kube-apiserver does. Requires a controller that creates the
-    /// default ServiceAccounts.
+    /// Refuses pods whose ServiceAccount doesn't exist, as a kube-apiserver does. Requires a controller that creates
+    /// the default ServiceAccounts.
     pub service_account_admission: bool,
     /// Bearer tokens and their users.
     pub tokens: Vec<Token>,

@@ -99,7 +99,8 @@ where
     /// The informer of a kind once its first list is complete; `None` if the control plane does not serve the kind.
     ///
     /// # Errors
-    /// `Unavailable` if the list does not complete in time, so that a kind that can't be listed delays no other for long.
+    /// `Unavailable` if the list does not complete in time, so that a kind that can't be listed delays no other for
+    /// long.
     pub(crate) async fn listed(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
         let Some(informer) = self.informer(gvk).await? else { return Ok(None) };
         if timeout(LIST_DEADLINE, informer.synced()).await.is_ok() {

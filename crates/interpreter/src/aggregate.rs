@@ -22,7 +22,7 @@ pub struct Item<'a> {
     pub cluster: &'a str,
     /// The reflected status, if any.
     pub status: Option<Cow<'a, Value>>,
-    /// Whether the copy is applied.
+    /// True if the copy is applied.
     pub applied: bool,
     /// Why it is not applied.
     pub message: &'a str,

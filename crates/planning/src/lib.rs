@@ -1,4 +1,4 @@
-//! What-if: the decisions of the control plane, taken over a copy of the fleet (specification/failover.md 14.3,
+//! Replay of the decisions of the control plane, taken over a copy of the fleet (specification/failover.md 14.3,
 //! invariant 32).
 //!
 //! The verbs of the command line read the fleet, ask this crate, and print the answer:

@@ -25,7 +25,7 @@ impl Default for Flags {
     }
 }
 
-/// Whether nodes and pods of members are watched to compute resource summaries.
+/// Switch: nodes and pods of members are watched to compute resource summaries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResourceModeling {
     /// Clusters report what they can allocate.

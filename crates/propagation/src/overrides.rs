@@ -273,7 +273,8 @@ fn json_patch<'a>(
     Ok(())
 }
 
-/// Returns true if RFC 6902 allows the operation. The library is more lenient, like the one of a kube-apiserver: it adds
+/// Returns true if RFC 6902 allows the operation. The library is more lenient, like the one of a kube-apiserver: it
+/// adds
 /// the missing member of a `replace` and counts negative indices from the end. An override that misses its field must
 /// fail instead (specification/propagation.md 10.4).
 fn is_applicable(document: &Value, path: &str, op: &str) -> bool {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 /// 7.2), and keeps a lazy policy lazy across a restart.
 pub const APPLIED_TEMPLATE: &str = "policy.ironclad.io/applied-template";
 
-/// Annotation on a template (ours): the hash of its user's fields ([`TemplateHash::users`]) when a lazy policy claimed it.
-/// While it is equal, the template waits for an edit and has no binding; a restart does not end the wait
+/// Annotation on a template (ours): the hash of its user's fields ([`TemplateHash::users`]) when a lazy policy
+/// claimed it. While it is equal, the template waits for an edit and has no binding; a restart does not end the wait
 /// (specification/propagation.md 6.5).
 pub const AWAITS_EDIT: &str = "policy.ironclad.io/awaits-edit";
 

@@ -83,7 +83,7 @@ impl Question<'_> {
     }
 }
 
-/// Whether a cluster is a target of the present result.
+/// Relation of a cluster to the present result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetState {
     /// It is a target, possibly with 0 replicas.

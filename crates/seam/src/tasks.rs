@@ -117,8 +117,8 @@ impl Tasks {
         TaskHandle(Some(handle))
     }
 
-    /// Runs a long-lived task of this group. When it panics, the panic is counted and the task is made and run again after
-    /// a wait; when it ends, it is over.
+    /// Runs a long-lived task of this group. When it panics, the panic is counted and the task is made and run again
+    /// after a wait; when it ends, it is over.
     pub fn supervise<F, Fut>(&self, clock: &Clock, name: impl Into<Cow<'static, str>>, mut make: F)
     where
         F: FnMut() -> Fut + Send + 'static,

@@ -4,10 +4,10 @@
 const COLUMNS: usize = 120;
 
 /// Comment lines longer than [`COLUMNS`] that may remain.
-const LONG_LINES_MAX: usize = 260;
+const LONG_LINES_MAX: usize = 5;
 
 /// Doc comments that may begin with one of [`OPENINGS`].
-const OPENINGS_MAX: usize = 250;
+const OPENINGS_MAX: usize = 10;
 
 /// First words of doc comments that describe a thing by a question instead of naming it.
 const OPENINGS: [&str; 4] = ["What", "Who", "Whether", "Nobody"];

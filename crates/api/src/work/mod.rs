@@ -1,4 +1,5 @@
-//! Group `work.karmada.io`: bindings v1alpha2, Work v1alpha1, and the bindings' served-only v1alpha1 (specification/api.md 7, 8).
+//! Group `work.karmada.io`: bindings v1alpha2, Work v1alpha1, and the bindings' served-only v1alpha1
+//! (specification/api.md 7, 8).
 
 mod binding;
 pub mod legacy;

@@ -99,7 +99,8 @@ impl Authority {
     /// Signs a request: a PEM certificate with its subject, key and alternative names, for these usages and this time.
     ///
     /// # Errors
-    /// A request that can't be read or isn't signed with the key that it names; a usage that is none; an authority that has ended.
+    /// A request that can't be read or isn't signed with the key that it names; a usage that is none; an authority
+    /// that has ended.
     pub fn sign(&self, order: Order<'_>, now: Timestamp) -> Result<String, String> {
         let (_, request) = X509CertificationRequest::from_der(order.request)
             .map_err(|error| format!("unable to parse certificate request: {error}"))?;

@@ -154,8 +154,8 @@ fn sound(answer: &Answer, input: &[u8]) {
 }
 
 /// A patch that meets no schema, or ends in what is no object of its kind, is refused by a kube-apiserver with a 500
-/// that has no reason, so by us (specification/apiserver.md 12 and 13; `twelve::apply_that_fits_no_schema_is_a_500`). A failure of our own has
-/// one.
+/// that has no reason, so by us (specification/apiserver.md 12 and 13; `twelve::apply_that_fits_no_schema_is_a_500`).
+/// A failure of our own has one.
 fn is_raw_refusal(answer: &Answer) -> bool {
     answer.code == 500 && answer.body["kind"] == "Status" && answer.body.get("reason").is_none()
 }

@@ -56,7 +56,7 @@ pub enum UnjoinError {
         name: String,
         /// Timeout.
         seconds: u64,
-        /// What blocks the removal.
+        /// Reason that blocks the removal.
         holds: String,
     },
     /// A server refused or did not answer.

@@ -78,7 +78,7 @@ async fn is_on_m1(world: &World, name: &str) -> bool {
     spec(world, name).await.target("m1").is_some()
 }
 
-/// What the graceful eviction controller does once the new copies are healthy.
+/// Ends the task as the graceful eviction controller does once the new copies are healthy.
 async fn clear(world: &World, name: &str) {
     let patch = json!({"spec": {"gracefulEvictionTasks": null}});
     bindings(world).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();

@@ -87,7 +87,7 @@ impl World {
         JoinOptions::new("member1", address)
     }
 
-    /// What the token controller of kube-controller-manager does.
+    /// Fills token Secrets as the token controller of kube-controller-manager does.
     fn fill_tokens(&self, token: &'static str) {
         let secrets: Api<Secret> = Api::all(self.member.client.clone());
         let (client, clock) = (self.member.client.clone(), self.seam.clock.clone());

@@ -4,7 +4,8 @@
 //!
 //! A driver does this:
 //!
-//! 1. [`Evictions::cluster`] for every cluster, and again whenever one changes. If it returns true, [`Evictions::evaluate`]
+//! 1. [`Evictions::cluster`] for every cluster, and again whenever one changes. If it returns true,
+//!    [`Evictions::evaluate`]
 //!    with the bindings on that cluster.
 //! 2. [`Evictions::binding`] whenever a binding changes.
 //! 3. [`Evictions::next`] in a loop; write what it returns and report with [`Evictions::done`]; or wait until it says.

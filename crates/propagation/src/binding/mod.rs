@@ -307,7 +307,7 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
     replacement
 }
 
-/// Whether a target's Work existed before.
+/// State of a target's Work before this reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Written {
     Created,

@@ -37,7 +37,7 @@ pub enum Observed<'a> {
     Present(&'a Value),
 }
 
-/// Whether the resource of the manifest's kind is known.
+/// Availability of the resource of the manifest's kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Served {
     /// Known from the control plane's discovery or, for a Work that is being deleted after its CRD, from
@@ -55,11 +55,11 @@ pub struct Seen<'a> {
     pub work: &'a Work,
     /// Its cluster; `None` if the Cluster does not exist.
     pub cluster: Option<&'a Cluster>,
-    /// Whether there is a client for the member.
+    /// True if there is a client for the member.
     pub connected: bool,
     /// The object of [`super::object_key`] in the member.
     pub object: Observed<'a>,
-    /// Whether the resource of the manifest's kind is known.
+    /// Availability of the resource of the manifest's kind.
     pub served: Served,
     /// True if the binding requires the copy again, although the Work is being deleted ([`super::is_wanted_again`]).
     pub wanted_again: bool,
@@ -108,8 +108,8 @@ pub enum Effect {
     /// (specification/propagation.md 31 row 3).
     Park,
     /// Reconcile on the next event about this namespace of the member: it exists, or the Work that propagates it
-    /// succeeded or failed ([`super::resolves_namespace`], [`crate::drift::brings_namespace`]). Does not end a back-off or a
-    /// wait.
+    /// succeeded or failed ([`super::resolves_namespace`], [`crate::drift::brings_namespace`]). Does not end a
+    /// back-off or a wait.
     AwaitNamespace {
         /// Its name.
         namespace: String,

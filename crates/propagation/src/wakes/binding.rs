@@ -7,8 +7,8 @@ use ironclad_api::{
 
 use crate::{changes, overrides};
 
-/// Returns true if the Works of a binding have to be compared with it again, because one of them was deleted or changed.
-/// A new Work and a status are no reason.
+/// Returns true if the Works of a binding have to be compared with it again, because one of them was deleted or
+/// changed. A new Work and a status are no reason.
 #[must_use]
 pub fn work(old: Option<&Work>, new: Option<&Work>) -> bool {
     let Some(old) = old else { return false };

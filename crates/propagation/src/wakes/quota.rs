@@ -20,8 +20,8 @@ impl Accounting {
         self.enforced && self.counted
     }
 
-    /// The usage that a quota shows: what was counted, with how long it has been so; what admission booked; or the sum of
-    /// what members report.
+    /// The usage that a quota shows: what was counted, with how long it has been so; what admission booked; or the
+    /// sum of what members report.
     #[must_use]
     pub fn overall<'a>(self, counted: Option<(&'a ResourceList, std::time::Duration)>) -> Overall<'a> {
         match counted {

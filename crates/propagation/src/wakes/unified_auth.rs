@@ -2,7 +2,8 @@
 
 use crate::unified_auth::{self, Rule, Subject};
 
-/// Returns true if a changed ClusterRole concerns impersonation: its rules differ, and the old or the new ones grant it.
+/// Returns true if a changed ClusterRole concerns impersonation: its rules differ, and the old or the new ones grant
+/// it.
 #[must_use]
 pub fn role(old: &[Rule], new: &[Rule]) -> bool {
     old != new && (unified_auth::concerns(old) || unified_auth::concerns(new))

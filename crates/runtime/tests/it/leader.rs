@@ -35,7 +35,7 @@ const S: fn(u64) -> Duration = Duration::from_secs;
 struct World {
     seam: Seam,
     server: Arc<Server>,
-    /// Who worked when: second by second, each with its name.
+    /// Leaders over time: second by second, each with its name.
     log: Arc<Mutex<Vec<(Instant, &'static str)>>>,
 }
 

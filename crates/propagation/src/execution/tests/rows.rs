@@ -5,7 +5,8 @@ use super::*;
 
 /// The effect that reads the whole object.
 const READ: &str = "read Deployment shop/web";
-/// Rows of [`work_being_applied`] that a cache without the object's content cannot decide. All others have the same effects.
+/// Rows of [`work_being_applied`] that a cache without the object's content cannot decide. All others have the same
+/// effects.
 const READ_FIRST: [&str; 10] = [
     "resumed: a whole sync",
     "drift",

@@ -157,7 +157,7 @@ async fn an_invalid_answer_is_an_error() {
                     json!({"successful": true, "healthy": true}),
                 )
             },
-            "it answered question",
+            "its answer has uid ",
         ),
         (
             |question| says(&question, json!({"successful": false, "status": {"code": 403, "message": "no"}})),

@@ -166,7 +166,12 @@ async fn panicking_reconcile_is_caught_counted_backed_off_and_logged_once() -> a
     maps(&world).create(&PostParams::default(), &map("m", 1)?).await?;
     arrives(&mut world, "m").await?;
     let logged = |what: &str| String::from_utf8_lossy(&lines.lock()).lines().filter(|line| line.contains(what)).count();
-    ensure!(logged("connecting member2 panics") == 1, "logged {} times:\n{}", logged("panic"), String::from_utf8_lossy(&lines.lock()));
+    ensure!(
+        logged("connecting member2 panics") == 1,
+        "logged {} times:\n{}",
+        logged("panic"),
+        String::from_utf8_lossy(&lines.lock())
+    );
     ensure!(logged("ERROR") == 1, "{}", String::from_utf8_lossy(&lines.lock()));
     // The member is connected once the panics end.
     world.set_connect_panic("member2", ConnectPanic::Off);

@@ -146,7 +146,7 @@ mod tests {
             },
             ..ConfigMap::default()
         };
-        first.written(None, object);
+        first.creating().answered(object);
         assert_eq!(caches.take(&CONFIG_MAPS).by_index("name", "a").len(), 1, "the same informer, with its index");
         assert_eq!(caches.names(), BTreeSet::from(["configmaps"]));
         let _ = caches.take(&SECRETS);

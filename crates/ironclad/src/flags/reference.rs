@@ -348,7 +348,7 @@ fn flags_that_verbs_share_are_those_of_the_table() {
                 match want {
                     "karmada-cluster" | "0" => assert_eq!(default, [want], "{path} --{long}"),
                     // With -C the default is a context of the members; the help says so.
-                    "karmada" => assert!(arg.get_help().unwrap().to_string().contains("default: karmada,"), "{path}"),
+                    "karmada" => assert!(arg.get_help().unwrap().to_string().contains("default: karmada"), "{path}"),
                     // Kubectl's word for it.
                     "false" => assert_eq!(default, ["none"], "{path} --{long}"),
                     _ => assert_eq!(default, Vec::<String>::new(), "{path} --{long}"),

@@ -158,8 +158,8 @@ mod tests {
             ("nothing", "", Ok(0)),
             ("one", one, Ok(1)),
             ("several", &two, Ok(2)),
-            ("another kind", "kind: Cluster\nmetadata: {name: a}", Err("it holds a \"Cluster\"")),
-            ("no name", "kind: SimulatedCluster", Err("with a name is wanted")),
+            ("another kind", "kind: Cluster\nmetadata: {name: a}", Err("it contains a \"Cluster\"")),
+            ("no name", "kind: SimulatedCluster", Err("with a name are allowed")),
             (
                 "a spec that is none",
                 "kind: SimulatedCluster\nmetadata: {name: a}\nspec: {nodes: many}",

@@ -137,17 +137,8 @@ mod tests {
     fn a_kind_has_one_informer_and_only_taken_kinds_are_watched() {
         let caches = Caches::default();
         assert!(caches.is_synced(), "nothing was taken");
-        let first = caches.take(&CONFIG_MAPS);
-        let object = ConfigMap {
-            metadata: kube::api::ObjectMeta {
-                name: Some("a".into()),
-                resource_version: Some("1".into()),
-                ..Default::default()
-            },
-            ..ConfigMap::default()
-        };
-        first.creating().answered(object);
-        assert_eq!(caches.take(&CONFIG_MAPS).by_index("name", "a").len(), 1, "the same informer, with its index");
+        let _ = (caches.take(&CONFIG_MAPS), caches.take(&CONFIG_MAPS));
+        assert_eq!(caches.0.lock().len(), 1, "a kind has one informer, however often it is taken");
         assert_eq!(caches.names(), BTreeSet::from(["configmaps"]));
         let _ = caches.take(&SECRETS);
         assert_eq!(caches.names(), BTreeSet::from(["configmaps", "secrets"]));

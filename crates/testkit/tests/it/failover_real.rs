@@ -132,7 +132,7 @@ async fn explained(fleet: &Fleet, teller: Teller) -> anyhow::Result<()> {
     ensure!(places == all, "{teller:?}: each has its place: {places:?}");
     let listed = fleet.both(&["get", "evictions"]).await?;
     let said = match teller {
-        Teller::Leader => "by the leader, which tells what is new every ten seconds",
+        Teller::Leader => "by the leader, which reports every ten seconds",
         Teller::Objects => "nobody leads: the Lease was last renewed",
     };
     ensure!(listed.stderr.contains(said), "{teller:?}: {listed:?}");

@@ -1,8 +1,8 @@
 //! JSONPath templates of Kubernetes, such as `{.a.b[0]}`: text with actions in braces. RFC 9535 is another language.
 //!
 //! Supported are names, quoted names, indexes, slices, lists of them, wildcards, `..`, filters with one comparison,
-//! quoted text, numbers, and `{range …}…{end}`. As in Kubernetes, `$` equals `@`: the current value. Beyond Kubernetes,
-//! a filter may iterate over the values of an object, and compares the first of several values.
+//! quoted text, numbers, and `{range …}…{end}`. As in Kubernetes, `$` equals `@`: the current value.
+//! Beyond Kubernetes, a filter may iterate over the values of an object, and compares the first of several values.
 
 mod read;
 mod select;

@@ -51,10 +51,14 @@ pub struct OverrideError {
     pub message: String,
 }
 
+/// Fields that name the object. A policy that changes them would write another object into the member, with the rights
+/// of the control plane there, for a user who may write override policies in one namespace only.
+const IDENTITY: [&str; 4] = ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"];
+
 /// Applies first all ClusterOverridePolicies, then, to namespaced objects, the OverridePolicies of their namespace.
 ///
 /// # Errors
-/// If any overrider of a matching rule fails.
+/// If any overrider of a matching rule fails or changes apiVersion, kind, namespace or name.
 pub fn apply(
     manifest: Value,
     cluster: &Cluster,
@@ -191,11 +195,20 @@ impl Step<'_> {
 
     /// Applies the overriders in the order of specification/propagation.md 10.4.
     fn apply(&mut self, manifest: &mut Value, overriders: &Overriders) -> Result<(), OverrideError> {
+        let before = identity(manifest);
+        let same = |manifest: &Value| {
+            let after = identity(manifest);
+            let changed = (0..IDENTITY.len()).find(|i| before[*i] != after[*i]);
+            changed.map_or(Ok(()), |i| {
+                Err(format!("{} of a copy can't be overridden: remove this overrider from the policy", IDENTITY[i]))
+            })
+        };
         for overrider in &overriders.image_overrider {
             if !image::apply(manifest, overrider).map_err(self.error("imageOverrider"))? {
                 self.warn("imageOverrider", "no container to change; name the field by predicate.path");
             }
         }
+        same(manifest).map_err(self.error("imageOverrider"))?;
         for (field, list, overrider_list) in [
             ("commandOverrider", "command", &overriders.command_overrider),
             ("argsOverrider", "args", &overriders.args_overrider),
@@ -217,8 +230,13 @@ impl Step<'_> {
         for overrider in &overriders.field_overrider {
             document::apply(manifest, overrider).map_err(self.error("fieldOverrider"))?;
         }
-        plaintext(manifest, &overriders.plaintext).map_err(self.error("plaintext"))
+        same(manifest).map_err(self.error("fieldOverrider"))?;
+        plaintext(manifest, &overriders.plaintext).and_then(|()| same(manifest)).map_err(self.error("plaintext"))
     }
+}
+
+fn identity(manifest: &Value) -> [Option<Value>; 4] {
+    IDENTITY.map(|field| manifest.pointer(field).cloned())
 }
 
 /// Changes labels or annotations: add creates and overwrites, replace and remove change existing keys.

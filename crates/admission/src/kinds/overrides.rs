@@ -20,8 +20,11 @@ use crate::{
 /// Limit of the total size of an object's annotations, in bytes.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// Fields that link the object to its Work. If an override changed them, the copy could no longer be found.
+/// Fields that name the object in the member. If an override changed them, a user could write any object there with the
+/// rights of the control plane. The override itself is checked again when it is applied.
 const IDENTITY: [&str; 4] = ["/metadata/name", "/metadata/namespace", "/kind", "/apiVersion"];
+/// Objects that contain these fields.
+const CONTAINS_IDENTITY: [&str; 2] = ["", "/metadata"];
 
 pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
     let Some(part) = object.get_mut("spec") else {
@@ -91,6 +94,7 @@ fn overriders(overriders: &Overriders, path: &Path, out: &mut Findings) {
         if let Some(predicate) = &image.predicate {
             let at = path.child("imageOverrider").index(j).child("predicate.path");
             pointer(&predicate.path, &at, out);
+            identity(&predicate.path, &at, out);
         }
     }
     for (j, annotations) in overriders.annotations_overrider.iter().enumerate() {
@@ -132,8 +136,10 @@ fn pointer(text: &str, path: &Path, out: &mut Findings) {
 
 fn identity(text: &str, path: &Path, out: &mut Findings) {
     let hit = |field: &str| text.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if IDENTITY.iter().any(|field| hit(field)) {
-        out.invalid(path, text, "name, namespace, kind and apiVersion of a copy can't be overridden");
+    if CONTAINS_IDENTITY.contains(&text) || IDENTITY.iter().any(|field| hit(field)) {
+        let detail = "name, namespace, kind and apiVersion of a copy can't be overridden: name a field below \
+                      /metadata/labels, /metadata/annotations or outside of metadata";
+        out.invalid(path, text, detail);
     }
 }
 

@@ -35,6 +35,12 @@ fn override_policy_rules() {
         )
     };
     let at = "spec.overrideRules[0].overriders";
+    let identity = |field: &str, path: &str| {
+        format!(
+            "{at}.{field}: Invalid value: {path:?}: name, namespace, kind and apiVersion of a copy can't be overridden: \
+             name a field below /metadata/labels, /metadata/annotations or outside of metadata"
+        )
+    };
     let add = |value: Value| json!([{"subPath": "/a", "operator": "add", "value": value}]);
     for (name, spec, want) in [
         ("nothing", json!({}), String::new()),
@@ -145,12 +151,32 @@ fn override_policy_rules() {
         (
             "another name for the copy",
             rule(json!({"plaintext": [{"path": "/metadata/name", "operator": "replace", "value": "x"}]})),
-            format!(r#"{at}.plaintext[0].path: Invalid value: "/metadata/name": name, namespace, kind and apiVersion of a copy can't be overridden"#),
+            identity("plaintext[0].path", "/metadata/name"),
         ),
         (
             "another kind",
             rule(json!({"plaintext": [{"path": "/kind", "operator": "replace", "value": "x"}]})),
-            format!(r#"{at}.plaintext[0].path: Invalid value: "/kind": name, namespace, kind and apiVersion of a copy can't be overridden"#),
+            identity("plaintext[0].path", "/kind"),
+        ),
+        (
+            "the whole copy",
+            rule(json!({"plaintext": [{"path": "", "operator": "replace", "value": {"kind": "ClusterRoleBinding"}}]})),
+            identity("plaintext[0].path", ""),
+        ),
+        (
+            "all metadata",
+            rule(json!({"plaintext": [{"path": "/metadata", "operator": "replace", "value": {"name": "c"}}]})),
+            identity("plaintext[0].path", "/metadata"),
+        ),
+        (
+            "a namespace as an image",
+            rule(json!({"imageOverrider": [{"predicate": {"path": "/metadata/namespace"}, "component": "Repository", "operator": "replace", "value": "x"}]})),
+            identity("imageOverrider[0].predicate.path", "/metadata/namespace"),
+        ),
+        (
+            "a kind as a document",
+            rule(json!({"fieldOverrider": [{"fieldPath": "/kind", "json": [{"subPath": "", "operator": "replace", "value": "x"}]}]})),
+            identity("fieldOverrider[0].fieldPath", "/kind"),
         ),
         ("what only begins like it", rule(json!({"plaintext": [{"path": "/metadata/namespaceHint", "operator": "replace", "value": "x"}]})), String::new()),
     ] {

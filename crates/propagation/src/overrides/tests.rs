@@ -1,3 +1,5 @@
+mod identity;
+
 use serde_json::json;
 
 use super::*;

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod cargo;
 mod codegen;
+mod fuzz;
 #[cfg(test)]
 mod guard;
 mod kubernetes;
@@ -47,6 +48,8 @@ enum Task {
     KubectlMatrix,
     /// Make data in the tree again that comes from a real kube-apiserver, or compare it.
     Codegen(codegen::Args),
+    /// Run a part that takes input from outside under AddressSanitizer.
+    Fuzz(fuzz::Args),
     /// Check the licences and sources of all dependencies.
     Licences,
 }
@@ -76,6 +79,7 @@ fn run() -> anyhow::Result<()> {
         }
         Task::KubectlMatrix => programs::kubectl_matrix(&root),
         Task::Codegen(arguments) => codegen::run(&arguments, &root, || kubernetes::ensure(&root)),
+        Task::Fuzz(arguments) => fuzz::run(&root, &arguments),
         Task::Licences => licences::check(&root),
     }
 }

@@ -26,6 +26,8 @@ pub const INTERPRET_HEALTH_SUCCEED: &str = "InterpretHealthSucceed";
 pub const INTERPRET_HEALTH_FAILED: &str = "InterpretHealthFailed";
 /// A script of a customization can't be used.
 pub const CUSTOMIZATION_INVALID: &str = "CustomizationInvalid";
+/// A script of a customization is skipped for a while: the process ended while it ran.
+pub const CUSTOMIZATION_SKIPPED: &str = "CustomizationSkipped";
 /// A script of a customization never runs: another customization's takes precedence.
 pub const CUSTOMIZATION_CONFLICT: &str = "CustomizationConflict";
 /// An interpreter webhook fails repeatedly, and is not called for a while.

@@ -1,9 +1,10 @@
 //! Flags of `up` and `run` for the controllers (specification/operations.md 8).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_failover as failover;
 use ironclad_fleet::gates::Gates;
+use ironclad_interpreter_lua::RunningScripts;
 use ironclad_scheduling as scheduling;
 
 /// All settings; the defaults are those of the reference.
@@ -19,6 +20,8 @@ pub struct Settings {
     pub scheduler: scheduling::Options,
     /// Flags of cluster health, taints and failover.
     pub failover: failover::Flags,
+    /// Record of the interpreter scripts that run, if the process keeps one.
+    pub running_scripts: Option<Arc<RunningScripts>>,
 }
 
 /// The enabled controllers. The registry parses it, as it knows their names.

@@ -82,7 +82,9 @@ impl Setup {
         let interpreter_metrics = InterpreterMetrics::register(&mut registry);
         let events = Events::new(plane.clone(), &seam);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
-        let interpreters = Interpreters::follow(&seam, &plane, &connector, &caches, &events, &interpreter_metrics);
+        let interpreters = Interpreters::follow(
+            &seam, &plane, &connector, &caches, &events, &interpreter_metrics, &settings.running_scripts,
+        );
         let clusters = caches.take(&CLUSTERS);
         let fleet = ClusterSnapshot::follow(&clusters);
         let bindings = Bindings::start(&seam, &plane, &caches);

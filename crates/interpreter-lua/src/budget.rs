@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use crate::RunningScripts;
+
 /// Steps of one call: instructions, and characters that patterns inspect. Unlike time, they are the same on every
 /// machine.
 pub const STEPS_MAX: u64 = 10_000_000;
@@ -20,6 +22,8 @@ pub const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const TIME_MAX: Duration = Duration::from_secs(1);
 /// Lines of `print` output that are kept of one call.
 pub const PRINTED_LINES_MAX: usize = 1_000;
+/// Bytes of `print` output that are kept of one call: it is not part of the state's memory.
+pub const PRINTED_BYTES_MAX: usize = 256 * 1024;
 /// Instructions between two checks of the budget.
 pub(crate) const STEPS_BETWEEN_CHECKS: u32 = 200;
 
@@ -30,13 +34,16 @@ pub struct Host {
     pub wall_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
     /// Monotonic time, for [`TIME_MAX`]. If it never advances, steps are the only limit.
     pub elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
+    /// Record of the scripts that run, if the process keeps one.
+    pub running: Option<Arc<RunningScripts>>,
 }
 
 impl Host {
     /// A host whose wall clock never changes.
     #[must_use]
     pub fn at(wall_seconds: i64) -> Self {
-        Self { wall_seconds: Arc::new(move || wall_seconds), elapsed: Arc::new(|| Duration::ZERO) }
+        let (wall_seconds, elapsed) = (Arc::new(move || wall_seconds), Arc::new(|| Duration::ZERO));
+        Self { wall_seconds, elapsed, running: None }
     }
 }
 
@@ -152,13 +159,19 @@ impl Budget {
         }
     }
 
+    /// The record of running scripts, if there is one.
+    pub(crate) fn running(&self) -> Option<&RunningScripts> {
+        self.host.running.as_deref()
+    }
+
     pub(crate) fn wall_seconds(&self) -> i64 {
         (self.host.wall_seconds)()
     }
 
     pub(crate) fn print(&self, line: String) {
         let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
-        if printed.len() < PRINTED_LINES_MAX {
+        let bytes: usize = printed.iter().map(String::len).sum();
+        if printed.len() < PRINTED_LINES_MAX && bytes + line.len() <= PRINTED_BYTES_MAX {
             printed.push(line);
         }
     }

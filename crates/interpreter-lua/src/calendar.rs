@@ -102,7 +102,7 @@ impl UtcTime {
 
 /// Seconds since 1970 of a date and a time. Fields may exceed their ranges as in C: month 13 is the next January.
 pub(crate) fn seconds((year, month, day): (i64, i64, i64), (hour, min, sec): (i64, i64, i64)) -> i64 {
-    let months = year.saturating_mul(12).saturating_add(month - 1).clamp(-9_999 * 12, 9_999 * 12);
+    let months = year.saturating_mul(12).saturating_add(month.saturating_sub(1)).clamp(-9_999 * 12, 9_999 * 12);
     let year = i16::try_from(months.div_euclid(12)).unwrap_or(1970);
     let month = i8::try_from(months.rem_euclid(12) + 1).unwrap_or(1);
     let Ok(first) = DateTime::new(year, month, 1, 0, 0, 0, 0) else { return 0 };
@@ -144,6 +144,8 @@ mod tests {
             ((2025, 13, 1), (0, 4, 5), 1_767_225_845),
             ((2025, 12, 31), (24, 4, 5), 1_767_225_845),
             ((i64::MAX, 1, 1), (0, 0, 0), 253_370_764_800),
+            ((1970, i64::MIN, 1), (0, 0, 0), seconds((-9_999, 1, 1), (0, 0, 0))),
+            ((1970, 1, i64::MIN), (i64::MIN, i64::MAX, i64::MIN), seconds((-9_999, 1, 1), (0, 0, 0))),
         ] {
             assert_eq!(seconds(date, time), want, "{date:?} {time:?}");
         }

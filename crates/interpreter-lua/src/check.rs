@@ -18,12 +18,12 @@ pub const CHECK_MEMORY_BYTES_MAX: usize = 8 * 1024 * 1024;
 ///
 /// # Errors
 /// The defect, with its line if known.
-pub fn check_script(operation: Operation, text: &str) -> Result<(), ScriptError> {
+pub fn check_script(host: &Host, operation: Operation, text: &str) -> Result<(), ScriptError> {
     let error = |message: String| ScriptError { operation, line: None, message };
     if text.len() > SCRIPT_BYTES_MAX {
         return Err(error(format!("it has more than {SCRIPT_BYTES_MAX} bytes")));
     }
-    let vm = Vm::new(&Host::at(0), CHECK_MEMORY_BYTES_MAX).map_err(|e| error(e.to_string()))?;
+    let vm = Vm::new("a script under review", host, CHECK_MEMORY_BYTES_MAX).map_err(|e| error(e.to_string()))?;
     let script = vm.compile(operation, text)?;
     let found = vm.inspect(operation, &script, CHECK_STEPS_MAX, parameters)?;
     let (name, wanted) = (operation.function(), operation.parameters());

@@ -76,7 +76,7 @@ impl Customization {
         scripts: impl Iterator<Item = (Operation, &'a str)>,
         host: &Host,
     ) -> Self {
-        let vm = Vm::new(host, MEMORY_BYTES_MAX).map_err(|error| error.to_string());
+        let vm = Vm::new(&interpreter, host, MEMORY_BYTES_MAX).map_err(|error| error.to_string());
         let compiled = |operation: Operation, text: &str| {
             if text.len() > SCRIPT_BYTES_MAX {
                 let message = format!("it has more than {SCRIPT_BYTES_MAX} bytes");
@@ -111,6 +111,13 @@ impl Customization {
     /// Errors of its scripts that show without running them.
     pub fn errors(&self) -> impl Iterator<Item = &ScriptError> {
         self.scripts.values().filter_map(|script| script.as_ref().err())
+    }
+
+    /// Errors of its scripts that are not run at this time, because a process ended while they ran.
+    pub fn skipped(&self) -> impl Iterator<Item = ScriptError> {
+        let compiled = self.scripts.iter().filter_map(|(operation, script)| Some((*operation, script.as_ref().ok()?)));
+        let vm = self.vm.as_ref().ok();
+        compiled.filter_map(move |(operation, script)| vm?.skipped(operation, script))
     }
 
     /// Answers a question that it has a script for.

@@ -16,15 +16,17 @@ mod customization;
 mod declarative;
 mod library;
 mod pattern;
+mod running;
 mod shipped;
 mod vm;
 
-pub use budget::{Host, MEMORY_BYTES_MAX, PRINTED_LINES_MAX, STEPS_MAX, TIME_MAX};
+pub use budget::{Host, MEMORY_BYTES_MAX, PRINTED_BYTES_MAX, PRINTED_LINES_MAX, STEPS_MAX, TIME_MAX};
 pub use check::{CHECK_MEMORY_BYTES_MAX, CHECK_STEPS_MAX, check_script};
 pub use convert::{ANSWER_BYTES_MAX, DEPTH_MAX, VALUES_MAX};
 pub use customization::{Customization, SCRIPT_BYTES_MAX, Trace};
 pub use declarative::{Conflict, Declarative};
 pub use library::{PATTERN_BYTES_MAX, TEXT_BYTES_MAX};
+pub use running::{RunningScripts, SKIP_SECONDS, SKIP_SECONDS_MAX, SkippedScript};
 pub use shipped::Shipped;
 
 #[cfg(test)]

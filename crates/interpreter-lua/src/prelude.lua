@@ -2,8 +2,9 @@
 -- of a script gets a fresh one, so that nothing leaks from one call to the next.
 local host = ...
 
-local error, floor, format, getmetatable, ipairs, next, pcall, raw_tostring, select, sort, type, unpack, xpcall =
-    error, math.floor, string.format, getmetatable, ipairs, next, pcall, tostring, select, table.sort, type, unpack, xpcall
+local error, floor, format, getmetatable, ipairs, next, pcall, raw_tostring, select, sort, tonumber, type, unpack, xpcall =
+    error, math.floor, string.format, getmetatable, ipairs, next, pcall, tostring, select, table.sort, tonumber, type,
+    unpack, xpcall
 
 local function unsupported(name)
     return function()
@@ -33,6 +34,80 @@ local function tostring(value)
         return kind
     end
     return raw_tostring(value)
+end
+
+-- The engine converts numbers to C integers without a check, and calculates with them: out of range, both are undefined.
+-- No number that a script passes to the library reaches the engine without one of the next two functions.
+local INTEGER_MAX = 2147483647
+
+local function out_of_range(position, name, level)
+    error("bad argument #" .. position .. " to '" .. name .. "' (number out of range)", level + 1)
+end
+
+-- Returns the argument at `position` as a number between `low` and `high`; nil stays nil. Errors are the caller's.
+local function integer(value, position, name, low, high)
+    if value == nil then
+        return nil
+    end
+    local number = tonumber(value)
+    if number == nil then
+        error("bad argument #" .. position .. " to '" .. name .. "' (number expected, got " .. type(value) .. ")", 3)
+    elseif not (number >= (low or -INTEGER_MAX) and number <= (high or INTEGER_MAX)) then
+        out_of_range(position, name, 3)
+    end
+    return number
+end
+
+-- Arguments `first` to `last` of the function must be integers of the engine.
+local function checked(name, call, first, last, low, high)
+    return function(...)
+        for i = first, last do
+            integer(select(i, ...), i, name, low, high)
+        end
+        return call(...)
+    end
+end
+
+-- The results of one call, at most: the engine has no room for more.
+local UNPACKED_MAX = 7900
+
+local function checked_unpack(list, first, last)
+    if type(list) ~= "table" then
+        error("bad argument #1 to 'unpack' (table expected, got " .. type(list) .. ")", 2)
+    end
+    first = integer(first, 2, "unpack") or 1
+    last = integer(last, 3, "unpack") or #list
+    if last - first >= UNPACKED_MAX then
+        error("too many results to unpack", 2)
+    end
+    return unpack(list, first, last)
+end
+
+local function checked_select(at, ...)
+    if at ~= "#" then
+        integer(at, 1, "select")
+    end
+    return select(at, ...)
+end
+
+local function checked_error(message, level)
+    level = integer(level, 2, "error", 0, 100) or 1
+    error(message, level == 0 and 0 or level + 1)
+end
+
+local function after(from, i)
+    i = i + 1
+    local value = from[i]
+    if value ~= nil then
+        return i, value
+    end
+end
+
+local function checked_ipairs(from)
+    if type(from) ~= "table" then
+        error("bad argument #1 to 'ipairs' (table expected, got " .. type(from) .. ")", 2)
+    end
+    return after, from, 0
 end
 
 -- Numbers before texts, each ascending.
@@ -119,6 +194,10 @@ local function bounded(call)
     end
 end
 
+-- Conversions that print a number as an integer, with the least that each takes.
+local LONG_MIN, LONG_MAX = -9007199254740992, 9007199254740992
+local INTEGERS = { c = 0, d = LONG_MIN, i = LONG_MIN, o = 0, u = 0, x = 0, X = 0 }
+
 -- What is no text and no number is written as tostring does, where the library would refuse it.
 local function written(template, ...)
     local values, count = { ... }, select("#", ...)
@@ -128,27 +207,49 @@ local function written(template, ...)
             values[i] = tostring(values[i])
         end
     end
+    if count > UNPACKED_MAX then
+        error("too many arguments to 'format'", 2)
+    end
+    local i = 0
+    for conversion in host.gmatch(template, "%%[^%a%%]*([%a%%])") do
+        if conversion ~= "%" then
+            i = i + 1
+            local low = INTEGERS[conversion]
+            if low ~= nil and values[i] ~= nil then
+                integer(values[i], i + 1, "format", low, conversion == "c" and 255 or LONG_MAX)
+            end
+        end
+    end
     return format(template, unpack(values, 1, count))
 end
 
+local function char(...)
+    for i = 1, select("#", ...) do
+        integer(select(i, ...), i, "char", 0, 255)
+    end
+    return string.char(...)
+end
+
 local strings = {
-    byte = bounded(string.byte), char = string.char, find = host.find, format = bounded(written), gmatch = host.gmatch,
-    len = string.len, lower = bounded(string.lower), match = host.match, reverse = bounded(string.reverse),
-    sub = bounded(string.sub), upper = bounded(string.upper),
+    byte = bounded(checked("byte", string.byte, 2, 3)), char = char, find = host.find, format = bounded(written),
+    gmatch = host.gmatch, len = string.len, lower = bounded(string.lower), match = host.match,
+    reverse = bounded(string.reverse), sub = bounded(checked("sub", string.sub, 2, 3)), upper = bounded(string.upper),
     dump = unsupported("string.dump"), gsub = unsupported("string.gsub"), rep = unsupported("string.rep"),
 }
-local tables = { concat = table.concat, insert = insert, maxn = table.maxn, remove = remove, sort = counted_sort }
+local tables = { concat = checked("concat", table.concat, 3, 4), insert = insert, maxn = table.maxn, remove = remove, sort = counted_sort }
 local maths = {}
 for name, value in next, math do
     maths[name] = value
 end
+maths.ldexp = checked("ldexp", math.ldexp, 2, 2)
 -- Chance would make two runs differ.
 maths.random, maths.randomseed = unsupported("math.random"), unsupported("math.randomseed")
 local times = { time = host.time, date = host.date }
 
 local base = {
-    assert = assert, error = error, ipairs = ipairs, next = next, pairs = pairs, print = host.print, select = select,
-    tonumber = tonumber, tostring = tostring, type = type, unpack = unpack, _VERSION = _VERSION,
+    assert = assert, error = checked_error, ipairs = checked_ipairs, next = next, pairs = pairs, print = host.print,
+    select = checked_select, tonumber = checked("tonumber", tonumber, 2, 2), tostring = tostring, type = type,
+    unpack = checked_unpack, _VERSION = _VERSION,
     pcall = function(...)
         return caught(pcall(...))
     end,

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{Conflict, Customization, Declarative, Host, SCRIPT_BYTES_MAX, STEPS_MAX, check_script};
 
+mod deaths;
+mod extremes;
 mod sandbox;
 mod shipped;
 
@@ -373,7 +375,7 @@ fn scripts_are_checked_before_they_are_used() {
         ),
     ] {
         assert_eq!(
-            check_script(operation, text).map_err(|error| error.to_string()),
+            check_script(&Host::at(0), operation, text).map_err(|error| error.to_string()),
             want.map_or(Ok(()), |w| Err(w.to_owned())),
             "{name}"
         );
@@ -381,13 +383,13 @@ fn scripts_are_checked_before_they_are_used() {
     let comment = |n: usize| format!("function InterpretHealth(o) return true end --{}", "x".repeat(n));
     let at_most = comment(SCRIPT_BYTES_MAX - comment(0).len());
     assert_eq!(at_most.len(), SCRIPT_BYTES_MAX);
-    assert_eq!(check_script(Operation::InterpretHealth, &at_most), Ok(()));
+    assert_eq!(check_script(&Host::at(0), Operation::InterpretHealth, &at_most), Ok(()));
     let error = ScriptError {
         operation: Operation::InterpretHealth,
         line: None,
         message: "it has more than 65536 bytes".into(),
     };
-    assert_eq!(check_script(Operation::InterpretHealth, &format!("{at_most}x")), Err(error));
+    assert_eq!(check_script(&Host::at(0), Operation::InterpretHealth, &format!("{at_most}x")), Err(error));
 }
 
 #[test]
@@ -424,6 +426,7 @@ fn host_clock_limits_expensive_steps() {
     let calls = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let ticks = calls.clone();
     let host = Host {
+        running: None,
         wall_seconds: Arc::new(|| 0),
         elapsed: Arc::new(move || Duration::from_millis(ticks.fetch_add(100, std::sync::atomic::Ordering::Relaxed))),
     };

@@ -14,6 +14,7 @@ use mlua::{
 use crate::{
     budget::{Budget, Host, MEMORY_BYTES_MAX, STEPS_BETWEEN_CHECKS},
     library,
+    running::{Mark, ScriptId},
 };
 
 /// Name of a script in messages of the engine.
@@ -24,6 +25,7 @@ const GARBAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Compiled script. It belongs to the [`Vm`] that compiled it.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
+    id: ScriptId,
     main: Function,
     /// Functions that run before it in the same environment.
     before: Vec<Function>,
@@ -45,6 +47,8 @@ impl Script {
 /// One Lua state.
 #[derive(Debug)]
 pub(crate) struct Vm {
+    /// Name of the interpreter that the scripts belong to.
+    name: String,
     lua: Lua,
     environment: Function,
     budget: Arc<Budget>,
@@ -57,13 +61,13 @@ impl Vm {
     ///
     /// # Errors
     /// If the engine cannot be started, which happens only without memory.
-    pub(crate) fn new(host: &Host, memory: usize) -> Result<Self, Error> {
+    pub(crate) fn new(name: &str, host: &Host, memory: usize) -> Result<Self, Error> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::new())?;
         let budget = Arc::new(Budget::new(host.clone()));
         let table = library::host(&lua, &budget)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").set_mode(ChunkMode::Text);
         let environment: Function = prelude.call(table)?;
-        let this = Self { lua, environment, budget, call_lock: Mutex::default() };
+        let this = Self { name: name.to_owned(), lua, environment, budget, call_lock: Mutex::default() };
         this.install_hook(HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_CHECKS))?;
         this.lua.gc_collect()?;
         this.lua.set_memory_limit(memory.min(MEMORY_BYTES_MAX))?;
@@ -110,8 +114,26 @@ impl Vm {
         let chunk = self.lua.load(text).set_name(format!("={CHUNK}")).set_mode(ChunkMode::Text);
         chunk
             .into_function()
-            .map(|main| Script { main, before: Vec::new() })
+            .map(|main| Script { id: ScriptId::of(operation, text), main, before: Vec::new() })
             .map_err(|error| self.error(operation, &error))
+    }
+
+    /// Records that a script runs.
+    ///
+    /// # Errors
+    /// If the script is skipped, because a process ended while it ran.
+    fn mark(&self, operation: Operation, script: &Script) -> Result<Option<Mark<'_>>, ScriptError> {
+        let Some(running) = self.budget.running() else { return Ok(None) };
+        match self.skipped(operation, script) {
+            Some(error) => Err(error),
+            None => Ok(Some(running.mark(&script.id, &format!("{operation} of {}", self.name)))),
+        }
+    }
+
+    /// The error of a script that is not run at this time, because a process ended while it ran.
+    pub(crate) fn skipped(&self, operation: Operation, script: &Script) -> Option<ScriptError> {
+        let message = self.budget.running()?.is_skipped(&script.id, self.budget.wall_seconds())?;
+        Some(ScriptError { operation, line: None, message })
     }
 
     /// Runs a script and then its function with these arguments, within `steps`.
@@ -124,6 +146,7 @@ impl Vm {
         read: impl FnOnce(MultiValue) -> Result<T, String>,
     ) -> Result<T, ScriptError> {
         let _guard = self.call_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _mark = self.mark(operation, script)?;
         let result = (|| {
             let function = self.define(operation, script, steps)?;
             let arguments = arguments(&self.lua).map_err(|error| self.error(operation, &error))?;
@@ -143,6 +166,7 @@ impl Vm {
         read: impl FnOnce(&Function) -> T,
     ) -> Result<T, ScriptError> {
         let _guard = self.call_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _mark = self.mark(operation, script)?;
         let result = self.define(operation, script, steps).map(|function| read(&function));
         self.collect_garbage();
         result
@@ -249,7 +273,7 @@ mod tests {
 
     #[test]
     fn parameters_are_counted() {
-        let vm = Vm::new(&Host::at(0), MEMORY_BYTES_MAX).unwrap();
+        let vm = Vm::new("a", &Host::at(0), MEMORY_BYTES_MAX).unwrap();
         for (script, want) in [
             ("function Retain(a, b) return a end", (2, false)),
             ("function Retain() end", (0, false)),
@@ -267,7 +291,7 @@ mod tests {
 
     #[test]
     fn bytecode_is_refused() {
-        let vm = Vm::new(&Host::at(0), MEMORY_BYTES_MAX).unwrap();
+        let vm = Vm::new("a", &Host::at(0), MEMORY_BYTES_MAX).unwrap();
         let compiled = vm.compile(Operation::Retain, "function Retain(a, b) return a end").unwrap().dump();
         let text: String = compiled.iter().map(|b| char::from(*b)).collect();
         assert!(vm.compile(Operation::Retain, &text).is_err());

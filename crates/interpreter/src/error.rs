@@ -1,6 +1,6 @@
 //! Errors of interpretation.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use ironclad_fleet::Gvk;
 
@@ -79,4 +79,4 @@ impl fmt::Display for ScriptError {
 
 /// Checks that a text is a script that can answer the operation (specification/admission.md 5.6). Implemented by the
 /// script engine; core crates receive it as a value.
-pub type CheckScript = fn(Operation, &str) -> Result<(), ScriptError>;
+pub type CheckScript = Arc<dyn Fn(Operation, &str) -> Result<(), ScriptError> + Send + Sync>;

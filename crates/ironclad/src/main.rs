@@ -9,6 +9,7 @@ mod ops;
 #[cfg(test)]
 mod pages;
 mod run;
+mod scripts;
 mod signals;
 mod up;
 

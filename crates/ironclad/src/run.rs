@@ -20,6 +20,7 @@ use crate::{
     leader::{LeaderFlags, Present},
     memory,
     ops::{Ops, checks},
+    scripts,
     signals::Stop,
 };
 
@@ -47,6 +48,10 @@ pub(crate) struct RunArgs {
     /// Address of health and metrics, 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
+    /// Directory that remembers which interpreter scripts run, so that one that ended the process is skipped at the
+    /// next start; in a Pod, an emptyDir [default: $XDG_STATE_HOME/ironclad, else ~/.local/state/ironclad]
+    #[arg(long, env = "IRONCLAD_SCRIPT_STATE_DIR", value_name = "DIR")]
+    pub script_state_dir: Option<PathBuf>,
     #[command(flatten)]
     pub leader: LeaderFlags,
     #[command(flatten)]
@@ -63,9 +68,11 @@ pub(crate) struct RunArgs {
 /// The control plane is unreachable or lacks our CRDs, or the ops address is in use.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
-    let settings = args.controllers.settings()?;
+    let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
     let seam = Seam::system("ironclad");
+    settings.running_scripts =
+        args.script_state_dir.clone().or_else(scripts::default_directory).and_then(|dir| scripts::open(&dir, &seam.clock));
     let (plane, members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
     let config = kubeconfig_client_config(&args.kubeconfig, args.context.as_deref()).await?;
     let server = config.cluster_url.to_string();
@@ -82,7 +89,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
             endpoint: webhooks.endpoint.unwrap_or_else(|| Endpoint::Url(format!("https://{address}"))),
             hosts: webhooks.hosts,
             legacy_bindings: args.webhooks.serve_legacy_binding_api,
-            config: args.admission.config(&settings, None),
+            config: args.admission.config(&settings, None, seam.clock.clone()),
         };
         serve_webhooks(client.clone(), listener, options, &seam).await?;
         println!("webhooks: {address}");

@@ -89,7 +89,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         bail!("{DEMO_NEEDS}");
     }
     let mut stop = Stop::install()?;
-    let settings = args.controllers.settings()?;
+    let mut settings = args.controllers.settings()?;
     let seam = Seam::system("ironclad");
     let data_dir = match &args.data_dir {
         Some(dir) => dir.clone(),
@@ -105,9 +105,10 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         println!("restored {} from {}", crate::backup::counted(&restored), file.display());
     }
     let backend = RedbBackend::open(&data_dir).context("opening the data directory\n  try: another --data-dir DIR")?;
+    settings.running_scripts = crate::scripts::open(&data_dir, &seam.clock);
     let engine = Engine::open(Box::new(backend), Commit::Thread, seam.clock.clone())?;
     let plane_seam = seam.child("plane");
-    let admission = args.admission.config(&settings, Some(CONTROLLERS_USER.to_owned()));
+    let admission = args.admission.config(&settings, Some(CONTROLLERS_USER.to_owned()), seam.clock.clone());
     let credentials = pki::Pki::load_or_create(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad")?;
     let options = ServerOptions {
         name: "plane".to_owned(),

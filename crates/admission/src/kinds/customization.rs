@@ -60,7 +60,7 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
         out.warn("spec.customizations has no script: the customization has no effect");
     }
     conflicts(&customization, &scripts, cx)?;
-    let Some(check) = cx.config.check_script else { return Ok(()) };
+    let Some(check) = &cx.config.check_script else { return Ok(()) };
     for (operation, script) in &scripts {
         if let Err(error) = check(*operation, script) {
             let at = path.child("customizations").child(operation.rule()).child("luaScript");

@@ -232,7 +232,7 @@ fn reviewed(object: Value, old: Option<Value>, others: &[Value]) -> Write {
         Some(old) => Write::update(GROUP, "resourceinterpretercustomizations", old, object),
         None => Write::create(GROUP, "resourceinterpretercustomizations", object),
     };
-    write.config.check_script = Some(wants_name);
+    write.config.check_script = Some(std::sync::Arc::new(wants_name));
     for need in write.with_request(|request| needs(Phase::Validating, request, &write.config)) {
         write.lookups.found.insert(need, others.to_vec());
     }

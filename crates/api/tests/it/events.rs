@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 23] = [
+const BESIDE_THE_TABLE: [(&str, &str); 24] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -33,6 +33,7 @@ const BESIDE_THE_TABLE: [(&str, &str); 23] = [
     // specification/propagation.md 20.3, 31.4 row 34.
     ("CustomizationInvalid", "W"),
     ("CustomizationConflict", "W"),
+    ("CustomizationSkipped", "W"),
     ("InterpreterWebhookFailed", "W"),
     // specification/propagation.md 4: a policy that selects nothing.
     ("NoTemplateMatched", "N"),

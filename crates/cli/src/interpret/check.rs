@@ -70,7 +70,7 @@ pub(super) fn findings(customizations: &[ResourceInterpreterCustomization]) -> V
             all.push(finding("-", Some("it has no script".into())));
         }
         for (operation, text) in scripts {
-            let problem = check_script(operation, text).err().map(|error| match error.line {
+            let problem = check_script(&Host::at(0), operation, text).err().map(|error| match error.line {
                 Some(line) => format!("line {line}: {}", error.message),
                 None => error.message,
             });

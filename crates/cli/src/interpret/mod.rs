@@ -110,6 +110,7 @@ pub fn answer(command: &Command, clock: &Clock) -> anyhow::Result<String> {
     let host = Host {
         wall_seconds: Arc::new(move || wall.wall().as_second()),
         elapsed: Arc::new(move || mono.mono() - start),
+        running: None,
     };
     let now = clock.wall_seconds().to_string();
     let mut traced = None;

@@ -125,6 +125,7 @@ pub(crate) fn interpreter(
     let host = Host {
         wall_seconds: Arc::new(move || wall.wall().as_second()),
         elapsed: Arc::new(move || mono.mono() - start),
+        running: None,
     };
     let compiled = customizations.iter().map(|customization| {
         let name = customization.name_any();

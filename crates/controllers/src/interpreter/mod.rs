@@ -16,7 +16,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{Event, Gvk};
 use ironclad_interpreter::{Interpreter, webhook::Webhooks};
-use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host, Shipped};
+use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host, RunningScripts, Shipped};
 use ironclad_runtime::{Caches, Change, Informer};
 use ironclad_seam::Seam;
 use kube::{Client, ResourceExt as _};
@@ -69,11 +69,13 @@ impl Interpreters {
         caches: &Caches,
         events: &Events,
         metrics: &InterpreterMetrics,
+        running: &Option<Arc<RunningScripts>>,
     ) -> Arc<Self> {
         let (wall, mono, start) = (seam.clock.clone(), seam.clock.clone(), seam.clock.mono());
         let host = Host {
             wall_seconds: Arc::new(move || wall.wall().as_second()),
             elapsed: Arc::new(move || mono.mono() - start),
+            running: running.clone(),
         };
         let (customizations, webhooks) = (caches.take(&CUSTOMIZATIONS), caches.take(&INTERPRETER_WEBHOOKS));
         let callers = Callers {
@@ -193,6 +195,10 @@ impl Interpreters {
             for error in compiled.errors() {
                 tracing::warn!(customization = %name, %error, "a script can't be used");
                 self.events.record(&Event::warning(reference(new), events::CUSTOMIZATION_INVALID, error.to_string()));
+            }
+            for error in compiled.skipped() {
+                tracing::warn!(customization = %name, %error, "a script is skipped");
+                self.events.record(&Event::warning(reference(new), events::CUSTOMIZATION_SKIPPED, error.to_string()));
             }
             for conflict in conflicts.iter().filter(|c| c.loser == name) {
                 let message = format!(

@@ -1,11 +1,13 @@
 //! Flags of admission (specification/admission.md 1).
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context as _;
 use ironclad_admission::{Config, registration::Endpoint};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::Settings;
+use ironclad_interpreter_lua::{Host, check_script};
+use ironclad_seam::Clock;
 
 /// Admission flags.
 #[derive(clap::Args, Debug)]
@@ -27,13 +29,18 @@ pub(crate) struct AdmissionFlags {
 
 impl AdmissionFlags {
     /// Returns the configuration of the rules; `own_user` is the user of our controllers.
-    pub(crate) fn config(&self, settings: &Settings, own_user: Option<String>) -> Config {
+    pub(crate) fn config(&self, settings: &Settings, own_user: Option<String>, clock: Clock) -> Config {
+        let host = Host {
+            wall_seconds: Arc::new(move || clock.wall().as_second()),
+            running: settings.running_scripts.clone(),
+            ..Host::at(0)
+        };
         Config {
             gates: settings.gates.clone(),
             no_execute_policy: settings.failover.no_execute_policy,
             protect_namespace_contents: self.protect_namespace_contents,
             own_user,
-            check_script: Some(ironclad_interpreter_lua::check_script),
+            check_script: Some(Arc::new(move |operation, text| check_script(&host, operation, text))),
         }
     }
 }

@@ -17,6 +17,7 @@ use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
 use ironclad_controllers::{Controllers, Settings};
 use ironclad_extension::admission::InProcessAdmission;
 use ironclad_fleet::{Violation, World as Fleet, check};
+use ironclad_interpreter_lua::{Host, check_script};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
@@ -465,7 +466,7 @@ fn admission(settings: &Settings) -> Arc<InProcessAdmission> {
         gates: settings.gates.clone(),
         no_execute_policy: settings.failover.no_execute_policy,
         own_user: Some(CONTROLLERS_USER.to_owned()),
-        check_script: Some(ironclad_interpreter_lua::check_script),
+        check_script: Some(Arc::new(|operation, text| check_script(&Host::at(0), operation, text))),
         ..admission::Config::default()
     }))
 }

@@ -71,8 +71,11 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
     let seam = Seam::system("ironclad");
-    settings.running_scripts =
-        args.script_state_dir.clone().or_else(scripts::default_directory).and_then(|dir| scripts::open(&dir, &seam.clock));
+    settings.running_scripts = args
+        .script_state_dir
+        .clone()
+        .or_else(scripts::default_directory)
+        .and_then(|dir| scripts::open(&dir, &seam.clock));
     let (plane, members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
     let config = kubeconfig_client_config(&args.kubeconfig, args.context.as_deref()).await?;
     let server = config.cluster_url.to_string();

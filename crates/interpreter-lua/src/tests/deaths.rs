@@ -58,12 +58,18 @@ fn script_that_ended_the_process_is_skipped() {
     );
     let replicas = skipped.answer(&Question::Replicas { template: &object });
     assert!(replicas.is_ok(), "its other scripts run: {replicas:?}");
-    assert!(farms(&begun, "function InterpretHealth(o) return false end").answer(&health).is_ok(), "a changed one runs");
+    assert!(
+        farms(&begun, "function InterpretHealth(o) return false end").answer(&health).is_ok(),
+        "a changed one runs"
+    );
     let error = check_script(&begun, Operation::InterpretHealth, SCRIPT).unwrap_err();
     assert_eq!(error.message, message, "admission does not run it either");
     let deployment = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": {"name": "c", "namespace": "n"},
         "spec": {"replicas": 1}});
     assert!(Shipped::new(begun.clone()).answer(&Question::Replicas { template: &deployment }).is_ok());
     drop((skipped, begun));
-    assert!(farms(&host(directory.path(), 2_000 + SKIP_SECONDS), SCRIPT).answer(&health).is_ok(), "it runs again later");
+    assert!(
+        farms(&host(directory.path(), 2_000 + SKIP_SECONDS), SCRIPT).answer(&health).is_ok(),
+        "it runs again later"
+    );
 }

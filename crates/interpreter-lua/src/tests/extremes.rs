@@ -132,7 +132,8 @@ fn list_of_functions_is_complete() {
         end)()",
     );
     let defined_here = ["ReflectStatus"];
-    let listed: Vec<&str> = listed.as_array().unwrap_or_else(|| panic!("{listed}")).iter().filter_map(Value::as_str).collect();
+    let listed: Vec<&str> =
+        listed.as_array().unwrap_or_else(|| panic!("{listed}")).iter().filter_map(Value::as_str).collect();
     let listed: Vec<&str> = listed.into_iter().filter(|name| !defined_here.contains(name)).collect();
     assert_eq!(listed, FUNCTIONS);
 }
@@ -211,7 +212,8 @@ fn every_function_takes_extreme_arguments() {
 #[test]
 fn print_keeps_a_bounded_text() {
     let text = "function InterpretHealth(o) local s = 'x' for i = 1, 17 do s = s .. s end for i = 1, 900 do print(s) end return true end";
-    let (answer, trace) = customization("a", rule(Operation::InterpretHealth, text)).trace(&Question::Health { object: &farm() });
+    let (answer, trace) =
+        customization("a", rule(Operation::InterpretHealth, text)).trace(&Question::Health { object: &farm() });
     assert_eq!(answer, Ok(Reply::Health(Health::Healthy)));
     assert!(trace.printed.iter().map(String::len).sum::<usize>() <= crate::PRINTED_BYTES_MAX);
 }
@@ -226,7 +228,8 @@ fn corpus_is_survived() {
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         let _ = check_script(&Host::at(0), Operation::InterpretHealth, &text);
-        let _ = customization("a", rule(Operation::InterpretHealth, &text)).answer(&Question::Health { object: &farm() });
+        let _ =
+            customization("a", rule(Operation::InterpretHealth, &text)).answer(&Question::Health { object: &farm() });
     }
 }
 

@@ -91,7 +91,14 @@ impl ControllerFlags {
         for warning in warned.into_iter().chain(failover.warnings()).chain(self.accepted.warnings()) {
             tracing::warn!("{warning}");
         }
-        Ok(Settings { gates, controllers, propagation: self.propagation.settings()?, scheduler, failover, running_scripts: None })
+        Ok(Settings {
+            gates,
+            controllers,
+            propagation: self.propagation.settings()?,
+            scheduler,
+            failover,
+            running_scripts: None,
+        })
     }
 }
 

@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use ironclad_api::{annotations, events, finalizers, names, selector, work::ResourceBinding};
-use ironclad_fleet::{Because, BindingKey, Event, Plan, because::propagation::Reason, merge_patch_between};
+use ironclad_fleet::{Because, BindingKey, Event, Gvk, Plan, because::propagation::Reason, merge_patch_between};
 use ironclad_interpreter::{Dependency, InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ use self::attached::Attached;
 use crate::{
     detector::binding::{Binding, binds},
     new_ids::NewIds,
+    skipped_resources,
     template::Identity,
 };
 
@@ -81,7 +82,12 @@ pub fn needs(
     if !interpreter.implements(&Identity::of(template).gvk(), Operation::InterpretDependency) {
         return Ok(Vec::new());
     }
-    interpreter.dependencies(template)
+    let mut dependencies = interpreter.dependencies(template)?;
+    dependencies.retain(|one| {
+        let gvk = Gvk::from_manifest(&one.api_version, &one.kind);
+        !skipped_resources::is_of_each_cluster(&gvk, &one.namespace, &one.name)
+    });
+    Ok(dependencies)
 }
 
 fn follows(binding: Binding<'_>) -> bool {

@@ -11,20 +11,24 @@ use ironclad_api::{
     quantity,
     work::{ObjectReference, Work},
 };
-use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::propagation::Reason};
+use ironclad_fleet::{Because, ClusterName, Event, Plan, StatusPart, WorkKey, because::propagation::Reason};
 use serde_json::{Value, json};
 
 use crate::{
     new_ids::NewIds,
     work::{
-        key_of,
+        Owner, key_of,
         owned::{self, DesiredWork, Write},
+        owner,
     },
 };
 
 /// Time for which a count has to differ from the booked usage before it replaces it: admission books before the
 /// binding is written, and a cache may lag behind both.
 pub const COUNT_SETTLES: Duration = Duration::from_secs(2);
+
+/// Interval at which a Work that belongs to another object is tried again.
+const TAKEN_RECHECK: Duration = Duration::from_secs(60);
 
 /// Source of `overallUsed`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +56,7 @@ pub struct Seen<'a> {
     pub name: &'a str,
     /// The quota; `None` if it was deleted.
     pub quota: Option<&'a FederatedResourceQuota>,
-    /// All Works with its labels, with status parts that wait to be written.
+    /// All Works with its labels and under [`work_keys`], with status parts that wait to be written.
     pub works: &'a [Arc<Work>],
     /// The clusters with an execution space.
     pub clusters: &'a BTreeSet<ClusterName>,
@@ -69,6 +73,8 @@ pub enum Effect {
     Status(StatusPart),
     /// Recount after this time.
     CountAgain(Duration),
+    /// Reconcile again after this time.
+    RequeueAfter(Duration),
     /// Record an event.
     Event(Event),
 }
@@ -81,12 +87,22 @@ pub fn of_work(work: &Work) -> Vec<String> {
     both.map(|(namespace, name)| format!("{namespace}/{name}")).into_iter().collect()
 }
 
+/// Keys of the Works of a quota, one for each assigned cluster. Another object may own one of them.
+pub fn work_keys(quota: &FederatedResourceQuota) -> impl Iterator<Item = WorkKey> + '_ {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (namespace, name) = (text(&quota.metadata.namespace), text(&quota.metadata.name));
+    let clusters = quota.spec.static_assignments.iter().map(|one| ClusterName::from(one.cluster_name.as_str()));
+    clusters.map(move |cluster| owned::key(&cluster, "ResourceQuota", &namespace, &name))
+}
+
 /// Creates each assigned cluster's ResourceQuota, deletes those of other clusters, and aggregates their reports.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let quota = seen.quota.filter(|quota| quota.metadata.deletion_timestamp.is_none());
     let assigned = quota.map(|quota| quota.spec.static_assignments.as_slice()).unwrap_or_default();
-    let mut missing = Vec::new();
+    let (mut missing, mut taken) = (Vec::new(), Vec::new());
+    let (works, others): (Vec<&Arc<Work>>, Vec<&Arc<Work>>) =
+        seen.works.iter().partition(|work| !matches!(owner(work), Some(Owner::Binding { .. } | Owner::Cluster { .. })));
     for assignment in assigned {
         let cluster = ClusterName::from(assignment.cluster_name.as_str());
         if !seen.clusters.contains(&cluster) {
@@ -94,7 +110,14 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
             continue;
         }
         let key = owned::key(&cluster, "ResourceQuota", seen.namespace, seen.name);
-        let existing = seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work);
+        if let Some(other) = others.iter().find(|work| key_of(work).as_ref() == Some(&key)) {
+            let owner = owner(other).map(|owner| owner.to_string()).unwrap_or_default();
+            let because = Because::from(Reason::WorkOwned { work: key, owner });
+            taken.push(because.to_string());
+            plan.note(because);
+            continue;
+        }
+        let existing = works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &***work);
         let desired = DesiredWork {
             cluster: &cluster,
             manifest: json!({
@@ -113,7 +136,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
             plan.push(Effect::Work(write), Reason::PlacedOn { cluster }.into());
         }
     }
-    for work in seen.works {
+    for work in &works {
         let Some(key) = key_of(work) else { continue };
         if !assigned.iter().any(|assignment| *assignment.cluster_name == *key.cluster.0)
             && let Some(write) = owned::delete(work)
@@ -126,7 +149,12 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         let message = format!("there is no cluster {}: its quota is assigned once it joins", missing.join(", "));
         plan.effects.push(Effect::Event(Event::warning(reference(seen, quota), events::SYNC_WORK_FAILED, message)));
     }
-    let (part, unread) = status(seen, quota);
+    if !taken.is_empty() {
+        let about = reference(seen, quota);
+        plan.effects.push(Effect::Event(Event::warning(about, events::SYNC_WORK_FAILED, taken.join("; "))));
+        plan.effects.push(Effect::RequeueAfter(TAKEN_RECHECK));
+    }
+    let (part, unread) = status(seen, &works, quota);
     plan.effects.extend(part.map(Effect::Status));
     if !unread.is_empty() {
         let message = format!("invalid quantities are left out of overallUsed: {}", unread.join(", "));
@@ -161,8 +189,8 @@ fn reference(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> ObjectReference
 
 /// The aggregated status, sorted by cluster name; `None` if it is stored already. Also returns quantities that cannot
 /// be added.
-fn status(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> (Option<StatusPart>, Vec<String>) {
-    let mut reports: Vec<ClusterQuotaStatus> = seen.works.iter().filter_map(|work| report(work)).collect();
+fn status(seen: &Seen<'_>, works: &[&Arc<Work>], quota: &FederatedResourceQuota) -> (Option<StatusPart>, Vec<String>) {
+    let mut reports: Vec<ClusterQuotaStatus> = works.iter().filter_map(|work| report(work)).collect();
     reports.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
     let mut fields = serde_json::Map::from_iter([("aggregatedStatus".to_owned(), json!(reports))]);
     let mut unread = Vec::new();
@@ -271,6 +299,33 @@ mod tests {
         };
         assert_eq!(*key.cluster.0, *"m2", "a cluster that is not assigned any more loses it");
         assert_eq!(run(None, &works).len(), 2, "gone, both lose it");
+    }
+
+    #[test]
+    fn work_of_a_binding_is_neither_written_nor_deleted() {
+        let one = quota(&[("m1", "5")]);
+        let own = made(&run(Some(&one), &[]));
+        let taken = Arc::new(patched(
+            &*own[0],
+            &json!({"metadata": {"labels": {"resourcebinding.karmada.io/permanent-id": "b"},
+                "annotations": {"resourcebinding.karmada.io/namespace": "shop", "resourcebinding.karmada.io/name": "q"}}}),
+        ));
+        let works = [taken];
+        let effects = run(Some(&one), &works);
+        let [Effect::Event(event), Effect::RequeueAfter(_), Effect::Status(_)] = effects.as_slice() else {
+            panic!("{effects:?}")
+        };
+        assert!(event.message.contains("belongs to ResourceBinding shop/q"), "{}", event.message);
+        assert_eq!(run(None, &works), [], "the quota is deleted");
+        let unmarked = Arc::new(patched(
+            &*own[0],
+            &json!({"metadata": {"labels": {"federatedresourcequota.karmada.io/namespace": null, "federatedresourcequota.karmada.io/name": null}}}),
+        ));
+        let effects = run(Some(&one), &[unmarked]);
+        assert!(
+            matches!(effects.first(), Some(Effect::Work(Write::Patch { .. }))),
+            "nobody's Work is adopted: {effects:?}"
+        );
     }
 
     #[test]

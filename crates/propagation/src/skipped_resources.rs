@@ -100,11 +100,7 @@ impl Skipped {
     /// Returns true if this object is not a template because of its namespace or name.
     #[must_use]
     pub fn skips_object(&self, gvk: &Gvk, namespace: &str, name: &str) -> bool {
-        (!namespace.is_empty() && self.skips_namespace(namespace))
-            || (gvk.group.is_empty()
-                && &*gvk.kind == "ConfigMap"
-                && namespace == "kube-system"
-                && name == "extension-apiserver-authentication")
+        (!namespace.is_empty() && self.skips_namespace(namespace)) || is_of_each_cluster(gvk, namespace, name)
     }
 
     /// Returns true if objects in this namespace are not propagated.
@@ -114,6 +110,20 @@ impl Skipped {
             || ALWAYS_SKIPPED.contains(&namespace)
             || self.namespaces.iter().any(|expression| expression.is_match(namespace))
     }
+}
+
+/// Returns true if every cluster makes its own object of this name. A copy would replace the member's, whose controllers
+/// would write theirs back.
+#[must_use]
+pub fn is_of_each_cluster(gvk: &Gvk, namespace: &str, name: &str) -> bool {
+    gvk.group.is_empty()
+        && match &*gvk.kind {
+            "ConfigMap" => {
+                name == "kube-root-ca.crt" || (namespace, name) == ("kube-system", "extension-apiserver-authentication")
+            }
+            "ServiceAccount" => name == "default",
+            _ => false,
+        }
 }
 
 fn skipped_api(token: &str) -> Result<SkippedApi, SkipError> {
@@ -234,7 +244,18 @@ mod tests {
             assert_eq!(skipped.skips_object(&config, namespace, name), want, "{flag:?} on {namespace:?}");
         }
         let none = Skipped::parse("", "").unwrap();
-        assert!(none.skips_object(&config, "kube-system", "extension-apiserver-authentication"));
+        for (kind, namespace, name, want) in [
+            ("v1/ConfigMap", "kube-system", "extension-apiserver-authentication", true),
+            ("v1/ConfigMap", "shop", "kube-root-ca.crt", true),
+            ("v1/ConfigMap", "shop", "c", false),
+            ("v1/Secret", "shop", "kube-root-ca.crt", false),
+            ("v1/ServiceAccount", "shop", "default", true),
+            ("v1/ServiceAccount", "shop", "web", false),
+            ("v1/ConfigMap", "shop", "default", false),
+            ("x.io/v1/ServiceAccount", "shop", "default", false),
+        ] {
+            assert_eq!(none.skips_object(&gvk(kind), namespace, name), want, "{kind} {namespace}/{name}");
+        }
     }
 
     #[test]

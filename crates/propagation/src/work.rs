@@ -2,9 +2,12 @@
 
 pub mod manifest;
 pub mod owned;
+mod owner;
 
 use ironclad_api::{names, work::Work};
 use ironclad_fleet::WorkKey;
+
+pub use self::owner::{Owner, owner};
 
 /// The key of a Work; `None` outside of execution spaces.
 #[must_use]

@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 use ironclad_api::{
     gates::Gate,
     names,
-    policy::{ClusterOverridePolicy, OverridePolicy},
+    policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::Work,
 };
-use ironclad_fleet::{Binding, Clusters};
+use ironclad_fleet::{Binding, ClusterName, Clusters, WorkKey};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     binding::{Options, Seen, first_names},
     template::Identity,
+    work::{Owner, key_of, owner},
 };
 use ironclad_runtime::{Failure, Informer, Key};
 use ironclad_seam::Clock;
@@ -22,7 +23,7 @@ use serde_json::Value;
 use super::waits::SchedulerWaits;
 use crate::{
     bindings::Bindings,
-    caches::{CLUSTER_OVERRIDES, OVERRIDES},
+    caches::{CLUSTER_OVERRIDES, OVERRIDES, QUOTAS},
     clusters::ClusterSnapshot,
     index::BY_BINDING,
     interpreter::Interpreters,
@@ -39,6 +40,7 @@ pub(super) struct Observer {
     fleet: ClusterSnapshot,
     pub(super) overrides: Informer<OverridePolicy>,
     pub(super) cluster_overrides: Informer<ClusterOverridePolicy>,
+    quotas: Informer<FederatedResourceQuota>,
     interpreters: Arc<Interpreters>,
     waits: Arc<SchedulerWaits>,
     clock: Clock,
@@ -53,6 +55,7 @@ pub(super) struct Observed {
     pub(super) works: Vec<Arc<Work>>,
     /// The Works under the names that it would use.
     pub(super) named: Vec<Arc<Work>>,
+    owned: Vec<(WorkKey, Owner)>,
     template: Option<Value>,
     clusters: Arc<Clusters>,
     cluster_overrides: Vec<Arc<ClusterOverridePolicy>>,
@@ -71,6 +74,7 @@ impl Observed {
             template: self.template.as_ref(),
             works: &self.works,
             named: &self.named,
+            owned: &self.owned,
             clusters: &self.clusters,
             cluster_overrides: &self.cluster_overrides,
             overrides: &self.overrides,
@@ -90,6 +94,7 @@ impl Observer {
             fleet: setup.fleet.clone(),
             overrides: setup.caches.take(&OVERRIDES),
             cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
+            quotas: setup.caches.take(&QUOTAS),
             interpreters: setup.interpreters.clone(),
             waits,
             clock: setup.seam.clock.clone(),
@@ -101,10 +106,13 @@ impl Observer {
         let Some(binding) = self.bindings.get(key) else { return Ok(None) };
         let template = self.templates.read(&binding.template()).await?;
         let works = binding.view().permanent_id().map(|id| self.works.by_index(BY_BINDING, id)).unwrap_or_default();
-        let named = first_names(binding.spec())
+        let named: Vec<Arc<Work>> = first_names(binding.spec())
             .iter()
             .filter_map(|work| self.works.get(&names::execution_namespace(&work.cluster.0), &work.name))
             .collect();
+        let id = binding.view().permanent_id();
+        let owned = named.iter().filter_map(|work| Some((key_of(work)?, owner(work)?)));
+        let owned = owned.filter(|(_, owner)| self.is_other_and_exists(owner, id)).collect();
         let identity = template.as_ref().map(Identity::of);
         let cluster_overrides =
             identity.as_ref().map(|id| may_select(&self.cluster_overrides, "", id)).unwrap_or_default();
@@ -115,6 +123,7 @@ impl Observer {
         Ok(Some(Observed {
             works,
             named,
+            owned,
             template,
             clusters: self.fleet.all(),
             cluster_overrides,
@@ -124,5 +133,18 @@ impl Observer {
             waited: self.waits.waited(key, self.clock.mono()),
             binding,
         }))
+    }
+
+    /// True if the owner is not the binding with this permanent id, and exists.
+    fn is_other_and_exists(&self, owner: &Owner, id: Option<&str>) -> bool {
+        match owner {
+            Owner::Binding { id: of_work, .. } if Some(of_work.as_str()) == id => false,
+            Owner::Binding { key, id } => {
+                let found = self.bindings.get(&Key::new(&key.namespace, &key.name));
+                found.is_some_and(|binding| binding.view().permanent_id() == Some(id))
+            }
+            Owner::Quota { namespace, name } => self.quotas.get(namespace, name).is_some(),
+            Owner::Cluster { name } => self.fleet.all().contains_key(&ClusterName::from(name.as_str())),
+        }
     }
 }

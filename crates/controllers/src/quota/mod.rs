@@ -105,7 +105,11 @@ impl Controller for QuotaController {
 impl QuotaController {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let quota = self.quotas.get_key(key);
-        let stored = self.works.by_index(BY_QUOTA, &key.to_string());
+        let mut stored = self.works.by_index(BY_QUOTA, &key.to_string());
+        for work in quota.iter().flat_map(|quota| quota::work_keys(quota)) {
+            let found = self.works.get(&names::execution_namespace(&work.cluster.0), &work.name);
+            stored.extend(found.filter(|found| !stored.iter().any(|one| one.metadata.uid == found.metadata.uid)));
+        }
         let works: Vec<Arc<Work>> = stored.iter().map(|work| self.work_status.as_requested(work)).collect();
         let has_space =
             |cluster: &ClusterName| self.namespaces.get("", &names::execution_namespace(&cluster.0)).is_some();
@@ -140,7 +144,7 @@ impl QuotaController {
                     let uid = quota.as_ref().and_then(|quota| quota.uid()).unwrap_or_default();
                     self.status.request(key, &uid, "federatedResourceQuota", part, false);
                 }
-                Effect::CountAgain(wait) => next = Next::After(wait),
+                Effect::CountAgain(wait) | Effect::RequeueAfter(wait) => next = Next::After(wait),
                 Effect::Event(event) => self.events.record(&event),
             }
         }

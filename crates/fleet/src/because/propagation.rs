@@ -156,6 +156,13 @@ pub enum Reason {
         /// Which one.
         work: WorkKey,
     },
+    /// The Work belongs to another object, which asks for the same object in the member.
+    WorkOwned {
+        /// Which one.
+        work: WorkKey,
+        /// Its owner.
+        owner: String,
+    },
     /// An override could not be applied; the last good Work stays.
     OverrideFailed {
         /// For which cluster.
@@ -307,6 +314,7 @@ impl Reason {
             Self::PlacedOn { .. } => "PlacedOn",
             Self::ClusterMissing { .. } => "ClusterMissing",
             Self::WorkTerminating { .. } => "WorkTerminating",
+            Self::WorkOwned { .. } => "WorkOwned",
             Self::OverrideFailed { .. } => "OverrideFailed",
             Self::Suspended { .. } => "SuspendDispatching",
             Self::ClusterNotReady { .. } => "ClusterNotReady",
@@ -367,6 +375,9 @@ impl fmt::Display for Reason {
             Self::PlacedOn { cluster } => write!(f, "the binding places a copy on cluster {cluster}"),
             Self::ClusterMissing { cluster } => write!(f, "there is no cluster {cluster}"),
             Self::WorkTerminating { work } => write!(f, "Work {work} is still being deleted"),
+            Self::WorkOwned { work, owner } => {
+                write!(f, "Work {work} belongs to {owner}, which asks for the same object: delete one of the two")
+            }
             Self::OverrideFailed { cluster, message } => write!(f, "override for cluster {cluster}: {message}"),
             Self::Suspended { .. } => f.write_str("Work dispatching is in a suspended state."),
             Self::ClusterNotReady { cluster } => write!(f, "cluster {cluster} is not ready"),

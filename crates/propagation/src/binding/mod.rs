@@ -29,13 +29,28 @@ use crate::{
     overrides,
     template::{self, Identity},
     work::{
-        key_of,
+        Owner, key_of,
         manifest::{self, Marks},
     },
 };
 
 /// Interval at which a binding checks for an old copy that must be deleted first, in case its delete event was missed.
 const OLD_COPY_RECHECK: Duration = Duration::from_secs(5);
+
+/// Labels that name the owner of a Work.
+const OWNER_LABELS: [&str; 4] = [
+    labels::RESOURCE_BINDING_PERMANENT_ID,
+    labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID,
+    labels::FEDERATED_RESOURCE_QUOTA_NAMESPACE,
+    labels::FEDERATED_RESOURCE_QUOTA_NAME,
+];
+
+/// Annotations that name the owner of a Work.
+const OWNER_ANNOTATIONS: [&str; 3] = [
+    annotations::RESOURCE_BINDING_NAMESPACE,
+    annotations::RESOURCE_BINDING_NAME,
+    annotations::CLUSTER_RESOURCE_BINDING_NAME,
+];
 
 /// Feature gates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,6 +70,8 @@ pub struct Seen<'a> {
     pub works: &'a [Arc<Work>],
     /// The Works under [`first_names`], of any owner.
     pub named: &'a [Arc<Work>],
+    /// Those of `named` that another existing object owns ([`crate::work::owner`]).
+    pub owned: &'a [(WorkKey, Owner)],
     /// All clusters, or at least those that the binding names.
     pub clusters: &'a BTreeMap<ClusterName, Arc<Cluster>>,
     /// All ClusterOverridePolicies.
@@ -333,6 +350,9 @@ impl Copy<'_> {
         let overridden = overrides::apply(manifest, cluster, self.seen.cluster_overrides, self.seen.overrides)
             .map_err(|error| Reason::OverrideFailed { cluster: cluster_name.clone(), message: error.to_string() })?;
         let existing = self.existing();
+        if let Some((work, owner)) = existing.and_then(|work| self.other_owner(work)) {
+            return Err(Reason::WorkOwned { work: work.clone(), owner: owner.to_string() }.into());
+        }
         if let Some(existing) = existing.filter(|work| work.metadata.deletion_timestamp.is_some()) {
             let work = key_of(existing).unwrap_or_else(|| WorkKey { cluster: cluster_name.clone(), name: "".into() });
             return Err(Reason::WorkTerminating { work }.into());
@@ -380,6 +400,12 @@ impl Copy<'_> {
         own.or_else(|| self.seen.named.iter().filter(here).find(|work| self.is_of_template(work))).map(|work| &**work)
     }
 
+    /// The other owner of a Work that this binding would take over. Two owners would overwrite each other without end.
+    fn other_owner(&self, work: &Work) -> Option<&(WorkKey, Owner)> {
+        let key = key_of(work)?;
+        self.seen.owned.iter().find(|(owned, _)| *owned == key)
+    }
+
     fn is_of_template(&self, work: &Work) -> bool {
         let template = Identity::of(self.template);
         work.spec.workload.manifests.first().is_none_or(|manifest| template.is_named(&manifest.named()))
@@ -401,6 +427,8 @@ impl Copy<'_> {
         });
         let label_map = work.metadata.labels.get_or_insert_default();
         let binding_id = binding.permanent_id().unwrap_or_default();
+        // A former owner that does not exist any more leaves its marks.
+        label_map.retain(|key, _| !OWNER_LABELS.contains(&key.as_str()));
         label_map.insert(binding.id_label().into(), binding_id.into());
         if label_map.get(labels::WORK_PERMANENT_ID).is_none_or(String::is_empty) {
             label_map.insert(labels::WORK_PERMANENT_ID.into(), ids.allocate());
@@ -410,6 +438,7 @@ impl Copy<'_> {
         let resolution = conflict_resolution(self.template, spec.conflict_resolution);
         let annotation_map = work.metadata.annotations.get_or_insert_default();
         let owner = binding_annotations(binding);
+        annotation_map.retain(|key, _| !OWNER_ANNOTATIONS.contains(&key.as_str()));
         annotation_map.extend(owner.clone());
         annotation_map.insert(annotations::CONFLICT_RESOLUTION.into(), resolution.into());
         for (key, record) in [

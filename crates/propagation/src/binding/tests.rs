@@ -15,6 +15,8 @@ struct World {
     clusters: BTreeMap<ClusterName, Arc<Cluster>>,
     overrides: Vec<Arc<OverridePolicy>>,
     options: Options,
+    /// Other owners of Works that exist.
+    owned: Vec<(WorkKey, Owner)>,
 }
 
 impl World {
@@ -28,6 +30,7 @@ impl World {
             clusters,
             overrides: Vec::new(),
             options: Options::default(),
+            owned: Vec::new(),
         }
     }
 
@@ -51,6 +54,7 @@ impl World {
                 template: self.template.as_ref(),
                 works: &works,
                 named: &named,
+                owned: &self.owned,
                 clusters: &self.clusters,
                 cluster_overrides: &[],
                 overrides: &self.overrides,
@@ -501,6 +505,36 @@ fn job_completions_are_divided() {
 }
 
 #[test]
+fn work_of_another_owner_is_taken_over_only_once_the_owner_is_gone() {
+    let quota = json!({"labels": {"resourcebinding.karmada.io/permanent-id": null,
+        "federatedresourcequota.karmada.io/namespace": "shop", "federatedresourcequota.karmada.io/name": "web"}});
+    let other = json!({"labels": {"resourcebinding.karmada.io/permanent-id": "other"},
+        "annotations": {"resourcebinding.karmada.io/namespace": "other", "resourcebinding.karmada.io/name": "web"}});
+    for (name, marks) in [("a quota", quota), ("another binding", other)] {
+        let mut world = World::new(&[("m1", 3)]);
+        world.go();
+        world.works[0] = Arc::new(patched(&*world.works[0], &json!({"metadata": marks})));
+        let before = world.works[0].clone();
+        let key = key_of(&before).unwrap();
+        let owner = crate::work::owner(&before).unwrap();
+        world.owned = vec![(key, owner.clone())];
+        let plan = world.reconcile();
+        assert_eq!(kinds(&plan), ["event", "event", "retry"], "{name} exists");
+        let Effect::Event(event) = &plan.effects[0] else { panic!("{plan:?}") };
+        assert!(event.message.contains(&owner.to_string()), "{name}: {}", event.message);
+        assert_eq!(world.works[0], before, "{name} exists");
+
+        world.owned.clear();
+        assert_eq!(kinds(&world.reconcile()), ["patch"], "{name} is gone");
+        let Some(Owner::Binding { key, id }) = crate::work::owner(&world.works[0]) else { panic!("{name}") };
+        assert_eq!((&*key.namespace, &*key.name, id.as_str()), ("shop", "web-deployment", "rb-id"), "{name} is gone");
+        let labels = world.works[0].metadata.labels.as_ref().unwrap();
+        assert!(!labels.keys().any(|key| key.contains("quota")), "{name} is gone, and its labels: {labels:?}");
+        assert!(world.reconcile().is_quiet(), "{name} is gone");
+    }
+}
+
+#[test]
 fn non_workload_is_copied_unchanged() {
     let mut world = World::new(&[("m1", 0)]);
     world.binding.spec.replicas = 0;
@@ -521,6 +555,7 @@ fn cluster_scoped_bindings_use_their_own_labels() {
             template: Some(&role),
             works: &[],
             named: &[],
+            owned: &[],
             clusters: &BTreeMap::from([("m1".into(), Arc::new(cluster("m1", "True")))]),
             cluster_overrides: &[],
             overrides: &[],

@@ -300,6 +300,17 @@ fn object_status_write_costs_no_write() {
 }
 
 #[test]
+fn objects_that_every_cluster_makes_are_no_dependencies() {
+    let mut world = World::default();
+    world.workload("web", &["m1"], &["kube-root-ca.crt", "conf"], json!({}));
+    world.config("kube-root-ca.crt");
+    world.config("conf");
+    let _first = world.reconcile("web");
+    let attached: Vec<&str> = world.attached.iter().map(|binding| binding.spec.resource.name.as_str()).collect();
+    assert_eq!(attached, ["conf"]);
+}
+
+#[test]
 fn dependency_selects_objects() {
     let dependency = |json: Value| -> Dependency { serde_json::from_value(json).unwrap() };
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"namespace": "shop", "name": "s", "labels": {"a": "b"}}});

@@ -11,8 +11,9 @@ use ironclad_fleet::{ClusterName, WorkKey, merge_patch_between};
 use serde_json::{Value, json};
 
 use super::{
-    key_of,
+    Owner, key_of,
     manifest::{self, Marks},
+    owner,
 };
 use crate::{new_ids::NewIds, template::Identity};
 
@@ -58,11 +59,12 @@ pub fn key(cluster: &ClusterName, kind: &str, namespace: &str, name: &str) -> Wo
     WorkKey { cluster: cluster.clone(), name: names::work_name(kind, namespace, name).into() }
 }
 
-/// Creates or updates the Work. `None` if it is up to date, or while its predecessor is being deleted: the end of that
-/// reconciles again.
+/// Creates or updates the Work. `None` if it is up to date, if it belongs to a binding, or while its predecessor is being
+/// deleted: the end of that reconciles again.
 #[must_use]
 pub fn write(desired: DesiredWork<'_>, existing: Option<&Work>, ids: &mut NewIds) -> Option<Write> {
-    if existing.is_some_and(|work| work.metadata.deletion_timestamp.is_some()) {
+    let is_of_binding = |work: &Work| matches!(owner(work), Some(Owner::Binding { .. }));
+    if existing.is_some_and(|work| work.metadata.deletion_timestamp.is_some() || is_of_binding(work)) {
         return None;
     }
     let mut work = existing.cloned().unwrap_or_else(|| {

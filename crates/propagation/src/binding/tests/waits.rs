@@ -44,6 +44,7 @@ fn works_wait_for_the_scheduler_for_a_limited_time() {
             template: Some(&template),
             works: &[],
             named: &[],
+            owned: &[],
             clusters: &clusters,
             cluster_overrides: &[],
             overrides: &[],

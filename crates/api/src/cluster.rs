@@ -27,6 +27,8 @@ pub struct MemberAccess<'a> {
     pub token: &'a [u8],
     /// The certificates to trust, PEM; `None` trusts any.
     pub ca_bundle: Option<&'a [u8]>,
+    /// The proxy on the way there; empty for none.
+    pub proxy: &'a str,
 }
 
 /// Reason for which a member cannot be accessed.
@@ -44,8 +46,8 @@ pub enum NoAccess {
 }
 
 impl Cluster {
-    /// Endpoint and credentials (specification/operations.md 10.1): `spec.apiEndpoint`, and the keys `token` and
-    /// `caBundle` of the Secret that `spec.secretRef` names.
+    /// Endpoint and credentials (specification/operations.md 10.1): `spec.apiEndpoint`, `spec.proxyURL`, and the
+    /// keys `token` and `caBundle` of the Secret that `spec.secretRef` names.
     ///
     /// # Errors
     /// If any of them is missing.
@@ -60,7 +62,7 @@ impl Cluster {
             true => None,
             false => Some(key("caBundle").ok_or(NoAccess::NoKey("caBundle"))?),
         };
-        Ok(MemberAccess { endpoint: &self.spec.api_endpoint, token, ca_bundle })
+        Ok(MemberAccess { endpoint: &self.spec.api_endpoint, token, ca_bundle, proxy: &self.spec.proxy_url })
     }
 
     /// Status of condition Ready, as the API spells it; None when the condition is missing.

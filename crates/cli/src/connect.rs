@@ -3,10 +3,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
-use ironclad_runtime::{Traffic, client_from_kubeconfig};
+use ironclad_runtime::{Traffic, client_config, client_from_kubeconfig};
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{Kubeconfig, KubeconfigError},
 };
 
 /// The control plane. The flags of Karmada are understood too, before and after the name of a verb of a verb (`sim
@@ -32,11 +32,12 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// A client.
+    /// The kubeconfig, whose users impersonate whom the flags name. Members that it has contexts for are asked as that
+    /// user, too.
     ///
     /// # Errors
-    /// If the kubeconfig can't be read, or its credentials can't be used.
-    pub async fn client(&self) -> anyhow::Result<Client> {
+    /// If it can't be read.
+    pub fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
         let mut kubeconfig = read(self.kubeconfig.as_ref())?;
         for user in &mut kubeconfig.auth_infos {
             let info = user.auth_info.get_or_insert_default();
@@ -44,9 +45,18 @@ impl Plane {
                 info.impersonate = Some(name.clone());
                 info.impersonate_groups = (!self.as_groups.is_empty()).then(|| self.as_groups.clone());
                 info.impersonate_uid.clone_from(&self.as_uid);
+                info.impersonate_user_extra = None;
             }
         }
-        client(config(kubeconfig, self.context.as_deref(), "control plane").await?)
+        Ok(kubeconfig)
+    }
+
+    /// A client.
+    ///
+    /// # Errors
+    /// If the kubeconfig can't be read, or its credentials can't be used.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        client(config(self.kubeconfig()?, self.context.as_deref(), "control plane").await?)
     }
 }
 
@@ -73,8 +83,7 @@ pub fn read(file: Option<&PathBuf>) -> anyhow::Result<Kubeconfig> {
 /// If there is no such context, or it is incomplete.
 pub async fn config(kubeconfig: Kubeconfig, context: Option<&str>, whose: &str) -> anyhow::Result<Config> {
     let names: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| {
+    client_config(kubeconfig, context).await.map_err(|error| {
         let remedy = match &error {
             KubeconfigError::LoadContext(_) | KubeconfigError::CurrentContextNotSet => {
                 format!("\n  try: one of the contexts {}", names.join(", "))

@@ -46,7 +46,12 @@ async fn one(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster)
         return connect::client(config).map_err(|error| error.to_string());
     }
     let access = cluster.access(secret.as_ref()).map_err(|error| error.to_string())?;
-    let access = TokenAccess { endpoint: access.endpoint, token: access.token, ca_bundle: access.ca_bundle };
+    let access = TokenAccess {
+            endpoint: access.endpoint,
+            token: access.token,
+            ca_bundle: access.ca_bundle,
+            proxy: access.proxy,
+        };
     client_by_token(access, Arc::new(Traffic::default()))
 }
 

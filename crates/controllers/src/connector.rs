@@ -41,7 +41,12 @@ impl NetworkConnector {
 impl Connector for NetworkConnector {
     fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String> {
         let access = cluster.access(credentials).map_err(|e| e.to_string())?;
-        let access = TokenAccess { endpoint: access.endpoint, token: access.token, ca_bundle: access.ca_bundle };
+        let access = TokenAccess {
+            endpoint: access.endpoint,
+            token: access.token,
+            ca_bundle: access.ca_bundle,
+            proxy: access.proxy,
+        };
         client_by_token(access, self.traffic.clone())
     }
 }

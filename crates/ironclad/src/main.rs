@@ -3,6 +3,8 @@
 mod backup;
 mod demo;
 mod flags;
+#[cfg(test)]
+mod impersonation;
 mod leader;
 mod memory;
 mod ops;

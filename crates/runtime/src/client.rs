@@ -19,6 +19,8 @@ use kube::{
 use secrecy::SecretString;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
+use crate::proxy::ProxyConnector;
+
 /// Time until the first byte of an answer, after which a request fails (specification/propagation.md 29).
 const REQUEST_DEADLINE: Duration = Duration::from_secs(32);
 
@@ -34,6 +36,16 @@ pub enum ClientError {
         path: String,
         /// The problem.
         source: KubeconfigError,
+    },
+    /// The proxy in it can't be used.
+    #[error("proxy {proxy} of {server} can't be used: {why}\n  try: http://HOST:PORT")]
+    Proxy {
+        /// The proxy, without credentials.
+        proxy: String,
+        /// The API server.
+        server: String,
+        /// The problem.
+        why: &'static str,
     },
     /// The credentials or the TLS settings in it can't be used.
     #[error("credentials of {server}: {source}")]
@@ -74,19 +86,44 @@ impl Traffic {
 /// If the file can't be read or parsed, or names no such context.
 pub async fn kubeconfig_client_config(path: &Path, context: Option<&str>) -> Result<Config, ClientError> {
     let failed = |source| ClientError::Kubeconfig { path: path.display().to_string(), source };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+    client_config(Kubeconfig::read_from(path).map_err(failed)?, context).await.map_err(failed)
 }
 
-/// A client for a server over the network, with a deadline and without retries.
+/// The client configuration of a context (the current one if none is named).
+///
+/// The proxy is the kubeconfig's: `HTTPS_PROXY` of the environment is for the machine that this process runs on, and
+/// its exceptions (`NO_PROXY`) would have to be read, too.
 ///
 /// # Errors
-/// If the credentials or TLS settings can't be used.
+/// If there is no such context, or it is incomplete.
+pub async fn client_config(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, KubeconfigError> {
+    let context = context.or(kubeconfig.current_context.as_deref()).map(str::to_owned);
+    let cluster = kubeconfig.contexts.iter().find(|one| Some(&one.name) == context.as_ref());
+    let cluster = cluster.and_then(|one| one.context.as_ref()).map(|one| one.cluster.clone());
+    let cluster = kubeconfig.clusters.iter().find(|one| Some(&one.name) == cluster.as_ref());
+    let proxy = cluster.and_then(|one| one.cluster.as_ref()).and_then(|one| one.proxy_url.clone());
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    if proxy.is_none_or(|proxy| proxy.is_empty()) {
+        config.proxy_url = None;
+    }
+    Ok(config)
+}
+
+/// A client for a server over the network, with a deadline and without retries. It acts as the user that the
+/// configuration impersonates, if it names one, and goes through its proxy, if it names one.
+///
+/// # Errors
+/// If the credentials, the TLS settings or the proxy can't be used.
 pub fn client_from_kubeconfig(config: Config, traffic: Arc<Traffic>) -> Result<Client, ClientError> {
     let server = config.cluster_url.to_string();
     let failed = |source| ClientError::Credentials { server: server.clone(), source: Box::new(source) };
-    let https = config.rustls_https_connector().map_err(failed)?;
+    let connector = ProxyConnector::new(config.proxy_url.as_ref()).map_err(|why| ClientError::Proxy {
+        proxy: config.proxy_url.as_ref().and_then(http::Uri::host).unwrap_or_default().to_owned(),
+        server: server.clone(),
+        why,
+    })?;
+    let https = config.rustls_https_connector_with_connector(connector).map_err(failed)?;
     let service = ServiceBuilder::new()
         .map_request(move |request: Request<Body>| {
             traffic.count(&request);
@@ -94,6 +131,7 @@ pub fn client_from_kubeconfig(config: Config, traffic: Arc<Traffic>) -> Result<C
         })
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
+        .layer(config.extra_headers_layer().map_err(failed)?)
         .timeout(REQUEST_DEADLINE)
         .map_err(BoxError::from)
         .service(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https));
@@ -109,6 +147,8 @@ pub struct TokenAccess<'a> {
     pub token: &'a [u8],
     /// The certificates to trust, PEM; `None` trusts any.
     pub ca_bundle: Option<&'a [u8]>,
+    /// The proxy on the way there, `http://HOST:PORT`; empty for none.
+    pub proxy: &'a str,
 }
 
 /// A client for a server over the network, authenticated by a token.
@@ -122,6 +162,10 @@ pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result
     let mut config = Config::new(endpoint);
     config.auth_info = AuthInfo { token: Some(SecretString::from(token)), ..AuthInfo::default() };
     config.accept_invalid_certs = access.ca_bundle.is_none();
+    if !access.proxy.is_empty() {
+        let proxy = access.proxy.parse().map_err(|e| format!("spec.proxyURL {:?} is not a URL: {e}", access.proxy))?;
+        config.proxy_url = Some(proxy);
+    }
     if let Some(bundle) = access.ca_bundle {
         config.root_cert = Some(certificates(bundle)?);
     }

@@ -13,6 +13,7 @@ mod informer;
 pub mod leader;
 mod metrics;
 mod panics;
+mod proxy;
 mod queue;
 mod reconcile;
 mod status;
@@ -22,7 +23,7 @@ mod yields;
 pub use cache::{Cache, Change, Key};
 pub use caches::{CacheSpec, Caches};
 pub use client::{
-    ClientError, TokenAccess, Traffic, client_by_token, client_from_kubeconfig, in_process_client,
+    ClientError, TokenAccess, Traffic, client_by_token, client_config, client_from_kubeconfig, in_process_client,
     kubeconfig_client_config, webhook_client,
 };
 pub use events::{EventAbout, EventType, Recorder};

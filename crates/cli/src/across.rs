@@ -5,8 +5,9 @@ use ironclad_api::cluster::Cluster;
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 
 use crate::{
-    connect::{self, Plane},
+    connect::Plane,
     members::{self, Member},
+    print,
 };
 
 /// Members and those that can't be asked, with the reason.
@@ -32,7 +33,7 @@ pub(crate) async fn ask(plane: &Plane, client: &Client, names: &[String]) -> any
         }
     }
     clusters.retain(|cluster| names.is_empty() || names.contains(&cluster.name_any()));
-    let kubeconfig = connect::read(plane.kubeconfig.as_ref()).ok();
+    let kubeconfig = plane.kubeconfig().ok();
     let mut asked = Asked { members: Vec::new(), silent: Vec::new(), clusters: clusters.clone() };
     for Member { name, client } in members::connect(client, kubeconfig.as_ref(), clusters).await {
         match client {
@@ -46,6 +47,6 @@ pub(crate) async fn ask(plane: &Plane, client: &Client, names: &[String]) -> any
 /// Tells on stderr who did not answer.
 pub(crate) fn report_silent(silent: &[(String, String)]) {
     for (name, why) in silent {
-        eprintln!("cluster({name}) is inaccessible, please check authorization or network: {why}");
+        print::note(&format!("cluster({name}) is inaccessible, please check authorization or network: {}", print::line(why)));
     }
 }

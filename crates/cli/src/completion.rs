@@ -23,5 +23,5 @@ pub struct Command {
 pub fn run(command: &Command, tree: &mut clap::Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(command.shell, tree, "ironclad", &mut script);
-    print::out(&String::from_utf8_lossy(&script))
+    print::data(&String::from_utf8_lossy(&script))
 }

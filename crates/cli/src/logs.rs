@@ -209,7 +209,7 @@ fn tell_default(pods: &[Pod], command: &Command) {
     };
     if let ([taken], None, false) = (containers(pod, command).as_slice(), &command.container, command.all_containers) {
         let all: Vec<&str> = pod.spec.iter().flat_map(|spec| &spec.containers).map(|c| c.name.as_str()).collect();
-        eprintln!("Defaulted container {taken:?} out of: {}", all.join(", "));
+        print::note(&format!("Defaulted container {taken:?} out of: {}", all.join(", ")));
     }
 }
 
@@ -262,7 +262,7 @@ async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
                 if !command.ignore_errors {
                     return Err(anyhow::anyhow!(answer(&error)).context(what));
                 }
-                eprintln!("{what}: {}", answer(&error));
+                print::note(&format!("{what}: {}", answer(&error)));
                 continue;
             }
         };
@@ -271,14 +271,14 @@ async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
     if command.follow {
         let mut lines = stream::select_all(streams);
         while let Some(line) = lines.next().await {
-            print::out(&line?)?;
+            print::log(&line?)?;
         }
         return Ok(());
     }
     // One after the other: what belongs together stays together.
     for lines in &mut streams {
         while let Some(line) = lines.next().await {
-            print::out(&line?)?;
+            print::log(&line?)?;
         }
     }
     Ok(())

@@ -1,6 +1,13 @@
 //! Printing of results: tables for people, objects for scripts (specification/operations.md 3).
+//!
+//! Everything that a verb prints goes through this module. Most of the text comes from servers, and a member is trusted
+//! less than the operator's terminal, so control characters never reach it.
 
-use std::io::Write as _;
+use std::{
+    borrow::Cow,
+    fmt::Write as _,
+    io::{self, IsTerminal as _, Write},
+};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -29,19 +36,73 @@ impl Output {
     }
 }
 
-/// Rows under a heading, in columns as wide as their widest cell.
+/// Rows under a heading, in columns as wide as their widest cell. Cells are printed as [`line`] shows them.
 #[must_use]
 pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
-    let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
-    let all = || std::iter::once(&heading).chain(rows);
-    let width =
-        |column: usize| all().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
-    let line = |row: &Vec<String>| {
+    let heading: Vec<Cow<'_, str>> = heading.iter().map(|cell| line(cell)).collect();
+    let rows = rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect::<Vec<_>>());
+    let all: Vec<Vec<Cow<'_, str>>> = std::iter::once(heading).chain(rows).collect();
+    let width = |column: usize| {
+        all.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..all.first().map_or(0, Vec::len)).map(width).collect();
+    let padded = |row: &Vec<Cow<'_, str>>| {
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         cells.join("   ").trim_end().to_owned() + "\n"
     };
-    all().map(line).collect()
+    all.iter().map(padded).collect()
+}
+
+/// The text without control characters, except line breaks and tabs: a terminal would execute them.
+///
+/// Within JSON and quoted YAML the result has the same meaning, as those contain no raw control character below U+007F.
+#[must_use]
+pub fn escape(text: &str) -> Cow<'_, str> {
+    escape_except(text, |_| 0)
+}
+
+/// The first line of a text of somebody else, for a cell or a line: the rest is replaced by `...`, as kubectl does.
+#[must_use]
+pub fn line(text: &str) -> Cow<'_, str> {
+    match text.split_once(['\n', '\r', '\x0c']) {
+        None => escape(text),
+        Some((first, _)) => Cow::Owned(escape(first).into_owned() + "..."),
+    }
+}
+
+/// Replaces control characters; `kept` returns the length of a sequence that is kept at the start of its argument.
+fn escape_except(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
+    let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    let mut rest = text;
+    while let Some(at) = rest.find(harmful) {
+        let (before, from) = rest.split_at(at);
+        escaped.push_str(before);
+        let keep = kept(from);
+        let c = from.chars().next().unwrap_or_default();
+        let length = if keep > 0 { keep } else { c.len_utf8() };
+        match c {
+            _ if keep > 0 => escaped.push_str(&from[..keep]),
+            '\r' => escaped.push_str("\\r"),
+            '\0'..='\x1f' => escaped.extend(['^', char::from(c as u8 + b'@')]),
+            other => {
+                let _ = write!(escaped, "\\u{:04x}", u32::from(other));
+            }
+        }
+        rest = &from[length..];
+    }
+    escaped.push_str(rest);
+    Cow::Owned(escaped)
+}
+
+/// The length of an escape sequence that sets colours, at the start of this text; 0 if there is none.
+fn colour(text: &str) -> usize {
+    let Some(parameters) = text.strip_prefix("\x1b[") else { return 0 };
+    let length = parameters.bytes().take_while(|b| b.is_ascii_digit() || *b == b';').count();
+    if parameters.as_bytes().get(length) == Some(&b'm') { "\x1b[".len() + length + 1 } else { 0 }
 }
 
 /// A List of objects of any kind.
@@ -91,14 +152,55 @@ pub fn name(object: &Value) -> String {
     format!("{kind}{group}/{}", text("/metadata/name"))
 }
 
-/// Puts a result on stdout. A reader that went away is no error.
+/// Puts a result for people on stdout, or objects, without control characters. A reader that is gone is no error.
 ///
 /// # Errors
 /// If stdout can't be written to.
 pub fn out(text: &str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
+    put(&escape(text), &mut io::stdout().lock())
+}
+
+/// Puts text on stdout that a script may need as it is, such as one that a template selected. On a terminal it is
+/// escaped.
+///
+/// # Errors
+/// If stdout can't be written to.
+pub fn data(text: &str) -> anyhow::Result<()> {
+    let stdout = io::stdout();
+    let text = if stdout.is_terminal() { escape(text) } else { Cow::Borrowed(text) };
+    put(&text, &mut stdout.lock())
+}
+
+/// Puts lines of a log on stdout. On a terminal all that remains of their control characters are colours.
+///
+/// # Errors
+/// If stdout can't be written to.
+pub fn log(text: &str) -> anyhow::Result<()> {
+    let stdout = io::stdout();
+    let text = if stdout.is_terminal() { escape_except(text, colour) } else { Cow::Borrowed(text) };
+    put(&text, &mut stdout.lock())
+}
+
+/// Puts a line for people on stderr. There is nobody to report a failure to.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", escape(text));
+}
+
+/// Asks a question on stderr; true if the answer on stdin is yes.
+///
+/// # Errors
+/// If it can't be asked, or the answer not be read.
+pub fn confirm(question: &str) -> anyhow::Result<bool> {
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "{} [y/N] ", escape(question)).and_then(|()| stderr.flush()).context("asking")?;
+    let mut reply = String::new();
+    io::stdin().read_line(&mut reply).context("reading the reply")?;
+    Ok(matches!(reply.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+fn put(text: &str, stream: &mut impl Write) -> anyhow::Result<()> {
+    match stream.write_all(text.as_bytes()).and_then(|()| stream.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
         _ => Ok(()),
     }
 }
@@ -112,6 +214,47 @@ mod tests {
         let rows = [vec!["member1".to_owned(), "True".to_owned()], vec!["m2".to_owned(), String::new()]];
         assert_eq!(table(&["NAME", "READY"], &rows), "NAME      READY\nmember1   True\nm2\n");
         assert_eq!(table(&["NAME"], &[]), "NAME\n");
+    }
+
+    #[test]
+    fn terminals_are_sent_no_control_characters() {
+        for (text, want) in [
+            ("plain äöü 😀\tand\nbreaks", "plain äöü 😀\tand\nbreaks"),
+            ("\x1b]0;pwned\x07", "^[]0;pwned^G"),
+            ("\x1b[2J\x1b[31mred", "^[[2J^[[31mred"),
+            ("over\rwritten\x08", "over\\rwritten^H"),
+            ("\u{9b}2J\u{7f}\0", "\\u009b2J\\u007f^@"),
+        ] {
+            assert_eq!(escape(text), want, "{text:?}");
+        }
+        assert_eq!(line("first\x1b\nsecond"), "first^[...");
+        assert_eq!((line("a\rb"), line("a\x0cb"), line("a\tb")), ("a...".into(), "a...".into(), "a\tb".into()));
+        let rows = [vec!["web\x1b[1m".to_owned(), "one\ntwo".to_owned()]];
+        assert_eq!(table(&["NAME", "MESSAGE"], &rows), "NAME        MESSAGE\nweb^[[1m   one...\n".replace("NAME     ", "NAME    "));
+    }
+
+    #[test]
+    fn logs_keep_their_colours_and_nothing_else() {
+        for (text, want) in [
+            ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+            ("\x1b[1;38;5;9mred", "\x1b[1;38;5;9mred"),
+            ("\x1b[2J\x1b]0;t\x07", "^[[2J^[]0;t^G"),
+            ("\x1b[31", "^[[31"),
+            ("\x1b[31\x1b[mx", "^[[31\x1b[mx"),
+        ] {
+            assert_eq!(escape_except(text, colour), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn objects_mean_the_same_when_they_are_escaped() {
+        let harmful: String = (0..=0x9f).filter_map(char::from_u32).collect();
+        let object = json!({ "data": { "all": harmful, "lines": "a\nb\r\nc", "bell": "x\u{7}", "c1": "\u{9b}2J", "nel": "a\u{85}b" } });
+        for output in [Output::Json, Output::Yaml] {
+            let text = objects(output, std::slice::from_ref(&object)).unwrap();
+            let read: Value = serde_saphyr::from_str(&escape(&text)).unwrap();
+            assert_eq!(read, object, "{output:?}: {text}");
+        }
     }
 
     #[test]

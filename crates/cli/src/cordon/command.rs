@@ -68,7 +68,7 @@ pub async fn run(which: &Which, cordon: Cordon) -> anyhow::Result<()> {
         }
     };
     if names.is_empty() {
-        eprintln!("no cluster has these labels");
+        print::note("no cluster has these labels");
     }
     // A name that is none changes nothing.
     for name in &names {

@@ -17,7 +17,7 @@ use kube::Client;
 use serde_json::json;
 
 use crate::{
-    connect::{self, Plane},
+    connect::Plane,
     evictions::observe::leader_report,
     members::{self, Member},
     print::{self, Output},
@@ -59,7 +59,7 @@ pub struct Command {
 /// If the control plane does not answer; and [`Exit`] with 1 if something is broken.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
-    let kubeconfig = connect::read(command.plane.kubeconfig.as_ref()).ok();
+    let kubeconfig = command.plane.kubeconfig().ok();
     let clusters = crate::plan::read::every(kube::Api::all(client.clone())).await?;
     let members = match command.without_members {
         true => Vec::new(),
@@ -146,7 +146,7 @@ pub async fn check_fleet(
 fn rendered(checkup: &Checkup) -> String {
     let mut text = String::new();
     for violation in &checkup.violations {
-        text.push_str(&format!("✗ {violation}\n"));
+        text.push_str(&format!("✗ {}\n", print::line(&violation.to_string())));
     }
     for finding in &checkup.findings {
         let mark = match finding.grade {
@@ -154,7 +154,7 @@ fn rendered(checkup: &Checkup) -> String {
             Grade::Warning => "!",
             Grade::Fine => "✓",
         };
-        text.push_str(&format!("{mark} {}\n", finding.what));
+        text.push_str(&format!("{mark} {}\n", print::line(&finding.what)));
         if let Some(remedy) = &finding.remedy {
             text.push_str(&format!("    try: {remedy}\n"));
         }

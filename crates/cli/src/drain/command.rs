@@ -168,10 +168,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     tokio::select! {
         biased;
         _ = tokio::signal::ctrl_c() => {
-            eprintln!(
+            print::note(&format!(
                 "error: the drain of cluster {name} was interrupted\n  because you asked for it; what moved goes on\n  \
                  try: ironclad drain {name}, to go on; or --status"
-            );
+            ));
             Err(Exit(INTERRUPTED).into())
         }
         drained = drain(&plane, clock, &options, command) => drained,
@@ -179,7 +179,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 }
 
 async fn drain(plane: &Client, clock: &Clock, options: &Options, command: &Command) -> anyhow::Result<()> {
-    let progress = whole(plane, clock, options, command.wait, command.timeout, |text| eprintln!("{text}")).await?;
+    let progress = whole(plane, clock, options, command.wait, command.timeout, |text| print::note(text)).await?;
     let name = &options.cluster;
     print::out(&format!("cluster {name} drained: {} moved\n", count(progress.evicted, "binding")))
 }

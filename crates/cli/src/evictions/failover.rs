@@ -122,13 +122,13 @@ async fn change(client: &Client, switch: EvictionSwitch, dry_run: bool) -> anyho
     let same = before.paused == (switch == EvictionSwitch::Paused);
     let waits = before.report.as_ref().map_or(0, |report| report.ready + report.delayed);
     if same {
-        println!("{}", if before.paused { "evictions already paused" } else { "evictions were not paused" });
+        print::out(if before.paused { "evictions already paused\n" } else { "evictions were not paused\n" })?;
     } else if dry_run {
-        println!("{would} (dry run): {waits} wait");
+        print::out(&format!("{would} (dry run): {waits} wait\n"))?;
     } else {
         set(client, switch).await?;
-        println!("{done}: {waits} wait");
-        eprintln!("see: ironclad failover status");
+        print::out(&format!("{done}: {waits} wait\n"))?;
+        print::note("see: ironclad failover status");
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ pub async fn run(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::R
         let page = page(client, query, clock).await?;
         // Times go by in each answer; what is news is who waits, how, and at which rate.
         if last.as_ref() != Some(&page.news) {
-            page.notes.iter().for_each(|note| eprintln!("{note}"));
+            page.notes.iter().for_each(|note| print::note(note));
             print::out(&page.text)?;
         }
         if !query.watch {

@@ -77,13 +77,13 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         return print::out(&print::objects(*output, &[print::list(items)])?);
     }
     match &leader.report {
-        Some(report) => eprintln!("{}", show::rate(report, leader.paused)),
-        None if leader.paused => eprintln!("evictions are paused"),
+        Some(report) => print::note(&show::rate(report, leader.paused).to_string()),
+        None if leader.paused => print::note("evictions are paused"),
         None => {}
     }
-    queue.notes.iter().for_each(|note| eprintln!("{note}"));
+    queue.notes.iter().for_each(|note| print::note(note));
     if answers.is_empty() {
-        eprintln!("taints evict no binding from a cluster");
+        print::note("taints evict no binding from a cluster");
     }
     let blocks: Vec<String> = answers.iter().map(|answer| answer.text(now)).collect();
     print::out(&blocks.join("\n"))

@@ -85,6 +85,11 @@ impl Format {
         self.plain().is_none_or(Output::is_objects)
     }
 
+    /// Prints the text of [`text`](Self::text): what a template selected is for scripts, and printed as it is.
+    pub(super) fn print(&self, text: &str) -> anyhow::Result<()> {
+        if matches!(self, Self::Template(_)) { print::data(text) } else { print::out(text) }
+    }
+
     /// The text for these objects: the only one by itself, several as a List.
     pub(super) fn text(&self, objects: Vec<Value>, single: bool, headings: bool) -> anyhow::Result<String> {
         if let Self::Columns(columns) = self {

@@ -22,7 +22,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    connect::{self, Plane},
+    connect::Plane,
     evictions,
     members::{self, Member},
     print::{self, Output},
@@ -235,7 +235,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     if format.is_objects() {
         let single = wanted.len() == 1 && wanted[0].1.len() == 1 && servers.len() == 1;
-        print::out(&format.text(objects, single, !command.no_headers)?)?;
+        format.print(&format.text(objects, single, !command.no_headers)?)?;
     } else if format.plain() == Some(Output::Name) {
         print::out(&objects.iter().map(|object| print::name(object) + "\n").collect::<String>())?;
     } else if printed == 0 {
@@ -244,7 +244,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             (Some(namespace), _) => format!(" in namespace {namespace}"),
             (None, _) => format!(" in namespace {}", client.default_namespace()),
         };
-        eprintln!("no resources found{place}");
+        print::note(&format!("no resources found{place}"));
     }
     tell_unanswered(&unanswered, servers.len(), command.strict)
 }
@@ -268,7 +268,7 @@ async fn servers(
             }
         }
         clusters.retain(|cluster| command.clusters.is_empty() || command.clusters.contains(&cluster.name_any()));
-        let kubeconfig = connect::read(command.plane.kubeconfig.as_ref()).ok();
+        let kubeconfig = command.plane.kubeconfig().ok();
         for Member { name, client } in members::connect(client, kubeconfig.as_ref(), clusters).await {
             match client {
                 Ok(client) => servers.push(Server { name: Some(name), client }),
@@ -360,7 +360,7 @@ fn options(query: &Query<'_>) -> table::Options {
 
 fn tell_unanswered(unanswered: &[(String, String)], asked: usize, strict: bool) -> anyhow::Result<()> {
     for (name, why) in unanswered {
-        eprintln!("cluster({name}) is inaccessible, please check authorization or network: {why}");
+        print::note(&format!("cluster({name}) is inaccessible, please check authorization or network: {}", print::line(why)));
     }
     if unanswered.is_empty() {
         return Ok(());
@@ -371,6 +371,6 @@ fn tell_unanswered(unanswered: &[(String, String)], asked: usize, strict: bool) 
     if strict {
         bail!("{summary}");
     }
-    eprintln!("{summary}");
+    print::note(&summary);
     Ok(())
 }

@@ -139,14 +139,14 @@ fn show(table: &Table, query: &Query<'_>, happened: &'static str, headings: bool
     }
     if let Format::Columns(_) = query.format {
         let objects = table.rows.iter().map(|row| row.object.clone()).collect();
-        return print::out(&query.format.text(objects, false, headings)?);
+        return query.format.print(&query.format.text(objects, false, headings)?);
     }
     for row in &table.rows {
         let object = match events {
             true => json!({"type": happened, "object": row.object}),
             false => row.object.clone(),
         };
-        print::out(&query.format.text(vec![object], true, headings)?)?;
+        query.format.print(&query.format.text(vec![object], true, headings)?)?;
     }
     Ok(())
 }

@@ -117,9 +117,9 @@ pub fn answer(command: &Command, clock: &Clock) -> anyhow::Result<String> {
     let results = execute(command, operation, &customizations, &host, &now, &mut traced);
     // Above all of one that failed.
     if let Some((text, trace)) = traced {
-        eprint!("{}", listing(&text, &trace));
+        print::note(listing(&text, &trace).trim_end());
         let max = ironclad_interpreter_lua::STEPS_MAX;
-        eprintln!("{} of {max} steps, {} ms", trace.steps, (clock.mono() - start).as_millis());
+        print::note(&format!("{} of {max} steps, {} ms", trace.steps, (clock.mono() - start).as_millis()));
     }
     rendered(command.output, &results?)
 }

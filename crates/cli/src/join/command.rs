@@ -101,7 +101,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let config = connect::config(kubeconfig, command.cluster_context.as_deref(), "member").await?;
     let options = options(command, Address::from(&config)).await?;
     if options.namespace == ironclad_api::namespaces::SYSTEM {
-        eprintln!("warning: karmada-system is for the control plane's own parts; credentials in it mix with them");
+        print::note("warning: karmada-system is for the control plane's own parts; credentials in it mix with them");
     }
     let member = connect::client(config)?;
     let preflight = Preflight::of(&member, clock).await.with_context(|| {
@@ -110,7 +110,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             options.cluster, options.address.endpoint
         )
     })?;
-    preflight.lines().iter().for_each(|line| eprintln!("{line}"));
+    preflight.lines().iter().for_each(|line| print::note(line));
     let plane = command.plane.client().await?;
     if command.dry_run != DryRun::None {
         return dry_run(command, &options, &plane, &member).await;
@@ -118,7 +118,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let joined = register(plane, member, clock, &options).await?;
     print::out(&result(command.output, &joined)?)?;
     if command.output.is_none() && options.wait.is_none() {
-        eprintln!("look: kubectl get cluster {}", options.cluster);
+        print::note(&format!("look: kubectl get cluster {}", options.cluster));
     }
     Ok(())
 }
@@ -186,7 +186,7 @@ async fn dry_run(
     let all: Vec<Value> = planned.member.iter().chain(in_plane).cloned().collect();
     match command.output {
         Some(output) if output.is_objects() => {
-            eprint!("{lines}");
+            print::note(lines.trim_end());
             print::out(&print::objects(output, &all)?)
         }
         Some(Output::Name) => print::out(&all.iter().map(|object| print::name(object) + "\n").collect::<String>()),

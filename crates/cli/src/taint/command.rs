@@ -1,6 +1,6 @@
 //! `ironclad taint`.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
 use ironclad_api::{Taint, cluster::Cluster};
@@ -85,7 +85,7 @@ async fn tell_impact(
     for (cluster, taints, _) in planned {
         let name = cluster.name_any();
         let impact = impact(plane, &name, taints, clock.wall_seconds()).await.context("listing the bindings")?;
-        eprintln!("cluster {name}: with feature gate Failover {impact}\n  see: ironclad plan taint {name} {first}");
+        print::note(&format!("cluster {name}: with feature gate Failover {impact}\n  see: ironclad plan taint {name} {first}"));
         evicted += impact.evicted();
     }
     Ok(evicted)
@@ -95,11 +95,7 @@ fn confirm(request: &Request, evicted: usize) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
         return Ok(());
     }
-    eprint!("taint {}, which evicts {evicted} bindings? [y/N] ", request.clusters.join(", "));
-    std::io::stderr().flush().context("asking")?;
-    let mut reply = String::new();
-    std::io::stdin().read_line(&mut reply).context("reading the reply")?;
-    if matches!(reply.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+    if print::confirm(&format!("taint {}, which evicts {evicted} bindings?", request.clusters.join(", ")))? {
         Ok(())
     } else {
         anyhow::bail!("no cluster was tainted\n  because you said no\n  try: --yes, or --dry-run to look first")

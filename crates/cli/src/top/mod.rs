@@ -119,7 +119,7 @@ pub struct Shape {
 impl Shape {
     fn print(&self, heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
         if rows.is_empty() {
-            eprintln!("no figures found");
+            print::note("no figures found");
             return Ok(());
         }
         let text = print::table(heading, rows);

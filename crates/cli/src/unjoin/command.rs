@@ -1,12 +1,7 @@
 //! `ironclad unjoin`.
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
-use anyhow::Context as _;
 use ironclad_planning::unjoin::Impact;
 use ironclad_seam::Clock;
 
@@ -87,7 +82,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Some(file) => Some(member(file, command.cluster_context.as_deref(), name).await?),
         None => None,
     };
-    print::out(&whole(&plane, member.as_ref(), clock, command, |text| eprintln!("{text}")).await?)
+    print::out(&whole(&plane, member.as_ref(), clock, command, |text| print::note(text)).await?)
 }
 
 /// The whole of an unjoin, in clients; returns what is printed when it is done.
@@ -172,11 +167,7 @@ fn confirm(command: &Command) -> anyhow::Result<()> {
             Misused(format!("cluster {name} was not unjoined\n  because nobody can be asked\n  try: --yes")).into()
         );
     }
-    eprint!("unjoin cluster {name}? [y/N] ");
-    std::io::stderr().flush().context("asking")?;
-    let mut reply = String::new();
-    std::io::stdin().read_line(&mut reply).context("reading the reply")?;
-    if matches!(reply.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+    if print::confirm(&format!("unjoin cluster {name}?"))? {
         Ok(())
     } else {
         anyhow::bail!("cluster {name} was not unjoined\n  because you said no")

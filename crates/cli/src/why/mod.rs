@@ -113,7 +113,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 
 /// Notes the inputs that are not known here.
 fn unknown_here() {
-    eprintln!("not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks");
+    output::note("not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks");
 }
 
 async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Explanation)> {

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::command::Format;
 use crate::{
     connect::Plane,
-    print::out,
+    print as output,
     report::{Exit, WOULD_MOVE},
     why,
 };
@@ -57,7 +57,7 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
     let preemption = if how.with_preemption { Preemption::On } else { Preemption::Off };
     let (objects, found) = match &how.dump {
         Some(dump) => {
-            eprintln!("not known without a control plane: what admission would refuse or fill in");
+            output::note("not known without a control plane: what admission would refuse or fill in");
             let standing = super::read::dumped(Path::new(dump))?;
             let namespace = how.namespace.as_deref().unwrap_or("default");
             let planned = Planned::of_dump(standing, documents, namespace)?;
@@ -66,7 +66,7 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
         }
         None => {
             of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock, |text| {
-                eprintln!("{text}")
+                output::note(text)
             })
             .await?
         }
@@ -77,7 +77,7 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
             serde_json::to_string_pretty(&serde_json::json!({"objects": objects, "foreseen": found}))? + "\n"
         }
     };
-    out(&text)?;
+    output::out(&text)?;
     if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
 }
 

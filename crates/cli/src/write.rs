@@ -41,46 +41,47 @@ pub(crate) fn api_of(client: &Client, object: &Value) -> Api<DynamicObject> {
     }
 }
 
-/// Creates the object, or merges what it says into the one that is there.
-pub(crate) async fn ensure(
+/// Creates the object.
+///
+/// # Errors
+/// Those of the server, also if it exists.
+pub(crate) async fn create(client: &Client, object: &Value, mode: Mode) -> Result<DynamicObject, kube::Error> {
+    let wanted: DynamicObject = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
+    let params = PostParams { dry_run: mode == Mode::DryRun, field_manager: Some(FIELD_MANAGER.to_owned()) };
+    api_of(client, object).create(&params, &wanted).await
+}
+
+/// Merges the object into the one that is there.
+///
+/// # Errors
+/// Those of the server, also if it was replaced by another of the same name.
+pub(crate) async fn merge(
     client: &Client,
     object: &Value,
+    present: &DynamicObject,
     mode: Mode,
-) -> Result<(Outcome, DynamicObject), kube::Error> {
-    let api = api_of(client, object);
-    let dry_run = mode == Mode::DryRun;
-    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    let Some(present) = api.get_opt(name).await? else {
-        let wanted: DynamicObject = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
-        let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        return match api.create(&params, &wanted).await {
-            Ok(created) => Ok((Outcome::Created, created)),
-            // Somebody else was quicker, which is what a second run heals.
-            Err(kube::Error::Api(status)) if status.is_already_exists() => merge(&api, name, object, dry_run).await,
-            Err(error) => Err(error),
-        };
+) -> Result<DynamicObject, kube::Error> {
+    let params = PatchParams {
+        dry_run: mode == Mode::DryRun,
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
     };
-    let stored = serde_json::to_value(&present).map_err(kube::Error::SerdeError)?;
-    if says(&stored, object) { Ok((Outcome::Unchanged, present)) } else { merge(&api, name, object, dry_run).await }
+    let mut patch = object.clone();
+    patch["metadata"]["uid"] = present.metadata.uid.clone().into();
+    api_of(client, object).patch(present.metadata.name.as_deref().unwrap_or_default(), &params, &Patch::Merge(patch)).await
 }
 
-async fn merge(
-    api: &Api<DynamicObject>,
-    name: &str,
-    object: &Value,
-    dry_run: bool,
-) -> Result<(Outcome, DynamicObject), kube::Error> {
-    let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let merged = api.patch(name, &params, &Patch::Merge(object)).await?;
-    Ok((Outcome::Updated, merged))
+/// True if `present` has every value of `wanted`.
+pub(crate) fn contains(present: &DynamicObject, wanted: &Value) -> bool {
+    serde_json::to_value(present).is_ok_and(|present| says(&present, wanted))
 }
 
-/// True if `stored` has every value of `wanted`.
 fn says(stored: &Value, wanted: &Value) -> bool {
     match (stored, wanted) {
-        (Value::Object(stored), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, value)| stored.get(key).is_some_and(|stored| says(stored, value)))
-        }
+        (Value::Object(stored), Value::Object(wanted)) => wanted.iter().all(|(key, value)| match stored.get(key) {
+            Some(stored) => says(stored, value),
+            None => value.is_null(),
+        }),
         _ => stored == wanted,
     }
 }
@@ -92,13 +93,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_already() {
+    fn objects_that_hold_all_wanted_values_are_not_written() {
         let stored = json!({"metadata": {"name": "a", "uid": "1"}, "rules": [{"verbs": ["*"]}]});
         for (name, wanted, want) in [
             ("the same", stored.clone(), true),
             ("less", json!({"metadata": {"name": "a"}}), true),
             ("a label more", json!({"metadata": {"labels": {"a": "b"}}}), false),
             ("another list", json!({"rules": []}), false),
+            ("a value that is not there is to be removed", json!({"spec": null}), true),
+            ("a value that is there is to be removed", json!({"rules": null}), false),
         ] {
             assert_eq!(says(&stored, &wanted), want, "{name}");
         }

@@ -8,7 +8,7 @@ use ironclad_seam::Clock;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::{Address, Credential, JoinOptions, Joined, Preflight, Rbac, check_name, objects, register};
+use super::{Address, Change, Credential, JoinOptions, Joined, Preflight, Rbac, check_name, register};
 use crate::{
     connect::{self, Plane},
     print::{self, Output},
@@ -18,7 +18,9 @@ use crate::{
 
 /// Register a cluster that the control plane reaches itself (push mode).
 ///
-/// Joining again refreshes credentials and address.
+/// Joining again refreshes credentials and address. Objects that no join made are left as they are: a namespace that
+/// exists is used without a change, and a Secret, account or role of somebody else's is refused. The control plane
+/// itself can't be joined.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad join member1 --cluster-kubeconfig member1.kubeconfig
@@ -117,6 +119,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     let joined = register(plane, member, clock, &options).await?;
     print::out(&result(command.output, &joined)?)?;
+    if let Some(expires) = joined.expires {
+        let name = &options.cluster;
+        print::note(&format!("the tokens expire at {expires}\n  try: the same `ironclad join {name}` again before"));
+    }
     if command.output.is_none() && options.wait.is_none() {
         print::note(&format!("look: kubectl get cluster {}", options.cluster));
     }
@@ -158,32 +164,40 @@ async fn dry_run(
     member: &kube::Client,
 ) -> anyhow::Result<()> {
     let join = super::Join { plane: plane.clone(), member: member.clone(), clock: &Clock::system(), options };
-    let id = join.identity().await?;
-    join.refuse_taken(&id).await?;
-    let planned = objects(options, &id);
-    let in_plane = [&planned.plane_namespace, &planned.cluster];
-    let sides =
-        planned.member.iter().map(|o| (member, "member", o)).chain(in_plane.map(|o| (plane, "control plane", o)));
+    let survey = join.survey_all().await?;
+    let changes: Vec<&Change> = survey.member.iter().chain([&survey.plane_namespace, &survey.cluster]).collect();
     let mut lines = String::new();
-    for (client, side, object) in sides {
-        let said = match command.dry_run {
-            DryRun::Server => match write::ensure(client, object, Mode::DryRun).await {
-                Ok((Outcome::Created, _)) => "created (server dry run)",
-                Ok((Outcome::Updated, _)) => "configured (server dry run)",
-                Ok((Outcome::Unchanged, _)) => "unchanged (server dry run)",
-                // Its namespace would be made first, but is not there for the server to check against.
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    "created (dry run, its namespace does not exist yet)"
-                }
-                Err(error) => {
-                    return Err(error).with_context(|| format!("the {side} would refuse {}", print::name(object)));
-                }
-            },
-            _ => "created (dry run)",
+    for change in &changes {
+        let (object, client) = (&change.object, join.client(change.side));
+        let server = command.dry_run == DryRun::Server;
+        let answer = match (&change.present, change.outcome()) {
+            (Some(present), Outcome::Updated) if server => {
+                write::merge(client, object, present, Mode::DryRun).await.map(drop)
+            }
+            (None, _) if server => write::create(client, object, Mode::DryRun).await.map(drop),
+            _ => Ok(()),
         };
-        lines += &format!("{} {said} in the {side}\n", print::name(object));
+        let result = match (answer, change.outcome()) {
+            // Its namespace would be made first, but is not there for the server to check against.
+            (Err(kube::Error::Api(status)), Outcome::Created) if status.code == 404 => {
+                "created (dry run, its namespace does not exist yet)"
+            }
+            (Err(error), _) => {
+                let refused = format!("the {} would refuse {}", change.side, print::name(object));
+                return Err(error).context(refused);
+            }
+            (Ok(()), outcome) => match (outcome, server) {
+                (Outcome::Created, true) => "created (server dry run)",
+                (Outcome::Updated, true) => "configured (server dry run)",
+                (Outcome::Unchanged, true) => "unchanged (server dry run)",
+                (Outcome::Created, false) => "created (dry run)",
+                (Outcome::Updated, false) => "configured (dry run)",
+                (Outcome::Unchanged, false) => "unchanged (dry run)",
+            },
+        };
+        lines += &format!("{} {result} in the {}\n", print::name(object), change.side);
     }
-    let all: Vec<Value> = planned.member.iter().chain(in_plane).cloned().collect();
+    let all: Vec<Value> = changes.iter().map(|change| change.object.clone()).collect();
     match command.output {
         Some(output) if output.is_objects() => {
             print::note(lines.trim_end());

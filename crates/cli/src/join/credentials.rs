@@ -10,17 +10,23 @@ use k8s_openapi::{
         core::v1::{ConfigMap, Secret, ServiceAccount},
     },
 };
+use jiff::Timestamp;
 use kube::{
-    Api,
-    api::{ObjectMeta, PostParams},
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 
-use super::{Join, JoinError, Side};
+use super::{
+    Join, JoinError, Side,
+    ownership::{self, Owner},
+};
 
 /// Timeout of the member's token controller.
 const FILLED_WITHIN: Duration = Duration::from_secs(30);
 /// Interval between checks of its result.
 const LOOK: Duration = Duration::from_millis(100);
+/// Type of Secrets that the member's token controller fills.
+pub(super) const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
 /// The ConfigMap that every namespace has with the certificate of its API server.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
@@ -45,6 +51,8 @@ pub(super) struct Tokens {
     pub(super) impersonator: String,
     /// The certificates that the member's certificate must come from, as PEM.
     pub(super) ca_bundle: String,
+    /// Time at which the first of them expires.
+    pub(super) expires: Option<Timestamp>,
 }
 
 pub(super) async fn obtain(join: &Join<'_>) -> Result<Tokens, JoinError> {
@@ -55,12 +63,14 @@ pub(super) async fn obtain(join: &Join<'_>) -> Result<Tokens, JoinError> {
         given if !given.is_empty() => given.clone(),
         _ => controller.ca.clone().filter(|ca| !ca.is_empty()).unwrap_or(root_ca(join).await?),
     };
-    Ok(Tokens { controller: controller.token, impersonator: impersonator.token, ca_bundle })
+    let expires = [controller.expires, impersonator.expires].into_iter().flatten().min();
+    Ok(Tokens { controller: controller.token, impersonator: impersonator.token, ca_bundle, expires })
 }
 
 struct Token {
     token: String,
     ca: Option<String>,
+    expires: Option<Timestamp>,
 }
 
 async fn token(join: &Join<'_>, account: &str) -> Result<Token, JoinError> {
@@ -81,7 +91,7 @@ async fn filled(join: &Join<'_>, name: &str) -> Result<Token, JoinError> {
             bytes.and_then(|ByteString(bytes)| String::from_utf8(bytes.clone()).ok()).filter(|text| !text.is_empty())
         };
         if let Some(token) = text("token") {
-            return Ok(Token { token, ca: text("ca.crt") });
+            return Ok(Token { token, ca: text("ca.crt"), expires: None });
         }
         if join.clock.mono() >= deadline {
             let (name, secret) = (join.options.cluster.clone(), format!("{namespace}/{name}"));
@@ -99,7 +109,37 @@ async fn requested(join: &Join<'_>, account: &str, seconds: i64) -> Result<Token
         .create_subresource("token", account, &PostParams::default(), &request)
         .await
         .map_err(join.failed(Side::Member, format!("asking for a token of ServiceAccount {account}")))?;
-    Ok(Token { token: answer.status.and_then(|status| status.token).unwrap_or_default(), ca: None })
+    let status = answer.status.unwrap_or_default();
+    let expires = status.expiration_timestamp.map(|time| time.0);
+    Ok(Token { token: status.token.unwrap_or_default(), ca: None, expires })
+}
+
+/// Deletes the Secrets with tokens that do not expire, once tokens that do have replaced them.
+pub(super) async fn drop_static(join: &Join<'_>, plane: &str) -> Result<(), JoinError> {
+    if join.options.credential == Credential::Static {
+        return Ok(());
+    }
+    let (namespace, own) = (&join.options.namespace, member_service_account(&join.options.cluster));
+    let accounts: Api<ServiceAccount> = Api::namespaced(join.member.clone(), namespace);
+    let secrets: Api<Secret> = Api::namespaced(join.member.clone(), namespace);
+    let all = accounts.list(&ListParams::default()).await;
+    let all = all.map_err(join.failed(Side::Member, format!("listing ServiceAccounts of namespace {namespace}")))?;
+    let alone = !all.iter().any(|one| !["default", IMPERSONATOR, &own].contains(&one.name_any().as_str()));
+    for name in std::iter::once(own.as_str()).chain(alone.then_some(IMPERSONATOR)) {
+        let doing = |what: &str| format!("{what} Secret {name}, whose token does not expire,");
+        let found = secrets.get_opt(name).await.map_err(join.failed(Side::Member, doing("reading")))?;
+        let Some(found) = found.filter(|secret| secret.type_.as_deref() == Some(TOKEN_SECRET)) else { continue };
+        if matches!(ownership::in_member(&found.metadata, plane), Owner::Other(_)) {
+            continue;
+        }
+        let preconditions = Some(Preconditions { uid: found.metadata.uid, resource_version: None });
+        let deleted = secrets.delete(name, &DeleteParams { preconditions, ..DeleteParams::default() }).await;
+        match deleted {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            deleted => drop(deleted.map_err(join.failed(Side::Member, doing("deleting")))?),
+        }
+    }
+    Ok(())
 }
 
 async fn root_ca(join: &Join<'_>) -> Result<String, JoinError> {

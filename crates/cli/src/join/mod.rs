@@ -1,12 +1,14 @@
 //! Joining a member that the control plane reaches itself (specification/operations.md 2.3, 10.1, 10.2).
 //!
-//! [`register`] can be repeated: what is there is left or refreshed, and the Cluster is written last, so that a join
-//! that broke off leaves nothing that the controllers would act on.
+//! [`register`] can be repeated: what is there is left or refreshed, and the Cluster is written last. Objects that no
+//! join made are never written, and a join that fails deletes what it created.
 
 mod address;
+mod changes;
 pub mod command;
 mod credentials;
 mod objects;
+pub(crate) mod ownership;
 mod preflight;
 
 use std::time::Duration;
@@ -16,14 +18,19 @@ use ironclad_api::{
     namespaces,
 };
 use ironclad_seam::Clock;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt as _, api::ListParams};
-use serde_json::Value;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DynamicObject, ListParams},
+};
 
 pub use address::Address;
 pub use credentials::Credential;
 pub use objects::{Objects, Rbac, objects};
 pub use preflight::Preflight;
+
+use changes::{Change, Ledger};
 
 use crate::write::{self, Mode, Outcome};
 
@@ -80,6 +87,8 @@ pub struct Joined {
     pub cluster: Cluster,
     /// True if the cluster is new.
     pub outcome: Outcome,
+    /// Time at which the first of the tokens expires; `None` if they don't.
+    pub expires: Option<Timestamp>,
 }
 
 /// Why a cluster was not joined.
@@ -119,6 +128,46 @@ pub enum JoinError {
         /// The name it has.
         other: String,
     },
+    /// The member is the control plane.
+    #[error(
+        "cluster {name} was not joined\n  because the member is the control plane itself (namespace kube-system has uid \
+         {id} in both): its templates would be taken for copies\n  \
+         try: --cluster-kubeconfig FILE of the member, or --cluster-context NAME"
+    )]
+    Itself {
+        /// The name that was asked for.
+        name: String,
+        /// The identity of both.
+        id: String,
+    },
+    /// An object that the join would write is somebody else's.
+    #[error(
+        "cluster {name} was not joined\n  because {object} in the {side} is in the way: {why}\n  \
+         try: another name, or another --cluster-namespace"
+    )]
+    Foreign {
+        /// The name that was asked for.
+        name: String,
+        /// Kind, namespace and name of the object.
+        object: String,
+        /// The server.
+        side: Side,
+        /// Whose it is.
+        why: String,
+    },
+    /// The join failed, and so did the deletion of what it had created.
+    #[error(
+        "{}\n  because it left behind {left}\n  \
+         try: the same `ironclad join` again, which completes it; or delete these objects, which give rights in the member",
+        failure.to_string()
+    )]
+    LeftBehind {
+        /// The reason for which it failed.
+        #[source]
+        failure: Box<JoinError>,
+        /// The objects.
+        left: String,
+    },
     /// The cluster is a pull member.
     #[error(
         "cluster {name} was not joined\n  because it is registered in pull mode, and the mode can't change\n  \
@@ -137,11 +186,13 @@ pub enum JoinError {
         /// The name.
         name: String,
     },
-    /// The member has no namespace kube-system to be identified by, or says no uid.
-    #[error("cluster {name} was not joined\n  because the member has no namespace kube-system to be known by")]
+    /// A server has no namespace kube-system to be identified by.
+    #[error("cluster {name} was not joined\n  because the {side} has no namespace kube-system to be known by")]
     NoIdentity {
         /// The name.
         name: String,
+        /// The server.
+        side: Side,
     },
     /// The member did not fill a token Secret.
     #[error(
@@ -215,7 +266,8 @@ impl std::fmt::Display for Side {
 /// Registers a member with the control plane; again, it refreshes credentials and address.
 ///
 /// # Errors
-/// If the name or the member is taken, or a server refuses; nothing that was written has to be taken back.
+/// If the name or the member is taken, an object is in the way, or a server refuses. What was created is deleted then,
+/// except namespaces.
 pub async fn register(
     plane: Client,
     member: Client,
@@ -224,24 +276,27 @@ pub async fn register(
 ) -> Result<Joined, JoinError> {
     check_name(&options.cluster)?;
     let join = Join { plane, member, clock, options };
-    let id = join.identity().await?;
-    join.refuse_taken(&id).await?;
-    let objects = objects(options, &id);
-    for object in &objects.member {
-        join.write(Side::Member, object).await?;
+    let survey = join.survey_all().await?;
+    let mut ledger = Ledger::default();
+    let failure = match join.carry_out(&survey, &mut ledger).await {
+        Ok(joined) => return Ok(Joined { cluster: join.ready(joined.cluster).await?, ..joined }),
+        // The Cluster was there before: `unjoin` removes everything.
+        Err(failure) if survey.cluster.present.is_some() => return Err(failure),
+        Err(failure) => failure,
+    };
+    match join.take_back(&ledger, &survey.plane_id).await {
+        left if left.is_empty() => Err(failure),
+        left => Err(JoinError::LeftBehind { failure: Box::new(failure), left: left.join(", ") }),
     }
-    let tokens = credentials::obtain(&join).await?;
-    join.write(Side::Plane, &objects.plane_namespace).await?;
-    for secret in objects::secrets(options, &tokens) {
-        join.write(Side::Plane, &secret).await?;
-    }
-    let (outcome, cluster) = join.write(Side::Plane, &objects.cluster).await?;
-    // The Secrets go with the Cluster, whatever removes it.
-    for owned in objects::owned_secrets(options, &cluster) {
-        join.write(Side::Plane, &owned).await?;
-    }
-    let cluster = join.ready(cluster).await?;
-    Ok(Joined { cluster, outcome })
+}
+
+/// The uid of a server's namespace kube-system, by which a cluster is known.
+///
+/// # Errors
+/// If the server refuses or does not answer.
+pub(crate) async fn identity(server: &Client) -> Result<Option<String>, kube::Error> {
+    let namespaces: Api<Namespace> = Api::all(server.clone());
+    Ok(namespaces.get_opt(namespaces::KUBE_SYSTEM).await?.and_then(|namespace| namespace.uid()))
 }
 
 /// Says what is wrong with a cluster's name.
@@ -262,6 +317,16 @@ pub fn check_name(name: &str) -> Result<(), JoinError> {
         return Ok(());
     };
     Err(JoinError::Name { name: name.to_owned(), why })
+}
+
+/// All that a join writes, and what is there.
+struct Survey {
+    plane_id: String,
+    member: Vec<Change>,
+    plane_namespace: Change,
+    /// The Secrets of the control plane, still without tokens.
+    secrets: Vec<Change>,
+    cluster: Change,
 }
 
 /// One join that is under way.
@@ -285,24 +350,85 @@ impl Join<'_> {
         move |source| JoinError::Server { name, doing, side, source: Box::new(source) }
     }
 
-    async fn write(&self, side: Side, object: &Value) -> Result<(Outcome, Cluster), JoinError> {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let doing = format!("writing {} {}", text("/kind"), text("/metadata/name"));
-        let (outcome, written) =
-            write::ensure(self.client(side), object, Mode::Keep).await.map_err(self.failed(side, doing))?;
-        tracing::debug!(%side, kind = text("/kind"), name = text("/metadata/name"), ?outcome, "object is written");
-        let cluster = Cluster { metadata: written.metadata, ..Cluster::default() };
-        Ok((outcome, cluster))
+    /// Reads all that a join depends on, and refuses what it must not change, before anything is written.
+    async fn survey_all(&self) -> Result<Survey, JoinError> {
+        let id = self.identity(Side::Member).await?;
+        self.refuse_taken(&id).await?;
+        let plane_id = self.identity(Side::Plane).await?;
+        if id == plane_id {
+            return Err(JoinError::Itself { name: self.options.cluster.clone(), id });
+        }
+        let objects = objects(self.options, &id, &plane_id);
+        let mut member = Vec::new();
+        for object in objects.member {
+            member.push(self.survey(Side::Member, object, &plane_id).await?);
+        }
+        let plane_namespace = self.survey(Side::Plane, objects.plane_namespace, &plane_id).await?;
+        let mut secrets = Vec::new();
+        for secret in objects::secrets(self.options, None) {
+            secrets.push(self.survey(Side::Plane, secret, &plane_id).await?);
+        }
+        let mut cluster = self.survey(Side::Plane, objects.cluster, &plane_id).await?;
+        match &cluster.present {
+            Some(present) => objects::reset_address(&mut cluster.object, present),
+            // Ask admission first: the member is not touched for a Cluster that is refused.
+            None => {
+                let dry_run = write::create(&self.plane, &cluster.object, Mode::DryRun).await;
+                let doing = format!("a dry run of creating Cluster {}", self.options.cluster);
+                dry_run.map_err(self.failed(Side::Plane, doing))?;
+            }
+        }
+        Ok(Survey { plane_id, member, plane_namespace, secrets, cluster })
     }
 
-    /// The uid of the member's kube-system namespace.
-    async fn identity(&self) -> Result<String, JoinError> {
-        let namespaces: Api<Namespace> = Api::all(self.member.clone());
-        let doing = "reading namespace kube-system";
-        let found = namespaces.get_opt(namespaces::KUBE_SYSTEM).await.map_err(self.failed(Side::Member, doing))?;
-        found
-            .and_then(|namespace| namespace.uid())
-            .ok_or_else(|| JoinError::NoIdentity { name: self.options.cluster.clone() })
+    async fn carry_out(&self, survey: &Survey, ledger: &mut Ledger) -> Result<Joined, JoinError> {
+        for change in &survey.member {
+            self.write(change, ledger).await?;
+        }
+        let tokens = credentials::obtain(self).await?;
+        self.write(&survey.plane_namespace, ledger).await?;
+        let present = survey.cluster.present.as_ref();
+        let mut secrets = Vec::new();
+        for (before, object) in survey.secrets.iter().zip(objects::secrets(self.options, Some(&tokens))) {
+            // The Secrets of a new Cluster become its own when it has a uid.
+            let object = present.map_or(object.clone(), |cluster| objects::owned(object, cluster));
+            let change = Change::in_plane(object, before.present.clone());
+            secrets.push((self.write(&change, ledger).await?, change.object));
+        }
+        let outcome = survey.cluster.outcome();
+        let cluster = match self.write(&survey.cluster, ledger).await {
+            Err(JoinError::Server { source, .. }) if outcome == Outcome::Created && !changes::refused(&source) => {
+                self.created_after_all(&survey.cluster, *source).await?
+            }
+            written => written?,
+        };
+        // From here on the cluster is joined: `unjoin` removes what is left, so nothing is taken back.
+        *ledger = Ledger::default();
+        if present.is_none() {
+            for (written, object) in secrets {
+                let change = Change::in_plane(objects::owned(object, &cluster), Some(written));
+                self.write(&change, ledger).await?;
+            }
+        }
+        credentials::drop_static(self, &survey.plane_id).await?;
+        let cluster = Cluster { metadata: cluster.metadata, ..Cluster::default() };
+        Ok(Joined { cluster, outcome, expires: tokens.expires })
+    }
+
+    /// Looks for a Cluster whose creation was not answered.
+    async fn created_after_all(&self, change: &Change, source: kube::Error) -> Result<DynamicObject, JoinError> {
+        let api = write::api_of(&self.plane, &change.object);
+        let found = api.get_opt(&self.options.cluster).await;
+        match found.map_err(self.failed(Side::Plane, "reading the cluster"))? {
+            Some(found) if found.data.pointer("/spec/id") == change.object.pointer("/spec/id") => Ok(found),
+            _ => Err(self.failed(Side::Plane, format!("writing Cluster {}", self.options.cluster))(source)),
+        }
+    }
+
+    /// The uid of a server's kube-system namespace.
+    async fn identity(&self, side: Side) -> Result<String, JoinError> {
+        let id = identity(self.client(side)).await.map_err(self.failed(side, "reading namespace kube-system"))?;
+        id.ok_or_else(|| JoinError::NoIdentity { name: self.options.cluster.clone(), side })
     }
 
     async fn refuse_taken(&self, id: &str) -> Result<(), JoinError> {

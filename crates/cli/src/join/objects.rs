@@ -1,16 +1,19 @@
 //! Manifests that a join writes and a dry run shows (specification/operations.md 10.1, 10.2).
 
 use ironclad_api::{
-    cluster::Cluster,
+    annotations::{CREDENTIALS_OF, JOINED_BY},
     labels::{SYSTEM, TRUE},
     names::{IMPERSONATOR, impersonation_secret, member_cluster_role, member_service_account},
     namespaces::{SECRET_CA_BUNDLE, SECRET_TOKEN},
 };
 use k8s_openapi::ByteString;
-use kube::ResourceExt as _;
+use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::{Value, json};
 
-use super::{Credential, JoinOptions, credentials::Tokens};
+use super::{
+    Credential, JoinOptions,
+    credentials::{TOKEN_SECRET, Tokens},
+};
 
 /// Permissions of the control plane in the member.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,12 +47,16 @@ pub struct Objects {
     pub cluster: Value,
 }
 
-/// The objects of a join of the member with this identity.
+/// The objects of a join of the member with identity `id` to the control plane with identity `plane`.
 #[must_use]
-pub fn objects(options: &JoinOptions, id: &str) -> Objects {
+pub fn objects(options: &JoinOptions, id: &str, plane: &str) -> Objects {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": options.namespace, "labels": { SYSTEM: TRUE } },
     });
+    let joined_by = |mut object: Value| {
+        object["metadata"]["annotations"][JOINED_BY] = json!(plane);
+        object
+    };
     let account = member_service_account(&options.cluster);
     let role = member_cluster_role(&account);
     let mut member = vec![
@@ -72,6 +79,7 @@ pub fn objects(options: &JoinOptions, id: &str) -> Objects {
         member.push(token_secret(options, IMPERSONATOR));
         member.push(token_secret(options, &account));
     }
+    let member = member.into_iter().map(joined_by).collect();
     Objects { member, plane_namespace: namespace, cluster: cluster(options, id) }
 }
 
@@ -85,7 +93,7 @@ fn service_account(options: &JoinOptions, name: &str) -> Value {
 /// A Secret that the member's token controller fills with a token without an end.
 fn token_secret(options: &JoinOptions, account: &str) -> Value {
     json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "apiVersion": "v1", "kind": "Secret", "type": TOKEN_SECRET,
         "metadata": {
             "name": account, "namespace": options.namespace, "labels": { SYSTEM: TRUE },
             "annotations": { "kubernetes.io/service-account.name": account },
@@ -118,38 +126,48 @@ fn cluster(options: &JoinOptions, id: &str) -> Value {
     })
 }
 
-/// The two Secrets of the control plane.
-pub(super) fn secrets(options: &JoinOptions, tokens: &Tokens) -> [Value; 2] {
-    let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
-    let secret = |name: &str, data: Value| {
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": { "name": name, "namespace": options.namespace, "labels": { SYSTEM: TRUE } },
-            "data": data,
-        })
-    };
-    [
-        secret(&impersonation_secret(&options.cluster), json!({ SECRET_TOKEN: bytes(&tokens.impersonator) })),
-        secret(
-            &options.cluster,
-            json!({ SECRET_CA_BUNDLE: bytes(&tokens.ca_bundle), SECRET_TOKEN: bytes(&tokens.controller) }),
-        ),
-    ]
+/// Writes what the address does not have any more into the merge with a Cluster that is there: a certificate that is
+/// not verified, and a proxy.
+pub(super) fn reset_address(cluster: &mut Value, present: &DynamicObject) {
+    for field in ["insecureSkipTLSVerification", "proxyURL"] {
+        let spec = &mut cluster["spec"];
+        if spec.get(field).is_none() && present.data.pointer(&format!("/spec/{field}")).is_some() {
+            spec[field] = Value::Null;
+        }
+    }
 }
 
-/// The two Secrets as the Cluster's own.
-pub(super) fn owned_secrets(options: &JoinOptions, cluster: &Cluster) -> [Value; 2] {
-    let owner = json!([{
+/// The two Secrets of the control plane, with the tokens if they are known.
+pub(super) fn secrets(options: &JoinOptions, tokens: Option<&Tokens>) -> [Value; 2] {
+    let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+    let secret = |name: &str, data: Option<Value>| {
+        let mut secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {
+                "name": name, "namespace": options.namespace, "labels": { SYSTEM: TRUE },
+                "annotations": { CREDENTIALS_OF: options.cluster },
+            },
+        });
+        if let Some(data) = data {
+            secret["data"] = data;
+        }
+        secret
+    };
+    let impersonator = tokens.map(|tokens| json!({ SECRET_TOKEN: bytes(&tokens.impersonator) }));
+    let own = tokens.map(
+        |tokens| json!({ SECRET_CA_BUNDLE: bytes(&tokens.ca_bundle), SECRET_TOKEN: bytes(&tokens.controller) }),
+    );
+    [secret(&impersonation_secret(&options.cluster), impersonator), secret(&options.cluster, own)]
+}
+
+/// A Secret as the Cluster's own, so that it is deleted with it.
+pub(super) fn owned(mut secret: Value, cluster: &DynamicObject) -> Value {
+    secret["metadata"]["ownerReferences"] = json!([{
         "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-        "name": options.cluster, "uid": cluster.uid().unwrap_or_default(),
+        "name": cluster.name_any(), "uid": cluster.uid().unwrap_or_default(),
         "controller": true, "blockOwnerDeletion": true,
     }]);
-    [impersonation_secret(&options.cluster), options.cluster.clone()].map(|name| {
-        json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": { "name": name, "namespace": options.namespace, "ownerReferences": owner },
-        })
-    })
+    secret
 }
 
 #[cfg(test)]
@@ -163,7 +181,7 @@ mod tests {
 
     #[test]
     fn names_that_other_tools_rely_on() {
-        let objects = objects(&options(), "uid-1");
+        let objects = objects(&options(), "uid-1", "plane");
         let named: Vec<String> = objects
             .member
             .iter()
@@ -187,9 +205,10 @@ mod tests {
         assert!(
             objects.member.iter().all(|o| o.pointer("/metadata/labels/karmada.io~1system") == Some(&json!("true")))
         );
+        assert!(objects.member.iter().all(|o| o["metadata"]["annotations"][JOINED_BY] == json!("plane")));
         let with_tokens = JoinOptions { credential: Credential::Token { seconds: 3_600 }, ..options() };
         assert_eq!(
-            super::objects(&with_tokens, "uid-1").member.len(),
+            super::objects(&with_tokens, "uid-1", "plane").member.len(),
             5,
             "asked-for tokens need no Secret in the member"
         );
@@ -197,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_cluster_says_what_is_given_and_no_more() {
-        let plain = objects(&options(), "uid-1").cluster["spec"].clone();
+        let plain = objects(&options(), "uid-1", "plane").cluster["spec"].clone();
         assert_eq!(
             plain,
             json!({
@@ -209,15 +228,16 @@ mod tests {
         let mut given = JoinOptions { provider: "p".into(), region: "r".into(), zones: vec!["z".into()], ..options() };
         given.address.insecure = true;
         given.address.proxy = "http://proxy".into();
-        let spec = objects(&given, "uid-1").cluster["spec"].clone();
+        let spec = objects(&given, "uid-1", "plane").cluster["spec"].clone();
         assert_eq!((&spec["provider"], &spec["region"], &spec["zones"]), (&json!("p"), &json!("r"), &json!(["z"])));
         assert_eq!((&spec["insecureSkipTLSVerification"], &spec["proxyURL"]), (&json!(true), &json!("http://proxy")));
     }
 
     #[test]
     fn secrets_of_the_plane() {
-        let tokens = Tokens { controller: "c".into(), impersonator: "i".into(), ca_bundle: "ca".into() };
-        let [impersonator, controller] = secrets(&options(), &tokens);
+        let tokens =
+            Tokens { controller: "c".into(), impersonator: "i".into(), ca_bundle: "ca".into(), expires: None };
+        let [impersonator, controller] = secrets(&options(), Some(&tokens));
         assert_eq!(
             (&impersonator["metadata"]["name"], &impersonator["data"]),
             (&json!("m1-impersonator"), &json!({"token": "aQ=="}))
@@ -226,10 +246,24 @@ mod tests {
             (&controller["metadata"]["name"], &controller["data"]),
             (&json!("m1"), &json!({"token": "Yw==", "caBundle": "Y2E="}))
         );
-        let mut owner = Cluster::default();
-        owner.metadata.uid = Some("u".into());
-        let [_, owned] = owned_secrets(&options(), &owner);
+        let cluster = serde_json::from_value(json!({"metadata": {"name": "m1", "uid": "u"}})).unwrap();
+        let owned = owned(controller, &cluster);
         assert_eq!(owned["metadata"]["ownerReferences"][0]["uid"], json!("u"));
-        assert_eq!(owned.get("data"), None, "the data is not written again");
+    }
+
+    #[test]
+    fn joining_again_takes_an_insecure_address_back() {
+        let present = |spec: Value| -> DynamicObject { serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap() };
+        let insecure = json!({"insecureSkipTLSVerification": true, "proxyURL": "http://old"});
+        let mut cluster = objects(&options(), "uid-1", "plane").cluster;
+        reset_address(&mut cluster, &present(json!({})));
+        assert_eq!(cluster["spec"].get("proxyURL"), None);
+        reset_address(&mut cluster, &present(insecure.clone()));
+        assert_eq!((&cluster["spec"]["insecureSkipTLSVerification"], &cluster["spec"]["proxyURL"]), (&Value::Null, &Value::Null));
+        let mut given = options();
+        given.address.proxy = "http://new".into();
+        let mut cluster = objects(&given, "uid-1", "plane").cluster;
+        reset_address(&mut cluster, &present(insecure));
+        assert_eq!(cluster["spec"]["proxyURL"], json!("http://new"));
     }
 }

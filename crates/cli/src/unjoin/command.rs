@@ -2,10 +2,11 @@
 
 use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
+use ironclad_api::names::member_service_account;
 use ironclad_planning::unjoin::Impact;
 use ironclad_seam::Clock;
 
-use super::{OnTimeout, Workloads, clean, find, remove};
+use super::{Joined, OnTimeout, Workloads, clean, clean_plane, find, remove};
 use crate::{
     connect::{self, Plane},
     drain,
@@ -18,7 +19,8 @@ use crate::{
 ///
 /// Its workloads are removed from it; with --drain they are moved away first, with --keep-workloads they go on running
 /// there as if nobody had ever managed them. No taint is added, and nothing migrates because of this. With
-/// --cluster-kubeconfig what the join put into the member is removed too.
+/// --cluster-kubeconfig what the join put into the member is removed too, after the identity of the member was compared
+/// with the Cluster's; also when the Cluster is gone already.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad unjoin member1
@@ -34,7 +36,7 @@ pub struct Command {
     /// Kubeconfig of the member, to clean up there
     #[arg(long, value_name = "FILE", help_heading = "Member")]
     pub cluster_kubeconfig: Option<PathBuf>,
-    /// Context in the member's kubeconfig [default: the cluster's name, else its current context]
+    /// Context in the member's kubeconfig [default: the cluster's name, or the only one]
     #[arg(long, value_name = "NAME", help_heading = "Member", requires = "cluster_kubeconfig")]
     pub cluster_context: Option<String>,
     /// Namespace of credentials in the member
@@ -97,7 +99,22 @@ pub async fn whole(
     mut report: impl FnMut(&str),
 ) -> anyhow::Result<String> {
     let name = &command.cluster;
-    let cluster = find(plane, name).await?;
+    let cluster = match (find(plane, name).await, member) {
+        (Err(gone @ super::UnjoinError::NotFound { .. }), Some(member)) => {
+            return leftovers(plane, member, command, gone, report).await;
+        }
+        (found, _) => found?,
+    };
+    let (plane_id, member) = match super::identify(plane, member, name, Some(&cluster)).await {
+        Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
+            report(&format!("warning: nothing is removed from the member: {doing}: {}", answer(&source)));
+            (String::new(), None)
+        }
+        identified => (identified?, member),
+    };
+    if !plane_id.is_empty() && cluster.spec.id == plane_id && !command.keep_workloads && !super::keeps(&cluster) {
+        return Err(super::UnjoinError::PlaneIsCluster { name: name.clone() }.into());
+    }
     let impact = super::impact(plane, name).await?;
     let workloads = if command.keep_workloads || super::keeps(&cluster) { Workloads::Keep } else { Workloads::Remove };
     report(&format!("cluster {name}: {impact}{}", kept(workloads)));
@@ -114,22 +131,76 @@ pub async fn whole(
     }
     let on_timeout = if command.force { OnTimeout::RemoveFinalizers } else { OnTimeout::Report };
     remove(plane, clock, &cluster, workloads, command.wait, on_timeout, &mut report).await?;
-    if let Some(member) = member {
-        match clean(member, name, &command.cluster_namespace).await {
+    let joined =
+        Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: true };
+    match member {
+        Some(member) => match clean(member, &joined).await {
             Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
                 report(&format!("warning: the member is not cleaned up: {doing}: {}", answer(&source)));
             }
-            cleaned => cleaned?,
-        }
+            Err(failure) => {
+                let again = format!("{} removes the rest", again(command));
+                return Err(anyhow::Error::new(failure).context(format!(
+                    "cluster {name} is deleted, but what the join made in the member is not\n  try: {again}"
+                )));
+            }
+            Ok(cleaned) => cleaned.left.iter().for_each(|left| report(&format!("left in the member: {left}"))),
+        },
+        None => report(&format!(
+            "left in the member: ServiceAccount {}/{} with its rights and its token\n  try: {} removes them",
+            command.cluster_namespace,
+            member_service_account(name),
+            again(command)
+        )),
+    }
+    // The Cluster owned its credentials; those of a join that broke off nobody owns.
+    if let Err(super::UnjoinError::Server { doing, source, .. }) =
+        clean_plane(plane, name, &command.cluster_namespace).await
+    {
+        report(&format!("warning: credentials of cluster {name} may be left: {doing}: {}", answer(&source)));
     }
     Ok(format!("cluster({name}) is unjoined successfully\n"))
 }
 
+fn again(command: &Command) -> String {
+    let file = command.cluster_kubeconfig.as_ref().map_or_else(|| "FILE".to_owned(), |file| file.display().to_string());
+    format!("ironclad unjoin {} --yes --cluster-kubeconfig {file}", command.cluster)
+}
+
+/// Removes what is left of a cluster that is gone: of a join or an unjoin that broke off.
+async fn leftovers(
+    plane: &kube::Client,
+    member: &kube::Client,
+    command: &Command,
+    gone: super::UnjoinError,
+    mut report: impl FnMut(&str),
+) -> anyhow::Result<String> {
+    let name = &command.cluster;
+    let plane_id = super::identify(plane, Some(member), name, None).await?;
+    if command.dry_run != DryRun::None {
+        return Ok(format!("what is left of cluster({name}) would be removed (dry run)\n"));
+    }
+    confirm(command)?;
+    let joined =
+        Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: false };
+    let cleaned = clean(member, &joined).await?;
+    cleaned.left.iter().for_each(|left| report(&format!("left in the member: {left}")));
+    let in_plane = clean_plane(plane, name, &command.cluster_namespace).await?;
+    if cleaned.deleted + in_plane.deleted == 0 {
+        return Err(gone.into());
+    }
+    Ok(format!("cluster({name}) was gone, what was left of it is removed\n"))
+}
+
 async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow::Result<kube::Client> {
     let kubeconfig = connect::read(Some(file))?;
-    let named = kubeconfig.contexts.iter().any(|context| context.name == cluster);
-    let context = context.or_else(|| named.then_some(cluster));
-    connect::client(connect::config(kubeconfig, context, "member").await?)
+    // No other context is taken: in a file of several clusters the current one may be any of them.
+    let context = match (context, kubeconfig.contexts.as_slice()) {
+        (Some(context), _) => context.to_owned(),
+        (None, [only]) => only.name.clone(),
+        (None, _) => cluster.to_owned(),
+    };
+    connect::client(connect::config(kubeconfig, Some(&context), "member").await?)
 }
 
 /// Announces what happens to the objects in the member, before the confirmation.

@@ -22,7 +22,9 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-pub use member::clean;
+use crate::join;
+
+pub use member::{Cleaned, Joined, clean, clean_plane};
 
 /// Objects that are listed at a time.
 const PAGE: u32 = 500;
@@ -43,6 +45,38 @@ pub enum UnjoinError {
         "cluster {name} was not unjoined\n  because it is registered in pull mode\n  try: ironclad unregister {name}"
     )]
     Pull {
+        /// Its name.
+        name: String,
+    },
+    /// The kubeconfig of the member leads elsewhere.
+    #[error(
+        "cluster {name} was not unjoined\n  because --cluster-kubeconfig leads to another cluster (namespace kube-system \
+         has uid {found}, spec.id is {id:?}), where nothing may be deleted\n  \
+         try: --cluster-context NAME, or without --cluster-kubeconfig"
+    )]
+    OtherMember {
+        /// Its name.
+        name: String,
+        /// The identity in its spec.
+        id: String,
+        /// The identity of the server that answered.
+        found: String,
+    },
+    /// The kubeconfig of the member leads to the control plane.
+    #[error(
+        "cluster {name} was not unjoined\n  because --cluster-kubeconfig leads to the control plane, whose credentials of \
+         all members would be deleted\n  try: --cluster-kubeconfig FILE of the member, or --cluster-context NAME"
+    )]
+    MemberIsPlane {
+        /// Its name.
+        name: String,
+    },
+    /// The cluster is the control plane itself.
+    #[error(
+        "cluster {name} was not unjoined\n  because it is the control plane itself: removing its workloads would delete \
+         the templates\n  try: --keep-workloads"
+    )]
+    PlaneIsCluster {
         /// Its name.
         name: String,
     },
@@ -87,6 +121,31 @@ pub async fn find(plane: &Client, name: &str) -> Result<Cluster, UnjoinError> {
         None => Err(UnjoinError::NotFound { name: name.to_owned() }),
         Some(cluster) if cluster.spec.sync_mode == SyncMode::Pull => Err(UnjoinError::Pull { name: name.to_owned() }),
         Some(cluster) => Ok(cluster),
+    }
+}
+
+/// The identity of the control plane and, if a client of the member is given, proof that it is the cluster's.
+///
+/// # Errors
+/// If the member is another cluster, or a server does not answer.
+pub async fn identify(
+    plane: &Client,
+    member: Option<&Client>,
+    name: &str,
+    cluster: Option<&Cluster>,
+) -> Result<String, UnjoinError> {
+    let reading = |side: &str| failed(name, format!("reading namespace kube-system of the {side}"));
+    let plane_id = join::identity(plane).await.map_err(reading("control plane"))?.unwrap_or_default();
+    let Some(member) = member else { return Ok(plane_id) };
+    let found = join::identity(member).await.map_err(reading("member"))?.unwrap_or_default();
+    if found == plane_id {
+        return Err(UnjoinError::MemberIsPlane { name: name.to_owned() });
+    }
+    match cluster {
+        Some(cluster) if cluster.spec.id != found || found.is_empty() => {
+            Err(UnjoinError::OtherMember { name: name.to_owned(), id: cluster.spec.id.clone(), found })
+        }
+        _ => Ok(plane_id),
     }
 }
 

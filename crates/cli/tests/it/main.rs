@@ -7,6 +7,7 @@ mod doctor;
 mod drain;
 mod interpret;
 mod join;
+mod ownership;
 mod plan_apply;
 mod support;
 mod taint;

@@ -21,6 +21,7 @@ use serde_json::json;
 /// A server and how much is asked of it.
 pub(crate) struct Plane {
     pub(crate) client: Client,
+    pub(crate) server: Arc<Server>,
     traffic: Arc<Traffic>,
 }
 
@@ -72,7 +73,7 @@ impl World {
             let server = Server::open(options, engine.store(name), seam.child(name)).await.unwrap();
             let traffic = Arc::new(Traffic::default());
             let client = in_process_client(server.in_process(Identity::admin("tester")), traffic.clone());
-            servers.push(Plane { client, traffic });
+            servers.push(Plane { client, server, traffic });
         }
         let member = servers.pop().unwrap();
         Self { seam, plane: servers.pop().unwrap(), member }
@@ -96,7 +97,8 @@ impl World {
                 for secret in secrets.list(&ListParams::default()).await.unwrap() {
                     let wants = secret.type_.as_deref() == Some("kubernetes.io/service-account-token");
                     if wants && secret.data.as_ref().is_none_or(|data| !data.contains_key("token")) {
-                        set_token(&client, &secret.name_any(), token).await;
+                        // A Secret that was just deleted needs no token.
+                        let _ = put_token(&client, &secret.namespace().unwrap(), &secret.name_any(), token).await;
                     }
                 }
                 clock.sleep(Duration::from_millis(250)).await;
@@ -107,7 +109,11 @@ impl World {
 
 /// Puts a token into a Secret of the member.
 pub(crate) async fn set_token(client: &Client, secret: &str, token: &str) {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), "karmada-cluster");
+    put_token(client, "karmada-cluster", secret, token).await.unwrap();
+}
+
+async fn put_token(client: &Client, namespace: &str, secret: &str, token: &str) -> Result<Secret, kube::Error> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let data = json!({ "data": { "token": ByteString(token.as_bytes().to_vec()) } });
-    secrets.patch(secret, &PatchParams::default(), &Patch::Merge(data)).await.unwrap();
+    secrets.patch(secret, &PatchParams::default(), &Patch::Merge(data)).await
 }

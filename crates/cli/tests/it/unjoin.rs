@@ -7,7 +7,7 @@ use ironclad_api::{
 use ironclad_cli::{
     join::register,
     report::render,
-    unjoin::{OnTimeout, Workloads, clean, find, impact, keeps, remove},
+    unjoin::{Joined, OnTimeout, Workloads, clean, find, impact, keeps, remove},
 };
 use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
@@ -121,19 +121,24 @@ async fn a_new_cluster_of_the_same_name_is_not_waited_for() {
 async fn the_member_is_cleaned_unless_somebody_else_lives_there() {
     let world = joined().await;
     let client = &world.member.client;
-    let theirs: ServiceAccount = serde_json::from_value(json!({ "metadata": { "name": "karmada-theirs" } })).unwrap();
+    let plane = Api::<Namespace>::all(world.plane.client.clone()).get("kube-system").await.unwrap().metadata.uid.unwrap();
+    let joined = |cluster| Joined { cluster, plane: &plane, namespace: "karmada-cluster", confirmed: true };
+    let theirs: ServiceAccount = serde_json::from_value(json!({
+        "metadata": { "name": "karmada-theirs", "labels": { "karmada.io/system": "true" } },
+    }))
+    .unwrap();
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "karmada-cluster");
     accounts.create(&PostParams::default(), &theirs).await.unwrap();
-    clean(client, "member1", "karmada-cluster").await.unwrap();
+    clean(client, &joined("member1")).await.unwrap();
     assert!(accounts.get_opt("karmada-member1").await.unwrap().is_none());
     assert!(accounts.get_opt("karmada-impersonator").await.unwrap().is_some(), "the other control plane needs it");
     let role = "karmada-controller-manager:karmada-member1";
     assert!(Api::<ClusterRole>::all(client.clone()).get_opt(role).await.unwrap().is_none());
 
-    clean(client, "theirs", "karmada-cluster").await.unwrap();
+    clean(client, &joined("theirs")).await.unwrap();
     let namespace = Api::<Namespace>::all(client.clone()).get_opt("karmada-cluster").await.unwrap();
     assert!(namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()), "nobody is left");
-    clean(client, "theirs", "karmada-cluster").await.unwrap();
+    clean(client, &joined("theirs")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,6 +47,9 @@ pub(crate) async fn ask(plane: &Plane, client: &Client, names: &[String]) -> any
 /// Tells on stderr who did not answer.
 pub(crate) fn report_silent(silent: &[(String, String)]) {
     for (name, why) in silent {
-        print::note(&format!("cluster({name}) is inaccessible, please check authorization or network: {}", print::line(why)));
+        print::note(&format!(
+            "cluster({name}) is inaccessible, please check authorization or network: {}",
+            print::line(why)
+        ));
     }
 }

@@ -3,7 +3,11 @@
 //! Each verb is a library first (`join::register`, `unjoin::remove`, `crds::install`: functions over kube clients,
 //! which tests and `up` call too) and a thin command over it. Results go to stdout, everything else to stderr.
 
-#![warn(clippy::print_stdout, clippy::print_stderr, reason = "only `print` writes to the terminal: it escapes foreign text")]
+#![warn(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "only `print` writes to the terminal: it escapes foreign text"
+)]
 
 mod across;
 pub mod completion;

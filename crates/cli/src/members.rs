@@ -47,11 +47,11 @@ async fn one(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster)
     }
     let access = cluster.access(secret.as_ref()).map_err(|error| error.to_string())?;
     let access = TokenAccess {
-            endpoint: access.endpoint,
-            token: access.token,
-            ca_bundle: access.ca_bundle,
-            proxy: access.proxy,
-        };
+        endpoint: access.endpoint,
+        token: access.token,
+        ca_bundle: access.ca_bundle,
+        proxy: access.proxy,
+    };
     client_by_token(access, Arc::new(Traffic::default()))
 }
 

@@ -230,7 +230,10 @@ mod tests {
         assert_eq!(line("first\x1b\nsecond"), "first^[...");
         assert_eq!((line("a\rb"), line("a\x0cb"), line("a\tb")), ("a...".into(), "a...".into(), "a\tb".into()));
         let rows = [vec!["web\x1b[1m".to_owned(), "one\ntwo".to_owned()]];
-        assert_eq!(table(&["NAME", "MESSAGE"], &rows), "NAME        MESSAGE\nweb^[[1m   one...\n".replace("NAME     ", "NAME    "));
+        assert_eq!(
+            table(&["NAME", "MESSAGE"], &rows),
+            "NAME        MESSAGE\nweb^[[1m   one...\n".replace("NAME     ", "NAME    ")
+        );
     }
 
     #[test]

@@ -68,7 +68,9 @@ pub(crate) async fn merge(
     };
     let mut patch = object.clone();
     patch["metadata"]["uid"] = present.metadata.uid.clone().into();
-    api_of(client, object).patch(present.metadata.name.as_deref().unwrap_or_default(), &params, &Patch::Merge(patch)).await
+    api_of(client, object)
+        .patch(present.metadata.name.as_deref().unwrap_or_default(), &params, &Patch::Merge(patch))
+        .await
 }
 
 /// True if `present` has every value of `wanted`.

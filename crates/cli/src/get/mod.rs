@@ -360,7 +360,10 @@ fn options(query: &Query<'_>) -> table::Options {
 
 fn tell_unanswered(unanswered: &[(String, String)], asked: usize, strict: bool) -> anyhow::Result<()> {
     for (name, why) in unanswered {
-        print::note(&format!("cluster({name}) is inaccessible, please check authorization or network: {}", print::line(why)));
+        print::note(&format!(
+            "cluster({name}) is inaccessible, please check authorization or network: {}",
+            print::line(why)
+        ));
     }
     if unanswered.is_empty() {
         return Ok(());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ironclad_api::names::{IMPERSONATOR, member_service_account};
+use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
     api::{
@@ -10,7 +11,6 @@ use k8s_openapi::{
         core::v1::{ConfigMap, Secret, ServiceAccount},
     },
 };
-use jiff::Timestamp;
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},

@@ -154,9 +154,8 @@ pub(super) fn secrets(options: &JoinOptions, tokens: Option<&Tokens>) -> [Value;
         secret
     };
     let impersonator = tokens.map(|tokens| json!({ SECRET_TOKEN: bytes(&tokens.impersonator) }));
-    let own = tokens.map(
-        |tokens| json!({ SECRET_CA_BUNDLE: bytes(&tokens.ca_bundle), SECRET_TOKEN: bytes(&tokens.controller) }),
-    );
+    let own = tokens
+        .map(|tokens| json!({ SECRET_CA_BUNDLE: bytes(&tokens.ca_bundle), SECRET_TOKEN: bytes(&tokens.controller) }));
     [secret(&impersonation_secret(&options.cluster), impersonator), secret(&options.cluster, own)]
 }
 
@@ -235,8 +234,7 @@ mod tests {
 
     #[test]
     fn secrets_of_the_plane() {
-        let tokens =
-            Tokens { controller: "c".into(), impersonator: "i".into(), ca_bundle: "ca".into(), expires: None };
+        let tokens = Tokens { controller: "c".into(), impersonator: "i".into(), ca_bundle: "ca".into(), expires: None };
         let [impersonator, controller] = secrets(&options(), Some(&tokens));
         assert_eq!(
             (&impersonator["metadata"]["name"], &impersonator["data"]),
@@ -253,13 +251,17 @@ mod tests {
 
     #[test]
     fn joining_again_takes_an_insecure_address_back() {
-        let present = |spec: Value| -> DynamicObject { serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap() };
+        let present =
+            |spec: Value| -> DynamicObject { serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap() };
         let insecure = json!({"insecureSkipTLSVerification": true, "proxyURL": "http://old"});
         let mut cluster = objects(&options(), "uid-1", "plane").cluster;
         reset_address(&mut cluster, &present(json!({})));
         assert_eq!(cluster["spec"].get("proxyURL"), None);
         reset_address(&mut cluster, &present(insecure.clone()));
-        assert_eq!((&cluster["spec"]["insecureSkipTLSVerification"], &cluster["spec"]["proxyURL"]), (&Value::Null, &Value::Null));
+        assert_eq!(
+            (&cluster["spec"]["insecureSkipTLSVerification"], &cluster["spec"]["proxyURL"]),
+            (&Value::Null, &Value::Null)
+        );
         let mut given = options();
         given.address.proxy = "http://new".into();
         let mut cluster = objects(&given, "uid-1", "plane").cluster;

@@ -79,14 +79,22 @@ mod tests {
         let owned = |kind: &str, by: &str| json!([{"apiVersion": "v1", "kind": kind, "name": by, "uid": "u"}]);
         for (name, secret, want) in [
             ("ours", json!({"annotations": {CREDENTIALS_OF: "m"}}), Owner::Ours),
-            ("another cluster's", json!({"annotations": {CREDENTIALS_OF: "n"}}), other("it holds credentials of cluster n")),
+            (
+                "another cluster's",
+                json!({"annotations": {CREDENTIALS_OF: "n"}}),
+                other("it holds credentials of cluster n"),
+            ),
             ("owned by the Cluster", json!({"ownerReferences": owned("Cluster", "m")}), Owner::Ours),
             (
                 "owned by another Cluster",
                 json!({"labels": system, "ownerReferences": owned("Cluster", "n")}),
                 other("it belongs to Cluster n"),
             ),
-            ("owned by a Deployment", json!({"ownerReferences": owned("Deployment", "m")}), other("it belongs to Deployment m")),
+            (
+                "owned by a Deployment",
+                json!({"ownerReferences": owned("Deployment", "m")}),
+                other("it belongs to Deployment m"),
+            ),
             ("left by a join that broke off", json!({"labels": system}), Owner::Unmarked),
             ("a user's", json!({}), other("no join made it")),
         ] {

@@ -85,7 +85,9 @@ async fn tell_impact(
     for (cluster, taints, _) in planned {
         let name = cluster.name_any();
         let impact = impact(plane, &name, taints, clock.wall_seconds()).await.context("listing the bindings")?;
-        print::note(&format!("cluster {name}: with feature gate Failover {impact}\n  see: ironclad plan taint {name} {first}"));
+        print::note(&format!(
+            "cluster {name}: with feature gate Failover {impact}\n  see: ironclad plan taint {name} {first}"
+        ));
         evicted += impact.evicted();
     }
     Ok(evicted)

@@ -131,8 +131,7 @@ pub async fn whole(
     }
     let on_timeout = if command.force { OnTimeout::RemoveFinalizers } else { OnTimeout::Report };
     remove(plane, clock, &cluster, workloads, command.wait, on_timeout, &mut report).await?;
-    let joined =
-        Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: true };
+    let joined = Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: true };
     match member {
         Some(member) => match clean(member, &joined).await {
             Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
@@ -181,8 +180,7 @@ async fn leftovers(
         return Ok(format!("what is left of cluster({name}) would be removed (dry run)\n"));
     }
     confirm(command)?;
-    let joined =
-        Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: false };
+    let joined = Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: false };
     let cleaned = clean(member, &joined).await?;
     cleaned.left.iter().for_each(|left| report(&format!("left in the member: {left}")));
     let in_plane = clean_plane(plane, name, &command.cluster_namespace).await?;

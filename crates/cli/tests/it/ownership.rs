@@ -130,7 +130,8 @@ async fn unjoin(world: &World, plane: &Client, member: Option<&Client>, words: &
         #[command(flatten)]
         command: Unjoin,
     }
-    let line = Line::parse_from(["unjoin", "member1", "--yes", "--no-drain"].into_iter().chain(words.split_whitespace()));
+    let line =
+        Line::parse_from(["unjoin", "member1", "--yes", "--no-drain"].into_iter().chain(words.split_whitespace()));
     let done = whole(plane, member, &world.seam.clock, &line.command, |_| ()).await;
     done.map_err(|error| render(&error))
 }
@@ -230,7 +231,10 @@ async fn a_join_that_can_take_nothing_back_says_what_is_left() {
                     assert!(said.contains(&name), "request {first}: {name} is not in {said}");
                 }
             }
-            _ => assert!(left.is_empty() || clusters(&world).await > 0, "request {first}: {left:?} is left without a word"),
+            _ => assert!(
+                left.is_empty() || clusters(&world).await > 0,
+                "request {first}: {left:?} is left without a word"
+            ),
         }
         let (plane, member) = (world.plane.client.clone(), world.member.client.clone());
         register(plane.clone(), member.clone(), &world.seam.clock, &in_shop(&world)).await.unwrap();
@@ -252,7 +256,10 @@ async fn the_control_plane_is_never_joined_to_itself() {
     let kube_system = Api::<Namespace>::all(plane.clone()).get("kube-system").await.unwrap();
     set_id(&plane, &kube_system.uid().unwrap()).await;
     let refused = unjoin(&world, &plane, None, "").await.unwrap_err();
-    assert!(refused.contains("because it is the control plane itself") && refused.contains("--keep-workloads"), "{refused}");
+    assert!(
+        refused.contains("because it is the control plane itself") && refused.contains("--keep-workloads"),
+        "{refused}"
+    );
     assert_eq!(clusters(&world).await, 1);
     unjoin(&world, &plane, None, "--keep-workloads").await.unwrap();
 }
@@ -303,7 +310,8 @@ async fn objects_of_others_are_in_the_way_of_a_join_and_stay_as_they_are() {
         json!({ "metadata": meta })
     };
     let system = json!({"karmada.io/system": "true"});
-    let of_other = json!([{"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "other", "uid": "u"}]);
+    let of_other =
+        json!([{"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "other", "uid": "u"}]);
     let of_plane = json!({"cluster.ironclad.io/joined-by": "another"});
     for (side, name, object, why) in [
         ("plane", "member1", meta("member1", json!({})), "no join made it"),
@@ -348,16 +356,26 @@ async fn objects_of_others_are_in_the_way_of_a_join_and_stay_as_they_are() {
 async fn a_cluster_that_admission_refuses_leaves_the_member_alone() {
     let world = World::new().await;
     let plane = world.plane.client.clone();
-    let kind = |kind: &str| kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
-        "admissionregistration.k8s.io", "v1", kind,
-    ));
+    let kind = |kind: &str| {
+        kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
+            "admissionregistration.k8s.io",
+            "v1",
+            kind,
+        ))
+    };
     for (resource, object) in [
-        ("ValidatingAdmissionPolicy", json!({"metadata": {"name": "no"}, "spec": {
+        (
+            "ValidatingAdmissionPolicy",
+            json!({"metadata": {"name": "no"}, "spec": {
             "matchConstraints": {"resourceRules": [{"apiGroups": ["cluster.karmada.io"], "apiVersions": ["*"],
                 "resources": ["clusters"], "operations": ["CREATE"]}]},
-            "validations": [{"expression": "false", "message": "no more clusters"}]}})),
-        ("ValidatingAdmissionPolicyBinding", json!({"metadata": {"name": "no"}, "spec": {
-            "policyName": "no", "validationActions": ["Deny"]}})),
+            "validations": [{"expression": "false", "message": "no more clusters"}]}}),
+        ),
+        (
+            "ValidatingAdmissionPolicyBinding",
+            json!({"metadata": {"name": "no"}, "spec": {
+            "policyName": "no", "validationActions": ["Deny"]}}),
+        ),
     ] {
         let api: Api<kube::api::DynamicObject> = Api::all_with(plane.clone(), &kind(resource));
         let mut object = object;
@@ -380,7 +398,10 @@ async fn joining_again_takes_an_insecure_address_back() {
     insecure.address.proxy = "http://proxy:3128".into();
     let spec = async || Api::<Cluster>::all(plane.clone()).get("member1").await.unwrap().spec;
     register(plane.clone(), member.clone(), &world.seam.clock, &insecure).await.unwrap();
-    assert_eq!((spec().await.insecure_skip_tls_verification, spec().await.proxy_url.as_str()), (true, "http://proxy:3128"));
+    assert_eq!(
+        (spec().await.insecure_skip_tls_verification, spec().await.proxy_url.as_str()),
+        (true, "http://proxy:3128")
+    );
     let joined = register(plane.clone(), member.clone(), &world.seam.clock, &world.options()).await.unwrap();
     assert_eq!(joined.outcome, Outcome::Updated);
     assert_eq!((spec().await.insecure_skip_tls_verification, spec().await.proxy_url.as_str()), (false, ""));

@@ -121,7 +121,8 @@ async fn a_new_cluster_of_the_same_name_is_not_waited_for() {
 async fn the_member_is_cleaned_unless_somebody_else_lives_there() {
     let world = joined().await;
     let client = &world.member.client;
-    let plane = Api::<Namespace>::all(world.plane.client.clone()).get("kube-system").await.unwrap().metadata.uid.unwrap();
+    let plane =
+        Api::<Namespace>::all(world.plane.client.clone()).get("kube-system").await.unwrap().metadata.uid.unwrap();
     let joined = |cluster| Joined { cluster, plane: &plane, namespace: "karmada-cluster", confirmed: true };
     let theirs: ServiceAccount = serde_json::from_value(json!({
         "metadata": { "name": "karmada-theirs", "labels": { "karmada.io/system": "true" } },

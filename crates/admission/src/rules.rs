@@ -86,8 +86,7 @@ pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: 
     let refused = match (webhook.act, request.object) {
         (Act::Delete(delete), _) => delete(&cx).err(),
         (Act::Validate { object: rules, change }, Some(object)) => {
-            // An object that is being deleted is not validated, so that its finalizers can always be removed.
-            if terminating(object) {
+            if keeps_its_content(object, &cx) {
                 return verdict;
             }
             change(&cx, &mut out).and_then(|()| rules(object, &cx, &mut out)).err()
@@ -153,6 +152,16 @@ fn mistakes_before(webhook: &Webhook, cx: &Cx<'_>) -> BTreeSet<FieldError> {
     out.errors.into_iter().map(|finding| finding.error).collect()
 }
 
-fn terminating(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+/// Returns true for an update of an object that is being deleted which changes nothing but metadata and status. It is
+/// not validated, so that finalizers of invalid objects can be removed. Any other change takes effect until the object
+/// is gone, so it is validated like every write.
+fn keeps_its_content(object: &Value, cx: &Cx<'_>) -> bool {
+    let Some(old) = cx.request.old.filter(|_| cx.request.operation == Operation::Update) else { return false };
+    let is_deleting = |object: &Value| object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
+    let content = |object: &Value| -> Vec<(String, Value)> {
+        let fields = object.as_object().into_iter().flatten();
+        let fields = fields.filter(|(name, value)| *name != "metadata" && *name != "status" && !value.is_null());
+        fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    is_deleting(object) && is_deleting(old) && content(object) == content(old)
 }

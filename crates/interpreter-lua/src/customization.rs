@@ -8,7 +8,8 @@ use ironclad_api::{
     work::{AggregatedStatusItem, Component},
 };
 use ironclad_interpreter::{
-    Dependency, Health, InterpretError, Item, Operation, Question, Replicas, Reply, ScriptError, checked_object,
+    Dependency, Health, InterpretError, Item, Operation, Question, Replicas, Reply, ScriptError, checked_components, checked_object,
+    checked_replicas,
 };
 use mlua::{Lua, MultiValue, Value as LuaValue};
 use serde_json::{Value, json};
@@ -215,7 +216,7 @@ fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
                     ));
                 }
             };
-            Ok(Reply::Replicas(Replicas { replicas, requirements }))
+            checked_replicas(Replicas { replicas, requirements }).map(Reply::Replicas)
         }
         Question::Components { .. } => {
             let mut components: Vec<Component> = Vec::new();
@@ -225,15 +226,9 @@ fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
                 }
                 let component: Component =
                     serde_json::from_value(value).map_err(|error| format!("component {}: {error}", i + 1))?;
-                if component.replicas < 0 {
-                    return Err(format!("component {} has {} replicas", component.name, component.replicas));
-                }
-                if components.iter().any(|known| known.name == component.name) {
-                    return Err(format!("there are two components {}", component.name));
-                }
                 components.push(component);
             }
-            Ok(Reply::Components(components))
+            checked_components(components).map(Reply::Components)
         }
         Question::Revise { manifest, .. } => object(first, question, &[manifest]),
         Question::Retain { desired, observed } => object(first, question, &[desired, observed]),

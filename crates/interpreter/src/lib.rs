@@ -11,6 +11,7 @@
 //! the same plan ([`Interpreter::for_a_decision`]).
 
 mod aggregate;
+mod checked;
 mod dependencies;
 mod error;
 mod health;
@@ -34,6 +35,7 @@ use serde_json::Value;
 
 pub use crate::{
     aggregate::Item,
+    checked::{checked_components, checked_replicas},
     dependencies::Dependency,
     error::{CheckScript, InterpretError, ScriptError},
     kept::Kept,

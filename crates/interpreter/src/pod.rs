@@ -101,12 +101,12 @@ fn quantities(object: &Value, map: Option<&Value>, at: &str) -> Result<BTreeMap<
         Some(_) => return Err(shape(object, at, "a map of quantities")),
     };
     map.iter()
-        .map(|(name, value)| match amount(value) {
+        .map(|(name, value)| match amount(value).filter(|amount| !amount.is_negative()) {
             Some(amount) => Ok((name.clone(), amount)),
             None => Err(shape(
                 object,
                 format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")),
-                "a quantity like 100m or 64Mi",
+                "a quantity of at least 0, like 100m or 64Mi",
             )),
         })
         .collect()
@@ -259,11 +259,13 @@ mod tests {
 
     #[test]
     fn invalid_quantity_names_object_and_field() {
-        let object = json!({"kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"template": {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "lots"}}}]}}}});
-        assert_eq!(
-            requirements(&object, "/spec/template").unwrap_err().to_string(),
-            "Deployment shop/web: /spec/template/spec/containers/0/resources/requests/nvidia.com~1gpu must be a quantity like 100m or 64Mi"
-        );
+        for quantity in ["lots", "-1", "-1e-9", ""] {
+            let object = json!({"kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"},
+                "spec": {"template": {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": quantity}}}]}}}});
+            assert_eq!(
+                requirements(&object, "/spec/template").unwrap_err().to_string(),
+                "Deployment shop/web: /spec/template/spec/containers/0/resources/requests/nvidia.com~1gpu must be a quantity of at least 0, like 100m or 64Mi"
+            );
+        }
     }
 }

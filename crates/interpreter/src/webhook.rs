@@ -21,7 +21,7 @@ use ironclad_api::{JsonText, work::AggregatedStatusItem};
 use serde_json::Value;
 
 use crate::{
-    Answer, Dependency, Health, InterpretError, Operation, Question, Replicas, Reply, Source, lens,
+    Answer, Dependency, checked_components, checked_replicas, Health, InterpretError, Operation, Question, Replicas, Reply, Source, lens,
     question::checked_object,
 };
 
@@ -191,12 +191,10 @@ pub fn read(question: &Question<'_>, response: &ResourceInterpreterResponse) -> 
     match question {
         Question::Replicas { .. } => {
             let replicas = response.replicas.ok_or("its answer has no replicas")?;
-            if replicas < 0 {
-                return Err(format!("its answer has {replicas} replicas"));
-            }
-            Ok(Reply::Replicas(Replicas { replicas, requirements: response.replica_requirements.clone() }))
+            let answer = Replicas { replicas, requirements: response.replica_requirements.clone() };
+            checked_replicas(answer).map(Reply::Replicas)
         }
-        Question::Components { .. } => Ok(Reply::Components(response.components.clone())),
+        Question::Components { .. } => checked_components(response.components.clone()).map(Reply::Components),
         Question::Revise { .. } | Question::Retain { .. } | Question::Aggregate { .. } => {
             let object = patched(question.object(), response)?;
             checked_object(question.object(), &object)?;

@@ -47,7 +47,15 @@ pub(crate) fn needs_contents(request: &Request<'_>, config: &Config, needs: &mut
 /// Refuses to delete a namespace with protected objects: it would stay Terminating after everything else in it was
 /// deleted.
 pub(crate) fn delete_namespace(cx: &Cx<'_>) -> Result<(), Denial> {
-    let found = cx.lookups.get(&contents(cx.request.name)).unwrap_or_default();
+    let mut asked = Needs::new();
+    needs_contents(cx.request, cx.config, &mut asked);
+    let Some(need) = asked.first() else { return Ok(()) };
+    let Some(found) = cx.lookups.get(need) else {
+        return Err(Denial::failure(
+            "the protected objects of the namespace could not be listed, so it is not known whether it may be deleted; try \
+             again, or see the log for the kind that cannot be listed",
+        ));
+    };
     if found.is_empty() {
         return Ok(());
     }

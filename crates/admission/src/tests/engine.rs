@@ -57,10 +57,44 @@ fn errors_of_the_old_object_are_ignored() {
 }
 
 #[test]
-fn objects_being_deleted_are_not_validated() {
-    let going = with(&bad(), &json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}));
+fn objects_being_deleted_are_validated_unless_only_their_metadata_changes() {
+    let deleted = |object: &Value| with(object, &json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}));
     let good = with_spec(&bad(), &json!({"overriders": null}));
-    assert!(!refused(&Write::update(GROUP, "overridepolicies", good, going)));
+    let unlabelled = with(&deleted(&bad()), &json!({"metadata": {"finalizers": null, "labels": {"a": "b"}}}));
+    let escape = json!({"overriders": {"plaintext": [
+        {"path": "/metadata/namespace", "operator": "replace", "value": "kube-system"}]}});
+    let foreign = json!({"resourceSelectors": [{"apiVersion": "v1", "kind": "Secret", "namespace": "other"}]});
+    for (name, old, new, want) in [
+        ("a finalizer of an invalid object", deleted(&bad()), unlabelled, false),
+        ("its status", deleted(&bad()), with(&deleted(&bad()), &json!({"status": {"x": 1}})), false),
+        ("its spec", deleted(&good), deleted(&bad()), true),
+        ("a rule about tenants", deleted(&good), deleted(&with_spec(&good, &foreign)), true),
+        ("the identity of copies", deleted(&good), deleted(&with_spec(&good, &escape)), true),
+        ("a deletion that the body alone claims", bad(), deleted(&bad()), false),
+        ("an unmarked old object with another spec", good.clone(), deleted(&bad()), true),
+    ] {
+        assert_eq!(refused(&Write::update(GROUP, "overridepolicies", old, new)), want, "{name}");
+    }
+    assert!(refused(&Write::create(GROUP, "overridepolicies", deleted(&bad()))), "a new object is not being deleted");
+    let mut bypass = Write::update(GROUP, "overridepolicies", deleted(&good), deleted(&with_spec(&good, &foreign)));
+    bypass.groups = vec![BYPASS_GROUP.to_owned()];
+    assert!(refused(&bypass), "namespace isolation cannot be overruled");
+}
+
+/// Every kind with rules: what is refused of a living object is refused of one that is being deleted.
+#[test]
+fn no_rule_of_any_kind_is_skipped_for_objects_being_deleted() {
+    let deletion = json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}});
+    for webhook in WEBHOOKS.iter().filter(|webhook| matches!(webhook.act, crate::table::Act::Validate { .. })) {
+        let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"namespace": "shop", "name": "x"}, "spec": {}});
+        let broken = with(&object, &json!({"spec": "no object", "value": "none"}));
+        let update = |old: &Value, new: &Value| {
+            Write::update(webhook.group, webhook.resource, old.clone(), new.clone()).validated().denial
+        };
+        let living = update(&object, &broken);
+        let deleting = update(&with(&object, &deletion), &with(&broken, &deletion));
+        assert_eq!(living.is_some(), deleting.is_some(), "{}: {living:?}", webhook.path);
+    }
 }
 
 #[test]

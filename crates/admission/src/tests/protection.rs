@@ -61,12 +61,16 @@ fn namespaces_with_protected_objects_are_not_deleted() {
         write.lookups.found.insert(need[0].clone(), contents);
         assert_eq!(write.refusal(), want, "{name}");
     }
+    let unknown = write.validated().denial.expect("a namespace whose contents are unknown was deleted");
+    assert_eq!((unknown.code, unknown.reason), (500, "InternalError"), "{}", unknown.message);
     let mut off = write.clone();
     off.config.protect_namespace_contents = false;
     assert!(off.with_request(|request| needs(Phase::Validating, request, &off.config)).is_empty(), "switched off");
+    assert_eq!(off.refusal(), "", "switched off");
     let going = with(&namespace, &json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}));
     let going = Write::delete("", "namespaces", going);
     assert!(going.with_request(|request| needs(Phase::Validating, request, &going.config)).is_empty(), "going already");
+    assert_eq!(going.refusal(), "", "going already");
 }
 
 #[test]

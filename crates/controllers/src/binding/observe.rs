@@ -41,6 +41,8 @@ pub(super) struct Observer {
     pub(super) overrides: Informer<OverridePolicy>,
     pub(super) cluster_overrides: Informer<ClusterOverridePolicy>,
     quotas: Informer<FederatedResourceQuota>,
+    /// Gate `FederatedQuotaEnforcement`.
+    quotas_are_enforced: bool,
     interpreters: Arc<Interpreters>,
     waits: Arc<SchedulerWaits>,
     clock: Clock,
@@ -60,6 +62,7 @@ pub(super) struct Observed {
     clusters: Arc<Clusters>,
     cluster_overrides: Vec<Arc<ClusterOverridePolicy>>,
     overrides: Vec<Arc<OverridePolicy>>,
+    limits: Vec<Arc<FederatedResourceQuota>>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
     options: Options,
@@ -78,6 +81,7 @@ impl Observed {
             clusters: &self.clusters,
             cluster_overrides: &self.cluster_overrides,
             overrides: &self.overrides,
+            quotas: &self.limits,
             interpreter: &self.interpreter,
             options: &self.options,
             waited: self.waited,
@@ -95,6 +99,7 @@ impl Observer {
             overrides: setup.caches.take(&OVERRIDES),
             cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
             quotas: setup.caches.take(&QUOTAS),
+            quotas_are_enforced: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement),
             interpreters: setup.interpreters.clone(),
             waits,
             clock: setup.seam.clock.clone(),
@@ -120,6 +125,12 @@ impl Observer {
             .filter(|id| !id.namespace.is_empty())
             .map(|id| may_select(&self.overrides, id.namespace, &id))
             .unwrap_or_default();
+        // A copy without overrides asks for what its binding was charged.
+        let overridden = !overrides.is_empty() || !cluster_overrides.is_empty();
+        let limits = match self.quotas_are_enforced && overridden {
+            true => self.quotas.namespace(&binding.template().namespace),
+            false => Vec::new(),
+        };
         Ok(Some(Observed {
             works,
             named,
@@ -128,6 +139,7 @@ impl Observer {
             clusters: self.fleet.all(),
             cluster_overrides,
             overrides,
+            limits,
             interpreter: self.interpreters.for_a_decision(),
             options: self.options.clone(),
             waited: self.waits.waited(key, self.clock.mono()),

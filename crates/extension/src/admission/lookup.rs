@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_admission::{Effect, Lookups, Need, Resource};
 use ironclad_seam::Seam;
 use kube::{
@@ -89,13 +89,21 @@ async fn labelled(
     let params = &params;
     let lists = stream::iter(kinds).map(|kind| async move {
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
-        let found = api.list_metadata(params).await.map(|list| list.items).unwrap_or_default();
-        found
-            .into_iter()
-            .map(|object| serde_json::json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": object.metadata}))
-            .collect::<Vec<Value>>()
+        let found = match api.list_metadata(params).await {
+            Ok(list) => list.items,
+            // The kind was removed since discovery.
+            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+            Err(error) => {
+                tracing::warn!(kind = kind.kind, api_version = kind.api_version, "a kind cannot be listed");
+                return Err(error);
+            }
+        };
+        let object = |object: kube::core::PartialObjectMeta<DynamicObject>| {
+            serde_json::json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": object.metadata})
+        };
+        Ok(found.into_iter().map(object).collect::<Vec<Value>>())
     });
-    let lists: Vec<Vec<Value>> = lists.buffered(REQUESTS_MAX).collect().await;
+    let lists: Vec<Vec<Value>> = lists.buffered(REQUESTS_MAX).try_collect().await?;
     Ok(lists.into_iter().flatten().take(at_most).collect())
 }
 

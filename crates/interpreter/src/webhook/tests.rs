@@ -92,7 +92,7 @@ fn responses_are_decoded_by_operation() {
             "and not negative",
             replicas,
             ResourceInterpreterResponse { replicas: Some(-1), ..none() },
-            Err("its answer has -1 replicas"),
+            Err("it has -1 replicas, which must be between 0 and 2147483647"),
         ),
         (
             "components may be none",

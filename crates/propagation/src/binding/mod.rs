@@ -1,6 +1,7 @@
 //! Decision of the binding controller: one Work per target cluster of a binding (specification/propagation.md 9).
 
 mod await_scheduler;
+mod charged;
 mod completions;
 #[cfg(test)]
 mod tests;
@@ -11,8 +12,8 @@ use ironclad_api::{
     StringMap, annotations,
     cluster::Cluster,
     conditions, events, finalizers, labels, names,
-    policy::{ClusterOverridePolicy, ConflictResolution, OverridePolicy, PurgeMode},
-    work::{ResourceBindingSpec, Work, WorkSpec, WorkloadTemplate},
+    policy::{ClusterOverridePolicy, ConflictResolution, FederatedResourceQuota, OverridePolicy, PurgeMode},
+    work::{ResourceBindingSpec, TargetCluster, Work, WorkSpec, WorkloadTemplate},
 };
 use ironclad_fleet::{
     Because, ClusterName, Event, Gvk, Plan, WorkKey,
@@ -78,6 +79,8 @@ pub struct Seen<'a> {
     pub cluster_overrides: &'a [Arc<ClusterOverridePolicy>],
     /// The OverridePolicies of the template's namespace.
     pub overrides: &'a [Arc<OverridePolicy>],
+    /// The FederatedResourceQuotas of that namespace, if they are enforced.
+    pub quotas: &'a [Arc<FederatedResourceQuota>],
     /// Resource interpreter.
     pub interpreter: &'a Interpreter,
     /// Feature gates.
@@ -347,8 +350,12 @@ impl Copy<'_> {
             return Err(Reason::ClusterMissing { cluster: cluster_name.clone() }.into());
         };
         let manifest = self.revised().map_err(|error| Reason::NotInterpreted { message: error.to_string() })?;
+        let revised = (!self.seen.quotas.is_empty()).then(|| manifest.clone());
         let overridden = overrides::apply(manifest, cluster, self.seen.cluster_overrides, self.seen.overrides)
             .map_err(|error| Reason::OverrideFailed { cluster: cluster_name.clone(), message: error.to_string() })?;
+        if let Some(revised) = revised {
+            self.within_charge(&revised, &overridden.manifest)?;
+        }
         let existing = self.existing();
         if let Some((work, owner)) = existing.and_then(|work| self.other_owner(work)) {
             return Err(Reason::WorkOwned { work: work.clone(), owner: owner.to_string() }.into());
@@ -378,6 +385,17 @@ impl Copy<'_> {
     }
 
     /// The template with the replicas and completions of this copy (specification/propagation.md 9.2 steps 1 and 2).
+    /// Refuses an overridden copy that asks for more than its quota was charged.
+    fn within_charge(&self, revised: &Value, overridden: &Value) -> Result<(), Because> {
+        let (seen, cluster) = (self.seen, &self.target.cluster);
+        let target = TargetCluster { name: cluster.to_string(), replicas: self.target.replicas, ..Default::default() };
+        match charged::excess(seen.quotas, seen.interpreter, seen.binding.spec(), target, revised, overridden) {
+            Ok(None) => Ok(()),
+            Ok(Some(message)) => Err(Reason::OverrideFailed { cluster: cluster.clone(), message }.into()),
+            Err(error) => Err(Reason::NotInterpreted { message: error.to_string() }.into()),
+        }
+    }
+
     fn revised(&self) -> Result<Value, InterpretError> {
         let spec = self.seen.binding.spec();
         let gvk = Identity::of(self.template).gvk();

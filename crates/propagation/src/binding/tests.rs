@@ -58,6 +58,7 @@ impl World {
                 clusters: &self.clusters,
                 cluster_overrides: &[],
                 overrides: &self.overrides,
+                quotas: &[],
                 interpreter: &Interpreter::default(),
                 options: &self.options,
                 // The wait for the scheduler is over, so that schedule results of tests need not add up.
@@ -559,6 +560,7 @@ fn cluster_scoped_bindings_use_their_own_labels() {
             clusters: &BTreeMap::from([("m1".into(), Arc::new(cluster("m1", "True")))]),
             cluster_overrides: &[],
             overrides: &[],
+            quotas: &[],
             interpreter: &Interpreter::default(),
             options: &Options::default(),
             waited: Duration::ZERO,

@@ -21,14 +21,15 @@ pub fn of_binding(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> 
     let mut total = Amounts::new();
     let mut add = |request: &ResourceList, times: i64| -> Result<(), QuantityError> {
         for (key, quantity) in request {
-            let amount = Amount::try_from(quantity)?;
+            // Less than nothing would be a credit for other workloads.
+            let (amount, times) = (Amount::try_from(quantity)?.max(Amount::ZERO), times.max(0));
             *total.entry(key.clone()).or_insert(Amount::ZERO) += amount * times;
         }
         Ok(())
     };
     if spec.components.is_empty() {
         if let Some(requirements) = &spec.replica_requirements {
-            let replicas = |target: &TargetCluster| i64::from(target.replicas);
+            let replicas = |target: &TargetCluster| i64::from(target.replicas.max(0));
             add(&requirements.resource_request, spec.clusters.iter().map(replicas).sum())?;
         }
     } else {
@@ -111,6 +112,18 @@ mod tests {
                 "not placed yet",
                 json!({"replicas": 5, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}),
                 json!({"cpu": "0"}),
+            ),
+            (
+                "less than nothing counts as nothing",
+                json!({"components": [
+                    {"name": "a", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "-100", "memory": "1"}}},
+                    {"name": "b", "replicas": -5, "replicaRequirements": {"resourceRequest": {"memory": "1"}}}], "clusters": clusters}),
+                json!({"cpu": "0", "memory": "2"}),
+            ),
+            (
+                "negative replicas count as none",
+                json!({"replicaRequirements": {"resourceRequest": {"cpu": "1"}}, "clusters": [{"name": "m1", "replicas": -3}, {"name": "m2", "replicas": 2}]}),
+                json!({"cpu": "2"}),
             ),
             ("no requests", json!({"replicas": 5, "clusters": clusters}), json!({})),
         ] {

@@ -48,6 +48,7 @@ fn works_wait_for_the_scheduler_for_a_limited_time() {
             clusters: &clusters,
             cluster_overrides: &[],
             overrides: &[],
+            quotas: &[],
             interpreter: &Interpreter::default(),
             options: &Options::default(),
             waited: Duration::from_millis(waited),

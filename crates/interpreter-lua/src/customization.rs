@@ -8,8 +8,8 @@ use ironclad_api::{
     work::{AggregatedStatusItem, Component},
 };
 use ironclad_interpreter::{
-    Dependency, Health, InterpretError, Item, Operation, Question, Replicas, Reply, ScriptError, checked_components, checked_object,
-    checked_replicas,
+    Dependency, Health, InterpretError, Item, Operation, Question, Replicas, Reply, ScriptError, checked_components,
+    checked_object, checked_replicas,
 };
 use mlua::{Lua, MultiValue, Value as LuaValue};
 use serde_json::{Value, json};

@@ -39,7 +39,10 @@ pub fn checked_components(components: Vec<Component>) -> Result<Vec<Component>, 
         let name = &component.name;
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             let length = name.len();
-            return Err(format!("component {} has a name of {length} bytes, which must be 1 to {NAME_BYTES_MAX}", i + 1));
+            return Err(format!(
+                "component {} has a name of {length} bytes, which must be 1 to {NAME_BYTES_MAX}",
+                i + 1
+            ));
         }
         if !names.insert(name) {
             return Err(format!("there are two components {name}"));
@@ -75,19 +78,45 @@ mod tests {
 
     #[test]
     fn absurd_answers_are_errors() {
-        let component = |name: &str, replicas: i32, cpu: &str| {
-            json!({"name": name, "replicas": replicas, "replicaRequirements": {"resourceRequest": {"cpu": cpu}}})
-        };
+        let component = |name: &str, replicas: i32, cpu: &str| json!({"name": name, "replicas": replicas, "replicaRequirements": {"resourceRequest": {"cpu": cpu}}});
         let long = "x".repeat(33);
         for (name, components, want) in [
             ("well", json!([component("a", 0, "0"), component(&"x".repeat(32), i32::MAX, "1e18")]), Ok(())),
-            ("negative replicas", json!([component("a", -1000, "1")]), Err("component a has -1000 replicas, which must be at least 0")),
-            ("a negative quantity", json!([component("a", 1, "-100")]), Err("component a: resource cpu: -100 is negative")),
-            ("no quantity", json!([component("a", 1, "much")]), Err("component a: resource cpu: \"much\" is not a quantity")),
-            ("no name", json!([component("", 1, "1")]), Err("component 1 has a name of 0 bytes, which must be 1 to 32")),
-            ("a long name", json!([component(&long, 1, "1")]), Err("component 1 has a name of 33 bytes, which must be 1 to 32")),
-            ("a double name", json!([component("a", 1, "1"), component("a", 1, "1")]), Err("there are two components a")),
-            ("too many", Value::Array((0..1001).map(|i| component(&format!("c{i}"), 1, "1")).collect()), Err("it has 1001 components, at most 1000 are possible")),
+            (
+                "negative replicas",
+                json!([component("a", -1000, "1")]),
+                Err("component a has -1000 replicas, which must be at least 0"),
+            ),
+            (
+                "a negative quantity",
+                json!([component("a", 1, "-100")]),
+                Err("component a: resource cpu: -100 is negative"),
+            ),
+            (
+                "no quantity",
+                json!([component("a", 1, "much")]),
+                Err("component a: resource cpu: \"much\" is not a quantity"),
+            ),
+            (
+                "no name",
+                json!([component("", 1, "1")]),
+                Err("component 1 has a name of 0 bytes, which must be 1 to 32"),
+            ),
+            (
+                "a long name",
+                json!([component(&long, 1, "1")]),
+                Err("component 1 has a name of 33 bytes, which must be 1 to 32"),
+            ),
+            (
+                "a double name",
+                json!([component("a", 1, "1"), component("a", 1, "1")]),
+                Err("there are two components a"),
+            ),
+            (
+                "too many",
+                Value::Array((0..1001).map(|i| component(&format!("c{i}"), 1, "1")).collect()),
+                Err("it has 1001 components, at most 1000 are possible"),
+            ),
         ] {
             let got = checked_components(serde_json::from_value(components).unwrap()).map(drop);
             match (&got, want) {

@@ -21,8 +21,8 @@ use ironclad_api::{JsonText, work::AggregatedStatusItem};
 use serde_json::Value;
 
 use crate::{
-    Answer, Dependency, checked_components, checked_replicas, Health, InterpretError, Operation, Question, Replicas, Reply, Source, lens,
-    question::checked_object,
+    Answer, Dependency, Health, InterpretError, Operation, Question, Replicas, Reply, Source, checked_components,
+    checked_replicas, lens, question::checked_object,
 };
 
 pub use self::endpoint::{Endpoint, endpoint};

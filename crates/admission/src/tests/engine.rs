@@ -86,7 +86,8 @@ fn objects_being_deleted_are_validated_unless_only_their_metadata_changes() {
 fn no_rule_of_any_kind_is_skipped_for_objects_being_deleted() {
     let deletion = json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}});
     for webhook in WEBHOOKS.iter().filter(|webhook| matches!(webhook.act, crate::table::Act::Validate { .. })) {
-        let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"namespace": "shop", "name": "x"}, "spec": {}});
+        let object =
+            json!({"apiVersion": "v1", "kind": "X", "metadata": {"namespace": "shop", "name": "x"}, "spec": {}});
         let broken = with(&object, &json!({"spec": "no object", "value": "none"}));
         let update = |old: &Value, new: &Value| {
             Write::update(webhook.group, webhook.resource, old.clone(), new.clone()).validated().denial

@@ -41,9 +41,8 @@ pub(super) fn excess(
     let charged = of(spec);
     let (before, after) = (asked(interpreter, spec, revised)?, asked(interpreter, spec, overridden)?);
     let amount = |amounts: &Amounts, resource: &str| amounts.get(resource).copied().unwrap_or(Amount::ZERO);
-    let exceeded = limits().find(|(_, resource)| {
-        amount(&after, resource) > amount(&charged, resource).max(amount(&before, resource))
-    });
+    let exceeded = limits()
+        .find(|(_, resource)| amount(&after, resource) > amount(&charged, resource).max(amount(&before, resource)));
     Ok(exceeded.map(|(quota, resource)| {
         format!(
             "with overrides the copy asks for {} of {resource}, but its binding was charged {} for it, and \

@@ -75,7 +75,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let weak = Arc::downgrade(&this);
     setup.work_status.on_request(move |work| {
         if let (Some(this), Some(binding)) = (weak.upgrade(), binding_of(work)) {
-            this.queue.add(binding);
+            this.collect(binding);
         }
     });
     let weak = Arc::downgrade(&this);
@@ -170,8 +170,14 @@ impl BindingStatus {
         if wakes::work(old, new)
             && let Some(key) = new.or(old).and_then(binding_of)
         {
-            self.queue.add(key);
+            self.collect(key);
         }
+    }
+
+    /// Aggregates a binding once the changes of its Works were collected.
+    fn collect(&self, key: Key) {
+        let clusters = self.bindings.get(&key).map_or(0, |binding| binding.view().spec().clusters.len());
+        self.queue.add_after(key, wakes::collect_for(clusters));
     }
 
     fn on_binding(&self, change: &Change<ResourceBinding>) {

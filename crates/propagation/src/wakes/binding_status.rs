@@ -1,5 +1,7 @@
 //! Wake rules of the binding status controller.
 
+use std::time::Duration;
+
 use ironclad_api::{
     cluster::Cluster,
     conditions,
@@ -13,6 +15,19 @@ pub fn work(old: Option<&Work>, new: Option<&Work>) -> bool {
         (&work.status, work.metadata.deletion_timestamp.is_some())
     }
     old.map(contribution) != new.map(contribution)
+}
+
+/// Returns how long changes of Works are collected before a binding to this many clusters is aggregated. Each of its
+/// Works changes several times, and each aggregation reads all of them: without the wait the cost of a binding would
+/// grow with the square of its clusters. It ends before the debounced write of the status (500 ms) is due.
+#[must_use]
+pub fn collect_for(clusters: usize) -> Duration {
+    /// A binding to fewer clusters is aggregated at once.
+    const NARROW: usize = 5;
+    const FOR_EACH: Duration = Duration::from_millis(10);
+    const AT_MOST: Duration = Duration::from_millis(400);
+    let beyond = u32::try_from(clusters.saturating_sub(NARROW)).unwrap_or(u32::MAX);
+    FOR_EACH.saturating_mul(beyond).min(AT_MOST)
 }
 
 /// Object whose status has to be aggregated.
@@ -85,6 +100,15 @@ mod tests {
             ("being deleted", Some(&base), Some(&deleting), true),
         ] {
             assert_eq!(work(old, new), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn changes_of_works_are_collected_longer_for_wider_bindings() {
+        for (clusters, milliseconds) in
+            [(0, 0), (1, 0), (5, 0), (6, 10), (20, 150), (45, 400), (100, 400), (usize::MAX, 400)]
+        {
+            assert_eq!(collect_for(clusters), Duration::from_millis(milliseconds), "{clusters} clusters");
         }
     }
 

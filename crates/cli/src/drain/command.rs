@@ -179,7 +179,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 }
 
 async fn drain(plane: &Client, clock: &Clock, options: &Options, command: &Command) -> anyhow::Result<()> {
-    let progress = whole(plane, clock, options, command.wait, command.timeout, |text| print::note(text)).await?;
+    let progress = whole(plane, clock, options, command.wait, command.timeout, print::note).await?;
     let name = &options.cluster;
     print::out(&format!("cluster {name} drained: {} moved\n", count(progress.evicted, "binding")))
 }

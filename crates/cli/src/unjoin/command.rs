@@ -84,7 +84,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Some(file) => Some(member(file, command.cluster_context.as_deref(), name).await?),
         None => None,
     };
-    print::out(&whole(&plane, member.as_ref(), clock, command, |text| print::note(text)).await?)
+    print::out(&whole(&plane, member.as_ref(), clock, command, print::note).await?)
 }
 
 /// The whole of an unjoin, in clients; returns what is printed when it is done.

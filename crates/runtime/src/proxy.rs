@@ -115,6 +115,7 @@ mod tests {
     use crate::{ClientError, Traffic, client_config, client_from_kubeconfig};
 
     /// Accepts one connection, answers each block of headers with the next answer, and returns the blocks.
+    #[expect(clippy::disallowed_methods, reason = "the test awaits the task itself")]
     async fn serve(answers: &'static [&'static str]) -> (String, tokio::task::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -33,6 +33,14 @@ pub(super) struct GoField {
 /// Name of a Go type (empty for none) and JSON tag of each field.
 type Struct = Vec<(String, String)>;
 
+/// Folder of a module that the `go.mod` in `tools` names.
+pub(super) fn folder(tools: &Path, module: &str) -> anyhow::Result<PathBuf> {
+    let args = ["list", "-mod=mod", "-m", "-f", "{{.Dir}}", module];
+    let output = Command::new("go").current_dir(tools).args(args).output().context("go can't be run")?;
+    ensure!(output.status.success(), "go list of {module}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+}
+
 /// The Go sources, read as far as they were asked for.
 pub(super) struct Sources {
     folders: Vec<(&'static str, PathBuf)>,
@@ -44,11 +52,7 @@ impl Sources {
     pub(super) fn find(tools: &Path) -> anyhow::Result<Self> {
         let mut folders = Vec::new();
         for (prefix, module, folder) in MODULES {
-            let args = ["list", "-mod=mod", "-m", "-f", "{{.Dir}}", module];
-            let output = Command::new("go").current_dir(tools).args(args).output().context("go can't be run")?;
-            ensure!(output.status.success(), "go list of {module}: {}", String::from_utf8_lossy(&output.stderr));
-            let path = String::from_utf8(output.stdout)?;
-            folders.push((prefix, PathBuf::from(path.trim()).join(folder)));
+            folders.push((prefix, self::folder(tools, module)?.join(folder)));
         }
         Ok(Self { folders, packages: HashMap::new() })
     }

@@ -1,4 +1,5 @@
-//! `cargo xtask codegen`: data in the tree that comes from a real kube-apiserver, made again or compared.
+//! `cargo xtask codegen`: data in the tree that comes from a real kube-apiserver or its sources, made again or
+//! compared.
 //!
 //! | what | file | from |
 //! | --- | --- | --- |
@@ -6,10 +7,12 @@
 //! | `openapi` | `crates/apiserver/data/kubernetes-descriptions.json.gz` | the same documents: what kinds and fields are said to be |
 //! | `openapi` | `crates/patch/data/kubernetes-resources.json` | the discovery documents |
 //! | `goldens` | `crates/patch/data/*-goldens.json` | the answers to patches that the same file lists |
+//! | `protobuf` | `crates/apiserver/data/protobuf.txt` | the published `generated.proto` files and their Go types |
 
 mod go_source;
 mod goldens;
 mod openapi;
+mod protobuf;
 mod server;
 
 use std::{
@@ -47,6 +50,8 @@ enum What {
     Openapi,
     /// The answers to the patches of crate `patch`'s golden tests.
     Goldens,
+    /// The fields of protobuf messages; needs no server.
+    Protobuf,
 }
 
 /// Runs it. `root` is the workspace, `programs` the folder that has kube-apiserver and etcd.
@@ -54,29 +59,38 @@ enum What {
 /// # Errors
 /// If the server can't be started or asked, or with `--check` if a file differs.
 pub(crate) fn run(args: &Args, root: &Path, programs: impl FnOnce() -> anyhow::Result<PathBuf>) -> anyhow::Result<()> {
+    let data = root.join("crates/patch/data");
+    let tools = root.join("tools/kubernetes");
+    if matches!(args.what, What::Protobuf) {
+        let text = protobuf::derive(&tools)?;
+        return put(args, &root.join("crates/apiserver/data/protobuf.txt"), text.into_bytes());
+    }
     let server = match (&args.server, &args.token) {
         (Some(url), Some(token)) => Server::at(url, token),
         _ => Server::start(&programs()?)?,
     };
-    let data = root.join("crates/patch/data");
     let files = match args.what {
-        What::Openapi => openapi::derive(&server, Sources::find(&root.join("tools/kubernetes"))?)?,
-        What::Goldens => goldens::record(&server, &data)?,
+        What::Openapi => openapi::derive(&server, Sources::find(&tools)?)?,
+        What::Goldens | What::Protobuf => goldens::record(&server, &data)?,
     };
     for (name, value) in &files {
-        let path = data.join(name);
-        let text = print(value)?;
-        if !args.check {
-            fs::create_dir_all(&data)?;
-            fs::write(&path, if name.ends_with(".gz") { through("gzip", &["-9n"], text)? } else { text })
-                .with_context(|| format!("{} can't be written", path.display()))?;
-            eprintln!("wrote {}", path.display());
-            continue;
-        }
-        let here = fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
-        let here = if name.ends_with(".gz") { through("gzip", &["-dc"], here)? } else { here };
-        ensure!(here == text, "{} is not what the server says: run cargo xtask codegen", path.display());
+        put(args, &data.join(name), print(value)?)?;
     }
+    Ok(())
+}
+
+/// Writes a file, or compares it with what is in the tree.
+fn put(args: &Args, path: &Path, text: Vec<u8>) -> anyhow::Result<()> {
+    let zipped = path.extension().is_some_and(|e| e == "gz");
+    if !args.check {
+        fs::write(path, if zipped { through("gzip", &["-9n"], text)? } else { text })
+            .with_context(|| format!("{} can't be written", path.display()))?;
+        eprintln!("wrote {}", path.display());
+        return Ok(());
+    }
+    let here = fs::read(path).with_context(|| format!("{} can't be read", path.display()))?;
+    let here = if zipped { through("gzip", &["-dc"], here)? } else { here };
+    ensure!(here == text, "{} differs from its source: run cargo xtask codegen", path.display());
     Ok(())
 }
 

@@ -43,7 +43,11 @@ const CRATES: [(&str, Side, &[&str]); 25] = [
     ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),
     ("ironclad-seam", Edge, &[]),
     ("ironclad-store", Edge, &["ironclad-seam"]),
-    ("ironclad-apiserver", Edge, &["ironclad-store", "ironclad-patch", "ironclad-quantity", "ironclad-seam"]),
+    (
+        "ironclad-apiserver",
+        Edge,
+        &["ironclad-store", "ironclad-jsonpath", "ironclad-patch", "ironclad-quantity", "ironclad-seam"],
+    ),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
     ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-patch"]),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),

@@ -6,6 +6,8 @@ mod validate;
 
 use std::sync::Arc;
 
+use ironclad_jsonpath::Path;
+use ironclad_patch::text_at;
 use ironclad_store::Revision;
 use serde_json::{Value, json};
 
@@ -53,14 +55,15 @@ pub(crate) struct CustomVersion {
 }
 
 /// An `additionalPrinterColumns` element.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: String,
     pub(crate) format: String,
     pub(crate) description: String,
     pub(crate) priority: i64,
-    pub(crate) path: String,
+    /// `None` for a path that cannot be read: its cells are empty.
+    pub(crate) path: Option<Path>,
 }
 
 /// The paths of `subresources.scale`, with the leading dot.
@@ -69,10 +72,6 @@ pub(crate) struct ScalePaths {
     pub(crate) spec: String,
     pub(crate) status: String,
     pub(crate) selector: Option<String>,
-}
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn strings(value: &Value, pointer: &str) -> Vec<String> {
@@ -92,7 +91,7 @@ pub(crate) fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
 
 /// The version that objects are stored in.
 pub(crate) fn storage_version(crd: &Value) -> &str {
-    versions(crd).find(|v| v["storage"] == true).map_or("", |v| text(v, "/name"))
+    versions(crd).find(|v| v["storage"] == true).map_or("", |v| text_at(v, "/name"))
 }
 
 /// True when the condition has status True.
@@ -120,9 +119,9 @@ pub(crate) fn default(crd: &mut Value) {
 /// Sets the conditions by the names of the other CRDs: accepted and established, or in conflict.
 pub(crate) fn set_conditions(crd: &mut Value, others: &[Arc<Definition>], now: &str) {
     let names = crd.pointer("/spec/names").cloned().unwrap_or_default();
-    let group = text(crd, "/spec/group").to_owned();
+    let group = text_at(crd, "/spec/group").to_owned();
     let storage = storage_version(crd).to_owned();
-    let conflict = name_conflict(&names, &group, text(crd, "/metadata/name"), others);
+    let conflict = name_conflict(&names, &group, text_at(crd, "/metadata/name"), others);
     let established = condition(crd, "Established");
     let was = crd.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     let set = |kind: &str, status: bool, reason: &str, message: &str| {
@@ -152,7 +151,7 @@ pub(crate) fn set_conditions(crd: &mut Value, others: &[Arc<Definition>], now: &
     conditions.extend(was.iter().filter(|c| c["type"] == "Terminating").cloned());
     let accepted = match &conflict {
         None => names,
-        Some(_) => accepted_names(&names, &group, text(crd, "/metadata/name"), others),
+        Some(_) => accepted_names(&names, &group, text_at(crd, "/metadata/name"), others),
     };
     let mut stored = strings(crd, "/status/storedVersions");
     if !storage.is_empty() && !stored.contains(&storage) {
@@ -173,13 +172,13 @@ const CLASHES: [(&str, &str); 4] = [
 fn taken(group: &str, own: &str, others: &[Arc<Definition>]) -> (Vec<String>, Vec<String>) {
     let (mut resources, mut kinds) = (Vec::new(), Vec::new());
     for other in others.iter().map(|other| &other.head) {
-        if text(other, "/spec/group") != group || object::meta_str(other, "name") == own {
+        if text_at(other, "/spec/group") != group || object::meta_str(other, "name") == own {
             continue;
         }
         let Some(names) = other.pointer("/status/acceptedNames") else { continue };
-        resources.extend(["/plural", "/singular"].map(|p| text(names, p).to_owned()));
+        resources.extend(["/plural", "/singular"].map(|p| text_at(names, p).to_owned()));
         resources.extend(strings(names, "/shortNames"));
-        kinds.extend(["/kind", "/listKind"].map(|p| text(names, p).to_owned()));
+        kinds.extend(["/kind", "/listKind"].map(|p| text_at(names, p).to_owned()));
     }
     (resources, kinds)
 }
@@ -189,7 +188,7 @@ fn name_conflict(names: &Value, group: &str, own: &str, others: &[Arc<Definition
     let (resources, kinds) = taken(group, own, others);
     let mut conflict = None;
     for (field, reason) in CLASHES {
-        let name = text(names, &format!("/{field}"));
+        let name = text_at(names, &format!("/{field}"));
         let list = if reason.contains("Kind") { &kinds } else { &resources };
         if !name.is_empty() && list.iter().any(|t| t == name) {
             conflict = Some((reason, format!("{name:?} is already in use")));
@@ -206,7 +205,7 @@ fn accepted_names(names: &Value, group: &str, own: &str, others: &[Arc<Definitio
     let (resources, kinds) = taken(group, own, others);
     let mut out = json!({"plural": "", "kind": ""});
     for (field, reason) in CLASHES {
-        let name = text(names, &format!("/{field}"));
+        let name = text_at(names, &format!("/{field}"));
         let list = if reason.contains("Kind") { &kinds } else { &resources };
         if !name.is_empty() && !list.iter().any(|t| t == name) {
             out[field] = json!(name);
@@ -254,7 +253,7 @@ impl Definition {
 pub(crate) fn groups(crds: &[Arc<Definition>]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for crd in crds {
-        let name = text(&crd.head, "/spec/group");
+        let name = text_at(&crd.head, "/spec/group");
         for resource in &crd.resources {
             let at = groups.iter().position(|g| g.name == name).unwrap_or_else(|| {
                 groups.push(Group { name: name.to_owned(), versions: vec![] });
@@ -276,20 +275,20 @@ pub(crate) fn groups(crds: &[Arc<Definition>]) -> Vec<Group> {
 }
 
 fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Option<Resource> {
-    let group = text(crd, "/spec/group").to_owned();
-    let names = crd.pointer("/status/acceptedNames").filter(|n| !text(n, "/plural").is_empty())?;
-    let plural = text(names, "/plural").to_owned();
+    let group = text_at(crd, "/spec/group").to_owned();
+    let names = crd.pointer("/status/acceptedNames").filter(|n| !text_at(n, "/plural").is_empty())?;
+    let plural = text_at(names, "/plural").to_owned();
     let object = json!({"type": "object"});
     let open_api = version.pointer("/schema/openAPIV3Schema").unwrap_or(&object);
     let schema = CustomSchema::parse(open_api, "").ok()?;
     let open_api = open_api.to_string().into();
-    let kind = text(names, "/kind").to_owned();
-    let version_name = text(version, "/name").to_owned();
+    let kind = text_at(names, "/kind").to_owned();
+    let version_name = text_at(version, "/name").to_owned();
     let mut subresources = Vec::new();
     let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
-        spec: text(scale, "/specReplicasPath").to_owned(),
-        status: text(scale, "/statusReplicasPath").to_owned(),
-        selector: Some(text(scale, "/labelSelectorPath").to_owned()).filter(|p| !p.is_empty()),
+        spec: text_at(scale, "/specReplicasPath").to_owned(),
+        status: text_at(scale, "/statusReplicasPath").to_owned(),
+        selector: Some(text_at(scale, "/labelSelectorPath").to_owned()).filter(|p| !p.is_empty()),
     });
     let change = || vec!["get", "patch", "update"];
     if scale.is_some() {
@@ -307,21 +306,22 @@ fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Optio
     }
     let columns = version.pointer("/additionalPrinterColumns").and_then(Value::as_array);
     let columns = columns.into_iter().flatten().map(|column| Column {
-        name: text(column, "/name").to_owned(),
-        kind: text(column, "/type").to_owned(),
-        format: text(column, "/format").to_owned(),
-        description: text(column, "/description").to_owned(),
+        name: text_at(column, "/name").to_owned(),
+        kind: text_at(column, "/type").to_owned(),
+        format: text_at(column, "/format").to_owned(),
+        description: text_at(column, "/description").to_owned(),
         priority: column["priority"].as_i64().unwrap_or(0),
-        path: text(column, "/jsonPath").to_owned(),
+        path: Path::relaxed(text_at(column, "/jsonPath")).ok(),
     });
     let selectable = version.pointer("/selectableFields").and_then(Value::as_array);
-    let selectable = selectable.into_iter().flatten().map(|f| text(f, "/jsonPath").trim_start_matches('.').to_owned());
-    let deprecated = (version["deprecated"] == true).then(|| match text(version, "/deprecationWarning") {
+    let selectable =
+        selectable.into_iter().flatten().map(|f| text_at(f, "/jsonPath").trim_start_matches('.').to_owned());
+    let deprecated = (version["deprecated"] == true).then(|| match text_at(version, "/deprecationWarning") {
         "" => {
             // The one to use instead: the first in order that is served and not deprecated itself.
             let mut others: Vec<&str> = versions(crd)
                 .filter(|v| v["served"] == true && v["deprecated"] != true)
-                .map(|v| text(v, "/name"))
+                .map(|v| text_at(v, "/name"))
                 .collect();
             others.sort_by_key(|v| version_priority(v));
             let instead = others.first().map(|v| format!("; use {group}/{v} {kind}")).unwrap_or_default();
@@ -333,7 +333,7 @@ fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Optio
         crd: object::meta_str(crd, "name").to_owned(),
         identity: format!("{}/{}", object::meta_str(crd, "uid"), crd["metadata"]["generation"]),
         storage_version: storage_version(crd).to_owned(),
-        converter: converter.filter(|_| text(crd, "/spec/conversion/strategy") == "Webhook"),
+        converter: converter.filter(|_| text_at(crd, "/spec/conversion/strategy") == "Webhook"),
         schema,
         open_api,
         columns: columns.collect(),
@@ -346,10 +346,10 @@ fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Optio
         prefix: format!("/registry/{group}/{plural}/"),
         group,
         version: version_name,
-        singular: text(names, "/singular").to_owned(),
+        singular: text_at(names, "/singular").to_owned(),
         kind,
-        list_kind: text(names, "/listKind").to_owned(),
-        namespaced: text(crd, "/spec/scope") == "Namespaced",
+        list_kind: text_at(names, "/listKind").to_owned(),
+        namespaced: text_at(crd, "/spec/scope") == "Namespaced",
         short_names: strings(names, "/shortNames"),
         categories: strings(names, "/categories"),
         verbs: VERBS.to_vec(),

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::{names, object, schema::CustomSchema, status::Cause};
 
-use super::{condition, text, versions};
+use ironclad_patch::text_at;
+
+use super::{condition, versions};
 
 /// Validates a CRD or, with `old`, a change.
 pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
@@ -18,7 +20,7 @@ pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
             }
         }
     }
-    let (group, plural) = (text(crd, "/spec/group"), text(crd, "/spec/names/plural"));
+    let (group, plural) = (text_at(crd, "/spec/group"), text_at(crd, "/spec/names/plural"));
     let name = object::meta_str(crd, "name");
     if name != format!("{plural}.{group}") {
         causes.push(Cause::invalid("metadata.name", &json!(name), "must be spec.names.plural+\".\"+spec.group"));
@@ -30,12 +32,12 @@ pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
     } else {
         causes.extend(names::dns_subdomain(group).iter().map(|m| Cause::invalid("spec.group", &json!(group), m)));
     }
-    match text(crd, "/spec/scope") {
+    match text_at(crd, "/spec/scope") {
         "Cluster" | "Namespaced" => {}
         other => causes.push(Cause::unsupported("spec.scope", &json!(other), &["Cluster", "Namespaced"])),
     }
     for field in ["plural", "singular", "kind", "listKind"] {
-        let value = text(crd, &format!("/spec/names/{field}"));
+        let value = text_at(crd, &format!("/spec/names/{field}"));
         let path = format!("spec.names.{field}");
         if value.is_empty() {
             causes.push(Cause::required(path, ""));
@@ -61,7 +63,7 @@ pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
     }
     protected_group(crd, group, &mut causes);
     for (i, version) in versions(crd).enumerate() {
-        let name = text(version, "/name");
+        let name = text_at(version, "/name");
         let field = format!("spec.versions[{i}].name");
         causes.extend(names::dns_label(name).iter().map(|m| Cause::invalid(&field, &json!(name), m)));
     }
@@ -126,15 +128,15 @@ fn validate_schema(schema: Option<&Value>, path: &str, causes: &mut Vec<Cause>) 
 fn validate_columns(columns: &Value, path: &str, path_name: &str, causes: &mut Vec<Cause>) {
     for (i, column) in columns.as_array().into_iter().flatten().enumerate() {
         let path = format!("{path}.additionalPrinterColumns[{i}]");
-        if text(column, "/name").is_empty() {
+        if text_at(column, "/name").is_empty() {
             causes.push(Cause::required(format!("{path}.name"), ""));
         }
-        let kind = text(column, "/type");
+        let kind = text_at(column, "/type");
         if !["boolean", "date", "integer", "number", "string"].contains(&kind) {
             let message = "must be one of boolean,date,integer,number,string";
             causes.push(Cause::invalid(format!("{path}.type"), &json!(kind), message));
         }
-        let json_path = text(column, "/jsonPath");
+        let json_path = text_at(column, "/jsonPath");
         if json_path.is_empty() {
             causes.push(Cause::required(format!("{path}.{path_name}"), ""));
         } else if !json_path.starts_with('.') {

@@ -1,8 +1,8 @@
 //! Tables: what `kubectl get` prints (specification/apiserver.md 25).
 
 pub(crate) mod age;
-pub(crate) mod jsonpath;
 
+use ironclad_jsonpath::{Missing, Rules};
 use serde_json::{Value, json};
 
 use crate::{context::Cx, crd::CustomVersion, object, registry::strategy::Strategy, status::ApiError};
@@ -99,25 +99,58 @@ fn custom_columns(custom: &CustomVersion) -> Vec<Column> {
     out
 }
 
+/// Evaluation of printer columns: one that selects nothing, or too much, is an empty cell.
+const RULES: Rules = Rules { missing: Missing::Nothing, found_max: 1_000 };
+
 fn custom_cells(custom: &CustomVersion, value: &Value, now: jiff::Timestamp) -> Vec<Value> {
     let mut cells = vec![json!(object::meta_str(value, "name"))];
     if custom.columns.is_empty() {
         cells.push(json!(age::since(object::meta_str(value, "creationTimestamp"), now)));
     }
     for column in &custom.columns {
-        let found = jsonpath::select(value, &column.path);
-        cells.push(match (column.kind.as_str(), found.as_slice()) {
-            (_, []) => Value::Null,
-            ("integer", [one, ..]) if one.is_i64() => (*one).clone(),
-            ("integer", [one, ..]) => one.as_f64().map_or(Value::Null, |f| json!(f as i64)),
-            ("number" | "boolean", [one, ..]) => (*one).clone(),
-            ("date", [one, ..]) => match one.as_str() {
-                Some(text) => json!(age::since(text, now)),
-                None => json!("<invalid>"),
-            },
-            // The first of several values.
-            (_, [one, ..]) => json!(one.as_str().map_or_else(|| one.to_string(), str::to_owned)),
-        });
+        let found = column.path.as_ref().and_then(|path| path.select(value, RULES).ok()).unwrap_or_default();
+        cells.push(cell(&column.kind, &found, now));
     }
     cells
+}
+
+/// The cell of a column of this type: the first of the selected values.
+fn cell(kind: &str, found: &[&Value], now: jiff::Timestamp) -> Value {
+    match (kind, found) {
+        (_, []) => Value::Null,
+        ("integer", [one, ..]) if one.is_i64() => (*one).clone(),
+        ("integer", [one, ..]) => one.as_f64().map_or(Value::Null, |f| json!(f as i64)),
+        ("number" | "boolean", [one, ..]) => (*one).clone(),
+        ("date", [one, ..]) => one.as_str().map_or(json!("<invalid>"), |text| json!(age::since(text, now))),
+        (_, [one, ..]) => json!(one.as_str().map_or_else(|| one.to_string(), str::to_owned)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_jsonpath::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_printer_column_shows_the_first_value_of_its_path() {
+        let object = json!({"spec": {"n": 3, "a.b": "dot"}, "status": {"conditions": [
+            {"type": "Ready", "status": "True"}, {"type": "Old", "status": "False"},
+        ]}});
+        for (path, want) in [
+            (".spec.n", json!("3")),
+            (".spec.a\\.b", json!("dot")),
+            (".spec['a\\.b']", json!("dot")),
+            (".status.conditions[?(@.type==\"Ready\")].status", json!("True")),
+            (".status.conditions[?(@.type=='Old')].status", json!("False")),
+            (".status.conditions[*].type", json!("Ready")),
+            (".status.conditions[-1].type", json!("Old")),
+            (".status.conditions[5].type", json!(null)),
+            (".nope.x", json!(null)),
+        ] {
+            let path = Path::relaxed(path).unwrap();
+            let found = path.select(&object, RULES).unwrap_or_default();
+            assert_eq!(cell("string", &found, jiff::Timestamp::UNIX_EPOCH), want, "{path:?}");
+        }
+    }
 }

@@ -12,7 +12,6 @@ use crate::{
     schema,
     select::{LabelSelector, selector_text},
     status::{ApiError, Cause},
-    table::jsonpath,
 };
 
 use super::{
@@ -226,13 +225,20 @@ fn check_scale(cx: &Cx, wanted: &DesiredScale) -> Result<(), ApiError> {
 /// The object with the replicas of a Scale.
 fn scaled(cx: &Cx, old: &Value, wanted: &DesiredScale) -> Value {
     let mut new = old.clone();
-    jsonpath::set(&mut new, &paths(cx).spec, replicas(&wanted.scale));
+    let path = replicas_path(cx);
+    let mut at = &mut new;
+    for field in &path {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = &mut at[field.as_str()];
+    }
+    *at = replicas(&wanted.scale);
     let metadata = object::metadata_mut(&mut new);
     if let Some(revision) = wanted.scale.pointer("/metadata/resourceVersion") {
         metadata.insert("resourceVersion".into(), revision.clone());
     }
     if wanted.tracked {
-        let path = replicas_path(cx);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let owners = managed::scale_to_parent(old, &wanted.scale, &path, &cx.resource.api_version());
         metadata.insert("managedFields".into(), owners);

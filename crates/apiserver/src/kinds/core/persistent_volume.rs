@@ -4,13 +4,13 @@ use crate::kinds::shared::warnings;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::persistent_volume_claim::{access_modes, class_and_mode};
+use super::persistent_volume_claim::{access_modes, class_and_mode, spec_twice, volume_mode_is_unchanged};
 use crate::{
     kinds::{
         kind::{Hooks, Kind},
         shared::{
             amounts,
-            columns::{AGE, NAME, access_modes_cell, created, name},
+            columns::{AGE, NAME, access_modes_cell, attributes_class_cell, created, name, phase_cell},
             defaults::{child, set},
             fields::{at, is_new, label, list, text},
             formats::{self, supported, wrong},
@@ -98,14 +98,8 @@ const SOURCES: [(&str, &str); 22] = [
     ("csi", "csi"),
 ];
 
-/// Validates a volume. Errors in a changed spec are reported twice, as by a kube-apiserver, which validates it twice.
 fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
-    let mut causes = Vec::new();
-    spec(object, &mut causes);
-    if old.is_some() {
-        out.extend(causes.clone());
-    }
-    out.append(&mut causes);
+    spec_twice(spec, object, old, out);
     let Some(old) = old else { return };
     let sources = |of: &Value| SOURCES.map(|(key, _)| at(of, &format!("/spec/{key}")).clone());
     let (was, is) = (sources(old), sources(object));
@@ -123,9 +117,7 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
             "spec.persistentvolumesource is immutable after creation",
         ));
     }
-    if at(object, "/spec/volumeMode") != at(old, "/spec/volumeMode") {
-        out.push(Cause::invalid("volumeMode", at(object, "/spec/volumeMode"), "field is immutable"));
-    }
+    volume_mode_is_unchanged(object, old, out);
     let attributes = |of: &Value| at(of, "/spec/volumeAttributesClassName").is_null();
     if !attributes(old) && attributes(object) {
         out.push(Cause::forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"));
@@ -295,7 +287,6 @@ fn warn(volume: &Value) -> Vec<String> {
 }
 
 fn cells(o: &Value, now: Timestamp) -> Vec<Value> {
-    let status = if object::terminating(o) { "Terminating" } else { text(o, "/status/phase") };
     let claim = match text(o, "/spec/claimRef/name") {
         "" => String::new(),
         claim => format!("{}/{claim}", text(o, "/spec/claimRef/namespace")),
@@ -305,13 +296,10 @@ fn cells(o: &Value, now: Timestamp) -> Vec<Value> {
         json!(text(o, "/spec/capacity/storage")),
         access_modes_cell(o, "/spec/accessModes"),
         json!(text(o, "/spec/persistentVolumeReclaimPolicy")),
-        json!(status),
+        phase_cell(o),
         json!(claim),
         json!(text(o, "/spec/storageClassName")),
-        json!(match text(o, "/spec/volumeAttributesClassName") {
-            "" => "<unset>",
-            class => class,
-        }),
+        attributes_class_cell(o),
         json!(text(o, "/status/reason")),
         created(o, now),
         json!(text(o, "/spec/volumeMode")),

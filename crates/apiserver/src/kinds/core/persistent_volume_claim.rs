@@ -12,7 +12,7 @@ use crate::{
         kind::{Hooks, Kind},
         shared::{
             amounts,
-            columns::{AGE, NAME, access_modes_cell, created, name},
+            columns::{AGE, NAME, access_modes_cell, attributes_class_cell, created, name, phase_cell},
             defaults::{child, set},
             fields::{at, is_new, label, list, text},
             formats::{self, supported},
@@ -97,14 +97,25 @@ pub(super) fn class_and_mode(object: &Value, out: &mut Vec<Cause>) {
     }
 }
 
-/// Validates a claim. Errors in a changed spec are reported twice, as by a kube-apiserver, which validates it twice.
-fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
+/// Validates the spec of a claim or volume. Errors in a changed spec are reported twice, as by a kube-apiserver, which
+/// validates it twice.
+pub(super) fn spec_twice(spec: fn(&Value, &mut Vec<Cause>), object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     let mut causes = Vec::new();
-    claimed(object, &mut causes);
+    spec(object, &mut causes);
     if old.is_some() {
         out.extend(causes.clone());
     }
     out.append(&mut causes);
+}
+
+pub(super) fn volume_mode_is_unchanged(object: &Value, old: &Value, out: &mut Vec<Cause>) {
+    if at(object, "/spec/volumeMode") != at(old, "/spec/volumeMode") {
+        out.push(Cause::invalid("volumeMode", at(object, "/spec/volumeMode"), "field is immutable"));
+    }
+}
+
+fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
+    spec_twice(claimed, object, old, out);
     let Some(old) = old else { return };
     let bound = text(old, "/status/phase") == "Bound";
     let fixed = |o: &Value| {
@@ -136,9 +147,7 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
         let why = "field can not be less than status.capacity";
         out.push(Cause::forbidden("spec.resources.requests.storage", why));
     }
-    if at(object, "/spec/volumeMode") != at(old, "/spec/volumeMode") {
-        out.push(Cause::invalid("volumeMode", at(object, "/spec/volumeMode"), "field is immutable"));
-    }
+    volume_mode_is_unchanged(object, old, out);
 }
 
 fn claimed(object: &Value, out: &mut Vec<Cause>) {
@@ -224,19 +233,15 @@ fn warn(claim: &Value) -> Vec<String> {
 }
 
 fn cells(o: &Value, now: Timestamp) -> Vec<Value> {
-    let status = if object::terminating(o) { "Terminating" } else { text(o, "/status/phase") };
     let bound = !text(o, "/spec/volumeName").is_empty();
     vec![
         name(o),
-        json!(status),
+        phase_cell(o),
         json!(text(o, "/spec/volumeName")),
         json!(if bound { text(o, "/status/capacity/storage") } else { "" }),
         if bound { access_modes_cell(o, "/status/accessModes") } else { json!("") },
         json!(text(o, "/spec/storageClassName")),
-        json!(match text(o, "/spec/volumeAttributesClassName") {
-            "" => "<unset>",
-            class => class,
-        }),
+        attributes_class_cell(o),
         created(o, now),
         json!(text(o, "/spec/volumeMode")),
     ]

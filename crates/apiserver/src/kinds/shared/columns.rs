@@ -79,3 +79,16 @@ pub(crate) fn access_modes_cell(o: &Value, pointer: &str) -> Value {
     });
     json!(short.collect::<Vec<_>>().join(","))
 }
+
+/// The phase of a volume or claim.
+pub(crate) fn phase_cell(o: &Value) -> Value {
+    json!(if object::terminating(o) { "Terminating" } else { text(o, "/status/phase") })
+}
+
+/// The VolumeAttributesClass of a volume or claim.
+pub(crate) fn attributes_class_cell(o: &Value) -> Value {
+    json!(match text(o, "/spec/volumeAttributesClassName") {
+        "" => "<unset>",
+        class => class,
+    })
+}

@@ -1,5 +1,6 @@
 //! Values at paths, and the simplest rules about them.
 
+pub(crate) use ironclad_patch::text_at as text;
 use serde_json::{Value, json};
 
 use crate::{names, status::Cause};
@@ -46,10 +47,6 @@ pub(crate) fn quoted_selector(selector: &Value) -> String {
 /// A value, null when absent.
 pub(crate) fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
     object.pointer(pointer).unwrap_or(&Value::Null)
-}
-
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    at(object, pointer).as_str().unwrap_or_default()
 }
 
 pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {

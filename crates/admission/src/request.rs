@@ -66,6 +66,8 @@ pub struct Request<'a> {
     pub old: Option<&'a Value>,
     /// Name of the requesting user.
     pub user: &'a str,
+    /// False if the server knows that the request does not come from its own process, whatever its user is called.
+    pub may_be_own: bool,
     /// Groups of the requesting user.
     pub groups: &'a [String],
     /// Field manager of the request.

@@ -64,6 +64,7 @@ impl Review {
             object: object("object"),
             old: object("oldObject"),
             user: text("/userInfo/username"),
+            may_be_own: true,
             groups: &self.groups,
             field_manager: text("/options/fieldManager"),
             dry_run: self.request["dryRun"] == true,

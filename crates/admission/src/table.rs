@@ -155,7 +155,9 @@ pub const OWN_FIELD_MANAGERS: &str = "ironclad-";
 /// Returns true if one of our own controllers writes. Both user and field manager must match: a person who uses the
 /// controllers' credentials is still reviewed.
 fn is_own(request: &Request<'_>, config: &Config) -> bool {
-    config.own_user.as_deref() == Some(request.user) && request.field_manager.starts_with(OWN_FIELD_MANAGERS)
+    request.may_be_own
+        && config.own_user.as_deref() == Some(request.user)
+        && request.field_manager.starts_with(OWN_FIELD_MANAGERS)
 }
 
 /// The webhook that is served at this path.

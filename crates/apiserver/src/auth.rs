@@ -13,7 +13,10 @@ use http::Method;
 
 use crate::{
     Identity,
+    context::Cx,
+    names,
     request::{Query, ResourcePath, Verb},
+    select::FieldSelector,
     state::State,
     status::ApiError,
 };
@@ -24,10 +27,10 @@ pub use jwt::TokenKey;
 pub(crate) use oidc::openid;
 pub(crate) use rbac::Attributes;
 
-/// Why a request is allowed; `None` when it isn't.
-pub(crate) fn allowed(state: &State, identity: &Identity, attributes: &Attributes<'_>) -> Option<String> {
+/// Why a request is allowed, or what a refusal adds to its message.
+pub(crate) fn allowed(state: &State, identity: &Identity, attributes: &Attributes<'_>) -> Result<String, String> {
     if identity.is_master() {
-        return Some(String::new());
+        return Ok(String::new());
     }
     rbac::allowed(&state.bindings(), identity, attributes)
 }
@@ -37,10 +40,8 @@ pub(crate) fn authorize_path(state: &State, identity: &Identity, path: &str, met
     let verb = method.as_str().to_lowercase();
     let attributes =
         Attributes { verb: &verb, group: "", resource: "", subresource: "", namespace: "", name: "", path };
-    if allowed(state, identity, &attributes).is_some() {
-        return Ok(());
-    }
-    let why = format!("forbidden: User {:?} cannot {verb} path {path:?}", identity.user);
+    let Err(reason) = allowed(state, identity, &attributes) else { return Ok(()) };
+    let why = because(format!("forbidden: User {:?} cannot {verb} path {path:?}", identity.user), &reason);
     Err(ApiError::new(403, "Forbidden", why).empty_details())
 }
 
@@ -49,34 +50,64 @@ pub(crate) fn authorize(
     state: &State,
     identity: &Identity,
     path: &ResourcePath,
-    verb: Option<Verb>,
+    verb: &str,
     query: &Query,
 ) -> Result<(), ApiError> {
     if identity.is_master() {
         return Ok(());
     }
-    let verb = verb.map_or("", Verb::as_str);
-    // A field selector for one name authorizes as that name.
-    let selected =
-        query.get("fieldSelector").and_then(|s| s.strip_prefix("metadata.name=")).filter(|s| !s.contains(','));
-    let name = path.name.as_deref().or(selected).unwrap_or_default();
-    let namespace = match path.namespace.as_deref() {
-        None if path.resource == "namespaces" && path.group.is_empty() => name,
-        other => other.unwrap_or_default(),
+    // A list or watch that selects one name is authorized as that name. Other verbs ignore selectors.
+    let selected = match verb {
+        "list" | "watch" if !path.legacy_watch => query.get("fieldSelector").and_then(selected_name),
+        _ => None,
     };
-    let subresource = path.subresource.as_deref().unwrap_or_default();
     let attributes =
-        Attributes { verb, group: &path.group, resource: &path.resource, subresource, namespace, name, path: "" };
-    if allowed(state, identity, &attributes).is_some() {
-        return Ok(());
+        Attributes { name: path.name.as_deref().or(selected.as_deref()).unwrap_or_default(), ..of_path(path, verb) };
+    allowed(state, identity, &attributes).map_or_else(|why| Err(refused(identity, &attributes, &why)), |_| Ok(()))
+}
+
+/// Requires the verb `create` of an update or apply that makes a new object.
+pub(crate) fn authorize_create(cx: &Cx) -> Result<(), ApiError> {
+    let attributes = of_path(&cx.path, Verb::Create.as_str());
+    allowed(&cx.state, &cx.identity, &attributes)
+        .map_or_else(|why| Err(refused(&cx.identity, &attributes, &why)), |_| Ok(()))
+}
+
+/// The attributes of a request to this address. A Namespace is in itself.
+fn of_path<'a>(path: &'a ResourcePath, verb: &'a str) -> Attributes<'a> {
+    let name = path.name.as_deref().unwrap_or_default();
+    Attributes {
+        verb,
+        group: &path.group,
+        resource: &path.resource,
+        subresource: path.subresource.as_deref().unwrap_or_default(),
+        namespace: match path.namespace.as_deref() {
+            None if path.resource == "namespaces" => name,
+            namespace => namespace.unwrap_or_default(),
+        },
+        name,
+        path: "",
     }
-    let resource =
-        if subresource.is_empty() { path.resource.clone() } else { format!("{}/{subresource}", path.resource) };
+}
+
+/// The name that a field selector requires.
+fn selected_name(selector: &str) -> Option<String> {
+    let name = FieldSelector::terms(selector).ok()?.name()?.to_owned();
+    names::path_segment(&name).is_empty().then_some(name)
+}
+
+/// A refusal with what authorization says about it.
+pub(crate) fn because(refusal: String, reason: &str) -> String {
+    if reason.is_empty() { refusal } else { format!("{refusal}: {reason}") }
+}
+
+fn refused(identity: &Identity, attributes: &Attributes<'_>, reason: &str) -> ApiError {
+    let Attributes { verb, group, resource, subresource, namespace, name, .. } = *attributes;
+    let whole = if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
     let scope = match namespace {
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace {namespace:?}"),
     };
-    let why =
-        format!("User {:?} cannot {verb} resource {resource:?} in API group {:?} {scope}", identity.user, path.group);
-    Err(ApiError::forbidden(&path.resource, &path.group, path.name.as_deref().unwrap_or_default(), &why))
+    let why = format!("User {:?} cannot {verb} resource {whole:?} in API group {group:?} {scope}", identity.user);
+    ApiError::forbidden(resource, group, name, &because(why, reason))
 }

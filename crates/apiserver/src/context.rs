@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::{
     Identity,
-    admission::review::OWN_USER,
     negotiate::{Accept, Format},
     object,
     registry::{Resource, SubresourceKind},
@@ -49,7 +48,7 @@ impl Cx {
             verb: Verb::DeleteCollection,
             query: Query::default(),
             headers: HeaderMap::new(),
-            identity: Identity::admin(OWN_USER),
+            identity: Identity::server(),
             accept: Accept::JSON,
             pretty: false,
             warnings: Mutex::default(),

@@ -20,6 +20,18 @@ pub struct Identity {
     pub groups: Vec<String>,
     /// Attributes that the authenticator adds, such as the id of the credential.
     pub extra: BTreeMap<String, Vec<String>>,
+    origin: Origin,
+}
+
+/// How a request reached the server. Nothing that a client sends can set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Origin {
+    #[default]
+    Network,
+    /// A client in this process.
+    Process,
+    /// The server itself.
+    Server,
 }
 
 impl Identity {
@@ -33,6 +45,11 @@ impl Identity {
         Self { user: name.to_owned(), groups, ..Self::default() }
     }
 
+    /// A user whom an authenticator or a review describes.
+    pub(crate) fn known(user: String, uid: String, groups: Vec<String>, extra: BTreeMap<String, Vec<String>>) -> Self {
+        Self { user, uid, groups, extra, origin: Origin::Network }
+    }
+
     /// A user who may do everything: controllers of the plane, the administrator.
     #[must_use]
     pub fn admin(name: &str) -> Self {
@@ -43,6 +60,28 @@ impl Identity {
     #[must_use]
     pub fn anonymous() -> Self {
         Self { user: "system:anonymous".into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
+    }
+
+    /// The server itself, as it changes objects on its own: nothing reviews or refuses that.
+    pub(crate) fn server() -> Self {
+        Self { origin: Origin::Server, ..Self::admin("system:apiserver") }
+    }
+
+    /// This user as a client in the same process.
+    pub(crate) fn in_process(self) -> Self {
+        Self { origin: Origin::Process, ..self }
+    }
+
+    /// True for the server's own writes, such as deletions of a CRD's instances.
+    pub(crate) fn is_server(&self) -> bool {
+        self.origin == Origin::Server
+    }
+
+    /// True for a client in the server's process that impersonates nobody. A user of the same name that came over the
+    /// network, or by impersonation, is somebody else.
+    #[must_use]
+    pub fn is_in_process(&self) -> bool {
+        self.origin != Origin::Network
     }
 
     /// True for members of `system:masters`.

@@ -28,7 +28,7 @@ impl Server {
     /// A service that calls this server as this user.
     #[must_use]
     pub fn in_process(self: &Arc<Self>, identity: Identity) -> InProcess {
-        InProcess { server: self.clone(), identity }
+        InProcess { server: self.clone(), identity: identity.in_process() }
     }
 }
 

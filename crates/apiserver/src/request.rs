@@ -92,6 +92,7 @@ pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> Optio
     let named = path.name.is_some();
     Some(match *method {
         Method::GET if path.legacy_watch => Verb::Watch,
+        _ if path.legacy_watch => return None,
         Method::GET if named => Verb::Get,
         Method::GET if query.flag("watch") => Verb::Watch,
         Method::GET => Verb::List,
@@ -102,6 +103,24 @@ pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> Optio
         Method::DELETE => Verb::DeleteCollection,
         _ => return None,
     })
+}
+
+/// The verb that authorization sees; it has one for requests that are answered 405, too.
+pub(crate) fn authorized_verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
+    let named = path.name.is_some();
+    match *method {
+        _ if path.legacy_watch => "watch",
+        Method::GET | Method::HEAD => match verb(&Method::GET, path, query) {
+            Some(verb) => verb.as_str(),
+            None => "get",
+        },
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if named => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "",
+    }
 }
 
 /// The decoded query.

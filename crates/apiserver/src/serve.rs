@@ -180,10 +180,10 @@ impl Server {
         by_certificate: Option<Identity>,
         requests: Arc<Semaphore>,
     ) -> io::Result<Reply> {
-        let bearer = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+        let bearer = request.headers().get(header::AUTHORIZATION).map(|v| String::from_utf8_lossy(v.as_bytes()));
         let identity = match by_certificate {
             Some(identity) => identity,
-            None => match auth::authenticate_token(&self.state, bearer) {
+            None => match auth::authenticate_token(&self.state, bearer.as_deref()) {
                 Ok(identity) => identity,
                 Err(error) => return Ok(self.finish(request.headers(), respond::error(&error), &[])),
             },

@@ -210,8 +210,9 @@ impl Server {
             }
             return Ok((self.other_path(&parts, path, &query), vec![]));
         };
+        let asked = request::authorized_verb(&parts.method, &address, &query);
+        auth::authorize(&self.state, &identity, &address, asked, &query)?;
         let verb = request::verb(&parts.method, &address, &query);
-        auth::authorize(&self.state, &identity, &address, verb, &query)?;
         if let Some(route) = route {
             return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
         }

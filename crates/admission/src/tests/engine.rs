@@ -35,6 +35,8 @@ fn own_writes_are_not_reviewed() {
         let mut write = Write { user, field_manager: manager, ..create.clone() };
         write.config.own_user = own.map(str::to_owned);
         assert_eq!(refused(&write), want, "{name}");
+        write.may_be_own = false;
+        assert!(refused(&write), "{name}, from another process");
     }
 }
 

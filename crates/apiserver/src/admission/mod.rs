@@ -11,12 +11,14 @@ pub(crate) mod review;
 use ironclad_store::{Compare, Op, Revision};
 use serde_json::Value;
 
-use self::review::{OWN_USER, Write};
+use self::review::Write;
 pub use self::{
     objects::Objects,
     review::{Admission, Admitted, Operation, Review, SideWrite},
 };
-use crate::{context::Cx, convert, kinds, object, policies, state::State, status::ApiError, webhooks};
+use crate::{
+    auth, context::Cx, convert, kinds, object, policies, request::Verb, state::State, status::ApiError, webhooks,
+};
 
 /// Admits a new object before its defaults.
 pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
@@ -35,7 +37,6 @@ pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<
 /// Admits a changed object before its defaults: true if a webhook changed it.
 pub(crate) async fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<bool, ApiError> {
     let hooks = kinds::hooks(&cx.resource);
-    (hooks.check_escalation)(cx, Some(old), new)?;
     (hooks.admit_update)(cx, old, new)?;
     mutate(cx, Operation::Update, Some(old), new, dry_run)?;
     let write = Write { operation: Operation::Update, old: Some(old), dry_run, subresource_kind: None };
@@ -75,6 +76,9 @@ pub(crate) async fn validate(
     new: Option<&Value>,
     dry_run: bool,
 ) -> Result<SideWrites, ApiError> {
+    if operation == Operation::Create && cx.verb != Verb::Create {
+        auth::authorize_create(cx)?;
+    }
     let write = Write { operation, old, dry_run, subresource_kind: None };
     if operation == Operation::Delete {
         webhooks::mutate(cx, &write, None).await?;
@@ -126,7 +130,7 @@ pub(crate) fn is_asked(cx: &Cx) -> bool {
 }
 
 fn reviewer(cx: &Cx) -> Option<&dyn Admission> {
-    cx.state.options.admission.as_deref().filter(|_| cx.identity.user != OWN_USER)
+    cx.state.options.admission.as_deref().filter(|_| !cx.identity.is_server())
 }
 
 fn review<'a>(

@@ -88,9 +88,6 @@ pub trait Admission: Debug + Send + Sync {
     fn validate(&self, review: &Review<'_>, objects: &Objects<'_>) -> Result<Admitted, ApiError>;
 }
 
-/// The user of the server's own requests, such as deletions of a CRD's instances, which nothing may refuse.
-pub(crate) const OWN_USER: &str = "system:apiserver";
-
 /// A write under review.
 pub(crate) struct Write<'a> {
     pub(crate) operation: Operation,

@@ -23,8 +23,11 @@ pub(crate) struct Bearer {
 /// The user of the Authorization header; anonymous without one. An unknown token is refused on every path.
 pub(crate) fn authenticate_token(state: &State, header: Option<&str>) -> Result<Identity, ApiError> {
     let Some(header) = header else { return Ok(Identity::anonymous()) };
-    let Some(given) = header.strip_prefix("Bearer ").map(str::trim).filter(|t| !t.is_empty()) else {
-        return Ok(Identity::anonymous());
+    let mut parts = header.trim().splitn(3, ' ');
+    let scheme = parts.next().unwrap_or_default();
+    let given = match parts.next() {
+        Some(token) if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() => token,
+        _ => return Ok(Identity::anonymous()),
     };
     let bearer = bearer(state, given, &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
     Ok(bearer.identity)
@@ -107,7 +110,7 @@ fn identity_of(claims: &Claims) -> Identity {
         format!("system:serviceaccounts:{}", about.namespace),
         AUTHENTICATED.to_owned(),
     ];
-    Identity { user: claims.sub.clone(), uid: about.serviceaccount.uid.clone(), groups: groups.into(), extra }
+    Identity::known(claims.sub.clone(), about.serviceaccount.uid.clone(), groups.into(), extra)
 }
 
 /// Compares in constant time.

@@ -16,12 +16,26 @@ pub(crate) fn check(cx: &Cx, old: Option<&Value>, new: &Value) -> Result<(), Api
     if cx.identity.is_master() {
         return Ok(());
     }
-    let same = |keys: &[&str]| old.is_some_and(|old| keys.iter().all(|key| old[*key] == new[*key]));
+    // A label can make rules part of an aggregated role, so that all changes count but those that let objects be deleted.
+    if old.is_some_and(|old| changes_owners_only(old, new)) {
+        return Ok(());
+    }
     match cx.resource.plural.as_str() {
-        "roles" | "clusterroles" if !same(&["rules", "aggregationRule"]) => role(cx, new),
-        "rolebindings" | "clusterrolebindings" if !same(&["roleRef", "subjects"]) => binding(cx, new),
+        "roles" | "clusterroles" => role(cx, old, new),
+        "rolebindings" | "clusterrolebindings" => binding(cx, new),
         _ => Ok(()),
     }
+}
+
+/// True for a change of nothing but owners, finalizers and managers of fields.
+fn changes_owners_only(old: &Value, new: &Value) -> bool {
+    const FREE: [&str; 3] = ["ownerReferences", "finalizers", "managedFields"];
+    let rest = |object: &Value| {
+        let mut rest = object.clone();
+        FREE.iter().for_each(|key| drop(object::metadata_mut(&mut rest).remove(*key)));
+        rest
+    };
+    rest(old) == rest(new)
 }
 
 fn rules(value: &Value) -> Vec<Value> {
@@ -31,10 +45,10 @@ fn rules(value: &Value) -> Vec<Value> {
 fn may(cx: &Cx, verb: &str, resource: &str, name: &str) -> bool {
     let namespace = cx.namespace().unwrap_or_default();
     let attributes = Attributes { verb, group: GROUP, resource, subresource: "", namespace, name, path: "" };
-    allowed(&cx.state, &cx.identity, &attributes).is_some()
+    allowed(&cx.state, &cx.identity, &attributes).is_ok()
 }
 
-fn role(cx: &Cx, new: &Value) -> Result<(), ApiError> {
+fn role(cx: &Cx, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
     let name = object::meta_str(new, "name");
     if may(cx, "escalate", &cx.resource.plural, name) {
         return Ok(());
@@ -48,7 +62,8 @@ fn role(cx: &Cx, new: &Value) -> Result<(), ApiError> {
         json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
         json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
     ];
-    if !new["aggregationRule"].is_null() && beyond(&cx.state, &cx.identity, "", &all).is_some() {
+    let aggregated = [Some(new), old].into_iter().flatten().any(|role| !role["aggregationRule"].is_null());
+    if aggregated && beyond(&cx.state, &cx.identity, "", &all).is_some() {
         return Err(refused("must have cluster-admin privileges to use the aggregationRule"));
     }
     Ok(())
@@ -75,19 +90,24 @@ fn binding(cx: &Cx, new: &Value) -> Result<(), ApiError> {
 /// A message naming the rights in these rules that a user lacks in a namespace (empty: everywhere); `None` without any.
 fn beyond(state: &State, identity: &Identity, namespace: &str, wanted: &[Value]) -> Option<String> {
     let mut own = Vec::new();
-    rbac::for_each_rule(&state.bindings(), identity, namespace, |_, _, rule| own.push(rule.clone()));
+    let bindings = state.bindings();
+    rbac::for_each_rule(&bindings, identity, namespace, |_, _, rule| own.push(rule.clone()));
     let missing = uncovered(&own, wanted);
     if missing.is_empty() {
         return None;
     }
     let texts: BTreeSet<String> = compact(missing).iter().map(shown).collect();
     let texts: Vec<String> = texts.into_iter().collect();
-    Some(format!(
+    let mut out = format!(
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         identity.user,
         quoted(&identity.groups),
         texts.join("\n")
-    ))
+    );
+    if let Some(errors) = bindings.missing_roles(identity, namespace) {
+        out.push_str(&format!("; resolution errors: [{errors}]"));
+    }
+    Some(out)
 }
 
 /// The single rights of `wanted` that no rule of `own` covers.

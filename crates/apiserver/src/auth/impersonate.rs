@@ -1,21 +1,22 @@
 //! Impersonation (specification/apiserver.md 20).
 
+use std::collections::BTreeMap;
+
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use crate::{AUTHENTICATED, Identity, UNAUTHENTICATED, state::State, status::ApiError};
 
-use super::{Attributes, allowed};
+use super::{Attributes, allowed, because};
 use crate::identity::service_account;
 
 const EXTRA: &str = "impersonate-extra-";
 
 /// The user that a request is to be taken as coming from: its own, or the one that its headers name.
 pub(crate) fn impersonated(state: &State, asking: Identity, headers: &HeaderMap) -> Result<Identity, ApiError> {
-    let get = |name: &str| headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned);
-    let user = get("impersonate-user").next().unwrap_or_default();
-    let mut groups: Vec<String> = get("impersonate-group").collect();
-    let uid = get("impersonate-uid").next().unwrap_or_default();
+    let user = texts(headers, "impersonate-user")?.into_iter().next().unwrap_or_default();
+    let mut groups = texts(headers, "impersonate-group")?;
+    let uid = texts(headers, "impersonate-uid")?.into_iter().next().unwrap_or_default();
     let extras = headers.keys().filter(|name| name.as_str().starts_with(EXTRA));
     if user.is_empty() {
         if groups.is_empty() && uid.is_empty() && extras.count() == 0 {
@@ -24,10 +25,10 @@ pub(crate) fn impersonated(state: &State, asking: Identity, headers: &HeaderMap)
         let what = format!("requested [{}] without impersonating a user name", groups.join(" "));
         return Err(ApiError::bad_request(what));
     }
-    let mut out = Identity { user, uid, ..Identity::default() };
+    let mut out = Identity::known(user, uid, vec![], BTreeMap::new());
     for header in extras {
         let key = percent_decode_str(&header.as_str()[EXTRA.len()..]).decode_utf8_lossy().into_owned();
-        out.extra.entry(key).or_default().extend(get(header.as_str()));
+        out.extra.entry(key).or_default().extend(texts(headers, header.as_str())?);
     }
     may(state, &asking, &out, &groups)?;
     if let Some((namespace, _)) = service_account(&out.user)
@@ -45,6 +46,14 @@ pub(crate) fn impersonated(state: &State, asking: Identity, headers: &HeaderMap)
     }
     out.groups = groups;
     Ok(out)
+}
+
+/// All values of a header. Names may be of any script; a value that is no UTF-8 is refused, because the request would
+/// run as somebody else without it.
+fn texts(headers: &HeaderMap, name: &str) -> Result<Vec<String>, ApiError> {
+    let text = |value: &http::HeaderValue| std::str::from_utf8(value.as_bytes()).map(str::to_owned);
+    let all: Result<_, _> = headers.get_all(name).iter().map(text).collect();
+    all.map_err(|_| ApiError::bad_request(format!("the header {name} is not valid UTF-8: send the name in UTF-8")))
 }
 
 /// Requires the verb `impersonate` on every attribute of the impersonated user.
@@ -66,7 +75,7 @@ fn may(state: &State, asking: &Identity, wanted: &Identity, groups: &[String]) -
     needed.extend(extras.map(|(key, value)| (AUTHENTICATION, "userextras", key.as_str(), "", value.as_str())));
     for (group, resource, subresource, namespace, name) in needed {
         let attributes = Attributes { verb: "impersonate", group, resource, subresource, namespace, name, path: "" };
-        if allowed(state, asking, &attributes).is_none() {
+        if let Err(reason) = allowed(state, asking, &attributes) {
             let scope = if namespace.is_empty() {
                 "at the cluster scope".to_owned()
             } else {
@@ -75,7 +84,7 @@ fn may(state: &State, asking: &Identity, wanted: &Identity, groups: &[String]) -
             let whole = if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
             let why =
                 format!("User {:?} cannot impersonate resource {whole:?} in API group {group:?} {scope}", asking.user);
-            return Err(ApiError::forbidden(resource, group, name, &why));
+            return Err(ApiError::forbidden(resource, group, name, &because(why, &reason)));
         }
     }
     Ok(())

@@ -29,11 +29,11 @@ pub(crate) struct Bindings {
     namespaces: BTreeMap<String, Vec<BoundRules>>,
 }
 
-/// A binding and the rules of its role.
+/// A binding and the rules of its role; without the role it gives no right.
 #[derive(Debug)]
 struct BoundRules {
     binding: Value,
-    rules: Arc<[Value]>,
+    rules: Option<Arc<[Value]>>,
 }
 
 impl Bindings {
@@ -57,8 +57,7 @@ impl Bindings {
             let role = &binding["roleRef"];
             let of = if role["kind"] == "Role" { namespace.clone() } else { String::new() };
             let name = role["name"].as_str().unwrap_or_default().to_owned();
-            let Some(rules) = roles.get(&(of, name)).cloned() else { continue };
-            let bound = BoundRules { binding, rules };
+            let bound = BoundRules { rules: roles.get(&(of, name)).cloned(), binding };
             if namespace.is_empty() {
                 out.cluster.push(bound);
             } else {
@@ -75,11 +74,14 @@ fn all(store: &Store, registry: &Registry, plural: &str) -> Vec<Value> {
     range.entries.iter().filter_map(|(_, e)| object::decode(&e.value, e.modified).ok()).collect()
 }
 
-/// Why a request is allowed; `None` when it isn't.
-pub(crate) fn allowed(bindings: &Bindings, identity: &Identity, attributes: &Attributes<'_>) -> Option<String> {
-    let (binding, subject, _) =
-        bindings.rules(identity, attributes.namespace).find(|(_, _, rule)| covers(rule, attributes))?;
-    Some(reason(binding, subject))
+/// Why a request is allowed, or the reason of a refusal, which is empty unless the role of a binding is missing.
+pub(crate) fn allowed(bindings: &Bindings, identity: &Identity, attributes: &Attributes<'_>) -> Result<String, String> {
+    match bindings.rules(identity, attributes.namespace).find(|(_, _, rule)| covers(rule, attributes)) {
+        Some((binding, subject, _)) => Ok(reason(binding, subject)),
+        None => Err(bindings
+            .missing_roles(identity, attributes.namespace)
+            .map_or_else(String::new, |m| format!("RBAC: {m}"))),
+    }
 }
 
 fn reason(binding: &Value, subject: &Value) -> String {
@@ -110,11 +112,36 @@ impl Bindings {
         identity: &'a Identity,
         namespace: &str,
     ) -> impl Iterator<Item = (&'a Value, &'a Value, &'a Value)> {
-        let here = self.namespaces.get(namespace).into_iter().flatten();
-        self.cluster.iter().chain(here).flat_map(|bound| {
+        self.of_namespace(namespace).flat_map(|bound| {
             let subject = subject_of(&bound.binding, identity);
-            subject.into_iter().flat_map(move |s| bound.rules.iter().map(move |rule| (&bound.binding, s, rule)))
+            let rules =
+                move |s| bound.rules.iter().flat_map(|rules| rules.iter()).map(move |rule| (&bound.binding, s, rule));
+            subject.into_iter().flat_map(rules)
         })
+    }
+
+    fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &BoundRules> {
+        self.cluster.iter().chain(self.namespaces.get(namespace).into_iter().flatten())
+    }
+
+    /// The roles that bindings of a user name and that don't exist, as an error of a kube-apiserver; `None` without any.
+    pub(crate) fn missing_roles(&self, identity: &Identity, namespace: &str) -> Option<String> {
+        let dangling = self.of_namespace(namespace).filter(|b| b.rules.is_none());
+        let dangling = dangling.filter(|b| subject_of(&b.binding, identity).is_some());
+        let mut errors: Vec<String> = Vec::new();
+        for bound in dangling {
+            let role = &bound.binding["roleRef"];
+            let kind = role["kind"].as_str().unwrap_or_default().to_lowercase();
+            let error = format!("{kind}.{GROUP} {:?} not found", role["name"].as_str().unwrap_or_default());
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
+        match errors.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            many => Some(format!("[{}]", many.join(", "))),
+        }
     }
 }
 

@@ -23,15 +23,23 @@ fn fields(resource: &Resource) -> &'static [&'static str] {
 impl FieldSelector {
     /// Reads a selector as the query carries it; refuses fields that the kind doesn't offer.
     pub(crate) fn parse(resource: &Resource, text: &str) -> Result<Self, ApiError> {
-        let mut terms = Vec::new();
-        for part in split(text) {
+        let selector = Self::terms(text)?;
+        selector.0.iter().try_for_each(|term| check(resource, &term.path))?;
+        Ok(selector)
+    }
+
+    /// Reads a selector of any fields.
+    pub(crate) fn terms(text: &str) -> Result<Self, ApiError> {
+        let mut parts = split(text);
+        // The order of a kube-apiserver: of two required names authorization sees the first.
+        parts.sort_unstable();
+        let terms = parts.into_iter().map(|part| {
             let (path, equal, value) = term(&part).ok_or_else(|| {
                 ApiError::bad_request(format!("invalid selector: '{text}'; can't understand '{part}'"))
             })?;
-            check(resource, &path)?;
-            terms.push(Term { path, equal, value });
-        }
-        Ok(Self(terms))
+            Ok(Term { path, equal, value })
+        });
+        Ok(Self(terms.collect::<Result<_, ApiError>>()?))
     }
 
     pub(crate) fn is_everything(&self) -> bool {

@@ -78,6 +78,8 @@ async fn attempt(
     convert::from_storage(resource, &mut old);
     let candidate = make(&old)?;
     check_revision(cx, &candidate, entry, needs_revision)?;
+    // As it was sent: a kube-apiserver completes the metadata later.
+    (kinds::hooks(resource).check_escalation)(cx, Some(&old), &candidate)?;
     let (new, sides) = prepare(cx, scope, options, &old, candidate).await?;
     if unchanged(&old, &new) {
         return Ok(Some(old));

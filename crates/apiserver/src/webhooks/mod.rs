@@ -32,7 +32,7 @@ pub(crate) use self::{
     review::request,
 };
 use crate::{
-    admission::review::{OWN_USER, Operation, Write},
+    admission::review::{Operation, Write},
     context::Cx,
     convert, object, schema,
     state::State,
@@ -45,7 +45,7 @@ const DRAWN_LETTERS: usize = 5;
 /// True for requests that webhooks and policies may review.
 pub(crate) fn concerns(cx: &Cx, write: &Write<'_>) -> bool {
     // A webhook that refuses its own removal could never be removed.
-    cx.identity.user != OWN_USER
+    !cx.identity.is_server()
         && cx.resource.group != "admissionregistration.k8s.io"
         // A change that a subresource of another kind makes was reviewed as an object of that kind.
         && (write.subresource_kind.is_some() || cx.subresource_kind().is_none())

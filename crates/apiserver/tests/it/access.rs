@@ -124,7 +124,12 @@ async fn nobody_grants_rights_they_lack() {
         refused.message()
     );
     let labelled = json!({"metadata": {"labels": {"a": "b"}}});
-    world.asks(&alice, Method::PATCH, &format!("{roles}/cluster-admin"), Some(labelled)).await.expect(200);
+    // A label can make it part of an aggregated role.
+    let refused =
+        world.asks(&alice, Method::PATCH, &format!("{roles}/cluster-admin"), Some(labelled)).await.expect(403);
+    assert!(refused.message().contains("not currently held"), "{}", refused.message());
+    let free = json!({"metadata": {"finalizers": ["example.com/a"]}});
+    world.asks(&alice, Method::PATCH, &format!("{roles}/cluster-admin"), Some(free)).await.expect(200);
     let mut aggregated = cluster_role("agg", &[]);
     aggregated["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
     let refused = post(&roles, aggregated).await.expect(403);

@@ -89,6 +89,7 @@ fn request<'a>(review: &Review<'a>) -> Request<'a> {
         object: review.object,
         old: review.old,
         user: &review.identity.user,
+        may_be_own: review.identity.is_in_process(),
         groups: &review.identity.groups,
         field_manager: review.field_manager,
         dry_run: review.dry_run,

@@ -1,4 +1,5 @@
-//! `GET /ironclad/backup`: everything that this process keeps, as one stream. Its readers get every secret.
+//! `GET /ironclad/backup`: everything that this process keeps, as one stream. Its readers get every secret and the
+//! keys that make users, so that it is for members of `system:masters` alone, whatever paths a role names.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -7,7 +8,7 @@ use futures::stream;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
+use ironclad_apiserver::{Identity, MASTERS, ResponseBody, Route, RouteFuture};
 use ironclad_store::Engine;
 use tokio::sync::Semaphore;
 
@@ -30,7 +31,15 @@ impl Backup {
         Self { engine, data_dir, one: Arc::new(Semaphore::new(1)) }
     }
 
-    fn answer(&self, method: &Method) -> Response<ResponseBody> {
+    fn answer(&self, method: &Method, identity: &Identity) -> Response<ResponseBody> {
+        if !identity.is_master() {
+            tracing::warn!(user = %identity.user, "backup refused");
+            let why = format!(
+                "User {:?} cannot get a backup, which holds every secret: only members of the group {MASTERS} can",
+                identity.user
+            );
+            return refusal(StatusCode::FORBIDDEN, &why);
+        }
         if method != Method::GET {
             return refusal(StatusCode::METHOD_NOT_ALLOWED, "a backup can only be read with GET");
         }
@@ -46,6 +55,7 @@ impl Backup {
             let what = format!("reading the keys beside the store: {error}");
             return refusal(StatusCode::INTERNAL_SERVER_ERROR, &what);
         }
+        tracing::info!(user = %identity.user, "backup is sent");
         let chunks = snapshot.chunks().map(move |chunk| {
             let _under_way = &turn;
             Ok::<_, std::io::Error>(Frame::data(chunk))
@@ -62,8 +72,8 @@ impl Route for Backup {
         path == PATH
     }
 
-    fn call(&self, request: Request<Bytes>, _identity: Identity) -> RouteFuture {
-        let response = self.answer(request.method());
+    fn call(&self, request: Request<Bytes>, identity: Identity) -> RouteFuture {
+        let response = self.answer(request.method(), &identity);
         Box::pin(async move { response })
     }
 }
@@ -78,4 +88,30 @@ fn refusal(code: StatusCode, message: &str) -> Response<ResponseBody> {
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_seam::Seam;
+    use ironclad_store::{Commit, MemoryBackend};
+
+    use super::*;
+
+    #[test]
+    fn only_masters_get_a_backup() -> anyhow::Result<()> {
+        let seam = Seam::system("backup");
+        let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, seam.clock.clone())?;
+        let folder = tempfile::tempdir()?;
+        std::fs::create_dir(folder.path().join(KEYS))?;
+        let backup = Backup::new(engine, folder.path().to_owned());
+        for (name, identity, want) in [
+            ("a member of system:masters", Identity::admin("anna"), 200),
+            ("a role with all paths", Identity::user("monitoring", &[]), 403),
+            ("a name alone", Identity::user("ironclad-admin", &["system:nodes"]), 403),
+            ("nobody", Identity::anonymous(), 403),
+        ] {
+            assert_eq!(backup.answer(&Method::GET, &identity).status(), want, "{name}");
+        }
+        Ok(())
+    }
 }

@@ -28,6 +28,7 @@ pub use self::{
     side::{Answer, As, Side, Stream},
 };
 
+pub mod authorization;
 mod certificates;
 mod compare;
 mod event_counts;
@@ -80,7 +81,6 @@ pub fn scenarios(directory: &Path) -> anyhow::Result<Vec<Scenario>> {
 /// # Errors
 /// Servers that don't start or don't answer at all.
 pub async fn run(directory: &Path) -> anyhow::Result<Option<Outcome>> {
-    let Some(binaries) = Binaries::find_or_skip()? else { return Ok(None) };
     let home = tempfile::Builder::new().prefix("ironclad-differential-").tempdir()?;
     let only = std::env::var("IRONCLAD_DIFFERENTIAL_ONLY").unwrap_or_default();
     let wanted: Vec<&str> = only.split(',').filter(|part| !part.is_empty()).collect();
@@ -88,33 +88,13 @@ pub async fn run(directory: &Path) -> anyhow::Result<Option<Outcome>> {
     scenarios.retain(|s| wanted.is_empty() || wanted.iter().any(|part| s.name.contains(part)));
     let known: Vec<Known> = serde_saphyr::from_str(&fs::read_to_string(directory.join("known.yaml"))?)?;
 
-    let given = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
-    let (mut env, mut embedded) = (None, None);
-    let real = match given("IRONCLAD_DIFFERENTIAL_REAL") {
-        Some(path) => path,
-        None => {
-            let config = Config { plane: true, members: 0, ..Config::default() };
-            env.insert(RealEnv::start(config).await?).plane().kubeconfig()
-        }
-    };
-    let ours = match given("IRONCLAD_DIFFERENTIAL_OURS") {
-        Some(path) => path,
-        None => embedded.insert(Ours::start(home.path()).await?).kubeconfig().to_owned(),
-    };
+    let Some(servers) = Servers::start_or_skip(home.path()).await? else { return Ok(None) };
     certificates::write_files(home.path())?;
-    let side = async |name: &str, kubeconfig: &Path| {
-        let kubectl = Kubectl::new(&binaries, kubeconfig, &home.path().join(name));
-        let kubectl = match given("IRONCLAD_DIFFERENTIAL_KUBECTL") {
-            Some(program) => kubectl.with_program(program),
-            None => kubectl,
-        };
-        Side::new(kubeconfig, kubectl, home.path()).await
-    };
-    let (real, ours) = (side("real", &real).await?, side("ours", &ours).await?);
+    let (real, ours) = (&servers.real, &servers.ours);
 
     let mut outcome = Outcome { scenarios: scenarios.len(), ..Outcome::default() };
     let differences: Vec<Vec<Difference>> = stream::iter(&scenarios)
-        .map(|scenario| differences(&real, &ours, scenario))
+        .map(|scenario| differences(real, ours, scenario))
         .buffered(AT_ONCE)
         .try_collect()
         .await?;
@@ -139,8 +119,44 @@ pub async fn run(directory: &Path) -> anyhow::Result<Option<Outcome>> {
             .map(|(k, _)| k.name.clone())
             .collect();
     }
-    drop((env, embedded));
     Ok(Some(outcome))
+}
+
+/// The two servers that are compared; those that were started end when it is dropped.
+struct Servers {
+    real: Side,
+    ours: Side,
+    _started: (Option<RealEnv>, Option<Ours>),
+}
+
+impl Servers {
+    /// Starts both, or finds those that variables name; `None` where real Kubernetes can't be had.
+    async fn start_or_skip(home: &Path) -> anyhow::Result<Option<Self>> {
+        let Some(binaries) = Binaries::find_or_skip()? else { return Ok(None) };
+        let given = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        let (mut env, mut embedded) = (None, None);
+        let real = match given("IRONCLAD_DIFFERENTIAL_REAL") {
+            Some(path) => path,
+            None => {
+                let config = Config { plane: true, members: 0, ..Config::default() };
+                env.insert(RealEnv::start(config).await?).plane().kubeconfig()
+            }
+        };
+        let ours = match given("IRONCLAD_DIFFERENTIAL_OURS") {
+            Some(path) => path,
+            None => embedded.insert(Ours::start(home).await?).kubeconfig().to_owned(),
+        };
+        let side = async |name: &str, kubeconfig: &Path| {
+            let kubectl = Kubectl::new(&binaries, kubeconfig, &home.join(name));
+            let kubectl = match given("IRONCLAD_DIFFERENTIAL_KUBECTL") {
+                Some(program) => kubectl.with_program(program),
+                None => kubectl,
+            };
+            Side::new(kubeconfig, kubectl, home).await
+        };
+        let (real, ours) = (side("real", &real).await?, side("ours", &ours).await?);
+        Ok(Some(Self { real, ours, _started: (env, embedded) }))
+    }
 }
 
 /// Where the servers' answers to one scenario differ.

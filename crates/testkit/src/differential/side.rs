@@ -107,7 +107,8 @@ impl Side {
     ) -> anyhow::Result<http::Response<hyper::body::Incoming>> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
         for (name, value) in headers {
-            request = request.header(name, value);
+            // Values may have other bytes than ASCII.
+            request = request.header(name, value.as_bytes());
         }
         let request = request.body(Full::new(body)).with_context(|| format!("{method} {path}"))?;
         let http = match who {

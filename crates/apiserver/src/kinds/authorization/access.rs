@@ -36,8 +36,9 @@ pub(super) fn access(cx: &Cx, review: &Value, identity: &Identity) -> Result<Val
         path: text("path"),
     };
     Ok(match allowed(&cx.state, identity, &attributes) {
-        Some(reason) if reason.is_empty() => json!({"allowed": true}),
-        Some(reason) => json!({"allowed": true, "reason": reason}),
-        None => json!({"allowed": false}),
+        Ok(reason) if reason.is_empty() => json!({"allowed": true}),
+        Ok(reason) => json!({"allowed": true, "reason": reason}),
+        Err(reason) if reason.is_empty() => json!({"allowed": false}),
+        Err(reason) => json!({"allowed": false, "reason": reason}),
     })
 }

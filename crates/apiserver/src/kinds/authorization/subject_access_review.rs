@@ -1,5 +1,7 @@
 //! SubjectAccessReviews and LocalSubjectAccessReviews: what a user may do.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::access::access;
@@ -37,7 +39,7 @@ fn subject(review: &Value) -> Result<Identity, ApiError> {
         let cause = Cause::invalid("spec.user", &json!(""), "at least one of user or group must be specified");
         return Err(ApiError::invalid("", "authorization.k8s.io", "", vec![cause]));
     }
-    Ok(Identity { user, groups, ..Identity::default() })
+    Ok(Identity::known(user, String::new(), groups, BTreeMap::new()))
 }
 
 fn review_local(cx: &Cx, review: &mut Value) -> Result<Value, ApiError> {

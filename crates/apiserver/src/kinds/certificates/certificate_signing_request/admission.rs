@@ -83,7 +83,7 @@ fn may(cx: &Cx, verb: &str, signer: &str) -> bool {
     [signer, &domain].into_iter().any(|name| {
         let (resource, subresource, namespace, path) = ("signers", "", "", "");
         let attributes = Attributes { verb, group: GROUP, resource, subresource, namespace, name, path };
-        allowed(&cx.state, &cx.identity, &attributes).is_some()
+        allowed(&cx.state, &cx.identity, &attributes).is_ok()
     })
 }
 

@@ -2,9 +2,15 @@
 
 use std::borrow::Cow;
 
+use ironclad_store::Entry;
 use serde_json::{Value, json};
 
-use crate::registry::{Resource, group_version, strategy::Conversion};
+use crate::{
+    context::Cx,
+    object,
+    registry::{Resource, group_version, strategy::Conversion},
+    status::ApiError,
+};
 
 /// Gives an object in another `apiVersion`; one that it knows nothing of it gives back as it is.
 pub type Converter = fn(object: &Value, api_version: &str) -> Value;
@@ -21,6 +27,31 @@ pub(crate) fn storage_api_version(resource: &Resource) -> String {
 /// The conversion of a built-in resource from and to the stored version.
 fn conversion(resource: &Resource) -> Option<&'static Conversion> {
     resource.builtin()?.strategy.conversion.as_ref()
+}
+
+/// A stored object in the request's version.
+///
+/// # Errors
+/// It can't be decoded. It can still be deleted.
+pub(crate) fn read(resource: &Resource, entry: &Entry) -> Result<Value, ApiError> {
+    let mut value = object::decode(&entry.value, entry.modified).map_err(|error| {
+        ApiError::internal(format!(
+            "the stored {} can't be decoded ({error}): delete it, and create it again from its source",
+            resource.kind
+        ))
+    })?;
+    from_storage(resource, &mut value);
+    Ok(value)
+}
+
+/// The same for one of many objects: those that can't be decoded are left out and reported.
+pub(crate) fn read_or_skip(cx: &Cx, key: &str, entry: &Entry) -> Option<Value> {
+    let read = read(&cx.resource, entry);
+    if let Err(error) = &read {
+        tracing::error!(key, error = error.message, "stored object is left out of a list");
+        cx.warn(format!("{key} is left out: {}", error.message));
+    }
+    read.ok()
 }
 
 /// True when reading means more than copying bytes.

@@ -10,6 +10,22 @@ use serde_json::{Map, Value, json};
 
 use ironclad_store::Revision;
 
+/// Levels of nesting in a stored object, its managedFields included. Decoders take 127, and lists, events of watches
+/// and reviews put some around an object.
+pub(crate) const DEPTH_MAX: usize = 100;
+
+/// True for an object that is nested too deeply to be stored.
+pub(crate) fn is_too_deep(object: &Value) -> bool {
+    fn deeper(value: &Value, than: usize) -> bool {
+        match value {
+            Value::Array(items) => than == 0 || items.iter().any(|item| deeper(item, than - 1)),
+            Value::Object(members) => than == 0 || members.values().any(|member| deeper(member, than - 1)),
+            _ => false,
+        }
+    }
+    deeper(object, DEPTH_MAX)
+}
+
 /// Bytes before the JSON in a stored value.
 const HEADER: usize = 4;
 

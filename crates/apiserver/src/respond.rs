@@ -213,9 +213,7 @@ pub(crate) fn stored(cx: &Cx, code: u16, entry: &Entry) -> Result<Reply, ApiErro
         out.extend_from_slice(b"\n");
         return Ok(reply(code, "application/json", out.freeze()));
     }
-    let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-    convert::from_storage(&cx.resource, &mut value);
-    object(cx, code, value)
+    object(cx, code, convert::read(&cx.resource, entry)?)
 }
 
 /// One object in the request's version.
@@ -292,12 +290,8 @@ pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply,
         out.extend_from_slice(b"]}\n");
         return Ok(reply(200, "application/json", out.freeze()));
     }
-    let mut items = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-        convert::from_storage(resource, &mut value);
-        items.push(value);
-    }
+    let items: Vec<Value> =
+        entries.iter().filter_map(|entry| convert::read_or_skip(cx, &resource.plural, entry)).collect();
     let value = match cx.accept.shape {
         Shape::Object => json!({
             "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items,

@@ -131,6 +131,7 @@ impl State {
 
     /// The change that stores an object of this resource.
     pub(crate) fn put(&self, resource: &Resource, key: String, value: &Value) -> Result<Op, ApiError> {
+        check_depth(resource, value)?;
         let bytes = object::encode(value);
         let expires = resource.time_to_live().and_then(|ttl| {
             let now = u64::try_from(self.seam.clock.wall().as_second()).unwrap_or(0);
@@ -138,4 +139,18 @@ impl State {
         });
         Ok(Op::Put { key: key.into(), value: bytes, expires })
     }
+}
+
+/// Refuses an object that is nested too deeply for the decoders of those who read it.
+pub(crate) fn check_depth(resource: &Resource, value: &Value) -> Result<(), ApiError> {
+    if !object::is_too_deep(value) {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "{} {:?} would be nested deeper than {} levels, of which metadata.managedFields repeats those of the object: \
+         nest it less, or store the nested part as text",
+        resource.plural,
+        object::meta_str(value, "name"),
+        object::DEPTH_MAX
+    )))
 }

@@ -163,10 +163,16 @@ fn read<'d>(doc: &'d mut Value, path: &str, kind: &str) -> Result<Option<&'d Val
     }
 }
 
-fn put(doc: &mut Value, path: &str, value: Value, kind: &str) -> Result<(), String> {
-    if path.split('/').count() + depth(&value) > DEPTH_MAX {
+/// Refuses an operation that nests the document too deeply.
+fn check_depth(path: &str, value: &Value, kind: &str) -> Result<(), String> {
+    if path.split('/').count() + depth(value) > DEPTH_MAX {
         return Err(format!("{kind} operation for path \"{path}\" makes the document deeper than {DEPTH_MAX} levels"));
     }
+    Ok(())
+}
+
+fn put(doc: &mut Value, path: &str, value: Value, kind: &str) -> Result<(), String> {
+    check_depth(path, &value, kind)?;
     match parent(doc, path, kind)? {
         (Value::Object(members), key) => {
             members.insert(key, value);
@@ -196,6 +202,7 @@ fn replace(doc: &mut Value, path: &str, value: Value) -> Result<(), String> {
         *doc = value;
         return Ok(());
     }
+    check_depth(path, &value, "replace")?;
     match parent(doc, path, "replace")? {
         (Value::Object(members), key) => {
             members.insert(key, value);

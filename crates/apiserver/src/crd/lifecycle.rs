@@ -20,14 +20,22 @@ pub(crate) fn crds(state: &State) -> Result<Vec<Arc<Definition>>, ApiError> {
         let known = match same {
             Some(known) => known.clone(),
             None => {
-                let crd = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+                let crd = match object::decode(&entry.value, entry.modified) {
+                    Ok(crd) => crd,
+                    // The others are served all the same, and it can be deleted.
+                    Err(error) => {
+                        tracing::error!(key = key.as_str(), %error, "stored CustomResourceDefinition can't be decoded");
+                        continue;
+                    }
+                };
                 Arc::new(Definition::new(crd, entry.modified, state.options.converter))
             }
         };
-        all.push(known);
+        all.push((key.clone(), known));
     }
-    *cache = range.entries.into_iter().map(|(key, _)| key).zip(all.iter().cloned()).collect();
-    Ok(all)
+    let crds = all.iter().map(|(_, known)| known.clone()).collect();
+    *cache = all.into_iter().collect();
+    Ok(crds)
 }
 
 /// Rebuilds the registry from the CRDs; watches of changed resources end.

@@ -190,6 +190,12 @@ impl Resource {
         if self.namespaced { format!("{}{namespace}/{name}", self.prefix) } else { format!("{}{name}", self.prefix) }
     }
 
+    /// Namespace and name in a key of this resource; the namespace of a cluster-scoped one is empty.
+    pub(crate) fn address_of<'a>(&self, key: &'a str) -> (&'a str, &'a str) {
+        let rest = key.strip_prefix(&self.prefix).unwrap_or(key);
+        if self.namespaced { rest.split_once('/').unwrap_or(("", rest)) } else { ("", rest) }
+    }
+
     /// The store's prefix of a namespace's objects, or of all.
     pub(crate) fn prefix_of(&self, namespace: Option<&str>) -> String {
         match namespace {

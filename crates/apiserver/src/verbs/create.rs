@@ -8,7 +8,7 @@ use crate::{
     context::Cx,
     convert, kinds, meta, object,
     respond::{self, Reply},
-    state::State,
+    state::{State, check_depth},
     status::ApiError,
     strategy,
 };
@@ -92,6 +92,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
         ApiError::already_exists(&resource.plural, &resource.group, &name, terminating)
     };
     if options.dry_run {
+        check_depth(resource, &value)?;
         if let Some(entry) = state.store.get(&key) {
             return Err(exists(&entry));
         }

@@ -56,13 +56,13 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     let prefix = resource.prefix_of(cx.namespace());
     let range = cx.state.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
     let mut deleted: Vec<Entry> = Vec::new();
-    for (_, entry) in range.entries {
-        let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-        convert::from_storage(resource, &mut value);
-        if !selector.matches(&value) {
+    for (key, entry) in range.entries {
+        // An object that can't be decoded has no fields to select it by.
+        let selected = selector.is_everything() || convert::read(resource, &entry).is_ok_and(|o| selector.matches(&o));
+        if !selected {
             continue;
         }
-        let (namespace, name) = (object::meta_str(&value, "namespace"), object::meta_str(&value, "name"));
+        let (namespace, name) = resource.address_of(key.as_str());
         match delete_object(cx, namespace, name, &options).await {
             Ok(_) => deleted.push(entry),
             Err(e) if e.code == 404 => {}
@@ -76,9 +76,8 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
 /// Deletes every object of a resource for the server itself: a CRD's instances.
 pub(super) async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
     let range = cx.state.store.range(&Query::prefix(&cx.resource.prefix)).map_err(ApiError::internal)?;
-    for (_, entry) in range.entries {
-        let value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-        let (namespace, name) = (object::meta_str(&value, "namespace"), object::meta_str(&value, "name"));
+    for (key, _) in range.entries {
+        let (namespace, name) = cx.resource.address_of(key.as_str());
         match delete_object(cx, namespace, name, &DeleteOptions::default()).await {
             Ok(_) => {}
             Err(e) if e.code == 404 => {}
@@ -110,8 +109,10 @@ async fn attempt(
     options: &DeleteOptions,
 ) -> Result<Option<Outcome>, ApiError> {
     let resource = &*cx.resource;
-    let mut old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-    convert::from_storage(resource, &mut old);
+    let old = match convert::read(resource, entry) {
+        Ok(old) => old,
+        Err(error) => return remove_unreadable(cx, key, entry, options, &error).await,
+    };
     preconditions(cx, name, &old, options)?;
     (kinds::hooks(resource).before_delete)(&old)?;
     let sides = admission::validate(cx, Operation::Delete, Some(&old), None, options.dry_run).await?;
@@ -155,6 +156,34 @@ async fn attempt(
         carry_out(&cx.state, after_write(cx, Some(&old), None)?).await?;
     }
     Ok(Some(if is_graceful { Outcome::RemovedShown(new) } else { Outcome::Removed(old) }))
+}
+
+/// Removes an object that can't be decoded: its finalizers are unknown, and nothing else can be done with it.
+async fn remove_unreadable(
+    cx: &Cx,
+    key: &str,
+    entry: &Entry,
+    options: &DeleteOptions,
+    error: &ApiError,
+) -> Result<Option<Outcome>, ApiError> {
+    let resource = &*cx.resource;
+    let (namespace, name) = resource.address_of(key);
+    let mut metadata = json!({"name": name, "resourceVersion": entry.modified.to_string()});
+    if resource.namespaced {
+        metadata["namespace"] = json!(namespace);
+    }
+    let object = json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata});
+    preconditions(cx, name, &object, options)?;
+    admission::validate(cx, Operation::Delete, Some(&object), None, options.dry_run).await?;
+    if !options.dry_run {
+        let compares = vec![Compare::modified(key, entry.modified)];
+        if let TxnResult::Failed { .. } = cx.state.txn(compares, vec![Op::delete(key)]).await? {
+            return Ok(None);
+        }
+        tracing::warn!(key, error = error.message, "stored object that can't be decoded was deleted");
+        carry_out(&cx.state, after_write(cx, Some(&object), None)?).await?;
+    }
+    Ok(Some(Outcome::Removed(object)))
 }
 
 fn preconditions(cx: &Cx, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {

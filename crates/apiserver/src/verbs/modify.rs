@@ -9,6 +9,7 @@ use crate::{
     context::Cx,
     convert, kinds, meta, object,
     registry::Resource,
+    state::check_depth,
     status::{ApiError, Cause},
     strategy,
 };
@@ -74,8 +75,7 @@ async fn attempt(
     make: &mut Make<'_>,
 ) -> Result<Option<Value>, ApiError> {
     let resource = &*cx.resource;
-    let mut old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-    convert::from_storage(resource, &mut old);
+    let old = convert::read(resource, entry)?;
     let candidate = make(&old)?;
     check_revision(cx, &candidate, entry, needs_revision)?;
     // As it was sent: a kube-apiserver completes the metadata later.
@@ -86,6 +86,7 @@ async fn attempt(
     }
     let removed = removable(resource, &old, &new);
     if options.dry_run {
+        check_depth(resource, &new)?;
         return Ok(Some(new));
     }
     let op = if removed {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     context::Cx,
-    convert, object,
+    convert,
     respond::{self, ListMeta, Reply},
     select::Selector,
     state::State,
@@ -190,10 +190,9 @@ fn read(
         for (i, (key, entry)) in range.entries.into_iter().enumerate() {
             start_after = Some(key.as_str().to_owned());
             if !everything {
-                let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-                convert::from_storage(&cx.resource, &mut value);
-                if !selector.matches(&value) {
-                    continue;
+                match convert::read_or_skip(cx, key.as_str(), &entry) {
+                    Some(value) if selector.matches(&value) => {}
+                    _ => continue,
                 }
             }
             entries.push(entry);

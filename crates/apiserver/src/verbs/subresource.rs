@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     admission::{self, Operation},
     context::Cx,
-    object,
+    convert, object,
     request::Verb,
     respond::{self, Reply},
     schema,
@@ -56,7 +56,7 @@ pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
 pub(crate) fn found(cx: &Cx) -> Result<Value, ApiError> {
     let entry = cx.state.store.get(&cx.key());
     let entry = entry.ok_or_else(|| ApiError::not_found(&cx.resource.plural, &cx.resource.group, cx.name()))?;
-    object::decode(&entry.value, entry.modified).map_err(ApiError::internal)
+    convert::read(&cx.resource, &entry)
 }
 
 /// The path of the replicas.
@@ -405,10 +405,10 @@ async fn spend_budget(cx: &Cx, pod: &Value, dry_run: bool) -> Result<(), ApiErro
         let range = cx.state.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
         let mut budgets = Vec::new();
         for (key, entry) in range.entries {
-            let budget = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+            let budget = convert::read(&resource, &entry)?;
             let selector = LabelSelector::from_object(&budget["spec"]["selector"]);
-            // A budget without a selector counts for every pod.
-            if selector.is_ok_and(|s| s.unwrap_or_default().matches_object(pod)) {
+            // A budget with an empty selector counts for every pod, one without a selector for none.
+            if selector.is_ok_and(|s| s.is_some_and(|s| s.matches_object(pod))) {
                 budgets.push((key, entry, budget));
             }
         }

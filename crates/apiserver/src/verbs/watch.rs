@@ -195,9 +195,7 @@ impl Run {
     }
 
     fn selects(&self, plan: &Plan, entry: &Entry) -> bool {
-        let Ok(mut value) = object::decode(&entry.value, entry.modified) else { return false };
-        convert::from_storage(&self.cx.resource, &mut value);
-        plan.selector.matches(&value)
+        convert::read(&self.cx.resource, entry).is_ok_and(|value| plan.selector.matches(&value))
     }
 
     async fn changes(&mut self, plan: &Plan, mut watch: Watch, end: tokio::time::Instant) -> Result<(), Gone> {

@@ -100,11 +100,11 @@ mod tests {
         let none: &[Arc<FederatedResourceQuota>] = &[];
         for (name, quotas, overridden, refused) in [
             ("not overridden", &[cpu.clone()][..], manifest(2, "100m"), false),
-            ("more replicas", &[cpu.clone()], manifest(50, "100m"), true),
-            ("larger requests", &[cpu.clone()], manifest(2, "101m"), true),
+            ("more replicas", std::slice::from_ref(&cpu), manifest(50, "100m"), true),
+            ("larger requests", std::slice::from_ref(&cpu), manifest(2, "101m"), true),
             ("by the other spelling", &[requests], manifest(2, "101m"), true),
-            ("fewer, but larger", &[cpu.clone()], manifest(1, "200m"), false),
-            ("fewer, and too large", &[cpu.clone()], manifest(1, "201m"), true),
+            ("fewer, but larger", std::slice::from_ref(&cpu), manifest(1, "200m"), false),
+            ("fewer, and too large", std::slice::from_ref(&cpu), manifest(1, "201m"), true),
             ("less", &[cpu], manifest(1, "10m"), false),
             ("another resource is limited", &[quota(json!({"memory": "1"}))], manifest(50, "1"), false),
             ("no quota", none, manifest(50, "1"), false),

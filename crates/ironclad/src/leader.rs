@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use ironclad_cli::{duration, report::Misused};
 use ironclad_runtime::leader::{Elector, LeaderOptions};
-use ironclad_seam::Seam;
+use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
 use kube::{
     Api, Client,
@@ -105,22 +105,18 @@ impl Electors {
     /// Competes, as tasks of this seam; `begin` is called each time this process becomes the leader.
     pub(crate) fn start<T: Send + 'static>(&self, seam: &Seam, begin: impl FnMut(Seam) -> T + Send + 'static) {
         for elector in self.beside.clone() {
-            seam.tasks.spawn("election beside", async move { elector.run(|_| ()).await });
+            seam.tasks.supervise(&seam.clock, "election beside", move || {
+                let elector = elector.clone();
+                async move { elector.run(|_| ()).await }
+            });
         }
-        let (main, observed) = (self.main.clone(), self.main.clone());
-        seam.tasks.spawn("election", async move { main.run(begin).await });
-        let clock = seam.clock.clone();
-        seam.tasks.spawn("election observed", async move {
-            let mut last = String::new();
-            loop {
-                clock.sleep(Duration::from_secs(1)).await;
-                let holder = observed.holder();
-                if !observed.leads() && !holder.is_empty() && holder != last {
-                    eprintln!("standing by: {holder} is the leader");
-                }
-                last = holder;
-            }
+        let (main, begin) = (self.main.clone(), Arc::new(parking_lot::Mutex::new(begin)));
+        seam.tasks.supervise(&seam.clock, "election", move || {
+            let (main, begin) = (main.clone(), begin.clone());
+            async move { main.run(move |term| begin.lock()(term)).await }
         });
+        let (clock, observed) = (seam.clock.clone(), self.main.clone());
+        seam.tasks.supervise(&seam.clock, "election observed", move || report_leader(clock.clone(), observed.clone()));
     }
 
     /// Releases all Leases. The work must have ended.
@@ -134,6 +130,19 @@ impl Electors {
     /// `leader_election_master_status`, as Kubernetes' own processes have it.
     pub(crate) fn collector(&self) -> Box<dyn Collector> {
         Box::new(MasterStatus(self.main.clone()))
+    }
+}
+
+/// Reports each new leader while this process stands by.
+async fn report_leader(clock: Clock, observed: Elector) {
+    let mut last = String::new();
+    loop {
+        clock.sleep(Duration::from_secs(1)).await;
+        let holder = observed.holder();
+        if !observed.leads() && !holder.is_empty() && holder != last {
+            eprintln!("standing by: {holder} is the leader");
+        }
+        last = holder;
     }
 }
 
@@ -213,7 +222,7 @@ mod tests {
     use clap::Parser as _;
     use ironclad_apiserver::{Identity, Options, Server};
     use ironclad_runtime::{Traffic, in_process_client};
-    use ironclad_seam::{Clock, Rng, Tasks};
+    use ironclad_seam::{Rng, Tasks};
     use ironclad_store::{Commit, Engine, MemoryBackend};
     use jiff::Timestamp;
     use kube::api::{Patch, PatchParams};
@@ -319,6 +328,25 @@ mod tests {
             assert!(error.starts_with(&want), "{error}");
             assert_eq!(plane.holder(name).await, "host_1", "nothing was taken from it");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_of_the_election_ends_the_term_and_the_process_competes_again() {
+        let plane = Plane::new().await;
+        let electors = plane.electors("").await.unwrap().unwrap();
+        let ran = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let (terms, log) = (electors.main.clone(), ran.clone());
+        electors.start(&plane.seam, move |term: Seam| {
+            let (number, log, clock) = (terms.terms(), log.clone(), term.clock.clone());
+            term.tasks.spawn("work", async move {
+                clock.sleep(Duration::from_secs(30)).await;
+                log.lock().push(number);
+            });
+            assert_ne!(number, 1, "on purpose");
+        });
+        plane.seam.clock.sleep(Duration::from_secs(60)).await;
+        assert_eq!(*ran.lock(), [2], "work of a term that panicked does not run beside that of the next");
+        assert!(electors.main.leads());
     }
 
     #[tokio::test(start_paused = true)]

@@ -119,14 +119,14 @@ impl Tasks {
 
     /// Runs a long-lived task of this group. When it panics, the panic is counted and the task is made and run again
     /// after a wait; when it ends, it is over.
-    pub fn supervise<F, Fut>(&self, clock: &Clock, name: impl Into<Cow<'static, str>>, mut make: F)
+    pub fn supervise<F, Fut>(&self, clock: &Clock, name: impl Into<Cow<'static, str>>, mut make: F) -> TaskHandle<()>
     where
         F: FnMut() -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
         let (name, clock, panics) = (name.into(), clock.clone(), self.0.panics.clone());
         let group = self.0.name.clone();
-        drop(self.spawn(name.clone(), async move {
+        self.spawn(name.clone(), async move {
             loop {
                 let began = clock.mono();
                 let Err(message) = catch_panic(&mut make).await else { return };
@@ -134,7 +134,7 @@ impl Tasks {
                 tracing::error!(%group, task = %name, panic = %message, ?wait, "task panicked and is restarted");
                 clock.sleep(wait).await;
             }
-        }));
+        })
     }
 
     /// Panics of the supervised tasks of this group, its parents and their children.

@@ -109,6 +109,19 @@ struct Shared {
     terms: AtomicU64,
 }
 
+/// Work of a leader. Ends with the term, also if the election panics: two terms must not work beside each other.
+struct Term<'e> {
+    elector: &'e Elector,
+    seam: Seam,
+}
+
+impl Drop for Term<'_> {
+    fn drop(&mut self) {
+        self.elector.0.fence.close();
+        self.seam.tasks.kill();
+    }
+}
+
 impl Elector {
     /// Competes through this client, which must not be a fenced one.
     #[must_use]
@@ -152,10 +165,10 @@ impl Elector {
             let term = self.0.terms.fetch_add(1, Ordering::Relaxed) + 1;
             let seam = self.0.seam.child(&format!("term{term}"));
             tracing::info!(identity = %self.0.options.identity, lease = %self.0.options.name, term, "became the leader");
-            let work = begin(seam.clone());
+            let term = Term { elector: self, seam };
+            let work = begin(term.seam.clone());
             let lost = self.keep(until).await;
-            self.0.fence.close();
-            seam.tasks.kill();
+            drop(term);
             *self.0.held.lock() = None;
             tracing::warn!(identity = %self.0.options.identity, lease = %self.0.options.name, %lost, "no longer the leader: all work is stopped");
             drop(work);

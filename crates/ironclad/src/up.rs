@@ -16,7 +16,7 @@ use ironclad_api::{
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
 use ironclad_controllers::{Controllers, NetworkConnector};
 use ironclad_extension::{NetworkCaller, admission::InProcessAdmission, explain::Explain};
-use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
+use ironclad_kubecontrollers::{self as kubecontrollers, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, RedbBackend, restore};
@@ -177,14 +177,14 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
 
 /// Starts the controllers that maintain the control plane's objects; none that would start templates.
 fn start_plane_controllers(client: Client, seam: &Seam, credentials: &pki::Pki) {
-    let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.clone() };
+    let cluster = Cluster::new(client, seam.clone());
     let options = kubecontrollers::Options {
         controllers: Controller::PLANE.to_vec(),
         root_certificate: Some(credentials.ca().to_owned()),
         signer: Some(ironclad_simcluster::signer(credentials.authority().clone())),
     };
     kubecontrollers::start(&cluster, &options);
-    cluster.caches.start(&client, seam);
+    cluster.start_caches();
 }
 
 async fn listen(address: &str) -> anyhow::Result<TcpListener> {

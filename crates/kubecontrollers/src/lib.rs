@@ -34,10 +34,14 @@ mod testkit;
 mod token;
 mod workload;
 
+use std::fmt::{Debug, Display};
+
+use futures::future::BoxFuture;
+use ironclad_runtime::{Caches, Failure, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use kube::Client;
 
-pub use caches::{BY_CLAIM, BY_NODE, Caches};
+pub use caches::{BY_CLAIM, BY_NODE, CLAIMS, NODES, PODS, VOLUMES};
 pub use certificates::{Order, Signer};
 pub use start::{Controller, Options, start};
 
@@ -50,4 +54,46 @@ pub struct Cluster {
     pub caches: Caches,
     /// Time, chance and the owner of the controllers' tasks.
     pub seam: Seam,
+}
+
+impl Cluster {
+    /// A cluster without controllers.
+    #[must_use]
+    pub fn new(client: Client, seam: Seam) -> Self {
+        Self { client, caches: Caches::default(), seam }
+    }
+
+    /// Starts the watches of all kinds that the prepared controllers took. No event is missed: their handlers exist.
+    pub fn start_caches(&self) {
+        self.caches.start(&self.client, &self.seam);
+    }
+
+    /// Creates the queue of the controller of this name, whose jitter has a stream of its own.
+    #[must_use]
+    pub fn queue<T: Ord + Clone + Debug>(&self, name: &str) -> Queue<T> {
+        Queue::new(self.seam.clock.clone(), self.seam.rng.stream(&format!("queue/{name}")))
+    }
+
+    /// Runs a controller's workers as tasks of the cluster's seam. They start once all of `ready` is over: the first
+    /// lists of the kinds that it reads.
+    pub fn run<T, F, Fut>(
+        &self,
+        name: &'static str,
+        queue: Queue<T>,
+        workers: usize,
+        ready: impl IntoIterator<Item = BoxFuture<'static, ()>>,
+        reconcile: F,
+    ) where
+        T: Ord + Clone + Debug + Display + Send + Sync + 'static,
+        F: Fn(T) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
+    {
+        let (tasks, ready) = (self.seam.tasks.clone(), Vec::from_iter(ready));
+        self.seam.tasks.spawn(format!("{name}-start"), async move {
+            for ready in ready {
+                ready.await;
+            }
+            run_workers(name, &tasks, &queue, workers, reconcile);
+        });
+    }
 }

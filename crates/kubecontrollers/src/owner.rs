@@ -2,15 +2,10 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
-use kube::{
-    Resource,
-    api::ObjectMeta,
-    core::{Selector, SelectorExt as _},
-};
+use ironclad_patch::selector::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, OwnerReference};
+use kube::{Resource, api::ObjectMeta};
 use serde_json::{Value, json};
-
-use crate::pods::labels;
 
 /// The index of objects by the uid of their controller.
 pub(crate) const BY_CONTROLLER: &str = "controller";
@@ -48,10 +43,25 @@ pub(crate) fn index_orphans<K: Resource>(object: &K) -> Vec<String> {
     }
 }
 
-/// A selector of a workload, which never selects everything by being empty, or nothing it can't read.
-pub(crate) fn selector(of: Option<&LabelSelector>) -> Option<Selector> {
-    let selector = Selector::try_from(of?.clone()).ok()?;
-    (!selector.selects_all()).then_some(selector)
+/// Parses a selector; `None` if it is invalid.
+#[must_use]
+pub fn parse_selector(selector: &meta::LabelSelector) -> Option<LabelSelector> {
+    let expressions = selector.match_expressions.iter().flatten().map(|expression| {
+        let values = expression.values.iter().flatten().cloned().collect();
+        (expression.key.clone(), expression.operator.clone(), values)
+    });
+    LabelSelector::from_parts(selector.match_labels.clone().unwrap_or_default(), expressions).ok()
+}
+
+/// Parses the selector of a workload; `None` if it is absent, invalid or empty: an empty one selects no pods.
+pub(crate) fn selector(selector: Option<&meta::LabelSelector>) -> Option<LabelSelector> {
+    parse_selector(selector?).filter(|selector| !selector.is_empty())
+}
+
+/// Returns `true` if the selector matches the labels of the object.
+#[must_use]
+pub fn selects(selector: &LabelSelector, meta: &ObjectMeta) -> bool {
+    selector.matches(|key| meta.labels.as_ref()?.get(key).map(String::as_str))
 }
 
 /// Objects of a controller, by action.
@@ -69,19 +79,19 @@ pub(crate) struct Claims<K> {
 /// releases nothing; objects that are being deleted are neither adopted nor released.
 pub(crate) fn claim<K: Resource>(
     controller: &ObjectMeta,
-    selector: &Selector,
+    selector: &LabelSelector,
     owned: Vec<Arc<K>>,
     orphans: Vec<Arc<K>>,
 ) -> Claims<K> {
     let mut claims = Claims { mine: Vec::new(), adopt: Vec::new(), release: Vec::new() };
     let going = controller.deletion_timestamp.is_some();
     for object in owned {
-        let leaves = !selector.matches(labels(object.meta())) && !going && object.meta().deletion_timestamp.is_none();
+        let leaves = !selects(selector, object.meta()) && !going && object.meta().deletion_timestamp.is_none();
         if leaves { claims.release.push(object) } else { claims.mine.push(object) }
     }
     if !going {
         claims.adopt = orphans;
-        claims.adopt.retain(|o| selector.matches(labels(o.meta())) && o.meta().deletion_timestamp.is_none());
+        claims.adopt.retain(|o| selects(selector, o.meta()) && o.meta().deletion_timestamp.is_none());
     }
     claims
 }
@@ -112,7 +122,7 @@ mod tests {
         let names = |pods: &[Arc<k8s_openapi::api::core::v1::Pod>]| {
             pods.iter().map(|p| p.metadata.name.clone().unwrap()).collect::<Vec<_>>().join(",")
         };
-        let selector = Selector::from_iter([("app", "a")]);
+        let selector = LabelSelector::parse("app=a").unwrap();
         for (name, deleted, mine, adopt, release) in [
             ("matching ones are kept or taken, others are let go", false, "own", "free", "changed"),
             ("a controller that goes leaves everything as it is", true, "own,changed", "", ""),
@@ -140,7 +150,7 @@ mod tests {
 
     #[test]
     fn an_empty_selector_selects_nothing() {
-        assert!(selector(Some(&LabelSelector::default())).is_none());
+        assert!(selector(Some(&meta::LabelSelector::default())).is_none());
         assert!(selector(None).is_none());
     }
 }

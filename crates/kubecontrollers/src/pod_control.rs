@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Cluster,
+    caches::PODS,
     owner::{BY_CONTROLLER, controller_of},
     pods::{is_terminating, name_base},
 };
@@ -68,7 +69,7 @@ impl PodControl {
     pub(crate) fn new(cluster: &Cluster, controller: &str) -> Self {
         Self {
             client: cluster.client.clone(),
-            pods: cluster.caches.pods(),
+            pods: cluster.caches.take(&PODS),
             writer: Writer::new(controller),
             names: cluster.seam.rng.stream(&format!("names/{controller}")),
             memory: Mutex::default(),

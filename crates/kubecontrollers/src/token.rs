@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::{
     ByteString,
     api::{
@@ -23,7 +23,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::Cluster;
+use crate::{Cluster, caches::TOKEN_SECRETS};
 
 /// Type of the Secrets that this controller fills.
 pub(crate) const SECRET_TYPE: &str = "kubernetes.io/service-account-token";
@@ -73,25 +73,21 @@ struct Controller {
 pub(crate) fn start(cluster: &Cluster, certificate: Option<&str>) {
     let controller = Arc::new(Controller {
         client: cluster.client.clone(),
-        secrets: cluster.caches.token_secrets(),
+        secrets: cluster.caches.take(&TOKEN_SECRETS),
         writer: Writer::new("serviceaccount-token-controller"),
         certificate: certificate.map(str::to_owned),
     });
-    let queue: Queue<Key> =
-        Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/serviceaccount-token"));
+    let queue: Queue<Key> = cluster.queue("serviceaccount-token");
     let to = queue.clone();
     controller.secrets.on_change(move |change| {
         if let Some(secret) = &change.new {
             to.add(Key::of(&**secret));
         }
     });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("serviceaccount-token-start", async move {
-        controller.secrets.synced().await;
-        run_workers("serviceaccount-token", &tasks, &queue, WORKERS, move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(&key).await }
-        });
+    let ready = [controller.secrets.when_synced()];
+    cluster.run("serviceaccount-token", queue, WORKERS, ready, move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&key).await }
     });
 }
 

@@ -2,20 +2,18 @@
 
 use std::{collections::BTreeSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
+use futures::future::BoxFuture;
+use ironclad_patch::selector::LabelSelector;
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use jiff::Timestamp;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use kube::{
-    Api, Resource, ResourceExt as _,
-    core::{Selector, SelectorExt as _},
-};
+use kube::{Api, Resource, ResourceExt as _};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Cluster,
-    owner::{Claims, ORPHANS, adopting, claim, controller_of, controller_reference, releasing},
+    owner::{Claims, ORPHANS, adopting, claim, controller_of, controller_reference, releasing, selects},
     pod_control::PodControl,
-    pods::labels,
     status_debounce::{StatusDebounce, WriteStatus, status_patch},
 };
 
@@ -39,7 +37,7 @@ pub(crate) trait Kind:
     type Status: Serialize + PartialEq;
 
     /// Returns the selector of its pods.
-    fn selector(&self) -> Option<Selector>;
+    fn selector(&self) -> Option<LabelSelector>;
 
     /// Returns its status.
     fn status(&self) -> Option<&Self::Status>;
@@ -57,12 +55,11 @@ pub(crate) struct Workload<W> {
 impl<W: Kind> Workload<W> {
     /// A controller whose queue follows its objects and their pods.
     pub(crate) fn new(cluster: &Cluster, objects: Informer<W>) -> Arc<Self> {
-        let rng = &cluster.seam.rng;
         let this = Arc::new(Self {
             cluster: cluster.clone(),
             objects,
             control: PodControl::new(cluster, W::CONTROLLER),
-            queue: Queue::new(cluster.seam.clock.clone(), rng.stream(&format!("queue/{}", W::CONTROLLER))),
+            queue: cluster.queue(W::CONTROLLER),
             debounce: StatusDebounce::default(),
         });
         let of = Arc::downgrade(&this);
@@ -83,20 +80,15 @@ impl<W: Kind> Workload<W> {
         this
     }
 
-    /// Runs the loop as tasks of the cluster's seam, once these other caches are filled.
-    pub(crate) fn run<F, Fut>(self: Arc<Self>, others: impl Future<Output = ()> + Send + 'static, reconcile: F)
+    /// Runs the loop as tasks of the cluster's seam, once its own caches and these others are filled.
+    pub(crate) fn run<F, Fut>(self: Arc<Self>, others: impl IntoIterator<Item = BoxFuture<'static, ()>>, reconcile: F)
     where
         F: Fn(Arc<Self>, Key) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
     {
-        let tasks = self.cluster.seam.tasks.clone();
-        tasks.clone().spawn(format!("{}-start", W::CONTROLLER), async move {
-            self.objects.synced().await;
-            self.control.pods().synced().await;
-            others.await;
-            let queue = self.queue.clone();
-            run_workers(W::CONTROLLER, &tasks, &queue, WORKERS, move |key| reconcile(self.clone(), key));
-        });
+        let (cluster, queue) = (self.cluster.clone(), self.queue.clone());
+        let ready = [self.objects.when_synced(), self.control.pods().when_synced()].into_iter().chain(others);
+        cluster.run(W::CONTROLLER, queue, WORKERS, ready, move |key| reconcile(self.clone(), key));
     }
 
     /// Enqueues an object because of a change other than its own or its pods'.
@@ -115,8 +107,8 @@ impl<W: Kind> Workload<W> {
                 }
                 Some(_) => {}
                 None => {
-                    let selects = |o: &Arc<W>| o.selector().is_some_and(|s| s.matches(labels(&pod.metadata)));
-                    keys.extend(self.objects.namespace(namespace).iter().filter(|o| selects(o)).map(|o| Key::of(&**o)));
+                    let selected = |o: &&Arc<W>| o.selector().is_some_and(|s| selects(&s, &pod.metadata));
+                    keys.extend(self.objects.namespace(namespace).iter().filter(selected).map(|o| Key::of(&**o)));
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! The informers that the controllers of one process share: one watch for each kind that some controller takes.
 
-use std::{any::Any, collections::BTreeSet, fmt::Debug, future::Future, pin::Pin, sync::Arc};
+use std::{any::Any, collections::BTreeSet, fmt::Debug, sync::Arc};
 
+use futures::future::BoxFuture;
 use ironclad_seam::Seam;
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
@@ -33,7 +34,7 @@ trait Taken: Send + Sync {
     fn name(&self) -> &'static str;
     fn start(&mut self, client: &Client, seam: &Seam);
     fn is_synced(&self) -> bool;
-    fn synced(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    fn synced(&self) -> BoxFuture<'static, ()>;
     fn informer(&self) -> &dyn Any;
 }
 
@@ -61,9 +62,8 @@ where
         self.informer.is_synced()
     }
 
-    fn synced(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let informer = self.informer.clone();
-        Box::pin(async move { informer.synced().await })
+    fn synced(&self) -> BoxFuture<'static, ()> {
+        self.informer.when_synced()
     }
 
     fn informer(&self) -> &dyn Any {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::BoxFuture};
 use ironclad_seam::{Clock, Seam, Stream, Tasks};
 use kube::{
     Api, Resource,
@@ -131,6 +131,13 @@ where
     /// informer.
     pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
         self.0.handlers.write().push(Box::new(handler));
+    }
+
+    /// [`Informer::synced`] as a future that holds the informer itself.
+    #[must_use]
+    pub fn when_synced(&self) -> BoxFuture<'static, ()> {
+        let informer = self.clone();
+        Box::pin(async move { informer.synced().await })
     }
 
     /// The object of this key.

@@ -3,7 +3,7 @@
 use std::{io, net::TcpListener, sync::Arc, time::Duration};
 
 use ironclad_apiserver::{Identity, OpenError, Options, Server};
-use ironclad_kubecontrollers::{Caches, Cluster, Controller};
+use ironclad_kubecontrollers::{Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Seam, Tasks};
 use ironclad_store::Store;
@@ -242,15 +242,18 @@ impl Member {
         let turns = self.0.seam.tasks.child("flap");
         let member = Arc::downgrade(&self.0);
         let clock = self.0.seam.clock.clone();
-        turns.spawn("flap", async move {
-            loop {
-                for (phase, time) in [(FlapPhase::Up, flap.up), (FlapPhase::Down, flap.down)] {
-                    let Some(member) = member.upgrade() else { return };
-                    member.state.lock().phase = phase;
-                    member.apply_faults();
-                    drop(member);
-                    // Phases of no length would starve other tasks.
-                    clock.sleep(time.max(READY_EVERY)).await;
+        turns.supervise(&self.0.seam.clock, "flap", move || {
+            let (member, clock) = (member.clone(), clock.clone());
+            async move {
+                loop {
+                    for (phase, time) in [(FlapPhase::Up, flap.up), (FlapPhase::Down, flap.down)] {
+                        let Some(member) = member.upgrade() else { return };
+                        member.state.lock().phase = phase;
+                        member.apply_faults();
+                        drop(member);
+                        // Phases of no length would starve other tasks.
+                        clock.sleep(time.max(READY_EVERY)).await;
+                    }
                 }
             }
         });
@@ -307,12 +310,17 @@ impl Inner {
 
     fn open_front(&self, state: &mut State) -> io::Result<()> {
         let Some(front) = &mut state.front else { return Ok(()) };
-        let listener = tokio::net::TcpListener::from_std(front.listener.try_clone()?)?;
+        let listener = front.listener.try_clone()?;
         let tasks = self.seam.tasks.child("front");
         let (server, group, tls) = (self.server.clone(), tasks.clone(), front.tls.clone());
-        tasks.spawn("serve", async move {
-            if let Err(error) = server.serve_in(&group, listener, tls).await {
-                tracing::error!(%error, "TLS listener of the member failed");
+        tasks.supervise(&self.seam.clock, "serve", move || {
+            let (server, group, tls) = (server.clone(), group.clone(), tls.clone());
+            let listener = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
+            async move {
+                let served = async { server.serve_in(&group, listener?, tls).await };
+                if let Err(error) = served.await {
+                    tracing::error!(%error, "TLS listener of the member failed");
+                }
             }
         });
         front.tasks = Some(tasks);
@@ -325,7 +333,7 @@ impl Inner {
         let seam = self.seam.child(&format!("inside-{}", state.starts));
         let service = self.server.in_process(Identity::admin(INSIDE_USER));
         let client = in_process_client(service, self.traffic.clone());
-        let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.clone() };
+        let cluster = Cluster::new(client, seam);
         let options = &state.options;
         let controllers = ironclad_kubecontrollers::Options {
             controllers: Controller::ALL.to_vec(),
@@ -338,7 +346,7 @@ impl Inner {
         let kubelet = kubelet::start(&cluster, &options.name, self.times.clone());
         self.placing.by(scheduler, kubelet);
         let nodes = Nodes::start(&cluster, &options.name, options.shape.clone());
-        cluster.caches.start(&client, &seam);
-        state.inside = Some(Inside { tasks: seam.tasks.clone(), nodes, cluster });
+        cluster.start_caches();
+        state.inside = Some(Inside { tasks: cluster.seam.tasks.clone(), nodes, cluster });
     }
 }

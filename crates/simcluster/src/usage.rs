@@ -3,13 +3,15 @@
 //! The last rule of the member that has the resource and matches the pod decides, else the pod's own annotation, else
 //! the pod idles.
 
+use ironclad_kubecontrollers::{
+    owner::{parse_selector, selects},
+    quantity::{CPU, parse},
+};
+use ironclad_patch::selector::LabelSelector as Selector;
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
 };
-use kube::core::{Selector, SelectorExt as _};
-
-use ironclad_kubecontrollers::quantity::{CPU, parse};
 
 /// Pods with this annotation use so much cpu (`250m`).
 pub(crate) const CPU_ANNOTATION: &str = "sim.ironclad.io/cpu";
@@ -78,7 +80,7 @@ impl Rules {
         let read = rules.iter().filter_map(|rule| {
             let selector = match &rule.selector {
                 None => Selector::default(),
-                Some(selector) => Selector::try_from(selector.clone()).ok()?,
+                Some(selector) => parse_selector(selector)?,
             };
             Some(Rule {
                 namespace: rule.namespace.clone(),
@@ -92,12 +94,10 @@ impl Rules {
 
     /// Returns the usage of the pod while it runs.
     pub(crate) fn usage(&self, pod: &Pod) -> Usage {
-        let none = std::collections::BTreeMap::new();
-        let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
         let matching = || {
             let of = |rule: &&Rule| rule.namespace.is_empty() || rule.namespace == namespace;
-            self.0.iter().rev().filter(of).filter(|rule| rule.selector.matches(labels))
+            self.0.iter().rev().filter(of).filter(|rule| selects(&rule.selector, &pod.metadata))
         };
         let annotated = |resource: &str, key: &str| {
             let text = pod.metadata.annotations.as_ref().and_then(|a| a.get(key));

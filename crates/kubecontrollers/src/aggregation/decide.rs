@@ -3,19 +3,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::core::{Selector, SelectorExt as _};
 
-use crate::pods::labels;
+use crate::owner::{parse_selector, selects};
 
-/// The roles that it is made of.
-pub(crate) fn selectors(role: &ClusterRole) -> Vec<Selector> {
-    let selectors = role.aggregation_rule.iter().flat_map(|r| r.cluster_role_selectors.iter().flatten());
-    selectors.filter_map(|s| Selector::try_from(s.clone()).ok()).collect()
-}
-
-/// Returns `true` if the role is made of this one, among others.
+/// Returns `true` if the aggregated role takes rules from the other one.
 pub(crate) fn takes(role: &ClusterRole, of: &ClusterRole) -> bool {
-    role.metadata.name != of.metadata.name && selectors(role).iter().any(|s| s.matches(labels(&of.metadata)))
+    let mut selectors = role.aggregation_rule.iter().flat_map(|r| r.cluster_role_selectors.iter().flatten());
+    role.metadata.name != of.metadata.name
+        && selectors.any(|s| parse_selector(s).is_some_and(|s| selects(&s, &of.metadata)))
 }
 
 /// Returns the rules that the role should have, if they differ from those it has. A role without an aggregation rule is

@@ -4,13 +4,13 @@ mod decide;
 
 use std::sync::Arc;
 
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{Api, Client};
 use serde_json::json;
 
 use self::decide::{decide, takes};
-use crate::Cluster;
+use crate::{Cluster, caches::CLUSTER_ROLES};
 
 /// Concurrent reconciles.
 const WORKERS: usize = 1;
@@ -25,10 +25,10 @@ struct Controller {
 pub(crate) fn start(cluster: &Cluster) {
     let controller = Arc::new(Controller {
         client: cluster.client.clone(),
-        roles: cluster.caches.cluster_roles(),
+        roles: cluster.caches.take(&CLUSTER_ROLES),
         writer: Writer::new("clusterrole-aggregation-controller"),
     });
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/aggregation"));
+    let queue: Queue<Key> = cluster.queue("aggregation");
     // The informer lives in the controller: a strong reference back would keep both for ever.
     let (to, of) = (queue.clone(), Arc::downgrade(&controller));
     controller.roles.on_change(move |change| {
@@ -36,13 +36,10 @@ pub(crate) fn start(cluster: &Cluster) {
             of.concerned(change).into_iter().for_each(|key| to.add(key));
         }
     });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("aggregation-start", async move {
-        controller.roles.synced().await;
-        run_workers("aggregation", &tasks, &queue, WORKERS, move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(&key).await }
-        });
+    let ready = [controller.roles.when_synced()];
+    cluster.run("aggregation", queue, WORKERS, ready, move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&key).await }
     });
 }
 

@@ -6,7 +6,7 @@ mod signers;
 
 use std::{fmt, sync::Arc};
 
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::certificates::v1::CertificateSigningRequest};
@@ -14,7 +14,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
 use self::decide::{Plan, Verdict, decide, failed};
-use crate::Cluster;
+use crate::{Cluster, caches::CERTIFICATE_REQUESTS};
 
 /// Concurrent reconciles.
 const WORKERS: usize = 1;
@@ -66,24 +66,21 @@ pub(crate) fn start(cluster: &Cluster, signer: &Signer) {
     let controller = Arc::new(Controller {
         client: cluster.client.clone(),
         clock: cluster.seam.clock.clone(),
-        requests: cluster.caches.certificate_requests(),
+        requests: cluster.caches.take(&CERTIFICATE_REQUESTS),
         writer: Writer::new("certificatesigningrequest-signing-controller"),
         signer: signer.clone(),
     });
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/certificates"));
+    let queue: Queue<Key> = cluster.queue("certificates");
     let to = queue.clone();
     controller.requests.on_change(move |change| {
         if let Some(request) = &change.new {
             to.add(Key::of(&**request));
         }
     });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("certificates-start", async move {
-        controller.requests.synced().await;
-        run_workers("certificates", &tasks, &queue, WORKERS, move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(&key).await }
-        });
+    let ready = [controller.requests.when_synced()];
+    cluster.run("certificates", queue, WORKERS, ready, move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&key).await }
     });
 }
 

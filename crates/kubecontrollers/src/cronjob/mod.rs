@@ -5,7 +5,7 @@ mod schedule;
 
 use std::sync::Arc;
 
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::{
@@ -16,6 +16,7 @@ use kube::{
 use self::decide::{Seen, decide, job_name};
 use crate::{
     Cluster,
+    caches::{CRON_JOBS, JOBS},
     owner::{BY_CONTROLLER, controller_of, controller_reference},
     status_debounce::status_patch,
     workload::next,
@@ -36,8 +37,8 @@ struct Controller {
 
 /// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
-    let (crons, jobs) = (cluster.caches.cron_jobs(), cluster.caches.jobs());
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/cronjob"));
+    let (crons, jobs) = (cluster.caches.take(&CRON_JOBS), cluster.caches.take(&JOBS));
+    let queue: Queue<Key> = cluster.queue("cronjob");
     let to = queue.clone();
     crons.on_change(move |change| {
         if let Some(cron) = change.new.as_ref() {
@@ -54,14 +55,10 @@ pub(crate) fn start(cluster: &Cluster) {
     });
     let writer = Writer::new("cronjob-controller");
     let controller = Controller { cluster: cluster.clone(), crons, jobs, writer };
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("cronjob-start", async move {
-        controller.crons.synced().await;
-        controller.jobs.synced().await;
-        run_workers("cronjob", &tasks, &queue, WORKERS, move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(&key).await }
-        });
+    let ready = [controller.crons.when_synced(), controller.jobs.when_synced()];
+    cluster.run("cronjob", queue, WORKERS, ready, move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&key).await }
     });
 }
 

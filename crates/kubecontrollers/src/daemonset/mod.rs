@@ -4,16 +4,18 @@ mod decide;
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Failure, Informer, Key, Next};
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, DaemonSetStatus},
     core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm},
 };
-use kube::core::Selector;
 
 use self::decide::{Seen, decide, tolerations};
 use crate::{
-    Cluster, history,
+    Cluster,
+    caches::{DAEMON_SETS, NODES, REVISIONS},
+    history,
     owner::{BY_CONTROLLER, selector},
     pod_control::NewPod,
     pods::{from_template, labels},
@@ -24,7 +26,7 @@ impl Kind for DaemonSet {
     const CONTROLLER: &'static str = "daemonset-controller";
     type Status = DaemonSetStatus;
 
-    fn selector(&self) -> Option<Selector> {
+    fn selector(&self) -> Option<LabelSelector> {
         selector(self.spec.as_ref().map(|s| &s.selector))
     }
 
@@ -35,8 +37,8 @@ impl Kind for DaemonSet {
 
 /// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
-    let sets = Workload::new(cluster, cluster.caches.daemon_sets());
-    let (nodes, revisions) = (cluster.caches.nodes(), cluster.caches.revisions());
+    let sets = Workload::new(cluster, cluster.caches.take(&DAEMON_SETS));
+    let (nodes, revisions) = (cluster.caches.take(&NODES), cluster.caches.take(&REVISIONS));
     let of = Arc::downgrade(&sets);
     nodes.on_change(move |change| {
         // A change of a node's status does not affect the pods.
@@ -48,12 +50,7 @@ pub(crate) fn start(cluster: &Cluster) {
             sets.objects.list().iter().for_each(|set| sets.enqueue_key(Key::of(&**set)));
         }
     });
-    let synced = (nodes.clone(), revisions.clone());
-    let others = async move {
-        synced.0.synced().await;
-        synced.1.synced().await;
-    };
-    sets.run(others, move |sets, key| {
+    sets.run([nodes.when_synced(), revisions.when_synced()], move |sets, key| {
         let (nodes, revisions) = (nodes.clone(), revisions.clone());
         async move { reconcile(&sets, &nodes, &revisions, &key).await }
     });

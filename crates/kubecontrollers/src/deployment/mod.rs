@@ -12,18 +12,17 @@ mod testkit;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
     core::v1::Pod,
 };
-use kube::core::SelectorExt as _;
 
 use self::decide::decide;
 use crate::{
     Cluster,
-    owner::{controller_of, selector},
-    pods::labels,
+    caches::{DEPLOYMENTS, PODS, REPLICA_SETS},
+    owner::{controller_of, selector, selects},
     status_debounce::{StatusDebounce, WriteStatus},
     workload::next,
 };
@@ -46,13 +45,13 @@ pub(crate) fn start(cluster: &Cluster) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {
         cluster: cluster.clone(),
-        deployments: caches.deployments(),
-        sets: caches.replica_sets(),
-        pods: caches.pods(),
+        deployments: caches.take(&DEPLOYMENTS),
+        sets: caches.take(&REPLICA_SETS),
+        pods: caches.take(&PODS),
         writer: Writer::new("deployment-controller"),
         debounce: StatusDebounce::default(),
     });
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/deployment"));
+    let queue: Queue<Key> = cluster.queue("deployment");
     let to = queue.clone();
     controller.deployments.on_change(move |change| {
         if let Some(deployment) = change.new.as_ref().or(change.old.as_ref()) {
@@ -72,15 +71,10 @@ pub(crate) fn start(cluster: &Cluster) {
         let keys: BTreeSet<Key> = change.old.iter().chain(&change.new).filter_map(|pod| of.of_pod(pod)).collect();
         keys.into_iter().for_each(|key| to.add(key));
     });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("deployment-start", async move {
-        controller.deployments.synced().await;
-        controller.sets.synced().await;
-        controller.pods.synced().await;
-        run_workers("deployment", &tasks, &queue, WORKERS, move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(&key).await }
-        });
+    let ready = [controller.deployments.when_synced(), controller.sets.when_synced(), controller.pods.when_synced()];
+    cluster.run("deployment", queue, WORKERS, ready, move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&key).await }
     });
 }
 
@@ -92,10 +86,10 @@ impl Controller {
             Some(owner) if owner.kind == KIND => vec![Key::new(namespace, &owner.name)],
             Some(_) => Vec::new(),
             None => {
-                let selects = |d: &Arc<Deployment>| {
-                    selector(d.spec.as_ref().map(|s| &s.selector)).is_some_and(|s| s.matches(labels(&set.metadata)))
+                let selected = |d: &&Arc<Deployment>| {
+                    selector(d.spec.as_ref().map(|s| &s.selector)).is_some_and(|s| selects(&s, &set.metadata))
                 };
-                self.deployments.namespace(namespace).iter().filter(|d| selects(d)).map(|d| Key::of(&**d)).collect()
+                self.deployments.namespace(namespace).iter().filter(selected).map(|d| Key::of(&**d)).collect()
             }
         }
     }

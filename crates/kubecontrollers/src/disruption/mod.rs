@@ -8,21 +8,20 @@ use std::{
     time::Duration,
 };
 
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_patch::selector::LabelSelector;
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     core::v1::Pod,
     policy::v1::PodDisruptionBudget,
 };
-use kube::{
-    Api, ResourceExt as _,
-    core::{Selector, SelectorExt as _},
-};
+use kube::{Api, ResourceExt as _};
 
 use self::decide::{Seen, decide};
 use crate::{
     Cluster,
-    owner::controller_of,
+    caches::{DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS},
+    owner::{controller_of, parse_selector, selects},
     pods::{is_finished, is_terminating, labels, ready_since},
     status_debounce::status_patch,
     workload::next,
@@ -48,14 +47,14 @@ pub(crate) fn start(cluster: &Cluster) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {
         cluster: cluster.clone(),
-        budgets: caches.disruption_budgets(),
-        pods: caches.pods(),
-        sets: caches.replica_sets(),
-        deployments: caches.deployments(),
-        stateful_sets: caches.stateful_sets(),
+        budgets: caches.take(&DISRUPTION_BUDGETS),
+        pods: caches.take(&PODS),
+        sets: caches.take(&REPLICA_SETS),
+        deployments: caches.take(&DEPLOYMENTS),
+        stateful_sets: caches.take(&STATEFUL_SETS),
         writer: Writer::new("disruption-controller"),
     });
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/disruption"));
+    let queue: Queue<Key> = cluster.queue("disruption");
     let to = queue.clone();
     controller.budgets.on_change(move |change| {
         if let Some(budget) = &change.new {
@@ -68,17 +67,16 @@ pub(crate) fn start(cluster: &Cluster) {
         let Some(of) = of.upgrade() else { return };
         of.of_pod(change).into_iter().for_each(|key| to.add_after(key, DEBOUNCE));
     });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("disruption-start", async move {
-        controller.budgets.synced().await;
-        controller.pods.synced().await;
-        controller.sets.synced().await;
-        controller.deployments.synced().await;
-        controller.stateful_sets.synced().await;
-        run_workers("disruption", &tasks, &queue, WORKERS, move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(&key).await }
-        });
+    let ready = [
+        controller.budgets.when_synced(),
+        controller.pods.when_synced(),
+        controller.sets.when_synced(),
+        controller.deployments.when_synced(),
+        controller.stateful_sets.when_synced(),
+    ];
+    cluster.run("disruption", queue, WORKERS, ready, move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&key).await }
     });
 }
 
@@ -95,9 +93,7 @@ impl Controller {
         for pod in change.old.iter().chain(&change.new) {
             let of = self.budgets.namespace(pod.metadata.namespace.as_deref().unwrap_or(""));
             keys.extend(
-                of.iter()
-                    .filter(|b| selector(b).is_some_and(|s| s.matches(labels(&pod.metadata))))
-                    .map(|b| Key::of(&**b)),
+                of.iter().filter(|b| selector(b).is_some_and(|s| selects(&s, &pod.metadata))).map(|b| Key::of(&**b)),
             );
         }
         keys
@@ -119,7 +115,7 @@ impl Controller {
     fn observe(&self, budget: Arc<PodDisruptionBudget>) -> Seen {
         let mut pods = self.pods.namespace(budget.metadata.namespace.as_deref().unwrap_or(""));
         let selector = selector(&budget);
-        pods.retain(|pod| selector.as_ref().is_some_and(|s| s.matches(labels(&pod.metadata))));
+        pods.retain(|pod| selector.as_ref().is_some_and(|s| selects(s, &pod.metadata)));
         let scales: BTreeMap<String, i32> = pods.iter().filter_map(|pod| self.scale(pod)).collect();
         Seen { budget, pods, scales }
     }
@@ -147,6 +143,6 @@ impl Controller {
 }
 
 /// A budget without a selector selects nothing, one with an empty selector everything in its namespace.
-fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
-    Selector::try_from(budget.spec.as_ref()?.selector.clone()?).ok()
+fn selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
+    parse_selector(budget.spec.as_ref()?.selector.as_ref()?)
 }

@@ -4,7 +4,7 @@ mod decide;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::{
     core::v1::{Node, Pod, Service},
     discovery::v1::EndpointSlice,
@@ -13,7 +13,12 @@ use kube::{Api, ResourceExt as _, api::PropagationPolicy};
 use serde_json::json;
 
 use self::decide::{MANAGED_BY, MANAGER, SERVICE_NAME, Seen, decide, has_endpoints, shows};
-use crate::{Cluster, owner::BY_CONTROLLER, pods::labels};
+use crate::{
+    Cluster,
+    caches::{ENDPOINT_SLICES, NODES, PODS, SERVICES},
+    owner::BY_CONTROLLER,
+    pods::labels,
+};
 
 /// Concurrent reconciles.
 const WORKERS: usize = 4;
@@ -38,13 +43,13 @@ pub(crate) fn start(cluster: &Cluster) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {
         cluster: cluster.clone(),
-        services: caches.services(),
-        slices: caches.endpoint_slices(),
-        pods: caches.pods(),
-        nodes: caches.nodes(),
+        services: caches.take(&SERVICES),
+        slices: caches.take(&ENDPOINT_SLICES),
+        pods: caches.take(&PODS),
+        nodes: caches.take(&NODES),
         writer: Writer::new("endpointslice-controller"),
     });
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/endpointslice"));
+    let queue: Queue<Key> = cluster.queue("endpointslice");
     let to = queue.clone();
     controller.services.on_change(move |change| {
         if let Some(service) = &change.new {
@@ -65,16 +70,15 @@ pub(crate) fn start(cluster: &Cluster) {
         let Some(of) = of.upgrade() else { return };
         of.of_pod(change).into_iter().for_each(|key| to.add_after(key, DEBOUNCE));
     });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("endpointslice-start", async move {
-        controller.services.synced().await;
-        controller.slices.synced().await;
-        controller.pods.synced().await;
-        controller.nodes.synced().await;
-        run_workers("endpointslice", &tasks, &queue, WORKERS, move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(&key).await }
-        });
+    let ready = [
+        controller.services.when_synced(),
+        controller.slices.when_synced(),
+        controller.pods.when_synced(),
+        controller.nodes.when_synced(),
+    ];
+    cluster.run("endpointslice", queue, WORKERS, ready, move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&key).await }
     });
 }
 

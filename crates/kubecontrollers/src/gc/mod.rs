@@ -161,7 +161,9 @@ impl Collector {
                 if !watches.contains_key(key) {
                     changed = true;
                     let name = format!("garbage-collector/{}", kind.group_resource());
-                    let task = seam.tasks.spawn(name, watch::follow(self.clone(), kind.clone(), seam.clone()));
+                    let (collector, followed, own) = (self.clone(), kind.clone(), seam.clone());
+                    let follow = move || watch::follow(collector.clone(), followed.clone(), own.clone());
+                    let task = seam.tasks.supervise(&seam.clock, name, follow);
                     watches.insert(key.clone(), Watched { kind: kind.clone(), task, synced: false });
                 }
             }

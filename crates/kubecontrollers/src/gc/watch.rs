@@ -30,7 +30,8 @@ pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Sea
     let config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);
     let mut stream = Box::pin(watcher::watcher(api, config));
     let jitter = seam.rng.stream("garbage-collector");
-    let mut known: BTreeSet<Uid> = BTreeSet::new();
+    // After a restart, the first list shows which of the objects that the graph still has were deleted meanwhile.
+    let mut known: BTreeSet<Uid> = collector.graph.lock().of_kind(&kind).collect();
     let mut listed: BTreeSet<Uid> = BTreeSet::new();
     let (mut failures, mut yields) = (0u32, Yields::default());
     while let Some(event) = stream.next().await {

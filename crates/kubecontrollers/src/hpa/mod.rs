@@ -8,7 +8,7 @@ mod proposal;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::Request;
-use ironclad_runtime::{EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer, run_workers};
+use ironclad_runtime::{EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -28,7 +28,6 @@ use k8s_openapi::{
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{Patch, PatchParams},
-    core::SelectorExt as _,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -39,8 +38,8 @@ use self::{
 };
 use crate::{
     Cluster,
-    owner::selector,
-    pods::labels,
+    caches::{AUTOSCALERS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS},
+    owner::{selector, selects},
     quantity::{CPU, parse},
     status_debounce::status_patch,
 };
@@ -74,16 +73,16 @@ pub(crate) fn start(cluster: &Cluster) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {
         cluster: cluster.clone(),
-        autoscalers: caches.autoscalers(),
-        deployments: caches.deployments(),
-        sets: caches.replica_sets(),
-        stateful_sets: caches.stateful_sets(),
-        pods: caches.pods(),
+        autoscalers: caches.take(&AUTOSCALERS),
+        deployments: caches.take(&DEPLOYMENTS),
+        sets: caches.take(&REPLICA_SETS),
+        stateful_sets: caches.take(&STATEFUL_SETS),
+        pods: caches.take(&PODS),
         writer: Writer::new(CONTROLLER),
         recorder: Recorder::new(cluster.client.clone(), &cluster.seam, "horizontal-pod-autoscaler"),
         histories: Mutex::default(),
     });
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/hpa"));
+    let queue: Queue<Key> = cluster.queue("hpa");
     let to = queue.clone();
     controller.autoscalers.on_change(move |change| {
         let spec_changed =
@@ -96,17 +95,16 @@ pub(crate) fn start(cluster: &Cluster) {
             (None, None) => {}
         }
     });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("hpa-start", async move {
-        controller.autoscalers.synced().await;
-        controller.deployments.synced().await;
-        controller.sets.synced().await;
-        controller.stateful_sets.synced().await;
-        controller.pods.synced().await;
-        run_workers("hpa", &tasks, &queue, WORKERS, move |key| {
-            let controller = controller.clone();
-            async move { controller.reconcile(&key).await }
-        });
+    let ready = [
+        controller.autoscalers.when_synced(),
+        controller.deployments.when_synced(),
+        controller.sets.when_synced(),
+        controller.stateful_sets.when_synced(),
+        controller.pods.when_synced(),
+    ];
+    cluster.run("hpa", queue, WORKERS, ready, move |key| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&key).await }
     });
 }
 
@@ -185,7 +183,7 @@ impl Controller {
         let samples = self.samples(namespace).await;
         let selector = selector(Some(&target.selector));
         let mut pods = self.pods.namespace(namespace);
-        pods.retain(|pod| selector.as_ref().is_some_and(|s| s.matches(labels(&pod.metadata))));
+        pods.retain(|pod| selector.as_ref().is_some_and(|s| selects(s, &pod.metadata)));
         let each = specs.iter().map(|spec| match metric(spec) {
             None => (spec.type_.clone(), Err(format!("no {} metrics are served here", spec.type_))),
             Some(metric) => {

@@ -8,17 +8,19 @@ mod indexes;
 
 use std::sync::Arc;
 
+use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Failure, Key, Next};
 use k8s_openapi::api::{
     batch::v1::{Job, JobStatus},
     core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector},
 };
-use kube::{Api, api::PropagationPolicy, core::Selector};
+use kube::{Api, api::PropagationPolicy};
 
 use self::decide::{Seen, decide, is_indexed};
 pub(crate) use self::decide::{is_finished, is_successful};
 use crate::{
     Cluster,
+    caches::JOBS,
     owner::selector,
     pod_control::NewPod,
     pods::{from_template, name_base},
@@ -29,7 +31,7 @@ impl Kind for Job {
     const CONTROLLER: &'static str = "job-controller";
     type Status = JobStatus;
 
-    fn selector(&self) -> Option<Selector> {
+    fn selector(&self) -> Option<LabelSelector> {
         selector(self.spec.as_ref().and_then(|s| s.selector.as_ref()))
     }
 
@@ -40,8 +42,8 @@ impl Kind for Job {
 
 /// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
-    let jobs = Workload::new(cluster, cluster.caches.jobs());
-    jobs.run(async {}, |jobs, key| async move { reconcile(&jobs, &key).await });
+    let jobs = Workload::new(cluster, cluster.caches.take(&JOBS));
+    jobs.run([], |jobs, key| async move { reconcile(&jobs, &key).await });
 }
 
 async fn reconcile(jobs: &Arc<Workload<Job>>, key: &Key) -> Result<Next, Failure> {

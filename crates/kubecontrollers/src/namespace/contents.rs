@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ironclad_runtime::{Failure, Informer, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::{Api, ResourceExt as _, api::ObjectMeta};
 use serde_json::json;
 
-use crate::Cluster;
+use crate::{
+    Cluster,
+    caches::{NAMESPACES, ROOT_CAS, SERVICE_ACCOUNTS},
+};
 
 /// The name of the ServiceAccount that pods have if they name none.
 pub(crate) const DEFAULT_SERVICE_ACCOUNT: &str = "default";
@@ -24,10 +27,9 @@ fn is_active(namespace: &Namespace) -> bool {
 }
 
 fn queue_of_namespaces(cluster: &Cluster, name: &str) -> Queue<Arc<str>> {
-    let queue: Queue<Arc<str>> =
-        Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream(&format!("queue/{name}")));
+    let queue: Queue<Arc<str>> = cluster.queue(name);
     let to = queue.clone();
-    cluster.caches.namespaces().on_change(move |change| {
+    cluster.caches.take(&NAMESPACES).on_change(move |change| {
         if let Some(namespace) = change.new.as_ref().filter(|n| is_active(n)) {
             to.add(namespace.name_any().into());
         }
@@ -38,7 +40,7 @@ fn queue_of_namespaces(cluster: &Cluster, name: &str) -> Queue<Arc<str>> {
 /// Maintains a ServiceAccount `default` in each active namespace.
 pub(crate) fn start_service_account(cluster: &Cluster) {
     let queue = queue_of_namespaces(cluster, "serviceaccount");
-    let accounts = cluster.caches.service_accounts();
+    let accounts = cluster.caches.take(&SERVICE_ACCOUNTS);
     let to = queue.clone();
     accounts.on_change(move |change| {
         if let (Some(old), None) = (&change.old, &change.new) {
@@ -46,38 +48,34 @@ pub(crate) fn start_service_account(cluster: &Cluster) {
         }
     });
     let (cluster, namespaces, writer) =
-        (cluster.clone(), cluster.caches.namespaces(), Writer::new("serviceaccount-controller"));
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("serviceaccount-start", async move {
-        namespaces.synced().await;
-        accounts.synced().await;
-        run_workers("serviceaccount", &tasks, &queue, WORKERS, move |name| {
-            let (cluster, namespaces, accounts, writer) =
-                (cluster.clone(), namespaces.clone(), accounts.clone(), writer.clone());
-            async move {
-                let missing = accounts.get(&name, DEFAULT_SERVICE_ACCOUNT).is_none();
-                if !missing || !namespaces.get("", &name).is_some_and(|n| is_active(&n)) {
-                    return Ok(Next::Forget);
-                }
-                let account = ServiceAccount {
-                    metadata: ObjectMeta {
-                        name: Some(DEFAULT_SERVICE_ACCOUNT.to_owned()),
-                        namespace: Some(name.to_string()),
-                        ..ObjectMeta::default()
-                    },
-                    ..ServiceAccount::default()
-                };
-                let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &name);
-                exists(writer.create(&api, Some(&accounts), &account).await)
+        (cluster.clone(), cluster.caches.take(&NAMESPACES), Writer::new("serviceaccount-controller"));
+    let (prepared, ready) = (cluster.clone(), [namespaces.when_synced(), accounts.when_synced()]);
+    prepared.run("serviceaccount", queue, WORKERS, ready, move |name| {
+        let (cluster, namespaces, accounts, writer) =
+            (cluster.clone(), namespaces.clone(), accounts.clone(), writer.clone());
+        async move {
+            let missing = accounts.get(&name, DEFAULT_SERVICE_ACCOUNT).is_none();
+            if !missing || !namespaces.get("", &name).is_some_and(|n| is_active(&n)) {
+                return Ok(Next::Forget);
             }
-        });
+            let account = ServiceAccount {
+                metadata: ObjectMeta {
+                    name: Some(DEFAULT_SERVICE_ACCOUNT.to_owned()),
+                    namespace: Some(name.to_string()),
+                    ..ObjectMeta::default()
+                },
+                ..ServiceAccount::default()
+            };
+            let api: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &name);
+            exists(writer.create(&api, Some(&accounts), &account).await)
+        }
     });
 }
 
 /// Maintains the ConfigMap with this certificate (PEM) in each active namespace.
 pub(crate) fn start_root_ca(cluster: &Cluster, certificate: &str) {
     let queue = queue_of_namespaces(cluster, "root-ca");
-    let maps = cluster.caches.root_cas();
+    let maps = cluster.caches.take(&ROOT_CAS);
     let to = queue.clone();
     maps.on_change(move |change| {
         if let Some(map) = change.old.as_ref().or(change.new.as_ref()) {
@@ -85,22 +83,18 @@ pub(crate) fn start_root_ca(cluster: &Cluster, certificate: &str) {
         }
     });
     let (cluster, namespaces, writer) =
-        (cluster.clone(), cluster.caches.namespaces(), Writer::new("root-ca-certificate-publisher-controller"));
-    let tasks = cluster.seam.tasks.clone();
+        (cluster.clone(), cluster.caches.take(&NAMESPACES), Writer::new("root-ca-certificate-publisher-controller"));
     let certificate: Arc<str> = certificate.into();
-    tasks.clone().spawn("root-ca-start", async move {
-        namespaces.synced().await;
-        maps.synced().await;
-        run_workers("root-ca", &tasks, &queue, WORKERS, move |name| {
-            let (cluster, namespaces, maps, writer, certificate) =
-                (cluster.clone(), namespaces.clone(), maps.clone(), writer.clone(), certificate.clone());
-            async move {
-                if !namespaces.get("", &name).is_some_and(|n| is_active(&n)) {
-                    return Ok(Next::Forget);
-                }
-                publish(&cluster, &maps, &writer, &name, &certificate).await
+    let (prepared, ready) = (cluster.clone(), [namespaces.when_synced(), maps.when_synced()]);
+    prepared.run("root-ca", queue, WORKERS, ready, move |name| {
+        let (cluster, namespaces, maps, writer, certificate) =
+            (cluster.clone(), namespaces.clone(), maps.clone(), writer.clone(), certificate.clone());
+        async move {
+            if !namespaces.get("", &name).is_some_and(|n| is_active(&n)) {
+                return Ok(Next::Forget);
             }
-        });
+            publish(&cluster, &maps, &writer, &name, &certificate).await
+        }
     });
 }
 

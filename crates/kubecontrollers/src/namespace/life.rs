@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use ironclad_runtime::{Failure, Informer, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt as _,
@@ -18,6 +18,7 @@ use serde_json::json;
 use super::decide::{RemainingContents, conditions, is_ours, without_ours};
 use crate::{
     Cluster,
+    caches::NAMESPACES,
     kinds::{Kind, Kinds, discover},
 };
 
@@ -46,8 +47,8 @@ type Remaining = Mutex<BTreeMap<Arc<str>, Pass>>;
 
 /// Empties namespaces that are being deleted.
 pub(crate) fn start(cluster: &Cluster) {
-    let namespaces = cluster.caches.namespaces();
-    let queue: Queue<Arc<str>> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/namespace"));
+    let namespaces = cluster.caches.take(&NAMESPACES);
+    let queue: Queue<Arc<str>> = cluster.queue("namespace");
     let to = queue.clone();
     namespaces.on_change(move |change| {
         if let Some(namespace) = change.new.as_ref().or(change.old.as_ref()).filter(|n| is_ours(n)) {
@@ -60,13 +61,10 @@ pub(crate) fn start(cluster: &Cluster) {
         writer: Writer::new("namespace-controller"),
         remaining: Arc::default(),
     };
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("namespace-start", async move {
-        namespaces.synced().await;
-        run_workers("namespace", &tasks, &queue, WORKERS, move |name| {
-            let worker = worker.clone();
-            async move { worker.reconcile(&name).await }
-        });
+    let ready = [namespaces.when_synced()];
+    cluster.run("namespace", queue, WORKERS, ready, move |name| {
+        let worker = worker.clone();
+        async move { worker.reconcile(&name).await }
     });
 }
 

@@ -4,26 +4,25 @@ mod decide;
 
 use std::fmt::Debug;
 
-use ironclad_runtime::{Failure, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Failure, Key, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, Resource, api::ObjectMeta};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use self::decide::{OF_CLAIMS, OF_VOLUMES, claim_is_used, claims_of, volume_is_used, without};
-use crate::Cluster;
+use crate::{
+    Cluster,
+    caches::{CLAIMS, PODS, VOLUMES},
+};
 
 /// Concurrent requests.
 const WORKERS: usize = 2;
 
-fn queue(cluster: &Cluster, name: &str) -> Queue<Key> {
-    Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream(&format!("queue/{name}")))
-}
-
 /// Starts the controller that releases claims without pods.
 pub(crate) fn start_claims(cluster: &Cluster) {
-    let (claims, pods) = (cluster.caches.claims(), cluster.caches.pods());
-    let queue = queue(cluster, "claim-protection");
+    let (claims, pods) = (cluster.caches.take(&CLAIMS), cluster.caches.take(&PODS));
+    let queue: Queue<Key> = cluster.queue("claim-protection");
     let to = queue.clone();
     claims.on_change(move |change| {
         if let Some(claim) = change.new.as_ref().filter(|c| c.metadata.deletion_timestamp.is_some()) {
@@ -38,29 +37,25 @@ pub(crate) fn start_claims(cluster: &Cluster) {
         }
     });
     let (client, writer) = (cluster.client.clone(), Writer::new("persistentvolumeclaim-protection-controller"));
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("claim-protection-start", async move {
-        claims.synced().await;
-        pods.synced().await;
-        run_workers("claim-protection", &tasks, &queue, WORKERS, move |key| {
-            let (client, claims, pods, writer) = (client.clone(), claims.clone(), pods.clone(), writer.clone());
-            async move {
-                let Some(claim) = claims.get_key(&key) else { return Ok(Next::Forget) };
-                let Some(rest) = without(&claim.metadata, OF_CLAIMS) else { return Ok(Next::Forget) };
-                if claim_is_used(&claim, pods.namespace(&key.namespace).iter().map(|p| &**p)) {
-                    return Ok(Next::Forget);
-                }
-                let api: Api<PersistentVolumeClaim> = Api::namespaced(client, &key.namespace);
-                release(&writer, &api, &claim, rest).await
+    let ready = [claims.when_synced(), pods.when_synced()];
+    cluster.run("claim-protection", queue, WORKERS, ready, move |key| {
+        let (client, claims, pods, writer) = (client.clone(), claims.clone(), pods.clone(), writer.clone());
+        async move {
+            let Some(claim) = claims.get_key(&key) else { return Ok(Next::Forget) };
+            let Some(rest) = without(&claim.metadata, OF_CLAIMS) else { return Ok(Next::Forget) };
+            if claim_is_used(&claim, pods.namespace(&key.namespace).iter().map(|p| &**p)) {
+                return Ok(Next::Forget);
             }
-        });
+            let api: Api<PersistentVolumeClaim> = Api::namespaced(client, &key.namespace);
+            release(&writer, &api, &claim, rest).await
+        }
     });
 }
 
 /// Starts the controller that releases volumes without claims.
 pub(crate) fn start_volumes(cluster: &Cluster) {
-    let (claims, volumes) = (cluster.caches.claims(), cluster.caches.volumes());
-    let queue = queue(cluster, "volume-protection");
+    let (claims, volumes) = (cluster.caches.take(&CLAIMS), cluster.caches.take(&VOLUMES));
+    let queue: Queue<Key> = cluster.queue("volume-protection");
     let to = queue.clone();
     volumes.on_change(move |change| {
         if let Some(volume) = change.new.as_ref().filter(|v| v.metadata.deletion_timestamp.is_some()) {
@@ -75,24 +70,20 @@ pub(crate) fn start_volumes(cluster: &Cluster) {
         }
     });
     let (client, writer) = (cluster.client.clone(), Writer::new("persistentvolume-protection-controller"));
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("volume-protection-start", async move {
-        claims.synced().await;
-        volumes.synced().await;
-        run_workers("volume-protection", &tasks, &queue, WORKERS, move |key| {
-            let (client, claims, volumes, writer) = (client.clone(), claims.clone(), volumes.clone(), writer.clone());
-            async move {
-                let Some(volume) = volumes.get_key(&key) else { return Ok(Next::Forget) };
-                let Some(rest) = without(&volume.metadata, OF_VOLUMES) else { return Ok(Next::Forget) };
-                let of = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref());
-                let text = |t: &Option<String>| t.clone().unwrap_or_default();
-                let claim = of.and_then(|r| claims.get(&text(&r.namespace), &text(&r.name)));
-                if volume_is_used(&volume, claim.as_deref()) {
-                    return Ok(Next::Forget);
-                }
-                release(&writer, &Api::<PersistentVolume>::all(client), &volume, rest).await
+    let ready = [claims.when_synced(), volumes.when_synced()];
+    cluster.run("volume-protection", queue, WORKERS, ready, move |key| {
+        let (client, claims, volumes, writer) = (client.clone(), claims.clone(), volumes.clone(), writer.clone());
+        async move {
+            let Some(volume) = volumes.get_key(&key) else { return Ok(Next::Forget) };
+            let Some(rest) = without(&volume.metadata, OF_VOLUMES) else { return Ok(Next::Forget) };
+            let of = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref());
+            let text = |t: &Option<String>| t.clone().unwrap_or_default();
+            let claim = of.and_then(|r| claims.get(&text(&r.namespace), &text(&r.name)));
+            if volume_is_used(&volume, claim.as_deref()) {
+                return Ok(Next::Forget);
             }
-        });
+            release(&writer, &Api::<PersistentVolume>::all(client), &volume, rest).await
+        }
     });
 }
 

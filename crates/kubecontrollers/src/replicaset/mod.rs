@@ -5,14 +5,15 @@ mod observe;
 
 use std::sync::Arc;
 
+use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Failure, Key, Next};
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
-use kube::core::Selector;
 
 pub(crate) use self::decide::{Counts, count, wanted};
 use self::{decide::decide, observe::observe};
 use crate::{
     Cluster,
+    caches::REPLICA_SETS,
     owner::selector,
     pod_control::NewPod,
     pods::from_template,
@@ -23,7 +24,7 @@ impl Kind for ReplicaSet {
     const CONTROLLER: &'static str = "replicaset-controller";
     type Status = ReplicaSetStatus;
 
-    fn selector(&self) -> Option<Selector> {
+    fn selector(&self) -> Option<LabelSelector> {
         selector(self.spec.as_ref().map(|s| &s.selector))
     }
 
@@ -34,8 +35,8 @@ impl Kind for ReplicaSet {
 
 /// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
-    let sets = Workload::new(cluster, cluster.caches.replica_sets());
-    sets.run(async {}, |sets, key| async move { reconcile(&sets, &key).await });
+    let sets = Workload::new(cluster, cluster.caches.take(&REPLICA_SETS));
+    sets.run([], |sets, key| async move { reconcile(&sets, &key).await });
 }
 
 async fn reconcile(sets: &Arc<Workload<ReplicaSet>>, key: &Key) -> Result<Next, Failure> {

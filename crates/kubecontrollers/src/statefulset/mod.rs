@@ -4,16 +4,19 @@ mod decide;
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Failure, Informer, Key, Next};
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus},
     core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
 };
-use kube::{Api, ResourceExt as _, api::ObjectMeta, core::Selector};
+use kube::{Api, ResourceExt as _, api::ObjectMeta};
 
 use self::decide::{Seen, decide};
 use crate::{
-    Cluster, history,
+    Cluster,
+    caches::{REVISIONS, STATEFUL_SETS},
+    history,
     owner::{BY_CONTROLLER, selector},
     pod_control::NewPod,
     pods::{from_template, labels},
@@ -29,7 +32,7 @@ impl Kind for StatefulSet {
     const CONTROLLER: &'static str = "statefulset-controller";
     type Status = StatefulSetStatus;
 
-    fn selector(&self) -> Option<Selector> {
+    fn selector(&self) -> Option<LabelSelector> {
         selector(self.spec.as_ref().map(|s| &s.selector))
     }
 
@@ -40,10 +43,9 @@ impl Kind for StatefulSet {
 
 /// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
-    let sets = Workload::new(cluster, cluster.caches.stateful_sets());
-    let revisions = cluster.caches.revisions();
-    let synced = revisions.clone();
-    sets.run(async move { synced.synced().await }, move |sets, key| {
+    let sets = Workload::new(cluster, cluster.caches.take(&STATEFUL_SETS));
+    let revisions = cluster.caches.take(&REVISIONS);
+    sets.run([revisions.when_synced()], move |sets, key| {
         let revisions = revisions.clone();
         async move { reconcile(&sets, &revisions, &key).await }
     });

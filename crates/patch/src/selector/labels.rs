@@ -102,25 +102,39 @@ impl LabelSelector {
         if !selector.is_object() {
             return Ok(None);
         }
+        let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
+        let labels = selector["matchLabels"].as_object().into_iter().flatten();
+        let expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(|expression| {
+            let values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let values = values.map(str::to_owned).collect();
+            (text(&expression["key"]), text(&expression["operator"]), values)
+        });
+        Self::from_parts(labels.map(|(key, value)| (key.clone(), text(value))), expressions).map(Some)
+    }
+
+    /// Creates a selector from the `matchLabels`, and from key, operator and values of the `matchExpressions`.
+    ///
+    /// # Errors
+    /// As [`LabelSelector::from_object`].
+    pub fn from_parts(
+        labels: impl IntoIterator<Item = (String, String)>,
+        expressions: impl IntoIterator<Item = (String, String, BTreeSet<String>)>,
+    ) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
-        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-            let values = BTreeSet::from([value.as_str().unwrap_or_default().to_owned()]);
-            requirements.push(requirement(key, Operator::Equals, values)?);
+        for (key, value) in labels {
+            requirements.push(requirement(&key, Operator::Equals, BTreeSet::from([value]))?);
         }
-        for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
-            let operator = match expression["operator"].as_str().unwrap_or_default() {
-                text @ ("In" | "NotIn" | "Exists" | "DoesNotExist") => Operator::from_expression(text),
+        for (key, operator, values) in expressions {
+            let known = match operator.as_str() {
+                "In" | "NotIn" | "Exists" | "DoesNotExist" => Operator::from_expression(&operator),
                 _ => None,
             };
-            let Some(operator) = operator else {
-                let operator = expression["operator"].as_str().unwrap_or_default();
+            let Some(known) = known else {
                 return Err(SelectorError(format!("{operator:?} is not a valid label selector operator")));
             };
-            let values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let key = expression["key"].as_str().unwrap_or_default();
-            requirements.push(requirement(key, operator, values.map(str::to_owned).collect())?);
+            requirements.push(requirement(&key, known, values)?);
         }
-        Ok(Some(Self::sorted(requirements)))
+        Ok(Self::sorted(requirements))
     }
 
     /// Reads a plain map of labels, the selector of ReplicationControllers and Services. Keys and values are not

@@ -6,8 +6,8 @@ mod status;
 
 use std::sync::{Arc, Weak};
 
-use ironclad_kubecontrollers::{Cluster, pods::node_of};
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_kubecontrollers::{Cluster, NODES, PODS, pods::node_of};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::{
@@ -45,8 +45,8 @@ pub(crate) struct Kubelet {
 
 /// Runs all nodes' kubelets as tasks of the cluster's seam, which end when the seam does.
 pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak<Kubelet> {
-    let (pods, nodes) = (cluster.caches.pods(), cluster.caches.nodes());
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/kubelet"));
+    let (pods, nodes) = (cluster.caches.take(&PODS), cluster.caches.take(&NODES));
+    let queue: Queue<Key> = cluster.queue("kubelet");
     let kubelet = Arc::new(Kubelet {
         cluster: cluster.clone(),
         member: member.to_owned(),
@@ -72,14 +72,10 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak
         }
     });
     let weak = Arc::downgrade(&kubelet);
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("kubelet-start", async move {
-        nodes.synced().await;
-        pods.synced().await;
-        run_workers("kubelet", &tasks, &queue, WORKERS, move |key| {
-            let kubelet = kubelet.clone();
-            async move { kubelet.reconcile(&key).await }
-        });
+    let ready = [nodes.when_synced(), pods.when_synced()];
+    cluster.run("kubelet", queue, WORKERS, ready, move |key| {
+        let kubelet = kubelet.clone();
+        async move { kubelet.reconcile(&key).await }
     });
     weak
 }

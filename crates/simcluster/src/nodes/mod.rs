@@ -4,8 +4,9 @@ mod decide;
 
 use std::sync::Arc;
 
-use ironclad_kubecontrollers::Cluster;
-use ironclad_runtime::{Failure, Informer, Next, Queue, Writer, run_workers};
+use futures::FutureExt as _;
+use ironclad_kubecontrollers::{Cluster, NODES};
+use ironclad_runtime::{Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, ResourceExt as _, api::PropagationPolicy};
 use parking_lot::Mutex;
@@ -34,8 +35,8 @@ struct Inner {
 impl Nodes {
     /// Prepares the loop as tasks of the cluster's seam.
     pub(crate) fn start(cluster: &Cluster, member: &str, shape: Shape) -> Self {
-        let nodes = cluster.caches.nodes();
-        let queue = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/nodes"));
+        let nodes = cluster.caches.take(&NODES);
+        let queue = cluster.queue("nodes");
         let this = Self(Arc::new(Inner {
             cluster: cluster.clone(),
             member: member.to_owned(),
@@ -50,14 +51,14 @@ impl Nodes {
                 to.add(node.name_any());
             }
         });
-        let (tasks, worker) = (cluster.seam.tasks.clone(), this.clone());
-        tasks.clone().spawn("nodes-start", async move {
+        let (worker, first) = (this.clone(), this.clone());
+        let ready = async move {
             nodes.synced().await;
-            worker.look_at_all();
-            run_workers("nodes", &tasks, &queue, WORKERS, move |name| {
-                let worker = worker.clone();
-                async move { worker.reconcile(&name).await }
-            });
+            first.enqueue_all();
+        };
+        cluster.run("nodes", queue, WORKERS, [ready.boxed()], move |name| {
+            let worker = worker.clone();
+            async move { worker.reconcile(&name).await }
         });
         this
     }
@@ -65,7 +66,7 @@ impl Nodes {
     /// Sets the member's shape.
     pub(crate) fn reshape(&self, shape: Shape) {
         *self.0.shape.lock() = shape;
-        self.look_at_all();
+        self.enqueue_all();
     }
 
     /// Returns `true` if all nodes exist and are ready.
@@ -78,7 +79,7 @@ impl Nodes {
         (1..=shape.nodes).all(|n| right(&name(&self.0.member, n)))
     }
 
-    fn look_at_all(&self) {
+    fn enqueue_all(&self) {
         let count = self.0.shape.lock().nodes;
         (1..=count).for_each(|n| self.0.queue.add(name(&self.0.member, n)));
         self.0.nodes.list().iter().for_each(|node| self.0.queue.add(node.name_any()));

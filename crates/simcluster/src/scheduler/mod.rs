@@ -10,11 +10,12 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use futures::FutureExt as _;
 use ironclad_kubecontrollers::{
-    Cluster, owner,
+    Cluster, NODES, PODS, owner,
     pods::{is_finished, node_of},
 };
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::{
     api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -79,8 +80,8 @@ impl State {
 
 /// Runs the scheduler as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) -> Weak<Scheduler> {
-    let (pods, nodes) = (cluster.caches.pods(), cluster.caches.nodes());
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/scheduler"));
+    let (pods, nodes) = (cluster.caches.take(&PODS), cluster.caches.take(&NODES));
+    let queue: Queue<Key> = cluster.queue("scheduler");
     let scheduler = Arc::new(Scheduler {
         cluster: cluster.clone(),
         pods: pods.clone(),
@@ -101,15 +102,15 @@ pub(crate) fn start(cluster: &Cluster) -> Weak<Scheduler> {
             scheduler.node_changed(change, &to);
         }
     });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("scheduler-start", async move {
+    let first = scheduler.clone();
+    let ready = async move {
         nodes.synced().await;
         pods.synced().await;
-        scheduler.state.lock().knows_all = true;
-        run_workers("scheduler", &tasks, &queue, WORKERS, move |key| {
-            let scheduler = scheduler.clone();
-            async move { scheduler.reconcile(&key).await }
-        });
+        first.state.lock().knows_all = true;
+    };
+    cluster.run("scheduler", queue, WORKERS, [ready.boxed()], move |key| {
+        let scheduler = scheduler.clone();
+        async move { scheduler.reconcile(&key).await }
     });
     weak
 }

@@ -3,7 +3,7 @@
 use http::Response;
 use ironclad_apiserver::{ApiError, ResponseBody};
 use ironclad_kubecontrollers::{
-    Cluster,
+    Cluster, PODS,
     pods::{node_of, phase, ready_since},
 };
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ pub(super) fn log(
     name: &str,
     query: &Query,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let pod = cluster.caches.pods().get(namespace, name).ok_or_else(|| ApiError::not_found("pods", "", name))?;
+    let pod = cluster.caches.take(&PODS).get(namespace, name).ok_or_else(|| ApiError::not_found("pods", "", name))?;
     let container = container(&pod, query.get("container"))?;
     if node_of(&pod).is_empty() {
         return Ok(reply(204, "text/plain", String::new()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ironclad_apiserver::ApiError;
 use ironclad_kubecontrollers::{
-    BY_NODE, Cluster,
+    BY_NODE, Cluster, NODES, PODS,
     pods::{node_of, phase},
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -32,7 +32,7 @@ pub(super) fn pods(
     query: &Query,
 ) -> Result<Value, ApiError> {
     let now = now(cluster);
-    let pods = cluster.caches.pods();
+    let pods = cluster.caches.take(&PODS);
     if let (Some(namespace), Some(name)) = (namespace, name) {
         let pod = pods.get(namespace, name).filter(|p| is_measured(p));
         let pod = pod.ok_or_else(|| ApiError::not_found("pods", GROUP, &format!("{namespace}/{name}")))?;
@@ -59,9 +59,9 @@ pub(super) fn pods(
 /// Returns one node, or those that the query selects.
 pub(super) fn nodes(cluster: &Cluster, rules: &Rules, name: Option<&str>, query: &Query) -> Result<Value, ApiError> {
     let now = now(cluster);
-    let nodes = cluster.caches.nodes();
+    let (nodes, pods) = (cluster.caches.take(&NODES), cluster.caches.take(&PODS));
     let of = |node: &Node| {
-        let pods = cluster.caches.pods().by_index(BY_NODE, &node.name_any());
+        let pods = pods.by_index(BY_NODE, &node.name_any());
         let used = pods.iter().filter(|p| is_measured(p)).map(|p| rules.usage(p)).fold(Usage::default(), Usage::plus);
         json!({
             "metadata": metadata(&node.metadata, &now), "timestamp": now, "window": WINDOW, "usage": amounts(used),

@@ -4,8 +4,8 @@ mod decide;
 
 use std::sync::Arc;
 
-use ironclad_kubecontrollers::Cluster;
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_kubecontrollers::{CLAIMS, Cluster, VOLUMES};
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt as _, api::PropagationPolicy};
 use serde_json::json;
@@ -24,8 +24,8 @@ struct Volumes {
 
 /// Binds claims as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
-    let (claims, volumes) = (cluster.caches.claims(), cluster.caches.volumes());
-    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/volumes"));
+    let (claims, volumes) = (cluster.caches.take(&CLAIMS), cluster.caches.take(&VOLUMES));
+    let queue: Queue<Key> = cluster.queue("volumes");
     let to = queue.clone();
     claims.on_change(move |change| {
         if let Some(claim) = change.new.as_ref().or(change.old.as_ref()) {
@@ -41,14 +41,10 @@ pub(crate) fn start(cluster: &Cluster) {
     });
     let writer = Writer::new("volumes");
     let this = Arc::new(Volumes { cluster: cluster.clone(), claims, volumes, writer });
-    let tasks = cluster.seam.tasks.clone();
-    tasks.clone().spawn("volumes-start", async move {
-        this.claims.synced().await;
-        this.volumes.synced().await;
-        run_workers("volumes", &tasks, &queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+    let ready = [this.claims.when_synced(), this.volumes.when_synced()];
+    cluster.run("volumes", queue, WORKERS, ready, move |key| {
+        let this = this.clone();
+        async move { this.reconcile(&key).await }
     });
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use http::{Method, Request, Response};
 use ironclad_apiserver::{Identity, InProcess, Options, ResponseBody, Server};
-use ironclad_kubecontrollers::{Caches, Cluster, Controller};
+use ironclad_kubecontrollers::{Cluster, Controller};
 use ironclad_runtime::in_process_client;
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use ironclad_store::{Commit, Engine, MemoryBackend};
@@ -68,11 +68,11 @@ async fn run(lost: usize) -> (usize, usize, usize) {
     let writes = Arc::new(AtomicUsize::new(0));
     let service = Lossy { server: server.in_process(Identity::admin("c")), writes: writes.clone(), lost };
     let client = in_process_client(service, Default::default());
-    let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.child("controllers") };
+    let cluster = Cluster::new(client, seam.child("controllers"));
     let controllers = vec![Controller::Deployment, Controller::ReplicaSet];
     let options = ironclad_kubecontrollers::Options { controllers, root_certificate: None, signer: None };
     ironclad_kubecontrollers::start(&cluster, &options);
-    cluster.caches.start(&client, &cluster.seam);
+    cluster.start_caches();
 
     let mut watch = store.watch("/registry/", store.revision()).unwrap();
     let admin = kube::Client::new(server.in_process(Identity::admin("user")), "default");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use ironclad_apiserver::{Identity, Options, Server, pki};
 use ironclad_extension::NetworkCaller;
-use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
+use ironclad_kubecontrollers::{self as kubecontrollers, Cluster, Controller};
 use ironclad_runtime::in_process_client;
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, MemoryBackend};
@@ -50,14 +50,14 @@ impl Ours {
             server.in_process(Identity::admin("system:kube-controller-manager")),
             std::sync::Arc::default(),
         );
-        let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.child("controllers") };
+        let cluster = Cluster::new(client, seam.child("controllers"));
         let options = kubecontrollers::Options {
             controllers: Controller::PLANE.to_vec(),
             root_certificate: Some(pki.ca().to_owned()),
             signer: Some(ironclad_simcluster::signer(pki.authority().clone())),
         };
         kubecontrollers::start(&cluster, &options);
-        cluster.caches.start(&client, &cluster.seam);
+        cluster.start_caches();
         Ok(Self { seam, kubeconfig })
     }
 

@@ -18,7 +18,7 @@ use ironclad_controllers::{Controllers, Settings};
 use ironclad_extension::admission::InProcessAdmission;
 use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_interpreter_lua::{Host, check_script};
-use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Controller};
+use ironclad_kubecontrollers::{self as kubecontrollers, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use ironclad_simcluster::{Member, MemberOptions, Shape};
@@ -152,15 +152,11 @@ impl World {
         for definition in CRDS.iter() {
             definitions.create(&PostParams::default(), definition).await.context("installing the CRDs")?;
         }
-        let plane_controllers = kubecontrollers::Cluster {
-            client: admin.clone(),
-            caches: Caches::default(),
-            seam: seam.child("plane-controllers"),
-        };
+        let plane_controllers = kubecontrollers::Cluster::new(admin.clone(), seam.child("plane-controllers"));
         let only =
             kubecontrollers::Options { controllers: Controller::PLANE.to_vec(), ..kubecontrollers::Options::default() };
         kubecontrollers::start(&plane_controllers, &only);
-        plane_controllers.caches.start(&admin, &plane_controllers.seam);
+        plane_controllers.start_caches();
         let watcher = seam.child("truth");
         let model = Model::follow(&admin, &watcher, history.clone(), setup.rules).await;
         let (mut members, mut member_clocks) = (BTreeMap::new(), BTreeMap::new());

@@ -71,7 +71,7 @@ func serverSideApply(ctx context.Context, w *world) error {
 		return err
 	}
 
-	// An item of a list by its key, owned by somebody else.
+	// A list item, identified by its key, of another owner.
 	env := appsapply.Deployment("web", w.namespace).WithSpec(appsapply.DeploymentSpec().WithTemplate(coreapply.PodTemplateSpec().
 		WithSpec(coreapply.PodSpec().WithContainers(coreapply.Container().WithName("web").WithEnv(coreapply.EnvVar().WithName("A").WithValue("b"))))))
 	d, err = deployments.Apply(ctx, env, with("three"))
@@ -83,7 +83,7 @@ func serverSideApply(ctx context.Context, w *world) error {
 		return err
 	}
 
-	// What is one's own can be taken out, changed and applied again.
+	// Fields of the own manager can be extracted, changed and applied again.
 	own, err := appsapply.ExtractDeployment(d, "one")
 	if err != nil {
 		return err
@@ -95,13 +95,13 @@ func serverSideApply(ctx context.Context, w *world) error {
 		return err
 	}
 
-	// Subresources have owners of their own.
+	// Subresources have separate owners.
 	d, err = deployments.ApplyStatus(ctx, appsapply.Deployment("web", w.namespace).WithStatus(appsapply.DeploymentStatus().WithReplicas(1).WithObservedGeneration(d.Generation)), with("status"))
 	if err := tell("status", d, err); err != nil {
 		return err
 	}
 	w.say("status: replicas %d", d.Status.Replicas)
-	// The default that replicas fell back to counts as somebody's.
+	// The default of replicas has an owner.
 	scaler := with("scaler")
 	scaler.Force = true
 	scale, err := deployments.ApplyScale(ctx, "web", autoscalingapply.Scale().WithName("web").WithNamespace(w.namespace).WithSpec(autoscalingapply.ScaleSpec().WithReplicas(7)), scaler)

@@ -28,7 +28,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// dynamicClient works with a kind that it defines: discovery, mapping, pages, patches, scale, an informer.
+// dynamicClient uses a custom kind: discovery, mapping, pages, patches, scale, an informer.
 func dynamicClient(ctx context.Context, w *world) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -155,7 +155,7 @@ func dynamicClient(ctx context.Context, w *world) error {
 	}
 	w.say("scaled: %d", after.Spec.Replicas)
 
-	// Until an event that somebody else causes; then all go, and the watch says so.
+	// Up to an event of another client; then all are deleted, and the watch delivers that.
 	if _, err := heard.wait(ctx, 4); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func dynamicClient(ctx context.Context, w *world) error {
 	}
 	w.say("after the collection was deleted: %s, %d left", summary(events), len(informer.GetStore().ListKeys()))
 
-	// With its definition the kind goes, and with the kind its objects.
+	// Deleting the definition deletes the kind and its objects.
 	definitions, err := apiextensions.NewForConfig(w.config)
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func define(ctx context.Context, w *world, singular, group string, version apiex
 	return event.Object.(*apiextensionsv1.CustomResourceDefinition), nil
 }
 
-// scaled is a version v1 with these fields in its spec, with status and scale.
+// scaled returns a version v1 with these fields in its spec, with status and scale.
 func scaled(spec map[string]apiextensionsv1.JSONSchemaProps) apiextensionsv1.CustomResourceDefinitionVersion {
 	return apiextensionsv1.CustomResourceDefinitionVersion{
 		Name: "v1", Served: true, Storage: true,

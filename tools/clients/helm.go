@@ -45,7 +45,7 @@ func helmReleases(ctx context.Context, w *world) error {
 	if _, err := client.CoreV1().ConfigMaps(w.namespace).Create(ctx, given, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	// helm waits for its hooks, and nobody runs Jobs on a control plane.
+	// helm waits for its hooks, and no controller runs Jobs on a control plane.
 	go finishJobs(ctx, client, w)
 
 	flags := genericclioptions.NewConfigFlags(false)
@@ -91,7 +91,7 @@ func helmReleases(ctx context.Context, w *world) error {
 		return err
 	}
 
-	// Somebody changes a field that the chart sets and one that it does not.
+	// A user changes a field that the chart sets and one that it does not.
 	changed := `{"metadata":{"labels":{"by":"hand"}},"spec":{"replicas":9}}`
 	if _, err := client.AppsV1().Deployments(w.namespace).Patch(ctx, "shop", "application/merge-patch+json", []byte(changed), metav1.PatchOptions{}); err != nil {
 		return err
@@ -133,7 +133,7 @@ func helmReleases(ctx context.Context, w *world) error {
 	return nil
 }
 
-// theChart is the one in the tree, in this version; the group of its CRD is the run's own.
+// theChart loads the chart in this version; the group of its CRD is unique to the run.
 func theChart(version, namespace string) (*chart.Chart, error) {
 	var files []*loader.BufferedFile
 	err := fs.WalkDir(chartFiles, "chart", func(path string, entry fs.DirEntry, err error) error {
@@ -145,7 +145,7 @@ func theChart(version, namespace string) (*chart.Chart, error) {
 			return err
 		}
 		name := strings.TrimPrefix(path, "chart/")
-		// Definitions are no templates, and of a cluster as a whole.
+		// CRDs are no templates, and cluster-scoped.
 		text := strings.ReplaceAll(string(data), "shop.example.com", namespace+".example.com")
 		if name == "Chart.yaml" {
 			text = strings.ReplaceAll(text, "version: 0.1.0", "version: "+version)
@@ -159,7 +159,7 @@ func theChart(version, namespace string) (*chart.Chart, error) {
 	return loader.LoadFiles(files)
 }
 
-// look prints what stands of the chart.
+// look prints the objects of the chart.
 func look(ctx context.Context, w *world, client kubernetes.Interface, objects dynamic.Interface) error {
 	secrets, err := client.CoreV1().Secrets(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "owner=helm,name=shop"})
 	if err != nil {
@@ -207,7 +207,7 @@ func look(ctx context.Context, w *world, client kubernetes.Interface, objects dy
 	return nil
 }
 
-// finishJobs does what becomes of a Job whose pod ends well.
+// finishJobs completes Jobs as if their pods had succeeded.
 func finishJobs(ctx context.Context, client kubernetes.Interface, w *world) {
 	jobs := client.BatchV1().Jobs(w.namespace)
 	for {

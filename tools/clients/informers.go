@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// So many objects are there before anybody looks.
+// Number of objects before the informers start.
 const before = 60
 
-// sharedInformers runs informers over objects and over metadata alone, through changes and through a cut of the wire. Whether
-// they begin with a watch or with a list is up to KUBE_FEATURE_WatchListClient, as in every program with client-go.
+// sharedInformers runs informers over objects and over metadata, through changes and a broken connection.
+// KUBE_FEATURE_WatchListClient decides if they begin with a watch or a list, as in every program with client-go.
 func sharedInformers(ctx context.Context, w *world) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,7 +99,7 @@ func sharedInformers(ctx context.Context, w *world) error {
 	}
 	w.say("secrets: %d", len(listed))
 
-	// Each change comes to whom it concerns; one that leaves the selector goes.
+	// Each informer gets its changes; an object that no longer matches the selector is deleted from its cache.
 	patch := func(name, patch string) func() error {
 		return func() error {
 			_, err := maps.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -134,7 +134,7 @@ func sharedInformers(ctx context.Context, w *world) error {
 		}
 	}
 
-	// A cut loses nothing, brings nothing twice, and costs no new list.
+	// A broken connection loses and repeats no event, and causes no new list.
 	w.wire.since(path)
 	w.say("cut: %d watches", w.wire.breakAll())
 	if err := patch("m00", `{"data":{"n":"changed"}}`)(); err != nil {
@@ -154,7 +154,7 @@ func sharedInformers(ctx context.Context, w *world) error {
 		w.say("asked again: %s", strings.TrimSpace(strings.TrimPrefix(asked, ",")))
 	}
 
-	// In the end the cache is what a list says.
+	// The final cache equals a list.
 	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "colour=blue"}); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func sharedInformers(ctx context.Context, w *world) error {
 	})
 }
 
-// hearing is what an informer's handler was told.
+// hearing is an event of an informer's handler.
 type hearing struct {
 	events       chan string
 	registration cache.ResourceEventHandlerRegistration
@@ -231,7 +231,7 @@ func (h *hearing) take() []string {
 	}
 }
 
-// wait takes exactly n events; one too many shows in the next wait.
+// wait takes exactly n events; a surplus event appears in the next wait.
 func (h *hearing) wait(ctx context.Context, n int) ([]string, error) {
 	var events []string
 	for len(events) < n {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// leaderElection lets three candidates lead after one another: the first gives the lease back, the second dies with it.
+// leaderElection lets three candidates lead one after another: the first releases the lease, the second ends with it.
 func leaderElection(ctx context.Context, w *world) error {
 	client, err := kubernetes.NewForConfig(w.protobuf())
 	if err != nil {
@@ -75,7 +75,7 @@ func leaderElection(ctx context.Context, w *world) error {
 		return nil
 	}
 
-	// renewed returns right after a renewal, so that what is done next meets none on its way.
+	// renewed returns right after a renewal, so that the next action does not race with one.
 	renewed := func() error {
 		var first *metav1.MicroTime
 		return until(ctx, "a renewal", func() (bool, error) {
@@ -100,7 +100,7 @@ func leaderElection(ctx context.Context, w *world) error {
 		}
 		switch candidate.name {
 		case "bob":
-			// Waits behind ann.
+			// Candidate after ann.
 		case "cid":
 			if err := tell("bob"); err != nil {
 				return err

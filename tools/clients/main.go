@@ -1,5 +1,5 @@
-// Command clients does with an API server what programs do that are written with client-go, controller-runtime and helm, and
-// prints what it saw: one line for each thing, the same on every server that behaves as a kube-apiserver does. The test
+// Command clients uses an API server through client-go, controller-runtime and helm, and
+// prints its observations: one line each, the same on every server that behaves like a kube-apiserver. The test
 // `clients` of ironclad-testkit runs it against the embedded server and a real one and compares the lines.
 package main
 
@@ -15,7 +15,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// No server that works takes longer for all of a command.
+// Deadline of a command.
 const deadline = 100 * time.Second
 
 var commands = map[string]func(context.Context, *world) error{
@@ -29,7 +29,7 @@ var commands = map[string]func(context.Context, *world) error{
 }
 
 func main() {
-	// A set of its own: libraries have put flags of theirs into the common one.
+	// A separate flag set: libraries add flags to the default one.
 	flags := flag.NewFlagSet("clients", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", "the server")
 	namespace := flags.String("namespace", "", "a namespace that does not exist yet; all that is made is in it, or named after it")
@@ -42,7 +42,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: clients --kubeconfig FILE --namespace NAME --home DIR informers|dynamic|leader|apply|manager|helm|restart")
 		os.Exit(2)
 	}
-	// What the libraries complain of belongs to stderr, where the test shows it if a command fails.
+	// Log messages of the libraries go to stderr, which the test shows if a command fails.
 	klog.LogToStderr(true)
 	ctrllog.SetLogger(logr.Discard())
 

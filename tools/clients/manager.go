@@ -19,8 +19,8 @@ import (
 
 const finalizer = "example.com/cleaned"
 
-// controllerManager runs a manager of controller-runtime whose reconciler keeps a ConfigMap for each Widget and counts, in
-// another one, those that it has cleaned up after.
+// controllerManager runs a manager of controller-runtime whose reconciler maintains a ConfigMap for each Widget and counts, in
+// another one, finalized Widgets.
 func controllerManager(ctx context.Context, w *world) error {
 	group := w.namespace + ".example.com"
 	if _, err := define(ctx, w, "widget", group, scaled(widgetFields)); err != nil {
@@ -64,7 +64,7 @@ func controllerManager(ctx context.Context, w *world) error {
 		return fmt.Errorf("the manager ended: %w", err)
 	}
 
-	// A user beside it, whose client reads no cache.
+	// A second client, without a cache.
 	user, err := client.New(w.config, client.Options{Scheme: kinds})
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// followRestarts runs an informer while somebody else stops and starts the server and writes. Each line that comes on stdin names a
-// ConfigMap: once the informer has it, and its cache is what a list says, what was heard and asked since the last line is told.
+// followRestarts runs an informer while the test restarts the server and writes. Each line on stdin names a
+// ConfigMap: once the informer has it, and its cache equals a list, events and requests since the last line are printed.
 func followRestarts(ctx context.Context, w *world) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -87,7 +87,7 @@ func followRestarts(ctx context.Context, w *world) error {
 	return lines.Err()
 }
 
-// ways are how was asked for one resource, without its name.
+// ways are the kinds of requests for one resource, without its name.
 func ways(asked []string) string {
 	for i := range asked {
 		asked[i] = strings.TrimPrefix(asked[i], ", ")

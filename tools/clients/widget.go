@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Widget is the kind that the manager reconciles: a text that it copies into a ConfigMap.
+// Widget is the kind that the manager reconciles: its text is copied into a ConfigMap.
 type Widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// wire notes how the libraries ask, and can break what they listen to.
+// wire records the requests of the libraries, and can break their watches.
 type wire struct {
 	lock    sync.Mutex
 	asked   []string
@@ -30,7 +30,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// note keeps lists and watches: which strategy, from where, and what is accepted.
+// note records lists and watches: strategy, start, and accepted types.
 func (w *wire) note(request *http.Request) {
 	query := request.URL.Query()
 	if request.Method != http.MethodGet {
@@ -58,7 +58,7 @@ func (w *wire) note(request *http.Request) {
 	w.asked = append(w.asked, strings.Join(said, ", "))
 }
 
-// since returns the different ways in which was asked below a path, sorted, and forgets them.
+// since returns and forgets the distinct kinds of requests below a path, sorted.
 func (w *wire) since(path string) []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -73,7 +73,7 @@ func (w *wire) since(path string) []string {
 	return slices.Compact(found)
 }
 
-// breakAll ends every watch that is open as a network does that fails.
+// breakAll breaks all open watches like a failing network.
 func (w *wire) breakAll() int {
 	w.lock.Lock()
 	streams := w.streams
@@ -109,7 +109,7 @@ func (s *stream) Read(into []byte) (int, error) {
 	s.wire.lock.Lock()
 	defer s.wire.lock.Unlock()
 	if s.cut && err != nil {
-		// What a connection that is cut looks like from above.
+		// The error of a broken connection.
 		return 0, io.ErrUnexpectedEOF
 	}
 	return n, err

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// world is the server, and what was seen of it.
+// world is the server with recorded requests.
 type world struct {
 	config     *rest.Config
 	kubeconfig string
@@ -31,14 +31,14 @@ func newWorld(kubeconfig, namespace, home string) (*world, error) {
 		return nil, err
 	}
 	config.UserAgent = "clients"
-	// The limits of a client say nothing about a server.
+	// No client-side rate limit.
 	config.QPS, config.Burst = 500, 1000
 	w := &world{config: config, kubeconfig: kubeconfig, namespace: namespace, home: home, wire: &wire{}}
 	config.Wrap(w.wire.wrap)
 	return w, nil
 }
 
-// protobuf is how programs in Go ask for built-in kinds; a server may answer JSON.
+// protobuf is the content type that Go programs request for built-in kinds; a server may answer JSON.
 func (w *world) protobuf() *rest.Config {
 	config := rest.CopyConfig(w.config)
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -46,7 +46,7 @@ func (w *world) protobuf() *rest.Config {
 	return config
 }
 
-// begin makes the namespace and waits for what comes with it.
+// begin creates the namespace and waits for its default contents.
 func (w *world) begin(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(w.protobuf())
 	if err != nil {
@@ -62,14 +62,14 @@ func (w *world) begin(ctx context.Context) error {
 	})
 }
 
-// say prints a line. The namespace, which every run chooses anew, is not in it.
+// say prints a line, with the random namespace masked.
 func (w *world) say(format string, args ...any) {
 	w.printing.Lock()
 	defer w.printing.Unlock()
 	fmt.Println(strings.ReplaceAll(fmt.Sprintf(format, args...), w.namespace, "$ns"))
 }
 
-// until looks again and again until it is so.
+// until polls until the condition holds.
 func until(ctx context.Context, what string, look func() (bool, error)) error {
 	for {
 		so, err := look()

@@ -17,7 +17,7 @@ pub(crate) fn workspace_root() -> PathBuf {
     manifest.parent().map_or(manifest.clone(), Path::to_path_buf)
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target directory.
 pub(crate) fn target_directory(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
@@ -30,10 +30,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end, its output going where ours goes.
-///
-/// # Errors
-/// When it can't be started or doesn't end with success.
+/// Runs a command to its end with inherited output.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let shown = shown(command);
     let status = command.status().with_context(|| format!("`{shown}` can't be run"))?;
@@ -41,10 +38,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end and returns what it wrote to stdout.
-///
-/// # Errors
-/// When it can't be started or doesn't end with success.
+/// Runs a command to its end and returns its stdout.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let shown = shown(command);
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` can't be run"))?;
@@ -52,13 +46,13 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The command as a person would type it.
+/// The command as typed in a shell.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     command.get_args().fold(program, |line, argument| format!("{line} {}", argument.to_string_lossy()))
 }
 
-/// A program that was built, run in the workspace with the terminal's input.
+/// Command that runs a built program in the workspace with inherited stdin.
 pub(crate) fn program(root: &Path, path: &Path) -> Command {
     let mut command = Command::new(path);
     command.current_dir(root);

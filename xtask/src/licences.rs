@@ -1,5 +1,5 @@
-//! `cargo xtask licences`: what may be in the product. Every licence of a dependency is on the list, every dependency
-//! comes from the registry, and those that the build must never need are not in the graph.
+//! `cargo xtask licences`: checks dependencies of the product. Every licence is on the list, every dependency
+//! comes from the registry, and banned ones are absent.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const ALLOWED: [&str; 9] =
 /// Allowed together with a licence of the list.
 const ALLOWED_EXCEPTIONS: [&str; 1] = ["LLVM-exception"];
 
-/// Crates that must not come in, not even below something else.
+/// Banned crates, also as indirect dependencies.
 const BANNED: [(&str, &str); 5] = [
     ("openssl-sys", "TLS is rustls, so that a bare machine can build it"),
     ("native-tls", "TLS is rustls, so that a bare machine can build it"),
@@ -36,14 +36,11 @@ struct Package {
     name: String,
     version: String,
     license: Option<String>,
-    /// `None` for packages that lie in the workspace.
+    /// `None` for packages of the workspace.
     source: Option<String>,
 }
 
 /// Checks all dependencies.
-///
-/// # Errors
-/// When one of them breaks a rule; all of them are named.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let all: All = metadata::read(root)?;
     let complaints: Vec<String> = all.packages.iter().flat_map(complaints_about).collect();
@@ -73,7 +70,7 @@ fn complaints_about(package: &Package) -> Vec<String> {
     complaints
 }
 
-/// Reports whether an SPDX expression, also with the old `/` for `OR`, can be met with licences of the list.
+/// Returns `true` if licences of the list satisfy an SPDX expression, also with the old `/` for `OR`.
 fn allows(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();

@@ -44,9 +44,9 @@ enum Task {
     Kubernetes,
     /// Build the programs of tools/clients, unless they are in the cache, and print the path.
     Clients,
-    /// Play the recorded scenarios of kubectl with the kubectls of two older minors, built from the Go module proxy.
+    /// Run the scenarios of kubectl with kubectl of two older minors, built from the Go module proxy.
     KubectlMatrix,
-    /// Make data in the tree again that comes from a real kube-apiserver, or compare it.
+    /// Regenerate data from a real kube-apiserver, or compare it.
     Codegen(codegen::Args),
     /// Run a part that takes input from outside under AddressSanitizer.
     Fuzz(fuzz::Args),
@@ -57,7 +57,7 @@ enum Task {
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        // Not by returning it: a backtrace tells nothing about a test that failed.
+        // Printed rather than returned: a backtrace does not help with a failed test.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

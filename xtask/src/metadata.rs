@@ -1,4 +1,4 @@
-//! Asks `cargo metadata`; whoever asks says which part of the answer is wanted, as a type.
+//! Runs `cargo metadata`; the caller selects parts of the output by a type.
 
 use std::path::Path;
 
@@ -7,10 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cargo;
 
-/// The graph of all packages, for the platform that cargo runs on: what other platforms need is not even downloaded.
-///
-/// # Errors
-/// When cargo fails, as it does when `Cargo.lock` doesn't fit the manifests.
+/// Reads the graph of all packages for the current platform; packages of other platforms are not downloaded.
 pub(crate) fn read<T: DeserializeOwned>(root: &Path) -> anyhow::Result<T> {
     let version = cargo::output(cargo::cargo(root).args(["version", "--verbose"]))?;
     let version = String::from_utf8_lossy(&version);

@@ -49,9 +49,6 @@ pub(crate) struct Sim {
 }
 
 /// Plays the recorded scenarios of kubectl with the kubectls of older minors, on the embedded server and on a real one.
-///
-/// # Errors
-/// When a build fails, or a scenario shows a difference that nobody decided.
 pub(crate) fn kubectl_matrix(root: &Path) -> anyhow::Result<()> {
     let folder = kubernetes::ensure(root)?;
     for minor in kubernetes::OLDER_KUBECTLS {
@@ -75,9 +72,6 @@ pub(crate) fn kubectl_matrix(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Measures the product as people run it, in profile `dist`.
-///
-/// # Errors
-/// When a build or the benchmark fails.
 pub(crate) fn bench(root: &Path, args: &Bench) -> anyhow::Result<()> {
     // A command of its own: together with the testkit, the product would be built with features that only tests want.
     cargo::run(cargo::cargo(root).args(["build", "--profile", "dist", "--package", "ironclad"]))?;
@@ -93,9 +87,6 @@ pub(crate) fn bench(root: &Path, args: &Bench) -> anyhow::Result<()> {
 }
 
 /// Runs the simulation in profile `sim`, from the same build that the tests use.
-///
-/// # Errors
-/// When the build or the simulation fails.
 pub(crate) fn sim(root: &Path, args: &Sim) -> anyhow::Result<()> {
     if args.matrix {
         let mut command = cargo::cargo(root);

@@ -80,9 +80,6 @@ impl Place {
 }
 
 /// Runs the stages and prints a table of their seconds.
-///
-/// # Errors
-/// When a stage fails, and in continuous integration also when something would have to be skipped.
 pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
     let place = Place::here();
     if args.quick && place == Place::ContinuousIntegration {

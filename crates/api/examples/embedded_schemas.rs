@@ -1,4 +1,4 @@
-//! Makes `crates/api/data/embedded-schemas.json` out of OpenAPI v3 documents of a kube-apiserver.
+//! Extracts `crates/api/data/embedded-schemas.json` from OpenAPI v3 documents of a kube-apiserver.
 //!
 //! Start one, save `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION` of `autoscaling/v2`,
 //! `networking.k8s.io/v1` and `admissionregistration.k8s.io/v1` to files, and:

@@ -89,13 +89,11 @@ pub struct CronFederatedHPARule {
 
 impl CronFederatedHPARule {
     /// Number of successes in the history, or its default.
-    #[must_use]
     pub fn successful_history_limit(&self) -> i32 {
         self.successful_history_limit.unwrap_or(3)
     }
 
     /// Number of failures in the history, or its default.
-    #[must_use]
     pub fn failed_history_limit(&self) -> i32 {
         self.failed_history_limit.unwrap_or(3)
     }

@@ -66,20 +66,17 @@ impl Cluster {
     }
 
     /// Status of condition Ready, as the API spells it; None when the condition is missing.
-    #[must_use]
     pub fn ready(&self) -> Option<&str> {
         let conditions = &self.status.as_ref()?.conditions;
         conditions::get(conditions, conditions::cluster::READY).map(|condition| condition.status.as_str())
     }
 
     /// True if condition Ready is `True`.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready() == Some(conditions::TRUE)
     }
 
     /// Returns whether the member serves a kind (specification/api.md 2.1).
-    #[must_use]
     pub fn api_enablement(&self, api_version: &str, kind: &str) -> ApiEnablement {
         let Some(status) = &self.status else { return ApiEnablement::Unknown };
         let listed = status

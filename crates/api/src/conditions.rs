@@ -66,13 +66,11 @@ pub mod federated_hpa {
 }
 
 /// The condition of this type.
-#[must_use]
 pub fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Returns true if the condition of this type exists and is True.
-#[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     get(conditions, type_).is_some_and(|condition| condition.status == TRUE)
 }
@@ -107,7 +105,6 @@ pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
 }
 
 /// A condition for [`set`], which adds its time.
-#[must_use]
 pub fn condition(type_: &str, status: &str, reason: &str, message: impl Into<String>) -> Condition {
     Condition {
         type_: type_.to_owned(),

@@ -2,27 +2,27 @@
 
 /// On Cluster: execution namespace created.
 pub const CREATE_EXECUTION_SPACE_SUCCEED: &str = "CreateExecutionSpaceSucceed";
-/// On Cluster: not done: execution namespace created.
+/// On Cluster: execution namespace not created.
 pub const CREATE_EXECUTION_SPACE_FAILED: &str = "CreateExecutionSpaceFailed";
-/// On Cluster: removed.
+/// On Cluster: execution namespace removed.
 pub const REMOVE_EXECUTION_SPACE_SUCCEED: &str = "RemoveExecutionSpaceSucceed";
-/// On Cluster: not done: removed.
+/// On Cluster: execution namespace not removed.
 pub const REMOVE_EXECUTION_SPACE_FAILED: &str = "RemoveExecutionSpaceFailed";
 /// On Cluster: taints changed.
 pub const TAINT_CLUSTER_SUCCEED: &str = "TaintClusterSucceed";
-/// On Cluster: not done: taints changed.
+/// On Cluster: taints not changed.
 pub const TAINT_CLUSTER_FAILED: &str = "TaintClusterFailed";
-/// On Cluster: impersonation RBAC.
+/// On Cluster: impersonation RBAC synced.
 pub const SYNC_IMPERSONATION_CONFIG_SUCCEED: &str = "SyncImpersonationConfigSucceed";
-/// On Cluster: not done: impersonation RBAC.
+/// On Cluster: impersonation RBAC not synced.
 pub const SYNC_IMPERSONATION_CONFIG_FAILED: &str = "SyncImpersonationConfigFailed";
 /// On Work: status of a member object copied.
 pub const REFLECT_STATUS_SUCCEED: &str = "ReflectStatusSucceed";
-/// On Work: not done: status of a member object copied.
+/// On Work: status of a member object not copied.
 pub const REFLECT_STATUS_FAILED: &str = "ReflectStatusFailed";
-/// On Work: health judged.
+/// On Work: health interpreted.
 pub const INTERPRET_HEALTH_SUCCEED: &str = "InterpretHealthSucceed";
-/// On Work: not done: health judged.
+/// On Work: health not interpreted.
 pub const INTERPRET_HEALTH_FAILED: &str = "InterpretHealthFailed";
 /// A script of a customization can't be used.
 pub const CUSTOMIZATION_INVALID: &str = "CustomizationInvalid";
@@ -34,7 +34,7 @@ pub const CUSTOMIZATION_CONFLICT: &str = "CustomizationConflict";
 pub const INTERPRETER_WEBHOOK_FAILED: &str = "InterpreterWebhookFailed";
 /// On Work; template: manifests applied.
 pub const SYNC_SUCCEED: &str = "SyncSucceed";
-/// On Work; template: not done: manifests applied.
+/// On Work; template: manifests not applied.
 pub const SYNC_FAILED: &str = "SyncFailed";
 /// On Work: Dispatching condition flipped.
 pub const WORK_DISPATCHING: &str = "WorkDispatching";
@@ -42,23 +42,23 @@ pub const WORK_DISPATCHING: &str = "WorkDispatching";
 pub const CLEANUP_WORK_FAILED: &str = "CleanupWorkFailed";
 /// On binding; template: Works written.
 pub const SYNC_WORK_SUCCEED: &str = "SyncWorkSucceed";
-/// On binding; template: not done: Works written.
+/// On binding; template: Works not written.
 pub const SYNC_WORK_FAILED: &str = "SyncWorkFailed";
 /// On binding; template: status aggregated.
 pub const AGGREGATE_STATUS_SUCCEED: &str = "AggregateStatusSucceed";
-/// On binding; template: not done: status aggregated.
+/// On binding; template: status not aggregated.
 pub const AGGREGATE_STATUS_FAILED: &str = "AggregateStatusFailed";
 /// On FederatedResourceQuota: overallUsed recomputed.
 pub const COLLECT_OVERALL_STATUS_SUCCEED: &str = "CollectOverallStatusSucceed";
-/// On FederatedResourceQuota: not done: overallUsed recomputed.
+/// On FederatedResourceQuota: overallUsed not recomputed.
 pub const COLLECT_OVERALL_STATUS_FAILED: &str = "CollectOverallStatusFailed";
 /// On binding; template: scheduling finished.
 pub const SCHEDULE_BINDING_SUCCEED: &str = "ScheduleBindingSucceed";
-/// On binding; template: not done: scheduling finished.
+/// On binding; template: scheduling not finished.
 pub const SCHEDULE_BINDING_FAILED: &str = "ScheduleBindingFailed";
 /// On ResourceBinding; template: replicas taken back.
 pub const DESCHEDULE_BINDING_SUCCEED: &str = "DescheduleBindingSucceed";
-/// On ResourceBinding; template: not done: replicas taken back.
+/// On ResourceBinding; template: replicas not taken back.
 pub const DESCHEDULE_BINDING_FAILED: &str = "DescheduleBindingFailed";
 /// On binding; template: eviction started / finished.
 pub const EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED: &str = "EvictWorkloadFromClusterSucceed";
@@ -66,17 +66,17 @@ pub const EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED: &str = "EvictWorkloadFromClusterS
 pub const EVICT_WORKLOAD_FROM_CLUSTER_FAILED: &str = "EvictWorkloadFromClusterFailed";
 /// On depending ResourceBinding: attached bindings updated.
 pub const SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_SUCCEED: &str = "SyncScheduleResultToDependenciesSucceed";
-/// On depending ResourceBinding: not done: attached bindings updated.
+/// On depending ResourceBinding: attached bindings not updated.
 pub const SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_FAILED: &str = "SyncScheduleResultToDependenciesFailed";
 /// On attached ResourceBinding: depending bindings disagree on conflictResolution.
 pub const DEPENDENCY_POLICY_CONFLICT: &str = "DependencyPolicyConflict";
 /// On template: dependencies read.
 pub const GET_DEPENDENCIES_SUCCEED: &str = "GetDependenciesSucceed";
-/// On template: not done: dependencies read.
+/// On template: dependencies not read.
 pub const GET_DEPENDENCIES_FAILED: &str = "GetDependenciesFailed";
 /// On template: policy applied.
 pub const APPLY_POLICY_SUCCEED: &str = "ApplyPolicySucceed";
-/// On template: not done: policy applied.
+/// On template: policy not applied.
 pub const APPLY_POLICY_FAILED: &str = "ApplyPolicyFailed";
 /// On template: policy preempted another.
 pub const PREEMPT_POLICY_SUCCEED: &str = "PreemptPolicySucceed";
@@ -84,27 +84,27 @@ pub const PREEMPT_POLICY_SUCCEED: &str = "PreemptPolicySucceed";
 pub const PREEMPT_POLICY_FAILED: &str = "PreemptPolicyFailed";
 /// On template: replicas read.
 pub const GET_REPLICAS_SUCCEED: &str = "GetReplicasSucceed";
-/// On template: not done: replicas read.
+/// On template: replicas not read.
 pub const GET_REPLICAS_FAILED: &str = "GetReplicasFailed";
 /// On template: components read.
 pub const GET_COMPONENTS_SUCCEED: &str = "GetComponentsSucceed";
-/// On template: not done: components read.
+/// On template: components not read.
 pub const GET_COMPONENTS_FAILED: &str = "GetComponentsFailed";
 /// On template: override applied.
 pub const APPLY_OVERRIDE_POLICY_SUCCEED: &str = "ApplyOverridePolicySucceed";
-/// On template: not done: override applied.
+/// On template: override not applied.
 pub const APPLY_OVERRIDE_POLICY_FAILED: &str = "ApplyOverridePolicyFailed";
-/// On ServiceImport: derived Service.
+/// On ServiceImport: derived Service synced.
 pub const SYNC_DERIVED_SERVICE_SUCCEED: &str = "SyncDerivedServiceSucceed";
-/// On ServiceImport: not done: derived Service.
+/// On ServiceImport: derived Service not synced.
 pub const SYNC_DERIVED_SERVICE_FAILED: &str = "SyncDerivedServiceFailed";
 /// On MultiClusterService: Service propagated.
 pub const SYNC_SERVICE_SUCCEED: &str = "SyncServiceSucceed";
-/// On MultiClusterService: not done: Service propagated.
+/// On MultiClusterService: Service not propagated.
 pub const SYNC_SERVICE_FAILED: &str = "SyncServiceFailed";
 /// On MultiClusterService: slices dispatched.
 pub const DISPATCH_ENDPOINT_SLICE_SUCCEED: &str = "DispatchEndpointSliceSucceed";
-/// On MultiClusterService: not done: slices dispatched.
+/// On MultiClusterService: slices not dispatched.
 pub const DISPATCH_ENDPOINT_SLICE_FAILED: &str = "DispatchEndpointSliceFailed";
 /// On MultiClusterService: named cluster missing.
 pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
@@ -150,9 +150,9 @@ pub const UPDATE_STATUS_FAILED: &str = "UpdateStatusFailed";
 pub const START_RULE_FAILED: &str = "StartRuleFailed";
 /// On CronFederatedHPA: rule failed.
 pub const UPDATE_CRON_FEDERATED_HPA_FAILED: &str = "UpdateCronFederatedHPAFailed";
-/// On the detector's own Pod: not done: detector trouble.
+/// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
 pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
-/// On the detector's own Pod: not done: detector trouble.
+/// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
 pub const STORE_COREDNS_CONDITION_FAILED: &str = "StoreCorednsConditionFailed";
 /// On the preempted binding: a binding of higher priority took its replicas.
 pub const BINDING_PREEMPTED: &str = "BindingPreempted";

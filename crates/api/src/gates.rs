@@ -24,19 +24,16 @@ macro_rules! gates {
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
             /// Name in `--feature-gates`.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)+ }
             }
 
             /// Default of the gate.
-            #[must_use]
             pub fn default_on(self) -> bool {
                 match self { $(Self::$name => $default,)+ }
             }
 
             /// Maturity of the gate.
-            #[must_use]
             pub fn stage(self) -> Stage {
                 match self { $(Self::$name => Stage::$stage,)+ }
             }
@@ -69,7 +66,6 @@ gates! {
 
 impl Gate {
     /// Returns true if the gate has no effect and is only accepted for existing command lines.
-    #[must_use]
     pub fn is_without_meaning(self) -> bool {
         use Gate::{ContextualLogging, GracefulEviction, LoggingAlphaOptions, LoggingBetaOptions};
         matches!(self, GracefulEviction | LoggingAlphaOptions | LoggingBetaOptions | ContextualLogging)

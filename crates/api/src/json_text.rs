@@ -12,13 +12,11 @@ pub struct JsonText(Arc<str>);
 
 impl JsonText {
     /// The text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Parses the value. Keep the result if it is needed twice.
-    #[must_use]
     pub fn value(&self) -> Value {
         // The text was written by a serializer.
         serde_json::from_str(&self.0).unwrap_or_else(|_| Value::Object(Map::new()))

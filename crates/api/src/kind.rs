@@ -16,7 +16,6 @@ pub enum Scope {
 
 impl Scope {
     /// Spelling in a CRD.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Namespaced => "Namespaced",
@@ -42,7 +41,6 @@ pub struct KindInfo {
 
 impl KindInfo {
     /// `group/version`.
-    #[must_use]
     pub fn api_version(&self) -> String {
         format!("{}/{}", self.group, self.version)
     }
@@ -94,7 +92,6 @@ macro_rules! kind {
 
         impl $name {
             /// An object with this name and the required fields.
-            #[must_use]
             pub fn new(name: &str $(, $req: $rty)*) -> Self {
                 Self {
                     metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {

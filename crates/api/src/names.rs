@@ -25,19 +25,16 @@ pub struct NotAnExecutionNamespace {
 }
 
 /// FNV-1a, 32 bit.
-#[must_use]
 pub fn fnv32a(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Each character replaced by the alphabet's at its code modulo 27.
-#[must_use]
 pub fn safe_encode(text: &str) -> String {
     text.chars().map(|c| char::from(SAFE_ALPHABET[c as usize % SAFE_ALPHABET.len()])).collect()
 }
 
 /// The hash in derived names: FNV-1a in decimal, encoded safely; 1 to 10 characters.
-#[must_use]
 pub fn hash(text: &str) -> String {
     safe_encode(&fnv32a(text).to_string())
 }
@@ -48,7 +45,6 @@ fn plain(name: &str) -> String {
 }
 
 /// The execution namespace of a cluster.
-#[must_use]
 pub fn execution_namespace(cluster: &str) -> String {
     format!("{}{cluster}", namespaces::EXECUTION_PREFIX)
 }
@@ -64,13 +60,11 @@ pub fn cluster_of_execution_namespace(namespace: &str) -> Result<&str, NotAnExec
 }
 
 /// The binding of a template, in the template's namespace.
-#[must_use]
 pub fn binding_name(kind: &str, name: &str) -> String {
     format!("{}-{kind}", plain(name)).to_lowercase()
 }
 
 /// The Work of a template; an empty namespace stands for cluster-scoped templates.
-#[must_use]
 pub fn work_name(kind: &str, namespace: &str, name: &str) -> String {
     let name = plain(name).to_lowercase();
     let key = if namespace.is_empty() { format!("{name}-{kind}") } else { format!("{namespace}-{name}-{kind}") };
@@ -78,86 +72,72 @@ pub fn work_name(kind: &str, namespace: &str, name: &str) -> String {
 }
 
 /// The key of a binding in label names; an empty namespace stands for ClusterResourceBindings.
-#[must_use]
 pub fn reference_key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { hash(name) } else { hash(&format!("{namespace}/{name}")) }
 }
 
 /// The label on an attached binding that names a binding which depends on it.
-#[must_use]
 pub fn depended_by_label(namespace: &str, name: &str) -> String {
     format!("{}{}", labels::DEPENDED_BY_PREFIX, reference_key(namespace, name))
 }
 
 /// A kind as Go prints it: `group/version, Kind=Kind`, with an empty group for the core.
-#[must_use]
 pub fn gvk_text(group: &str, version: &str, kind: &str) -> String {
     format!("{group}/{version}, Kind={kind}")
 }
 
 /// The policy that `promote` and `apply` make for a template; `gvk` as by [`gvk_text`], an empty namespace stands for
 /// cluster-scoped templates.
-#[must_use]
 pub fn policy_name(namespace: &str, name: &str, gvk: &str) -> String {
     format!("{}-{}", plain(name), hash(&format!("{namespace}{gvk}"))).to_lowercase()
 }
 
 /// The control plane's ServiceAccount in a member.
-#[must_use]
 pub fn member_service_account(cluster: &str) -> String {
     format!("karmada-{cluster}")
 }
 
 /// ClusterRole and ClusterRoleBinding of a ServiceAccount in a member.
-#[must_use]
 pub fn member_cluster_role(service_account: &str) -> String {
     format!("karmada-controller-manager:{service_account}")
 }
 
 /// The Secret with the impersonator's token of a cluster.
-#[must_use]
 pub fn impersonation_secret(cluster: &str) -> String {
     format!("{cluster}-impersonator")
 }
 
 /// The user as whom a cluster's agent calls.
-#[must_use]
 pub fn agent_user(cluster: &str) -> String {
     format!("system:karmada:agent:{cluster}")
 }
 
 /// The role of a cluster's agent.
-#[must_use]
 pub fn agent_role(cluster: &str) -> String {
     format!("system:karmada:{cluster}:agent")
 }
 
 /// An EndpointSlice imported from a ServiceExport.
-#[must_use]
 pub fn imported_endpoint_slice(cluster: &str, slice: &str) -> String {
     format!("imported-{cluster}-{slice}")
 }
 
 /// An EndpointSlice dispatched by a MultiClusterService.
-#[must_use]
 pub fn dispatched_endpoint_slice(provider: &str, slice: &str) -> String {
     format!("{provider}-{slice}")
 }
 
 /// The Service derived from a ServiceImport.
-#[must_use]
 pub fn derived_service(service: &str) -> String {
     format!("derived-{service}")
 }
 
 /// Service and Deployment of a cluster's estimator.
-#[must_use]
 pub fn estimator(prefix: &str, cluster: &str) -> String {
     format!("{prefix}-{cluster}")
 }
 
 /// The affinity group of a label.
-#[must_use]
 pub fn affinity_group(label_key: &str, label_value: &str) -> String {
     format!("{label_key}={label_value}")
 }

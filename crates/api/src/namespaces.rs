@@ -19,7 +19,6 @@ pub const SECRET_TOKEN: &str = "token";
 pub const SECRET_CA_BUNDLE: &str = "caBundle";
 
 /// Returns true if ClusterPropagationPolicies never propagate templates of this namespace (specification/api.md 16).
-#[must_use]
 pub fn is_reserved(namespace: &str) -> bool {
     namespace == SYSTEM || namespace == CLUSTER || namespace.starts_with(EXECUTION_PREFIX)
 }

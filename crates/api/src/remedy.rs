@@ -53,7 +53,7 @@ pub struct DecisionMatch {
 pub struct ClusterConditionRequirement {
     /// Type of the condition.
     pub condition_type: String,
-    /// Whether the status must be equal or different.
+    /// Operator: the status must be equal or different.
     pub operator: ClusterConditionOperator,
     /// The status.
     pub condition_status: String,

@@ -53,7 +53,6 @@ pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> R
 }
 
 /// Returns `true` if the selector has no conditions, so that it matches everything.
-#[must_use]
 pub fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)

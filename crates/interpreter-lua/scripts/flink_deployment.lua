@@ -1,6 +1,6 @@
 -- flink.apache.org FlinkDeployment
 
--- Flink writes 2048m for mebibytes, which would be thousandths here.
+-- Flink's 2048m means mebibytes; in Kubernetes m means thousandths.
 local function memory(text)
     if text == nil then
         return nil
@@ -83,7 +83,7 @@ function InterpretHealth(observedObj)
         return status.jobManagerDeploymentStatus == "READY" and status.lifecycleState == "STABLE"
     end
     if early[state] then
-        -- It won't get better elsewhere: the image or the program is at fault.
+        -- Another cluster does not help: the image or the program is at fault.
         local problem = status.error or ""
         for _, sign in ipairs({ "ImagePullBackOff", "ErrImagePull", "CrashLoopBackOff" }) do
             if problem:find(sign, 1, true) then

@@ -3,7 +3,7 @@
 local counters = { "active", "succeeded", "failed", "desired" }
 
 function GetReplicas(desiredObj)
-    -- A percentage of the nodes is no number.
+    -- A percentage of nodes is not a number of replicas.
     return tonumber(at(desiredObj, "spec", "parallelism")) or 1, needs(at(desiredObj, "spec", "template"))
 end
 

@@ -32,7 +32,7 @@ function GetDependencies(desiredObj)
     local spec = desiredObj.spec or {}
     local pod = { spec = { containers = spec.containers, initContainers = spec.initContainers, volumes = spec.volumes } }
     local list = {}
-    -- It has no namespace of its own.
+    -- A SidecarSet has no namespace.
     for _, reference in ipairs(kube.getPodDependencies(pod, spec.namespace) or {}) do
         if reference.kind == "ConfigMap" or reference.kind == "Secret" then
             list[#list + 1] = reference

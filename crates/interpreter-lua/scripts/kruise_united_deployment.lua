@@ -2,7 +2,7 @@
 
 local counters = { "replicas", "readyReplicas", "updatedReplicas", "updatedReadyReplicas" }
 
--- The pod template stands inside the template of one of several kinds.
+-- The pod template is inside the template of one of several kinds.
 local function pod_template(object)
     local template = at(object, "spec", "template")
     for _, kind in ipairs({ "statefulSetTemplate", "advancedStatefulSetTemplate", "cloneSetTemplate", "deploymentTemplate" }) do

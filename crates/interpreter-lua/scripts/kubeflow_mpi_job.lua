@@ -2,7 +2,7 @@
 
 function GetComponents(desiredObj)
     local components = {}
-    -- By key, whatever the order in which they are written.
+    -- Sorted by key.
     for name, of in pairs(at(desiredObj, "spec", "mpiReplicaSpecs") or {}) do
         local lower = name:lower()
         components[#components + 1] = {

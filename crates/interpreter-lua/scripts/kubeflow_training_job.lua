@@ -5,7 +5,7 @@ local kinds = {
     TFJob = { field = "tfReplicaSpecs", types = { "PS", "Worker", "Chief", "Master", "Evaluator" } },
 }
 
--- The replica types of an object that are written, in their order.
+-- The replica types that an object uses, in a fixed order.
 local function replica_types(object)
     local kind, found = kinds[object.kind], {}
     for _, name in ipairs(kind.types) do

@@ -1,6 +1,6 @@
 -- ray.io RayJob
 
--- Worst first; what is not listed is better than all that is.
+-- Worst first; unlisted states are better than all of these.
 local of_job = { "FAILED", "STOPPED", "PENDING", "RUNNING", "SUCCEEDED" }
 local of_deployment = { "Failed", "ValidationFailed", "Suspending", "Suspended", "Retrying", "Waiting", "Initializing", "New", "Running", "Complete" }
 

@@ -16,8 +16,8 @@ function GetReplicas(desiredObj)
     return replicas, { nodeClaim = claim, resourceRequest = both }
 end
 
--- One replica is the head. The rest is spread in proportion to what the groups have, whole ones by the largest remainder:
--- the sum is right, and no group goes below nothing.
+-- One replica is the head. The rest is divided in proportion to the groups, remainders to the largest fractions:
+-- the sum is exact, and no group is negative.
 function ReviseReplica(desiredObj, desiredReplica)
     local groups, all = worker_groups(cluster(desiredObj)), 0
     if #groups == 0 then

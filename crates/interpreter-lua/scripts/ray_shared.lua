@@ -1,4 +1,4 @@
--- What the kinds of ray.io have in common; runs after shared.lua.
+-- Functions shared by the kinds of ray.io; runs after shared.lua.
 
 function worker_groups(cluster)
     return at(cluster, "workerGroupSpecs") or {}
@@ -8,7 +8,7 @@ function worker_replicas(group)
     return number(group.replicas or group.minReplicas or 0)
 end
 
--- The head and each group of workers of a cluster's spec.
+-- The components of a cluster's spec: the head and each worker group.
 function ray_components(cluster)
     local components = {
         { name = "ray-head", replicas = 1, replicaRequirements = needs(at(cluster, "headGroupSpec", "template")) },

@@ -1,12 +1,12 @@
--- What several of the scripts beside this one have in common. It runs before each of them, in the same environment.
+-- Functions shared by the scripts in this folder. Runs before each of them, in the same environment.
 kube = require("kube")
 
--- What an absent counter counts.
+-- The value of a counter, 0 if absent.
 function number(value)
     return tonumber(value) or 0
 end
 
--- The value under these keys, nil as soon as one is missing.
+-- The value at these keys, nil if one is missing.
 function at(value, ...)
     for i = 1, select("#", ...) do
         if type(value) ~= "table" then
@@ -17,7 +17,7 @@ function at(value, ...)
     return value
 end
 
--- The reports that there are.
+-- The reports that exist.
 function reports(items)
     local list = {}
     for _, item in ipairs(items or {}) do
@@ -28,7 +28,7 @@ function reports(items)
     return list
 end
 
--- The status of the template, made if there is none.
+-- The status of the template, created if absent.
 function status_of(object)
     if object.status == nil then
         object.status = {}
@@ -52,7 +52,7 @@ function add_up(object, items, fields)
     end
 end
 
--- Of each field the last report that has it; what nobody reports is left as it is.
+-- Sets each field from the last report that has it; other fields are kept.
 function take_last(object, items, fields)
     local status = status_of(object)
     for _, field in ipairs(fields) do
@@ -64,7 +64,7 @@ function take_last(object, items, fields)
     end
 end
 
--- The latest, or with a sign the earliest, of times; they are texts that sort.
+-- The latest of times, or the earliest with sign -1; times are texts in sort order.
 function pick_time(items, field, earliest)
     local found = nil
     for _, item in ipairs(reports(items)) do
@@ -76,7 +76,7 @@ function pick_time(items, field, earliest)
     return found
 end
 
--- Whether every report is of the template as it is now; then its generation is observed.
+-- True if every report is of the current template; then its generation is observed.
 function observe_generation(object, items)
     local generation = number(at(object, "metadata", "generation"))
     for _, item in ipairs(items or {}) do
@@ -92,7 +92,7 @@ function observe_generation(object, items)
     status_of(object).observedGeneration = generation
 end
 
--- Some fields of a status, and the two generations by which the template's is observed.
+-- Some fields of a status, with the two generations that show which template it observes.
 function reflect(object, fields)
     local status, from = {}, object.status
     if from == nil then
@@ -122,7 +122,7 @@ function is_true(status, kind)
     return condition_of(status, kind).status == "True"
 end
 
--- The conditions of all clusters, those of one type and status as one: its message says which cluster says what.
+-- The conditions of all clusters, merged by type and status: the message names each cluster.
 function merge_conditions(object, items)
     local merged, by_name = {}, {}
     for _, item in ipairs(reports(items)) do
@@ -148,7 +148,7 @@ function merge_conditions(object, items)
     end
 end
 
--- Sets a condition. One that says so already keeps its time, so that the same reports make the same status.
+-- Sets a condition. An unchanged one keeps its time, so that the same reports lead to the same status.
 function set_condition(object, wanted)
     local status = status_of(object)
     local conditions = status.conditions or {}
@@ -195,7 +195,7 @@ function refer_account(list, object, name)
     end
 end
 
--- What pod templates refer to, all in one list.
+-- The dependencies of pod templates in one list.
 function pods_refer(object, ...)
     local list = {}
     for i = 1, select("#", ...) do
@@ -216,7 +216,7 @@ function needs(template)
     return kube.accuratePodRequirements(template)
 end
 
--- The larger of two amounts as they are written.
+-- The larger of two quantities, as text.
 function larger(a, b)
     if a == nil then
         return b

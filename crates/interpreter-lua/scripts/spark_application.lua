@@ -2,7 +2,7 @@
 
 local units = { k = 1 / 1024, m = 1, g = 1024, t = 1024 * 1024 }
 
--- Spark writes 512m and 2g for mebibytes and gibibytes; in mebibytes.
+-- Spark's 512m and 2g mean mebibytes and gibibytes; returns mebibytes.
 local function mebibytes(text)
     if text == nil then
         return nil
@@ -14,7 +14,7 @@ local function mebibytes(text)
     return tonumber(amount) * (units[unit] or 1 / (1024 * 1024))
 end
 
--- Memory and what Spark adds to it: the overhead that is written, or a share of it, and no less than 384 MiB.
+-- Memory with Spark's overhead: the configured one, or a share of the memory, at least 384 MiB.
 local function memory(object, of)
     local base = mebibytes(of.memory)
     if base == nil then

@@ -29,7 +29,7 @@ function InterpretHealth(observedObj)
     return healthy[at(observedObj, "status", "state", "phase") or ""] == true
 end
 
--- 90s, 1h2m3.5s and the like, in seconds.
+-- Parses a duration such as 90s or 1h2m3.5s; returns seconds.
 local function seconds(duration)
     local all = 0
     for amount, unit in (duration or ""):gmatch("([%d%.]+)(%a+)") do

@@ -1,4 +1,4 @@
--- Runs once in each state, before any script: takes what a script may use, and returns the maker of environments. Each call
+-- Runs once in each state, before any script: takes the allowed functions, and returns the constructor of environments. Each call
 -- of a script gets a fresh one, so that nothing leaks from one call to the next.
 local host = ...
 
@@ -12,7 +12,7 @@ local function unsupported(name)
     end
 end
 
--- An error that the script caught is a text, also where a library raised it; a spent budget can't be caught.
+-- Caught errors are texts, also those of the library; an exceeded budget can't be caught.
 local function caught(ok, ...)
     if ok then
         return ok, ...
@@ -25,7 +25,7 @@ local function caught(ok, ...)
     return ok, problem
 end
 
--- Whole numbers print as such, and nothing prints an address: that differs from run to run.
+-- Whole numbers print without fraction, and no addresses are printed: they differ from run to run.
 local function tostring(value)
     local kind = type(value)
     if kind == "number" and value == floor(value) and value > -1e18 and value < 1e18 then
@@ -121,7 +121,7 @@ local function ordered(a, b)
     return false
 end
 
--- In the order of the keys, so that a script's answer does not hang on how a table is stored.
+-- Iterates in the order of keys, so that results do not depend on the storage of tables.
 local function pairs(from)
     if type(from) ~= "table" then
         error("bad argument #1 to 'pairs' (table expected, got " .. type(from) .. ")", 2)
@@ -143,7 +143,7 @@ local function pairs(from)
     end, from, nil
 end
 
--- The library's loops over long lists count no steps: these do.
+-- The library's loops over long lists do not count steps; these do.
 local function insert(list, ...)
     local n, count = #list, select("#", ...)
     if count == 1 then
@@ -181,7 +181,7 @@ local function counted_sort(list, before)
     end)
 end
 
--- Texts given to the library are bounded.
+-- Lengths of texts for the library are limited.
 local function bounded(call)
     return function(...)
         for i = 1, select("#", ...) do
@@ -198,7 +198,7 @@ end
 local LONG_MIN, LONG_MAX = -9007199254740992, 9007199254740992
 local INTEGERS = { c = 0, d = LONG_MIN, i = LONG_MIN, o = 0, u = 0, x = 0, X = 0 }
 
--- What is no text and no number is written as tostring does, where the library would refuse it.
+-- Values other than texts and numbers are formatted by tostring; the library would refuse them.
 local function written(template, ...)
     local values, count = { ... }, select("#", ...)
     for i = 1, count do
@@ -242,7 +242,7 @@ for name, value in next, math do
     maths[name] = value
 end
 maths.ldexp = checked("ldexp", math.ldexp, 2, 2)
--- Chance would make two runs differ.
+-- Random numbers would make two runs differ.
 maths.random, maths.randomseed = unsupported("math.random"), unsupported("math.randomseed")
 local times = { time = host.time, date = host.date }
 

@@ -6,13 +6,11 @@ use ironclad_patch::selector::Operator;
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration};
 
 /// The taint that a cordoned node has in effect.
-#[must_use]
 pub fn unschedulable_taint() -> Taint {
     Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() }
 }
 
 /// Returns `true` if the toleration covers the taint.
-#[must_use]
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let text = |t: &Option<String>| t.clone().unwrap_or_default();
     let (effect, key) = (text(&toleration.effect), text(&toleration.key));
@@ -27,7 +25,6 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 /// The first taint of these effects that none of the tolerations covers.
-#[must_use]
 pub fn untolerated<'a>(node: &'a Node, tolerations: &[Toleration], effects: &[&str]) -> Option<&'a Taint> {
     let taints = node.spec.as_ref().and_then(|n| n.taints.as_deref()).unwrap_or_default();
     let hard = taints.iter().filter(|t| effects.contains(&t.effect.as_str()));
@@ -35,7 +32,6 @@ pub fn untolerated<'a>(node: &'a Node, tolerations: &[Toleration], effects: &[&s
 }
 
 /// Returns `true` if the pod's node selector and required node affinity accept the node.
-#[must_use]
 pub fn accepts(spec: &PodSpec, node: &Node) -> bool {
     let none = BTreeMap::new();
     let labels = node.metadata.labels.as_ref().unwrap_or(&none);
@@ -51,7 +47,6 @@ pub fn accepts(spec: &PodSpec, node: &Node) -> bool {
 }
 
 /// Returns `true` if all conditions of the term hold. A term without conditions matches nothing.
-#[must_use]
 pub fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
@@ -79,11 +74,11 @@ mod tests {
         let taint = Taint { key: "k".into(), value: Some("v".into()), effect: "NoSchedule".into(), ..Taint::default() };
         for (name, key, operator, value, effect, want) in [
             ("equal", "k", "Equal", "v", "NoSchedule", true),
-            ("no operator means equal", "k", "", "v", "", true),
-            ("another value", "k", "Equal", "w", "", false),
-            ("exists takes any value", "k", "Exists", "", "", true),
-            ("exists without a key takes all", "", "Exists", "", "", true),
-            ("another effect", "k", "Exists", "", "NoExecute", false),
+            ("no operator means Equal", "k", "", "v", "", true),
+            ("different value", "k", "Equal", "w", "", false),
+            ("Exists matches any value", "k", "Exists", "", "", true),
+            ("Exists without a key matches every taint", "", "Exists", "", "", true),
+            ("different effect", "k", "Exists", "", "NoExecute", false),
             ("another key", "l", "Exists", "", "", false),
         ] {
             let some = |t: &str| (!t.is_empty()).then(|| t.to_owned());
@@ -106,11 +101,11 @@ mod tests {
         for (name, key, operator, values, want) in [
             ("in", "zone", "In", vec!["a", "b"], true),
             ("not in", "zone", "NotIn", vec!["a"], false),
-            ("not in without the label", "x", "NotIn", vec!["a"], true),
+            ("NotIn matches a node without the label", "x", "NotIn", vec!["a"], true),
             ("exists", "zone", "Exists", vec![], true),
-            ("does not exist", "zone", "DoesNotExist", vec![], false),
+            ("DoesNotExist", "zone", "DoesNotExist", vec![], false),
             ("greater", "cores", "Gt", vec!["7"], true),
-            ("not greater than itself", "cores", "Gt", vec!["8"], false),
+            ("Gt excludes the value itself", "cores", "Gt", vec!["8"], false),
             ("less", "cores", "Lt", vec!["9"], true),
         ] {
             let term = NodeSelectorTerm {

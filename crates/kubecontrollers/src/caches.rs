@@ -1,4 +1,5 @@
-//! The kinds that a cluster's controllers watch. A controller takes those that it reads from [`crate::Cluster::caches`].
+//! The kinds that a cluster's controllers watch. A controller takes those that it reads from
+//! [`crate::Cluster::caches`].
 
 use std::fmt::Debug;
 

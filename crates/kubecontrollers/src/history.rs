@@ -1,4 +1,4 @@
-//! The revisions of a StatefulSet or DaemonSet: a ControllerRevision for each template that it had.
+//! Revision history of a StatefulSet or DaemonSet: a ControllerRevision for each template.
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
@@ -20,13 +20,11 @@ pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
 /// Default number of unused revisions to keep.
 const LIMIT: i32 = 10;
 
-/// Actions on the revisions.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub(crate) struct Plan {
     /// The name of the revision of the wanted template.
     pub(crate) update: String,
-    /// Hash of the wanted template.
     pub(crate) hash: String,
     /// Number of a new revision.
     pub(crate) create: Option<i64>,
@@ -35,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<ControllerRevision>>,
 }
 
-/// Decides about the revisions of this object; `in_use` are those of its pods.
+/// Decides about the revisions of this object; `used` are those of its pods.
 pub(crate) fn decide(
     owner: &ObjectMeta,
     template: &PodTemplateSpec,
@@ -60,7 +58,7 @@ pub(crate) fn decide(
     }
 }
 
-/// The template that a revision holds.
+/// Decodes the template of a revision.
 pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");
@@ -91,10 +89,6 @@ fn revision(
     }
 }
 
-/// Applies the plan.
-///
-/// # Errors
-/// The error of the first request that failed.
 pub(crate) async fn apply(
     client: &Client,
     writer: &Writer,
@@ -139,16 +133,24 @@ mod tests {
     }
 
     #[test]
-    fn revisions() {
+    fn revisions_are_created_renumbered_and_pruned() {
         let one = || known("i:1", 1);
         let two = || known("i:2", 2);
         for (name, revisions, limit, used, create, renumber, delete) in [
-            ("the first", vec![], None, vec![], Some(1), None, 0),
-            ("known", vec![one()], None, vec![], None, None, 0),
-            ("another template", vec![two()], None, vec![], Some(3), None, 0),
-            ("back to an earlier one", vec![one(), two()], None, vec![], None, Some(3), 0),
-            ("too many", vec![one(), two(), known("i:0", 0)], Some(1), vec![], None, Some(3), 1),
-            ("those in use stay", vec![one(), two()], Some(0), vec![two().name_any()], None, Some(3), 0),
+            ("the first revision", vec![], None, vec![], Some(1), None, 0),
+            ("a known template", vec![one()], None, vec![], None, None, 0),
+            ("a new template", vec![two()], None, vec![], Some(3), None, 0),
+            ("a rollback renumbers the earlier revision", vec![one(), two()], None, vec![], None, Some(3), 0),
+            (
+                "revisions above the limit are deleted",
+                vec![one(), two(), known("i:0", 0)],
+                Some(1),
+                vec![],
+                None,
+                Some(3),
+                1,
+            ),
+            ("revisions in use are kept", vec![one(), two()], Some(0), vec![two().name_any()], None, Some(3), 0),
         ] {
             let used = used.into_iter().collect();
             let plan = decide(&meta("s"), &template("a", "i:1"), &revisions, limit, &used);

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use ironclad_runtime::Failure;
 use kube::{Client, core::ApiResource, core::discovery::v2::APIGroupDiscovery};
 
-/// A kind of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) resource: ApiResource,
@@ -18,7 +17,7 @@ impl Kind {
         self.verbs.iter().any(|v| v == verb)
     }
 
-    /// `deployments.apps`, `pods`: what messages call it.
+    /// Name in messages: `deployments.apps`, `pods`.
     pub(crate) fn group_resource(&self) -> String {
         if self.resource.group.is_empty() {
             self.resource.plural.clone()
@@ -28,7 +27,6 @@ impl Kind {
     }
 }
 
-/// The kinds by group and plural.
 pub(crate) type Kinds = BTreeMap<(String, String), Arc<Kind>>;
 
 /// Discovers the kinds of the server, with two requests.

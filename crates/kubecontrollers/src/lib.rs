@@ -57,8 +57,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster without controllers.
-    #[must_use]
+    /// Creates a cluster without controllers.
     pub fn new(client: Client, seam: Seam) -> Self {
         Self { client, caches: Caches::default(), seam }
     }
@@ -69,7 +68,6 @@ impl Cluster {
     }
 
     /// Creates the queue of the controller of this name, whose jitter has a stream of its own.
-    #[must_use]
     pub fn queue<T: Ord + Clone + Debug>(&self, name: &str) -> Queue<T> {
         Queue::new(self.seam.clock.clone(), self.seam.rng.stream(&format!("queue/{name}")))
     }

@@ -7,18 +7,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, OwnerReferenc
 use kube::{Resource, api::ObjectMeta};
 use serde_json::{Value, json};
 
-/// The index of objects by the uid of their controller.
+/// Index of objects by the uid of their controller.
 pub(crate) const BY_CONTROLLER: &str = "controller";
-/// The index of objects without a controller by their namespace.
+/// Index of objects without a controller by namespace.
 pub(crate) const ORPHANS: &str = "orphans";
 
-/// The reference to the controller of an object.
-#[must_use]
+/// Returns the owner reference to the controller of an object.
 pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.as_ref()?.iter().find(|r| r.controller == Some(true))
 }
 
-/// The reference that makes this object the controller of another.
+/// Creates the owner reference to this controller.
 pub(crate) fn controller_reference(api_version: &str, kind: &str, owner: &ObjectMeta) -> OwnerReference {
     OwnerReference {
         api_version: api_version.to_owned(),
@@ -44,7 +43,6 @@ pub(crate) fn index_orphans<K: Resource>(object: &K) -> Vec<String> {
 }
 
 /// Parses a selector; `None` if it is invalid.
-#[must_use]
 pub fn parse_selector(selector: &meta::LabelSelector) -> Option<LabelSelector> {
     let expressions = selector.match_expressions.iter().flatten().map(|expression| {
         let values = expression.values.iter().flatten().cloned().collect();
@@ -59,7 +57,6 @@ pub(crate) fn selector(selector: Option<&meta::LabelSelector>) -> Option<LabelSe
 }
 
 /// Returns `true` if the selector matches the labels of the object.
-#[must_use]
 pub fn selects(selector: &LabelSelector, meta: &ObjectMeta) -> bool {
     selector.matches(|key| meta.labels.as_ref()?.get(key).map(String::as_str))
 }
@@ -84,12 +81,12 @@ pub(crate) fn claim<K: Resource>(
     orphans: Vec<Arc<K>>,
 ) -> Claims<K> {
     let mut claims = Claims { mine: Vec::new(), adopt: Vec::new(), release: Vec::new() };
-    let going = controller.deletion_timestamp.is_some();
+    let deleted = controller.deletion_timestamp.is_some();
     for object in owned {
-        let leaves = !selects(selector, object.meta()) && !going && object.meta().deletion_timestamp.is_none();
-        if leaves { claims.release.push(object) } else { claims.mine.push(object) }
+        let release = !selects(selector, object.meta()) && !deleted && object.meta().deletion_timestamp.is_none();
+        if release { claims.release.push(object) } else { claims.mine.push(object) }
     }
-    if !going {
+    if !deleted {
         claims.adopt = orphans;
         claims.adopt.retain(|o| selects(selector, o.meta()) && o.meta().deletion_timestamp.is_none());
     }
@@ -104,7 +101,7 @@ pub(crate) fn adopting(object: &ObjectMeta, reference: &OwnerReference) -> Value
     json!({"metadata": {"uid": object.uid, "ownerReferences": owners}})
 }
 
-/// The merge patch that removes these owners from an object.
+/// Returns the merge patch that removes these owners from an object.
 pub(crate) fn releasing(object: &ObjectMeta, uids: &[&str]) -> Value {
     let mut owners = object.owner_references.clone().unwrap_or_default();
     owners.retain(|r| !uids.contains(&r.uid.as_str()));
@@ -118,14 +115,14 @@ mod tests {
     use crate::testkit::{meta, pod};
 
     #[test]
-    fn claims() {
+    fn objects_are_claimed_by_selector() {
         let names = |pods: &[Arc<k8s_openapi::api::core::v1::Pod>]| {
             pods.iter().map(|p| p.metadata.name.clone().unwrap()).collect::<Vec<_>>().join(",")
         };
         let selector = LabelSelector::parse("app=a").unwrap();
         for (name, deleted, mine, adopt, release) in [
-            ("matching ones are kept or taken, others are let go", false, "own", "free", "changed"),
-            ("a controller that goes leaves everything as it is", true, "own,changed", "", ""),
+            ("matching objects are kept or adopted, others released", false, "own", "free", "changed"),
+            ("a controller in deletion adopts and releases nothing", true, "own,changed", "", ""),
         ] {
             let mut owner = meta("owner");
             if deleted {

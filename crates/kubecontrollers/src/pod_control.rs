@@ -1,4 +1,4 @@
-//! The pods of a workload: made and deleted so that neither a late cache nor a lost answer ever makes one too many.
+//! Creates and deletes the pods of a workload. Neither a stale cache nor a lost response leads to an extra pod.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,14 +22,14 @@ use crate::{
     pods::{is_terminating, name_base},
 };
 
-/// Concurrent requests for one workload. The first failure stops those that follow.
+/// Concurrent requests for one workload. After a failure no further batch is sent.
 const REQUESTS_MAX: usize = 16;
-/// Begins the places of pods that are as good as any other.
+/// Prefix of the places of interchangeable pods.
 const ANY: char = '#';
-/// Letters that are drawn for the name of a pod.
+/// Random letters in the name of a pod.
 const DRAWN: usize = 5;
 
-/// Error that keeps a workload from its number of pods.
+/// Error because of which a workload has too few or too many pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodError {
     /// `FailedCreate` or `FailedDelete`.
@@ -37,7 +37,7 @@ pub(crate) struct PodError {
     pub(crate) message: String,
 }
 
-/// Makes and deletes the pods of one controller's workloads.
+/// Creates and deletes the pods of one controller's workloads.
 pub(crate) struct PodControl {
     client: Client,
     pods: Informer<Pod>,
@@ -49,19 +49,19 @@ pub(crate) struct PodControl {
 /// In-memory state of a workload, by its uid.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Drawn names of pods that may or may not exist, by position. A name is used again until the server has answered,
+    /// Random names of pods that may or may not exist, by place. A name is reused until the server has responded,
     /// so that a create with a lost response is never repeated under another name.
     names: BTreeMap<String, String>,
-    /// Pods whose deletion was requested while the watch still shows them: no other is deleted in their place.
+    /// Pods whose deletion was requested while the cache still has them: no other is deleted in their place.
     deleting: BTreeSet<String>,
     last_error: Option<PodError>,
 }
 
-/// A pod to be made.
+/// A pod to create.
 pub(crate) struct NewPod {
-    /// The place that it is for, among the workload's pods: a node, an index. `None` if any is as good as another.
+    /// Its place among the workload's pods: a node, an index. `None` if pods are interchangeable.
     pub(crate) place: Option<String>,
-    /// Without a name one is drawn.
+    /// Gets a random name if it has none.
     pub(crate) pod: Pod,
 }
 
@@ -112,10 +112,10 @@ impl PodControl {
         self.memory.lock().remove(owner);
     }
 
-    /// Makes these pods of the workload.
+    /// Creates these pods of the workload.
     ///
     /// # Errors
-    /// The first failure; pods of the same batch may have been made.
+    /// The first failure; pods of the same batch may have been created.
     pub(crate) async fn create(&self, owner: &ObjectMeta, wanted: Vec<NewPod>) -> Result<(), Failure> {
         let made = self.create_all(owner, wanted).await;
         self.remember(owner, "FailedCreate", made)
@@ -135,13 +135,13 @@ impl PodControl {
         }
     }
 
-    /// Assigns a position to each pod. Interchangeable pods first take the positions of lost responses.
+    /// Assigns a place to each pod. Interchangeable pods first take the places of lost responses.
     fn placed(&self, owner: &ObjectMeta, wanted: Vec<NewPod>) -> Vec<(String, Pod)> {
         let open: Vec<String> = {
             let mut memory = self.memory.lock();
             let names = &mut memory.entry(uid(owner).to_owned()).or_default().names;
             let namespace = owner.namespace.as_deref().unwrap_or("");
-            // The cache shows it by now: it is counted already, and a pod to be made is another.
+            // A pod that the cache already has was counted: a pod to create is another one.
             names.retain(|_, name| self.pods.get(namespace, name).is_none());
             names.keys().filter(|place| place.starts_with(ANY)).cloned().collect()
         };
@@ -169,8 +169,8 @@ impl PodControl {
     async fn create_one(&self, owner: &ObjectMeta, api: &Api<Pod>, place: &str, pod: &Pod) -> Result<(), Failure> {
         let created = self.writer.create(api, Some(&self.pods), pod).await.map(|_| ());
         if let Err(Failure::AlreadyExists(message)) = &created {
-            // Ours, from an attempt whose response was lost, or a foreign pod. In either case the name is taken; the
-            // next reconcile counts again.
+            // Either ours, from an attempt whose response was lost, or a foreign pod. In both cases the name is taken;
+            // the next reconcile counts again.
             let found = api.get_opt(&pod.name_any()).await?;
             let ours = found.filter(|f| controller_of(&f.metadata).is_some_and(|r| r.uid == uid(owner)));
             let drawn = pod.metadata.generate_name.is_some();
@@ -217,7 +217,7 @@ impl PodControl {
         Ok(())
     }
 
-    /// An error remains until the same kind of request succeeds.
+    /// Records the outcome: an error remains until the same kind of request succeeds.
     fn remember(&self, owner: &ObjectMeta, reason: &'static str, answer: Result<(), Failure>) -> Result<(), Failure> {
         let mut memory = self.memory.lock();
         match &answer {

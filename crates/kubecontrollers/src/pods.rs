@@ -1,4 +1,4 @@
-//! State of pods as controllers count it.
+//! State of pods.
 
 use std::collections::BTreeMap;
 
@@ -14,46 +14,38 @@ const BASE_BYTES_MAX: usize = 58;
 /// Contribution of a pod to `availableReplicas`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Availability {
-    /// Ready for long enough.
     Yes,
-    /// Not ready.
     No,
-    /// Ready, and available from this moment on if it stays so.
+    /// Ready, and available from this time on if it stays ready.
     From(Timestamp),
 }
 
 /// The phase, empty if the pod has none yet.
-#[must_use]
 pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("")
 }
 
-/// The pod ran to its end.
-#[must_use]
+/// Returns `true` if the pod has succeeded or failed.
 pub fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// The pod is being deleted.
-#[must_use]
+/// Returns `true` if the pod is being deleted.
 pub fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// The pod counts as a replica.
-#[must_use]
+/// Returns `true` if the pod counts as a replica.
 pub fn is_active(pod: &Pod) -> bool {
     !is_finished(pod) && !is_terminating(pod)
 }
 
 /// The condition of this type.
-#[must_use]
 pub fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == type_)
 }
 
 /// Time since which the pod is ready. A condition without a time counts from the epoch.
-#[must_use]
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let ready = condition(pod, "Ready").filter(|c| c.status == "True")?;
     Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0))
@@ -67,7 +59,6 @@ pub(crate) fn availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 }
 
 /// The node that the pod runs on, empty if it has none.
-#[must_use]
 pub fn node_of(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).unwrap_or("")
 }
@@ -78,13 +69,13 @@ pub(crate) fn deletion_cost(pod: &Pod) -> i32 {
     text.and_then(|t| t.parse().ok()).unwrap_or(0)
 }
 
-/// The most restarts among its containers.
+/// Returns the highest restart count of its containers.
 pub(crate) fn restarts(pod: &Pod) -> i32 {
     let statuses = pod.status.as_ref().and_then(|s| s.container_statuses.as_deref()).unwrap_or_default();
     statuses.iter().map(|c| c.restart_count).max().unwrap_or(0)
 }
 
-/// The pod that a template makes for an object, without a name and an owner.
+/// Creates a pod of this object from a template, without name and owner.
 pub(crate) fn from_template(template: Option<&PodTemplateSpec>, of: &ObjectMeta) -> Pod {
     let template = template.cloned().unwrap_or_default();
     let meta = template.metadata.unwrap_or_default();

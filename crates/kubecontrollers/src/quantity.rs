@@ -13,15 +13,13 @@ pub const CPU: &str = "cpu";
 /// The number of pods on a node.
 pub const PODS: &str = "pods";
 
-/// Returns the amount of the resource, rounded up; `None` for text that is no quantity.
-#[must_use]
+/// Returns the amount of the resource, rounded up; `None` if the text is no quantity.
 pub fn parse(resource: &str, text: &str) -> Option<i64> {
     let amount = Amount::parse(text.trim()).ok()?;
     Some(if resource == CPU { amount.milli_value() } else { amount.value() })
 }
 
-/// Returns the amounts of a resource list, without those that are no quantities.
-#[must_use]
+/// Returns the amounts of a resource list; invalid ones are left out.
 pub fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
     let each = list.into_iter().flatten();
     each.filter_map(|(name, quantity)| Some((name.clone(), parse(name, &quantity.0)?))).collect()

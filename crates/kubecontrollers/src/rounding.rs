@@ -1,13 +1,11 @@
-//! Numbers of pods that are given as a number or as a percentage.
+//! Resolution of `IntOrString` fields: a number of pods or a percentage.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// Rounding of a fraction of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Round {
-    /// Upwards.
     Up,
-    /// Downwards.
     Down,
 }
 
@@ -32,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fractions() {
+    fn numbers_and_percentages() {
         let text = |t: &str| IntOrString::String(t.into());
         for (value, of, round, want) in [
             (IntOrString::Int(3), 10, Round::Up, 3),

@@ -24,7 +24,7 @@ pub enum Controller {
     ClaimProtection,
     /// Removes the protection finalizer of volumes without claims.
     VolumeProtection,
-    /// The rules of ClusterRoles that are made of others.
+    /// Maintains the rules of aggregated ClusterRoles.
     RoleAggregation,
     /// Signs requests for certificates that were approved, and removes old ones.
     CertificateSigning,
@@ -32,19 +32,19 @@ pub enum Controller {
     EndpointSlice,
     /// Maintains the status of PodDisruptionBudgets.
     Disruption,
-    /// ReplicaSets for Deployments.
+    /// Maintains ReplicaSets of Deployments.
     Deployment,
-    /// Pods for ReplicaSets.
+    /// Maintains pods of ReplicaSets.
     ReplicaSet,
-    /// Pods with names and an order.
+    /// Maintains pods of StatefulSets.
     StatefulSet,
-    /// A pod on each node.
+    /// Maintains a pod of each DaemonSet on each node.
     DaemonSet,
-    /// Pods that run to an end.
+    /// Runs the pods of Jobs.
     Job,
-    /// Jobs at the times of a schedule.
+    /// Creates the Jobs of CronJobs.
     CronJob,
-    /// Replicas by what pods use.
+    /// Scales workloads by resource usage (HorizontalPodAutoscaler).
     Autoscaler,
 }
 
@@ -85,7 +85,6 @@ impl Controller {
     ];
 
     /// The name in kube-controller-manager's `--controllers`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::GarbageCollector => "garbage-collector-controller",
@@ -129,7 +128,7 @@ pub struct Options {
 }
 
 /// Prepares these controllers on the cluster's caches and starts their loops as tasks of its seam. The loops wait for
-/// the caches: start them with [`crate::Caches::start`] once all their users are prepared.
+/// the caches: call [`Cluster::start_caches`] once all their users are prepared.
 pub fn start(cluster: &Cluster, options: &Options) {
     for controller in Controller::ALL.into_iter().filter(|c| options.controllers.contains(c)) {
         match controller {

@@ -11,23 +11,21 @@ use tokio::time::Instant;
 /// Delay of a status write while more changes are in progress.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// Times since which objects need a status write.
+/// Objects whose status must be written, with the time since when.
 #[derive(Debug, Default)]
 pub(crate) struct StatusDebounce(Mutex<BTreeMap<Key, Instant>>);
 
-/// Decision about a status write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteStatus {
     /// Do not write: the status is unchanged.
     Keep,
-    /// Write it.
     Write,
     /// Check again after this time.
     Wait(Duration),
 }
 
 impl StatusDebounce {
-    /// Decides whether the status of an object is written now; `changes`: it differs, `idle`: nothing is in
+    /// Decides whether the status of an object is written now; `changes`: the status differs, `idle`: nothing is in
     /// progress.
     pub(crate) fn check(&self, key: &Key, changes: bool, idle: bool, now: Instant) -> WriteStatus {
         let mut since = self.0.lock();
@@ -81,15 +79,19 @@ mod tests {
         assert_eq!(
             debounce.check(&key, true, false, clock.mono()),
             WriteStatus::Wait(DEBOUNCE / 2),
-            "counted from the first wish"
+            "the delay counts from the first change"
         );
         assert_eq!(
             debounce.check(&key, true, true, clock.mono()),
             WriteStatus::Write,
-            "at once if nothing is on its way"
+            "immediately if nothing is in progress"
         );
         clock.sleep(DEBOUNCE / 2).await;
-        assert_eq!(debounce.check(&key, true, false, clock.mono()), WriteStatus::Write, "and at the latest then");
+        assert_eq!(
+            debounce.check(&key, true, false, clock.mono()),
+            WriteStatus::Write,
+            "at the latest after the delay"
+        );
         debounce.done(&key);
         assert_eq!(debounce.check(&key, true, false, clock.mono()), WriteStatus::Wait(DEBOUNCE));
     }

@@ -1,14 +1,13 @@
-//! Pod templates compared and hashed.
+//! Comparison and hashes of pod templates.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::Value;
 
-/// The letters of names that Kubernetes derives from a number.
 const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Label with the hash of a pod's template.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 
-/// Returns `true` if the two templates make the same pods.
+/// Returns `true` if both templates lead to the same pods.
 pub(crate) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     let (a, b) = (without_hash(a), without_hash(b));
     a == b || canonical(&a) == canonical(&b)
@@ -22,7 +21,7 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     template
 }
 
-/// The template as JSON without what is empty: servers differ in whether they keep an empty list.
+/// Returns the template as JSON without empty lists and nulls: servers differ in keeping them.
 fn canonical(template: &PodTemplateSpec) -> Value {
     let mut value = serde_json::to_value(template).unwrap_or_default();
     prune(&mut value);
@@ -36,7 +35,7 @@ fn prune(value: &mut Value) {
             fields.retain(|_, v| match v {
                 Value::Null => false,
                 Value::Array(items) => !items.is_empty(),
-                // An empty object can mean something, as `emptyDir: {}` does.
+                // An empty object can have a meaning, as in `emptyDir: {}`.
                 _ => true,
             });
         }

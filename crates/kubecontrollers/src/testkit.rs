@@ -1,4 +1,4 @@
-//! Makers of objects for table tests.
+//! Test fixtures: objects for table tests.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -33,11 +33,10 @@ const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 const SECONDS: i64 = 1 << 32;
 const WORKERS: usize = 1;
 
-/// Action on a Secret.
 #[derive(Debug, PartialEq, Eq)]
 enum SecretAction {
     Nothing,
-    /// The account that it names is absent or another one.
+    /// Its account is absent or was replaced.
     Remove,
     /// Fill in the missing token, namespace or certificate.
     Fill,
@@ -168,18 +167,18 @@ mod tests {
         let mut going = secret(None, &[]);
         going.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
         for (name, secret, account, want) in [
-            ("a new one", secret(None, &[]), Some(&account), SecretAction::Fill),
-            ("a full one", secret(Some("u"), &whole), Some(&account), SecretAction::Nothing),
-            ("it lost its token", secret(Some("u"), &whole[1..]), Some(&account), SecretAction::Fill),
+            ("a new Secret", secret(None, &[]), Some(&account), SecretAction::Fill),
+            ("a complete Secret", secret(Some("u"), &whole), Some(&account), SecretAction::Nothing),
+            ("the token is missing", secret(Some("u"), &whole[1..]), Some(&account), SecretAction::Fill),
             (
-                "another certificate",
+                "a different root certificate",
                 secret(Some("u"), &[whole[0], whole[1], ("ca.crt", "old")]),
                 Some(&account),
                 SecretAction::Fill,
             ),
-            ("the account is gone", secret(Some("u"), &whole), None, SecretAction::Remove),
-            ("another account of the name", secret(Some("former"), &whole), Some(&account), SecretAction::Remove),
-            ("it goes already", going, None, SecretAction::Nothing),
+            ("the account is absent", secret(Some("u"), &whole), None, SecretAction::Remove),
+            ("a new account of the same name", secret(Some("former"), &whole), Some(&account), SecretAction::Remove),
+            ("the Secret is being deleted", going, None, SecretAction::Nothing),
         ] {
             assert_eq!(decide(&secret, account, Some("pem")), want, "{name}");
         }

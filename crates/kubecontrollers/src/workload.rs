@@ -17,10 +17,9 @@ use crate::{
     status_debounce::{StatusDebounce, WriteStatus, status_patch},
 };
 
-/// Concurrent reconciles per kind.
 const WORKERS: usize = 8;
 
-/// A kind of workload whose pods a controller of ours makes.
+/// A kind of workload with pods.
 pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -31,19 +30,14 @@ pub(crate) trait Kind:
     + Sync
     + 'static
 {
-    /// The name of its controller.
     const CONTROLLER: &'static str;
-    /// Type of its status.
     type Status: Serialize + PartialEq;
 
-    /// Returns the selector of its pods.
     fn selector(&self) -> Option<LabelSelector>;
 
-    /// Returns its status.
     fn status(&self) -> Option<&Self::Status>;
 }
 
-/// The controller of one kind of workload.
 pub(crate) struct Workload<W> {
     pub(crate) cluster: Cluster,
     pub(crate) objects: Informer<W>,
@@ -53,7 +47,7 @@ pub(crate) struct Workload<W> {
 }
 
 impl<W: Kind> Workload<W> {
-    /// A controller whose queue follows its objects and their pods.
+    /// Creates the controller; changes of its objects and their pods enqueue keys.
     pub(crate) fn new(cluster: &Cluster, objects: Informer<W>) -> Arc<Self> {
         let this = Arc::new(Self {
             cluster: cluster.clone(),
@@ -96,7 +90,7 @@ impl<W: Kind> Workload<W> {
         self.queue.add(key);
     }
 
-    /// Returns the objects that a change of this pod concerns: its controller, or those that could adopt it.
+    /// Returns the objects that a change of this pod affects: its controller, or those that could adopt it.
     fn of_pod(&self, change: &Change<Pod>) -> BTreeSet<Key> {
         let mut keys = BTreeSet::new();
         for pod in change.old.iter().chain(&change.new) {
@@ -130,7 +124,7 @@ impl<W: Kind> Workload<W> {
         found
     }
 
-    /// The reference of the pods to their controller.
+    /// Returns the owner reference of the pods.
     pub(crate) fn reference(object: &W) -> OwnerReference {
         controller_reference(&W::api_version(&()), &W::kind(&()), object.meta())
     }

@@ -3,7 +3,7 @@
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
-/// A member name: few of them, so that documents and patches meet.
+/// A member name out of a few, so that documents and patches have members in common.
 fn key() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("a"),
@@ -27,7 +27,7 @@ fn key() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
-/// Any small JSON document of words that have a meaning in patches.
+/// A small JSON document, with words that have a meaning in patches.
 pub(crate) fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

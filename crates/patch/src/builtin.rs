@@ -19,13 +19,11 @@ static RESOURCES: &str = include_str!("../data/kubernetes-resources.json");
 static TABLE: OnceLock<(Table, String)> = OnceLock::new();
 
 /// The schemas of all built-in kinds, shared by all servers of a process.
-#[must_use]
 pub fn table() -> &'static Table {
     &expanded().0
 }
 
 /// The version of the server that the table was derived from, `v1.36.3`.
-#[must_use]
 pub fn version() -> &'static str {
     &expanded().1
 }
@@ -56,7 +54,7 @@ pub struct Resource {
     pub singular: String,
     /// `Deployment`
     pub kind: String,
-    /// Its objects live in namespaces.
+    /// `true` if the objects are namespaced.
     pub namespaced: bool,
     /// Verbs, in the order of discovery.
     pub verbs: Vec<String>,
@@ -82,10 +80,10 @@ pub struct Subresource {
     pub name: String,
     /// `Scale`
     pub kind: String,
-    /// The group of that kind, where it is another one than the resource's.
+    /// The group of that kind, if it differs from the resource's.
     #[serde(default)]
     pub group: Option<String>,
-    /// The version of that kind, where it is another one than the resource's.
+    /// The version of that kind, if it differs from the resource's.
     #[serde(default)]
     pub version: Option<String>,
     /// Verbs, in the order of discovery.
@@ -93,7 +91,6 @@ pub struct Subresource {
 }
 
 /// Returns all built-in resources: groups in the order of `/apis` after the core group, their resources by name.
-#[must_use]
 pub fn resources() -> &'static [Resource] {
     static ALL: LazyLock<Vec<Resource>> =
         LazyLock::new(|| serde_json::from_str(RESOURCES).expect("the data in the tree has this form, a test reads it"));

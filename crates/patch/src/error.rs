@@ -35,12 +35,12 @@ pub enum PatchError {
         /// The mistake.
         message: String,
     },
-    /// 500 without a reason: Kubernetes hands these texts out raw.
+    /// 500 without a reason: Kubernetes returns these texts unchanged.
     #[error("{0}")]
     Raw(String),
 }
 
-/// One field that an apply may not change, because `manager` owns it.
+/// A field that an apply must not change, because `manager` owns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     /// The owner as clients see it: `"m1"`, `"m1" using v1`, `"sc" with subresource "scale"`.
@@ -51,7 +51,6 @@ pub struct Conflict {
 
 impl PatchError {
     /// The HTTP status code of the answer.
-    #[must_use]
     pub fn code(&self) -> u16 {
         match self {
             Self::BadRequest(_) => 400,
@@ -63,7 +62,6 @@ impl PatchError {
     }
 
     /// The Status reason, empty where Kubernetes sends none.
-    #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
             Self::BadRequest(_) => "BadRequest",
@@ -98,7 +96,6 @@ pub enum Reason {
 
 impl Reason {
     /// The word in `details.causes[].reason`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -132,20 +129,17 @@ impl fmt::Display for FieldError {
 
 impl FieldError {
     /// `Required value[: detail]`.
-    #[must_use]
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         Self { field: field.into(), reason: Reason::Required, message: with_detail("Required value", detail) }
     }
 
     /// `Invalid value: <json>: detail`.
-    #[must_use]
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let message = with_detail(&format!("Invalid value: {}", print(value)), detail);
         Self { field: field.into(), reason: Reason::Invalid, message }
     }
 
     /// `Unsupported value: <json>: supported values: "a", "b"`; the caller orders `supported`.
-    #[must_use]
     pub fn not_supported<S: AsRef<str>>(field: impl Into<String>, value: &Value, supported: &[S]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| print(&Value::String(s.as_ref().to_owned()))).collect();
         let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
@@ -154,27 +148,23 @@ impl FieldError {
     }
 
     /// `Forbidden: detail`.
-    #[must_use]
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self { field: field.into(), reason: Reason::Forbidden, message: with_detail("Forbidden", detail) }
     }
 
     /// `Duplicate value: <json>`.
-    #[must_use]
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         let message = format!("Duplicate value: {}", print(value));
         Self { field: field.into(), reason: Reason::Duplicate, message }
     }
 
     /// `Too long: may not be more than N bytes`.
-    #[must_use]
     pub fn too_long(field: impl Into<String>, max: u64) -> Self {
         let message = format!("Too long: may not be more than {max} bytes");
         Self { field: field.into(), reason: Reason::TooLong, message }
     }
 
     /// `Too many: N: must have at most M items`.
-    #[must_use]
     pub fn too_many(field: impl Into<String>, actual: usize, max: u64) -> Self {
         let items = if max == 1 { "item" } else { "items" };
         let message = format!("Too many: {actual}: must have at most {max} {items}");
@@ -182,7 +172,7 @@ impl FieldError {
     }
 }
 
-/// A value as messages print it: compact JSON.
+/// Prints a value as in messages: compact JSON.
 pub(crate) fn print(value: &Value) -> String {
     value.to_string()
 }

@@ -57,8 +57,7 @@ impl<'a> JsonPatch<'a> {
         Ok(Self { operations })
     }
 
-    /// Members that no operation has, as strict validation reports them: `json patch unknown field "[0].zz"`.
-    #[must_use]
+    /// Returns unknown members of operations as strict validation reports them: `json patch unknown field "[0].zz"`.
     pub fn unknown_fields(&self) -> Vec<String> {
         let mut unknown = Vec::new();
         for (i, operation) in self.operations.iter().enumerate() {
@@ -135,7 +134,7 @@ fn pointer<'a>(operation: &'a Map<String, Value>, member: &str, kind: &str) -> R
     text.ok_or_else(|| format!("{kind} operation failed to decode {member}: missing value"))
 }
 
-/// The parent of what `path` names, and the last word of the path.
+/// Returns the parent of the value at `path`, and the last segment of the path.
 fn parent<'d>(doc: &'d mut Value, path: &str, kind: &str) -> Result<(&'d mut Value, String), String> {
     let missing = || format!("{kind} operation does not apply: doc is missing path: \"{path}\": missing value");
     let (_, words) = path.split_once('/').ok_or_else(missing)?;
@@ -216,7 +215,7 @@ fn replace(doc: &mut Value, path: &str, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The index that `key` names below `end`; a negative one counts back from `base`.
+/// Parses an index below `end`; a negative one counts back from `base`.
 fn index(key: &str, end: usize, base: usize) -> Result<usize, String> {
     let i: i64 = key.parse().map_err(|_| format!("value was not a proper array index: '{key}'"))?;
     let i = if i < 0 { i + base as i64 } else { i };
@@ -281,13 +280,13 @@ mod tests {
             ("remove", json!({"a": 1, "b": 2}), json!([{"op": "remove", "path": "/a"}]), json!({"b": 2})),
             ("remove the last", json!({"a": [1, 2]}), json!([{"op": "remove", "path": "/a/-1"}]), json!({"a": [1]})),
             (
-                "replace what is missing",
+                "replace a missing member",
                 json!({}),
                 json!([{"op": "replace", "path": "/a", "value": 1}]),
                 json!({"a": 1}),
             ),
             (
-                "replace all",
+                "replace the root",
                 json!({"a": 1}),
                 json!([{"op": "replace", "path": "", "value": {"b": 1}}]),
                 json!({"b": 1}),
@@ -300,7 +299,7 @@ mod tests {
                 json!({"a": [1], "b": [1]}),
             ),
             (
-                "copy what is missing",
+                "copy a missing member",
                 json!({}),
                 json!([{"op": "copy", "from": "/a", "path": "/b"}]),
                 json!({"b": null}),
@@ -326,18 +325,18 @@ mod tests {
         for (name, doc, patch) in [
             ("a failed test", json!({"a": 1}), json!([{"op": "test", "path": "/a", "value": 2}])),
             ("1 is not 1.0", json!({"a": 1}), json!([{"op": "test", "path": "/a", "value": 1.0}])),
-            ("remove what is missing", json!({}), json!([{"op": "remove", "path": "/a"}])),
-            ("add under nothing", json!({}), json!([{"op": "add", "path": "/a/b", "value": 1}])),
+            ("remove a missing member", json!({}), json!([{"op": "remove", "path": "/a"}])),
+            ("add under a missing member", json!({}), json!([{"op": "add", "path": "/a/b", "value": 1}])),
             ("add under a number", json!({"a": 1}), json!([{"op": "add", "path": "/a/b", "value": 1}])),
-            ("add to everything", json!({}), json!([{"op": "add", "path": "", "value": {}}])),
+            ("add at the root", json!({}), json!([{"op": "add", "path": "", "value": {}}])),
             ("index at the end", json!({"a": [1]}), json!([{"op": "replace", "path": "/a/1", "value": 1}])),
             ("index past the end", json!({"a": [1]}), json!([{"op": "add", "path": "/a/2", "value": 1}])),
-            ("index too far back", json!({"a": [1]}), json!([{"op": "remove", "path": "/a/-2"}])),
+            ("negative index out of range", json!({"a": [1]}), json!([{"op": "remove", "path": "/a/-2"}])),
             ("no index", json!({"a": [1]}), json!([{"op": "remove", "path": "/a/x"}])),
             ("unknown op", json!({}), json!([{"op": "frob", "path": "/a"}])),
             ("no op", json!({}), json!([{}])),
             ("no path", json!({}), json!([{"op": "remove"}])),
-            ("into itself", json!({"a": {}}), json!([{"op": "move", "from": "/a", "path": "/a/b"}])),
+            ("move into itself", json!({"a": {}}), json!([{"op": "move", "from": "/a", "path": "/a/b"}])),
         ] {
             let error = json_patch(&mut doc.clone(), &patch).expect_err(name);
             assert_eq!(error.code(), 422, "{name}");

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// Merges `patch` into `doc`: objects merge member by member, `null` removes, anything else replaces.
 ///
-/// Lists are replaced whole. As in a kube-apiserver, nulls inside whatever is newly put in are dropped, also those of
+/// Lists are replaced whole. As in a kube-apiserver, nulls inside added values are dropped, also those of
 /// objects in lists (the RFC would keep the latter); a null that is itself a list item stays.
 pub fn merge_patch(doc: &mut Value, patch: &Value) {
     match (&mut *doc, patch) {

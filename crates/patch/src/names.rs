@@ -1,14 +1,14 @@
 //! Syntax of names, label keys and label values, with Kubernetes' messages (specification/apiserver.md 7).
 //!
-//! Each function returns the mistakes of a text; none means that it is valid.
+//! Each function returns the mistakes of a text; an empty list means that it is valid.
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// A name may have this many bytes.
+/// Maximum bytes of a name.
 pub const SUBDOMAIN_BYTES_MAX: usize = 253;
 
-/// A label value, the name part of a label key, and a DNS label may have this many bytes.
+/// Maximum bytes of a label value, of the name part of a label key, and of a DNS label.
 pub const LABEL_BYTES_MAX: usize = 63;
 
 fn too_long(max: usize) -> String {
@@ -40,7 +40,6 @@ fn is_subdomain(text: &str) -> bool {
 }
 
 /// Mistakes of a DNS-1123 label: namespaces, containers, ports.
-#[must_use]
 pub fn dns1123_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_BYTES_MAX {
@@ -58,7 +57,6 @@ pub fn dns1123_label(text: &str) -> Vec<String> {
 }
 
 /// Mistakes of a DNS-1123 subdomain: most names.
-#[must_use]
 pub fn dns1123_subdomain(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > SUBDOMAIN_BYTES_MAX {
@@ -72,7 +70,6 @@ pub fn dns1123_subdomain(text: &str) -> Vec<String> {
 }
 
 /// Mistakes of a DNS-1035 label: kinds in lower case.
-#[must_use]
 pub fn dns1035_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_BYTES_MAX {
@@ -86,7 +83,6 @@ pub fn dns1035_label(text: &str) -> Vec<String> {
 }
 
 /// Mistakes of a label or annotation key, `[prefix/]name`.
-#[must_use]
 pub fn label_key(text: &str) -> Vec<String> {
     let message = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     let name_form = || form(message, QUALIFIED, &["MyName", "my.name", "123-abc"]);
@@ -119,7 +115,6 @@ pub fn label_key(text: &str) -> Vec<String> {
 }
 
 /// Mistakes of a label value.
-#[must_use]
 pub fn label_value(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_BYTES_MAX {

@@ -46,7 +46,7 @@ pub struct Schema {
     pub kinds: Vec<Gvk>,
     /// Undeclared fields are preserved.
     pub preserve_unknown: bool,
-    /// For people.
+    /// Text for people.
     pub description: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub struct Field {
     pub merge_key: Option<String>,
     /// Treatment when it is empty.
     pub printed: Printed,
-    /// For people.
+    /// Text for people.
     pub description: Option<String>,
 }
 
@@ -128,7 +128,7 @@ pub struct Element {
 pub enum Type {
     /// Text.
     String,
-    /// A truth value.
+    /// A boolean.
     Boolean,
     /// A whole number.
     Integer {
@@ -143,7 +143,7 @@ pub enum Type {
     Schema {
         /// The schema.
         id: SchemaId,
-        /// An apply owns it as a whole.
+        /// `true` if an apply owns the value as a whole.
         atomic: bool,
     },
     /// A list.
@@ -157,7 +157,7 @@ pub enum Type {
     Map {
         /// Type of the values.
         value: Box<Element>,
-        /// An apply owns it as a whole.
+        /// `true` if an apply owns the value as a whole.
         atomic: bool,
     },
     /// Anything.
@@ -177,7 +177,6 @@ pub enum ListType {
 
 impl Element {
     /// Creates an element with a type and no other properties.
-    #[must_use]
     pub fn of(ty: Type) -> Self {
         Self { ty, allowed: Vec::new(), default: None, nullable: false }
     }
@@ -185,14 +184,12 @@ impl Element {
 
 impl Table {
     /// The schema of the objects of a kind.
-    #[must_use]
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<SchemaId> {
         let of_kind = self.by_kind.get(kind)?;
         of_kind.iter().find(|(g, v, _)| g == group && v == version).map(|(_, _, id)| *id)
     }
 
     /// The schema of that name.
-    #[must_use]
     pub fn named(&self, name: &str) -> Option<SchemaId> {
         self.by_name.get(name).copied()
     }
@@ -201,7 +198,6 @@ impl Table {
     ///
     /// # Panics
     /// If `id` is of another, larger table.
-    #[must_use]
     pub fn get(&self, id: SchemaId) -> &Schema {
         &self.schemas[id.0 as usize]
     }
@@ -211,7 +207,7 @@ impl Table {
         self.by_name.values().map(|id| (*id, self.get(*id)))
     }
 
-    /// Adds a schema and finds it by its name and kinds from then on.
+    /// Adds a schema, registered by its name and kinds.
     pub(crate) fn add(&mut self, schema: Schema) -> SchemaId {
         let id = SchemaId(u32::try_from(self.schemas.len()).unwrap_or(u32::MAX));
         self.index(id, &schema);
@@ -219,7 +215,7 @@ impl Table {
         id
     }
 
-    /// Makes place for a schema that others refer to before it is known.
+    /// Reserves an id for a schema that others refer to before it is parsed.
     pub(crate) fn reserve(&mut self, name: &str) -> SchemaId {
         self.add(Schema::empty(name))
     }
@@ -243,7 +239,6 @@ impl Table {
 
 impl Schema {
     /// An object without fields.
-    #[must_use]
     pub(crate) fn empty(name: &str) -> Self {
         Self {
             name: name.to_owned(),

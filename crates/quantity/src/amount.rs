@@ -1,5 +1,3 @@
-//! The number of a quantity.
-
 use std::{
     cmp::Ordering,
     fmt,
@@ -9,7 +7,7 @@ use std::{
 
 use crate::{Malformed, QuantityError, parse::Parts};
 
-/// The smallest power of ten that counts.
+/// Exponent of the smallest unit that is kept: billionths.
 pub(crate) const NANO: i32 = -9;
 
 const NANOS: i128 = 1_000_000_000;
@@ -45,13 +43,11 @@ impl Amount {
     pub const ZERO: Self = Self::new(0, Format::DecimalSi);
 
     /// Creates a whole number.
-    #[must_use]
     pub const fn new(value: i64, format: Format) -> Self {
         Self { mantissa: value as i128 * NANOS, scale: NANO, format }
     }
 
     /// Creates a number of thousandths, as for CPU.
-    #[must_use]
     pub const fn from_milli(milli: i64) -> Self {
         Self { mantissa: milli as i128 * MILLI, scale: NANO, format: Format::DecimalSi }
     }
@@ -85,19 +81,16 @@ impl Amount {
     }
 
     /// Returns the same number with another format.
-    #[must_use]
     pub const fn with_format(self, format: Format) -> Self {
         Self { format, ..self }
     }
 
     /// Returns whole units, rounded away from zero and limited to what fits.
-    #[must_use]
     pub fn value(self) -> i64 {
         self.in_steps_of(NANOS)
     }
 
     /// Returns thousandths, rounded away from zero and limited to what fits.
-    #[must_use]
     pub fn milli_value(self) -> i64 {
         self.in_steps_of(MILLI)
     }
@@ -109,37 +102,32 @@ impl Amount {
     }
 
     /// Returns the nearest floating-point number.
-    #[must_use]
     pub fn to_f64(self) -> f64 {
         if self.scale == NANO { self.mantissa as f64 / 1e9 } else { self.mantissa as f64 * 10_f64.powi(self.scale) }
     }
 
     /// Returns `true` for zero.
-    #[must_use]
     pub fn is_zero(self) -> bool {
         self.mantissa == 0
     }
 
     /// Returns `true` below zero.
-    #[must_use]
     pub fn is_negative(self) -> bool {
         self.mantissa < 0
     }
 
     /// Returns `true` for whole numbers.
-    #[must_use]
     pub fn is_whole(self) -> bool {
         self.whole().is_some() || self.scale >= 0
     }
 
-    /// The whole number, if it is one and fits.
+    /// Returns the number if it is whole and fits.
     fn whole(self) -> Option<i128> {
         let (mantissa, scale) = self.stripped();
         power(scale).and_then(|factor| mantissa.checked_mul(factor))
     }
 
     /// Returns how many times `one` fits, rounded down; `None` if `one` is not above zero.
-    #[must_use]
     pub fn times(self, one: Self) -> Option<i64> {
         let scale = self.scale.max(one.scale);
         let (this, one) = (self.at_scale(scale), one.at_scale(scale));

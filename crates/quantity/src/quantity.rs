@@ -19,7 +19,6 @@ pub struct Quantity {
 
 impl Quantity {
     /// Creates a whole number.
-    #[must_use]
     pub const fn new(value: i64, format: Format) -> Self {
         Self { amount: Amount::new(value, format), text: None }
     }

@@ -21,7 +21,6 @@ impl Reference {
     pub const ALL: [Self; 3] = [Self::Api, Self::Operations, Self::Admission];
 
     /// The name of its file.
-    #[must_use]
     pub fn file(self) -> &'static str {
         match self {
             Self::Api => "api.md",
@@ -31,7 +30,6 @@ impl Reference {
     }
 
     /// The copied tables: an introduction, then a heading before each table.
-    #[must_use]
     pub fn copy(self) -> &'static str {
         match self {
             Self::Api => include_str!("../tables/api.md"),
@@ -41,7 +39,6 @@ impl Reference {
     }
 
     /// The file of the copy, and that of the whole reference, which need not be there.
-    #[must_use]
     pub fn paths(self) -> (PathBuf, PathBuf) {
         let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let beside = std::env::var_os(BESIDE).map_or_else(|| here.join("../../../shared/reference"), PathBuf::from);
@@ -52,7 +49,6 @@ impl Reference {
     ///
     /// # Panics
     /// If there is no such table: who asks is a test.
-    #[must_use]
     pub fn table(self, anchor: &str) -> Table {
         table_after(self.copy(), anchor)
     }
@@ -74,13 +70,11 @@ pub struct Table {
 
 impl Table {
     /// A cell by the start of its column's name; empty when there is no such column.
-    #[must_use]
     pub fn cell<'a>(&self, row: &'a [String], column: &str) -> &'a str {
         self.header.iter().position(|name| name.starts_with(column)).map_or("", |at| row[at].as_str())
     }
 
     /// Reports whether a column's name starts with this text.
-    #[must_use]
     pub fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name.starts_with(column))
     }
@@ -90,7 +84,6 @@ impl Table {
 ///
 /// # Panics
 /// If there is none, or one of its rows has more or fewer cells than its header: who asks is a test.
-#[must_use]
 pub fn table_after(text: &str, anchor: &str) -> Table {
     let mut lines = lines_of_table(text, anchor);
     let header = cells(lines.next().unwrap_or_else(|| panic!("no table after {anchor:?}")));

@@ -11,7 +11,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// The only place that reads the time. Cheap to clone.
+/// The only source of the time. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<Source>);
 
@@ -28,19 +28,16 @@ enum Source {
 
 impl Clock {
     /// The system's clock.
-    #[must_use]
     pub fn system() -> Self {
         Self(Arc::new(Source::System))
     }
 
-    /// A clock that follows tokio's (paused) time from `epoch` on. Must be made inside a tokio runtime.
-    #[must_use]
+    /// A clock that follows tokio's (paused) time from `epoch` on. Must be called inside a tokio runtime.
     pub fn simulated(epoch: Timestamp) -> Self {
         Self(Arc::new(Source::Simulated { epoch, start: now_of_tokio(), skew_ms: AtomicI64::new(0) }))
     }
 
     /// Returns a clock of the same time for another process, with a wall clock that can be skewed separately.
-    #[must_use]
     pub fn for_process(&self) -> Self {
         match &*self.0 {
             Source::System => self.clone(),
@@ -58,8 +55,7 @@ impl Clock {
         }
     }
 
-    /// The time of day: for appointments and whatever is stored.
-    #[must_use]
+    /// The time of day: for appointments and stored timestamps.
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
     pub fn wall(&self) -> Timestamp {
         match &*self.0 {
@@ -74,13 +70,11 @@ impl Clock {
 
     /// Returns the time of day in whole seconds, the precision of the API: two equal writes must not differ by a
     /// fraction.
-    #[must_use]
     pub fn wall_seconds(&self) -> Timestamp {
         Timestamp::from_second(self.wall().as_second()).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
     /// Monotonic time: for rates, backoff and debounce.
-    #[must_use]
     pub fn mono(&self) -> Instant {
         now_of_tokio()
     }

@@ -20,21 +20,19 @@ pub use tasks::{Cancelled, TaskHandle, Tasks};
 pub struct Seam {
     /// Two readings of time.
     pub clock: Clock,
-    /// Named streams of chance.
+    /// Named streams of random numbers.
     pub rng: Rng,
     /// The owner of everything this process spawns.
     pub tasks: Tasks,
 }
 
 impl Seam {
-    /// The seam of a real process: system clock, chance seeded by the system.
-    #[must_use]
+    /// The seam of a real process: system clock, randomness seeded by the system.
     pub fn system(name: &str) -> Self {
         Self { clock: Clock::system(), rng: Rng::from_system(), tasks: Tasks::new(name) }
     }
 
     /// Returns a seam with the same clock, independent streams, and a child group of tasks that ends with this one.
-    #[must_use]
     pub fn child(&self, name: &str) -> Self {
         Self { clock: self.clock.clone(), rng: self.rng.child(name), tasks: self.tasks.child(name) }
     }

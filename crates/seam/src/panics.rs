@@ -46,7 +46,6 @@ impl Panics {
     }
 
     /// The number of panics by the name of the task.
-    #[must_use]
     pub fn totals(&self) -> Vec<(String, u64)> {
         let mut totals: BTreeMap<String, u64> = BTreeMap::new();
         for ((_, task), panicked) in self.0.lock().iter() {
@@ -56,7 +55,6 @@ impl Panics {
     }
 
     /// The tasks that panicked several times in a row and have not run well since, as `GROUP/TASK`.
-    #[must_use]
     pub fn failing(&self, now: Instant) -> Vec<String> {
         let all = self.0.lock();
         let is_failing = |panicked: &Panicked| {
@@ -67,7 +65,7 @@ impl Panics {
     }
 }
 
-/// Makes a future and runs it to its end; the message of the panic if it panics.
+/// Makes a future and runs it; returns the message if it panics.
 pub(crate) async fn catch_panic<F, Fut>(make: F) -> Result<(), String>
 where
     F: FnOnce() -> Fut,

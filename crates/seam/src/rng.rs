@@ -1,4 +1,4 @@
-//! Chance in named streams from one root seed, so that a new draw in one place does not reshuffle the others.
+//! Random numbers in named streams from one root seed, so that a new draw in one place does not change the others.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,13 +19,12 @@ struct Root {
     streams: Mutex<BTreeMap<String, Stream>>,
 }
 
-/// One stream of chance. Clones continue the same stream.
+/// One stream of random numbers. Clones continue the same stream.
 #[derive(Clone, Debug)]
 pub struct Stream(Arc<Mutex<ChaCha8Rng>>);
 
 impl Rng {
     /// Streams that are the same on every run with this seed.
-    #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         Self(Arc::new(Root { seed, streams: Mutex::default() }))
     }
@@ -33,27 +32,23 @@ impl Rng {
     /// Streams seeded by the operating system.
     ///
     /// # Panics
-    /// If the operating system has no randomness to give: nothing safe (uids, keys) could be made then.
-    #[must_use]
+    /// If the operating system has no randomness: uids and keys would be predictable.
     pub fn from_system() -> Self {
         let seed = rand::rngs::SysRng.try_next_u64().expect("the operating system gives no randomness");
         Self::from_seed(seed)
     }
 
     /// The root seed, to print with a failure.
-    #[must_use]
     pub fn seed(&self) -> u64 {
         self.0.seed
     }
 
     /// A root whose streams are independent of this one's, for another process or member.
-    #[must_use]
     pub fn child(&self, name: &str) -> Self {
         Self::from_seed(mix(self.0.seed, name))
     }
 
     /// The stream of this name; every call continues the same one.
-    #[must_use]
     pub fn stream(&self, name: &str) -> Stream {
         let mut streams = self.0.streams.lock();
         if let Some(stream) = streams.get(name) {
@@ -66,7 +61,6 @@ impl Rng {
     }
 
     /// A UUID of version 4 from the stream `uid`.
-    #[must_use]
     pub fn uuid(&self) -> String {
         self.stream("uid").uuid()
     }
@@ -74,32 +68,27 @@ impl Rng {
 
 impl Stream {
     /// 64 uniform bits.
-    #[must_use]
     pub fn u64(&self) -> u64 {
         self.0.lock().next_u64()
     }
 
     /// A number in `0..bound`; 0 when `bound` is 0.
-    #[must_use]
     pub fn below(&self, bound: u64) -> u64 {
         // Multiply-shift: its bias is below 2^-32 for every bound that we draw.
         ((u128::from(self.u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// True with this probability, 0 to 1.
-    #[must_use]
     pub fn chance(&self, probability: f64) -> bool {
         ((self.u64() >> 11) as f64) / ((1u64 << 53) as f64) < probability
     }
 
     /// A duration drawn evenly from `0..=longest`, to whole microseconds.
-    #[must_use]
     pub fn duration_up_to(&self, longest: std::time::Duration) -> std::time::Duration {
         std::time::Duration::from_micros(self.below(u64::try_from(longest.as_micros()).unwrap_or(u64::MAX) + 1))
     }
 
     /// A UUID of version 4, lower case.
-    #[must_use]
     pub fn uuid(&self) -> String {
         let (hi, lo) = (self.u64(), self.u64());
         format!(
@@ -113,7 +102,6 @@ impl Stream {
     }
 
     /// Returns this many letters of the alphabet of Kubernetes' generated names.
-    #[must_use]
     pub fn suffix(&self, length: usize) -> String {
         (0..length).map(|_| char::from(SUFFIX_LETTERS[self.below(27) as usize])).collect()
     }

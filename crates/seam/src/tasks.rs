@@ -1,4 +1,4 @@
-//! Named, owned tasks. A simulated process is its [`Tasks`]: killing them is killing it, between two polls.
+//! Named, owned tasks. A simulated process is its [`Tasks`]: to kill it is to kill them, between two polls.
 
 use std::{
     borrow::Cow,
@@ -43,7 +43,7 @@ struct State {
     dead: bool,
 }
 
-/// The task was killed with its group, or panicked, before it gave an answer.
+/// The task was killed with its group, or panicked, before it returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the task was cancelled before it ended")]
 pub struct Cancelled;
@@ -53,7 +53,6 @@ pub struct TaskHandle<T>(Option<JoinHandle<T>>);
 
 impl Tasks {
     /// Creates an independent group.
-    #[must_use]
     pub fn new(name: &str) -> Self {
         Self::with_panics(name, Panics::default())
     }
@@ -62,8 +61,7 @@ impl Tasks {
         Self(Arc::new(Group { name: name.to_owned(), state: Mutex::default(), panics, changed: Notify::new() }))
     }
 
-    /// A group that is stopped and killed with this one, and can be on its own.
-    #[must_use]
+    /// Creates a group that is stopped and killed with this one, or alone.
     pub fn child(&self, name: &str) -> Self {
         let child = Self::with_panics(&format!("{}/{name}", self.0.name), self.0.panics.clone());
         let mut state = self.0.state.lock();
@@ -78,12 +76,11 @@ impl Tasks {
     }
 
     /// The name given at creation, with its parents'.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Runs the future as a task of this group. In a dead group nothing runs and the handle answers [`Cancelled`].
+    /// Runs the future as a task of this group. In a dead group nothing runs and the handle resolves to [`Cancelled`].
     #[allow(clippy::disallowed_methods, reason = "the one place that spawns")]
     pub fn spawn<T, F>(&self, name: impl Into<Cow<'static, str>>, future: F) -> TaskHandle<T>
     where
@@ -138,7 +135,6 @@ impl Tasks {
     }
 
     /// Panics of the supervised tasks of this group, its parents and their children.
-    #[must_use]
     pub fn panics(&self) -> &Panics {
         &self.0.panics
     }
@@ -163,7 +159,6 @@ impl Tasks {
     }
 
     /// Returns `true` once the group was killed.
-    #[must_use]
     pub fn is_dead(&self) -> bool {
         self.0.state.lock().dead
     }
@@ -208,7 +203,6 @@ impl Tasks {
     }
 
     /// Names of the running tasks, for diagnosis of a shutdown that does not end.
-    #[must_use]
     pub fn running(&self) -> Vec<String> {
         self.0.state.lock().running.values().map(|(name, _)| name.to_string()).collect()
     }
@@ -220,7 +214,7 @@ impl fmt::Debug for Tasks {
     }
 }
 
-/// Strikes the task off the list, however it ends.
+/// Removes the task from the list of its group, however it ends.
 struct Running {
     group: Arc<Group>,
     id: u64,

@@ -1,6 +1,6 @@
 //! Simulated member cluster: the embedded server with nodes and running pods.
 //!
-//! [`Member::start`] opens a server on a store and runs a cluster in it: nodes, a pod scheduler that respects requests,
+//! [`Member::start`] opens a server on a store and runs a cluster on it: nodes, a pod scheduler that respects requests,
 //! kubelets that start pods after a delay, and the built-in controllers. Faults are switched while it runs. It knows
 //! nothing of the control plane and its kinds.
 

@@ -49,9 +49,9 @@ struct State {
     /// Usage rules of the options, parsed once.
     rules: Arc<Rules>,
     faults: Faults,
-    /// Controllers and nodes, while it is up.
+    /// Controllers and nodes, while the member is up.
     inside: Option<Inside>,
-    /// Number of starts: each draws from streams of its own.
+    /// Number of starts: each has its own random streams.
     starts: u64,
     /// Phase of a flapping member; up in any other.
     phase: FlapPhase,
@@ -61,10 +61,10 @@ struct State {
 
 /// TLS endpoint of the member for users.
 struct Front {
-    /// It keeps the port while the member is down.
+    /// Kept while the member is down, so that the port stays reserved.
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
-    /// Accepts and connections, while it is up.
+    /// Listener and connections, while the member is up.
     tasks: Option<Tasks>,
 }
 
@@ -75,12 +75,12 @@ struct Inside {
 }
 
 impl Member {
-    /// Opens the member's server on its store and starts what moves in it.
+    /// Opens the member's server on its store and starts its controllers.
     ///
     /// # Errors
     /// The server can't be opened on the store.
     pub async fn start(options: MemberOptions, store: Store, seam: Seam) -> Result<Self, OpenError> {
-        // No `managedFields` for plain writes: that halves their cost, and hardly anybody reads them here. Server-side
+        // No `managedFields` for plain writes: that halves their cost, and they are rarely read here. Server-side
         // apply is tracked all the same.
         let placing: Arc<Placing> = Arc::default();
         let server_options = Options {
@@ -115,25 +115,21 @@ impl Member {
     }
 
     /// The member's name.
-    #[must_use]
     pub fn name(&self) -> String {
         self.0.state.lock().options.name.clone()
     }
 
     /// The server, to serve it over TLS.
-    #[must_use]
     pub fn server(&self) -> &Arc<Server> {
         &self.0.server
     }
 
-    /// A client for an administrator that no fault touches: for tests and tools.
-    #[must_use]
+    /// An administrator's client that bypasses faults: for tests and tools.
     pub fn client(&self) -> Client {
         in_process_client(self.0.server.in_process(Identity::admin(ADMIN_USER)), Arc::default())
     }
 
     /// The member's server as the control plane reaches it.
-    #[must_use]
     pub fn faulted_service(&self, identity: Identity) -> Faulted {
         Faulted::new(self.0.server.in_process(identity), self.0.link.clone())
     }
@@ -152,14 +148,12 @@ impl Member {
         if state.inside.is_some() { self.0.open_front(&mut state) } else { Ok(()) }
     }
 
-    /// The requests of everything that moves in the member.
-    #[must_use]
+    /// Requests of the member's own controllers.
     pub fn traffic(&self) -> &Traffic {
         &self.0.traffic
     }
 
     /// Current faults.
-    #[must_use]
     pub fn faults(&self) -> Faults {
         self.0.state.lock().faults.clone()
     }
@@ -187,7 +181,7 @@ impl Member {
         }
     }
 
-    /// The member consists of this from now on.
+    /// Changes the member's nodes.
     pub fn reshape(&self, shape: Shape) {
         let mut state = self.0.state.lock();
         if state.options.shape == shape {
@@ -212,7 +206,7 @@ impl Member {
         *self.0.times.lock() = times;
     }
 
-    /// Ends everything that runs in the member, its server too, between two polls, and frees its port. Its store stays.
+    /// Ends all tasks of the member and its server between two polls, and frees its port. The store remains.
     pub fn end(&self) {
         self.0.link.set(Network::Refused);
         self.0.seam.tasks.kill();
@@ -251,7 +245,7 @@ impl Member {
                         member.state.lock().phase = phase;
                         member.apply_faults();
                         drop(member);
-                        // Phases of no length would starve other tasks.
+                        // Phases of zero length would starve other tasks.
                         clock.sleep(time.max(READY_EVERY)).await;
                     }
                 }
@@ -268,7 +262,7 @@ enum FlapPhase {
 }
 
 impl Inner {
-    /// Returns its controllers' cluster, while it is up.
+    /// Returns the cluster of its controllers, while the member is up.
     pub(crate) fn cluster(&self) -> Option<Cluster> {
         self.state.lock().inside.as_ref().map(|inside| inside.cluster.clone())
     }

@@ -100,7 +100,7 @@ pub struct Faults {
     pub partition: bool,
     /// Delay of every response to the control plane.
     pub slow: Option<Duration>,
-    /// Alternately up and down.
+    /// The member is alternately up and down.
     pub flap: Option<Flap>,
 }
 

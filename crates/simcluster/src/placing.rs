@@ -23,7 +23,6 @@ pub(crate) const ASSUME_EXPIRY: Duration = Duration::from_secs(30);
 pub(crate) struct Placing(Mutex<(Weak<Scheduler>, Weak<Kubelet>)>);
 
 impl Placing {
-    /// Sets scheduler and kubelets.
     pub(crate) fn by(&self, scheduler: Weak<Scheduler>, kubelet: Weak<Kubelet>) {
         *self.0.lock() = (scheduler, kubelet);
     }
@@ -47,7 +46,7 @@ impl Admission for Placing {
             return Ok(None);
         }
         let (Some(object), Some((scheduler, kubelet))) = (review.object, self.asked()) else { return Ok(None) };
-        // Schema validation rejects what is not a pod.
+        // Schema validation rejects anything but a pod.
         let Ok(mut pod) = Pod::deserialize(object) else { return Ok(None) };
         let Some((node, scheduled)) = scheduler.assume(&pod) else { return Ok(None) };
         let mut placed = object.clone();

@@ -1,10 +1,9 @@
-//! The controller that decides on certificates, and the authority that makes them: they don't know each other.
+//! Connects the controller that decides on certificates with the authority that signs them.
 
 use ironclad_apiserver::pki::{self, Authority};
 use ironclad_kubecontrollers::Signer;
 
 /// Returns the signer of this authority for the controllers of a cluster.
-#[must_use]
 pub fn signer(authority: Authority) -> Signer {
     Signer::new(move |order, now| {
         let order = pki::Order {

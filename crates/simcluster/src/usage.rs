@@ -1,6 +1,6 @@
 //! Resource usage of a running pod: configured, since nothing is measured.
 //!
-//! The last rule of the member that has the resource and matches the pod decides, else the pod's own annotation, else
+//! The last rule of the member that has the resource and matches the pod wins, then the pod's own annotation. Otherwise
 //! the pod idles.
 
 use ironclad_kubecontrollers::{
@@ -13,11 +13,10 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
 };
 
-/// Pods with this annotation use so much cpu (`250m`).
+/// Annotation with the cpu usage of a pod (`250m`).
 pub(crate) const CPU_ANNOTATION: &str = "sim.ironclad.io/cpu";
-/// Pods with this annotation use so much memory (`64Mi`).
+/// Annotation with the memory usage of a pod (`64Mi`).
 pub(crate) const MEMORY_ANNOTATION: &str = "sim.ironclad.io/memory";
-/// The name of the memory resource.
 const MEMORY: &str = "memory";
 /// Usage of a pod without a configured one.
 const IDLE: Usage = Usage { cpu_millis: 1, memory_bytes: 8 << 20 };
@@ -27,7 +26,7 @@ const IDLE: Usage = Usage { cpu_millis: 1, memory_bytes: 8 << 20 };
 pub struct UsageRule {
     /// Namespace of the pods; empty means all.
     pub namespace: String,
-    /// Their labels; without it all.
+    /// Labels of the pods; without a selector all.
     pub selector: Option<LabelSelector>,
     /// Cpu of each.
     pub cpu: Option<Quantity>,
@@ -35,7 +34,6 @@ pub struct UsageRule {
     pub memory: Option<Quantity>,
 }
 
-/// An amount of both resources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) cpu_millis: i64,
@@ -43,7 +41,6 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Both added up.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             cpu_millis: self.cpu_millis.saturating_add(other.cpu_millis),
@@ -61,7 +58,6 @@ impl Usage {
     }
 }
 
-/// Parsed rules.
 #[derive(Debug, Default)]
 pub(crate) struct Rules(Vec<Rule>);
 
@@ -145,20 +141,20 @@ mod tests {
     }
 
     #[test]
-    fn usages() {
+    fn usage_by_rule_annotation_or_default() {
         const MI: i64 = 1 << 20;
         for (name, rules, annotations, want) in [
-            ("a pod without a load idles", vec![], vec![], (1, 8 * MI)),
+            ("a pod without configured usage idles", vec![], vec![], (1, 8 * MI)),
             (
                 "its own annotation",
                 vec![],
                 vec![(CPU_ANNOTATION, "250m"), (MEMORY_ANNOTATION, "1Gi")],
                 (250, 1024 * MI),
             ),
-            ("an annotation that is no amount is none", vec![], vec![(CPU_ANNOTATION, "a lot")], (1, 8 * MI)),
+            ("an invalid annotation is ignored", vec![], vec![(CPU_ANNOTATION, "a lot")], (1, 8 * MI)),
             ("a rule for all pods", vec![rule("", None, Some("2"), None)], vec![], (2_000, 8 * MI)),
             (
-                "a rule beats the annotation",
+                "a rule overrides the annotation",
                 vec![rule("", None, Some("2"), None)],
                 vec![(CPU_ANNOTATION, "1")],
                 (2_000, 8 * MI),
@@ -166,7 +162,7 @@ mod tests {
             ("a rule of another namespace", vec![rule("bar", None, Some("2"), None)], vec![], (1, 8 * MI)),
             ("a rule of other labels", vec![rule("shop", Some("db"), Some("2"), None)], vec![], (1, 8 * MI)),
             (
-                "the last that matches wins, each resource by itself",
+                "the last matching rule wins, for each resource separately",
                 vec![rule("", None, Some("2"), Some("64Mi")), rule("shop", Some("web"), Some("3"), None)],
                 vec![],
                 (3_000, 64 * MI),

@@ -1,4 +1,4 @@
-//! The durable side of the store: four functions.
+//! Interface to durable storage.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,7 +6,7 @@ use crate::{BackendError, Entry, Key, Revision, Transaction};
 
 /// Durable storage of committed transactions. Called by one thread at a time.
 pub trait Backend: Send {
-    /// Everything that was committed: the newest state of each server and the transactions since its floor.
+    /// Loads everything that was committed: the newest state of each server and the transactions since its floor.
     /// Called once, first.
     fn load(&mut self) -> Result<Loaded, BackendError>;
 

@@ -1,7 +1,7 @@
 //! Backup and restore: all servers of an engine at one moment, and files beside them, as one stream of bytes.
 //!
 //! A backup has the newest state of every key with its revisions, so that a restored server continues with the next
-//! revision. It has no history: watches start anew. A backup contains every secret.
+//! revision. It has no history, so watches must start anew. A backup contains every secret.
 
 mod format;
 mod restore;
@@ -63,10 +63,10 @@ impl Snapshot {
         Ok(Self::new(loaded.into_iter().map(state).collect()))
     }
 
-    /// Adds the files of a folder of the data directory, and of folders in it. What isn't a plain file stays out.
+    /// Adds the files of a folder of the data directory, and of folders in it. Anything but plain files is left out.
     ///
     /// # Errors
-    /// A file that can't be read or is larger than a key or a certificate ever is.
+    /// A file cannot be read or exceeds 1 MiB.
     pub fn add_folder(&mut self, data_dir: &Path, folder: &str) -> io::Result<()> {
         let mut found: Vec<_> = match fs::read_dir(data_dir.join(folder)) {
             Ok(entries) => entries.collect::<Result<_, _>>()?,

@@ -26,8 +26,8 @@ pub(crate) fn encode_entry(key: &str, entry: &Entry, into: &mut [u8]) {
     into[..SUM].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Checksum against damage, not against intent. Every step is a bijection of the state, so two inputs of one length
-/// that differ in one word never have the same sum.
+/// Checksum against accidental damage, not against tampering. Every step is a bijection of the state, so two inputs of
+/// one length that differ in one word never have the same sum.
 pub(crate) fn sum(name: &[u8], bytes: &[u8]) -> u64 {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let mut add = |word: u64| {
@@ -123,7 +123,7 @@ fn decode_events(
             }
         };
         let now = newer(key);
-        // The two tables were committed together: what does not fit together was damaged.
+        // Both tables were committed together: if they disagree, one is damaged.
         let fits = match (&now, flags & PUT != 0) {
             (Some((_, entry)), true) => entry.modified == revision,
             (None, false) => previous.is_some(),
@@ -203,7 +203,7 @@ mod tests {
         encode_record(&transaction, &mut bytes);
         let after = |key: &str| (key != "/c").then(|| (key.into(), new.clone()));
         assert_eq!(decode_record(&bytes, revision, after), Some(transaction));
-        assert_eq!(decode_record(&bytes, revision.next(), after), None, "another revision's state does not fit");
+        assert_eq!(decode_record(&bytes, revision.next(), after), None, "a record of another revision is refused");
         assert_eq!(decode_record(&bytes, revision, |_| None), None, "a put key must exist after it");
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
@@ -221,7 +221,7 @@ mod tests {
             let mut bytes = vec![0; ENTRY_HEADER + entry.value.len()];
             encode_entry("/a", &entry, &mut bytes);
             assert_eq!(decode_entry("/a", &bytes), Some(entry));
-            assert_eq!(decode_entry("/b", &bytes), None, "under another key");
+            assert_eq!(decode_entry("/b", &bytes), None, "an entry under another key");
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = bytes.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);

@@ -11,7 +11,7 @@ use crate::BackendError;
 /// Lock file of the process that has the directory open; contains its pid.
 pub(crate) const LOCK_FILE: &str = "store.lock";
 
-/// A data directory that this process holds until it is dropped.
+/// A data directory that this process has locked until it is dropped.
 pub(crate) struct DataDir {
     path: PathBuf,
     _lock: File,
@@ -19,7 +19,7 @@ pub(crate) struct DataDir {
 
 impl DataDir {
     /// Creates the directory if it is missing (mode 0700) and locks it.
-    pub(crate) fn hold(path: &Path) -> Result<Self, BackendError> {
+    pub(crate) fn lock(path: &Path) -> Result<Self, BackendError> {
         let fail = |error| classify(&path.display().to_string(), error);
         let mut builder = DirBuilder::new();
         builder.recursive(true);
@@ -44,7 +44,7 @@ impl DataDir {
         self.sync()
     }
 
-    /// Makes the names in it durable.
+    /// Makes the directory entries durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
@@ -69,7 +69,7 @@ fn holder(lock: &mut File) -> String {
     }
 }
 
-/// Maps a system error to the error that the owner of the data directory sees.
+/// Maps a system error to an error with a remedy.
 pub(crate) fn classify(path: &str, source: io::Error) -> BackendError {
     use io::ErrorKind as Kind;
     let path = path.to_owned();

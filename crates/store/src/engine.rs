@@ -92,19 +92,16 @@ impl Engine {
     /// The server of this name, with the default [`Options`]. A new one begins empty, at [`Revision::FIRST`].
     ///
     /// [`Revision::FIRST`]: crate::Revision::FIRST
-    #[must_use]
     pub fn store(&self, server: &str) -> Store {
         Store::new(self.clone(), self.0.shared.server(server, None))
     }
 
     /// Opens a server with these options, which apply to everyone who has it open.
-    #[must_use]
     pub fn store_with(&self, server: &str, options: Options) -> Store {
         Store::new(self.clone(), self.0.shared.server(server, Some(options)))
     }
 
     /// Names of all servers, including those that were not opened yet.
-    #[must_use]
     pub fn servers(&self) -> Vec<String> {
         let servers = self.0.shared.servers.lock();
         let mut names: Vec<_> = servers.open.keys().chain(servers.loaded.keys()).cloned().collect();
@@ -114,10 +111,9 @@ impl Engine {
 
     /// Captures all servers at one moment between two groups: it contains every write that was acknowledged before, and
     /// no partial transaction. Waits while a group is committed. Values are shared, not copied.
-    #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.0.shared;
-        // Only the holder of this lock publishes.
+        // Transactions are published only under this lock.
         let _committer = shared.committer.lock();
         let servers = shared.servers.lock();
         let open = servers.open.iter().map(|(name, server)| {
@@ -133,13 +129,11 @@ impl Engine {
     }
 
     /// Figures for metrics and benches. Waits while a group is committed.
-    #[must_use]
     pub fn stats(&self) -> EngineStats {
         self.0.shared.committer.lock().stats()
     }
 
     /// Reason why writes are refused, if they are: [`StoreError::ReadOnly`] or [`StoreError::Closed`].
-    #[must_use]
     pub fn refuses_writes(&self) -> Option<StoreError> {
         self.0.shared.queue.refusal()
     }
@@ -166,7 +160,7 @@ impl Engine {
         let permit = match self.0.mode {
             // The queue stays empty in this mode.
             Commit::Inline => None,
-            // The semaphore is closed: the queue has the reason.
+            // The semaphore is closed: the queue knows why.
             Commit::Thread => shared.queue_capacity.clone().acquire_many_owned(kib(bytes)).await.ok(),
         };
         let mut answer = match shared.submit(server, compares, ops, bytes, permit)? {
@@ -198,7 +192,7 @@ impl Handle {
             // The last handle can be dropped by a task that the committer itself woke.
             Some(thread) if thread.thread().id() == thread::current().id() => {}
             Some(thread) => {
-                // A panic of the backend has been turned into a failure already.
+                // A panic of the backend was already reported as a failure.
                 let _ = thread.join();
             }
             None => self.shared.commit_all(),

@@ -100,7 +100,7 @@ pub enum BackendError {
         #[source]
         source: io::Error,
     },
-    /// A restore into it was cut short.
+    /// A restore into it was interrupted.
     #[error("data directory {path} is half restored: start again with `--restore FILE`, or choose another directory")]
     HalfRestored {
         /// The data directory.

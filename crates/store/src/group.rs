@@ -16,15 +16,15 @@ use crate::{
     error::text_of, limits, store::Server,
 };
 
-/// Most transactions in one compaction of the backend, so that no commit waits long.
+/// Maximum number of transactions in one compaction of the backend, so that commits do not wait long.
 const COMPACT_MAX: u64 = 4_096;
 
-/// A group of this many transactions comes from concurrent writers, so more are expected.
+/// A group of this size comes from concurrent writers, so that more transactions are expected.
 const CROWD: usize = 4;
 /// Time to wait for more transactions: a commit costs nearly the same for one as for many.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// An accepted transaction, or an answer that has to wait for those before it.
+/// An accepted transaction, or an answer that must wait for the transactions before it.
 pub(crate) struct Item {
     pub(crate) server: Arc<Server>,
     pub(crate) transaction: Option<Arc<Transaction>>,
@@ -74,7 +74,7 @@ impl Queue {
         self.more.notify_one();
     }
 
-    /// Refuses items from now on and hands out those that are queued.
+    /// Refuses items from now on and returns the queued ones.
     fn fail(&self, error: &StoreError) -> VecDeque<Item> {
         let mut state = self.state.lock();
         state.refusal = Some(error.clone());
@@ -153,7 +153,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Brings the backend's history towards the window of a server.
+    /// Compacts the backend's history towards the window of a server.
     fn compact(&mut self, server: &Arc<str>, floor: Revision, step: u64) -> Result<(), BackendError> {
         let kept = *self.floors.entry(server.clone()).or_insert(Revision::FIRST);
         if floor.get() < kept.get().saturating_add(step.max(1)) {
@@ -213,7 +213,8 @@ impl Shared {
         count
     }
 
-    /// Shows a durable group to readers and watchers, then answers its writers; gives the servers it touched.
+    /// Publishes a durable group to readers and watchers, then answers its writers; returns the servers that it
+    /// changed.
     fn publish(&self, items: Vec<Item>) -> BTreeMap<Arc<str>, Arc<Server>> {
         let now = self.clock.mono();
         let mut servers = BTreeMap::new();
@@ -224,7 +225,7 @@ impl Shared {
                 item.server.overlay.lock().published(transaction);
                 servers.entry(item.server.name.clone()).or_insert_with(|| item.server.clone());
             }
-            // The caller may have gone away; the write is valid all the same.
+            // The caller may have been dropped; the write is valid nevertheless.
             let _ = item.answer.send(Ok(item.result));
             drop(item.permit);
         }
@@ -237,7 +238,7 @@ impl Shared {
         servers
     }
 
-    /// Refuses all writes from now on: memory must not run ahead of what the backend may or may not have.
+    /// Refuses all writes from now on: the state in memory must not diverge from that of the backend.
     fn fail(&self, items: Vec<Item>, error: BackendError) {
         let of = &error as &dyn std::error::Error;
         tracing::error!(error = of, "store rejects writes until the process restarts");

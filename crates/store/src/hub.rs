@@ -148,9 +148,9 @@ mod tests {
         }
         for (name, key, want) in [
             ("all prefixes, longest first", "/a/b/c", vec!["/a/b/c", "/a/b", "/a/", "/a", ""]),
-            ("siblings in between are jumped over", "/a/c/x", vec!["/a/c/", "/a/", "/a", ""]),
-            ("no boundary is needed", "/abc", vec!["/a", ""]),
-            ("only the one that takes all", "/zzz", vec![""]),
+            ("siblings in between are skipped", "/a/c/x", vec!["/a/c/", "/a/", "/a", ""]),
+            ("prefixes need not end at a slash", "/abc", vec!["/a", ""]),
+            ("only the empty prefix", "/zzz", vec![""]),
             ("before everything", "!", vec![""]),
             ("the empty key", "", vec![""]),
         ] {

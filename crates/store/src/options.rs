@@ -12,7 +12,7 @@ pub mod limits {
     pub const TXN_OPS_MAX: usize = 1_024;
     /// The most bytes of keys and values of one transaction.
     pub const TXN_BYTES_MAX: usize = 16 * 1024 * 1024;
-    /// Bytes that wait for the committer. Further writers wait in line.
+    /// Bytes that wait for the committer. Further writers wait.
     pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
     /// Bytes at which a group commit takes no more transactions.
     pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -23,7 +23,7 @@ pub mod limits {
 /// Executor of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// The writer itself, when its future is polled: no thread, so the same on every run. For the simulation.
+    /// The writer itself, when its future is polled: deterministic, without a thread. For the simulation.
     Inline,
     /// One thread, which commits together whatever was queued during the previous commit.
     Thread,
@@ -58,7 +58,6 @@ impl Default for Options {
 
 impl Options {
     /// Options of a simulated member: a process has many.
-    #[must_use]
     pub fn member() -> Self {
         Self { history_bytes: 8 * 1024 * 1024, ..Self::default() }
     }

@@ -8,7 +8,7 @@ use crate::{Compare, Entry, Event, Key, Op, Revision, Transaction, TxnResult, sp
 
 /// The pending writes of one server.
 pub(crate) struct Overlay {
-    /// The last revision given out.
+    /// The last assigned revision.
     last: Revision,
     changed: BTreeMap<Key, Pending>,
 }
@@ -40,8 +40,8 @@ impl Overlay {
         }
     }
 
-    /// Checks the conditions and returns the resulting changes; accepts nothing yet. The changes have distinct keys, in
-    /// key order.
+    /// Checks the conditions and returns the resulting changes without accepting them. The changes have distinct keys,
+    /// in key order.
     pub(crate) fn evaluate(&self, space: &Space, compares: &[Compare], ops: Vec<Op>) -> Outcome {
         let pending = compares.iter().any(|c| self.changed.contains_key(&c.key));
         if !compares.iter().all(|c| c.holds(self.current(space, &c.key))) {
@@ -93,7 +93,7 @@ impl Overlay {
         }
     }
 
-    /// The transaction has been published: the space answers for it, unless a later one changed the key again.
+    /// Removes a published transaction, except for keys that a later one changed again.
     pub(crate) fn published(&mut self, transaction: &Arc<Transaction>) {
         for event in &transaction.events {
             if self.changed.get(&event.key).is_some_and(|p| p.revision == transaction.revision) {

@@ -1,6 +1,6 @@
 //! The durable backend: one redb file for all servers of a process.
 //!
-//! Tables: `head: (server, key) -> entry`, `log: (server, revision) -> what the transaction replaced`,
+//! Tables: `head: (server, key) -> entry`, `log: (server, revision) -> entries that the transaction replaced`,
 //! `meta: name -> bytes` (the format, and for each server its number and newest revision). A group is one redb
 //! transaction with one fsync, so the tables always fit together.
 
@@ -66,7 +66,7 @@ impl RedbBackend {
     /// The directory is in use, not writable, full, damaged, or of a newer format.
     pub fn open(path: &Path) -> Result<Self, BackendError> {
         let name = path.display().to_string();
-        let dir = DataDir::hold(path)?;
+        let dir = DataDir::lock(path)?;
         let file = path.join(FILE);
         let io = |error| classify(&name, error);
         if path.join(MARKER).try_exists().map_err(io)? {
@@ -98,7 +98,7 @@ impl RedbBackend {
         Self::open(path)
     }
 
-    /// An empty store in a data directory that the caller holds, not yet in its place.
+    /// Creates an empty store in a locked data directory, under a temporary name.
     pub(crate) fn create(path: &Path) -> Result<Self, BackendError> {
         let name = path.display().to_string();
         let opened = private_file().create(true).truncate(true).open(path.join(NEW_FILE));
@@ -106,7 +106,7 @@ impl RedbBackend {
         Self::on(storage, &name)
     }
 
-    /// Removes what there is of a store, in a data directory that the caller holds.
+    /// Removes an existing store from a locked data directory.
     pub(crate) fn remove(path: &Path) -> io::Result<()> {
         for file in [FILE, NEW_FILE] {
             match fs::remove_file(path.join(file)) {
@@ -122,7 +122,7 @@ impl RedbBackend {
         dir.put_in_place(NEW_FILE, FILE)
     }
 
-    /// Notes a server without a past; answers its number.
+    /// Adds a server without history; returns its number.
     pub(crate) fn put_server(&mut self, name: &str, revision: Revision) -> Result<u32, BackendError> {
         let next = u32::try_from(self.servers.len()).unwrap_or(u32::MAX);
         let id = *self.servers.entry(name.into()).or_insert(next);
@@ -136,7 +136,7 @@ impl RedbBackend {
         Ok(id)
     }
 
-    /// Writes entries of a server as they are.
+    /// Writes entries of a server with their revisions.
     pub(crate) fn put_entries(&mut self, id: u32, entries: &[(Key, Entry)]) -> Result<(), BackendError> {
         let write = || {
             let write = self.database.get()?.begin_write()?;
@@ -404,7 +404,7 @@ impl std::fmt::Display for Format {
     }
 }
 
-/// A failure of redb, before it is known whose.
+/// A failure of redb, not yet attributed to a data directory.
 struct Failure(StorageError);
 
 impl Failure {
@@ -468,7 +468,7 @@ impl Drop for Handle {
     }
 }
 
-/// redb panics at some damage that it finds while it opens or reads a file.
+/// Runs a function of redb, which panics at some kinds of damage when it opens or reads a file.
 fn guarded<T>(path: &str, f: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         Err(BackendError::Corrupt { path: path.to_owned(), detail: text_of(&*panic).to_owned() })

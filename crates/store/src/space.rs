@@ -1,4 +1,4 @@
-//! The published state of one server: the newest entries, what they were before, and the recent transactions.
+//! The published state of one server: the newest entries, their earlier states, and the recent transactions.
 //! Pure and synchronous; everything in it is durable.
 
 use std::{
@@ -122,7 +122,7 @@ impl Space {
             .collect()
     }
 
-    /// Makes a durable transaction visible to readers and watchers. Wakers are handed back, to be woken without a lock.
+    /// Makes a durable transaction visible to readers and watchers. Returns wakers, to be woken without a lock.
     pub(crate) fn publish(&mut self, transaction: Arc<Transaction>, now: Instant, wake: &mut Vec<Waker>) {
         debug_assert_eq!(transaction.revision, self.revision.next(), "revisions have no gaps");
         for event in &transaction.events {
@@ -213,7 +213,7 @@ impl Space {
         })
     }
 
-    /// The entries at an older revision: the head and the keys that have a past, merged in key order.
+    /// The entries at an older revision: the head and the keys with history, merged in key order.
     fn at<'a>(&'a self, query: &Query<'a>, revision: Revision) -> impl Iterator<Item = (&'a Key, &'a Entry)> {
         let mut head = between(&self.head, query).peekable();
         let mut past = between(&self.before, query).peekable();
@@ -237,7 +237,7 @@ impl Space {
         })
     }
 
-    /// Registers a watcher for everything after `from`, and returns the part that is already past.
+    /// Registers a watcher for everything after `from`, and returns the part that is already published.
     pub(crate) fn watch(&mut self, prefix: &str, from: Revision) -> Result<Registered, RevisionError> {
         self.check(from)?;
         let missed = usize::try_from(self.revision.get() - from.get()).unwrap_or(usize::MAX);
@@ -260,7 +260,7 @@ fn cost(transaction: &Transaction) -> usize {
     transaction.events.iter().map(of).sum()
 }
 
-/// The stretch of an ordered map that the query selects.
+/// Returns the range of an ordered map that the query selects.
 fn between<'a, V>(map: &'a BTreeMap<Key, V>, query: &Query<'a>) -> impl Iterator<Item = (&'a Key, &'a V)> {
     let prefix = query.prefix;
     let from = match query.start_after {

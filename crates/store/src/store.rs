@@ -1,4 +1,4 @@
-//! One server's keyspace, as its users see it.
+//! The public interface of one server's keyspace.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     limits, overlay::Overlay, space::Space,
 };
 
-/// Most entries that one call of [`Store::reap`] deletes.
+/// Maximum number of entries that one call of [`Store::reap`] deletes.
 const REAP_MAX: usize = 256;
 
 /// One server of an engine. Lock order: overlay, space, the engine's queue.
@@ -36,56 +36,47 @@ impl Store {
     }
 
     /// The name it was opened under.
-    #[must_use]
     pub fn server(&self) -> &str {
         &self.server.name
     }
 
     /// Reason why writes are refused, if they are. Reads continue to work.
-    #[must_use]
     pub fn refuses_writes(&self) -> Option<StoreError> {
         self.engine.refuses_writes()
     }
 
-    /// The newest revision. Whatever was acknowledged before this call is in it.
-    #[must_use]
+    /// The newest revision. It includes everything that was acknowledged before this call.
     pub fn revision(&self) -> Revision {
         self.server.space.read().revision()
     }
 
     /// The oldest revision that can be read and watched from.
-    #[must_use]
     pub fn floor(&self) -> Revision {
         self.server.space.read().floor()
     }
 
     /// The newest state of a key.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<Entry> {
         self.server.space.read().get(key).cloned()
     }
 
     /// Returns the newest state of a key, and the store's revision at that moment.
-    #[must_use]
     pub fn get_with_revision(&self, key: &str) -> (Option<Entry>, Revision) {
         let space = self.server.space.read();
         (space.get(key).cloned(), space.revision())
     }
 
     /// Number of keys.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.server.space.read().len()
     }
 
     /// Returns `true` if there is no key.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Number of open watches, for metrics.
-    #[must_use]
     pub fn watches(&self) -> usize {
         self.server.space.read().hub.len()
     }
@@ -115,7 +106,7 @@ impl Store {
         self.engine.txn(&self.server, &compares, ops, bytes).await
     }
 
-    /// Writes a key without conditions; answers the revision.
+    /// Writes a key without conditions; returns the revision.
     ///
     /// # Errors
     /// As [`Store::txn`].
@@ -134,7 +125,7 @@ impl Store {
         Ok(Watch::new(self.server.clone(), prefix, from, registered))
     }
 
-    /// Resolves when this revision, or a later one, is published; gives that one. The caller sets the deadline.
+    /// Resolves to the published revision once it is at least this one. The caller sets the deadline.
     pub async fn reached(&self, revision: Revision) -> Revision {
         loop {
             let published = self.server.published.notified();
@@ -148,8 +139,7 @@ impl Store {
         }
     }
 
-    /// When the next entry expires, by the wall clock.
-    #[must_use]
+    /// Time at which the next entry expires, by the wall clock.
     pub fn next_expiry(&self) -> Option<Expiry> {
         self.server.space.read().next_expiry()
     }
@@ -179,7 +169,7 @@ impl Store {
         Ok(reaped)
     }
 
-    /// Forgets the past before this revision: it becomes the floor. History is also cut by age and size on its own.
+    /// Drops history before this revision, which becomes the floor. History is also cut by age and size on its own.
     pub fn compact(&self, floor: Revision) {
         self.server.space.write().compact(floor);
     }
@@ -191,7 +181,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Checks the bounds of a transaction whose changes are in key order; answers its bytes.
+/// Checks the bounds of a transaction whose changes are in key order; returns its bytes.
 fn check(compares: &[Compare], ops: &[Op]) -> Result<usize, StoreError> {
     let mut total = 0;
     for key in compares.iter().map(|c| &c.key).chain(ops.iter().map(Op::key)) {

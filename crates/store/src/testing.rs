@@ -1,4 +1,4 @@
-//! Faults and loads for tests: a disk that forgets what was not synced, and a backend that fails on purpose.
+//! Faults and loads for tests: a disk that loses unsynced writes, and a backend that fails on demand.
 
 pub mod bench;
 mod disk;

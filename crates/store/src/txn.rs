@@ -15,13 +15,11 @@ pub struct Compare {
 
 impl Compare {
     /// The key must not exist.
-    #[must_use]
     pub fn absent(key: impl Into<Key>) -> Self {
         Self { key: key.into(), modified: None }
     }
 
     /// The key's last write must be this one.
-    #[must_use]
     pub fn modified(key: impl Into<Key>, revision: Revision) -> Self {
         Self { key: key.into(), modified: Some(revision) }
     }
@@ -40,10 +38,10 @@ pub enum Op {
         key: Key,
         /// The whole new value, at most [`limits::VALUE_BYTES_MAX`](crate::limits::VALUE_BYTES_MAX).
         value: Bytes,
-        /// When [`Store::reap`](crate::Store::reap) may delete it.
+        /// Time from which [`Store::reap`](crate::Store::reap) may delete it.
         expires: Option<Expiry>,
     },
-    /// Removes the key. One that does not exist is no change and makes no event.
+    /// Removes the key. Removing an absent key is no change and causes no event.
     Delete {
         /// The key.
         key: Key,
@@ -52,19 +50,16 @@ pub enum Op {
 
 impl Op {
     /// Writes a key without an expiry.
-    #[must_use]
     pub fn put(key: impl Into<Key>, value: impl Into<Bytes>) -> Self {
         Self::Put { key: key.into(), value: value.into(), expires: None }
     }
 
     /// Removes a key.
-    #[must_use]
     pub fn delete(key: impl Into<Key>) -> Self {
         Self::Delete { key: key.into() }
     }
 
     /// The key that it changes.
-    #[must_use]
     pub fn key(&self) -> &Key {
         match self {
             Self::Put { key, .. } | Self::Delete { key } => key,
@@ -73,7 +68,7 @@ impl Op {
 }
 
 impl std::fmt::Debug for Op {
-    // The value stays out: it may be a Secret.
+    // Without the value: it may be a Secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Put { key, value, .. } => write!(f, "Put({key}, {} bytes)", value.len()),
@@ -92,16 +87,15 @@ pub enum TxnResult {
     },
     /// A condition did not hold; nothing was changed.
     Failed {
-        /// The compared keys as they are, in the order of the conditions; `None`: absent.
+        /// Current entries of the compared keys, in the order of the conditions; `None`: absent.
         current: Vec<Option<Entry>>,
-        /// A revision at which they were so.
+        /// A revision with these entries.
         revision: Revision,
     },
 }
 
 impl TxnResult {
     /// The revision of the changes, if they were made.
-    #[must_use]
     pub fn done(&self) -> Option<Revision> {
         match self {
             Self::Done { revision } => Some(*revision),

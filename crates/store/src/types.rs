@@ -13,7 +13,6 @@ impl Revision {
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
     /// Returns the revision with this number; `None` for zero.
-    #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {
             Some(n) => Some(Self(n)),
@@ -22,19 +21,16 @@ impl Revision {
     }
 
     /// Returns the number, as in a `resourceVersion`.
-    #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
     }
 
     /// The revision after this one.
-    #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
     /// The revision before this one; that of the first is the first.
-    #[must_use]
     pub fn previous(self) -> Self {
         Self::new(self.get() - 1).unwrap_or(Self::FIRST)
     }
@@ -58,7 +54,6 @@ pub struct Key(Arc<str>);
 
 impl Key {
     /// The key as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -102,13 +97,12 @@ impl fmt::Debug for Key {
     }
 }
 
-/// When an entry may be deleted: seconds since the Unix epoch, by the wall clock.
+/// Time from which an entry may be deleted: seconds since the Unix epoch, by the wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Expiry(NonZeroU64);
 
 impl Expiry {
     /// Returns the moment this many seconds after the Unix epoch; `None` for zero.
-    #[must_use]
     pub const fn at_unix_seconds(seconds: u64) -> Option<Self> {
         match NonZeroU64::new(seconds) {
             Some(n) => Some(Self(n)),
@@ -117,7 +111,6 @@ impl Expiry {
     }
 
     /// Seconds since the Unix epoch.
-    #[must_use]
     pub const fn unix_seconds(self) -> u64 {
         self.0.get()
     }
@@ -128,18 +121,18 @@ impl Expiry {
 pub struct Entry {
     /// The revision that created the key.
     pub create: Revision,
-    /// The revision that wrote it last: what [`Compare`](crate::Compare) compares.
+    /// The revision that wrote it last, as compared by [`Compare`](crate::Compare).
     pub modified: Revision,
-    /// 1 at creation, one more with every write.
+    /// Number of writes since its creation, which counts as 1.
     pub version: u64,
-    /// When [`Store::reap`](crate::Store::reap) may delete it.
+    /// Time from which [`Store::reap`](crate::Store::reap) may delete it.
     pub expires: Option<Expiry>,
     /// The value.
     pub value: Bytes,
 }
 
 impl fmt::Debug for Entry {
-    // The value stays out: it may be a Secret.
+    // Without the value: it may be a Secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("create", &self.create)
@@ -171,8 +164,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// The events whose keys start with the prefix: one stretch, since events are in key order.
-    #[must_use]
+    /// The events whose keys start with the prefix: a contiguous range, since events are in key order.
     pub fn under(&self, prefix: &str) -> &[Event] {
         let from = self.events.partition_point(|e| e.key.as_str() < prefix);
         let rest = &self.events[from..];
@@ -196,7 +188,6 @@ pub struct Query<'a> {
 
 impl<'a> Query<'a> {
     /// Selects all keys with this prefix, at the newest revision.
-    #[must_use]
     pub const fn prefix(prefix: &'a str) -> Self {
         Self { prefix, start_after: None, limit: None, at: None }
     }
@@ -215,7 +206,6 @@ pub struct Range {
 
 impl Range {
     /// Returns `true` if the limit truncated the answer: continue after the last key.
-    #[must_use]
     pub fn more(&self) -> bool {
         self.remaining > 0
     }

@@ -25,8 +25,8 @@ pub struct Watch {
     prefix: Box<str>,
     id: u64,
     inbox: Arc<Inbox>,
-    /// Transactions that were past when the watch began. They do not count against the buffer: the window bounds them,
-    /// and a watcher with much to catch up with would be ended again and again.
+    /// Transactions that were published before the watch began. They do not count against the buffer: the window bounds
+    /// them, and a watcher with much to catch up with would be ended again and again.
     backlog: VecDeque<Arc<Transaction>>,
     seen: Revision,
     ended: bool,
@@ -42,13 +42,11 @@ pub struct Batch {
 
 impl Batch {
     /// The revision of the transaction.
-    #[must_use]
     pub fn revision(&self) -> Revision {
         self.transaction.revision
     }
 
     /// The changes in key order; never empty.
-    #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.transaction.events[self.from..self.to]
     }
@@ -98,7 +96,7 @@ impl Watch {
                             _ => inbox.waker.replace(cx.waker().clone()),
                         };
                         drop(inbox);
-                        // Not under the lock: dropping a waker may drop a task, and with it other watches.
+                        // Outside of the lock: dropping a waker may drop a task, and with it other watches.
                         drop(replaced);
                         return Poll::Pending;
                     }

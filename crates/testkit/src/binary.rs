@@ -13,11 +13,11 @@ use tokio::{
 
 pub use crate::real::Output;
 
-/// A verb that takes longer than this hangs.
+/// Deadline of a verb.
 const VERB_DEADLINE: Duration = Duration::from_secs(120);
-/// Ironclad is ready within this time even on a busy machine, or not at all.
+/// Deadline of the start, also on a busy machine.
 const READY_DEADLINE: Duration = Duration::from_secs(60);
-/// A clean stop takes no longer.
+/// Deadline of a clean stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
 /// A running `ironclad up` or `ironclad run`; killed when dropped.
@@ -27,19 +27,13 @@ pub struct Daemon {
     ready: String,
 }
 
-/// Where the binary is: `cargo xtask test` builds it and says so.
-///
-/// # Errors
-/// If nothing says so.
+/// Path of the binary, which `cargo xtask test` builds.
 pub fn binary() -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("IRONCLAD_BIN").context("IRONCLAD_BIN is not set\n  try: cargo xtask test")?;
     Ok(PathBuf::from(path))
 }
 
-/// Where an example of Ironclad's crate is: it is built beside the binary.
-///
-/// # Errors
-/// If the binary is unknown, or the example was not built.
+/// Path of an example of crate `ironclad`, built beside the binary.
 pub fn example(name: &str) -> anyhow::Result<PathBuf> {
     let binary = binary()?;
     let path = binary.parent().context("the binary has a folder")?.join("examples").join(name);
@@ -48,9 +42,6 @@ pub fn example(name: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Runs a verb to its end.
-///
-/// # Errors
-/// If it can't be run or hangs; not if it fails, which [`Output::success`] tells.
 pub async fn ironclad<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> anyhow::Result<Output> {
     let run = Command::new(binary()?)
         .args(args)
@@ -69,17 +60,11 @@ pub async fn ironclad<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> anyhow::R
 
 impl Daemon {
     /// Starts it and waits for the line that starts with `ready`.
-    ///
-    /// # Errors
-    /// If it ends before, with what it said.
     pub async fn start<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> anyhow::Result<Self> {
         Ok(Self::start_until(args, "ready").await?.0)
     }
 
-    /// Starts it and waits for a line that starts like this; returns all lines up to it, too.
-    ///
-    /// # Errors
-    /// If it ends before, with what it said.
+    /// Starts it and waits for a line with this beginning; returns the lines up to it, too.
     pub async fn start_until<I: IntoIterator<Item: AsRef<OsStr>>>(
         args: I,
         start_of_line: &str,
@@ -89,20 +74,14 @@ impl Daemon {
         Self::start_command(command, start_of_line).await
     }
 
-    /// Starts an example in its place, and waits for the line that starts with `ready`.
-    ///
-    /// # Errors
-    /// If it was not built, or ends before, with what it said.
+    /// Starts an example instead, and waits for the line that starts with `ready`.
     pub async fn start_example<I: IntoIterator<Item: AsRef<OsStr>>>(name: &str, args: I) -> anyhow::Result<Self> {
         let mut command = Command::new(example(name)?);
         command.args(args);
         Ok(Self::start_command(command, "ready").await?.0)
     }
 
-    /// Starts it under limits of the system, said in the words of a shell, such as `ulimit -n 64`.
-    ///
-    /// # Errors
-    /// If it ends before it is ready, with what it said.
+    /// Starts it under a limit set by a shell command such as `ulimit -n 64`.
     pub async fn start_limited<I: IntoIterator<Item: AsRef<OsStr>>>(limits: &str, args: I) -> anyhow::Result<Self> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{limits}; exec \"$0\" \"$@\"")).arg(binary()?).args(args);
@@ -114,7 +93,7 @@ impl Daemon {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut stdout = BufReader::new(child.stdout.take().context("piped")?).lines();
         let mut errors = BufReader::new(child.stderr.take().context("piped")?).lines();
-        // Keeps the pipe empty, and the logs where a failing test shows them.
+        // Drain the pipe, and forward logs to where a failing test shows them.
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let (tasks, heard) = (Tasks::new("binary"), said.clone());
         let reader = tasks.spawn("stderr", async move {
@@ -146,30 +125,21 @@ impl Daemon {
         Ok((Self { child, ready }, lines))
     }
 
-    /// The line that said that it is ready.
-    #[must_use]
+    /// The line that reported that it is ready.
     pub fn ready_line(&self) -> &str {
         &self.ready
     }
 
-    /// Its process id.
-    #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// SIGKILL, and waits until it is gone.
-    ///
-    /// # Errors
-    /// If the system refuses.
+    /// Sends SIGKILL and waits for the end.
     pub async fn kill(mut self) -> anyhow::Result<()> {
         Ok(self.child.kill().await?)
     }
 
-    /// SIGTERM, and waits for a clean end.
-    ///
-    /// # Errors
-    /// If it does not end in time, or not with code 0.
+    /// Sends SIGTERM and waits for a clean end.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let id = self.child.id().context("it ended by itself")?;
         let sent = Command::new("kill").args(["-TERM", &id.to_string()]).status().await?;
@@ -180,10 +150,7 @@ impl Daemon {
     }
 }
 
-/// A port of loopback that was free a moment ago.
-///
-/// # Errors
-/// If there is none.
+/// Returns a loopback port that was free a moment ago.
 pub fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

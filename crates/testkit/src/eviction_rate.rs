@@ -1,17 +1,17 @@
-//! Evictions that were really made, against the rate that they may have.
+//! Check of observed evictions against the allowed rate.
 
 use std::{fmt, time::Duration};
 
 use ironclad_failover::rate::interval;
 
-/// Evictions of one stretch of time that are too many for the rate.
+/// A window with more evictions than the rate allows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TooFast {
-    /// How many there were.
+    /// Number of evictions in the window.
     pub count: usize,
-    /// Within which time, from the first of them to the last.
+    /// Time from the first to the last of them.
     pub window: Duration,
-    /// How many the rate allows in it.
+    /// Number that the rate allows in it.
     pub allowed: usize,
 }
 
@@ -21,9 +21,8 @@ impl fmt::Display for TooFast {
     }
 }
 
-/// The first window that saw more than `rate` times its length and one more (specification/failover.md 13, invariant
-/// 1). Moments may come in any order, and are known to `grain`: a time of an object has whole seconds.
-#[must_use]
+/// Returns the first window with more than `rate` times its length plus one (specification/failover.md 13, invariant
+/// 1). Times may be in any order and are rounded to `grain`: times of objects have whole seconds.
 pub fn too_fast(moments: &[Duration], rate: f64, grain: Duration) -> Option<TooFast> {
     let mut moments = moments.to_vec();
     moments.sort_unstable();
@@ -44,16 +43,14 @@ fn allowed_in(window: Duration, rate: f64) -> usize {
     ((window.as_secs_f64() * rate + 1e-9).floor() as usize).saturating_add(1)
 }
 
-/// When the formula lets the eviction of this number (0 is the first) start at the earliest, after the first; `None` at
+/// Returns the earliest start of the eviction with this number (from 0) after the first one; `None` at
 /// rate 0.
-#[must_use]
 pub fn earliest(number: usize, rate: f64) -> Option<Duration> {
     let number = u32::try_from(number).unwrap_or(u32::MAX);
     interval(rate).map(|interval| interval.saturating_mul(number))
 }
 
-/// A table of what was measured beside the formula: at most `rows` evictions, the first and the last among them.
-#[must_use]
+/// Returns a table of measured and earliest times: at most `rows` evictions, including the first and the last.
 pub fn table(moments: &[Duration], rate: f64, rows: usize) -> String {
     let mut moments = moments.to_vec();
     moments.sort_unstable();
@@ -87,14 +84,14 @@ mod tests {
         late[4] += Duration::from_millis(1_500);
         for (name, moments, rate, grain, fine) in [
             ("none", vec![], 0.5, exact, true),
-            ("one, although the rate is 0", every(1, 1), 0.0, exact, true),
-            ("two, although the rate is 0", every(9_000, 2), 0.0, exact, false),
+            ("one eviction at rate 0", every(1, 1), 0.0, exact, true),
+            ("two evictions at rate 0", every(9_000, 2), 0.0, exact, false),
             ("exactly the rate", every(2_000, 50), 0.5, exact, true),
             ("a little faster", every(1_999, 50), 0.5, exact, false),
             ("slower", every(2_700, 50), 0.5, exact, true),
             ("Karmada's three workers at 0.5/s (karmada#7495)", every(667, 20), 0.5, Duration::from_secs(1), false),
-            ("one late: the next one is too soon after it", late.clone(), 0.5, exact, false),
-            ("unless moments are not known so well", late, 0.5, Duration::from_millis(1_500), true),
+            ("the next one comes too soon after a late one", late.clone(), 0.5, exact, false),
+            ("a coarser grain allows that", late, 0.5, Duration::from_millis(1_500), true),
             ("whole seconds at one per second", every(1_000, 12), 1.0, Duration::from_secs(1), true),
             ("no limit at all", every(0, 500), 1e9, Duration::from_micros(1), true),
         ] {

@@ -1,4 +1,6 @@
-//! The simulated world, its faults, scenarios, and real Kubernetes for tests.
+//! Test infrastructure: the simulation with its faults, scenarios, and real Kubernetes.
+
+#![allow(missing_docs, reason = "fixtures of this workspace's tests: names say most")]
 
 pub mod binary;
 pub mod differential;

@@ -1,4 +1,4 @@
-//! Ids and times that differ from run to run, replaced by what must not differ.
+//! Replacement of ids and times that differ from run to run.
 
 use std::sync::LazyLock;
 
@@ -10,12 +10,12 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?Z").expect("the pattern is valid"));
 
-/// Numbers texts in the order in which they appear: equal ones have the same number.
+/// Numbers texts in order of appearance; equal ones have the same number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Numbers(Vec<String>);
 
 impl Numbers {
-    /// The number of this text, from 1.
+    /// Returns the number of this text, from 1.
     pub(crate) fn of(&mut self, text: &str) -> usize {
         let at = self.0.iter().position(|seen| seen == text).unwrap_or_else(|| {
             self.0.push(text.to_owned());
@@ -25,12 +25,12 @@ impl Numbers {
     }
 }
 
-/// The text with every uuid replaced by what `name` makes of it.
+/// Replaces every uuid in the text by the result of `name`.
 pub(crate) fn replace_uids(text: &str, mut name: impl FnMut(&str) -> String) -> String {
     UID.replace_all(text, |uid: &Captures<'_>| name(&uid[0])).into_owned()
 }
 
-/// The text without its times. The number of digits of a fraction remains: it tells MicroTime from Time.
+/// Masks times in the text. The number of fractional digits is kept: it distinguishes MicroTime from Time.
 pub(crate) fn without_times(text: &str) -> String {
     let replacement = |time: &Captures<'_>| {
         time.get(1).map_or_else(|| "<time>".to_owned(), |fraction| format!("<time.{}>", fraction.len()))

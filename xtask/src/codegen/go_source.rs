@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-/// Prefixes of schema names and the modules whose packages they name.
+/// Prefixes of schema names with their modules.
 const MODULES: [(&str, &str, &str); 4] = [
     ("io.k8s.api.", "k8s.io/api", ""),
     ("io.k8s.apimachinery.pkg.", "k8s.io/apimachinery", "pkg"),
@@ -41,14 +41,14 @@ pub(super) fn folder(tools: &Path, module: &str) -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }
 
-/// The Go sources, read as far as they were asked for.
+/// The Go sources, read on demand.
 pub(super) struct Sources {
     folders: Vec<(&'static str, PathBuf)>,
     packages: HashMap<PathBuf, HashMap<String, Struct>>,
 }
 
 impl Sources {
-    /// Finds the sources of the modules that the `go.mod` in this folder names.
+    /// Finds the sources of the modules in the `go.mod` of this folder.
     pub(super) fn find(tools: &Path) -> anyhow::Result<Self> {
         let mut folders = Vec::new();
         for (prefix, module, folder) in MODULES {
@@ -57,7 +57,7 @@ impl Sources {
         Ok(Self { folders, packages: HashMap::new() })
     }
 
-    /// The fields of the struct that the schema `name` comes from, by JSON name.
+    /// Returns the fields of the struct of the schema `name`, by JSON name.
     pub(super) fn fields(&mut self, name: &str) -> anyhow::Result<BTreeMap<String, GoField>> {
         let (folder, rest) = self
             .folders
@@ -103,7 +103,7 @@ impl Sources {
     }
 }
 
-/// The structs of a package. Go's own formatting makes lines enough: one field is one line, and a closing brace in the
+/// Reads the structs of a package line by line, as gofmt formats them: one field per line, and a closing brace in the
 /// first column ends a declaration.
 fn read_package(folder: &Path) -> anyhow::Result<HashMap<String, Struct>> {
     let mut structs: HashMap<String, Struct> = HashMap::new();

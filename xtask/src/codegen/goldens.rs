@@ -1,7 +1,7 @@
 //! Answers of a real kube-apiserver to the patches that the golden tests of crate `patch` list.
 //!
 //! A file `NAME-goldens.json` is a list of cases. A case has `name`; perhaps `setup`, objects that all cases share and
-//! that stay (`{path, object, then}`: `then` is a path that answers once it works); perhaps `create` (`{path,
+//! that remain (`{path, object, then}`: `then` is a path that answers once it works); perhaps `create` (`{path,
 //! object}`); and `patches` (`{method, path, type, body}`: `PATCH` unless given, `body` a value or a string sent as it
 //! is). Recording puts beside them `before` and, for each patch, `answer` (`{code, object}` or `{code, status}`).
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use super::server::{Answer, Server};
 
-/// The files with cases, and whether it is about `managedFields`.
+/// The files with cases, and `true` for those about `managedFields`.
 const FILES: [(&str, bool); 3] =
     [("strategic-goldens.json", false), ("apply-goldens.json", true), ("structural-goldens.json", false)];
 
-/// How often to ask for the `then` of a `setup`, a tenth of a second apart.
+/// Attempts to read the `then` of a `setup`, a tenth of a second apart.
 const SETUP_TRIES: u32 = 100;
 
-/// Records the cases of all files again. The server must be a fresh one: objects are known by their names.
+/// Records the cases of all files again. The server must be new: objects are identified by their names.
 pub(super) fn record(server: &Server, data: &Path) -> anyhow::Result<BTreeMap<&'static str, Value>> {
     let mut out = BTreeMap::new();
     for (name, managed) in FILES {
@@ -91,7 +91,7 @@ fn record_answer(answer: Answer, namespace: &str, managed: bool) -> Value {
     json!({"code": answer.code, member: body})
 }
 
-/// Without what differs from run to run: identities, times, and the order that Go's maps give to errors and times to
+/// Masks values that differ from run to run: identities, times, and the order of errors (Go's maps) and of
 /// `managedFields`.
 fn normal(mut body: Value, namespace: &str, managed: bool) -> Value {
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {

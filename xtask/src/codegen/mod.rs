@@ -1,10 +1,9 @@
-//! `cargo xtask codegen`: data in the tree that comes from a real kube-apiserver or its sources, made again or
-//! compared.
+//! `cargo xtask codegen`: regenerates or compares data from a real kube-apiserver or its sources.
 //!
-//! | what | file | from |
+//! | output | file | source |
 //! | --- | --- | --- |
 //! | `openapi` | `crates/patch/data/kubernetes-schemas.json.gz` | every document of `/openapi/v3`, and Go's struct tags |
-//! | `openapi` | `crates/apiserver/data/kubernetes-descriptions.json.gz` | the same documents: what kinds and fields are said to be |
+//! | `openapi` | `crates/apiserver/data/kubernetes-descriptions.json.gz` | the same documents: descriptions of kinds and fields |
 //! | `openapi` | `crates/patch/data/kubernetes-resources.json` | the discovery documents |
 //! | `goldens` | `crates/patch/data/*-goldens.json` | the answers to patches that the same file lists |
 //! | `protobuf` | `crates/apiserver/data/protobuf.txt` | the published `generated.proto` files and their Go types |
@@ -27,16 +26,16 @@ use serde_json::Value;
 
 use self::{go_source::Sources, server::Server};
 
-/// Output to generate, and the server to take it from.
+/// Output to generate, and its server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Output to generate.
     #[arg(value_enum)]
     what: What,
-    /// Write nothing; fail if a file in the tree differs from what the server says.
+    /// Write nothing; fail if a file in the tree differs from the server's data.
     #[arg(long)]
     check: bool,
-    /// A running kube-apiserver; without it one is started on loopback, and etcd with it.
+    /// A running kube-apiserver; by default, one is started on loopback with etcd.
     #[arg(long, requires = "token")]
     server: Option<String>,
     /// A bearer token of an administrator of that server.
@@ -54,10 +53,7 @@ enum What {
     Protobuf,
 }
 
-/// Runs it. `root` is the workspace, `programs` the folder that has kube-apiserver and etcd.
-///
-/// # Errors
-/// If the server can't be started or asked, or with `--check` if a file differs.
+/// Runs it. `root` is the workspace, `programs` the folder of kube-apiserver and etcd.
 pub(crate) fn run(args: &Args, root: &Path, programs: impl FnOnce() -> anyhow::Result<PathBuf>) -> anyhow::Result<()> {
     let data = root.join("crates/patch/data");
     let tools = root.join("tools/kubernetes");
@@ -94,7 +90,7 @@ fn put(args: &Args, path: &Path, text: Vec<u8>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One member or item of the top two levels a line, so that diffs can be read and the file stays small.
+/// Prints one member or item of the top two levels per line, so that diffs are readable and the file is small.
 fn print(value: &Value) -> anyhow::Result<Vec<u8>> {
     let mut out = String::new();
     let line = |value: &Value| serde_json::to_string(value);
@@ -125,7 +121,7 @@ fn print(value: &Value) -> anyhow::Result<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
-/// Output of the program for `input`. Writing and reading run at once, or both would block on a full pipe.
+/// Runs the program on `input`. Writing and reading are concurrent, or both would block on a full pipe.
 fn through(program: &str, args: &[&str], input: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     let mut child = Command::new(program)
         .args(args)

@@ -1,7 +1,7 @@
-//! The compact table of the built-in kinds (specification/apiserver.md 28): what decoding, patches and apply need of
-//! OpenAPI.
+//! The compact table of the built-in kinds (specification/apiserver.md 28): the parts that decoding, patches and apply
+//! need of OpenAPI.
 //!
-//! Names are short, since they stand there some thousand times:
+//! Names are short, since they occur thousands of times:
 //!
 //! | of a schema | | of a field or an item | |
 //! | --- | --- | --- | --- |
@@ -14,7 +14,7 @@
 //! | | | `s`, `p` | patch strategy, patch merge key |
 //! | | | `o` | when empty: `z` left out, `a` printed always, `n` printed always, as `null`; else printed if given |
 //!
-//! Descriptions are in a file of their own, which the server opens only when a client asks for them.
+//! Descriptions are in a separate file, which the server opens only when a client requests them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::{go_source::Sources, server::Server};
 
-/// Only the server that explains needs them; seen from the other files.
+/// File of descriptions, relative to the other files.
 const DESCRIPTIONS: &str = "../../apiserver/data/kubernetes-descriptions.json.gz";
 
 const REFERENCE: &str = "#/components/schemas/";
@@ -139,7 +139,7 @@ fn derive_field(field: &Value) -> anyhow::Result<Value> {
     Ok(Value::Object(out))
 }
 
-/// Published defaults that are Go's zero values say nothing: the field is left out just the same.
+/// Returns `true` for Go's zero values: such defaults are left out.
 fn is_zero(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value == "" || value == 0 || *value == Value::Null
 }
@@ -150,7 +150,7 @@ fn put(out: &mut Map<String, Value>, name: &str, value: Option<&Value>) {
     }
 }
 
-/// Every resource of every built-in group, in the order of discovery, subresources with their resource.
+/// Returns every resource of every built-in group, in the order of discovery, with its subresources.
 fn resources(server: &Server) -> anyhow::Result<Value> {
     let mut versions = vec![(String::new(), "v1".to_owned(), "/api/v1".to_owned())];
     for group in server.get("/apis")?["groups"].as_array().context("groups")? {

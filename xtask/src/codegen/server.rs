@@ -1,4 +1,4 @@
-//! A real kube-apiserver on loopback for as long as a value of [`Server`] lives, asked through `curl`.
+//! A real kube-apiserver on loopback that lives as long as its [`Server`], called through `curl`.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use std::{
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// How often to ask whether the server is ready, a quarter of a second apart.
+/// Readiness checks, a quarter of a second apart.
 const READY_TRIES: u32 = 240;
 
-/// A kube-apiserver and how to be its administrator.
+/// A kube-apiserver with credentials of its administrator.
 pub(super) struct Server {
     url: String,
     token: String,
@@ -156,7 +156,7 @@ impl Server {
 }
 
 fn free_ports() -> anyhow::Result<[u16; 3]> {
-    // All three at once, or the system could hand out one of them twice.
+    // All three together, or the system could return the same port twice.
     let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0"));
     let mut ports = [0; 3];
     for (port, listener) in ports.iter_mut().zip(listeners) {

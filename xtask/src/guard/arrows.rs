@@ -1,24 +1,24 @@
 //! Dependencies between crates: the arrows of ARCHITECTURE.md, checked over `cargo metadata`.
 //!
-//! A crate may depend on what its row names and on everything below that. Tests of the edge may look sideways, at a
-//! server to talk to, say, but not up: whoever stands on a crate would be built twice for its tests. The core is built
-//! without anything that waits, talks, or draws.
+//! A crate may depend on the crates in its row and on everything below them. Tests of the edge may depend sideways, on
+//! a server for example, but not upwards: dependents of a crate would be built twice for its tests. The core is built
+//! without IO, timers and randomness.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::{Graph, Package};
 
-/// Where a crate stands.
+/// Layer of a crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// Decides: plain values in, plain values out.
+    /// Pure functions of plain values.
     Core,
-    /// Waits and talks.
+    /// Does IO.
     Edge,
 }
 use Side::{Core, Edge};
 
-/// Each crate of ours, its side, and the crates of ours that it stands on.
+/// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
 const CRATES: [(&str, Side, &[&str]); 25] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-quantity", Core, &[]),
@@ -61,11 +61,11 @@ const CRATES: [(&str, Side, &[&str]); 25] = [
 
 /// Every crate whose side is [`Core`].
 const ALL_OF_THE_CORE: &str = "the core";
-/// Every crate but those that hold everything themselves.
+/// Every crate except those that depend on everything themselves.
 const EVERYTHING: &str = "everything";
 
-/// Crates from outside that the core is built without, however indirectly: with them a decision could wait, talk to
-/// somebody, read a clock or draw lots.
+/// Third-party crates that the core must not depend on, even indirectly: with them a decision could block, do IO,
+/// read a clock or draw random numbers.
 const NOT_IN_THE_CORE: [&str; 16] = [
     "axum",
     "futures-executor",
@@ -85,7 +85,7 @@ const NOT_IN_THE_CORE: [&str; 16] = [
     "tower",
 ];
 
-/// Crates from outside that only the named crates of ours declare, so that what they are good for stands in one place.
+/// Third-party crates that only these crates may declare, so that their use is in one place.
 const RESERVED: [(&str, &[&str]); 6] = [
     ("redb", &["ironclad-store"]),
     ("axum", &["ironclad"]),
@@ -107,11 +107,11 @@ const RESERVED: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// Exceptions for the core, and the crate that brings each: the parser of CEL, behind a feature of `ironclad-patch`
-/// that only the API server asks for, locks the tables of its grammar while it reads them.
+/// Exceptions for the core, with the crate that depends on each: the parser of CEL, behind a feature of
+/// `ironclad-patch` that only the API server enables, locks the tables of its grammar while it reads them.
 const TOLERATED: [(&str, &str); 1] = [("parking_lot", "antlr4rust")];
 
-/// The crates of ours that `name` may depend on.
+/// Returns the crates of the workspace that `name` may depend on.
 fn below(name: &str) -> BTreeSet<&'static str> {
     let arrows: BTreeMap<&str, &[&str]> = CRATES.iter().map(|(name, _, to)| (*name, *to)).collect();
     let mut found = BTreeSet::new();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_knows_every_crate_that_it_names() {
+    fn every_crate_in_the_table_has_a_row() {
         let known: BTreeSet<&str> = CRATES.iter().map(|(name, _, _)| *name).collect();
         let named = CRATES.iter().flat_map(|(_, _, to)| *to).chain(RESERVED.iter().flat_map(|(_, holders)| *holders));
         for name in named {

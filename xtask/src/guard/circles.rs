@@ -10,7 +10,7 @@ use super::modules::Modules;
 /// Files of the largest circle that a crate may have.
 const CIRCLE_MAX: usize = 5;
 
-/// Crates whose largest circle is above [`CIRCLE_MAX`] today, with its size. The list only shrinks.
+/// Crates whose largest circle exceeds [`CIRCLE_MAX`], with its size. The list may only shrink.
 const EXCEPTIONS: [(&str, usize); 0] = [];
 
 /// The roots of the crates of one package: its library, its binary, and its other binaries.
@@ -44,7 +44,7 @@ mod tests {
     use crate::{cargo, guard::graph::Graph, metadata};
 
     #[test]
-    fn no_more_files_import_one_another_than_are_listed() {
+    fn import_circles_stay_within_their_limit() {
         let graph: Graph = metadata::read(&cargo::workspace_root()).unwrap();
         let mut found = Vec::new();
         for package in graph.members() {

@@ -1,4 +1,4 @@
-//! Citations of the specification: each names a chapter below `docs/specification` and an anchor that is in it.
+//! Citations of the specification: each names a chapter below `docs/specification` and an existing anchor.
 //!
 //! A citation has the form `specification/failover.md 6.9`, several anchors separated by commas. An anchor is the
 //! number of a heading or an id such as `IR-12`, which begins a heading, a row of a table or an item of a list, or is
@@ -12,7 +12,7 @@ use std::{
 
 use regex::Regex;
 
-/// Paths that quote documents of others, with the citations of those.
+/// Paths that quote other documents, with citations of those.
 const QUOTED: [&str; 2] = ["crates/reference/tables/", "xtask/src/guard/citations.rs"];
 
 /// Endings of the files that cite.
@@ -65,13 +65,13 @@ fn anchors(chapter: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The anchor that a renderer of Markdown makes of a heading.
+/// Returns the anchor that a Markdown renderer derives from a heading.
 fn slug(heading: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
     heading.trim_start_matches('#').trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
-/// The dangling citations of one file: the line, and what does not resolve.
+/// Returns the dangling citations of one file, with their lines.
 fn dangling(chapters: &Chapters, path: &Path, text: &str) -> Vec<(usize, String)> {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let unresolved = if ending == "md" { &UNRESOLVED_SECTION } else { &UNRESOLVED };
@@ -101,7 +101,7 @@ fn dangling(chapters: &Chapters, path: &Path, text: &str) -> Vec<(usize, String)
     found
 }
 
-/// Lists what does not resolve of the citation found in `line`, with all anchors that follow it.
+/// Returns the anchors of the citation in `line` that do not resolve.
 fn dangling_anchors(
     chapters: &Chapters,
     citation: &regex::Captures<'_>,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_stand_at_the_beginning() {
+    fn anchors_are_recognised_only_at_the_beginning() {
         let chapter = "# Failover\n## 6. Queue\n### 6.9 Check\n| **IR-12** | text 4 |\n| B57 |\n| 6.10 | x |\n- S4.7: x\n<a id=\"ir-13\"></a>\nsee B58\n";
         let anchors = anchors(chapter);
         for (anchor, want) in [

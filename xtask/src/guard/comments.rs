@@ -1,18 +1,18 @@
 //! Form of comments: lines end at 120 columns, and doc comments begin with a noun or a verb.
 
-/// Columns of the longest comment line that may be written.
+/// Maximum columns of a comment line.
 const COLUMNS: usize = 120;
 
-/// Comment lines longer than [`COLUMNS`] that may remain.
+/// Maximum number of comment lines longer than [`COLUMNS`].
 const LONG_LINES_MAX: usize = 5;
 
-/// Doc comments that may begin with one of [`OPENINGS`].
+/// Maximum number of doc comments that begin with one of [`OPENINGS`].
 const OPENINGS_MAX: usize = 10;
 
-/// First words of doc comments that describe a thing by a question instead of naming it.
+/// First words of doc comments that are questions rather than nouns or verbs.
 const OPENINGS: [&str; 4] = ["What", "Who", "Whether", "Nobody"];
 
-/// The comment lines of `text` that are too long.
+/// Returns the comment lines of `text` that are too long.
 fn long_lines(text: &str) -> Vec<usize> {
     let is_long = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > COLUMNS;
     text.lines().enumerate().filter(|(_, line)| is_long(line)).map(|(index, _)| index + 1).collect()

@@ -1,10 +1,10 @@
-//! The workspace as `cargo metadata` tells it: its packages, what they declare, and what they are built with.
+//! The workspace from `cargo metadata`: its packages, their declared and resolved dependencies.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Deserialize;
 
-/// All packages of the graph, and who depends on whom.
+/// All packages with their dependencies.
 #[derive(Debug, Deserialize)]
 pub(super) struct Graph {
     packages: Vec<Package>,
@@ -60,7 +60,7 @@ impl Graph {
         self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }
 
-    /// For every package that `package` is built with, directly or not, the one that asks for it; tests' own
+    /// Maps every package that `package` is built with, directly or not, to the one that depends on it; dev-
     /// dependencies left out.
     pub(super) fn reached_by<'a>(&'a self, package: &'a Package) -> BTreeMap<&'a str, &'a str> {
         let by_id: BTreeMap<&str, &Package> = self.packages.iter().map(|package| (&*package.id, package)).collect();

@@ -1,4 +1,4 @@
-//! Tests that guard the rules of the whole tree: who may know whom, and what no file may contain.
+//! Tests that guard rules of the whole tree: dependencies between crates, and forbidden contents of files.
 
 mod arrows;
 mod circles;

@@ -11,7 +11,7 @@ use std::{
 /// Path of a module from the crate's root.
 type ModulePath = Vec<String>;
 
-/// Words with which a path begins that does not depend on what the module imports.
+/// First words of paths that do not depend on imports of the module.
 const ROOTS: [&str; 3] = ["crate", "self", "super"];
 
 /// Re-exports that are followed before a path counts as a circle of re-exports.
@@ -21,15 +21,15 @@ const DEPTH_MAX: usize = 16;
 #[derive(Debug, Default)]
 struct Module {
     file: PathBuf,
-    /// Names that `use` brings in, with the path that each stands for.
+    /// Names that `use` imports, with their paths.
     imports: BTreeMap<String, Vec<String>>,
-    /// Paths that a glob import brings in.
+    /// Paths of glob imports.
     globs: Vec<Vec<String>>,
     /// Items that are declared here.
     items: BTreeSet<String>,
-    /// Paths that the code names, besides those of `use`.
+    /// Paths in the code, besides those of `use`.
     paths: BTreeSet<Vec<String>>,
-    /// Names that only a `pub use` brings in.
+    /// Names that only a `pub use` imports.
     exports: BTreeSet<String>,
 }
 
@@ -140,7 +140,7 @@ impl Modules {
         edges
     }
 
-    /// The file that declares what `named` means in the module `from`; `None` if it is of another crate.
+    /// Returns the file that declares `named` as seen from the module `from`; `None` if it is of another crate.
     fn file_of(&self, from: &ModulePath, named: &[String], depth: usize) -> Option<&Path> {
         if depth > DEPTH_MAX {
             return None;
@@ -209,7 +209,7 @@ fn reachable<'a>(edges: &BTreeMap<&'a Path, BTreeSet<&'a Path>>, from: &Path) ->
     reached
 }
 
-/// Adds the names that one tree of `use` brings in.
+/// Adds the names that one tree of `use` imports.
 fn import(module: &mut Module, prefix: &[String], tree: &[String], is_export: bool) {
     let mut path = prefix.to_vec();
     let mut at = 0;
@@ -260,7 +260,7 @@ fn add_import(module: &mut Module, name: String, path: Vec<String>, is_export: b
     module.imports.insert(name, path);
 }
 
-/// Reports whether the attribute before a module restricts it to tests.
+/// Returns `true` if the attribute before a module restricts it to tests.
 fn is_for_tests(before: &[String]) -> bool {
     let end = before.iter().rposition(|token| token == "]").map_or(0, |end| end + 1);
     let between = before[end..].iter().all(|token| ["pub", "(", "crate", "super", ")"].contains(&&**token));

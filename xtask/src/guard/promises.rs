@@ -1,5 +1,5 @@
 //! The pages of the proposals name existing tests: a renamed test must not leave a requirement without its proof.
-//! A proof is checked by its name only; whether the test shows the requirement is for reviewers.
+//! Only the names of proofs are checked; reviewers judge whether a test covers its requirement.
 
 /// The proofs that the last column of a row names: a file below `crates`, and a test in it where one is named.
 fn proofs(page: &str) -> Vec<(String, Option<String>)> {

@@ -1,13 +1,13 @@
 //! Patterns that no file of the tree may contain.
 //!
-//! The patterns are put together at run time where this file would otherwise find itself.
+//! Some patterns are assembled at run time, so that this file does not match itself.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Folders that hold nothing of ours; in a linked worktree `.git` is a file.
+/// Folders without own sources; in a linked worktree `.git` is a file.
 const NOT_OURS: [&str; 3] = [".git", "target", "ironclad-data"];
 
 /// Every text file of the tree, by its path from the root.
@@ -35,7 +35,7 @@ pub(super) fn texts(root: &Path) -> Vec<(PathBuf, String)> {
     texts
 }
 
-/// The lines on which a `select!` picks its branch by lot: a seed must decide, so it starts with `biased;`.
+/// Returns the lines of `select!` without `biased;`, whose choice of a branch no seed determines.
 fn unbiased_selects(text: &str) -> Vec<usize> {
     let mut lines = Vec::new();
     for (at, found) in text.match_indices("select!") {
@@ -56,7 +56,7 @@ fn uses(text: &str, word: &str) -> Vec<usize> {
     text.lines().enumerate().filter(|(_, line)| names_word(line, word)).map(|(index, _)| index + 1).collect()
 }
 
-/// Reports whether code names `word` as a whole identifier; comments don't count.
+/// Returns `true` if code contains `word` as a whole identifier; comments don't count.
 pub(super) fn names_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.lines().any(|line| {
@@ -66,13 +66,13 @@ pub(super) fn names_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// The lines that name an absolute path which exists on somebody's machine only.
+/// Returns the lines with an absolute path of one machine.
 fn machine_paths(text: &str) -> Vec<usize> {
     let homes = ["root/", "home/", "Users/", "work/main", "work/shared", "tmp/h/", "tmp/kbuild"];
     let mut lines = Vec::new();
     for home in homes.map(|home| format!("/{home}")) {
         for (at, _) in text.match_indices(&home) {
-            // Within a longer path, such as src/work/main.rs, it is no absolute one.
+            // Part of a longer path, such as src/work/main.rs, which is not absolute.
             let before = text[..at].chars().next_back();
             if !before.is_some_and(|c| c.is_alphanumeric() || "._-~/}$".contains(c)) {
                 lines.push(line_of(text, at));
@@ -82,7 +82,7 @@ fn machine_paths(text: &str) -> Vec<usize> {
     lines
 }
 
-/// The lines that say where packages are downloaded from: that is the machine's own choice. `Cargo.lock` names cargo's
+/// Returns the lines with a host of a package registry, which each machine configures. `Cargo.lock` contains cargo's
 /// default registry for every package, whatever mirror serves it.
 fn registry_hosts(path: &Path, text: &str) -> Vec<usize> {
     let hosts = [
@@ -108,7 +108,7 @@ fn registry_hosts(path: &Path, text: &str) -> Vec<usize> {
     lines
 }
 
-/// Reports whether a manifest has the workspace's lints.
+/// Returns `true` if a manifest has the workspace's lints.
 fn has_the_lints(manifest: &str) -> bool {
     let mut lines = manifest.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.any(|line| line == "[lints]") && lines.next() == Some("workspace = true")
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::{cargo, guard::graph::Graph, metadata};
 
-    /// Asserts that `find` finds nothing in any file whose name ends so.
+    /// Asserts that `find` finds nothing in any file with this ending.
     fn nowhere(ending: &str, rule: &str, find: impl Fn(&Path, &str) -> Vec<usize>) {
         let texts = texts(&cargo::workspace_root());
         assert!(texts.iter().any(|(path, _)| path == Path::new("xtask/src/guard/sources.rs")), "the tree was read");

@@ -1,8 +1,8 @@
-//! Where what is built from Go lies: one folder per set of inputs, in the user's cache. That is real Kubernetes, the
+//! Location of programs built from Go: one folder per set of inputs in the user's cache. These are real Kubernetes, the
 //! clients of `tools/clients`, and kubectl of older minors.
 //!
 //! Shared by path with `ironclad-testkit`, so that `cargo test -p ironclad-testkit` finds what `cargo xtask kubernetes`
-//! built without either of them depending on the other. It looks; it builds nothing.
+//! built without either of them depending on the other. It only looks up, and builds nothing.
 
 use std::{
     env, fs, io,
@@ -11,14 +11,14 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-/// Set by `cargo xtask test` to the folder, so that tests need not look for it.
+/// Variable with the folder, set by `cargo xtask test`.
 pub(crate) const FOLDER_VARIABLE: &str = "IRONCLAD_KUBERNETES_BIN";
 
 /// Every program that the folder holds.
 pub(crate) const PROGRAMS: [&str; 6] =
     ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "etcd", "kwok"];
 
-/// The files under `tools/kubernetes` that decide what is built.
+/// The files under `tools/kubernetes` that determine the programs.
 const PINS: [&str; 9] = [
     "go.mod",
     "go.sum",
@@ -36,10 +36,10 @@ const PINS: [&str; 9] = [
 pub(crate) const LINKER_FLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion={version} \
      -X k8s.io/component-base/version.gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor}";
 
-/// Set by `cargo xtask test` to the path of the program that `tools/clients` becomes.
+/// Variable with the path of the program of `tools/clients`, set by `cargo xtask test`.
 pub(crate) const CLIENTS_VARIABLE: &str = "IRONCLAD_CLIENTS_BIN";
 
-/// The program that `tools/clients` becomes.
+/// Name of the program of `tools/clients`.
 pub(crate) const CLIENTS: &str = "clients";
 
 /// The linker's flags for it.
@@ -74,7 +74,7 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Reports whether the folder has every program. Folders are moved into place whole, so that half of one never shows.
+/// Returns `true` if the folder has every program. Folders are moved into place when they are complete.
 pub(crate) fn is_complete(folder: &Path) -> bool {
     PROGRAMS.iter().all(|program| folder.join(program).is_file())
 }
@@ -90,7 +90,7 @@ pub(crate) fn cache() -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::other("no cache directory: set HOME or XDG_CACHE_HOME"))
 }
 
-/// Of these files of a folder by name and content, of how they are built, and of the kind of machine.
+/// Hash of these files of a folder by name and content, of the build flags, and of the platform.
 pub(crate) fn fingerprint(folder: &Path, pins: &[String], flags: &str) -> io::Result<String> {
     let mut hash = Sha256::new();
     for pin in pins {

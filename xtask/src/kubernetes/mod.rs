@@ -13,20 +13,17 @@ pub(crate) mod location;
 
 /// Result of the search for the programs.
 pub(crate) enum Programs {
-    /// They lie in this folder.
+    /// They are in this folder.
     At(PathBuf),
     /// They are not built, and there is no Go to build them with.
     GoIsMissing,
 }
 
-/// Told wherever something is skipped or refused because there is no Go.
+/// Message when Go is missing.
 pub(crate) const GO_IS_MISSING: &str = "Go is missing, so kube-apiserver and the other programs of real Kubernetes can't be built; \
      install Go 1.26 or newer and put `go` on the PATH";
 
-/// The folder with all programs, built if it was not there. Two checkouts that ask at once wait for one build.
-///
-/// # Errors
-/// When there is no Go, and when a build fails; both name what to do.
+/// Returns the folder with all programs; builds them if they are missing. Concurrent calls wait for one build.
 pub(crate) fn ensure(root: &Path) -> anyhow::Result<PathBuf> {
     match find_or_build(root)? {
         Programs::At(folder) => Ok(folder),
@@ -34,7 +31,7 @@ pub(crate) fn ensure(root: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Like [`ensure`], for a caller that can do without.
+/// Like [`ensure`], without an error if Go is missing.
 pub(crate) fn find_or_build(root: &Path) -> anyhow::Result<Programs> {
     let folder = location::folder(root)?;
     if !location::is_complete(&folder) {
@@ -51,10 +48,7 @@ fn go_is_there() -> bool {
     Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-/// The path of the program that `tools/clients` becomes, built if it was not there; `None` where there is no Go.
-///
-/// # Errors
-/// When the build fails.
+/// Returns the program of `tools/clients`; builds it if it is missing; `None` without Go.
 pub(crate) fn clients(root: &Path) -> anyhow::Result<Option<PathBuf>> {
     let folder = location::clients_folder(root)?;
     if !folder.join(location::CLIENTS).is_file() {
@@ -72,10 +66,7 @@ pub(crate) fn clients(root: &Path) -> anyhow::Result<Option<PathBuf>> {
 /// The minors of kubectl besides the pinned one, each a folder of `tools/kubectl`.
 pub(crate) const OLDER_KUBECTLS: [&str; 2] = ["1.35", "1.34"];
 
-/// The path of the kubectl of an older minor, built if it was not there.
-///
-/// # Errors
-/// When there is no Go, and when the build fails.
+/// Returns the kubectl of an older minor; builds it if it is missing.
 pub(crate) fn older_kubectl(root: &Path, minor: &str) -> anyhow::Result<PathBuf> {
     const PROGRAM: &str = "kubectl";
     const FLAGS: &str = "-s -w";
@@ -116,7 +107,7 @@ fn build(root: &Path, folder: &Path) -> anyhow::Result<()> {
     })
 }
 
-/// Builds into a folder of the cache and moves it into place whole. Whoever asks at the same time waits.
+/// Builds into a folder of the cache and moves it into place when it is complete. Concurrent calls wait.
 fn once(folder: &Path, programs: &[&str], build: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let complete = |folder: &Path| programs.iter().all(|program| folder.join(program).is_file());
     let cache = folder.parent().context("the folder of the programs has a parent")?;
@@ -124,13 +115,13 @@ fn once(folder: &Path, programs: &[&str], build: impl FnOnce(&Path) -> anyhow::R
     let lock_path = cache.join("kubernetes.lock");
     let lock = fs::File::create(&lock_path).with_context(|| format!("{} can't be written", lock_path.display()))?;
     if lock.try_lock().is_err() {
-        eprintln!("waiting for another build, which holds {}", lock_path.display());
+        eprintln!("waiting for another build, which has locked {}", lock_path.display());
         lock.lock().with_context(|| format!("{} can't be locked", lock_path.display()))?;
     }
     if complete(folder) {
         return Ok(());
     }
-    // Held until the end of this function; a folder of this name can only be what a killed build left.
+    // Locked until the end of this function; an existing folder of this name is from a killed build.
     let unfinished = folder.with_extension("building");
     remove_folder(&unfinished)?;
     fs::create_dir_all(&unfinished)?;
@@ -160,7 +151,7 @@ fn go_build_to(module: &Path, destination: &Path, linker_flags: &str, packages: 
     Ok(())
 }
 
-/// Links `target/kubernetes` to the folder, for people who look for the programs.
+/// Links `target/kubernetes` to the folder, for manual use.
 fn link(root: &Path, folder: &Path) -> anyhow::Result<()> {
     let target = crate::cargo::target_directory(root);
     fs::create_dir_all(&target)?;
@@ -175,7 +166,7 @@ fn link(root: &Path, folder: &Path) -> anyhow::Result<()> {
         _ => {}
     }
     match std::os::unix::fs::symlink(folder, &link) {
-        // Somebody else was quicker with the same link.
+        // Another process created the same link.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(error).with_context(|| format!("{} can't be made", link.display()))
         }
@@ -201,7 +192,7 @@ struct Version {
 }
 
 impl Version {
-    /// Reads it from the text of `tools/kubernetes/go.mod`.
+    /// Parses `tools/kubernetes/go.mod`.
     fn of(go_mod: &str) -> anyhow::Result<Self> {
         let full = go_mod
             .lines()
@@ -275,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn built_programs_are_moved_into_place_whole_and_once() {
+    fn built_programs_are_moved_into_place_complete_and_once() {
         let cache = tempfile::tempdir().unwrap();
         let folder = cache.path().join("tools-1");
         let half = once(&folder, &["a", "b"], |into| Ok(fs::write(into.join("a"), "")?)).unwrap_err().to_string();

@@ -86,7 +86,7 @@ pub struct ResourceInterpreterRequest {
 pub struct ResourceInterpreterResponse {
     /// The uid of the question.
     pub uid: String,
-    /// Whether the webhook could answer.
+    /// True if the webhook could answer.
     pub successful: bool,
     /// Reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -61,7 +61,6 @@ fn limit_condition(condition: &mut Value) {
 /// `data/embedded-schemas.json`. Removes descriptions, keywords that a structural schema must not have, defaults that
 /// are zero values, and enums: Karmada's schemas lack those (the effect of a Cluster's taint is not one of
 /// Kubernetes').
-#[must_use]
 pub fn prune(published: &Map<String, Value>, roots: &[&str]) -> BTreeMap<String, Value> {
     let mut pruned = BTreeMap::new();
     let mut wanted: Vec<String> = roots.iter().map(|root| (*root).to_owned()).collect();

@@ -19,7 +19,6 @@ const KARMADA: &str = "karmada-io";
 /// The CRDs of every kind that is served as one, by name, without the simulation's.
 ///
 /// The bindings' v1alpha1 is declared but not served: that needs [`serve_legacy_bindings`].
-#[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut crds: Vec<_> = definitions().iter().map(Definition::crd).collect();
     crds.extend(bindings::crds());
@@ -28,7 +27,6 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 }
 
 /// The CRD of SimulatedCluster, which only `ironclad up` serves.
-#[must_use]
 pub fn simulated_cluster_crd() -> CustomResourceDefinition {
     Definition::of::<sim::SimulatedCluster>("simulatedcluster").with_status().crd()
 }

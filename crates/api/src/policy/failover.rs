@@ -93,7 +93,6 @@ pub struct StatePreservationRule {
 
 impl ApplicationFailoverBehavior {
     /// The purge mode with its default.
-    #[must_use]
     pub fn purge_mode(&self) -> PurgeMode {
         self.purge_mode.unwrap_or_default()
     }
@@ -101,7 +100,6 @@ impl ApplicationFailoverBehavior {
 
 impl ClusterFailoverBehavior {
     /// The purge mode with its default.
-    #[must_use]
     pub fn purge_mode(&self) -> PurgeMode {
         self.purge_mode.unwrap_or_default()
     }

@@ -34,7 +34,6 @@ pub struct Placement {
 
 impl Placement {
     /// Replica scheduling type: an absent `replicaScheduling` duplicates, an empty one divides.
-    #[must_use]
     pub fn replica_scheduling_type(&self) -> ReplicaSchedulingType {
         match &self.replica_scheduling {
             None => ReplicaSchedulingType::Duplicated,

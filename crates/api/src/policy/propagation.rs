@@ -28,7 +28,7 @@ pub struct PropagationSpec {
     /// Deprecated predecessor of propagateDeps: stored, without effect.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub association: bool,
-    /// Whether objects that the template refers to are propagated too.
+    /// Propagates objects that the template refers to, too.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub propagate_deps: bool,
     /// Clusters and division of replicas.
@@ -38,7 +38,7 @@ pub struct PropagationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = 0))]
     pub priority: Option<i32>,
-    /// Whether this policy may preempt policies of lower priority.
+    /// Permission to preempt policies of lower priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Never"))]
     pub preemption: Option<PolicyPreemption>,
@@ -72,13 +72,11 @@ pub struct PropagationSpec {
 
 impl PropagationSpec {
     /// The explicit priority; the default is 0.
-    #[must_use]
     pub fn priority(&self) -> i32 {
         self.priority.unwrap_or_default()
     }
 
     /// The scheduler's name, or its default.
-    #[must_use]
     pub fn scheduler_name(&self) -> &str {
         if self.scheduler_name.is_empty() { DEFAULT_SCHEDULER_NAME } else { &self.scheduler_name }
     }

@@ -98,13 +98,11 @@ pub struct TaintToAdd {
 
 impl TaintToAdd {
     /// Seconds of continuous match before the taint is added, with its default.
-    #[must_use]
     pub fn add_on_match_seconds(&self) -> i32 {
         self.add_on_match_seconds.unwrap_or(300)
     }
 
     /// Seconds of continuous mismatch before the taint is removed, with its default.
-    #[must_use]
     pub fn remove_on_mismatch_seconds(&self) -> i32 {
         self.remove_on_mismatch_seconds.unwrap_or(180)
     }
@@ -128,7 +126,7 @@ pub struct ClusterTaintPolicyStatus {
 pub struct TaintPolicyCluster {
     /// The cluster.
     pub name: String,
-    /// Whether the conditions match.
+    /// Returns true if the conditions match.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub matched: bool,
     /// Time of the last change of matched.

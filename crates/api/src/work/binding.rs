@@ -33,7 +33,7 @@ kind! {
 pub struct ResourceBindingSpec {
     /// The bound template.
     pub resource: ObjectReference,
-    /// Whether objects that the template refers to are propagated too; from the policy.
+    /// Propagates objects that the template refers to, too; from the policy.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub propagate_deps: bool,
     /// Requirements of one replica.
@@ -86,25 +86,21 @@ pub struct ResourceBindingSpec {
 
 impl ResourceBindingSpec {
     /// Returns true if the template runs replicas (specification/api.md 7.1).
-    #[must_use]
     pub fn is_workload(&self) -> bool {
         self.replicas > 0 || self.replica_requirements.is_some() || !self.components.is_empty()
     }
 
     /// The schedule result of one cluster.
-    #[must_use]
     pub fn target(&self, cluster: &str) -> Option<&TargetCluster> {
         self.clusters.iter().find(|target| target.name == cluster)
     }
 
     /// The graceful eviction task of one cluster.
-    #[must_use]
     pub fn eviction(&self, cluster: &str) -> Option<&GracefulEvictionTask> {
         self.graceful_eviction_tasks.iter().find(|task| task.from_cluster == cluster)
     }
 
     /// Returns true if scheduling is suspended.
-    #[must_use]
     pub fn scheduling_suspended(&self) -> bool {
         self.suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true))
     }
@@ -302,7 +298,7 @@ pub struct ResolvedPriority {
     #[serde(default, skip_serializing_if = "omit::zero")]
     #[schemars(extend("x-ironclad-default" = 0))]
     pub priority: i32,
-    /// Whether it may preempt bindings of lower priority.
+    /// Permission to preempt bindings of lower priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Never"))]
     pub preemption_policy: Option<PreemptionPolicy>,

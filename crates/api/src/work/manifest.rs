@@ -37,19 +37,16 @@ pub struct NamedMetadata {
 
 impl Manifest {
     /// The object as JSON text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
     /// Parses the object. Keep the result if it is needed twice.
-    #[must_use]
     pub fn object(&self) -> Value {
         self.0.value()
     }
 
     /// Names of the object; empty where absent or not a string.
-    #[must_use]
     pub fn named(&self) -> Named {
         serde_json::from_str(self.as_str()).unwrap_or_default()
     }

@@ -119,7 +119,7 @@ const PROSE: [(&str, &str, &str); 33] = [
 ];
 
 #[test]
-fn types_in_prose_are_as_the_prose_says() {
+fn types_described_in_prose_match_the_specification() {
     let schemas = schemas();
     let mut wrong = Vec::new();
     for (kind, path, members) in PROSE {

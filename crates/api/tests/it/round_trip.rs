@@ -31,7 +31,7 @@ fn back<T: DeserializeOwned + Serialize>(value: &Value) -> Value {
 type Row = (&'static str, fn(&Value) -> Value, Value);
 
 #[test]
-fn what_comes_in_goes_out() {
+fn objects_are_written_as_they_were_read() {
     let resource = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
     let rows: Vec<Row> = vec![
         (
@@ -291,7 +291,7 @@ fn writers_always_emit_a_placement_and_overriders() {
 }
 
 #[test]
-fn absence_means_something_else_than_emptiness() {
+fn absent_and_empty_fields_differ() {
     let read = |spec: Value| -> PropagationPolicy {
         serde_json::from_value(object("policy.karmada.io/v1alpha1", "PropagationPolicy", json!({ "spec": spec })))
             .unwrap()
@@ -308,7 +308,7 @@ fn absence_means_something_else_than_emptiness() {
 }
 
 #[test]
-fn quantities_may_come_as_numbers() {
+fn quantities_are_read_from_numbers() {
     let quota: FederatedResourceQuota = serde_json::from_value(object(
         "policy.karmada.io/v1alpha1",
         "FederatedResourceQuota",

@@ -62,14 +62,18 @@ mod tests {
             Arc::new(admin(&["own"])),
         ];
         for (name, has, want) in [
-            ("those of the selected, by name, each once", &["own"][..], Some(vec!["update", "get", "list"])),
-            ("nothing to write once they are there", &["update", "get", "list"], None),
+            (
+                "rules of the selected roles, sorted by role name, without duplicates",
+                &["own"][..],
+                Some(vec!["update", "get", "list"]),
+            ),
+            ("unchanged rules are not written", &["update", "get", "list"], None),
         ] {
             let rules = decide(&admin(has), all.iter());
             let verbs = rules.map(|r| r.iter().map(|r| r.verbs[0].clone()).collect::<Vec<_>>());
             assert_eq!(verbs, want.map(|v| v.into_iter().map(str::to_owned).collect()), "{name}");
         }
-        assert_eq!(decide(&all[2], all.iter()), None, "a role that aggregates nothing keeps its own");
-        assert_eq!(decide(&admin(&["own"]), [].iter()), Some(vec![]), "nobody is selected");
+        assert_eq!(decide(&all[2], all.iter()), None, "a role without an aggregation rule keeps its rules");
+        assert_eq!(decide(&admin(&["own"]), [].iter()), Some(vec![]), "no role is selected");
     }
 }

@@ -1,4 +1,4 @@
-//! Aggregated ClusterRoles: roles that are made of others, by their labels.
+//! Aggregated ClusterRoles: their rules are those of the roles that their label selectors match.
 
 mod decide;
 
@@ -12,7 +12,6 @@ use serde_json::json;
 use self::decide::{decide, takes};
 use crate::{Cluster, caches::CLUSTER_ROLES};
 
-/// Concurrent reconciles.
 const WORKERS: usize = 1;
 
 struct Controller {
@@ -21,7 +20,6 @@ struct Controller {
     writer: Writer,
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let controller = Arc::new(Controller {
         client: cluster.client.clone(),
@@ -33,7 +31,7 @@ pub(crate) fn start(cluster: &Cluster) {
     let (to, of) = (queue.clone(), Arc::downgrade(&controller));
     controller.roles.on_change(move |change| {
         if let Some(of) = of.upgrade() {
-            of.concerned(change).into_iter().for_each(|key| to.add(key));
+            of.affected(change).into_iter().for_each(|key| to.add(key));
         }
     });
     let ready = [controller.roles.when_synced()];
@@ -44,8 +42,8 @@ pub(crate) fn start(cluster: &Cluster) {
 }
 
 impl Controller {
-    /// The role itself and those that are made of it.
-    fn concerned(&self, change: &Change<ClusterRole>) -> Vec<Key> {
+    /// Returns the role itself, if it is aggregated, and the roles that aggregate it.
+    fn affected(&self, change: &Change<ClusterRole>) -> Vec<Key> {
         let mut keys = Vec::new();
         let all = self.roles.list();
         for role in change.old.iter().chain(&change.new) {

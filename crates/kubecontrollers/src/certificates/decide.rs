@@ -13,11 +13,10 @@ use super::{Order, signers};
 
 /// Default and maximum validity of a certificate.
 const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// Minimum validity.
 const LIFE_MIN: SignedDuration = SignedDuration::from_mins(10);
-/// Time by which the start of the validity is backdated, for clocks that are behind.
+/// The start of the validity is backdated by this much, for clients whose clocks are slow.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// Shorter certificates expire later by the same time.
+/// Certificates shorter than this get the backdated time added to their end.
 const SHORT: SignedDuration = SignedDuration::from_hours(8);
 /// Retention of completed requests.
 const COMPLETED_RETENTION: SignedDuration = SignedDuration::from_hours(1);
@@ -34,7 +33,7 @@ pub(super) struct Plan {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Nothing,
-    /// Remove the request: it is old.
+    /// Remove the request: its retention is over.
     Remove,
     /// Sign the approved request.
     Sign(Order),
@@ -58,13 +57,13 @@ pub(super) fn decide(request: &CertificateSigningRequest, now: Timestamp) -> Pla
             signers::SignerVerdict::Misfit(why) => return Plan { verdict: Verdict::Fail(why), again: None },
         }
     }
-    // Strictly older than its time: a tick later.
+    // A request is removed when it is strictly older than its retention: wait a tick longer.
     let wait =
         |old: Timestamp| Duration::try_from(old.duration_since(now)).unwrap_or_default() + Duration::from_millis(1);
     nothing(old.map(wait))
 }
 
-/// Returns start and end of the validity of a certificate that is issued now.
+/// Returns start and end of the validity of a certificate issued now.
 fn life(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
     let asked = seconds.map_or(LIFE, |seconds| SignedDuration::from_secs(seconds.into()));
     let life = asked.clamp(LIFE_MIN, LIFE);
@@ -72,7 +71,7 @@ fn life(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
     (now.saturating_sub(BACKDATE).unwrap_or(now), now.saturating_add(counted).unwrap_or(now))
 }
 
-/// The conditions of a request with one more: that it failed, and why.
+/// Returns the conditions of the request with condition `Failed` added.
 pub(super) fn failed(
     request: &CertificateSigningRequest,
     why: &str,
@@ -165,9 +164,13 @@ mod tests {
         };
         let late = CERTIFICATE_ENDS - HOUR / 2;
         for (name, request, last) in [
-            ("nobody decided: a day", conditions(&[]), 24 * HOUR),
-            ("denied: an hour from then", conditions(&[condition("Denied", 100)]), 100 + HOUR),
-            ("approved and not signed: a day from then", conditions(&[condition("Approved", 100)]), 100 + 24 * HOUR),
+            ("pending: a day", conditions(&[]), 24 * HOUR),
+            ("denied: an hour from the denial", conditions(&[condition("Denied", 100)]), 100 + HOUR),
+            (
+                "approved and not signed: a day from the approval",
+                conditions(&[condition("Approved", 100)]),
+                100 + 24 * HOUR,
+            ),
             (
                 "approved and failed: an hour from the failure",
                 conditions(&[condition("Approved", 100), condition("Failed", 200)]),
@@ -175,20 +178,28 @@ mod tests {
             ),
             ("signed: an hour from the approval", with(conditions(&[condition("Approved", 100)]), "x"), 100 + HOUR),
             (
-                "its certificate ended: at once",
+                "its certificate expired: immediately",
                 with(conditions(&[condition("Approved", late)]), CERTIFICATE),
                 CERTIFICATE_ENDS,
             ),
         ] {
             let left = Plan { verdict: Verdict::Nothing, again: Some(Duration::from_millis(1)) };
-            assert_eq!(decide(&request, at(last)), left, "{name}: at its time it stays");
+            assert_eq!(decide(&request, at(last)), left, "{name}: exactly at the limit it is kept");
             let removed = Plan { verdict: Verdict::Remove, again: None };
-            assert_eq!(decide(&request, at(last + 1)), removed, "{name}: and then it goes");
+            assert_eq!(decide(&request, at(last + 1)), removed, "{name}: after the limit it is removed");
             let earlier = decide(&request, at(last - 60)).again;
-            assert_eq!(earlier, Some(Duration::from_millis(60_001)), "{name}: until then it is not looked at");
+            assert_eq!(
+                earlier,
+                Some(Duration::from_millis(60_001)),
+                "{name}: the next reconcile is just after the limit"
+            );
         }
         let other = conditions(&[condition("Reviewed", 0)]);
-        assert_eq!(decide(&other, at(100 * HOUR)).verdict, Verdict::Nothing, "somebody else's condition: it stays");
+        assert_eq!(
+            decide(&other, at(100 * HOUR)).verdict,
+            Verdict::Nothing,
+            "a condition of an unknown type does not remove it"
+        );
         let mut going = conditions(&[]);
         going.metadata.deletion_timestamp = Some(Time(at(0)));
         assert_eq!(decide(&going, at(100 * HOUR)), Plan { verdict: Verdict::Nothing, again: None });
@@ -198,12 +209,12 @@ mod tests {
     fn validity_of_certificates() {
         let now = at(1_000_000);
         for (name, asked, want) in [
-            ("nothing asked: a year, backdated", None, 365 * 24 * HOUR - 300),
+            ("no validity requested: a year, backdated", None, 365 * 24 * HOUR - 300),
             ("more than a year", Some(i32::MAX), 365 * 24 * HOUR - 300),
             ("less than ten minutes", Some(1), 600),
-            ("ten minutes, to the end", Some(600), 600),
+            ("ten minutes from now, not from the backdated start", Some(600), 600),
             ("just short", Some(8 * 3_600 - 1), 8 * HOUR - 1),
-            ("not short any more", Some(8 * 3_600), 8 * HOUR - 300),
+            ("eight hours: no longer short", Some(8 * 3_600), 8 * HOUR - 300),
         ] {
             let (from, until) = life(asked, now);
             assert_eq!(now.as_second() - from.as_second(), 300, "{name}");

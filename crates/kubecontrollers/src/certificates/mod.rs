@@ -16,15 +16,14 @@ use serde_json::json;
 use self::decide::{Plan, Verdict, decide, failed};
 use crate::{Cluster, caches::CERTIFICATE_REQUESTS};
 
-/// Concurrent reconciles.
 const WORKERS: usize = 1;
 
-/// A certificate to be made.
+/// Contents of a certificate to sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// The request (PKCS#10), DER. The signer verifies its signature.
     pub request: Vec<u8>,
-    /// Usages of the certificate, in the words of `spec.usages`.
+    /// Usages of the certificate, as in `spec.usages`.
     pub usages: Vec<String>,
     /// Start of the validity.
     pub not_before: Timestamp,
@@ -41,7 +40,6 @@ pub struct Signer(Arc<Sign>);
 impl Signer {
     /// Creates a signer from a function that issues the certificate (PEM) of an order at this time, or returns an
     /// error.
-    #[must_use]
     pub fn new(sign: impl Fn(&Order, Timestamp) -> Result<String, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(sign))
     }
@@ -61,7 +59,6 @@ struct Controller {
     signer: Signer,
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster, signer: &Signer) {
     let controller = Arc::new(Controller {
         client: cluster.client.clone(),

@@ -1,4 +1,4 @@
-//! The signers of Kubernetes itself, and what each of them signs.
+//! The built-in signers of Kubernetes and their requirements.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ pub(super) fn order(
     }
 }
 
-/// Returns the DER of a request, and its contents.
+/// Decodes a PEM request into DER and its contents.
 fn read(pem: &[u8]) -> Result<(Vec<u8>, RequestContents), String> {
     let block = Pem::iter_from_buffer(pem).next().and_then(Result::ok).filter(|b| b.label == "CERTIFICATE REQUEST");
     let block = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
@@ -70,7 +70,7 @@ fn read(pem: &[u8]) -> Result<(Vec<u8>, RequestContents), String> {
     let text =
         |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().unwrap_or_default().to_owned();
     let mut asked = RequestContents {
-        // As in Go, the last one counts.
+        // As in Go, the last common name wins.
         common_name: subject.iter_common_name().last().map(text).unwrap_or_default(),
         organizations: subject.iter_organization().map(text).collect(),
         ..RequestContents::default()
@@ -140,7 +140,7 @@ fn of_a_node(asked: &RequestContents) -> Result<(), String> {
     fits.then_some(()).ok_or_else(|| "subject common name does not begin with system:node:".to_owned())
 }
 
-/// These usages and no others; keys that aren't RSA encipher nothing.
+/// Checks that the usages are exactly those of this kind of certificate; only RSA keys may have `key encipherment`.
 fn exactly(usages: &[String], auth: &str) -> Result<(), String> {
     let given: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
     let mut wanted = BTreeSet::from(["digital signature", "key encipherment", auth]);
@@ -234,27 +234,27 @@ mod tests {
         let not_server = "usages did not match [digital signature key encipherment server auth]";
         for (name, rule, asked, usages, want) in [
             ("a client", plain, node(), &["client auth"][..], ""),
-            ("with all it may have", plain, node(), &["client auth", sign, encipher], ""),
+            ("with every allowed usage", plain, node(), &["client auth", sign, encipher], ""),
             (
-                "without what it needs",
+                "without the required usage",
                 plain,
                 node(),
                 &[sign],
                 "missing required usage for client certificate: client auth",
             ),
             (
-                "that would sign",
+                "with a forbidden usage",
                 plain,
                 node(),
                 &["client auth", "cert sign"],
                 "invalid usage for client certificate: cert sign",
             ),
             ("a kubelet", kubelet_client, node(), &["client auth", sign, encipher], ""),
-            ("with a key that isn't RSA", kubelet_client, node(), &["client auth", sign], ""),
-            ("that lacks a usage", kubelet_client, node(), &["client auth"], not_client),
+            ("with a key other than RSA", kubelet_client, node(), &["client auth", sign], ""),
+            ("without key encipherment for an RSA key", kubelet_client, node(), &["client auth"], not_client),
             ("that serves", kubelet_client, node(), &["server auth", sign, encipher], not_client),
             (
-                "of two groups",
+                "of a kubelet in two organizations",
                 kubelet_client,
                 named(|a| a.organizations.push("x".to_owned())),
                 &["client auth", sign],
@@ -299,7 +299,7 @@ mod tests {
                 &["server auth", sign],
                 "URI subjectAltNames are not allowed",
             ),
-            ("a client that serves", kubelet_serving, serving(), &["client auth", sign], not_server),
+            ("a serving certificate with client usage", kubelet_serving, serving(), &["client auth", sign], not_server),
             (
                 "for another",
                 kubelet_serving,

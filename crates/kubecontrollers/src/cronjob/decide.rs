@@ -15,29 +15,26 @@ use kube::ResourceExt as _;
 use super::schedule::Schedule;
 use crate::job::{is_finished, is_successful};
 
-/// Default number of finished Jobs to keep.
 const SUCCESSFUL_HISTORY_LIMIT: i32 = 3;
 const FAILED_HISTORY_LIMIT: i32 = 1;
 
-/// Observed state of one CronJob.
 pub(crate) struct Seen {
     pub(crate) cron: Arc<CronJob>,
-    /// The Jobs that are its own.
+    /// The Jobs that it controls.
     pub(crate) jobs: Vec<Arc<Job>>,
 }
 
-/// Actions of a reconcile.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Plan {
-    /// The time whose Job is to be made.
+    /// Scheduled time of the Job to create.
     pub(crate) create: Option<Timestamp>,
     pub(crate) delete: Vec<Arc<Job>>,
     pub(crate) status: CronJobStatus,
     pub(crate) requeue_at: Option<Timestamp>,
 }
 
-/// The name of the Job of a time: the same for each try.
+/// Returns the name of the Job of a scheduled time: the same for each attempt.
 pub(crate) fn job_name(cron: &str, time: Timestamp) -> String {
     format!("{cron}-{}", time.as_second() / 60)
 }
@@ -46,7 +43,6 @@ fn completed_at(job: &Job) -> Option<Timestamp> {
     job.status.as_ref()?.completion_time.as_ref().map(|t| t.0)
 }
 
-/// Decides about the CronJob.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let cron = &*seen.cron;
     let spec = &cron.spec;
@@ -95,7 +91,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     plan
 }
 
-/// The oldest of these beyond a number.
+/// Returns the oldest Jobs beyond the number to keep.
 fn beyond<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>, keep: usize) -> Vec<Arc<Job>> {
     let mut jobs: Vec<_> = jobs.cloned().collect();
     jobs.sort_by_key(|j| (j.status.as_ref().and_then(|s| s.start_time.clone()), j.name_any()));
@@ -131,23 +127,30 @@ mod tests {
     }
 
     #[test]
-    fn passes() {
+    fn jobs_are_created_and_deleted_by_schedule_policy_and_history() {
         let scheduled = |mut c: CronJob, last: i64| {
             c.status = Some(CronJobStatus { last_schedule_time: Some(Time(at(last))), ..CronJobStatus::default() });
             c
         };
         let done = |n: usize| (0..n).map(|i| job(&format!("d{i}"), "Complete")).collect::<Vec<_>>();
         for (name, cron, jobs, now, create, delete) in [
-            ("a second before its time", cron(|_| {}), vec![], 59, None, vec![]),
+            ("a second before the scheduled time", cron(|_| {}), vec![], 59, None, vec![]),
             ("at its time", cron(|_| {}), vec![], 60, Some(60), vec![]),
-            ("once for each time", scheduled(cron(|_| {}), 60), vec![], 119, None, vec![]),
-            ("of many missed ones the last", cron(|_| {}), vec![], 100_000, Some(99_960), vec![]),
+            ("one Job for each scheduled time", scheduled(cron(|_| {}), 60), vec![], 119, None, vec![]),
+            ("of many missed times only the last", cron(|_| {}), vec![], 100_000, Some(99_960), vec![]),
             ("suspended", cron(|s| s.suspend = Some(true)), vec![], 60, None, vec![]),
             ("too late", cron(|s| s.starting_deadline_seconds = Some(10)), vec![], 71, None, vec![]),
-            ("exactly not too late", cron(|s| s.starting_deadline_seconds = Some(10)), vec![], 70, Some(60), vec![]),
-            ("allowed beside another", cron(|_| {}), vec![job("a", "")], 60, Some(60), vec![]),
             (
-                "forbidden beside another",
+                "exactly at the starting deadline",
+                cron(|s| s.starting_deadline_seconds = Some(10)),
+                vec![],
+                70,
+                Some(60),
+                vec![],
+            ),
+            ("Allow: beside a running Job", cron(|_| {}), vec![job("a", "")], 60, Some(60), vec![]),
+            (
+                "Forbid: not beside a running Job",
                 cron(|s| s.concurrency_policy = Some("Forbid".into())),
                 vec![job("a", "")],
                 60,
@@ -155,30 +158,23 @@ mod tests {
                 vec![],
             ),
             (
-                "or in its place",
+                "Replace: in place of the running Job",
                 cron(|s| s.concurrency_policy = Some("Replace".into())),
                 vec![job("a", "")],
                 60,
                 Some(60),
                 vec!["a"],
             ),
-            ("three successes are kept", scheduled(cron(|_| {}), 60), done(4), 61, None, vec!["d0"]),
+            ("three successful Jobs are kept", scheduled(cron(|_| {}), 60), done(4), 61, None, vec!["d0"]),
             (
-                "and one failure",
+                "one failed Job is kept",
                 scheduled(cron(|_| {}), 60),
                 vec![job("f1", "Failed"), job("f2", "Failed")],
                 61,
                 None,
                 vec!["f1"],
             ),
-            (
-                "a schedule that can't be read makes nothing",
-                cron(|s| s.schedule = "bad".into()),
-                vec![],
-                60,
-                None,
-                vec![],
-            ),
+            ("an invalid schedule creates nothing", cron(|s| s.schedule = "bad".into()), vec![], 60, None, vec![]),
         ] {
             let plan = decide(&Seen { cron: Arc::new(cron), jobs }, at(now));
             assert_eq!(plan.create, create.map(at), "{name}");
@@ -187,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses() {
+    fn status_lists_active_jobs() {
         let seen = Seen { cron: Arc::new(cron(|_| {})), jobs: vec![job("a", ""), job("b", "Complete")] };
         let plan = decide(&seen, at(60));
         assert_eq!(plan.status.active.unwrap()[0].name.as_deref(), Some("a"));

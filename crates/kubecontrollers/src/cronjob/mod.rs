@@ -1,4 +1,4 @@
-//! CronJobs: a Job at each time of a schedule.
+//! CronJobs: creates a Job at each time of a schedule.
 
 mod decide;
 mod schedule;
@@ -22,9 +22,8 @@ use crate::{
     workload::next,
 };
 
-/// Concurrent reconciles.
 const WORKERS: usize = 4;
-/// The time that a Job was made for.
+/// Annotation with the scheduled time of a Job.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 #[derive(Clone)]
@@ -35,7 +34,6 @@ struct Controller {
     writer: Writer,
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let (crons, jobs) = (cluster.caches.take(&CRON_JOBS), cluster.caches.take(&JOBS));
     let queue: Queue<Key> = cluster.queue("cronjob");

@@ -15,7 +15,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Reads a schedule of five fields or a name like `@daily`. `None` for what is neither, or for an unknown zone.
+    /// Parses a schedule of five fields or a macro like `@daily`; `None` if it is invalid or the zone is unknown.
     pub(crate) fn parse(text: &str, zone: Option<&str>) -> Option<Self> {
         let zone = match zone {
             None | Some("" | "UTC" | "Etc/UTC") => TimeZone::UTC,
@@ -24,12 +24,12 @@ impl Schedule {
         Some(Self { cron: Cron::from_str(text).ok()?, zone })
     }
 
-    /// The last time up to this one, itself included.
+    /// Returns the last scheduled time not after this one.
     pub(crate) fn last(&self, until: Timestamp) -> Option<Timestamp> {
         self.cron.find_previous_occurrence(&self.at(until), true).ok().map(|z: Zoned| z.timestamp())
     }
 
-    /// The first time after this one.
+    /// Returns the first scheduled time after this one.
     pub(crate) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         self.cron.find_next_occurrence(&self.at(after), false).ok().map(|z: Zoned| z.timestamp())
     }

@@ -18,16 +18,13 @@ use crate::{
     rounding::{Round, resolve},
 };
 
-/// Observed state of one DaemonSet.
 pub(crate) struct Seen {
     pub(crate) set: Arc<DaemonSet>,
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// The hash of the wanted template.
     pub(crate) hash: String,
 }
 
-/// Actions of a reconcile.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
@@ -39,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) requeue_at: Option<Timestamp>,
 }
 
-/// The tolerations that every pod of a DaemonSet gets: it stays on an unhealthy node.
+/// The tolerations that every pod of a DaemonSet gets, so that it stays on an unhealthy node.
 pub(crate) fn tolerations(host_network: bool) -> Vec<Toleration> {
     let toleration = |key: &str, effect: &str| Toleration {
         key: Some(format!("node.kubernetes.io/{key}")),
@@ -61,7 +58,7 @@ pub(crate) fn tolerations(host_network: bool) -> Vec<Toleration> {
     all
 }
 
-/// The node that a pod of the set is for: the one it is bound to, or the one that its affinity names.
+/// Returns the node of a pod of the set: the one that it is bound to, or the one that its affinity names.
 pub(crate) fn node_for(pod: &Pod) -> &str {
     let bound = node_of(pod);
     if !bound.is_empty() {
@@ -74,7 +71,7 @@ pub(crate) fn node_for(pod: &Pod) -> &str {
     names.map(String::as_str).next().unwrap_or("")
 }
 
-/// Fit of a node: it gets a pod, may keep the one it has, or neither.
+/// Fit of a node: it gets a pod, only keeps an existing one, or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Runs,
@@ -91,7 +88,6 @@ fn fit(spec: &PodSpec, tolerations: &[Toleration], node: &Node) -> Fit {
     if closed || untolerated(node, tolerations, &["NoSchedule"]).is_some() { Fit::Keeps } else { Fit::Runs }
 }
 
-/// Decides about the set.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let set = &*seen.set;
     let spec = set.spec.clone().unwrap_or_default();
@@ -180,7 +176,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     plan
 }
 
-/// Deletes old pods: unavailable ones immediately, available ones as far as pods may be unavailable.
+/// Deletes old pods: unavailable ones immediately, available ones within `maxUnavailable`.
 fn replace(plan: &mut Plan, stand: &[(&Arc<Pod>, bool, bool)], mut may_go: i32) {
     for (pod, _, available) in stand.iter().filter(|(_, is_new, _)| !is_new) {
         if !*available {
@@ -226,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn passes() {
+    fn pods_are_created_and_deleted_per_node() {
         let two = || vec![node("a", ""), node("b", "")];
         for (name, nodes, pods, create, delete) in [
             ("one pod on each node", two(), vec![], vec!["a", "b"], vec![]),
-            ("where one stands, none comes", two(), vec![on("a", "new").ready(0)], vec!["b"], vec![]),
-            ("a terminating one holds the node", two(), vec![on("a", "new").terminating()], vec!["b"], vec![]),
+            ("a node with a pod gets no second one", two(), vec![on("a", "new").ready(0)], vec!["b"], vec![]),
+            ("a terminating pod still occupies the node", two(), vec![on("a", "new").terminating()], vec!["b"], vec![]),
             (
                 "a failed one is replaced",
                 vec![node("a", "")],
@@ -239,51 +235,51 @@ mod tests {
                 vec!["a"],
                 vec!["on-a"],
             ),
-            ("a tainted node gets none", vec![node("a", "x:NoSchedule")], vec![], vec![], vec![]),
+            ("a node with a NoSchedule taint gets no pod", vec![node("a", "x:NoSchedule")], vec![], vec![], vec![]),
             (
-                "and keeps the one it has",
+                "a tainted node keeps its pod",
                 vec![node("a", "x:NoSchedule")],
                 vec![on("a", "new").ready(0)],
                 vec![],
                 vec![],
             ),
             (
-                "but not against NoExecute",
+                "a NoExecute taint removes the pod",
                 vec![node("a", "x:NoExecute")],
                 vec![on("a", "new").ready(0)],
                 vec![],
                 vec!["on-a"],
             ),
             (
-                "conditions of the node are tolerated",
+                "taints of node conditions are tolerated",
                 vec![node("a", "node.kubernetes.io/not-ready:NoExecute")],
                 vec![],
                 vec!["a"],
                 vec![],
             ),
             (
-                "a pod without its node goes",
+                "a pod on a deleted node is deleted",
                 vec![node("a", "")],
                 vec![on("a", "new"), on("z", "new")],
                 vec![],
                 vec!["on-z"],
             ),
             (
-                "an old one that serves goes alone",
+                "available old pods are replaced one at a time",
                 two(),
                 vec![on("a", "old").ready(0), on("b", "old").ready(0)],
                 vec![],
                 vec!["on-a"],
             ),
             (
-                "and waits for the new one of another",
+                "the next old pod waits for the new one",
                 two(),
                 vec![on("a", "new"), on("b", "old").ready(0)],
                 vec![],
                 vec![],
             ),
             (
-                "old ones that don't serve go at once",
+                "unavailable old pods are deleted immediately",
                 two(),
                 vec![on("a", "old"), on("b", "old")],
                 vec![],
@@ -297,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn counts() {
+    fn status_counts_pods_by_node_and_template() {
         let nodes = vec![node("a", ""), node("b", ""), node("c", "x:NoSchedule")];
         let pods = vec![on("a", "new").ready(0), on("b", "old"), on("c", "old").ready(0)];
         let status = decide(&seen(nodes, pods), at(100)).status;

@@ -1,4 +1,4 @@
-//! DaemonSets: a pod on each node.
+//! DaemonSets: runs a pod on each node.
 
 mod decide;
 
@@ -35,7 +35,6 @@ impl Kind for DaemonSet {
     }
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let sets = Workload::new(cluster, cluster.caches.take(&DAEMON_SETS));
     let (nodes, revisions) = (cluster.caches.take(&NODES), cluster.caches.take(&REVISIONS));
@@ -88,7 +87,7 @@ async fn reconcile(
     Ok(next(wait, plan.requeue_at, now))
 }
 
-/// A pod that only the scheduler's choice of this node fits.
+/// Returns a pod whose node affinity names this node.
 fn pod(set: &DaemonSet, node: &str, hash: &str) -> NewPod {
     let mut pod = from_template(set.spec.as_ref().map(|s| &s.template), &set.metadata);
     pod.metadata.owner_references = Some(vec![Workload::reference(set)]);

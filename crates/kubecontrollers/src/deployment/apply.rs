@@ -1,4 +1,4 @@
-//! The requests that a Deployment's plan is.
+//! Applies a Deployment's plan.
 
 use ironclad_runtime::Failure;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -58,7 +58,7 @@ impl Controller {
         }
     }
 
-    /// Another template has the same hash: raise the collision count, which changes the next name.
+    /// Raises the collision count, which changes the next name: another template has the same hash.
     async fn count_collision(&self, deployment: &Deployment) -> Result<(), Failure> {
         let count = deployment.status.as_ref().and_then(|s| s.collision_count).unwrap_or(0) + 1;
         self.patch_status(deployment, json!({"collisionCount": count}), None).await

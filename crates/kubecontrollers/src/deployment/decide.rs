@@ -13,21 +13,20 @@ use super::{
 };
 use crate::{owner::Claims, replicaset::Counts};
 
-/// Observed state of one Deployment.
 pub(crate) struct Seen {
     pub(crate) deployment: Arc<Deployment>,
-    /// The sets that are its own.
+    /// The ReplicaSets that it controls.
     pub(crate) sets: Vec<Set>,
     /// ReplicaSets to adopt or release; `mine` is empty, see `sets`.
     pub(crate) claims: Claims<ReplicaSet>,
 }
 
-/// A ReplicaSet with its pods counted. The Deployment counts pods itself: it needs not wait for the set's status.
+/// A ReplicaSet with its pods counted. The Deployment counts pods itself, so it need not wait for the set's status.
 #[derive(Debug, Clone)]
 pub(crate) struct Set {
     pub(crate) set: Arc<ReplicaSet>,
     pub(crate) counts: Counts,
-    /// Pods that did not end yet, terminating ones included.
+    /// Pods that have not ended, terminating ones included.
     pub(crate) unfinished: i32,
 }
 
@@ -50,7 +49,6 @@ pub(crate) struct Update {
     pub(crate) min_ready_seconds: Option<i32>,
 }
 
-/// Actions of a reconcile.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
@@ -60,7 +58,7 @@ pub(crate) struct Plan {
     pub(crate) update: Vec<Update>,
     pub(crate) delete: Vec<Arc<ReplicaSet>>,
     pub(crate) status: DeploymentStatus,
-    /// The revision annotation of the Deployment, if it changes: it is written with the status.
+    /// New revision annotation of the Deployment; it is written with the status.
     pub(crate) revision: Option<String>,
     /// Nothing is in progress: the status is final.
     pub(crate) idle: bool,
@@ -96,7 +94,7 @@ impl Plan {
     }
 }
 
-/// One step for the Deployment; the changes it makes lead to the next.
+/// Decides one step of the Deployment; the changes that it causes trigger the next.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let deployment = &*seen.deployment;
     let strategy = Strategy::of(deployment);
@@ -169,7 +167,7 @@ fn step(plan: &mut Plan, deployment: &Deployment, sets: &Sets<'_>, strategy: &St
     if plan.create.is_none() && plan.update.is_empty() && status::is_complete(deployment, &plan.status) {
         clean_up(plan, deployment, sets);
     }
-    // The revision of a set that is made now is written with the first status that counts it.
+    // The Deployment's revision is written with the first status that counts the new set.
     if let Some(set) = &mut plan.create {
         set.metadata.annotations.get_or_insert_default().insert(REVISION.to_owned(), next_revision.to_string());
     }
@@ -232,7 +230,6 @@ pub(crate) fn has_wanted_template(deployment: &Deployment, found: &ReplicaSet) -
     ours && revision::new_set_among(deployment, [found].into_iter()).is_some()
 }
 
-/// Seconds as a duration.
 pub(crate) fn seconds(n: i32) -> SignedDuration {
     SignedDuration::from_secs(i64::from(n))
 }
@@ -254,27 +251,33 @@ mod tests {
     }
 
     #[test]
-    fn steps() {
+    fn rollout_steps() {
         let d = |n| deployment(n).image("new");
         for (name, d, sets, create, resize) in [
-            ("nothing there: the set is made whole", d(3), vec![], Some(3), vec![]),
-            ("all there: nothing", d(3), vec![set("new", 1, 3, 3)], None, vec![]),
-            ("a new template starts with its surge", d(3), vec![set("old", 0, 3, 3)], Some(1), vec![]),
+            ("no set: the first one is created in full size", d(3), vec![], Some(3), vec![]),
+            ("complete: nothing to do", d(3), vec![set("new", 1, 3, 3)], None, vec![]),
+            ("a new template starts with the surge", d(3), vec![set("old", 0, 3, 3)], Some(1), vec![]),
             (
-                "the new one's pod is there: an old one goes",
+                "a new pod is available: an old one is removed",
                 d(3),
                 vec![set("old", 0, 3, 3), set("new", 1, 1, 1)],
                 None,
                 vec![("old", 2)],
             ),
             (
-                "an old one went: the next new one comes",
+                "an old pod was removed: the next new one is created",
                 d(3),
                 vec![set("old", 0, 2, 2), set("new", 1, 1, 1)],
                 None,
                 vec![("new", 2)],
             ),
-            ("recreate: first the old ones go", d(3).recreate(), vec![set("old", 0, 3, 3)], None, vec![("old", 0)]),
+            (
+                "Recreate: old pods are removed first",
+                d(3).recreate(),
+                vec![set("old", 0, 3, 3)],
+                None,
+                vec![("old", 0)],
+            ),
             ("paused: no rollout", d(3).spec(|s| s.paused = Some(true)), vec![set("old", 0, 3, 3)], None, vec![]),
         ] {
             let plan = plan(d, sets);
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_count_up_and_a_rollback_gets_the_next() {
+    fn each_rollout_and_rollback_gets_the_next_revision() {
         let first = plan(deployment(1).image("a"), vec![]);
         assert_eq!(revision::revision_of(&first.create.unwrap().metadata), 1);
         // `set` gives the revision created + 1.
@@ -332,11 +335,11 @@ mod tests {
         let mut busy = set("a", 0, 0, 0);
         busy.unfinished = 1;
         let kept = plan(d, vec![busy, set("b", 1, 0, 0), set("new", 3, 1, 1)]);
-        assert!(kept.delete.is_empty(), "one whose pods still end stays");
+        assert!(kept.delete.is_empty(), "a set with terminating pods is kept");
     }
 
     #[test]
-    fn a_changed_minimum_reaches_the_new_set() {
+    fn changed_min_ready_seconds_are_copied_to_the_new_set() {
         let plan = plan(deployment(1).image("new").spec(|s| s.min_ready_seconds = Some(5)), vec![set("new", 1, 1, 1)]);
         assert_eq!(plan.update[0].min_ready_seconds, Some(5));
     }

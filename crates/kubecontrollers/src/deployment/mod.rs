@@ -1,4 +1,4 @@
-//! Deployments: ReplicaSets for their templates, rolled, scaled and forgotten.
+//! Deployments: creates, rolls, scales and deletes their ReplicaSets.
 
 mod apply;
 mod decide;
@@ -27,7 +27,6 @@ use crate::{
     workload::next,
 };
 
-/// Concurrent reconciles.
 const WORKERS: usize = 8;
 const KIND: &str = "Deployment";
 
@@ -40,7 +39,6 @@ struct Controller {
     debounce: StatusDebounce,
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {

@@ -1,4 +1,4 @@
-//! Revisions of ReplicaSets: the new one, names, and numbers.
+//! ReplicaSets of a Deployment: selection of the new one, names, and revision numbers.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -17,13 +17,13 @@ use crate::{
 
 /// Annotation with the revision of a ReplicaSet or Deployment.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Revisions that a set was before it was rolled back to.
+/// Annotation with the earlier revisions of a set that was rolled back to.
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// `spec.replicas` of the Deployment when it last scaled the set.
 pub(crate) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// The most pods that the Deployment allowed then.
+/// Maximum number of pods (replicas and surge) at that time.
 pub(crate) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
-/// Annotations of a Deployment that its sets don't get.
+/// Annotations of a Deployment that are not copied to its sets.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -34,7 +34,6 @@ const NOT_COPIED: [&str; 6] = [
 ];
 /// Bytes of the annotation that lists earlier revisions.
 const HISTORY_BYTES_MAX: usize = 2_000;
-/// Maximum bytes of a name.
 const NAME_BYTES_MAX: usize = 253;
 
 /// Returns the position of the ReplicaSet with the Deployment's template; of several the oldest.
@@ -47,19 +46,19 @@ pub(crate) fn new_set_among<'a>(
         .min_by_key(|s| age_key(s))
 }
 
-/// Oldest first, ties by name.
+/// Sort key: oldest first, ties by name.
 pub(crate) fn age_key(set: &ReplicaSet) -> (Option<&Time>, &str) {
     (set.metadata.creation_timestamp.as_ref(), set.metadata.name.as_deref().unwrap_or(""))
 }
 
-/// Larger first, ties: the newest first or the oldest first.
+/// Sort key: larger first, ties by age.
 pub(crate) fn size_key(set: &ReplicaSet, newer_first: bool) -> impl Ord + use<> {
     let seconds = set.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
     let age = if newer_first { -seconds } else { seconds };
     (Reverse(crate::replicaset::wanted(set)), age, set.metadata.name.clone())
 }
 
-/// The revision that the annotation gives, 0 without one.
+/// Returns the revision of the annotation, 0 without one.
 pub(crate) fn revision_of(meta: &ObjectMeta) -> i64 {
     annotation(meta, REVISION).and_then(|r| r.parse().ok()).unwrap_or(0)
 }
@@ -68,7 +67,6 @@ pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str>
     meta.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// A number in an annotation.
 pub(crate) fn number(meta: &ObjectMeta, key: &str) -> Option<i32> {
     annotation(meta, key)?.parse().ok()
 }
@@ -118,7 +116,7 @@ fn history(before: Option<&str>, old: i64) -> String {
     revisions.join(",")
 }
 
-/// The set for the template of the Deployment.
+/// Creates the ReplicaSet of the Deployment's template.
 pub(crate) fn new_set(deployment: &Deployment, strategy: &Strategy, revision: i64, replicas: i32) -> ReplicaSet {
     let spec = deployment.spec.clone().unwrap_or_default();
     let collisions = deployment.status.as_ref().and_then(|s| s.collision_count).unwrap_or(0);

@@ -8,7 +8,7 @@ use super::{
     strategy::Strategy,
 };
 
-/// The sets of a Deployment: the one of its template, and the others from the oldest to the newest.
+/// The ReplicaSets of a Deployment: the one of its template, and the others, oldest first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sets<'a> {
     pub(crate) new: Option<&'a Set>,
@@ -25,7 +25,7 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// The next size of the new set (which may not be there yet).
+/// Returns the next size of the new set, which may not exist yet.
 pub(crate) fn new_size(sets: &Sets<'_>, strategy: &Strategy) -> i32 {
     let has = sets.new.map_or(0, Set::wanted);
     if strategy.recreate || has >= strategy.replicas {
@@ -90,7 +90,7 @@ pub(crate) fn scale<'a>(sets: &Sets<'a>, strategy: &Strategy, before: i32) -> Ve
     in_proportion(active, strategy, before)
 }
 
-/// The set alone is the whole Deployment.
+/// Returns `true` if this set alone has all replicas of the Deployment.
 fn is_saturated(set: &Set, strategy: &Strategy) -> bool {
     let desired = revision::number(&set.set.metadata, revision::DESIRED_REPLICAS);
     set.wanted() == strategy.replicas && desired == Some(strategy.replicas) && set.counts.available == strategy.replicas
@@ -147,12 +147,24 @@ mod tests {
     #[test]
     fn new_sizes() {
         for (name, strategy, new, old, want) in [
-            ("the first set starts whole", strategy(3, 1, 0), None, None, 3),
-            ("a second one starts with the surge", strategy(3, 1, 0), None, Some(set("old", 0, 3, 3)), 1),
-            ("no surge: none until an old one went", strategy(3, 0, 1), None, Some(set("old", 0, 3, 3)), 0),
-            ("one old went: one new", strategy(3, 0, 1), Some(set("new", 1, 0, 0)), Some(set("old", 0, 2, 2)), 1),
-            ("too large: down to the wish", strategy(2, 1, 0), Some(set("new", 1, 5, 5)), None, 2),
-            ("never beyond the wish", strategy(3, 5, 0), Some(set("new", 1, 1, 1)), Some(set("old", 0, 1, 1)), 3),
+            ("the first set starts in full size", strategy(3, 1, 0), None, None, 3),
+            ("a second set starts with the surge", strategy(3, 1, 0), None, Some(set("old", 0, 3, 3)), 1),
+            ("no surge: none until an old pod is removed", strategy(3, 0, 1), None, Some(set("old", 0, 3, 3)), 0),
+            (
+                "no surge: one new pod for each removed one",
+                strategy(3, 0, 1),
+                Some(set("new", 1, 0, 0)),
+                Some(set("old", 0, 2, 2)),
+                1,
+            ),
+            ("too large: down to the desired replicas", strategy(2, 1, 0), Some(set("new", 1, 5, 5)), None, 2),
+            (
+                "never above the desired replicas",
+                strategy(3, 5, 0),
+                Some(set("new", 1, 1, 1)),
+                Some(set("old", 0, 1, 1)),
+                3,
+            ),
         ] {
             let old: Vec<&Set> = old.iter().collect();
             let sets = Sets { new: new.as_ref(), old: &old };
@@ -171,28 +183,28 @@ mod tests {
                 vec![],
             ),
             (
-                "once it is, one old pod goes",
+                "one available new pod lets one old pod be removed",
                 strategy(3, 1, 0),
                 set("new", 9, 1, 1),
                 vec![set("old", 0, 3, 3)],
                 vec![(0, 2)],
             ),
             (
-                "what may be unavailable goes at once",
+                "maxUnavailable old pods are removed immediately",
                 strategy(4, 0, 2),
                 set("new", 9, 0, 0),
                 vec![set("old", 0, 4, 4)],
                 vec![(0, 2)],
             ),
             (
-                "unhealthy old pods go first, even where no healthy one may",
+                "unhealthy old pods are removed even if no healthy one may be",
                 strategy(3, 1, 0),
                 set("new", 9, 1, 1),
                 vec![set("sick", 0, 1, 0), set("well", 1, 2, 2)],
                 vec![(0, 0)],
             ),
             (
-                "the oldest set goes first",
+                "the oldest set shrinks first",
                 strategy(4, 2, 0),
                 set("new", 9, 2, 2),
                 vec![set("o1", 0, 2, 2), set("o2", 1, 2, 2)],
@@ -205,15 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn scaling() {
+    fn scaling_is_proportional() {
         let was = |s| sized(s, strategy(10, 0, 0));
         let half = |a, b| (was(set("new", 9, a, a)), was(set("old", 0, b, b)));
         for (name, strategy, (new, old), want) in [
             ("up: each in proportion", strategy(20, 0, 0), half(5, 5), vec![10, 10]),
-            ("the rest goes to the larger", strategy(15, 0, 0), half(4, 6), vec![9, 6]),
-            ("of equal ones to the newer", strategy(11, 0, 0), half(5, 5), vec![6, 5]),
+            ("the remainder goes to the larger set", strategy(15, 0, 0), half(4, 6), vec![9, 6]),
+            ("of equal sets to the newer", strategy(11, 0, 0), half(5, 5), vec![6, 5]),
             ("down: each in proportion", strategy(5, 0, 0), half(4, 6), vec![3, 2]),
-            ("to nothing: all", strategy(0, 0, 0), half(4, 6), vec![0, 0]),
+            ("to zero: all sets", strategy(0, 0, 0), half(4, 6), vec![0, 0]),
         ] {
             let old = [&old];
             let sets = Sets { new: Some(&new), old: &old };
@@ -223,22 +235,26 @@ mod tests {
     }
 
     #[test]
-    fn scaling_one_set_or_with_a_whole_new_one() {
+    fn scaling_with_one_active_set_or_a_complete_new_one() {
         let one = set("new", 9, 3, 3);
         let empty = set("old", 0, 0, 0);
         let old = [&empty];
         let sizes = scale(&Sets { new: Some(&one), old: &old }, &strategy(7, 1, 0), 3);
-        assert_eq!(sizes.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [7], "only one has pods");
+        assert_eq!(sizes.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [7], "only one set has pods");
         let whole = sized(set("new", 9, 3, 3), strategy(3, 1, 0));
         let some = set("old", 0, 2, 2);
         let old = [&some];
         let sizes = scale(&Sets { new: Some(&whole), old: &old }, &strategy(3, 1, 0), 3);
-        assert_eq!(sizes.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [0], "the new one is whole: old pods go");
+        assert_eq!(
+            sizes.iter().map(|(_, n)| *n).collect::<Vec<_>>(),
+            [0],
+            "the new set is complete: old pods are removed"
+        );
     }
 
     #[test]
-    fn any_order_of_steps_keeps_the_bounds() {
-        // Rolls from one image to another under every strategy of a small grid, pods coming up one at a time.
+    fn every_rollout_ends_and_stays_within_surge_and_availability() {
+        // Rolls out a new image under every strategy of a small grid; pods become available one at a time.
         for replicas in 0..6 {
             for surge in 0..3 {
                 for unavailable in 0..3 {

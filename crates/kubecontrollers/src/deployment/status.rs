@@ -15,7 +15,7 @@ use super::{
 /// Value of `spec.progressDeadlineSeconds` without a deadline.
 const NO_DEADLINE: i32 = i32::MAX;
 
-/// The status of the Deployment with these sets.
+/// Computes the status of the Deployment.
 pub(crate) fn of(deployment: &Deployment, sets: &Sets<'_>, strategy: &Strategy, now: Timestamp) -> DeploymentStatus {
     let all = || sets.old.iter().copied().chain(sets.new);
     let some = |n: i32| (n != 0).then_some(n);
@@ -65,7 +65,7 @@ pub(crate) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Op
     if matches!(condition.reason.as_deref(), Some("NewReplicaSetAvailable" | "ProgressDeadlineExceeded")) {
         return None;
     }
-    // Exactly at the deadline is still in time.
+    // Exactly at the deadline the rollout is still in time.
     condition.last_update_time.as_ref()?.0.checked_add(seconds(seconds_max.saturating_add(1))).ok()
 }
 
@@ -83,7 +83,7 @@ impl Conditions {
         self.list.iter().find(|c| c.type_ == type_)
     }
 
-    /// Sets the condition; one that has this status and reason already stays as it is.
+    /// Sets the condition; an existing one with this status and reason is kept.
     fn set(&mut self, type_: &str, status: &str, reason: &str, message: String) {
         if self.get(type_).is_none_or(|c| c.status != status || c.reason.as_deref() != Some(reason)) {
             self.renew(type_, status, reason, message);
@@ -142,7 +142,7 @@ fn progress(
     } else if is_progressing(before, status) {
         conditions.renew("Progressing", "True", "ReplicaSetUpdated", says("is progressing"));
     } else if let (true, Some(new)) = (was_complete || reason.is_empty(), new) {
-        // The clock of the deadline starts with the set, even if it never gets a pod.
+        // The progress deadline starts when the set is created, even if it never gets a pod.
         let message = format!("Created new replica set {:?}", new.set.metadata.name.as_deref().unwrap_or(""));
         conditions.set("Progressing", "True", "NewReplicaSetCreated", message);
     } else if has_timed_out(conditions, seconds_max, now) {
@@ -215,16 +215,9 @@ mod tests {
     fn counts_and_conditions() {
         let d = |n| deployment(n).image("new");
         for (name, d, sets, counts, available, progressing) in [
+            ("no pods yet", d(3), vec![], [None, None, None, None, None], "False MinimumReplicasUnavailable", "-"),
             (
-                "nothing there yet",
-                d(3),
-                vec![],
-                [None, None, None, None, None],
-                "False MinimumReplicasUnavailable",
-                "-",
-            ),
-            (
-                "no pods wanted: all well",
+                "zero replicas are available",
                 d(0),
                 vec![set("new", 1, 0, 0)],
                 [None, None, None, None, None],
@@ -232,7 +225,7 @@ mod tests {
                 "True NewReplicaSetAvailable",
             ),
             (
-                "pods that start",
+                "pods that are starting",
                 d(3),
                 vec![set("new", 1, 3, 1)],
                 [Some(3), Some(3), Some(1), Some(1), Some(2)],
@@ -240,7 +233,7 @@ mod tests {
                 "True ReplicaSetUpdated",
             ),
             (
-                "a quarter may be missing",
+                "a quarter may be unavailable",
                 d(4),
                 vec![set("new", 1, 4, 3)],
                 [Some(4), Some(4), Some(3), Some(3), Some(1)],
@@ -307,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_lost_after_the_rollout_is_no_new_rollout() {
+    fn losing_a_pod_after_the_rollout_starts_no_new_rollout() {
         let d = || deployment(3).image("new");
         let done = decide(&world(d(), vec![set("new", 1, 3, 3)]), at(1_000)).status;
         let lost = decide(&with_status(world(d(), vec![set("new", 1, 3, 2)]), done), at(9_000)).status;
@@ -316,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn paused_and_resumed() {
+    fn pausing_and_resuming_set_the_progressing_condition() {
         let d = |paused| deployment(1).image("new").spec(move |s| s.paused = Some(paused));
         let sets = || vec![set("new", 1, 1, 0)];
         let paused = decide(&world(d(true), sets()), now()).status;
@@ -326,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_world_again_changes_nothing() {
+    fn deciding_again_without_changes_keeps_the_status() {
         for sets in [vec![set("new", 1, 3, 3)], vec![set("old", 0, 3, 3), set("new", 1, 1, 0)], vec![]] {
             let world = || world(deployment(3).image("new"), sets.clone());
             let first = decide(&world(), at(1_000)).status;

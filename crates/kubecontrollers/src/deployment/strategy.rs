@@ -1,4 +1,4 @@
-//! Strategy of a Deployment, in numbers.
+//! Update strategy of a Deployment with its percentages resolved.
 
 use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentSpec},
@@ -10,16 +10,15 @@ use crate::rounding::{Round, resolve};
 /// The default of both `maxSurge` and `maxUnavailable`.
 const QUARTER: &str = "25%";
 
-/// The numbers that a rollout keeps to.
+/// Limits of a rollout, in pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Strategy {
-    /// Old pods end before new ones start.
+    /// Old pods are removed before new ones are created.
     pub(crate) recreate: bool,
-    /// Pods wanted.
     pub(crate) replicas: i32,
-    /// Pods over that number while rolling.
+    /// Pods above that number during a rollout.
     pub(crate) max_surge: i32,
-    /// Pods below that number that may be unavailable while rolling.
+    /// Pods below that number that may be unavailable during a rollout.
     pub(crate) max_unavailable: i32,
 }
 
@@ -41,12 +40,12 @@ impl Strategy {
         Self { recreate: false, replicas, max_surge: surge, max_unavailable: unavailable.min(replicas) }
     }
 
-    /// Pods that there may be in all.
+    /// Maximum number of pods.
     pub(crate) fn most(&self) -> i32 {
         self.replicas.saturating_add(self.max_surge)
     }
 
-    /// Pods that must be available.
+    /// Minimum number of available pods.
     pub(crate) fn least_available(&self) -> i32 {
         self.replicas - self.max_unavailable
     }
@@ -65,12 +64,12 @@ mod tests {
     fn strategies() {
         let int = IntOrString::Int;
         for (name, replicas, surge, unavailable, want) in [
-            ("a quarter of 10: up and down", 10, percent(25), percent(25), (3, 2)),
-            ("a quarter of 1: one more, none less", 1, percent(25), percent(25), (1, 0)),
-            ("nothing and nothing: one may be unavailable", 4, int(0), int(0), (0, 1)),
-            ("nothing and a percentage that rounds to nothing", 4, int(0), percent(10), (0, 1)),
-            ("never more unavailable than there are", 2, int(1), int(5), (1, 2)),
-            ("of no pods none", 0, percent(25), percent(25), (0, 0)),
+            ("a quarter of 10: surge rounds up, unavailable down", 10, percent(25), percent(25), (3, 2)),
+            ("a quarter of 1: surge 1, unavailable 0", 1, percent(25), percent(25), (1, 0)),
+            ("both zero: one may be unavailable", 4, int(0), int(0), (0, 1)),
+            ("both round to zero: one may be unavailable", 4, int(0), percent(10), (0, 1)),
+            ("unavailable is at most the replicas", 2, int(1), int(5), (1, 2)),
+            ("zero replicas: both are zero", 0, percent(25), percent(25), (0, 0)),
         ] {
             let s = Strategy::of(&deployment(replicas).rolling(surge, unavailable).build());
             assert_eq!((s.max_surge, s.max_unavailable), want, "{name}");

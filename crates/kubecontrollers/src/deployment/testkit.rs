@@ -1,4 +1,4 @@
-//! Makers of Deployments and their ReplicaSets for tables.
+//! Test fixtures: Deployments and their ReplicaSets.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -95,7 +95,7 @@ pub(crate) fn set(image: &str, created: i64, replicas: i32, available: i32) -> S
     }
 }
 
-/// The annotations as if the Deployment had this size when it last touched the set.
+/// Sets the size annotations as if the Deployment had this strategy when it last scaled the set.
 pub(crate) fn sized(mut of: Set, strategy: Strategy) -> Set {
     let set = Arc::make_mut(&mut of.set);
     set.metadata.annotations.get_or_insert_default().extend(revision::size_annotations(&strategy));

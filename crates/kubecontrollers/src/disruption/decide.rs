@@ -23,16 +23,13 @@ use crate::{
 const DISRUPTED_FOR: SignedDuration = SignedDuration::from_secs(120);
 const CONDITION: &str = "DisruptionAllowed";
 
-/// Observed state of one budget.
 pub(crate) struct Seen {
     pub(crate) budget: Arc<PodDisruptionBudget>,
-    /// The pods that it selects.
     pub(crate) pods: Vec<Arc<Pod>>,
     /// Desired replicas of these pods' controllers, by the controller's uid.
     pub(crate) scales: BTreeMap<String, i32>,
 }
 
-/// Actions of a reconcile.
 #[derive(Debug, PartialEq)]
 #[must_use]
 pub(crate) struct Plan {
@@ -40,7 +37,6 @@ pub(crate) struct Plan {
     pub(crate) requeue_at: Option<Timestamp>,
 }
 
-/// Decides about the budget.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let pods: Vec<&Arc<Pod>> = seen.pods.iter().filter(|p| !is_finished(p)).collect();
     let (expected, desired) = numbers(seen, &pods);
@@ -134,40 +130,46 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_pods() {
+    fn allowed_disruptions() {
         let with = |mut pods: Vec<PodMaker>, more: PodMaker| {
             pods.push(more);
             pods
         };
         for (name, spec, scale, pods, want) in [
-            ("two of three must stay", json!({"minAvailable": 2}), 3, ready(3), (3, 2, 3, 1)),
-            ("none to spare", json!({"minAvailable": 3}), 3, ready(3), (3, 3, 3, 0)),
-            ("a share is of what is wanted, rounded up", json!({"minAvailable": "50%"}), 5, ready(5), (5, 3, 5, 2)),
-            ("one may be missing", json!({"maxUnavailable": 1}), 4, ready(4), (4, 3, 4, 1)),
-            ("and one is", json!({"maxUnavailable": 1}), 4, ready(3), (4, 3, 3, 0)),
-            ("a share may be missing, rounded up", json!({"maxUnavailable": "30%"}), 4, ready(4), (4, 2, 4, 2)),
+            ("minAvailable 2 of 3", json!({"minAvailable": 2}), 3, ready(3), (3, 2, 3, 1)),
+            ("minAvailable of all", json!({"minAvailable": 3}), 3, ready(3), (3, 3, 3, 0)),
             (
-                "one that is not ready is not healthy",
-                json!({"minAvailable": 1}),
-                2,
-                with(ready(1), pod("x")),
-                (2, 1, 1, 0),
+                "a percentage is of the desired replicas, rounded up",
+                json!({"minAvailable": "50%"}),
+                5,
+                ready(5),
+                (5, 3, 5, 2),
             ),
+            ("maxUnavailable 1 of 4", json!({"maxUnavailable": 1}), 4, ready(4), (4, 3, 4, 1)),
+            ("and one is", json!({"maxUnavailable": 1}), 4, ready(3), (4, 3, 3, 0)),
             (
-                "nor is one that goes",
+                "a percentage of maxUnavailable is rounded up",
+                json!({"maxUnavailable": "30%"}),
+                4,
+                ready(4),
+                (4, 2, 4, 2),
+            ),
+            ("an unready pod is not healthy", json!({"minAvailable": 1}), 2, with(ready(1), pod("x")), (2, 1, 1, 0)),
+            (
+                "a terminating pod is not healthy",
                 json!({"minAvailable": 1}),
                 2,
                 with(ready(1), pod("x").ready(1).terminating()),
                 (2, 1, 1, 0),
             ),
             (
-                "one that ended does not count",
+                "a finished pod does not count",
                 json!({"minAvailable": 1}),
                 2,
                 with(ready(2), pod("x").phase("Succeeded")),
                 (2, 1, 2, 1),
             ),
-            ("no pods, nothing to allow", json!({"maxUnavailable": 1}), 0, vec![], (0, 0, 0, 0)),
+            ("no pods: no disruption is allowed", json!({"maxUnavailable": 1}), 0, vec![], (0, 0, 0, 0)),
         ] {
             let status = decide(&seen(spec, scale, pods), at(10)).status;
             let got =
@@ -191,7 +193,7 @@ mod tests {
         };
         let under_way = at_eviction(219);
         assert_eq!((under_way.status.current_healthy, under_way.status.disruptions_allowed), (Some(2), Some(1)));
-        assert_eq!(under_way.status.disrupted_pods.unwrap().len(), 1, "a pod that is gone is forgotten");
+        assert_eq!(under_way.status.disrupted_pods.unwrap().len(), 1, "a deleted pod is forgotten");
         assert_eq!(under_way.requeue_at, Some(at(220)));
         let over = at_eviction(220);
         assert_eq!((over.status.current_healthy, over.status.disrupted_pods), (Some(3), None));
@@ -206,7 +208,7 @@ mod tests {
         let mut budget = (*seen.budget).clone();
         budget.status = Some(first.clone());
         seen.budget = Arc::new(budget);
-        assert_eq!(decide(&seen, at(50)).status, first, "nothing changed, nothing to write");
+        assert_eq!(decide(&seen, at(50)).status, first, "an unchanged status is kept");
         seen.pods.pop();
         let then = condition(&decide(&seen, at(60)).status);
         assert_eq!((then.status.as_str(), then.last_transition_time), ("False", Time(at(60))));

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many of their pods may be evicted.
+//! PodDisruptionBudgets: maintains the number of pods that may be evicted.
 
 mod decide;
 
@@ -27,7 +27,6 @@ use crate::{
     workload::next,
 };
 
-/// Concurrent reconciles.
 const WORKERS: usize = 2;
 /// Debounce: pods change in batches.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -42,7 +41,6 @@ struct Controller {
     writer: Writer,
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {
@@ -81,7 +79,7 @@ pub(crate) fn start(cluster: &Cluster) {
 }
 
 impl Controller {
-    /// The budgets that a pod's change concerns.
+    /// Returns the budgets that a pod's change affects.
     fn of_pod(&self, change: &Change<Pod>) -> BTreeSet<Key> {
         let mut keys = BTreeSet::new();
         let shows =

@@ -1,6 +1,6 @@
-//! Which EndpointSlices a Service has: its pods that have an address, a hundred to a slice.
+//! EndpointSlices of a Service: its pods that have an address, a hundred to a slice.
 //!
-//! An endpoint stays in the slice that it is in, so that one pod's change costs one write, however many pods there are.
+//! An endpoint stays in its slice, so that one pod's change costs one write, however many pods there are.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,33 +21,25 @@ use crate::{
     pods::{is_finished, is_terminating, node_of, ready_since},
 };
 
-/// Endpoints in a slice.
 const PER_SLICE: usize = 100;
-/// Label with the Service of a slice.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Manager of the slices.
 pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Us.
 pub(crate) const MANAGER: &str = "endpointslice-controller.k8s.io";
-/// Label of the slices of a headless Service.
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Observed state of one Service.
 pub(crate) struct Seen {
     pub(crate) service: Arc<Service>,
-    /// The pods that it selects.
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// The slices that are its own.
+    /// The slices that it controls.
     pub(crate) slices: Vec<Arc<EndpointSlice>>,
-    /// The zones of nodes that are in one.
+    /// Zones by node name, for nodes that are in one.
     pub(crate) zones: BTreeMap<String, String>,
 }
 
-/// Actions of a reconcile.
 #[derive(Debug, Default, PartialEq)]
 #[must_use]
 pub(crate) struct Plan {
-    /// Slices to make, without names.
+    /// Slices to create, without names.
     pub(crate) create: Vec<EndpointSlice>,
     /// Slices whose endpoints and ports become these.
     pub(crate) update: Vec<(Arc<EndpointSlice>, Vec<Endpoint>)>,
@@ -61,7 +53,7 @@ pub(crate) fn has_endpoints(service: &Service) -> bool {
     selects && spec.and_then(|s| s.type_.as_deref()) != Some("ExternalName")
 }
 
-/// Parts of a pod that its endpoint depends on: without a change of these the Service needs no reconcile.
+/// Returns the parts of a pod that its endpoint depends on: unless they change, the Service needs no reconcile.
 pub(crate) fn shows(pod: &Pod) -> impl PartialEq + '_ {
     (
         &pod.metadata.uid,
@@ -74,7 +66,6 @@ pub(crate) fn shows(pod: &Pod) -> impl PartialEq + '_ {
     )
 }
 
-/// Decides about the Service.
 pub(crate) fn decide(seen: &Seen) -> Plan {
     let mut wanted: BTreeMap<PortsKey, (Vec<EndpointPort>, BTreeMap<String, Endpoint>)> = BTreeMap::new();
     if has_endpoints(&seen.service) {
@@ -104,7 +95,7 @@ pub(crate) fn decide(seen: &Seen) -> Plan {
     plan
 }
 
-/// Lays the endpoints of one group of ports into its slices.
+/// Distributes the endpoints of one group of ports over its slices.
 fn fill(
     plan: &mut Plan,
     service: &Service,
@@ -112,7 +103,7 @@ fn fill(
     mut endpoints: BTreeMap<String, Endpoint>,
     slices: &[Arc<EndpointSlice>],
 ) {
-    // Endpoints stay in the slice they are in ...
+    // Endpoints stay in their slice ...
     let mut filled: Vec<Vec<Endpoint>> = Vec::new();
     for slice in slices {
         let kept = of(slice).iter().filter_map(|old| endpoints.remove(uid(old)));
@@ -200,7 +191,7 @@ fn endpoint(service: &Service, pod: &Pod, zones: &BTreeMap<String, String>) -> O
     })
 }
 
-/// Ports of the Service on this pod, without named ports that the pod does not have.
+/// Resolves the ports of the Service on this pod; named ports that the pod lacks are left out.
 fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let all = service.spec.iter().flat_map(|s| s.ports.iter().flatten());
     let mut ports: Vec<EndpointPort> = all
@@ -231,7 +222,6 @@ fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
     named.next().map(|p| p.container_port)
 }
 
-/// Ports, to be compared.
 #[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PortsKey(BTreeSet<(String, i32, String, String)>);
 
@@ -282,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_slice() {
+    fn the_first_slice_has_all_addresses_and_is_stable() {
         let plan = decide(&seen(service(|_| {}), vec![at("p1", "10.0.0.1"), at("p2", "10.0.0.2")], vec![]));
         let slice = &plan.create[0];
         assert_eq!(addresses(of(slice)), ["10.0.0.1", "10.0.0.2"]);
@@ -304,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_endpoints() {
+    fn endpoint_conditions_by_pod_state() {
         let waiting = || pod("waiting").label("app", "a").arc();
         let unready = || {
             let mut maker = pod("unready").label("app", "a").node("n1");
@@ -329,16 +319,11 @@ mod tests {
         };
         let publishes = |s: &mut serde_json::Value| s["spec"]["publishNotReadyAddresses"] = json!(true);
         for (name, service, pod, want) in [
-            ("without an address it is none", service(|_| {}), waiting(), None),
-            ("one that ended is none", service(|_| {}), done(), None),
-            ("one that is not ready says so", service(|_| {}), unready(), Some((false, false, false))),
-            (
-                "unless the Service publishes unready addresses",
-                service(publishes),
-                unready(),
-                Some((true, false, false)),
-            ),
-            ("one that goes still serves", service(|_| {}), going(), Some((false, true, true))),
+            ("a pod without an address is no endpoint", service(|_| {}), waiting(), None),
+            ("a finished pod is no endpoint", service(|_| {}), done(), None),
+            ("an unready pod is a not-ready endpoint", service(|_| {}), unready(), Some((false, false, false))),
+            ("publishNotReadyAddresses makes it ready", service(publishes), unready(), Some((true, false, false))),
+            ("a terminating ready pod still serves", service(|_| {}), going(), Some((false, true, true))),
         ] {
             assert_eq!(conditions(service, pod), want, "{name}");
         }
@@ -347,13 +332,13 @@ mod tests {
     #[test]
     fn services_without_pods() {
         for (name, change, slices) in [
-            ("no selector: somebody else's slices", json!({"spec": {"ports": []}}), 0),
+            ("no selector: the slices are managed by others", json!({"spec": {"ports": []}}), 0),
             (
-                "another name, no pods",
+                "ExternalName has no slices",
                 json!({"spec": {"type": "ExternalName", "externalName": "x", "selector": {"a": "b"}}}),
                 0,
             ),
-            ("nobody selected: an empty slice says so", json!({"spec": {"selector": {"app": "none"}}}), 1),
+            ("no pods selected: one empty slice", json!({"spec": {"selector": {"app": "none"}}}), 1),
         ] {
             let plan = decide(&seen(service(|s| s["spec"] = change["spec"].clone()), vec![], vec![]));
             assert_eq!(plan.create.len(), slices, "{name}");
@@ -372,9 +357,9 @@ mod tests {
         assert_eq!((more.create.len(), more.delete.len(), more.update.len()), (0, 0, 1), "one write for one pod");
         assert_eq!(more.update[0].1.len(), 51);
         let fewer = decide(&seen(service(|_| {}), pods(0..90), first.create.clone()));
-        assert_eq!((fewer.update.len(), fewer.delete.len()), (1, 1), "an empty slice goes");
+        assert_eq!((fewer.update.len(), fewer.delete.len()), (1, 1), "an empty slice is deleted");
         let none = decide(&seen(service(|_| {}), vec![], first.create));
-        assert_eq!((none.create.len(), none.delete.len()), (1, 2), "one without ports stays");
+        assert_eq!((none.create.len(), none.delete.len()), (1, 2), "one empty slice is kept");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! EndpointSlices: where the pods of a Service are.
+//! EndpointSlices: maintains the addresses of the pods of a Service.
 
 mod decide;
 
@@ -20,13 +20,11 @@ use crate::{
     pods::labels,
 };
 
-/// Concurrent reconciles.
 const WORKERS: usize = 4;
 /// Debounce: pods change in batches.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// Letters that are drawn for the name of a slice.
+/// Random letters in the name of a slice.
 const DRAWN: usize = 5;
 
 struct Controller {
@@ -38,7 +36,6 @@ struct Controller {
     writer: Writer,
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {
@@ -83,7 +80,7 @@ pub(crate) fn start(cluster: &Cluster) {
 }
 
 impl Controller {
-    /// The Services that a pod's change concerns.
+    /// Returns the Services that a pod's change affects.
     fn of_pod(&self, change: &Change<Pod>) -> BTreeSet<Key> {
         let mut keys = BTreeSet::new();
         let same = matches!((&change.old, &change.new), (Some(old), Some(new)) if shows(old) == shows(new));

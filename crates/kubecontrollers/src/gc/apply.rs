@@ -1,4 +1,4 @@
-//! The requests that a step of the collector is.
+//! Applies a step of the collector.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use super::{
 };
 use crate::kinds::Kind;
 
-/// The field manager of its patches.
+/// Field manager of the patches.
 const MANAGER: &str = "ironclad-garbage-collector";
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
 impl Collector {
-    pub(super) async fn enqueue_key(self: Arc<Self>, uid: &str) -> Result<Next, Failure> {
+    pub(super) async fn reconcile(self: Arc<Self>, uid: &str) -> Result<Next, Failure> {
         let (step, node) = {
             let graph = self.graph.lock();
             let Some(node) = graph.get(uid) else { return Ok(Next::Forget) };

@@ -4,7 +4,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN, Phase, Uid};
 
-/// Propagation policy of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cascade {
     /// Dependents are deleted after it.
@@ -13,7 +12,6 @@ pub(crate) enum Cascade {
     Foreground,
 }
 
-/// Action on the object.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub(crate) enum Step {
@@ -23,7 +21,7 @@ pub(crate) enum Step {
     FindAbsent(Vec<OwnerReference>),
     /// All owners are absent.
     Delete(Cascade),
-    /// All its owners wait for it, and its dependents wait for it: first remove `blockOwnerDeletion`.
+    /// Cycle: all its owners and its dependents wait for it. First remove `blockOwnerDeletion`.
     Unblock,
     /// Some owner exists: remove the references to these absent ones.
     Release(Vec<Uid>),
@@ -33,10 +31,9 @@ pub(crate) enum Step {
     Finish(&'static str),
 }
 
-/// State of an owner.
 enum OwnerState {
     Lives,
-    /// It is being deleted and waits for its dependents.
+    /// In foreground deletion: it waits for its dependents.
     Waits,
     Absent,
     Unknown,
@@ -79,7 +76,7 @@ fn by_owners(graph: &Graph, node: &Node) -> Step {
     if waits.is_empty() || dependents.peek().is_none() {
         return Step::Delete(Cascade::Background);
     }
-    // An owner in foreground deletion extends the wait to the dependents of its dependents. If one of those waits for
+    // Foreground deletion extends to the dependents of the dependents. If one of those waits for
     // this object, that would be a deadlock.
     if dependents.any(|d| d.phase == Phase::Foreground)
         && node.owners.iter().any(|r| r.block_owner_deletion == Some(true))
@@ -95,7 +92,7 @@ fn owner_state(graph: &Graph, node: &Node, owner: &OwnerReference) -> OwnerState
         Some(found) if found.kind.namespaced && !node.kind.namespaced => OwnerState::Lives,
         // An owner must be in the namespace of its dependent.
         Some(found) if found.kind.namespaced && found.namespace != node.namespace => OwnerState::Absent,
-        // Name or kind of the reference is wrong: only the server knows whether such an object exists.
+        // Name or kind of the reference differ: only the server knows if such an object exists.
         Some(found) if *found.name != *owner.name || found.kind.resource.kind != owner.kind => {
             if graph.is_absent(&referenced_uid(owner, &node.namespace)) {
                 OwnerState::Absent
@@ -112,7 +109,7 @@ fn owner_state(graph: &Graph, node: &Node, owner: &OwnerReference) -> OwnerState
     }
 }
 
-/// The name under which a negative answer about a reference is remembered: of another namespace, kind or name the same
+/// The key under which an absent reference is remembered: in another namespace, kind or name the same
 /// uid may still be found.
 pub(crate) fn referenced_uid(owner: &OwnerReference, namespace: &str) -> Uid {
     format!("{}/{}/{namespace}/{}/{}", owner.api_version, owner.kind, owner.name, owner.uid).into()
@@ -193,55 +190,61 @@ mod tests {
     #[test]
     fn steps() {
         for (name, objects, gone, of, want) in [
-            ("no owner: leave it", vec!["a"], vec![], "a", Step::Leave),
-            ("the owner lives", vec!["o", "a <o"], vec![], "a", Step::Leave),
-            ("the owner went", vec!["a <o"], vec!["o"], "a", Step::Delete(Cascade::Background)),
-            ("one of two owners went", vec!["p", "a <o <p"], vec!["o"], "a", Step::Release(uids(&["o"]))),
+            ("no owner", vec!["a"], vec![], "a", Step::Leave),
+            ("the owner exists", vec!["o", "a <o"], vec![], "a", Step::Leave),
+            ("the owner is absent", vec!["a <o"], vec!["o"], "a", Step::Delete(Cascade::Background)),
+            ("one of two owners is absent", vec!["p", "a <o <p"], vec!["o"], "a", Step::Release(uids(&["o"]))),
             ("both went", vec!["a <o <p"], vec!["o", "p"], "a", Step::Delete(Cascade::Background)),
-            ("an owner that merely goes still lives", vec!["o!going", "a <o"], vec![], "a", Step::Leave),
-            ("what goes already is left", vec!["a!going <o"], vec!["o"], "a", Step::Leave),
+            ("a terminating owner still exists", vec!["o!going", "a <o"], vec![], "a", Step::Leave),
+            ("a terminating object is left alone", vec!["a!going <o"], vec!["o"], "a", Step::Leave),
             (
-                "an owner in another namespace is none",
+                "an owner in another namespace counts as absent",
                 vec!["o@x", "a <o"],
                 vec![],
                 "a",
                 Step::Delete(Cascade::Background),
             ),
-            ("a cluster-scoped owner lives", vec!["node@-", "a <node"], vec![], "a", Step::Leave),
-            ("a cluster-scoped object can't be owned from a namespace", vec!["o", "n@- <o"], vec![], "n", Step::Leave),
+            ("a cluster-scoped owner exists", vec!["node@-", "a <node"], vec![], "a", Step::Leave),
+            ("a cluster-scoped object cannot have a namespaced owner", vec!["o", "n@- <o"], vec![], "n", Step::Leave),
             (
-                "foreground: dependents of the owner go",
+                "foreground: dependents of the owner are deleted",
                 vec!["o!foreground", "a <o*"],
                 vec![],
                 "a",
                 Step::Delete(Cascade::Background),
             ),
             (
-                "foreground goes on downwards",
+                "foreground deletion continues with their dependents",
                 vec!["o!foreground", "a <o*", "b <a"],
                 vec![],
                 "a",
                 Step::Delete(Cascade::Foreground),
             ),
             (
-                "foreground with another living owner: only the reference goes",
+                "foreground with another existing owner: only the reference is removed",
                 vec!["o!foreground", "p", "a <o* <p"],
                 vec![],
                 "a",
                 Step::Release(uids(&["o"])),
             ),
-            ("foreground waits for what blocks", vec!["o!foreground", "a <o*"], vec![], "o", Step::Leave),
-            ("and not for what does not", vec!["o!foreground", "a <o"], vec![], "o", Step::Finish(FOREGROUND)),
-            ("foreground without dependents ends", vec!["o!foreground"], vec![], "o", Step::Finish(FOREGROUND)),
-            ("a circle is cut", vec!["o!foreground <a*", "a <o*"], vec![], "a", Step::Unblock),
+            ("foreground waits for blocking dependents", vec!["o!foreground", "a <o*"], vec![], "o", Step::Leave),
             (
-                "orphaning strips the dependents",
+                "foreground does not wait for other dependents",
+                vec!["o!foreground", "a <o"],
+                vec![],
+                "o",
+                Step::Finish(FOREGROUND),
+            ),
+            ("foreground without dependents finishes", vec!["o!foreground"], vec![], "o", Step::Finish(FOREGROUND)),
+            ("a cycle is broken", vec!["o!foreground <a*", "a <o*"], vec![], "a", Step::Unblock),
+            (
+                "orphaning removes the references of dependents",
                 vec!["o!orphan", "a <o", "b <o"],
                 vec![],
                 "o",
                 Step::Orphan(uids(&["a", "b"])),
             ),
-            ("and ends when none is left", vec!["o!orphan", "a"], vec![], "o", Step::Finish(ORPHAN)),
+            ("orphaning finishes without dependents", vec!["o!orphan", "a"], vec![], "o", Step::Finish(ORPHAN)),
         ] {
             let mut graph = world(&objects);
             for uid in gone {
@@ -252,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_owner_is_looked_up_first() {
+    fn an_unknown_owner_is_looked_up_before_deletion() {
         let mut graph = world(&["a <o"]);
         let Step::FindAbsent(owners) = decide(&graph, "a") else { panic!("asks") };
         assert_eq!(owners[0].uid, "o");
         graph.remember_absent(referenced_uid(&owners[0], "d"));
         assert_eq!(decide(&graph, "a"), Step::Delete(Cascade::Background));
         put(&mut graph, "o");
-        assert_eq!(decide(&graph, "a"), Step::Leave, "it exists after all: the cache was late");
+        assert_eq!(decide(&graph, "a"), Step::Leave, "the owner exists: the cache was stale");
     }
 
     #[test]
@@ -268,12 +271,16 @@ mod tests {
         assert_eq!(put(&mut graph, "o"), uids(&[]), "nothing to do for a plain object");
         assert_eq!(put(&mut graph, "a <o*"), uids(&["a"]), "a new dependent");
         assert_eq!(put(&mut graph, "a <o*"), uids(&[]), "nothing changed");
-        assert_eq!(put(&mut graph, "o!foreground"), uids(&["o", "a"]), "the owner waits: it and its dependents");
+        assert_eq!(
+            put(&mut graph, "o!foreground"),
+            uids(&["o", "a"]),
+            "the owner waits: enqueue it and its dependents"
+        );
         assert_eq!(put(&mut graph, "a!going <o*"), uids(&["a"]));
-        assert_eq!(graph.deleted("a"), uids(&["o"]), "the owner waited for it");
+        assert_eq!(graph.deleted("a"), uids(&["o"]), "the owner waited for this dependent");
         put(&mut graph, "b <o");
         assert_eq!(graph.deleted("o"), uids(&["b"]), "its dependents");
-        assert_eq!(put(&mut graph, "b"), uids(&["b"]), "a reference went");
+        assert_eq!(put(&mut graph, "b"), uids(&["b"]), "a removed reference");
         assert!(graph.is_absent("o"));
     }
 }

@@ -12,18 +12,13 @@ use crate::kinds::Kind;
 
 /// Number of uids of absent objects to remember: a later dependent needs no request to the server.
 const ABSENT_MAX: usize = 10_000;
-/// The finalizer of foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of orphaning deletion.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// The uid of an object.
 pub(crate) type Uid = Arc<str>;
 
-/// Deletion phase of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It is not being deleted.
     Alive,
     /// Waits for its dependents to be deleted.
     Foreground,
@@ -33,14 +28,13 @@ pub(crate) enum Phase {
     Going,
 }
 
-/// One object.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) kind: Arc<Kind>,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Box<str>,
     pub(crate) uid: Uid,
-    /// The version, for objects that have owners: a write about them is conditional on it.
+    /// The resource version, only for objects with owners: patches of owner references require it.
     pub(crate) version: Box<str>,
     pub(crate) owners: Box<[OwnerReference]>,
     pub(crate) phase: Phase,
@@ -115,7 +109,7 @@ impl Graph {
         self.gone.contains(uid)
     }
 
-    /// Remembers that no object has this uid any more.
+    /// Remembers that no object has this uid.
     pub(crate) fn remember_absent(&mut self, uid: Uid) {
         if self.gone.insert(uid.clone()) {
             self.gone_order.push_back(uid);
@@ -133,7 +127,7 @@ impl Graph {
         let (owners, phase) = (node.owners.clone(), node.phase);
         let old = self.nodes.insert(uid.clone(), node);
         let (old_owners, old_phase) = old.map_or_else(Default::default, |n| (n.owners, Some(n.phase)));
-        let mut look = Vec::new();
+        let mut affected = Vec::new();
         if old_owners != owners {
             for owner in old_owners.iter().filter(|r| !owners.iter().any(|o| o.uid == r.uid)) {
                 self.strike(&owner.uid, &uid);
@@ -145,17 +139,17 @@ impl Graph {
                     .map_or_else(|| owner.uid.as_str().into(), |(k, _)| k.clone());
                 self.dependents.entry(owner).or_default().insert(uid.clone());
             }
-            look.push(uid.clone());
-            // An owner may have waited for the reference that is no more, or no longer blocks.
-            look.extend(self.waiting(&old_owners));
+            affected.push(uid.clone());
+            // An owner may have waited for a reference that was removed or no longer blocks.
+            affected.extend(self.waiting(&old_owners));
         }
         if old_phase != Some(phase) && phase != Phase::Alive {
-            look.push(uid.clone());
+            affected.push(uid.clone());
             if phase == Phase::Foreground {
-                look.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
+                affected.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
             }
         }
-        look
+        affected
     }
 
     /// Removes an object. Returns the objects to reconcile because of it.
@@ -165,12 +159,12 @@ impl Graph {
         for owner in &node.owners {
             self.strike(&owner.uid, uid);
         }
-        let mut look: Vec<Uid> = self.dependents.get(uid).into_iter().flatten().cloned().collect();
-        look.extend(self.waiting(&node.owners));
-        look
+        let mut affected: Vec<Uid> = self.dependents.get(uid).into_iter().flatten().cloned().collect();
+        affected.extend(self.waiting(&node.owners));
+        affected
     }
 
-    /// The objects of a kind that the server no longer has: nothing is concluded from their absence.
+    /// Removes the objects of a kind that the server no longer serves, without treating them as absent.
     pub(crate) fn forget_kind(&mut self, kind: &Kind) {
         let uids: Vec<Uid> = self.of_kind(kind).collect();
         for uid in uids {
@@ -182,12 +176,11 @@ impl Graph {
         }
     }
 
-    /// The uids of the objects of a kind.
     pub(crate) fn of_kind(&self, kind: &Kind) -> impl Iterator<Item = Uid> {
         self.nodes.values().filter(move |n| *n.kind == *kind).map(|n| n.uid.clone())
     }
 
-    /// The objects that have an owner whose kind the server did not have, or which was not found.
+    /// Returns the objects with an owner that is not in the graph.
     pub(crate) fn with_unknown_owners(&self) -> Vec<Uid> {
         let unknown = |n: &&Node| n.owners.iter().any(|r| !self.nodes.contains_key(r.uid.as_str()));
         self.nodes.values().filter(unknown).map(|n| n.uid.clone()).collect()

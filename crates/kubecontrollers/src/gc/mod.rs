@@ -20,15 +20,14 @@ use tokio::sync::Notify;
 use self::graph::{Graph, Node, Uid};
 use crate::kinds::{Kind, Kinds, discover};
 
-/// Concurrent requests.
 const WORKERS: usize = 8;
 /// Delay of the discovery of kinds after a CRD changed ...
 const REFRESH_SOON: Duration = Duration::from_millis(100);
 /// ... and of a second one, since a server may take time to serve them.
 const REFRESH_LATE: Duration = Duration::from_secs(3);
-/// Work begins when all kinds are known, or after this: until then an unknown owner costs a question to the server.
+/// Work begins when all kinds are listed, or after this: until then an unknown owner costs a request.
 const SYNC_MAX: Duration = Duration::from_secs(10);
-/// Kinds that own nothing of importance and are numerous.
+/// Numerous kinds whose owner references do not matter.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
 struct Collector {
@@ -91,21 +90,21 @@ pub(crate) fn start(client: &Client, seam: &Seam) {
         let worker = collector.clone();
         run_workers("garbage-collector", &seam.tasks, &collector.queue, WORKERS, move |uid| {
             let collector = worker.clone();
-            async move { collector.enqueue_key(&uid).await }
+            async move { collector.reconcile(&uid).await }
         });
     });
 }
 
 impl Collector {
     fn applied(&self, kind: &Kind, node: Node) {
-        let look = self.graph.lock().applied(node);
-        look.into_iter().for_each(|uid| self.queue.add(uid));
+        let affected = self.graph.lock().applied(node);
+        affected.into_iter().for_each(|uid| self.queue.add(uid));
         self.kind_changed(kind);
     }
 
     fn deleted(&self, kind: &Kind, uid: &str) {
-        let look = self.graph.lock().deleted(uid);
-        look.into_iter().for_each(|uid| self.queue.add(uid));
+        let affected = self.graph.lock().deleted(uid);
+        affected.into_iter().for_each(|uid| self.queue.add(uid));
         self.kind_changed(kind);
     }
 
@@ -139,7 +138,7 @@ impl Collector {
         }
     }
 
-    /// Follows kinds that are new and no longer those that went.
+    /// Starts watches of new kinds and stops those of removed ones.
     async fn refresh_kinds(self: Arc<Self>, seam: &Seam) -> Result<Next, Failure> {
         let kinds = discover(&self.client).await?;
         let followed = |kind: &Kind| {
@@ -170,8 +169,8 @@ impl Collector {
         }
         *self.kinds.lock() = kinds;
         if changed {
-            let look = self.graph.lock().with_unknown_owners();
-            look.into_iter().for_each(|uid| self.queue.add_low_priority(uid));
+            let affected = self.graph.lock().with_unknown_owners();
+            affected.into_iter().for_each(|uid| self.queue.add_low_priority(uid));
         }
         Ok(Next::Forget)
     }

@@ -19,12 +19,12 @@ use crate::kinds::Kind;
 
 /// The first wait after a watch that broke.
 const BACKOFF_BASE: Duration = Duration::from_millis(200);
-/// The longest wait between two tries.
+/// The longest wait between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Server-side timeout of a watch, in seconds: an idle kind costs one request per half hour.
 const WATCH_SECONDS: u32 = 1_800;
 
-/// Follows one kind until the task is ended.
+/// Watches one kind until the task is aborted.
 pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Seam) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(collector.client.clone(), &kind.resource);
     let config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);
@@ -41,7 +41,7 @@ pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Sea
                 let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
                 failures = failures.saturating_add(1);
                 tracing::debug!(kind = %kind.group_resource(), %error, ?wait, "watch failed");
-                // A kind that can't be watched must not hold the others up.
+                // A kind that can't be watched must not delay the others.
                 collector.synced(&kind);
                 seam.clock.sleep(wait + jitter.duration_up_to(wait / 2)).await;
                 continue;

@@ -24,7 +24,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Forgets what no window reaches.
+    /// Drops entries older than the longest window.
     pub(crate) fn forget(&mut self, now: Timestamp) {
         let since = now.checked_sub(LONGEST).unwrap_or(now);
         self.proposed.retain(|(at, _)| *at >= since);
@@ -44,9 +44,8 @@ pub(crate) type ConditionState = (bool, &'static str, String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Plan {
-    /// Desired replicas.
     pub(crate) desired: i32,
-    /// Proposal to remember.
+    /// Proposal to record in the history.
     pub(crate) proposed: Option<i32>,
     pub(crate) able: ConditionState,
     pub(crate) active: Option<ConditionState>,
@@ -126,13 +125,13 @@ pub(crate) fn decide(
     plan
 }
 
-/// The largest proposal; on partial failure never one that scales down.
+/// Returns the largest proposal; if a metric failed, never one that scales down.
 fn combine(
     metrics: &[(String, Result<Proposal, String>)],
     current: i32,
 ) -> Result<(&str, i32), (&'static str, String)> {
     let best = metrics.iter().filter_map(|(name, p)| Some((name.as_str(), p.as_ref().ok()?.replicas)));
-    // Of equal proposals the first gives the reason.
+    // Of equal proposals the first is reported as the reason.
     let best = best.reduce(|best, next| if next.1 > best.1 { next } else { best });
     let failed = metrics.iter().find_map(|(name, p)| Some((name, p.as_ref().err()?)));
     match (best, failed) {
@@ -152,7 +151,7 @@ fn combine(
 
 type Settled = (Option<&'static str>, i32, ConditionState);
 
-/// Without `behavior`: the highest recent proposal, and at most twice the current replicas.
+/// Limits without `behavior`: the highest recent proposal, and at most twice the current replicas.
 fn plainly(proposal: i32, current: i32, (min, max): (i32, i32), history: &History, now: Timestamp) -> Settled {
     let highest = History::within(&history.proposed, DOWN_WINDOW, now).fold(proposal, i32::max);
     let stabilized = (highest != proposal).then_some("ScaleDownStabilized");
@@ -161,7 +160,7 @@ fn plainly(proposal: i32, current: i32, (min, max): (i32, i32), history: &Histor
     (stabilized, desired, limited)
 }
 
-/// The upper bound, and what it is called.
+/// Returns the upper bound and the reason of the condition that names it.
 fn bound(max: i32, rate: i32) -> (i32, &'static str) {
     if rate < max { (rate, "ScaleUpLimit") } else { (max, "TooManyReplicas") }
 }
@@ -198,7 +197,7 @@ enum Direction {
     Down,
 }
 
-/// Returns the size that the scaling policies allow now.
+/// Returns the replicas that the scaling policies allow now.
 fn limit(rules: Option<&HPAScalingRules>, way: Direction, current: i32, history: &History, now: Timestamp) -> i32 {
     let select = rules.and_then(|r| r.select_policy.as_deref()).unwrap_or("Max");
     if select == "Disabled" {
@@ -305,13 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn combined() {
+    fn metrics_are_combined() {
         for (row, current, metrics, desired, active) in [
             ("22: the largest", 4, vec![asks(5), asks(3)], 5, "ValidMetricFound"),
             ("23: one that fails does not hold up growth", 4, vec![asks(5), fails()], 5, "ValidMetricFound"),
             ("24: but a shrinking", 4, vec![asks(3), fails()], 4, "FailedGetResourceMetric"),
             ("all fail", 4, vec![fails()], 4, "FailedGetResourceMetric"),
-            ("a target of none is left alone", 0, vec![asks(3)], 0, "ScalingDisabled"),
+            ("zero replicas disable scaling", 0, vec![asks(3)], 0, "ScalingDisabled"),
         ] {
             let plan = decide(&hpa(Value::Null), current, &metrics, &History::default(), at(NOW));
             assert_eq!((plan.desired, plan.active.unwrap().1), (desired, active), "{row}");
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn normalised() {
+    fn proposals_are_stabilized_and_limited() {
         let added = |seconds: i64, by: i32| History { scaled: vec![(at(NOW - seconds), by)], ..History::default() };
         let proposed_before = |seconds: i64, proposed: i32| History {
             proposed: vec![(at(NOW - seconds), proposed)],
@@ -336,10 +335,18 @@ mod tests {
             ("28", json!({}), 10, 20, added(3, 5), 10, "ScaleUpLimit"),
             ("29", slowly, 80, 40, History::default(), 72, "ScaleDownLimit"),
             ("within", Value::Null, 3, 4, History::default(), 4, "DesiredWithinRange"),
-            ("the highest of five minutes", Value::Null, 5, 2, proposed_before(299, 5), 5, "DesiredWithinRange"),
-            ("and no longer", Value::Null, 5, 2, proposed_before(300, 5), 2, "DesiredWithinRange"),
             (
-                "growth is forbidden",
+                "the highest proposal of five minutes",
+                Value::Null,
+                5,
+                2,
+                proposed_before(299, 5),
+                5,
+                "DesiredWithinRange",
+            ),
+            ("older proposals do not count", Value::Null, 5, 2, proposed_before(300, 5), 2, "DesiredWithinRange"),
+            (
+                "scale-up is disabled",
                 json!({"scaleUp": {"selectPolicy": "Disabled"}}),
                 3,
                 9,
@@ -348,7 +355,7 @@ mod tests {
                 "ScaleUpLimit",
             ),
             (
-                "growth waits for its window",
+                "scale-up waits for its stabilization window",
                 json!({"scaleUp": {"stabilizationWindowSeconds": 60}}),
                 3,
                 9,

@@ -44,7 +44,6 @@ use crate::{
     status_debounce::status_patch,
 };
 
-/// Concurrent reconciles.
 const WORKERS: usize = 2;
 /// `--horizontal-pod-autoscaler-sync-period`.
 const EVERY: Duration = Duration::from_secs(15);
@@ -62,13 +61,11 @@ struct Controller {
     histories: Mutex<BTreeMap<Key, History>>,
 }
 
-/// Target of an autoscaler.
 struct Target {
     replicas: i32,
     selector: LabelSelector,
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {
@@ -171,7 +168,7 @@ impl Controller {
         }
     }
 
-    /// Evaluates the metrics in order, by name, with their proposals.
+    /// Evaluates the metrics in order; returns name and proposal of each.
     async fn metrics(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -269,7 +266,7 @@ fn metric(spec: &MetricSpec) -> Option<Metric<'_>> {
     }
 }
 
-/// One item of a `PodMetricsList`, by the pod's name.
+/// Parses an item of a `PodMetricsList`; returns the pod's name and its usage.
 fn sample(item: &Value) -> Option<(String, Sample)> {
     let name = item["metadata"]["name"].as_str()?.to_owned();
     let at = item["timestamp"].as_str()?.parse().ok()?;

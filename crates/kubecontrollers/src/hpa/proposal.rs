@@ -13,15 +13,13 @@ use crate::{
     quantity::{CPU, parse},
 };
 
-/// Pods younger than this may use more cpu than they will.
+/// Pods younger than this may use more cpu than in steady state.
 const CPU_INITIALIZATION: SignedDuration = SignedDuration::from_secs(300);
 /// A pod that became unready within this time after its start was never ready.
 const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
 
-/// Usage of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Time of the measurement.
     pub(crate) at: Timestamp,
     /// Window that the measurement covers.
     pub(crate) window: SignedDuration,
@@ -29,7 +27,7 @@ pub(crate) struct Sample {
     pub(crate) containers: BTreeMap<String, BTreeMap<String, i64>>,
 }
 
-/// A resource of pods, or of one container in each, and what it should be.
+/// A resource of pods, or of one container in each, with its target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Metric<'a> {
     pub(crate) resource: &'a str,
@@ -37,17 +35,16 @@ pub(crate) struct Metric<'a> {
     pub(crate) target: &'a MetricTarget,
 }
 
-/// Proposal of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Proposal {
     pub(crate) replicas: i32,
-    /// The share of what is requested that is used, percent.
+    /// Usage in percent of the requests.
     pub(crate) utilization: Option<i32>,
     /// Average usage per pod.
     pub(crate) average: i64,
 }
 
-/// Pods by what they count for.
+/// Pods by how they count.
 #[derive(Debug, Default)]
 struct Groups<'a> {
     ready: Vec<(&'a Arc<Pod>, i64)>,
@@ -193,7 +190,7 @@ impl Metric<'_> {
     }
 }
 
-/// Returns `true` if the CPU usage of a pod is meaningful, which it is not while the pod starts.
+/// Returns `true` if the CPU usage of a pod counts, which it does not while the pod starts.
 fn counts(pod: &Pod, sample: &Sample, now: Timestamp) -> bool {
     let start = pod.status.as_ref().and_then(|s| s.start_time.as_ref()).map(|t| t.0);
     let (Some(ready), Some(start)) = (condition(pod, "Ready"), start) else { return false };
@@ -206,7 +203,7 @@ fn counts(pod: &Pod, sample: &Sample, now: Timestamp) -> bool {
     }
 }
 
-/// Actual divided by target.
+/// Actual usage divided by target usage.
 #[derive(Debug, Clone, Copy)]
 struct Ratio(i128, i128);
 
@@ -219,12 +216,11 @@ impl Ratio {
         self.0 < self.1
     }
 
-    /// Within a tenth: the bounds are inside.
+    /// Returns `true` if the ratio is within a tenth of 1, bounds included.
     fn is_tolerated(self) -> bool {
         10 * self.0 >= 9 * self.1 && 10 * self.0 <= 11 * self.1
     }
 
-    /// Multiplies and rounds up.
     fn of(self, count: i128) -> i128 {
         (self.0 * count + self.1 - 1).div_euclid(self.1)
     }
@@ -242,7 +238,7 @@ mod tests {
 
     const NOW: i64 = 10_000;
 
-    /// Returns a pod with this request and usage in thousandths, ready for long.
+    /// Returns a pod with this request and usage in thousandths that has been ready for long.
     fn one(name: &str, request: i64, used: Option<i64>, unready: bool) -> (Arc<Pod>, Option<(String, Sample)>) {
         let mut maker = pod(name).ready(100).phase(if unready { "Pending" } else { "Running" });
         maker.status().start_time = Some(Time(at(50)));
@@ -265,7 +261,7 @@ mod tests {
         (Arc::new(pod), sample)
     }
 
-    /// A Pod, and what was measured of it.
+    /// A Pod and its sample.
     type Measured = (Arc<Pod>, Option<(String, Sample)>);
 
     fn propose(target: &MetricTarget, current: i32, pods: Vec<Measured>) -> Result<Proposal, String> {
@@ -279,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn worked_examples() {
+    fn examples_of_the_specification() {
         let pods = |used: &[Option<i64>], unready: usize| {
             let mut all: Vec<_> =
                 used.iter().enumerate().map(|(n, used)| one(&format!("p{n}"), 100, *used, false)).collect();
@@ -324,7 +320,7 @@ mod tests {
             p
         };
         for (name, target, pods, want) in [
-            ("nobody was measured", share(50), vec![one("a", 100, None, false)], "did not receive metrics"),
+            ("no pod has a sample", share(50), vec![one("a", 100, None, false)], "did not receive metrics"),
             (
                 "a container requests nothing",
                 share(50),
@@ -352,9 +348,9 @@ mod tests {
         };
         let counts = |p: (Arc<Pod>, Option<(String, Sample)>)| counts(&p.0, &p.1.unwrap().1, at(NOW));
         for (name, pod, want) in [
-            ("measured before it was ready for a window", starting(NOW - 20, NOW - 14), false),
-            ("measured after", starting(NOW - 20, NOW - 15), true),
-            ("it runs for long", starting(NOW - 400, NOW - 1), true),
+            ("measured before it was ready for a whole window", starting(NOW - 20, NOW - 14), false),
+            ("ready for a whole window", starting(NOW - 20, NOW - 15), true),
+            ("started long ago", starting(NOW - 400, NOW - 1), true),
         ] {
             assert_eq!(counts(pod), want, "{name}");
         }

@@ -23,17 +23,15 @@ const BURST: usize = 500;
 /// Default of `spec.backoffLimit`.
 const BACKOFF_LIMIT: i32 = 6;
 
-/// Observed state of one Job.
 pub(crate) struct Seen {
     pub(crate) job: Arc<Job>,
     pub(crate) pods: Vec<Arc<Pod>>,
 }
 
-/// Actions of a reconcile.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Plan {
-    /// The places of pods to make: completion indexes, or numbers without a meaning.
+    /// Places of the pods to create: completion indexes, or arbitrary numbers.
     pub(crate) create: Vec<i32>,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: JobStatus,
@@ -48,12 +46,12 @@ pub(crate) fn is_indexed(job: &Job) -> bool {
     job.spec.as_ref().and_then(|s| s.completion_mode.as_deref()) == Some("Indexed")
 }
 
-/// Returns `true` if the Job is over.
+/// Returns `true` if the Job is complete or failed.
 pub(crate) fn is_finished(job: &Job) -> bool {
     finished_at(job).is_some()
 }
 
-/// Returns `true` if the Job is over and did what it should.
+/// Returns `true` if the Job is complete.
 pub(crate) fn is_successful(job: &Job) -> bool {
     conditions(job).iter().any(|c| c.type_ == "Complete" && c.status == "True")
 }
@@ -87,7 +85,7 @@ fn count<'a>(job: &Job, pods: &'a [Arc<Pod>], completions: Option<i32>) -> Count
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let of_phase = |name: &str| number(pods.iter().filter(|p| phase(p) == name).count());
     let mut completed = BTreeSet::new();
-    // A finished pod stays counted after somebody deletes it, and is not run again.
+    // A finished pod still counts after it is deleted, and is not run again.
     let mut succeeded = of_phase("Succeeded").max(status.and_then(|s| s.succeeded).unwrap_or(0));
     if is_indexed(job) {
         let below = completions.unwrap_or(0);
@@ -114,7 +112,6 @@ fn ended_at(pod: &Pod) -> Option<Timestamp> {
     ends.map(|t| t.0).max()
 }
 
-/// Decides about the Job.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let job = &*seen.job;
     let spec = job.spec.clone().unwrap_or_default();
@@ -326,18 +323,18 @@ mod tests {
     }
 
     #[test]
-    fn passes() {
+    fn pods_and_conditions() {
         let indexed = |s: &mut JobSpec| s.completion_mode = Some("Indexed".into());
         let with_index = |p: PodMaker, i: &str| p.annotation(indexes::INDEX, i);
         let complete = "SuccessCriteriaMet:CompletionsReached Complete:CompletionsReached";
         let limit = "FailureTarget:BackoffLimitExceeded Failed:BackoffLimitExceeded";
         for (name, job, pods, now, create, delete, want) in [
-            ("it starts as many as may run", job(|_| {}), vec![], 0, vec![0, 1], 0, ""),
-            ("never more than are missing", job(|_| {}), vec![done("a"), done("b")], 0, vec![0], 0, ""),
-            ("one runs, one ended, one is missing", job(|_| {}), vec![done("a"), pod("b")], 0, vec![0], 0, ""),
-            ("all ended: complete", job(|_| {}), vec![done("a"), done("b"), done("c")], 0, vec![], 0, complete),
+            ("creates pods up to the parallelism", job(|_| {}), vec![], 0, vec![0, 1], 0, ""),
+            ("never more than the remaining completions", job(|_| {}), vec![done("a"), done("b")], 0, vec![0], 0, ""),
+            ("one active, one succeeded, one is created", job(|_| {}), vec![done("a"), pod("b")], 0, vec![0], 0, ""),
+            ("all succeeded: complete", job(|_| {}), vec![done("a"), done("b"), done("c")], 0, vec![], 0, complete),
             (
-                "enough ended: the rest stops first",
+                "enough succeeded: remaining pods are deleted first",
                 job(|_| {}),
                 vec![done("a"), done("b"), done("c"), pod("d")],
                 0,
@@ -354,17 +351,9 @@ mod tests {
                 1,
                 "",
             ),
+            ("created suspended", job(|s| s.suspend = Some(true)), vec![], 0, vec![], 0, "Suspended:JobSuspended"),
             (
-                "suspended from the start",
-                job(|s| s.suspend = Some(true)),
-                vec![],
-                0,
-                vec![],
-                0,
-                "Suspended:JobSuspended",
-            ),
-            (
-                "suspended while it runs",
+                "suspended while active",
                 job(|s| s.suspend = Some(true)),
                 vec![pod("a")],
                 0,
@@ -372,10 +361,26 @@ mod tests {
                 1,
                 "Suspended:JobSuspended",
             ),
-            ("a second before the backoff ends it waits", job(|_| {}), vec![failed("a", 100)], 109, vec![], 0, ""),
-            ("then it replaces the failed pod", job(|_| {}), vec![failed("a", 100)], 110, vec![0, 1], 0, ""),
             (
-                "the second failure waits twice as long",
+                "a second before the backoff ends no pod is created",
+                job(|_| {}),
+                vec![failed("a", 100)],
+                109,
+                vec![],
+                0,
+                "",
+            ),
+            (
+                "after the backoff the failed pod is replaced",
+                job(|_| {}),
+                vec![failed("a", 100)],
+                110,
+                vec![0, 1],
+                0,
+                "",
+            ),
+            (
+                "the second failure doubles the backoff",
                 job(|_| {}),
                 vec![failed("a", 90), failed("b", 100)],
                 119,
@@ -384,7 +389,7 @@ mod tests {
                 "",
             ),
             (
-                "more failures than allowed",
+                "more failures than backoffLimit",
                 job(|s| s.backoff_limit = Some(0)),
                 vec![failed("a", 0)],
                 50,
@@ -393,7 +398,7 @@ mod tests {
                 limit,
             ),
             (
-                "and what runs is stopped first",
+                "active pods of a failed Job are deleted first",
                 job(|s| s.backoff_limit = Some(0)),
                 vec![failed("a", 0), pod("b")],
                 50,
@@ -402,7 +407,7 @@ mod tests {
                 "FailureTarget:BackoffLimitExceeded",
             ),
             (
-                "indexes: the lowest that are missing",
+                "Indexed: the lowest missing indexes",
                 job(indexed),
                 vec![with_index(done("a"), "0")],
                 0,
@@ -410,7 +415,15 @@ mod tests {
                 0,
                 "",
             ),
-            ("an index that runs is not made again", job(indexed), vec![with_index(pod("a"), "1")], 0, vec![0], 0, ""),
+            (
+                "Indexed: an active index is not created again",
+                job(indexed),
+                vec![with_index(pod("a"), "1")],
+                0,
+                vec![0],
+                0,
+                "",
+            ),
             (
                 "without completions one success is enough",
                 job(|s| s.completions = None),
@@ -462,6 +475,6 @@ mod tests {
     fn finished_pods_stay_counted() {
         let mut j = job(|_| {});
         j.status = Some(JobStatus { succeeded: Some(2), ..JobStatus::default() });
-        assert_eq!(plan(j, vec![], 0).create, [0], "two finished pods were deleted by somebody");
+        assert_eq!(plan(j, vec![], 0).create, [0], "two finished pods were deleted");
     }
 }

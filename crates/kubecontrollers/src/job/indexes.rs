@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Annotation with the completion index of a pod.
 pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// The index of a pod.
 pub(crate) fn of(pod: &Pod) -> Option<i32> {
     pod.metadata.annotations.as_ref()?.get(INDEX)?.parse().ok()
 }

@@ -40,7 +40,6 @@ impl Kind for Job {
     }
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let jobs = Workload::new(cluster, cluster.caches.take(&JOBS));
     jobs.run([], |jobs, key| async move { reconcile(&jobs, &key).await });

@@ -12,7 +12,7 @@ use crate::{
     caches::{NAMESPACES, ROOT_CAS, SERVICE_ACCOUNTS},
 };
 
-/// The name of the ServiceAccount that pods have if they name none.
+/// ServiceAccount of pods that name none.
 pub(crate) const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 /// The name of the ConfigMap with the root certificate.
 pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";

@@ -14,22 +14,21 @@ pub(crate) const FINALIZER: &str = "kubernetes";
 /// Remaining contents that one pass over the namespace's kinds found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RemainingContents {
-    /// Objects by `plural.group`.
+    /// Number of objects by `plural.group`.
     pub(crate) objects: BTreeMap<String, usize>,
-    /// Objects by the finalizers that hold them.
+    /// Number of objects by finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
     /// Error of a failed deletion.
     pub(crate) failure: Option<String>,
 }
 
 impl RemainingContents {
-    /// Returns `true` if nothing remains.
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.failure.is_none()
     }
 }
 
-/// Returns `true` if this controller has the namespace to empty.
+/// Returns `true` if the namespace is terminating and has our finalizer.
 pub(crate) fn is_ours(namespace: &Namespace) -> bool {
     namespace.metadata.deletion_timestamp.is_some() && finalizers(namespace).any(|f| f == FINALIZER)
 }
@@ -116,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn actions_by_phase() {
+    fn only_terminating_namespaces_with_the_finalizer_are_emptied() {
         for (name, finalizers, deleted, want) in [
             ("an active namespace is left alone", vec!["kubernetes"], false, false),
-            ("one that goes is emptied", vec!["kubernetes"], true, true),
-            ("one that others hold is theirs", vec!["x.io/y"], true, false),
+            ("a terminating namespace is emptied", vec!["kubernetes"], true, true),
+            ("a namespace with only foreign finalizers is not emptied", vec!["x.io/y"], true, false),
         ] {
             assert_eq!(is_ours(&namespace(&finalizers, deleted)), want, "{name}");
         }
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn messages() {
+    fn conditions_list_remaining_contents_once() {
         let counts = |list: &[(&str, usize)]| list.iter().map(|(k, n)| ((*k).to_owned(), *n)).collect();
         for (name, left, type_, want) in [
             (
@@ -141,13 +140,13 @@ mod tests {
                 "Some resources are remaining: configmaps. has 1 resource instances, pods. has 2 resource instances",
             ),
             (
-                "finalizers hold them",
+                "objects have finalizers",
                 RemainingContents { finalizers: counts(&[("a.io/x", 1)]), ..RemainingContents::default() },
                 "NamespaceFinalizersRemaining",
                 "Some content in the namespace has finalizers remaining: a.io/x in 1 resource instances",
             ),
             (
-                "something can't be deleted",
+                "a deletion failed",
                 RemainingContents { failure: Some("no".into()), ..RemainingContents::default() },
                 "NamespaceDeletionContentFailure",
                 "Failed to delete all resource types: no",

@@ -22,7 +22,6 @@ use crate::{
     kinds::{Kind, Kinds, discover},
 };
 
-/// Concurrent reconciles.
 const WORKERS: usize = 4;
 const MANAGER: &str = "ironclad-namespace-controller";
 
@@ -38,7 +37,6 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 struct Pass {
     /// The kinds that still had objects.
     kinds: BTreeSet<(String, String)>,
-    /// Number of passes.
     count: u32,
 }
 

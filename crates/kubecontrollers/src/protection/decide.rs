@@ -5,9 +5,9 @@ use kube::api::ObjectMeta;
 
 use crate::pods::is_finished;
 
-/// Holds a claim while a pod uses it.
+/// Finalizer of claims that a pod may use.
 pub(crate) const OF_CLAIMS: &str = "kubernetes.io/pvc-protection";
-/// Holds a volume while a claim uses it.
+/// Finalizer of volumes that a claim may use.
 pub(crate) const OF_VOLUMES: &str = "kubernetes.io/pv-protection";
 
 /// The names of the claims that a pod uses.
@@ -22,7 +22,7 @@ pub(crate) fn claims_of(pod: &Pod) -> Vec<String> {
     claims.collect()
 }
 
-/// The finalizers of the object without this one, if it is being deleted and has it.
+/// Returns the finalizers without this one, if the object is being deleted and has it.
 pub(crate) fn without(meta: &ObjectMeta, finalizer: &str) -> Option<Vec<String>> {
     let finalizers = meta.finalizers.as_ref().filter(|_| meta.deletion_timestamp.is_some())?;
     let rest: Vec<String> = finalizers.iter().filter(|f| *f != finalizer).cloned().collect();
@@ -35,7 +35,7 @@ pub(crate) fn claim_is_used<'a>(claim: &PersistentVolumeClaim, mut pods: impl It
     pods.any(|pod| !is_finished(pod) && claims_of(pod).iter().any(|c| c == name))
 }
 
-/// Returns `true` if the claim that the volume was made for is still there.
+/// Returns `true` if the claim of the volume still exists.
 pub(crate) fn volume_is_used(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> bool {
     let of = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref()).and_then(|r| r.uid.as_deref());
     of.is_some() && claim.is_some_and(|c| c.metadata.uid.as_deref() == of)
@@ -65,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn uses() {
+    fn claims_and_volumes_in_use() {
         let claim = PersistentVolumeClaim { metadata: meta("c"), ..PersistentVolumeClaim::default() };
         for (name, pods, want) in [
             ("nobody", vec![], false),
             ("a running pod", vec![user("c", "Running")], true),
-            ("a pod that waits", vec![user("c", "Pending")], true),
-            ("a pod that ended", vec![user("c", "Succeeded")], false),
+            ("a pending pod", vec![user("c", "Pending")], true),
+            ("a finished pod", vec![user("c", "Succeeded")], false),
             ("another's", vec![user("d", "Running")], false),
         ] {
             assert_eq!(claim_is_used(&claim, pods.iter()), want, "{name}");

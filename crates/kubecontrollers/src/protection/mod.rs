@@ -16,10 +16,9 @@ use crate::{
     caches::{CLAIMS, PODS, VOLUMES},
 };
 
-/// Concurrent requests.
 const WORKERS: usize = 2;
 
-/// Starts the controller that releases claims without pods.
+/// Starts the controller that removes the finalizer of claims without pods.
 pub(crate) fn start_claims(cluster: &Cluster) {
     let (claims, pods) = (cluster.caches.take(&CLAIMS), cluster.caches.take(&PODS));
     let queue: Queue<Key> = cluster.queue("claim-protection");
@@ -52,7 +51,7 @@ pub(crate) fn start_claims(cluster: &Cluster) {
     });
 }
 
-/// Starts the controller that releases volumes without claims.
+/// Starts the controller that removes the finalizer of volumes without claims.
 pub(crate) fn start_volumes(cluster: &Cluster) {
     let (claims, volumes) = (cluster.caches.take(&CLAIMS), cluster.caches.take(&VOLUMES));
     let queue: Queue<Key> = cluster.queue("volume-protection");

@@ -17,20 +17,18 @@ use crate::{
     pods::{self, Availability, is_active, labels},
 };
 
-/// Most pods that one reconcile creates or deletes.
+/// Maximum number of pods that one reconcile creates or deletes.
 pub(crate) const BURST: usize = 500;
 
-/// Observed state of one ReplicaSet.
 pub(crate) struct Seen {
     pub(crate) set: Arc<ReplicaSet>,
     pub(crate) pods: Claims<Pod>,
-    /// Active pods of this ReplicaSet and its siblings (of one Deployment) by node.
+    /// Number of active pods of the Deployment's ReplicaSets by node.
     pub(crate) on_node: BTreeMap<String, usize>,
     /// Error of the last reconcile's pod requests.
     pub(crate) last_error: Option<PodError>,
 }
 
-/// Actions of a reconcile.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
@@ -54,7 +52,7 @@ pub(crate) struct Counts {
     pub(crate) next: Option<Timestamp>,
 }
 
-/// Counts the active pods among these.
+/// Counts the pods of the set that are active.
 pub(crate) fn count<'a>(set: &ReplicaSet, pods: impl Iterator<Item = &'a Arc<Pod>>, now: Timestamp) -> Counts {
     let spec = set.spec.as_ref();
     let min_ready = spec.and_then(|s| s.min_ready_seconds).unwrap_or(0);
@@ -86,7 +84,6 @@ pub(crate) fn wanted(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1).max(0)
 }
 
-/// Decides about the ReplicaSet.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let set = &seen.set;
     let active: Vec<&Arc<Pod>> = seen.pods.mine.iter().filter(|p| is_active(p)).collect();
@@ -117,21 +114,21 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
 /// Deletion order of pods, lowest first (Kubernetes' `ActivePodsWithRanks`).
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'a> {
-    /// One that has no node yet loses nothing.
+    /// Pods without a node first.
     assigned: bool,
     /// Pending before unknown before running.
     phase: u8,
     /// Unready pods first.
     ready: bool,
-    /// The user's own estimate.
+    /// Deletion cost, from the user's annotation.
     cost: i32,
-    /// The one whose node holds more of its kind.
+    /// Pods on nodes with more pods of the workload first.
     crowd: Reverse<usize>,
-    /// Ready for less time, in powers of two.
+    /// Ready for less time first, in powers of two.
     ready_for: Option<u32>,
-    /// Restarted more often.
+    /// Restarted more often first.
     restarts: Reverse<i32>,
-    /// Younger, in powers of two.
+    /// Younger first, in powers of two.
     age: u32,
     /// Ties break by name.
     name: &'a str,
@@ -164,7 +161,7 @@ fn rank<'a>(pod: &'a Pod, on_node: &BTreeMap<String, usize>, now: Timestamp) -> 
     }
 }
 
-/// The age in powers of two of seconds: pods of about the same age are equal, so that the choice is spread.
+/// Returns the age in powers of two seconds: pods of similar age are equal, so that deletions spread over nodes.
 fn power_of_two(now: Timestamp, since: Timestamp) -> u32 {
     let seconds = u64::try_from(now.duration_since(since).as_secs()).unwrap_or(0);
     u64::BITS - seconds.leading_zeros()
@@ -240,10 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn pods_are_created_and_deleted_to_match_replicas() {
         for (name, replicas, pods, create, delete) in [
-            ("none yet: make all", 3, vec![], 3, 0),
-            ("enough: nothing", 1, vec![pod("a")], 0, 0),
+            ("no pods yet: all are created", 3, vec![], 3, 0),
+            ("enough pods: nothing to do", 1, vec![pod("a")], 0, 0),
             ("one too many", 1, vec![pod("a"), pod("b")], 0, 1),
             ("a finished pod is replaced", 1, vec![pod("a").phase("Failed")], 1, 0),
             ("a terminating pod is replaced at once", 1, vec![pod("a").terminating()], 1, 0),
@@ -274,14 +271,14 @@ mod tests {
             ("unknown before running", n("z").phase("Unknown"), n("a").phase("Running")),
             ("not ready before ready", n("z").phase("Running"), n("a").ready(0)),
             (
-                "cheaper before dearer",
+                "lower deletion cost before higher",
                 n("z").ready(0).annotation("controller.kubernetes.io/pod-deletion-cost", "-1"),
                 n("a").ready(0),
             ),
             ("ready for less time", n("z").ready(900), n("a").ready(0)),
             ("restarted more often", n("z").ready(0).restarts(2), n("a").ready(0).restarts(1)),
             ("younger", n("z").ready(0).created(990), n("a").ready(0)),
-            ("of the same age by name", n("a").ready(0).created(1), n("b").ready(0).created(2)),
+            ("of the same age in order of names", n("a").ready(0).created(1), n("b").ready(0).created(2)),
         ] {
             let seen = seen(1, vec![second, first]);
             let want = names(&seen.pods.mine)[1].to_owned();
@@ -298,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses() {
+    fn status_counts_pods() {
         let mut seen = seen(3, vec![pod("a").ready(95), pod("b").ready(0), pod("c"), pod("d").terminating()]);
         let mut s = set(3);
         s.spec.as_mut().unwrap().min_ready_seconds = Some(10);
@@ -322,7 +319,7 @@ mod tests {
         let mut s = set(1);
         s.status = Some(status.clone());
         seen.set = Arc::new(s);
-        assert_eq!(decide(&seen, at(9)).status, status, "the same error keeps its time");
+        assert_eq!(decide(&seen, at(9)).status, status, "the same error keeps its transition time");
         seen.last_error = None;
         assert_eq!(decide(&seen, at(9)).status.conditions, None);
     }

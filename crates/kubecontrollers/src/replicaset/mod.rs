@@ -1,4 +1,4 @@
-//! ReplicaSets: pods by number.
+//! ReplicaSets: maintains a number of pods.
 
 mod decide;
 mod observe;
@@ -33,7 +33,6 @@ impl Kind for ReplicaSet {
     }
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let sets = Workload::new(cluster, cluster.caches.take(&REPLICA_SETS));
     sets.run([], |sets, key| async move { reconcile(&sets, &key).await });

@@ -13,21 +13,19 @@ use crate::{
     pods::{self, Availability, is_finished, is_terminating, labels},
 };
 
-/// Observed state of one StatefulSet.
 pub(crate) struct Seen {
     pub(crate) set: Arc<StatefulSet>,
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// The name of the revision of the wanted template.
+    /// Name of the revision of the template.
     pub(crate) update: String,
-    /// The name of the revision that all pods had last.
+    /// Name of the revision that all pods last had.
     pub(crate) current: String,
 }
 
-/// Actions of a reconcile.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
-    /// Ordinals that get a pod, each with its revision.
+    /// Ordinals of the pods to create, each with its revision.
     pub(crate) create: Vec<(i32, String)>,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: StatefulSetStatus,
@@ -35,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) requeue_at: Option<Timestamp>,
 }
 
-/// The ordinal in the name of a pod of this set.
+/// Parses the ordinal in the name of a pod of this set.
 pub(crate) fn ordinal(set: &str, pod: &Pod) -> Option<i32> {
     let digits = pod.metadata.name.as_deref()?.strip_prefix(set)?.strip_prefix('-')?;
     digits.parse().ok().filter(|n: &i32| *n >= 0 && n.to_string() == digits)
@@ -69,7 +67,7 @@ impl Rules {
         ordinal >= self.first && ordinal - self.first < self.replicas
     }
 
-    /// Ordinals below it keep the old template.
+    /// Returns the first ordinal to update: those below keep the current revision.
     fn updates_from(&self) -> i32 {
         self.first.saturating_add(self.partition)
     }
@@ -79,7 +77,6 @@ fn revision(pod: &Pod) -> &str {
     labels(&pod.metadata).get(REVISION_LABEL).map_or("", String::as_str)
 }
 
-/// Decides about the set.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let set = &*seen.set;
     let rules = Rules::of(set);
@@ -109,7 +106,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     plan
 }
 
-/// Fills the plan; returns `None` if something must happen first.
+/// Adds pods to create or delete to the plan; returns `None` if it must wait.
 fn step(plan: &mut Plan, seen: &Seen, rules: &Rules, pods: &BTreeMap<i32, &Arc<Pod>>, now: Timestamp) -> Option<()> {
     let well = |pod: &Pod| !is_terminating(pod) && pods::availability(pod, rules.min_ready, now) == Availability::Yes;
     for ordinal in (0..rules.replicas).map(|n| rules.first.saturating_add(n)) {
@@ -138,7 +135,7 @@ fn step(plan: &mut Plan, seen: &Seen, rules: &Rules, pods: &BTreeMap<i32, &Arc<P
     if !rules.rolls || !plan.create.is_empty() || !plan.delete.is_empty() {
         return None;
     }
-    // From the highest ordinal down; each must be healthy before the next is updated.
+    // Update from the highest ordinal down; each pod must be healthy before the next is updated.
     for (_, pod) in pods.range(rules.updates_from()..).rev().filter(|(ordinal, _)| rules.includes(**ordinal)) {
         if revision(pod) != seen.update && !is_terminating(pod) {
             plan.delete.push((*pod).clone());
@@ -224,52 +221,100 @@ mod tests {
     }
 
     #[test]
-    fn passes() {
+    fn pods_are_created_scaled_and_updated_in_order() {
         let r = |name: &str, revision: &str| p(name, revision).ready(0);
         let from = |n: i32| move |s: &mut StatefulSetSpec| s.ordinals = Some(StatefulSetOrdinals { start: Some(n) });
         for (name, set, pods, create, delete) in [
-            ("the first alone", set(3, |_| {}), vec![], vec!["0 new"], vec![]),
-            ("the second waits for the first", set(3, |_| {}), vec![p("s-0", "new")], vec![], vec![]),
-            ("and comes when it is ready", set(3, |_| {}), vec![r("s-0", "new")], vec!["1 new"], vec![]),
-            ("all at once with policy Parallel", set(3, parallel), vec![], vec!["0 new", "1 new", "2 new"], vec![]),
-            ("ordinals may start later", set(2, from(5)), vec![], vec!["5 new"], vec![]),
-            ("a hole is filled first", set(3, |_| {}), vec![r("s-0", "new"), r("s-2", "new")], vec!["1 new"], vec![]),
+            ("only the first pod is created", set(3, |_| {}), vec![], vec!["0 new"], vec![]),
+            ("the second waits until the first is ready", set(3, |_| {}), vec![p("s-0", "new")], vec![], vec![]),
             (
-                "a failed pod goes before it is replaced",
+                "the second is created when the first is ready",
+                set(3, |_| {}),
+                vec![r("s-0", "new")],
+                vec!["1 new"],
+                vec![],
+            ),
+            ("policy Parallel creates all at once", set(3, parallel), vec![], vec!["0 new", "1 new", "2 new"], vec![]),
+            ("ordinals start at spec.ordinals.start", set(2, from(5)), vec![], vec!["5 new"], vec![]),
+            (
+                "a missing ordinal is created first",
+                set(3, |_| {}),
+                vec![r("s-0", "new"), r("s-2", "new")],
+                vec!["1 new"],
+                vec![],
+            ),
+            (
+                "a failed pod is deleted before it is replaced",
                 set(1, |_| {}),
                 vec![p("s-0", "new").phase("Failed")],
                 vec![],
                 vec!["s-0"],
             ),
             (
-                "downwards the highest goes, alone",
+                "scaling down deletes only the highest ordinal",
                 set(1, |_| {}),
                 vec![r("s-0", "new"), r("s-1", "new"), r("s-2", "new")],
                 vec![],
                 vec!["s-2"],
             ),
             (
-                "the next waits until it is gone",
+                "the next one waits until it is deleted",
                 set(1, |_| {}),
                 vec![r("s-0", "new"), r("s-1", "new"), r("s-2", "new").terminating()],
                 vec![],
                 vec![],
             ),
             (
-                "an update begins at the top",
+                "an update begins with the highest ordinal",
                 set(2, |_| {}),
                 vec![r("s-0", "old"), r("s-1", "old")],
                 vec![],
                 vec!["s-1"],
             ),
-            ("and waits there", set(2, |_| {}), vec![r("s-0", "old"), p("s-1", "new")], vec![], vec![]),
-            ("then goes down", set(2, |_| {}), vec![r("s-0", "old"), r("s-1", "new")], vec![], vec!["s-0"]),
-            ("down to the partition", set(2, partition(1)), vec![r("s-0", "old"), r("s-1", "new")], vec![], vec![]),
-            ("below it, pods come back as they were", set(2, partition(1)), vec![], vec!["0 old"], vec![]),
-            ("on delete: not by itself", set(2, on_delete), vec![r("s-0", "old"), r("s-1", "old")], vec![], vec![]),
-            ("on delete: what comes is new", set(2, on_delete), vec![r("s-0", "old")], vec!["1 new"], vec![]),
             (
-                "names that are not ours are left",
+                "an update waits until that pod is ready",
+                set(2, |_| {}),
+                vec![r("s-0", "old"), p("s-1", "new")],
+                vec![],
+                vec![],
+            ),
+            (
+                "then the next lower ordinal is updated",
+                set(2, |_| {}),
+                vec![r("s-0", "old"), r("s-1", "new")],
+                vec![],
+                vec!["s-0"],
+            ),
+            (
+                "ordinals below the partition are not updated",
+                set(2, partition(1)),
+                vec![r("s-0", "old"), r("s-1", "new")],
+                vec![],
+                vec![],
+            ),
+            (
+                "pods below the partition are recreated with the old revision",
+                set(2, partition(1)),
+                vec![],
+                vec!["0 old"],
+                vec![],
+            ),
+            (
+                "OnDelete: pods are not updated",
+                set(2, on_delete),
+                vec![r("s-0", "old"), r("s-1", "old")],
+                vec![],
+                vec![],
+            ),
+            (
+                "OnDelete: a new pod has the new revision",
+                set(2, on_delete),
+                vec![r("s-0", "old")],
+                vec!["1 new"],
+                vec![],
+            ),
+            (
+                "pods with other names are left alone",
                 set(0, |_| {}),
                 vec![r("s-x", "new"), r("s-01", "new")],
                 vec![],
@@ -284,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn counts() {
+    fn status_counts_pods_by_revision() {
         let pods = || vec![p("s-0", "old").ready(0), p("s-1", "new").ready(0)];
         let status = plan(set(2, |_| {}), pods()).status;
         assert_eq!((status.replicas, status.ready_replicas), (2, Some(2)));
         assert_eq!((status.updated_replicas, status.current_replicas), (Some(1), Some(1)));
         assert_eq!(status.current_revision.as_deref(), Some("old"));
         let done = plan(set(2, |_| {}), vec![p("s-0", "new").ready(0), p("s-1", "new").ready(0)]);
-        assert_eq!(done.status.current_revision.as_deref(), Some("new"), "all have it");
+        assert_eq!(done.status.current_revision.as_deref(), Some("new"), "all pods have the new revision");
         assert_eq!(done.status.current_replicas, Some(2));
         assert!(done.idle);
     }

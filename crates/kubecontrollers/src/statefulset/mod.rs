@@ -1,4 +1,4 @@
-//! StatefulSets: pods with a name, an order and storage of their own.
+//! StatefulSets: pods with stable names, an order, and their own storage.
 
 mod decide;
 
@@ -23,9 +23,9 @@ use crate::{
     workload::{Kind, Workload, next},
 };
 
-/// The label of a pod with its own name: services for one pod select by it.
+/// Label with the name of the pod: Services for one pod select by it.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
-/// The label of a pod with its ordinal.
+/// Label with the ordinal of the pod.
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
 impl Kind for StatefulSet {
@@ -41,7 +41,6 @@ impl Kind for StatefulSet {
     }
 }
 
-/// Runs the controller as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let sets = Workload::new(cluster, cluster.caches.take(&STATEFUL_SETS));
     let revisions = cluster.caches.take(&REVISIONS);
@@ -96,7 +95,7 @@ async fn reconcile(
     Ok(next(wait, plan.requeue_at, now))
 }
 
-/// The name of the claim that a template of claims makes for a pod.
+/// Returns the name of the claim of a pod from this claim template.
 fn claim_name(template: &PersistentVolumeClaim, pod: &str) -> String {
     format!("{}-{pod}", template.metadata.name.as_deref().unwrap_or(""))
 }

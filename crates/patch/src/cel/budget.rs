@@ -30,7 +30,7 @@ pub const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 const WALKED_PER_UNIT: u64 = 16;
 /// Cost of a regular expression besides its length.
 const PATTERN_UNITS: u64 = 50;
-/// The most that the repetitions of a pattern cost: what the library makes of them is bounded too.
+/// Maximum cost of the repetitions of a pattern: the library bounds their compiled size, too.
 const REPETITION_UNITS_MAX: u64 = 50_000;
 
 /// Units for a number of evaluations, such as those of one request.
@@ -42,13 +42,11 @@ pub struct Budget {
 
 impl Budget {
     /// Creates a budget of this many units.
-    #[must_use]
     pub fn new(units: u64) -> Self {
         Self { left: units, exceeded: false }
     }
 
     /// Returns `true` once an evaluation was cut short because of its cost: nothing more should be evaluated.
-    #[must_use]
     pub fn is_exceeded(&self) -> bool {
         self.exceeded
     }
@@ -82,7 +80,7 @@ fn pay(units: u64) -> Result<(), ExecutionError> {
     }
 }
 
-/// Elements, members and bytes to visit, limited to what can be paid.
+/// Number of elements, members and bytes to visit, limited to the remaining units.
 fn size(value: &dyn Val) -> u64 {
     let most = LEFT.get().unwrap_or(0).saturating_mul(WALKED_PER_UNIT).saturating_add(WALKED_PER_UNIT);
     let mut seen = 0_u64;
@@ -153,7 +151,7 @@ fn argument<'a>(of: &'a FunctionContext<'_, '_>, at: usize) -> Result<std::borro
     CelValue::resolve_val(expression, of.ptx)
 }
 
-/// One iteration of a loop over this element, with a body of this many parts.
+/// Charges for an iteration of a loop over this element, with a body of this many parts.
 fn tick(of: &FunctionContext<'_, '_>) -> Answer {
     let parts = argument(of, 1)?.downcast_ref::<CelInt>().map_or(1, |n| (*n.inner()).unsigned_abs());
     let element = argument(of, 0)?;
@@ -161,21 +159,21 @@ fn tick(of: &FunctionContext<'_, '_>) -> Answer {
     Ok(CelValue::Bool(true))
 }
 
-/// A value that is about to be extended.
+/// Charges for a value that is about to be extended.
 fn grow(of: &FunctionContext<'_, '_>) -> Answer {
     let grown = argument(of, 0)?;
     pay(walk(&*grown))?;
     Ok(CelValue::Bool(true))
 }
 
-/// The value, paid for.
+/// Charges for the size of the value.
 fn weigh(of: &FunctionContext<'_, '_>) -> Answer {
     let value = argument(of, 0)?;
     pay(walk(&*value))?;
     CelValue::try_from(&*value)
 }
 
-/// The value, for a function that compares each of it with each.
+/// Charges for a function that compares each pair of elements of the value.
 fn square(of: &FunctionContext<'_, '_>) -> Answer {
     let value = argument(of, 0)?;
     let elements = value.downcast_ref::<CelList>().map_or(1, |list| list.inner().len() as u64);
@@ -183,7 +181,7 @@ fn square(of: &FunctionContext<'_, '_>) -> Answer {
     CelValue::try_from(&*value)
 }
 
-/// The value, a pattern or a format that a function reads before it uses it.
+/// Charges for a pattern or a format that a function parses first.
 fn pattern(of: &FunctionContext<'_, '_>) -> Answer {
     let value = argument(of, 0)?;
     let text = value.downcast_ref::<CelString>().map_or("", |text| text.inner());
@@ -194,7 +192,7 @@ fn pattern(of: &FunctionContext<'_, '_>) -> Answer {
     CelValue::try_from(&*value)
 }
 
-/// The value, a number of things to be made.
+/// Charges for a number of elements to create.
 fn count(of: &FunctionContext<'_, '_>) -> Answer {
     let value = argument(of, 0)?;
     let number = value.downcast_ref::<CelInt>().map_or(0, |n| *n.inner());
@@ -202,7 +200,7 @@ fn count(of: &FunctionContext<'_, '_>) -> Answer {
     CelValue::try_from(&*value)
 }
 
-/// Returns the two operands, paid for: a comparison visits no more than the shorter of them.
+/// Charges for two operands and returns them: a comparison visits at most the size of the shorter one.
 fn compared<T>(
     of: &FunctionContext<'_, '_>,
     f: impl FnOnce(&dyn Val, &dyn Val) -> Result<T, ExecutionError>,
@@ -243,7 +241,7 @@ fn at_least(of: &FunctionContext<'_, '_>) -> Answer {
 
 fn within(of: &FunctionContext<'_, '_>) -> Answer {
     let (item, all) = (argument(of, 0)?, argument(of, 1)?);
-    // A map finds its keys without going through them.
+    // A map finds its keys without a scan.
     let comparisons = all.downcast_ref::<CelList>().map_or(0, |list| list.inner().len() as u64);
     pay(1 + comparisons.saturating_mul(walk(&*item)) / WALKED_PER_UNIT)?;
     let container = all.as_container().ok_or(ExecutionError::NoSuchOverload)?;
@@ -307,7 +305,7 @@ fn wrapped(name: &str, inner: &mut IdedExpr) {
     *inner = IdedExpr { id, expr: call(name, vec![inside]) };
 }
 
-/// Names and fields: expressions that can be evaluated twice without doing work twice.
+/// Returns `true` for names and fields: they can be evaluated twice at no cost.
 fn is_pure(expression: &IdedExpr) -> bool {
     match &expression.expr {
         Expr::Ident(_) => true,
@@ -370,7 +368,7 @@ fn instrument_call(tree: &mut IdedExpr, libraries: &[&str]) -> u64 {
         op::ADD => {
             let places: Vec<IdedExpr> = it.args.iter().filter(|arg| is_pure(arg)).cloned().collect();
             it.args.iter_mut().filter(|arg| !is_pure(arg) && !matches!(arg.expr, Expr::List(_))).for_each(|arg| {
-                // A value that is not at a place was just made, and is at most as large as its paid operands.
+                // Any other value was just created, and is at most as large as its operands, which were charged.
                 if matches!(arg.expr, Expr::Call(_) | Expr::Comprehension(_)) {
                     wrapped(WEIGH, arg);
                 }
@@ -399,7 +397,7 @@ fn instrument_call(tree: &mut IdedExpr, libraries: &[&str]) -> u64 {
                 wrapped(if reads_format { PATTERN } else { WEIGH }, target);
             }
             for (i, arg) in it.args.iter_mut().enumerate() {
-                // Called as a function, its first argument is what it works on.
+                // Called as a function, its first argument is its subject.
                 let is_pattern = reads_pattern && (it.target.is_some() == (i == 0) || i == 1);
                 wrapped(if is_pattern { PATTERN } else { WEIGH }, arg);
             }

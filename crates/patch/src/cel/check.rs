@@ -17,9 +17,9 @@ use super::{
 };
 use crate::structural::{Additional, JsonType, Node};
 
-/// The most that one rule may cost.
+/// Maximum cost of one rule.
 pub const COST_MAX: u64 = 10_000_000;
-/// The most that all rules of a schema may cost.
+/// Maximum cost of all rules of a schema.
 pub const TOTAL_COST_MAX: u64 = 100_000_000;
 /// The most bytes of a request's body, which bounds everything in it.
 const REQUEST_BYTES: u64 = 3 * 1024 * 1024;
@@ -45,8 +45,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The type as messages name it; `dyn` where it isn't known.
-    #[must_use]
+    /// The name of the type in messages; `dyn` if it is unknown.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dyn => "dyn",
@@ -88,7 +87,7 @@ impl Type {
         }
     }
 
-    /// The language compares and adds these by exact type.
+    /// Returns `true` for types that the language compares and adds only with the same type.
     fn is_plain(self) -> bool {
         matches!(self, Self::Bool | Self::Int | Self::Uint | Self::Double | Self::String)
     }
@@ -124,7 +123,7 @@ impl<'a> Known<'a> {
         Self { ty: Type::Dyn, node: None, size: REQUEST_BYTES, cost }
     }
 
-    /// An element of a list, a key of a map.
+    /// Returns the knowledge about an element of a list or a key of a map.
     fn element(&self) -> Self {
         match self.node {
             Some(node) if self.ty == Type::List => node.items.as_deref().map_or(Self::unknown(0), |n| Self::of(n, 0)),
@@ -178,13 +177,11 @@ fn size_of(node: &Node) -> u64 {
 }
 
 /// Returns how many values of this schema one value of the schema above can hold at most.
-#[must_use]
 pub fn cost_of_node(above: &Node) -> u64 {
     size_of(above).max(1)
 }
 
 /// Returns by how much a cost exceeds a limit, as in messages; `None` if it does not.
-#[must_use]
 pub fn factor(cost: u64, limit: u64) -> Option<String> {
     if cost <= limit {
         return None;
@@ -215,7 +212,7 @@ pub(super) fn check<'a>(
 
 struct Checker<'t, 'a> {
     text: &'t str,
-    /// The innermost of a name last.
+    /// Names in scope; the innermost is last.
     names: Vec<(String, Known<'a>)>,
     mistakes: Vec<(usize, String)>,
 }
@@ -471,7 +468,7 @@ fn size_free(known: Option<&Known<'_>>) -> u64 {
     known.map_or(0, |k| k.cost)
 }
 
-/// Fields that every root object has, even if its schema does not declare them.
+/// Returns `true` for fields that every root object has, even if its schema does not declare them.
 fn implied(field: &str) -> bool {
     matches!(field, "apiVersion" | "kind" | "metadata")
 }

@@ -1,6 +1,6 @@
 //! The functions and types that expressions may name.
 
-/// Functions that there are: the language's, and Kubernetes' libraries as far as they are registered.
+/// Known functions: those of the language, and of Kubernetes' libraries as far as they are registered.
 pub(super) const FUNCTIONS: &[&str] = &[
     "add",
     "asApproximateFloat",

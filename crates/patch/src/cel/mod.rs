@@ -39,7 +39,7 @@ pub struct Expression {
     tree: IdedExpr,
     /// Worst-case cost, in Kubernetes' units.
     pub cost: u64,
-    /// Static type, as text, for the check that a result is a truth value.
+    /// Name of the static type, to check that a result is a boolean.
     pub type_name: &'static str,
 }
 
@@ -61,20 +61,20 @@ pub enum Binding<'a> {
     Of(&'a Value, &'a Node),
     /// An optional value of a schema.
     OptionalOf(Option<&'a Value>, &'a Node),
-    /// A value as it is, under the names that it has.
+    /// A value with its own member names.
     Plain(&'a Value),
     /// The result of another expression.
     Made(&'a Made),
 }
 
-/// The value of an expression, to be a variable of others.
+/// The value of an expression, for use as a variable of others.
 #[derive(Debug, Clone)]
 pub struct Made(CelValue);
 
 /// Result of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A text.
     Text(String),
@@ -163,13 +163,11 @@ impl Expression {
     }
 
     /// The expression as it was written.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Returns `true` if the expression uses this variable.
-    #[must_use]
     pub fn names(&self, variable: &str) -> bool {
         self.tree.references().has_variable(variable)
     }
@@ -253,7 +251,6 @@ fn parse(text: &str) -> Result<IdedExpr, String> {
 }
 
 /// Creates a map of results, such as `variables`.
-#[must_use]
 pub fn made_map(all: &BTreeMap<String, Made>) -> Made {
     let all = all.iter().map(|(name, made)| (name.clone(), made.0.clone()));
     Made(CelValue::from(all.collect::<Map>()))
@@ -263,7 +260,7 @@ pub fn made_map(all: &BTreeMap<String, Made>) -> Made {
 #[allow(clippy::disallowed_types, reason = "the crate's own maps; no order of ours depends on them")]
 type Map = std::collections::HashMap<String, CelValue>;
 
-/// Describes a failure with the words of cel-go.
+/// Describes a failure with the message of cel-go.
 fn failure(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
@@ -330,11 +327,15 @@ mod tests {
             "names": (0..1_000).map(|i| format!("name-{i}")).collect::<Vec<_>>(),
         });
         for (name, text, fits) in [
-            ("few times few", "self.few.all(x, self.few.all(y, x == y || x != y))", true),
-            ("each name once", "self.names.all(x, self.names.exists_one(y, y == x))", false),
-            ("a name among all", "self.names.all(x, x in self.names)", true),
-            ("loops in loops in loops", "self.l.all(x, self.l.all(y, self.l.all(z, x + y + z >= 0)))", false),
-            ("forgiven failures", "self.l.exists(x, self.l.exists(y, self.l.exists(z, x + y + z < 0))) || true", false),
+            ("a small nested loop", "self.few.all(x, self.few.all(y, x == y || x != y))", true),
+            ("a quadratic loop over names", "self.names.all(x, self.names.exists_one(y, y == x))", false),
+            ("a lookup in a long list per name", "self.names.all(x, x in self.names)", true),
+            ("three nested loops", "self.l.all(x, self.l.all(y, self.l.all(z, x + y + z >= 0)))", false),
+            (
+                "failures that exists() ignores",
+                "self.l.exists(x, self.l.exists(y, self.l.exists(z, x + y + z < 0))) || true",
+                false,
+            ),
             ("a list that grows", "self.l.map(x, self.l.map(y, x + y)).size() > 0", false),
             ("a long list", "lists.range(100000000000).size() > 0", false),
             (
@@ -346,9 +347,9 @@ mod tests {
             ("patterns in a loop", "self.l.all(x, string(x).matches('^((a{100}){100}){100}$') || true)", false),
             ("a plain pattern in a loop", "self.names.all(x, x.matches('^[a-z]+-[0-9]{1,4}$'))", true),
             ("long lists compared", "self.l.all(x, self.l == self.l)", true),
-            ("longer ones", "self.names.all(x, self.l.all(y, self.l == self.l))", false),
+            ("long lists compared in two loops", "self.names.all(x, self.l.all(y, self.l == self.l))", false),
             ("a joined text", "self.names.join(self.s).size() > 0", false),
-            ("a short one", "self.names.join(',').size() > 0 && self.names.distinct().size() == 1000", true),
+            ("a short joined text", "self.names.join(',').size() > 0 && self.names.distinct().size() == 1000", true),
             ("replaced", "'aXbX'.replace('X', '-') == 'a-b-' && 'aXbX'.replace('X', '-', 1) == 'a-bX'", true),
         ] {
             let expression = Expression::compile(text, &anything()).unwrap();
@@ -367,7 +368,7 @@ mod tests {
         let ended = (0..100).position(|_| expression.evaluate_within(&variables, &mut budget).is_err());
         assert!(ended.is_some_and(|n| (1..10).contains(&n)), "{ended:?}");
         assert!(budget.is_exceeded());
-        assert_eq!(expression.evaluate(&variables), Ok(Outcome::Bool(true)), "another has its own");
+        assert_eq!(expression.evaluate(&variables), Ok(Outcome::Bool(true)), "another budget is not affected");
     }
 
     #[test]

@@ -7,16 +7,16 @@ pub(super) const DEPTH_MAX: usize = 80;
 const BRACKET: usize = 4;
 const OPERATOR: usize = 2;
 
-/// One pair of brackets, or the whole.
+/// Counts within one pair of brackets, or outside of all.
 #[derive(Default)]
 struct Level {
-    /// Operators that lean on each other in this part of it.
+    /// Operators that nest in the current operand.
     operators: usize,
-    /// Fields of fields.
+    /// Chained field accesses.
     fields: usize,
 }
 
-/// The deepest nesting: brackets, operators that lean on each other, fields of fields. Texts and comments don't count.
+/// Returns the nesting depth: brackets, nested operators, chained fields. String literals and comments don't count.
 pub(super) fn depth(text: &str) -> usize {
     let mut levels = vec![Level::default()];
     let mut deepest = 0;
@@ -37,7 +37,7 @@ pub(super) fn depth(text: &str) -> usize {
         }
         let Some(level) = levels.last_mut() else { continue };
         match c {
-            // These are siblings, however many.
+            // Operands of these are siblings: they do not nest.
             ',' | '&' | '|' => *level = Level::default(),
             '.' => level.fields += 1,
             '?' => level.operators += BRACKET,

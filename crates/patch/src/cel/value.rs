@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::structural::{Additional, Node};
 
-/// Words of the language that no field can be called.
+/// Reserved words, which must be escaped as field names.
 const RESERVED: [&str; 20] = [
     "true",
     "false",
@@ -35,7 +35,7 @@ const RESERVED: [&str; 20] = [
     "void",
 ];
 
-/// A field's name as expressions write it.
+/// Returns a field name as expressions write it.
 pub(super) fn escaped(name: &str) -> String {
     if RESERVED.contains(&name) || name == "while" {
         return format!("__{name}__");
@@ -48,12 +48,12 @@ pub(super) fn escaped(name: &str) -> String {
     name.replace('\0', "__underscores__")
 }
 
-/// Members of a map are data, and their names stay.
+/// Returns `true` for a map: its member names are data and not escaped.
 fn is_map(node: &Node) -> bool {
     node.additional.as_ref().is_some_and(|a| !matches!(a, Additional::Any(false)))
 }
 
-/// A value as the language has it, by its schema where one is known.
+/// Converts a value to one of the language, by its schema if there is one.
 pub(super) fn convert(value: &Value, node: Option<&Node>) -> CelValue {
     match value {
         Value::Null => CelValue::Null,

@@ -1,10 +1,10 @@
-//! Fields that Kubernetes prints although they were not set: `status: {}`, `resources: {}`, `rules: null`.
+//! Fields that Kubernetes prints although they are not set: `status: {}`, `resources: {}`, `rules: null`.
 
 use serde_json::{Map, Value};
 
 use crate::schema::{Element, Form, Printed, SchemaId, Table, Type};
 
-/// Adds them to a decoded object, at every level.
+/// Adds these fields to a decoded object, at every level.
 pub fn complete(object: &mut Value, table: &Table, schema: SchemaId) {
     let schema = table.get(schema);
     let Value::Object(members) = object else { return };

@@ -26,7 +26,7 @@ pub const STRICT_ERRORS_MAX: usize = 100;
 /// An object that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// The object, without what its schema doesn't know.
+    /// The object without unknown fields.
     pub value: Value,
     /// `unknown field "spec.foo"` and `duplicate field "metadata.name"`, each once.
     pub strict: Vec<String>,
@@ -90,7 +90,6 @@ pub fn untyped(bytes: &[u8]) -> Result<Decoded, DecodeError> {
 }
 
 /// `strict decoding error: unknown field "a", duplicate field "b"`.
-#[must_use]
 pub fn strict_message(errors: &[String]) -> String {
     format!("strict decoding error: {}", errors.join(", "))
 }

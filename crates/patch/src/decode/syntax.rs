@@ -11,7 +11,7 @@ enum Inside {
     Object,
 }
 
-/// The message about the first mistake; none if it is JSON.
+/// Returns the message about the first mistake; `None` if the text is JSON.
 pub(super) fn explain(text: &[u8]) -> Option<String> {
     let mut reader = Reader { text, at: 0 };
     reader.document().err()
@@ -36,7 +36,7 @@ impl Reader<'_> {
         self.peek()
     }
 
-    /// The mistake at the next byte.
+    /// Returns the error at the next byte.
     fn wrong<T>(&self, context: &str) -> Result<T, String> {
         let Some(byte) = self.peek() else { return Err("unexpected end of JSON input".to_owned()) };
         let shown = match byte {
@@ -55,7 +55,7 @@ impl Reader<'_> {
         Err(format!("invalid character '{shown}' {context}"))
     }
 
-    /// Without recursion, since depth is the text's choice.
+    /// Scans the document without recursion: the text decides about the depth.
     fn document(&mut self) -> Outcome {
         let mut way = vec![Inside::Top];
         loop {

@@ -27,7 +27,7 @@ fn print(text: &str, form: &str, layout: &str) -> Result<String, String> {
     Ok(time.to_zoned(TimeZone::UTC).strftime(form).to_string())
 }
 
-/// RFC 3339 exactly: the time library reads more than that.
+/// Returns `true` for exactly RFC 3339: the time library accepts more.
 fn has_the_form(text: &[u8]) -> bool {
     let digits =
         |range: std::ops::Range<usize>| text.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit));

@@ -89,7 +89,7 @@ struct Context<'t> {
     dialect: Dialect,
     /// Path of the current value, for strict errors.
     path: String,
-    /// The struct fields on the way, for type errors.
+    /// Names of the enclosing struct fields, for type errors.
     fields: Vec<&'t str>,
     /// The innermost struct, for type errors.
     owner: &'t str,
@@ -114,7 +114,7 @@ impl<'t> Context<'t> {
         self.error.get_or_insert(text);
     }
 
-    /// `given` of the document does not fit `wanted`.
+    /// Reports that the value `given` does not fit the type `wanted`.
     fn mismatch(&mut self, given: &Given, wanted: &Type) {
         let text = match self.dialect {
             Dialect::Json => {
@@ -158,7 +158,7 @@ impl<'t> Context<'t> {
         }
     }
 
-    /// The form of the schema that `ty` names, if it names one.
+    /// Returns the form of the schema that `ty` refers to, if it refers to one.
     fn form(&self, ty: &Type) -> Option<Form> {
         match ty {
             Type::Schema { id, .. } => self.table.map(|table| table.get(*id).form),
@@ -180,7 +180,7 @@ impl<'t> Context<'t> {
     }
 }
 
-/// A value of the document, as far as messages name it.
+/// Kind of a value in messages.
 enum Given {
     Bool,
     Integer,
@@ -284,7 +284,7 @@ impl Seed<'_, '_> {
         }
     }
 
-    /// The message of a type that reads itself.
+    /// Reports the error of a type with its own decoder.
     fn custom(self, given: &str, wanted: &str) {
         self.cx.refuse(format!("json: cannot unmarshal {given} into Go value of type {wanted}"));
     }

@@ -10,7 +10,7 @@ use super::{
     typed::{List, Map, Ref, Relation, Shape},
 };
 
-/// The fields that differ.
+/// Fields that differ, by kind of change.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Comparison {
     pub(super) removed: Set,
@@ -19,7 +19,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// Without what is at or below these places.
+    /// Removes fields at or below these paths.
     pub(super) fn without(self, ignored: &Set) -> Self {
         if ignored.is_empty() {
             return self;
@@ -39,7 +39,7 @@ pub(super) fn compare(of: Ref<'_>, old: &Value, new: &Value) -> Comparison {
     walker.out
 }
 
-/// Equal as JSON, where 1 and 1.0 are the same number.
+/// Compares as JSON, where 1 and 1.0 are the same number.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),
@@ -60,7 +60,7 @@ impl Walker {
     fn value(&mut self, of: Ref<'_>, old: Option<&Value>, new: Option<&Value>) {
         let leaf = match (old, new) {
             (Some(old_value), Some(new_value)) if !of.alike(old_value, new_value) => {
-                // The shapes differ: everything of the old one was removed, everything of the new one added.
+                // The shapes differ: all fields of the old value were removed, all of the new one added.
                 self.shape(&of.shape(old), old, new);
                 self.shape(&of.shape(new), old, new)
             }

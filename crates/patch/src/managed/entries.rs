@@ -76,7 +76,7 @@ impl Entries {
                 "" => return Err(format!("missing fieldsType in managed fields entry {i}")),
                 other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {i}")),
             }
-            // The manager's name is not changed, even if it is empty.
+            // An empty manager name is kept.
             let mut owner = Owner::new(text("manager"), apply, api_version, text("subresource"));
             owner.manager = text("manager").to_owned();
             let entry = Entry {
@@ -89,7 +89,7 @@ impl Entries {
         Ok(Self(out))
     }
 
-    /// Appliers first, then by time, those without a time before the others.
+    /// Returns the entries in order: appliers first, then by time, those without a time first.
     pub(super) fn write(&self) -> Value {
         let mut sorted: Vec<(&Owner, &Entry)> = self.0.iter().collect();
         sorted.sort_by(|(a, x), (b, y)| {

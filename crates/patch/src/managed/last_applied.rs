@@ -1,4 +1,4 @@
-//! The annotation of kubectl's client-side apply: fields in it may be taken over without force.
+//! The annotation of kubectl's client-side apply: its fields may be taken over without force.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn annotation(object: &Value) -> Option<&str> {
 }
 
 impl Tracker<'_> {
-    /// The fields that were applied from the client's side and still have those values.
+    /// Returns the fields that were applied client-side and still have those values.
     pub(super) fn allowed_by_last_applied<'l>(
         &self,
         live: Option<&'l Value>,

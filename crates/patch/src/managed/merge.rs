@@ -1,4 +1,4 @@
-//! Merging an applied configuration into a live object, and taking fields out.
+//! Merges an applied configuration into a live object, and removes fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,7 @@ fn merge_maps(map: &Map<'_>, live: Option<&Members>, config: Option<&Members>) -
     out
 }
 
-/// Shared items come in the order of the configuration; items of one side only keep their place among their neighbours.
+/// Items of both sides come in the order of the configuration; items of one side keep their place among neighbours.
 fn merge_lists(list: &List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> {
     let identify = |items: &[Value]| -> Vec<(Element, Value)> {
         items.iter().filter_map(|item| Some((list.element(item).ok()?, item.clone()))).collect()
@@ -69,7 +69,7 @@ fn merge_lists(list: &List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
     let (live, config) = (identify(live), identify(config));
     let mut live_items: BTreeMap<&Element, Option<&Value>> = BTreeMap::new();
     for (element, item) in &live {
-        // Duplicates cannot be merged into.
+        // An item cannot be merged into duplicates.
         live_items.entry(element).and_modify(|known| *known = None).or_insert(Some(item));
     }
     let config_items: BTreeMap<&Element, &Value> = config.iter().map(|(element, item)| (element, item)).collect();
@@ -89,7 +89,7 @@ fn merge_lists(list: &List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
                 continue;
             }
             if config_items.contains_key(live_element) && next_shared.is_some_and(|next| next != live_element) {
-                // It follows later, at its position in the configuration.
+                // The item follows later, at its position in the configuration.
                 l += 1;
                 continue;
             }

@@ -39,13 +39,13 @@ pub use self::{
 /// More update entries than this are merged, oldest first.
 pub const UPDATE_MANAGERS_MAX: usize = 10;
 
-/// Owner of the fields of update entries that were merged because there were too many.
+/// Manager of update entries that were merged because there were too many.
 pub const ANCIENT_CHANGES: &str = "ancient-changes";
 
 /// Owner of the fields that existed before the first apply.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Follows the fields of objects of one kind and version, through one endpoint.
+/// Tracks field ownership of objects of one kind and version, for one endpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Tracker<'t> {
     /// The schemas.
@@ -65,13 +65,13 @@ pub struct Tracker<'t> {
 /// Result of an apply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applied {
-    /// The object with its new `managedFields`: still to be decoded, defaulted and validated.
+    /// The object with its new `managedFields`, not yet decoded, defaulted and validated.
     pub object: Value,
-    /// More than ownership changed.
+    /// `true` if more than ownership changed.
     pub changed: bool,
 }
 
-/// Never tracked: they identify the object, or the server sets them.
+/// Fields that are never tracked: they identify the object, or the server sets them.
 static UNTRACKED: LazyLock<Set> = LazyLock::new(|| {
     Set::of_fields(&[
         &["apiVersion"],
@@ -90,7 +90,7 @@ static UNTRACKED: LazyLock<Set> = LazyLock::new(|| {
 });
 
 impl Tracker<'_> {
-    /// Updates `new`'s `managedFields` after a create, update or patch by `manager`. `live` is the object as it was;
+    /// Updates `new`'s `managedFields` after a create, update or patch by `manager`. `live` is the previous object,
     /// none for a create. `now` is RFC 3339 with whole seconds.
     ///
     /// `managedFields` that the client sent are honoured: `[]` and `[{}]` clear them, a list without mistakes replaces

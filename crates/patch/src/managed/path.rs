@@ -1,4 +1,4 @@
-//! Paths to fields, through lists by key and not by place.
+//! Paths to fields; list items are identified by their keys rather than their index.
 
 use std::{cmp::Ordering, fmt};
 
@@ -13,7 +13,7 @@ pub enum Element {
     Key(Vec<(String, Scalar)>),
     /// A member of a set: `v:"a"`.
     Member(Scalar),
-    /// An item of a list by its place: `i:0`.
+    /// An item of a list by its index: `i:0`.
     Index(i64),
 }
 
@@ -66,13 +66,11 @@ impl Eq for Scalar {}
 
 impl Element {
     /// A field by its name.
-    #[must_use]
     pub fn field(name: &str) -> Self {
         Self::Field(name.to_owned())
     }
 
     /// Returns the member name in `fieldsV1`.
-    #[must_use]
     pub fn to_fields_v1(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -129,7 +127,6 @@ impl fmt::Display for Element {
 }
 
 /// A path in one string.
-#[must_use]
 pub fn print(path: &[Element]) -> String {
     path.iter().map(ToString::to_string).collect()
 }

@@ -21,14 +21,13 @@ fn path_of(fields: &[&str]) -> Vec<Element> {
 
 /// Returns the `managedFields` of a Scale object: the entries of its parent that own the replicas, at `replicas_path`
 /// in the parent (`["spec", "replicas"]`).
-#[must_use]
 pub fn scale_from_parent(parent: &Value, replicas_path: &[&str]) -> Value {
     let path = path_of(replicas_path);
     let mut out = Entries::default();
     for (owner, entry) in Entries::of(parent).unwrap_or_default().0 {
         if entry.set.has(&path) {
             let api_version = SCALE_API_VERSION.to_owned();
-            // The identity stays that of the parent's entry, so that the way back finds it.
+            // Keep the identity of the parent's entry, so that `scale_to_parent` finds it.
             out.0.insert(owner, Entry { set: replicas(), api_version, ..entry });
         }
     }
@@ -37,14 +36,13 @@ pub fn scale_from_parent(parent: &Value, replicas_path: &[&str]) -> Value {
 
 /// Returns the parent's `managedFields` after a write of its Scale object: changed owners of the replicas change here,
 /// too.
-#[must_use]
 pub fn scale_to_parent(parent: &Value, scale: &Value, replicas_path: &[&str], api_version: &str) -> Value {
     let path = path_of(replicas_path);
     let mut of_scale = Entries::of(scale).unwrap_or_default();
     let mut of_path = Set::default();
     of_path.insert(&path);
     let mut out = Entries::default();
-    // An update entry is known by its version, which differs between the two.
+    // The version identifies an update entry, and differs between parent and Scale.
     let find = |entries: &Entries, owner: &Owner| {
         let as_scale = Owner {
             api_version: if owner.apply { String::new() } else { SCALE_API_VERSION.to_owned() },

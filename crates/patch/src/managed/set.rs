@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::path::Element;
 
-/// A set of paths. A path may be a member and have members below it: then a list's item is owned, and so are some of
+/// A set of paths. A path may be a member and have members below it: then a list item is owned, and so are some of
 /// its fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Set {
@@ -18,8 +18,7 @@ pub struct Set {
 const DEPTH_MAX: usize = 256;
 
 impl Set {
-    /// The fields at these places, each given by field names: `&[&["status"], &["metadata", "name"]]`.
-    #[must_use]
+    /// Creates a set of the fields at these paths, each given by field names: `&[&["status"], &["metadata", "name"]]`.
     pub fn of_fields(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -39,7 +38,6 @@ impl Set {
     }
 
     /// Returns `true` if a path is a member.
-    #[must_use]
     pub fn has(&self, path: &[Element]) -> bool {
         match path {
             [] => false,
@@ -49,13 +47,11 @@ impl Set {
     }
 
     /// Returns `true` if there are no members.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.children.values().all(Self::is_empty)
     }
 
     /// Members of either set.
-    #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut out = self.clone();
         out.members.extend(other.members.iter().cloned());
@@ -67,7 +63,6 @@ impl Set {
     }
 
     /// Members of both sets.
-    #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let children = self.children.iter().filter_map(|(element, child)| {
             let both = child.intersection(other.children.get(element)?);
@@ -77,7 +72,6 @@ impl Set {
     }
 
     /// Members of this set that are not in the other.
-    #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let children = self.children.iter().filter_map(|(element, child)| match other.children.get(element) {
             None => Some((element.clone(), child.clone())),
@@ -90,7 +84,6 @@ impl Set {
     }
 
     /// Members of this set that are neither in the other nor below one of its members.
-    #[must_use]
     pub fn difference_below(&self, other: &Self) -> Self {
         let children = self.children.iter().filter_map(|(element, child)| {
             if other.members.contains(element) {
@@ -107,7 +100,7 @@ impl Set {
         Self { members: self.members.difference(&other.members).cloned().collect(), children: children.collect() }
     }
 
-    /// All members; those of a level before those below it.
+    /// Returns all members, parents before children.
     pub fn paths(&self) -> Vec<Vec<Element>> {
         let mut out = Vec::new();
         self.collect(&mut Vec::new(), &mut out);
@@ -128,7 +121,6 @@ impl Set {
     }
 
     /// Returns `fieldsV1`.
-    #[must_use]
     pub fn to_fields_v1(&self) -> Value {
         let mut out = Map::new();
         for element in &self.members {
@@ -155,7 +147,7 @@ impl Set {
         Ok(Self::read(value, 0)?.0.unwrap_or_default())
     }
 
-    /// Reads the members below a node, and whether the node itself is a member.
+    /// Parses the members below a node, and `true` if the node itself is a member.
     fn read(value: &Value, depth: usize) -> Result<(Option<Self>, bool), String> {
         if depth > DEPTH_MAX {
             return Err(format!("fieldsV1 is nested deeper than {DEPTH_MAX} levels"));

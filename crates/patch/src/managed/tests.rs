@@ -22,7 +22,7 @@ fn config_map(data: Value) -> Value {
 }
 
 #[test]
-fn a_second_applier_of_the_same_value_has_no_time() {
+fn a_second_applier_of_the_same_value_keeps_its_entry_without_time() {
     let tracker = tracker(nothing());
     let first = tracker.apply(None, &config_map(json!({"x": "1"})), "m1", false, "T1").expect("a create");
     assert!(first.changed);
@@ -77,7 +77,7 @@ fn managed_fields_can_be_cleared_and_replaced() {
 }
 
 #[test]
-fn only_times_differ() {
+fn times_are_kept_if_nothing_else_changed() {
     let tracker = tracker(nothing());
     let mut old = config_map(json!({"x": "1"}));
     tracker.update(None, &mut old, "m", "T1");

@@ -15,7 +15,7 @@ use crate::schema::{Field, Form, ListType, Printed, SchemaId, Table, Type};
 pub(super) struct Ref<'t> {
     table: &'t Table,
     what: What<'t>,
-    /// An object further up keeps unknown fields, and so does everything below it.
+    /// An enclosing object preserves unknown fields, and so does everything inside it.
     free: bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum Relation<'t> {
 pub(super) struct Map<'t> {
     table: &'t Table,
     fields: Option<&'t BTreeMap<String, Field>>,
-    /// The type of members that are no fields; none if there may be none.
+    /// The type of undeclared members; `None` if none are allowed.
     values: Option<What<'t>>,
     free: bool,
     pub(super) atomic: bool,

@@ -15,7 +15,7 @@ pub struct FieldRequirement {
     pub value: String,
 }
 
-/// Conditions that must all hold. Which fields a kind offers is the caller's business.
+/// Conditions that must all hold. The caller decides which fields a kind supports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     /// The conditions, by text.
@@ -48,13 +48,11 @@ impl FieldSelector {
     }
 
     /// Returns `true` if there are no conditions, so that everything matches.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
     /// Returns the value that a field must have, if there is one: a lookup by name needs no scan.
-    #[must_use]
     pub fn exact(&self, field: &str) -> Option<&str> {
         let found = self.requirements.iter().find(|requirement| requirement.equal && requirement.field == field);
         found.map(|requirement| requirement.value.as_str())
@@ -80,7 +78,7 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Terms between commas that no backslash protects.
+/// Splits at commas that are not escaped by a backslash.
 fn split(text: &str) -> Vec<&str> {
     let (mut terms, mut from, mut escaped) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {

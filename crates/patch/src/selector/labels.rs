@@ -32,7 +32,6 @@ impl Operator {
     /// Reads the operator of a `matchExpressions` entry of a label selector or of a node selector.
     ///
     /// `Gt` and `Lt` are valid in node selectors only.
-    #[must_use]
     pub fn from_expression(text: &str) -> Option<Self> {
         match text {
             "In" => Some(Self::In),
@@ -139,7 +138,6 @@ impl LabelSelector {
 
     /// Reads a plain map of labels, the selector of ReplicationControllers and Services. Keys and values are not
     /// checked.
-    #[must_use]
     pub fn from_labels(labels: &Map<String, Value>) -> Self {
         let equals = |(key, value): (&String, &Value)| Requirement {
             key: key.clone(),
@@ -155,7 +153,6 @@ impl LabelSelector {
     }
 
     /// Returns `true` if there are no conditions, so that everything matches.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -166,7 +163,6 @@ impl LabelSelector {
     }
 
     /// Returns `true` if the object's `metadata.labels` satisfy all conditions.
-    #[must_use]
     pub fn matches_object(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         self.matches(|key| labels.get(key).and_then(Value::as_str))
@@ -175,7 +171,6 @@ impl LabelSelector {
 
 impl Requirement {
     /// Returns `true` if a label's value, or its absence, satisfies the condition.
-    #[must_use]
     pub fn matches(&self, value: Option<&str>) -> bool {
         self.operator.matches(value, &self.values)
     }

@@ -67,7 +67,7 @@ fn tokens(text: &str) -> Vec<(Token, String)> {
     }
 }
 
-/// The longest operator that begins here.
+/// Parses the longest operator at the beginning.
 fn special(rest: &str, out: &mut Vec<(Token, String)>) -> usize {
     let run = rest.find(|c: char| !SPECIAL.contains(c)).unwrap_or(rest.len());
     let mut best: Option<(Token, usize)> = None;
@@ -100,7 +100,7 @@ impl Parser {
         Self { tokens: tokens(text), at: 0 }
     }
 
-    /// `in` and `notin` are identifiers where no operator is possible.
+    /// Returns the next token; `in` and `notin` are identifiers where no operator is possible.
     fn peek(&self) -> (Token, &str) {
         match self.tokens.get(self.at) {
             Some((Token::In | Token::NotIn, text)) => (Token::Identifier, text),

@@ -47,7 +47,7 @@ impl<'t> Lookup<'t> {
         }
     }
 
-    /// The schema that has fields here.
+    /// Returns the schema with the fields of this position.
     fn fields(&self) -> Result<SchemaId, PatchError> {
         let kind = match self.place {
             SchemaPosition::Schema(id) => return Ok(id),

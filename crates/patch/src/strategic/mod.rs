@@ -1,4 +1,4 @@
-//! Strategic merge patch: a merge patch whose schema says which lists merge and by which key
+//! Strategic merge patch: a merge patch whose schema defines which lists merge and by which key
 //! (specification/apiserver.md 12).
 //!
 //! It follows Kubernetes step by step, in the same order, because the order decides which of several mistakes is
@@ -60,7 +60,6 @@ pub fn patched(mut doc: Value, patch: &Value, table: &Table, schema: SchemaId) -
 }
 
 /// Go's print of a patch (`map[spec:map[replicas:x]]`), for messages about the patched object.
-#[must_use]
 pub fn go_print(value: &Value) -> String {
     let mut out = String::new();
     print_into(&mut out, value);
@@ -152,7 +151,7 @@ fn put(original: &mut Members, name: String, mut value: Value) {
     }
 }
 
-/// `$retainKeys`: drops what is not listed, and insists that the patch gives nothing else.
+/// Applies `$retainKeys`: drops unlisted members, and fails if the patch sets any.
 fn retain_keys(original: &mut Members, patch: &mut Members) -> Result<(), PatchError> {
     let malformed = || PatchError::BadRequest("invalid patch format of retainKeys".to_owned());
     let Some(directive) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
@@ -274,7 +273,7 @@ fn merge_elements(
     key: &str,
     schema: &Lookup<'_>,
 ) -> Result<Vec<Value>, PatchError> {
-    // Keys of long lists are strings: a map of them keeps this from being quadratic.
+    // An index by key, so that long lists do not take quadratic time.
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     for (at, item) in list.iter().enumerate() {
         if let Some(value) = item.get(key) {
@@ -301,7 +300,7 @@ fn merge_elements(
     Ok(list)
 }
 
-/// Kubernetes' own way: a duplicate is overwritten by the last element. The order is mended afterwards.
+/// Removes duplicates as Kubernetes does: the last one wins. The order is restored afterwards.
 fn without_duplicates(mut list: Vec<Value>) -> Vec<Value> {
     let mut seen: BTreeMap<String, ()> = BTreeMap::new();
     list.retain(|item| seen.insert(item.to_string(), ()).is_none());

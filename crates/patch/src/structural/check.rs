@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::FieldError;
 
-/// Reasons that a rule may give.
+/// Allowed reasons of a rule.
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /// Context of a node.
@@ -31,7 +31,7 @@ struct Way {
     no_default: Option<&'static str>,
 }
 
-/// Everything that is wrong, ordered by text.
+/// Returns all mistakes, sorted by text.
 pub(super) fn check(root: &Node, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if root.nullable {
@@ -140,7 +140,7 @@ fn metadata(node: &Node, level: Level, path: &str, errors: &mut Vec<FieldError>)
     }
 }
 
-/// A node that has no more than a type and properties.
+/// Returns `true` if the node has at most a type and properties.
 fn has_no_constraints(node: &Node) -> bool {
     let checks = &node.checks;
     !node.nullable
@@ -254,7 +254,7 @@ fn complete_nested(node: &Node, declared: Option<&Node>, outside: &str, path: &s
     }
 }
 
-/// Defaults must be valid and known.
+/// Checks that defaults are valid and have no unknown fields.
 fn defaults(node: &Node, path: &str, errors: &mut Vec<FieldError>) {
     if let Some(default) = &node.default {
         let field = format!("{path}.default");
@@ -277,7 +277,7 @@ fn defaults(node: &Node, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks of the API validation of CRDs: extensions that do not fit together, and the form of rules.
+/// Checks extensions that exclude one another, and the form of rules, as the validation of CRDs does.
 fn extensions(node: &Node, path: &str, is_root: bool, way: Way, errors: &mut Vec<FieldError>) {
     let at = |name: &str| format!("{path}.{name}");
     if let (Some(reason), true) = (way.no_default, node.default.is_some()) {

@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::node::JsonType;
 
-/// A format with its checker.
+/// A format and its check.
 #[derive(Debug, Clone)]
 pub struct Format {
     name: String,
@@ -24,7 +24,6 @@ enum Kind {
 
 impl Format {
     /// The format of that name if it is enforced for values of that type; others are ignored.
-    #[must_use]
     pub(super) fn find(name: &str, ty: Option<JsonType>) -> Option<Self> {
         let kind = match ty {
             Some(JsonType::Integer) if name == "int32" => Kind::Int32,
@@ -38,13 +37,11 @@ impl Format {
     }
 
     /// The word in the schema.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns `true` if the text has the form; formats of numbers accept any text.
-    #[must_use]
     pub fn accepts_text(&self, text: &str) -> bool {
         match self.kind {
             Kind::Text(check) => check(text),
@@ -53,7 +50,6 @@ impl Format {
     }
 
     /// Returns `true` if the number is in range; formats of texts accept any number.
-    #[must_use]
     pub fn accepts_number(&self, number: f64) -> bool {
         match self.kind {
             Kind::Int32 => number >= f64::from(i32::MIN) && number <= f64::from(i32::MAX) && number.fract() == 0.0,

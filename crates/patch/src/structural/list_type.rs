@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::node::{Additional, Node};
 use crate::error::FieldError;
 
-/// One error per value that occurs more than once, at its second place.
+/// Returns an error for each value that occurs more than once, at its second index.
 pub(super) fn validate(root: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, object, "", &mut errors);
@@ -64,7 +64,7 @@ fn map(node: &Node, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The place of the second occurrence of each value that occurs again.
+/// Returns the index of the second occurrence of each repeated value.
 fn repeated(values: impl Iterator<Item = String>) -> Vec<usize> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut found = Vec::new();

@@ -69,7 +69,6 @@ impl Structural {
     /// Returns the mistakes of the CEL rules: compilation errors and excessive cost. `path` as for
     /// [`Structural::parse`].
     #[cfg(feature = "cel")]
-    #[must_use]
     pub fn check_rules(&self, path: &str) -> Vec<FieldError> {
         rules::check(&self.root, path)
     }
@@ -89,19 +88,16 @@ impl Structural {
     }
 
     /// The schema of whole objects.
-    #[must_use]
     pub fn root(&self) -> &Node {
         &self.root
     }
 
     /// The schema at the end of these field names.
-    #[must_use]
     pub fn field<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Option<&Node> {
         names.into_iter().try_fold(&self.root, |node, name| node.child(name))
     }
 
     /// Returns `true` if any node has CEL rules.
-    #[must_use]
     pub fn has_rules(&self) -> bool {
         fn any(node: &Node) -> bool {
             !node.rules.is_empty() || node.children().any(any)
@@ -126,7 +122,6 @@ impl Structural {
     }
 
     /// Validates a new object.
-    #[must_use]
     pub fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, object, None);
         errors.extend(validate::embedded(&self.root, object));
@@ -136,7 +131,6 @@ impl Structural {
     }
 
     /// Validates an update: values that did not change may stay invalid.
-    #[must_use]
     pub fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, object, Some(old));
         errors.extend(validate::embedded(&self.root, object));
@@ -148,7 +142,6 @@ impl Structural {
     }
 
     /// Returns the schema as a table, for decoding and server-side apply; `metadata` is the built-in one.
-    #[must_use]
     pub fn table(&self, kind: &Gvk) -> (Table, SchemaId) {
         to_table::to_table(&self.root, kind)
     }

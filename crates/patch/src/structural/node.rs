@@ -66,7 +66,6 @@ impl JsonType {
     ];
 
     /// The word in the schema.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(_, ty)| *ty == self).map_or("", |(word, _)| word)
     }
@@ -145,13 +144,11 @@ pub struct Rule {
 
 impl Node {
     /// The schema of a field.
-    #[must_use]
     pub fn property(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).map(|node| &**node)
     }
 
     /// The schema of a member.
-    #[must_use]
     pub fn child(&self, name: &str) -> Option<&Self> {
         self.property(name).or(match &self.additional {
             Some(Additional::Of(node)) => Some(node),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::error::FieldError;
 
-/// Members that Kubernetes knows and refuses.
+/// Members of OpenAPI schemas that Kubernetes refuses.
 const UNSUPPORTED: [&str; 6] = ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 
 struct Parser {
@@ -18,7 +18,7 @@ struct Parser {
     nodes: usize,
 }
 
-/// Parses a schema; nothing but its form is checked.
+/// Parses a schema and checks only its form.
 pub(super) fn parse(schema: &Value, path: &str) -> Result<Node, Vec<FieldError>> {
     let mut parser = Parser { errors: Vec::new(), nodes: 0 };
     let node = parser.node(schema, path, 0);

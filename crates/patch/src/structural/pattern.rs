@@ -9,7 +9,7 @@ use regex::{Regex, RegexBuilder};
 /// Bound on the compiled form of one pattern.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
-/// A compiled pattern and what it was written as.
+/// A compiled pattern with its original text.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     text: String,
@@ -30,13 +30,11 @@ impl Pattern {
     }
 
     /// Returns the original text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Returns `true` if the pattern matches anywhere in `text`.
-    #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }

@@ -1,4 +1,4 @@
-//! Dropping fields that a schema doesn't know.
+//! Removal of fields that a schema does not declare.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::node::{Additional, Node};
 
 const METADATA: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Prunes a whole object; the paths of what went, sorted.
+/// Prunes a whole object; returns the removed paths, sorted.
 pub(super) fn prune(object: &mut Value, root: &Node) -> Vec<String> {
     let mut pruner = Pruner { path: String::new(), dropped: Vec::new() };
     pruner.value(object, Some(root), true, false);
@@ -54,7 +54,7 @@ impl Pruner {
             }),
             Value::Array(items) => {
                 let below = node.and_then(|node| node.items.as_deref());
-                // Inside a preserved list without a schema for its items everything stays.
+                // Inside a preserved list without a schema for its items, everything is kept.
                 if preserve && below.is_none() {
                     return;
                 }

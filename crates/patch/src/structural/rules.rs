@@ -136,7 +136,7 @@ struct Checked {
 }
 
 impl Checked {
-    /// Checks a node. `times`: how many values of it an object has at most. `adrift`: the list above it whose items
+    /// Checks a node. `times`: how many values of it an object has at most. `adrift`: the enclosing list whose items
     /// cannot be matched between two versions of an object.
     fn node(&mut self, node: &Node, path: &str, times: u64, adrift: Option<&str>) {
         for (i, rule) in node.rules.iter().enumerate() {
@@ -215,7 +215,7 @@ impl Checked {
     }
 }
 
-/// A rule as Go prints it.
+/// Prints a rule as Go does.
 fn printed(rule: &Rule) -> String {
     let text = |text: Option<&str>| {
         let text = Value::from(text.unwrap_or_default()).to_string();
@@ -282,7 +282,7 @@ fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &s
     }
     let unchanged = old == Some(value);
     for compiled in &rules.own {
-        // An unchanged value may stay invalid, unless the rule is about the change.
+        // An unchanged value may stay invalid, unless the rule compares with `oldSelf`.
         if (!unchanged || compiled.transition) && !done.budget.is_exceeded() {
             done.errors.extend(compiled.verdict(node, value, old, path, &mut done.budget));
         }
@@ -389,7 +389,7 @@ impl Compiled {
             made.or(given.map(str::to_owned)).unwrap_or_else(|| format!("failed rule: {}", self.rule.rule.trim()));
         let target = self.rule.field_path.as_deref().and_then(|p| target(node, p)).unwrap_or_default();
         let field = path_or_nil(format!("{path}{target}").trim_start_matches('.'));
-        // Values that hold others are not printed.
+        // Values that contain others are not printed.
         let holds_more = matches!(node.ty, Some(JsonType::Object | JsonType::Array));
         let with_value = |what: &str| match holds_more {
             true => what.to_owned(),

@@ -322,7 +322,7 @@ fn structural_schemas_prune_and_validate() {
 }
 
 #[test]
-fn bounds() {
+fn depth_and_size_of_schemas_are_limited() {
     let mut deep = json!({"type": "object"});
     for _ in 0..DEPTH_MAX + 1 {
         deep = json!({"type": "object", "properties": {"a": deep}});
@@ -335,7 +335,7 @@ fn bounds() {
 }
 
 #[test]
-fn as_a_table() {
+fn a_structural_schema_converts_to_a_table() {
     let kind = Gvk { group: "t.io".to_owned(), version: "v1".to_owned(), kind: "Foo".to_owned() };
     let (table, id) = sample().table(&kind);
     assert_eq!(table.kind("t.io", "v1", "Foo"), Some(id));

@@ -1,4 +1,4 @@
-//! A structural schema as a [`Table`]: then decoding and apply need to know one form only.
+//! Conversion of a structural schema to a [`Table`], so that decoding and apply handle one form only.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) fn to_table(root: &Node, kind: &Gvk) -> (Table, SchemaId) {
 
 struct Builder {
     table: Table,
-    /// Built-in schemas by their place in the built-in table.
+    /// Copied built-in schemas by their id in the built-in table.
     copied: BTreeMap<SchemaId, SchemaId>,
 }
 

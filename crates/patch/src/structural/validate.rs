@@ -1,4 +1,4 @@
-//! Values against a schema, with the messages of a kube-apiserver.
+//! Validation of values against a schema, with the messages of a kube-apiserver.
 
 use serde_json::{Number, Value};
 
@@ -97,7 +97,7 @@ fn invalid(path: &str, value: &Value, detail: &str) -> FieldError {
     FieldError::invalid(field(path), value, &format!("{path} in body {detail}"))
 }
 
-/// Errors that Kubernetes hands out without a field.
+/// Returns an error without a field, as Kubernetes does.
 fn nowhere(text: String) -> FieldError {
     FieldError::invalid("<nil>", &Value::from(""), &text)
 }
@@ -125,7 +125,7 @@ fn type_error(node: &Node, value: &Value, path: &str) -> Option<FieldError> {
         Some(format) if !textual && !fits && given_format != format.name() => {
             Some(wrong_type(path, format.name(), &Value::from(given_format)))
         }
-        // The format is checked by itself.
+        // The format is checked separately.
         Some(_) if textual && !numeric => None,
         _ if fits => None,
         _ => Some(wrong_type(path, node.type_names(), &Value::from(given.as_str()))),
@@ -201,7 +201,7 @@ fn numbers(node: &Node, number: &Number, path: &str) -> Verdict {
     out
 }
 
-/// A number as Go prints it with `%v`.
+/// Prints a number as Go does with `%v`.
 fn plain(number: f64) -> String {
     if number.abs() >= 1e21 { format!("{number:e}").replace('e', "e+") } else { number.to_string() }
 }
@@ -276,7 +276,7 @@ fn objects(node: &Node, members: &serde_json::Map<String, Value>, old: Option<&V
             }
             (None, _) => continue,
         };
-        // The new version of the object is not known here, so an invalid one is always an error.
+        // The new version of the object is not known here, so an invalid value is always an error.
         let is_type = path.is_empty() && (name == "kind" || name == "apiVersion");
         let old = old.filter(|_| !is_type).and_then(|old| old.get(name));
         out.merge(verdict(member, value, old, &below(name)));

@@ -16,7 +16,7 @@ static GOLDENS: &str = include_str!("../../data/apply-goldens.json");
 /// Recordings mask all times, so one value represents each.
 const NOW: &str = "2026-01-01T00:00:00Z";
 
-/// The kind of a case: where its schemas are, and what its endpoints don't write.
+/// The kind of a case, with its schemas and the fields that its endpoints do not write.
 struct Kind {
     api_version: String,
     kind: String,
@@ -76,7 +76,7 @@ fn without_managed_fields(object: &Value) -> Value {
     out
 }
 
-/// One step of a case; the verdict about it.
+/// Runs one step of a case and returns how it differs.
 fn step(kind: &Kind, live: Option<&Value>, step: &Value) -> Result<(), String> {
     let path = step["path"].as_str().expect("a path");
     let (place, query) = path.split_once('?').unwrap_or((path, ""));
@@ -119,7 +119,7 @@ fn step(kind: &Kind, live: Option<&Value>, step: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks that the applied object has the very mistakes that the server's validation names.
+/// Checks that the applied object has exactly the mistakes that the server's validation reports.
 fn validation_refuses(kind: &Kind, object: &Value, theirs: &Value) -> Result<(), String> {
     let causes = theirs["status"]["details"]["causes"].as_array().map_or(&[][..], Vec::as_slice);
     let found: Vec<Value> = match &kind.custom {
@@ -132,7 +132,7 @@ fn validation_refuses(kind: &Kind, object: &Value, theirs: &Value) -> Result<(),
                 .map(|e| json!({"field": e.field, "message": e.message, "reason": e.reason.as_str()}))
                 .collect()
         }
-        // Kinds are not validated in this crate; a required field that is absent shows here all the same.
+        // Kinds are not validated in this crate, but an absent required field is detected here.
         None => {
             let pointer = |field: &str| format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
             let missing = |cause: &&Value| {
@@ -191,7 +191,7 @@ fn applies_end_as_on_a_real_server() {
         let kind = Kind::of(case);
         let mut live = Some(case["before"].clone()).filter(Value::is_object);
         if let Some(live) = &live {
-            // The create itself: everything is new.
+            // The create: everything is new.
             let (table, schema) = kind.table();
             let reset = kind.reset("");
             let tracker = Tracker {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Members that the server adds after a write: they may be in its answer and not in ours.
+/// Members that the server defaults after a write: its answer may have them and ours not.
 const DEFAULTED: [&str; 26] = [
     "clusterIPs",
     "defaultMode",
@@ -32,7 +32,7 @@ const DEFAULTED: [&str; 26] = [
     "uid",
 ];
 
-/// Ours is the server's, apart from [`DEFAULTED`] members that it alone has.
+/// Returns `true` if both are equal, except for [`DEFAULTED`] members that only the server's has.
 pub(crate) fn same(ours: &Value, theirs: &Value, path: &str) -> Result<(), String> {
     match (ours, theirs) {
         (Value::Object(a), Value::Object(b)) => {

@@ -1,4 +1,4 @@
-//! Replays what a real kube-apiserver answered (`cargo xtask codegen goldens` records it).
+//! Replays recorded answers of a real kube-apiserver (recorded by `cargo xtask codegen goldens`).
 
 mod apply;
 mod compare;

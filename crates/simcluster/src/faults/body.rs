@@ -1,4 +1,4 @@
-//! The body of an answer on its network: late when the network is slow, silent or cut when it is broken.
+//! Response body over the simulated network: delayed when it is slow, silent or cut when it is broken.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{FaultError, Link, Network};
 
-/// Most frames in flight; beyond it the sender waits.
+/// Maximum number of frames in flight; the sender waits beyond it.
 const ON_THE_WAY_MAX: usize = 1_024;
 
 struct Passage {
@@ -24,7 +24,7 @@ struct Passage {
     cut: bool,
 }
 
-/// The body as it arrives at the other end.
+/// Wraps a body so that it arrives as the network allows.
 pub(super) fn through(inner: ResponseBody, link: Link, breaks: u64) -> UnsyncBoxBody<Bytes, FaultError> {
     let passage = Passage { inner, ended: false, on_the_way: VecDeque::new(), link, breaks, cut: false };
     let frames = stream::unfold(passage, |mut passage| async move {

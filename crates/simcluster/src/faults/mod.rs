@@ -1,4 +1,4 @@
-//! Network between the control plane and a member, with its faults.
+//! Simulated network between the control plane and a member.
 
 mod body;
 mod service;

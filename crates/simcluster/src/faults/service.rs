@@ -21,7 +21,7 @@ pub enum FaultError {
     /// The member is down.
     #[error("connection refused: the member is down")]
     Refused,
-    /// The network to the member broke while the request was under network: it may have been carried out.
+    /// The network broke during the request: the server may have handled it.
     #[error("connection reset by peer: the network to the member was cut")]
     Reset,
 }

@@ -7,18 +7,18 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Addresses per node for pods.
+/// Pod addresses per node.
 const PER_NODE: u32 = 1_024;
-/// 10.64.0.0: where pods' addresses begin.
+/// 10.64.0.0, the first pod address.
 const PODS_FROM: u32 = 0x0a40_0000;
-/// 172.18.0.0: where nodes' addresses begin.
+/// 172.18.0.0, the first node address.
 const NODES_FROM: u32 = 0xac12_0000;
 
 fn text(address: u32) -> String {
     std::net::Ipv4Addr::from(address).to_string()
 }
 
-/// The address of the node of this number.
+/// Returns the address of the node with this number.
 pub(crate) fn host_ip(node: u32) -> String {
     text(NODES_FROM.wrapping_add(node.wrapping_add(1)))
 }
@@ -28,9 +28,9 @@ pub(crate) fn host_ip(node: u32) -> String {
 pub(crate) struct Addresses {
     taken: BTreeMap<u32, BTreeSet<u32>>,
     of: BTreeMap<String, (u32, u32)>,
-    /// Pods that were given an address as they were made, oldest first.
+    /// Addresses of pods that are being created, oldest first.
     assumed: VecDeque<(Instant, String)>,
-    /// Allocated addresses of pods that no cache shows yet.
+    /// Allocated addresses of pods that are not in the cache yet.
     unseen: BTreeSet<String>,
 }
 
@@ -48,7 +48,7 @@ impl Addresses {
         Some(address(node, place))
     }
 
-    /// The address of a pod that is being made. It is free again if the pod does not come within this time.
+    /// Allocates the address of a pod that is being created. It is freed if the pod does not appear within this time.
     pub(crate) fn assume(&mut self, uid: &str, node: u32, now: Instant, kept: Duration) -> Option<String> {
         while let Some((_, uid)) = self.assumed.pop_front_if(|(since, _)| now.duration_since(*since) >= kept) {
             if self.unseen.remove(&uid) {
@@ -61,7 +61,7 @@ impl Addresses {
         Some(address)
     }
 
-    /// The pod has this address already.
+    /// Records the address of an existing pod.
     pub(crate) fn seen(&mut self, uid: &str, node: u32, ip: &str) {
         self.unseen.remove(uid);
         let Ok(ip) = ip.parse::<std::net::Ipv4Addr>() else { return };
@@ -109,7 +109,7 @@ mod tests {
     fn the_lowest_free_address_of_the_node() {
         let mut addresses = Addresses::default();
         assert_eq!(addresses.take("a", 0).as_deref(), Some("10.64.0.2"));
-        assert_eq!(addresses.take("a", 0).as_deref(), Some("10.64.0.2"), "the same pod keeps it");
+        assert_eq!(addresses.take("a", 0).as_deref(), Some("10.64.0.2"), "the same pod keeps its address");
         assert_eq!(addresses.take("b", 0).as_deref(), Some("10.64.0.3"));
         assert_eq!(addresses.take("c", 1).as_deref(), Some("10.64.4.2"));
         addresses.free("a");
@@ -127,12 +127,16 @@ mod tests {
         addresses.seen("b", 0, "10.64.0.3");
         assert_eq!(addresses.assume("c", 0, began + kept / 2, kept).as_deref(), Some("10.64.0.4"));
         let later = began + kept;
-        assert_eq!(addresses.assume("d", 0, later, kept).as_deref(), Some("10.64.0.2"), "a never came");
-        assert_eq!(addresses.assume("e", 0, later, kept).as_deref(), Some("10.64.0.5"), "b did, c has time");
+        assert_eq!(addresses.assume("d", 0, later, kept).as_deref(), Some("10.64.0.2"), "pod a was never created");
+        assert_eq!(
+            addresses.assume("e", 0, later, kept).as_deref(),
+            Some("10.64.0.5"),
+            "pod b was created, that of c has not expired"
+        );
     }
 
     #[test]
-    fn a_node_runs_out() {
+    fn a_full_node_has_no_address() {
         let mut addresses = Addresses::default();
         assert!((2..PER_NODE - 1).all(|i| addresses.take(&i.to_string(), 0).is_some()));
         assert_eq!(addresses.take("one more", 0), None);

@@ -10,14 +10,13 @@ use crate::options::Times;
 
 /// Annotation with the time from binding to start (`5s`, `2m`, `250ms`).
 pub(crate) const STARTUP_DELAY: &str = "sim.ironclad.io/startup-delay";
-/// Pods with `false` in it run and are never ready; it can be changed while they run.
+/// Annotation; pods with value `false` run and are not ready. It may change while they run.
 pub(crate) const READY: &str = "sim.ironclad.io/ready";
 /// Annotation with the time from start to termination, for any restart policy.
 pub(crate) const RUN_TIME: &str = "sim.ironclad.io/run-time";
-/// Pods that end with another number than 0 in it have failed.
+/// Annotation with the exit code of the containers; other than 0, the pod fails.
 pub(crate) const EXIT_CODE: &str = "sim.ironclad.io/exit-code";
 
-/// Action on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// None, until the pod changes.
@@ -25,14 +24,17 @@ pub(crate) enum Step {
     /// None before this time.
     Wait(Timestamp),
     /// Report running containers, ready or not.
-    Run { ready: bool },
+    Run {
+        ready: bool,
+    },
     /// Report terminated containers with this exit code.
-    End { exit_code: i32 },
-    /// Delete the pod.
+    End {
+        exit_code: i32,
+    },
     Remove,
 }
 
-/// Decides about a pod; `node_exists`: the member has the node that the pod is bound to.
+/// Decides about a pod; `node_exists`: the node that it is bound to exists.
 pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp) -> Step {
     if pod.spec.as_ref().is_none_or(|s| s.node_name.is_none()) {
         return Step::Leave;
@@ -59,8 +61,7 @@ pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp
     }
 }
 
-/// Returns `None` unless a new pod with a node runs as soon as it is created, because its startup takes no time;
-/// otherwise whether it is ready.
+/// Returns the readiness of a new pod that runs as soon as it is created; `None` if its startup takes time.
 pub(crate) fn starts_at_once(pod: &Pod, times: &Times) -> Option<bool> {
     startup_delay(pod, times).is_zero().then(|| is_wanted_ready(pod))
 }
@@ -83,7 +84,7 @@ fn starts(pod: &Pod, times: &Times) -> Timestamp {
     later(bound.map_or(Timestamp::UNIX_EPOCH, |t| t.0), startup_delay(pod, times))
 }
 
-/// A deletion time is the time of the request and the grace period; the pod needs less of it.
+/// Returns the time at which a deleted pod ends: `deletionTimestamp` includes the whole grace period.
 fn ends(pod: &Pod, times: &Times) -> Timestamp {
     let deadline = pod.metadata.deletion_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0);
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
@@ -116,7 +117,6 @@ fn later(from: Timestamp, by: Duration) -> Timestamp {
 }
 
 /// Parses a duration such as `1h30m`, `90s` or `250ms`. `None` for invalid and negative ones.
-#[must_use]
 pub fn duration(text: &str) -> Option<Duration> {
     Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()
 }
@@ -179,22 +179,22 @@ mod tests {
         };
         let job = |p: &mut Pod| p.spec.as_mut().unwrap().restart_policy = Some("Never".into());
         for (name, pod, now, want) in [
-            ("no node, no business", pod("Pending", |p| p.spec = None), 100, Step::Leave),
-            ("a second before its start it waits", pod("Pending", |_| {}), 109, Step::Wait(t(110))),
-            ("at its start it runs", pod("Pending", |_| {}), 110, Step::Run { ready: true }),
-            ("its own delay counts", pod("Pending", |p| note(p, STARTUP_DELAY, "1s")), 101, Step::Run { ready: true }),
-            ("it may never be ready", pod("Pending", |p| note(p, READY, "false")), 110, Step::Run { ready: false }),
-            ("what runs is left", pod("Running", |_| {}), 900, Step::Leave),
+            ("a pod without a node", pod("Pending", |p| p.spec = None), 100, Step::Leave),
+            ("a second before its start", pod("Pending", |_| {}), 109, Step::Wait(t(110))),
+            ("at its start", pod("Pending", |_| {}), 110, Step::Run { ready: true }),
+            ("its own startup delay", pod("Pending", |p| note(p, STARTUP_DELAY, "1s")), 101, Step::Run { ready: true }),
+            ("running and not ready", pod("Pending", |p| note(p, READY, "false")), 110, Step::Run { ready: false }),
+            ("a running pod is left alone", pod("Running", |_| {}), 900, Step::Leave),
             (
-                "what shall not be ready any more",
+                "annotated as not ready while running",
                 pod("Running", |p| note(p, READY, "false")),
                 900,
                 Step::Run { ready: false },
             ),
-            ("a job's pod has its time", pod("Running", job), 119, Step::Wait(t(120))),
+            ("a pod of a Job runs for its run time", pod("Running", job), 119, Step::Wait(t(120))),
             ("and ends", pod("Running", job), 120, Step::End { exit_code: 0 }),
             (
-                "with a code",
+                "a pod ends with its exit code",
                 pod("Running", |p| {
                     job(p);
                     note(p, EXIT_CODE, "3");
@@ -208,15 +208,25 @@ mod tests {
                 105,
                 Step::End { exit_code: 0 },
             ),
-            ("what ended is left", pod("Succeeded", job), 900, Step::Leave),
-            ("a deleted pod needs its time", pod("Running", |p| deleted(p, 200, 30)), 202, Step::Wait(t(203))),
-            ("then it is gone", pod("Running", |p| deleted(p, 200, 30)), 203, Step::Remove),
-            ("never longer than its grace", pod("Running", |p| deleted(p, 200, 1)), 201, Step::Remove),
-            ("what did not start goes at once", pod("Pending", |p| deleted(p, 200, 30)), 200, Step::Remove),
+            ("a finished pod is left alone", pod("Succeeded", job), 900, Step::Leave),
+            (
+                "a deleted pod terminates after its delay",
+                pod("Running", |p| deleted(p, 200, 30)),
+                202,
+                Step::Wait(t(203)),
+            ),
+            ("after the termination delay it is removed", pod("Running", |p| deleted(p, 200, 30)), 203, Step::Remove),
+            ("never later than the grace period", pod("Running", |p| deleted(p, 200, 1)), 201, Step::Remove),
+            (
+                "a pod that has not started is removed immediately",
+                pod("Pending", |p| deleted(p, 200, 30)),
+                200,
+                Step::Remove,
+            ),
         ] {
             assert_eq!(decide(&pod, true, &times, t(now)), want, "{name}");
         }
-        assert_eq!(decide(&pod("Running", |_| {}), false, &times, t(1)), Step::Remove, "its node is no more");
+        assert_eq!(decide(&pod("Running", |_| {}), false, &times, t(1)), Step::Remove, "its node does not exist");
     }
 
     #[test]
@@ -224,11 +234,11 @@ mod tests {
         let slow = Times { startup_delay: Duration::from_secs(1), ..Times::default() };
         let at_once = Times { startup_delay: Duration::ZERO, ..slow };
         for (name, pod, times, want) in [
-            ("nothing to wait for", pod("Pending", |_| {}), &at_once, Some(true)),
-            ("never ready", pod("Pending", |p| note(p, READY, "false")), &at_once, Some(false)),
+            ("no startup delay", pod("Pending", |_| {}), &at_once, Some(true)),
+            ("running and not ready", pod("Pending", |p| note(p, READY, "false")), &at_once, Some(false)),
             ("a delay", pod("Pending", |_| {}), &slow, None),
-            ("a delay of its own", pod("Pending", |p| note(p, STARTUP_DELAY, "250ms")), &at_once, None),
-            ("none of its own", pod("Pending", |p| note(p, STARTUP_DELAY, "0s")), &slow, Some(true)),
+            ("its own delay", pod("Pending", |p| note(p, STARTUP_DELAY, "250ms")), &at_once, None),
+            ("its own delay is zero", pod("Pending", |p| note(p, STARTUP_DELAY, "0s")), &slow, Some(true)),
         ] {
             assert_eq!(starts_at_once(&pod, times), want, "{name}");
         }

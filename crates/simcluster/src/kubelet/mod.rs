@@ -26,13 +26,11 @@ use self::{
 };
 use crate::{nodes::number, options::Times, placing::ASSUME_EXPIRY};
 
-/// Concurrent requests.
 const WORKERS: usize = 16;
 
-/// The times in force, which change while pods run.
+/// Current durations of pods' steps; they may change while pods run.
 pub(crate) type SharedTimes = Arc<Mutex<Times>>;
 
-/// Kubelets of all nodes.
 pub(crate) struct Kubelet {
     cluster: Cluster,
     member: String,
@@ -131,7 +129,7 @@ impl Kubelet {
     }
 
     fn place(&self, pod: &Pod, take: impl FnOnce(&mut Addresses, &str, u32) -> Option<String>) -> Option<PodLocation> {
-        // A node that a user made by hand gets addresses past those that a member can have itself.
+        // Nodes that a user created get addresses above those of the member's own nodes.
         let node = number(&self.member, node_of(pod)).unwrap_or(8_191);
         let host_ip = host_ip(node);
         let on_host = pod.spec.as_ref().and_then(|s| s.host_network) == Some(true);

@@ -10,13 +10,12 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// Location of the pod.
 pub(crate) struct PodLocation {
     pub(crate) host_ip: String,
     pub(crate) pod_ip: String,
 }
 
-/// The status of a pod whose containers run since it started (now, if it did not yet).
+/// Returns the status of a pod whose containers have run since its start, or from now on.
 pub(crate) fn running(pod: &Pod, place: PodLocation, ready: bool, now: Timestamp) -> PodStatus {
     let started = pod.status.as_ref().and_then(|s| s.start_time.clone()).unwrap_or(Time(now));
     let names = containers(pod).map(|c| c.name.as_str()).collect::<Vec<_>>().join(" ");
@@ -57,7 +56,7 @@ pub(crate) fn running(pod: &Pod, place: PodLocation, ready: bool, now: Timestamp
     }
 }
 
-/// The status of a pod whose containers ended with this code.
+/// Returns the status of a pod whose containers ended with this code.
 pub(crate) fn ended(pod: &Pod, exit_code: i32, now: Timestamp) -> PodStatus {
     let started = pod.status.as_ref().and_then(|s| s.start_time.clone()).unwrap_or(Time(now));
     let state =
@@ -111,10 +110,10 @@ fn status_of(pod: &Pod, container: &Container, ready: bool, state: ContainerStat
     }
 }
 
-/// A condition that holds, or what speaks against it.
+/// A condition with reason and message if it is false.
 type Wanted = (&'static str, Option<(&'static str, String)>);
 
-/// The conditions with these; others stay, and one whose status stays keeps its time.
+/// Updates conditions; others are kept, and one whose status is unchanged keeps its time.
 fn conditions(pod: &Pod, now: Timestamp, wanted: [Wanted; 4]) -> Vec<PodCondition> {
     let others = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
     let others = others.filter(|c| !wanted.iter().any(|(type_, _)| c.type_ == *type_)).cloned();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn running_ready_then_not_then_ended() {
+    fn conditions_follow_readiness_and_end() {
         let mut pod = pod();
         let first = running(&pod, place(), true, t(10));
         assert_eq!(is(&first, "Ready"), ("True".into(), 10));
@@ -174,7 +173,7 @@ mod tests {
         assert_eq!((is(&unready, "Ready"), is(&unready, "Initialized")), (("False".into(), 20), ("True".into(), 10)));
         let message = unready.conditions.iter().flatten().find(|c| c.type_ == "Ready").unwrap().message.clone();
         assert_eq!(message.as_deref(), Some("containers with unready status: [a b]"));
-        assert_eq!(unready.start_time, Some(Time(t(10))), "it still runs since then");
+        assert_eq!(unready.start_time, Some(Time(t(10))), "the start time is kept");
         pod.status = Some(unready);
         let ended = ended(&pod, 2, t(30));
         assert_eq!((ended.phase.as_deref(), is(&ended, "Ready")), (Some("Failed"), ("False".into(), 20)));

@@ -12,22 +12,22 @@ use serde_json::{Value, json};
 
 use crate::{kubelet::host_ip, options::Shape};
 
-/// The version that the nodes claim.
+/// Kubelet version in the status of nodes.
 const KUBELET_VERSION: &str = "v1.36.3";
 /// Label of the nodes that this crate created: others are ignored.
 pub(crate) const OURS: &str = "sim.ironclad.io/node";
 
-/// The name of the node of this number, from 1 on.
+/// Returns the name of the node with this number, from 1 on.
 pub(crate) fn name(member: &str, number: u32) -> String {
     format!("{member}-node-{number}")
 }
 
-/// The number of the node of this name.
+/// Parses the number of the node with this name.
 pub(crate) fn number(member: &str, node: &str) -> Option<u32> {
     node.strip_prefix(member)?.strip_prefix("-node-")?.parse().ok()
 }
 
-/// The node of this number as it should be.
+/// Returns the desired node of this number.
 pub(crate) fn wanted(member: &str, shape: &Shape, number: u32, now: Timestamp) -> Node {
     let name = name(member, number);
     let own = [
@@ -83,13 +83,12 @@ fn status(shape: &Shape, number: u32, now: Timestamp) -> NodeStatus {
     }
 }
 
-/// Action on one node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Leave,
     Create,
     Delete,
-    /// Labels to set, and whether its status is to be written.
+    /// Set these labels, and write the status if `status`.
     Change {
         labels: BTreeMap<String, String>,
         status: bool,
@@ -122,7 +121,7 @@ fn change(member: &str, shape: &Shape, number: u32, seen: &Node) -> Step {
     if labels.is_empty() && right { Step::Leave } else { Step::Change { labels, status: !right } }
 }
 
-/// The merge patch that makes the status of a node the wanted one, resources that it no longer has included.
+/// Returns the merge patch to the desired status; removed resources become null.
 pub(crate) fn status_patch(seen: &Node, wanted: &Node) -> Value {
     let mut patch = json!(wanted.status);
     let before = seen.status.as_ref();
@@ -157,14 +156,19 @@ mod tests {
         let mut foreign = node(1);
         foreign.metadata.labels = None;
         for (name, of, seen, want) in [
-            ("a missing node is made", "m-node-1", None, Step::Create),
-            ("a right one is left", "m-node-2", Some(node(2)), Step::Leave),
-            ("one too many goes", "m-node-3", Some(node(3)), Step::Delete),
-            ("and is not made", "m-node-3", None, Step::Leave),
-            ("somebody else's is left", "other", Some(foreign), Step::Leave),
-            ("capacity follows", "m-node-1", Some(small), Step::Change { labels: BTreeMap::new(), status: true }),
+            ("a missing node is created", "m-node-1", None, Step::Create),
+            ("an up-to-date node is left alone", "m-node-2", Some(node(2)), Step::Leave),
+            ("a surplus node is deleted", "m-node-3", Some(node(3)), Step::Delete),
+            ("a surplus node is not created", "m-node-3", None, Step::Leave),
+            ("a foreign node is left alone", "other", Some(foreign), Step::Leave),
             (
-                "a server that dropped the status gets it again",
+                "changed capacity updates the status",
+                "m-node-1",
+                Some(small),
+                Step::Change { labels: BTreeMap::new(), status: true },
+            ),
+            (
+                "a missing status is written again",
                 "m-node-1",
                 Some(bare),
                 Step::Change { labels: BTreeMap::new(), status: true },
@@ -174,7 +178,7 @@ mod tests {
         }
         let zoned = Shape { node_labels: [("zone".to_owned(), "a".to_owned())].into(), ..shape.clone() };
         let want = Step::Change { labels: [("zone".to_owned(), "a".to_owned())].into(), status: false };
-        assert_eq!(decide("m", &zoned, "m-node-1", Some(&node(1))), want, "labels follow");
+        assert_eq!(decide("m", &zoned, "m-node-1", Some(&node(1))), want, "changed labels are patched");
     }
 
     #[test]

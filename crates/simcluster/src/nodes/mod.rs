@@ -1,4 +1,4 @@
-//! The nodes of a simulated member. They have no heartbeats and no leases: whether a member lives is its switch.
+//! The nodes of a simulated member. They have no heartbeats and no leases: a member is up or down as a whole.
 
 mod decide;
 
@@ -16,7 +16,6 @@ pub(crate) use self::decide::number;
 use self::decide::{Step, decide, name, status_patch, wanted};
 use crate::options::Shape;
 
-/// Concurrent requests.
 const WORKERS: usize = 4;
 
 /// Maintains the nodes of the member's shape.
@@ -33,7 +32,7 @@ struct Inner {
 }
 
 impl Nodes {
-    /// Prepares the loop as tasks of the cluster's seam.
+    /// Starts the loop as tasks of the cluster's seam.
     pub(crate) fn start(cluster: &Cluster, member: &str, shape: Shape) -> Self {
         let nodes = cluster.caches.take(&NODES);
         let queue = cluster.queue("nodes");

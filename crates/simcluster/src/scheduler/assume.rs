@@ -1,4 +1,4 @@
-//! Places for pods that are being made: the node is theirs before they are stored.
+//! Assumed placements of pods that are being created: the node is booked before the pod is stored.
 
 use std::collections::VecDeque;
 
@@ -37,12 +37,12 @@ impl Scheduler {
     }
 }
 
-/// Pods that were given a node as they were made, oldest first.
+/// Expiry and uid of pods that got a node at their creation, oldest first.
 #[derive(Default)]
 pub(super) struct AssumedPlacements(VecDeque<(Instant, String)>);
 
 impl AssumedPlacements {
-    /// Earliest expiry of placements whose pods no cache shows yet; `None` if there are none.
+    /// Earliest expiry of placements whose pods are not in the cache yet; `None` if there are none.
     pub(super) fn next_expiry(&self, ledger: &Ledger) -> Option<Instant> {
         self.0.iter().find(|(_, uid)| ledger.is_assumed(uid)).map(|(since, _)| *since + ASSUME_EXPIRY)
     }

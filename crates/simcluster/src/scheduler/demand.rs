@@ -58,16 +58,22 @@ mod tests {
     }
 
     #[test]
-    fn demands() {
+    fn demand_of_containers_init_containers_and_overhead() {
         for (name, init, containers, overhead, want) in [
-            ("nothing asked, nothing taken", vec![], vec![], None, 0),
-            ("containers add up", vec![], vec!["100m", "200m"], None, 300),
-            ("initialization that needs more decides", vec![("1", false)], vec!["100m"], None, 1_000),
-            ("and that needs less does not", vec![("50m", false)], vec!["100m"], None, 100),
-            ("init containers run one after the other", vec![("60m", false), ("70m", false)], vec!["10m"], None, 70),
-            ("a sidecar goes on", vec![("50m", true)], vec!["100m"], None, 150),
-            ("and counts with later init containers", vec![("50m", true), ("200m", false)], vec!["100m"], None, 250),
-            ("overhead comes on top", vec![], vec!["100m"], Some("10m"), 110),
+            ("no requests", vec![], vec![], None, 0),
+            ("sum of the containers", vec![], vec!["100m", "200m"], None, 300),
+            ("an init container that requests more decides", vec![("1", false)], vec!["100m"], None, 1_000),
+            ("an init container that requests less does not count", vec![("50m", false)], vec!["100m"], None, 100),
+            ("the maximum of the init containers counts", vec![("60m", false), ("70m", false)], vec!["10m"], None, 70),
+            ("a sidecar is added to the containers", vec![("50m", true)], vec!["100m"], None, 150),
+            (
+                "a sidecar is added to later init containers",
+                vec![("50m", true), ("200m", false)],
+                vec!["100m"],
+                None,
+                250,
+            ),
+            ("overhead is added", vec![], vec!["100m"], Some("10m"), 110),
         ] {
             let pod = Pod {
                 spec: Some(PodSpec {

@@ -16,22 +16,19 @@ pub(crate) struct NodeLoad<'a> {
     pub(crate) siblings: usize,
 }
 
-/// Result for a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// This node.
     On(String),
-    /// No node.
     Nowhere(Refusal),
 }
 
-/// Reason why no node fits. Its text is kube-scheduler's.
+/// Reason why no node fits, with the text of kube-scheduler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
     nodes: usize,
-    /// Nodes by what speaks against them.
+    /// Number of nodes by reason.
     reasons: BTreeMap<String, usize>,
-    /// Nodes where it would not help that others went.
+    /// Number of nodes on which preemption would not help.
     hopeless: usize,
 }
 
@@ -57,7 +54,6 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Reason against a node.
 struct Objection {
     reasons: Vec<String>,
     hopeless: bool,
@@ -72,13 +68,13 @@ impl Objection {
 /// Preference of a node. Lower is better.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference<'a> {
-    /// Taints that would rather not have it.
+    /// Number of untolerated `PreferNoSchedule` taints.
     unwelcome: usize,
-    /// Preference of the pod itself.
+    /// Score of the pod's preferred node affinity.
     preferred: Reverse<i64>,
-    /// Spread: fewer of its kind.
+    /// Spread: fewer pods of the same controller.
     siblings: usize,
-    /// The emptier node: the share that stays free, in thousandths.
+    /// Share of the node that stays free, in thousandths.
     free: Reverse<i64>,
     /// Ties break by name.
     name: &'a str,
@@ -113,7 +109,7 @@ pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item =
     }
 }
 
-/// The first that speaks against the node, in the order of kube-scheduler's plugins.
+/// Returns the first reason against the node, in the order of kube-scheduler's plugins.
 fn objection(spec: &PodSpec, demand: &Amounts, seat: &NodeLoad<'_>) -> Option<Objection> {
     let node = seat.node.spec.as_ref();
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
@@ -260,7 +256,7 @@ mod tests {
         for (name, world, pod, demand, want) in [
             ("no nodes", nodes(0), plain(), amounts(1, 0, 1), "no nodes available to schedule pods".to_owned()),
             (
-                "all are full",
+                "all nodes are full",
                 full,
                 plain(),
                 amounts(200, 0, 1),
@@ -274,7 +270,7 @@ mod tests {
                 format!("0/3 nodes are available: 3 Insufficient cpu. {}", not_helpful(3)),
             ),
             (
-                "two things are missing",
+                "two resources are missing",
                 nodes(1),
                 plain(),
                 amounts(2_000, 2_000, 1),
@@ -305,7 +301,7 @@ mod tests {
                 format!("0/1 nodes are available: 1 node(s) had untolerated taint(s). {}", not_helpful(1)),
             ),
             (
-                "one closed, one too small",
+                "one cordoned, one too small",
                 closed,
                 plain(),
                 amounts(2_000, 0, 1),
@@ -336,14 +332,14 @@ mod tests {
     fn preferences() {
         let demand = amounts(100, 100, 1);
         let plain = pod(|_| {});
-        assert_eq!(nodes(3).place(&plain, &demand), "n1", "equal ones by name");
+        assert_eq!(nodes(3).place(&plain, &demand), "n1", "ties by name");
         let mut world = nodes(3);
         world.0[0].2 = amounts(500, 0, 1);
-        assert_eq!(world.place(&plain, &demand), "n2", "the emptier one");
+        assert_eq!(world.place(&plain, &demand), "n2", "the emptier node");
         world.0[1].3 = 1;
         world.0[2].3 = 1;
         assert_eq!(world.place(&plain, &demand), "n1", "spread before emptiness");
         world.0[0].0 = node("n1", &[], &[("slow", "PreferNoSchedule")]);
-        assert_eq!(world.place(&plain, &demand), "n2", "a taint that would rather not");
+        assert_eq!(world.place(&plain, &demand), "n2", "a PreferNoSchedule taint");
     }
 }

@@ -1,31 +1,29 @@
-//! Occupied resources of each node: sums that follow single pods, so that the cost of a placement does not grow with
+//! Occupied resources of each node, updated per pod, so that the cost of a placement does not grow with
 //! the number of pods.
 
 use std::collections::BTreeMap;
 
 use ironclad_kubecontrollers::quantity::{Amounts, add, subtract};
 
-/// One pod's place.
+/// Node and resources of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Booking {
     pub(crate) node: String,
     pub(crate) demand: Amounts,
     /// The uid of its controller, empty if it has none.
     pub(crate) controller: String,
-    /// The binding was requested, and no cache shows it yet.
+    /// The binding was requested and is not in the cache yet.
     pub(crate) assumed: bool,
 }
 
-/// The load of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     pub(crate) taken: Amounts,
-    /// Pods by their controller.
+    /// Number of pods by controller.
     of: BTreeMap<String, usize>,
 }
 
 impl Load {
-    /// Pods of this controller.
     pub(crate) fn siblings(&self, controller: &str) -> usize {
         if controller.is_empty() { 0 } else { self.of.get(controller).copied().unwrap_or(0) }
     }
@@ -39,7 +37,6 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// The load of a node.
     pub(crate) fn load(&self, node: &str) -> Option<&Load> {
         self.nodes.get(node)
     }
@@ -78,7 +75,7 @@ impl Ledger {
         true
     }
 
-    /// The pod was placed by us and no cache shows it yet.
+    /// Returns `true` if the pod was placed and the cache does not have it yet.
     pub(crate) fn is_assumed(&self, uid: &str) -> bool {
         self.pods.get(uid).is_some_and(|b| b.assumed)
     }
@@ -89,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_follows_each_pod() {
+    fn sums_follow_booked_and_freed_pods() {
         let mut ledger = Ledger::default();
         let booking = |node: &str, cpu: i64, assumed: bool| Booking {
             node: node.into(),
@@ -105,7 +102,11 @@ mod tests {
         ledger.book("b", booking("n", 50, false));
         assert_eq!(cpu(&ledger, "n"), Some((150, 2)), "the same pod counts once");
         ledger.book("b", booking("m", 60, false));
-        assert_eq!((cpu(&ledger, "n"), cpu(&ledger, "m")), (Some((100, 1)), Some((60, 1))), "a pod moves whole");
+        assert_eq!(
+            (cpu(&ledger, "n"), cpu(&ledger, "m")),
+            (Some((100, 1)), Some((60, 1))),
+            "a pod that moves frees its former node"
+        );
         assert!(ledger.free("a") && ledger.free("b") && !ledger.free("b"));
         assert_eq!((cpu(&ledger, "n"), cpu(&ledger, "m")), (None, None));
     }

@@ -35,12 +35,10 @@ use self::{
 };
 use ironclad_kubecontrollers::quantity::{Amounts, amounts};
 
-/// Concurrent bindings.
 const WORKERS: usize = 8;
-/// The scheduler that pods name if they name none.
+/// The scheduler of pods that name none.
 const NAME: &str = "default-scheduler";
 
-/// The pod scheduler.
 pub(crate) struct Scheduler {
     cluster: Cluster,
     pods: Informer<Pod>,
@@ -51,9 +49,9 @@ pub(crate) struct Scheduler {
 #[derive(Default)]
 struct State {
     ledger: Ledger,
-    /// Nodes and what they offer, by name.
+    /// Nodes with their allocatable resources, by name.
     offers: BTreeMap<String, (Arc<Node>, Amounts)>,
-    /// Unschedulable pods: they are tried again when resources become free.
+    /// Unschedulable pods: retried when resources become free.
     waiting: BTreeSet<Key>,
     assumed: AssumedPlacements,
     /// All nodes and pods have been seen once.
@@ -78,7 +76,6 @@ impl State {
     }
 }
 
-/// Runs the scheduler as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) -> Weak<Scheduler> {
     let (pods, nodes) = (cluster.caches.take(&PODS), cluster.caches.take(&NODES));
     let queue: Queue<Key> = cluster.queue("scheduler");
@@ -115,7 +112,7 @@ pub(crate) fn start(cluster: &Cluster) -> Weak<Scheduler> {
     weak
 }
 
-/// Returns `true` if the pod waits for us.
+/// Returns `true` if the pod waits for this scheduler.
 fn is_ours(pod: &Pod) -> bool {
     let spec = pod.spec.as_ref();
     let gated = spec.and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|g| !g.is_empty());
@@ -248,7 +245,7 @@ impl Scheduler {
         }
     }
 
-    /// Reports on the pod why no node fits, once.
+    /// Writes the condition that no node fits, unless it is there already.
     async fn refuse(&self, pod: &Pod, message: &str) -> Result<Next, Failure> {
         let mut conditions = pod.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
         let old = conditions.iter().position(|c| c.type_ == "PodScheduled").map(|at| conditions.remove(at));

@@ -1,4 +1,4 @@
-//! Logs of a simulated pod: that it is simulated, when it started, and how it ended.
+//! Logs of a simulated pod: its image and node, its start, and its end.
 
 use http::Response;
 use ironclad_apiserver::{ApiError, ResponseBody};
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::{Query, reply};
 
-/// The log of one container of a pod.
+/// Answers a request for the log of one container of a pod.
 pub(super) fn log(
     cluster: &Cluster,
     namespace: &str,
@@ -46,7 +46,7 @@ pub(super) fn log(
     Ok(reply(200, "text/plain", text.collect()))
 }
 
-/// The container of this name, or the only one.
+/// Returns the container of this name, or the only one.
 fn container<'a>(pod: &'a Pod, wanted: Option<&str>) -> Result<&'a Container, ApiError> {
     let name = pod.metadata.name.as_deref().unwrap_or("");
     let spec = pod.spec.as_ref();

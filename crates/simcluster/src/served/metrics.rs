@@ -1,4 +1,4 @@
-//! `metrics.k8s.io/v1beta1` of a member: what its running pods use, and its nodes by them.
+//! `metrics.k8s.io/v1beta1` of a member: usage of its running pods, and of its nodes as their sums.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) const VERSION: &str = "v1beta1";
 const API_VERSION: &str = "metrics.k8s.io/v1beta1";
 /// Window that metrics report, that of metrics-server.
 const WINDOW: &str = "15s";
-/// The object's name as a field.
+/// Field selectors of an object's name and namespace.
 const NAME: &str = "metadata.name";
 const NAMESPACE: &str = "metadata.namespace";
 
@@ -82,7 +82,7 @@ pub(super) fn nodes(cluster: &Cluster, rules: &Rules, name: Option<&str>, query:
     Ok(list("NodeMetricsList", wanted.map(|node| of(node)).collect()))
 }
 
-/// A pod is measured while its containers run.
+/// Returns `true` if the pod has metrics: its containers run.
 fn is_measured(pod: &Pod) -> bool {
     phase(pod) == "Running" && !node_of(pod).is_empty()
 }
@@ -134,7 +134,7 @@ fn now(cluster: &Cluster) -> String {
     cluster.seam.clock.wall_seconds().to_string()
 }
 
-/// `metadata.name=a,metadata.namespace=b`.
+/// Parses a field selector such as `metadata.name=a,metadata.namespace=b`.
 fn fields(query: &Query) -> Result<Vec<(&str, &str)>, ApiError> {
     let text = query.get("fieldSelector").unwrap_or_default();
     let term = |term| match str::split_once(term, '=') {

@@ -27,7 +27,7 @@ pub(crate) fn metrics_group() -> Served {
 /// Answers for one member.
 pub(crate) struct ServedRoute(pub(crate) Weak<Inner>);
 
-/// A path of ours.
+/// A parsed path of this route.
 #[derive(Debug, PartialEq, Eq)]
 enum Address {
     NodeMetrics { name: Option<String> },
@@ -96,7 +96,6 @@ impl ServedRoute {
     }
 }
 
-/// The query of a request.
 struct Query(Vec<(String, String)>);
 
 impl Query {

@@ -10,7 +10,6 @@ use kube::api::ObjectMeta;
 pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const PROVISIONER: &str = "sim.ironclad.io";
 
-/// Action on a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Leave,
@@ -18,8 +17,8 @@ pub(crate) enum Step {
     Provision(Box<PersistentVolume>),
     /// The volume exists: write its name into the claim.
     Name(String),
-    /// Write the claim's status: bound.
-    Tell(Box<PersistentVolumeClaimStatus>),
+    /// Write the claim's status `Bound`.
+    WriteStatus(Box<PersistentVolumeClaimStatus>),
 }
 
 /// The name of the volume of a claim.
@@ -36,9 +35,9 @@ pub(crate) fn decide(claim: &PersistentVolumeClaim, volume: Option<&PersistentVo
     }
     let own = volume_name(claim);
     match spec.volume_name.as_deref().filter(|name| !name.is_empty()) {
-        // A volume that the user chose is the user's business.
+        // The user chose a volume: leave the binding to the user.
         Some(name) if name != own => Step::Leave,
-        Some(_) => Step::Tell(Box::new(PersistentVolumeClaimStatus {
+        Some(_) => Step::WriteStatus(Box::new(PersistentVolumeClaimStatus {
             phase: Some("Bound".into()),
             access_modes: spec.access_modes,
             capacity: spec.resources.and_then(|r| r.requests),
@@ -49,7 +48,7 @@ pub(crate) fn decide(claim: &PersistentVolumeClaim, volume: Option<&PersistentVo
     }
 }
 
-/// Returns `true` if the volume is ours and its claim is no more.
+/// Returns `true` if the volume is ours and its claim does not exist.
 pub(crate) fn is_left_over(volume: &PersistentVolume, claim_uid: Option<&str>) -> bool {
     let ours =
         volume.metadata.annotations.as_ref().and_then(|a| a.get(PROVISIONED_BY)).is_some_and(|by| by == PROVISIONER);
@@ -110,12 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_gets_its_volume_step_by_step() {
-        let Step::Provision(volume) = decide(&claim("", "Pending"), None) else { panic!("makes a volume") };
+    fn a_claim_is_provisioned_named_and_bound_in_steps() {
+        let Step::Provision(volume) = decide(&claim("", "Pending"), None) else { panic!("no volume is provisioned") };
         assert_eq!(volume.metadata.name.as_deref(), Some("pvc-u"));
         assert_eq!(decide(&claim("", "Pending"), Some(&volume)), Step::Name("pvc-u".into()));
-        let Step::Tell(status) = decide(&claim("pvc-u", "Pending"), Some(&volume)) else {
-            panic!("says that it is bound")
+        let Step::WriteStatus(status) = decide(&claim("pvc-u", "Pending"), Some(&volume)) else {
+            panic!("the status is not written")
         };
         assert_eq!((status.phase.as_deref(), status.access_modes.unwrap().len()), (Some("Bound"), 1));
         assert_eq!(decide(&claim("pvc-u", "Bound"), Some(&volume)), Step::Leave);
@@ -124,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_volume_is_deleted_with_its_claim() {
-        let Step::Provision(volume) = decide(&claim("", "Pending"), None) else { panic!("makes a volume") };
+        let Step::Provision(volume) = decide(&claim("", "Pending"), None) else { panic!("no volume is provisioned") };
         assert!(!is_left_over(&volume, Some("u")));
         assert!(is_left_over(&volume, None) && is_left_over(&volume, Some("another of that name")));
         let mut kept = volume.clone();

@@ -1,4 +1,4 @@
-//! Storage: claims are bound immediately, and their volumes are deleted with them.
+//! Storage: binds claims immediately and deletes their volumes with them.
 
 mod decide;
 
@@ -12,7 +12,6 @@ use serde_json::json;
 
 use self::decide::{Step, decide, is_left_over, volume_name};
 
-/// Concurrent requests.
 const WORKERS: usize = 4;
 
 struct Volumes {
@@ -22,7 +21,6 @@ struct Volumes {
     writer: Writer,
 }
 
-/// Binds claims as tasks of the cluster's seam.
 pub(crate) fn start(cluster: &Cluster) {
     let (claims, volumes) = (cluster.caches.take(&CLAIMS), cluster.caches.take(&VOLUMES));
     let queue: Queue<Key> = cluster.queue("volumes");
@@ -64,7 +62,7 @@ impl Volumes {
                 let patch = json!({"spec": {"volumeName": volume}});
                 self.writer.patch(&api, Some(&self.claims), &claim, patch).await?;
             }
-            Step::Tell(status) => {
+            Step::WriteStatus(status) => {
                 let version = claim.resource_version().unwrap_or_default();
                 self.writer.patch_status(&api, Some(&self.claims), &key.name, &version, json!(status)).await?;
             }

@@ -39,7 +39,7 @@ async fn slices_of_a_service_follow_its_pods() {
     services.create(&PostParams::default(), &service.unwrap()).await.unwrap();
     w.quiet().await;
     let slices: Vec<EndpointSlice> = w.list().await;
-    assert_eq!((slices.len(), addresses(&slices).len()), (1, 0), "an empty slice says that nobody is there");
+    assert_eq!((slices.len(), addresses(&slices).len()), (1, 0), "one empty slice without endpoints");
 
     w.deploy(web(3, "i:1")).await;
     w.complete("web").await;
@@ -58,7 +58,7 @@ async fn slices_of_a_service_follow_its_pods() {
 
     services.delete("web", &DeleteParams::default()).await.unwrap();
     w.quiet().await;
-    assert!(w.list::<EndpointSlice>().await.is_empty(), "they go with the Service");
+    assert!(w.list::<EndpointSlice>().await.is_empty(), "they are deleted with the Service");
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn default_roles_are_aggregated_and_secrets_get_tokens() {
     secrets.create(&PostParams::default(), &make("orphan", "nobody")).await.unwrap();
     secrets.create(&PostParams::default(), &make("mine", "default")).await.unwrap();
     w.quiet().await;
-    assert!(secrets.get_opt("orphan").await.unwrap().is_none(), "its account isn't there");
+    assert!(secrets.get_opt("orphan").await.unwrap().is_none(), "its account does not exist");
     let data = secrets.get("mine").await.unwrap().data.unwrap();
     assert_eq!(data["namespace"].0, b"default");
     let token = String::from_utf8(data["token"].0.clone()).unwrap();
@@ -160,5 +160,5 @@ async fn default_roles_are_aggregated_and_secrets_get_tokens() {
     assert_eq!(user().await.as_deref(), Some("system:serviceaccount:default:default"));
     accounts.delete("default", &DeleteParams::default()).await.unwrap();
     w.quiet().await;
-    assert_eq!(user().await, None, "the account that is there now is another");
+    assert_eq!(user().await, None, "the new account has another uid");
 }

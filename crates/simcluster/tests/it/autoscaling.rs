@@ -1,4 +1,4 @@
-//! Workloads that grow and shrink by what their pods use.
+//! Autoscaling by resource usage.
 
 use std::time::Duration;
 
@@ -45,12 +45,12 @@ async fn an_autoscaler_follows_the_load() {
     };
     w.until("its conditions are set", || async { conditions("ScalingActive").await == "ValidMetricFound" }).await;
     w.seam.clock.sleep(Duration::from_secs(120)).await;
-    assert_eq!(replicas().await, 2, "as much as it should be");
+    assert_eq!(replicas().await, 2, "usage equals the target");
     let (writes, _) = w.requests();
     w.seam.clock.sleep(Duration::from_secs(600)).await;
-    assert_eq!(w.requests().0, writes, "what stays as it is costs no write");
+    assert_eq!(w.requests().0, writes, "an unchanged state costs no write");
 
-    // 100m each of the 100m requested: twice as much as it should be.
+    // 100m each of the 100m requested: twice the target.
     load(&w, "100m");
     w.until("it grew to twice as many", || async { replicas().await == 4 }).await;
     w.complete("web").await;
@@ -64,7 +64,10 @@ async fn an_autoscaler_follows_the_load() {
     load(&w, "10m");
     let began = w.seam.clock.mono();
     w.until("it shrank", || async { replicas().await < 6 }).await;
-    assert!(w.seam.clock.mono() - began > Duration::from_secs(250), "not before five minutes without a higher wish");
+    assert!(
+        w.seam.clock.mono() - began > Duration::from_secs(250),
+        "scale-down waits five minutes for the stabilization window"
+    );
     w.until("it is as small as it may be", || async { replicas().await == 2 || replicas().await == 1 }).await;
     let events: Vec<Event> = w.list().await;
     let texts: Vec<_> = events.iter().filter_map(|e| e.message.as_deref()).collect();
@@ -78,6 +81,6 @@ async fn an_autoscaler_follows_the_load() {
     w.quiet().await;
     let before = w.requests();
     w.quiet().await;
-    assert_eq!(w.requests(), before, "without an autoscaler nothing is asked");
+    assert_eq!(w.requests(), before, "without an autoscaler no request is sent");
     assert!(!w.list::<Pod>().await.is_empty());
 }

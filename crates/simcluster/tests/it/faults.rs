@@ -1,4 +1,4 @@
-//! Members that are down, cut off, slow or flapping, as the control plane sees them.
+//! Members that are down, partitioned, slow or flapping, as the control plane sees them.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn a_partition_is_silent_while_the_member_keeps_running() {
     let clock = w.seam.clock.clone();
     let start = clock.mono();
     assert!(reaches(&client).await.is_err());
-    assert_eq!(clock.mono() - start, Duration::from_secs(32), "the client's own patience ends it");
+    assert_eq!(clock.mono() - start, Duration::from_secs(32), "the client's own timeout ends it");
     w.deploy(web(1, "i:1")).await;
     w.complete("web").await;
     assert!(tokio::time::timeout(Duration::from_secs(60), stream.next()).await.is_err(), "no event gets through");

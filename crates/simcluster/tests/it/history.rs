@@ -45,7 +45,7 @@ async fn one_seed_gives_one_history() {
     assert_ne!(first, other);
 }
 
-/// Final objects, without parts that differ between runs: drawn names, uids, times and versions.
+/// Final objects, without parts that differ between runs: random names, uids, times and versions.
 async fn outcome(w: &World) -> BTreeMap<String, usize> {
     let mut left = BTreeMap::new();
     for (key, object) in w.everything() {

@@ -1,4 +1,4 @@
-//! Answers that are lost after the request was carried out: nothing is made twice.
+//! Responses that are lost after the request was handled: nothing is created twice.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use crate::world::web;
 
-/// Loses the answer of one write.
+/// Loses the response of one write.
 #[derive(Clone)]
 struct Lossy {
     server: InProcess,
@@ -109,6 +109,6 @@ async fn a_lost_response_creates_no_extra_pod() {
     assert_eq!((ever, now), (1 + 3 + 3, 1 + 4), "one set; three pods, then one of them, then three more");
     for lost in 1..=writes {
         let (ever_lossy, now_lossy, _) = run(lost).await;
-        assert_eq!((ever_lossy, now_lossy), (ever, now), "the answer of write {lost} was lost");
+        assert_eq!((ever_lossy, now_lossy), (ever, now), "the response of write {lost} was lost");
     }
 }

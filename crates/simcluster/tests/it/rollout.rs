@@ -1,4 +1,4 @@
-//! Deployments that start, roll, scale and are at rest.
+//! Deployments that start, roll out, scale and are idle.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn a_deployment_runs_pods_with_few_writes() {
         let mut addresses: Vec<_> = pods.iter().map(|p| p.status.clone().unwrap().pod_ip.unwrap()).collect();
         addresses.sort();
         addresses.dedup();
-        assert_eq!(addresses.len(), 2, "each its own address");
+        assert_eq!(addresses.len(), 2, "each pod has its own address");
         let nodes: Vec<_> = pods.iter().map(|p| p.spec.clone().unwrap().node_name.unwrap()).collect();
         assert_ne!(nodes[0], nodes[1], "spread");
         let deployment = w.deployments().get("web").await.unwrap();
@@ -70,7 +70,7 @@ async fn a_rolling_update_always_respects_surge_and_unavailable() {
             break;
         }
     }
-    assert_eq!((least, most), (3, 5), "available at the least and pods at the most");
+    assert_eq!((least, most), (3, 5), "minimum available and maximum pods");
     let pods: Vec<Pod> = w.list().await;
     assert_eq!(pods.len(), 4);
     assert!(pods.iter().all(|p| p.spec.clone().unwrap().containers[0].image.as_deref() == Some("i:2")));
@@ -136,5 +136,5 @@ async fn an_unready_pod_stops_the_rollout_at_its_deadline() {
     })
     .await;
     let status = w.deployments().get("web").await.unwrap().status.unwrap();
-    assert_eq!(status.available_replicas, Some(2), "the old pods serve");
+    assert_eq!(status.available_replicas, Some(2), "the old pods still serve");
 }

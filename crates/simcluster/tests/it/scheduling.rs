@@ -1,4 +1,4 @@
-//! Pods that find a node, and pods that don't.
+//! Schedulable and unschedulable pods.
 
 use std::time::Duration;
 
@@ -83,11 +83,11 @@ async fn a_new_pod_has_its_node_immediately_and_starts_with_one_write() {
     w.quiet().await;
     let before = w.requests();
     let made = w.pods().create(&PostParams::default(), &pod("one", "c", "1")).await.unwrap();
-    assert!(made.spec.as_ref().unwrap().node_name.is_some(), "it was placed as it was made");
+    assert!(made.spec.as_ref().unwrap().node_name.is_some(), "it was placed at its creation");
     let scheduled = |p: &Pod| p.status.clone().unwrap().conditions.unwrap()[0].clone();
     assert_eq!((scheduled(&made).type_.as_str(), scheduled(&made).status.as_str()), ("PodScheduled", "True"));
     w.quiet().await;
-    assert_eq!(w.requests(), (before.0 + 1, before.1), "its kubelet says that it runs");
+    assert_eq!(w.requests(), (before.0 + 1, before.1), "one write, by its kubelet");
     let running = w.pods().get("one").await.unwrap();
     assert_eq!(running.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
     assert_eq!(scheduled(&running), scheduled(&made));
@@ -103,11 +103,11 @@ async fn a_pod_without_startup_time_runs_when_created() {
         status.conditions.iter().flatten().filter(|c| c.status == "True").map(|c| &*c.type_).collect();
     assert_eq!(true_ones, ["PodScheduled", "PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"]);
     w.quiet().await;
-    assert_eq!(w.pods().get("first").await.unwrap(), made, "nothing is left to be said");
+    assert_eq!(w.pods().get("first").await.unwrap(), made, "no write follows");
     let mut slow = pod("second", "c", "100m");
     slow.metadata.annotations.get_or_insert_default().insert("sim.ironclad.io/startup-delay".into(), "5s".into());
     let made = w.pods().create(&PostParams::default(), &slow).await.unwrap();
-    assert_eq!(made.status.unwrap().phase.as_deref(), Some("Pending"), "its own delay counts");
+    assert_eq!(made.status.unwrap().phase.as_deref(), Some("Pending"), "its own startup delay applies");
     w.quiet().await;
     let addresses: std::collections::BTreeSet<_> =
         w.list::<Pod>().await.into_iter().map(|pod| pod.status.unwrap().pod_ip).collect();
@@ -127,7 +127,7 @@ async fn the_assumed_node_of_a_rejected_pod_is_freed() {
         assert!(refused.to_string().contains("spec.containers[0].name"), "{refused}");
     }
     let made = w.pods().create(&PostParams::default(), &pod("good", "c", "1")).await.unwrap();
-    assert_eq!(made.spec.unwrap().node_name, None, "the place is kept for the one that was refused");
+    assert_eq!(made.spec.unwrap().node_name, None, "the resources of the rejected pod are still booked");
     w.quiet().await;
     tokio::time::sleep(Duration::from_secs(31)).await;
     w.quiet().await;

@@ -52,7 +52,7 @@ async fn a_stateful_set_grows_updates_and_shrinks_in_order() {
     };
     let start = w.seam.clock.mono();
     w.until("three pods", complete).await;
-    assert!(w.seam.clock.mono() - start >= Duration::from_secs(4), "one after the other, two seconds each");
+    assert!(w.seam.clock.mono() - start >= Duration::from_secs(4), "one at a time, two seconds each");
     assert_eq!(names(&w.list().await), ["s-0", "s-1", "s-2"]);
     let claims: Vec<PersistentVolumeClaim> = w.list().await;
     assert_eq!(claims.iter().map(|c| c.name_any()).collect::<Vec<_>>(), ["data-s-0", "data-s-1", "data-s-2"]);
@@ -87,7 +87,7 @@ async fn a_stateful_set_grows_updates_and_shrinks_in_order() {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(w.client.clone(), "default");
     claims.delete("data-s-0", &DeleteParams::default()).await.unwrap();
     w.quiet().await;
-    assert_eq!(volumes.list(&Default::default()).await.unwrap().items.len(), 2, "a volume goes with its claim");
+    assert_eq!(volumes.list(&Default::default()).await.unwrap().items.len(), 2, "a volume is deleted with its claim");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A member in memory and virtual time, and what the tests do to it.
+//! Test fixture: a member in memory and virtual time.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -71,7 +71,7 @@ impl World {
         Api::<K>::namespaced(self.client.clone(), "default").list(&ListParams::default()).await.unwrap().items
     }
 
-    /// Waits until the state is like this, as often as the store changes.
+    /// Waits until the condition holds; checks after each change of the store.
     pub(crate) async fn until<F: Future<Output = bool>>(&self, what: &str, mut is: impl FnMut() -> F) {
         let start = self.seam.clock.mono();
         let mut watch = self.store.watch("", self.store.revision()).unwrap();
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// Writes and reads (watches not) of what moves in the member.
+    /// Number of writes and reads (without watches) of the member's controllers.
     pub(crate) fn requests(&self) -> (u64, u64) {
         let traffic = self.member.traffic();
         (traffic.writes.load(Ordering::Relaxed), traffic.reads.load(Ordering::Relaxed))

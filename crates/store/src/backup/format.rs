@@ -8,9 +8,9 @@
 //! | `files/PATH` | a file of the data directory |
 //! | `end` | the number of members before it, and the CRC-32 of their bytes; last |
 //!
-//! Names of members are for people: what is restored comes from the headers, except paths of files. The reader accepts
-//! only what the writer makes, block by block, so that a member that is missing, doubled, moved, truncated or changed
-//! is noticed. It holds one member in memory at a time.
+//! Names of members are for people: a restore uses the headers, except for paths of files. The reader accepts
+//! only what the writer writes, block by block, so that a missing, duplicate, moved, truncated or changed member
+//! is detected. It holds one member in memory at a time.
 
 use std::{
     fs::File,
@@ -84,7 +84,7 @@ struct End {
 /// A backup that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The file is something else.
+    /// The file is not a backup.
     #[error("{path} is not a backup of ironclad: name a file that `ironclad backup FILE` wrote")]
     Foreign {
         /// The file.
@@ -100,13 +100,13 @@ pub enum BackupError {
         /// Format of the backup.
         found: String,
     },
-    /// Its end is missing.
+    /// It is truncated.
     #[error("backup {path} was cut off: it ends in the middle; use another backup")]
     Torn {
         /// The file.
         path: String,
     },
-    /// Its content is not what was written.
+    /// Its content was changed.
     #[error("backup {path} is damaged ({detail}): use another backup")]
     Damaged {
         /// The file.
@@ -125,7 +125,7 @@ pub enum BackupError {
     },
 }
 
-/// Contents of a backup, counted.
+/// Number of servers, keys and files in a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Each server with its newest revision and its number of keys.
@@ -158,7 +158,7 @@ pub fn inspect(path: &Path) -> Result<Summary, BackupError> {
 /// Writes pieces into a buffer of bytes.
 pub(super) struct Writer {
     archive: Builder<Vec<u8>>,
-    /// Checksum of what was taken from the buffer.
+    /// Checksum of the bytes taken from the buffer.
     crc: crc32fast::Hasher,
     members: u64,
     server: String,
@@ -284,7 +284,7 @@ impl<R: Read> Reader<R> {
         match this.header(&mut header) {
             Ok(true) if header.path_bytes() == FORMAT_MEMBER.as_bytes() => {}
             Err(error @ BackupError::Io { .. }) => return Err(error),
-            // Something that ends before or within the first header is no backup, rather than half of one.
+            // A file that ends before or within the first header is no backup rather than a truncated one.
             _ => return Err(foreign(&this.path)),
         }
         let content = this.content(&header)?;

@@ -17,7 +17,7 @@ use crate::{
 
 /// Marker file in a data directory while a restore is incomplete.
 pub(crate) const MARKER: &str = "restoring";
-/// Directory at the top of a freshly made file system.
+/// Directory at the root of a new file system.
 const LOST_AND_FOUND: &str = "lost+found";
 /// Approximate bytes of the transactions that write entries.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -53,7 +53,7 @@ pub fn restore(backup: &Path, data_dir: &Path) -> Result<Summary, RestoreError> 
     if !again && !is_empty(data_dir).map_err(failed)? {
         return Err(RestoreError::NotEmpty { path: shown });
     }
-    let dir = DataDir::hold(data_dir)?;
+    let dir = DataDir::lock(data_dir)?;
     private_file().create(true).truncate(false).open(data_dir.join(MARKER)).map_err(failed)?;
     dir.sync().map_err(failed)?;
     RedbBackend::remove(data_dir).map_err(failed)?;
@@ -93,7 +93,7 @@ fn is_empty(data_dir: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Entries on their way into the store.
+/// Entries that are collected for the next transaction.
 struct Filling {
     backend: RedbBackend,
     server: u32,

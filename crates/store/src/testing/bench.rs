@@ -23,7 +23,6 @@ pub struct Figures {
 
 impl Figures {
     /// Puts acknowledged per second.
-    #[must_use]
     pub fn per_second(&self) -> f64 {
         self.puts as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }

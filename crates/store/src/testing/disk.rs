@@ -53,37 +53,33 @@ pub enum Loss {
     Nothing,
     /// A random subset, drawn from this seed; a write that is not lost may be torn at a sector.
     Some {
-        /// The seed of the coins.
+        /// Seed of the random choices.
         seed: u64,
     },
 }
 
 impl Disk {
     /// An empty disk.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Returns the storage for [`RedbBackend::on`](crate::RedbBackend::on).
-    #[must_use]
     pub fn storage(&self) -> DiskStorage {
         DiskStorage(self.clone())
     }
 
     /// Number of changing calls.
-    #[must_use]
     pub fn calls(&self) -> u64 {
         self.0.lock().calls
     }
 
     /// Number of syncs.
-    #[must_use]
     pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
     }
 
-    /// The changing call with this number, counted from 0 since the disk was made, meets the fault.
+    /// Injects the fault at the changing call with this number, counted from 0 since the disk was created.
     pub fn fail_at(&self, call: u64, fault: DiskFault) {
         self.0.lock().plan = Some((call, fault));
     }
@@ -94,12 +90,11 @@ impl Disk {
     }
 
     /// Returns `true` after a power cut, until the restart.
-    #[must_use]
     pub fn is_off(&self) -> bool {
         self.0.lock().off
     }
 
-    /// Power is back; a fault that did not happen is forgotten.
+    /// Restores power and removes a pending fault.
     pub fn restart(&self) {
         let mut state = self.0.lock();
         state.off = false;
@@ -107,7 +102,6 @@ impl Disk {
     }
 
     /// Returns another disk with the same content and no pending faults.
-    #[must_use]
     pub fn copy(&self) -> Self {
         let state = self.0.lock();
         let (synced, live, unsynced) = (state.synced.clone(), state.live.clone(), state.unsynced.clone());
@@ -133,7 +127,6 @@ impl Disk {
     }
 
     /// The size in bytes.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.0.lock().live.len()
     }
@@ -202,7 +195,7 @@ impl Change {
         }
     }
 
-    /// The beginning of a write, up to the end of one of its sectors.
+    /// Returns the beginning of a write, up to the end of a random sector.
     fn torn(mut self, coin: u64) -> Self {
         if let Self::Write { data, .. } = &mut self {
             let sectors = u64::try_from(data.len().div_ceil(SECTOR)).unwrap_or(1).max(1);
@@ -212,7 +205,7 @@ impl Change {
     }
 }
 
-/// splitmix64: coins for tests need no more.
+/// splitmix64, which is random enough for tests.
 struct Coins(u64);
 
 impl Coins {

@@ -1,10 +1,10 @@
-//! A backend that fails on purpose.
+//! A backend that fails on demand.
 
 use std::io;
 
 use crate::{Backend, BackendError, BackendStats, Loaded, Record, Revision};
 
-/// Passes everything on to another backend, until the n-th changing call fails.
+/// Forwards to another backend until the n-th changing call fails.
 pub struct FaultyBackend<B> {
     inner: B,
     calls_left: u64,
@@ -16,12 +16,12 @@ pub struct FaultyBackend<B> {
 pub enum FailurePoint {
     /// Before anything was done.
     Before,
-    /// After the work was done: only the answer is lost.
+    /// After the work was done: only the response is lost.
     After,
 }
 
 impl<B> FaultyBackend<B> {
-    /// Creates a backend that fails at the commit or compaction after this many good ones, and at all later ones.
+    /// Creates a backend that fails at the commit or compaction after this many successful ones, and at all later ones.
     pub fn new(inner: B, good_calls: u64, moment: FailurePoint) -> Self {
         Self { inner, calls_left: good_calls, moment }
     }

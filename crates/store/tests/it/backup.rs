@@ -1,4 +1,4 @@
-//! Backups under load, and what restores them or does not.
+//! Backups under load, and their restore.
 
 use std::{fs, path::Path};
 
@@ -58,7 +58,7 @@ fn a_restored_store_continues_at_the_backups_revision() {
     for _ in 0..2 {
         let restored = open(&other);
         assert_eq!((state(&restored.store("plane")), state(&restored.store("members/one"))), want);
-        // The past is not restored, the next revision is the one after.
+        // History is not restored; the next revision follows the backup's.
         assert!(restored.store("plane").watch("", rev(5)).is_err());
     }
     assert_eq!(put(&open(&other).store("plane"), "/a", "3"), rev(7));
@@ -100,7 +100,7 @@ async fn a_backup_under_load_is_a_consistent_state() {
         let store = engine.store("plane");
         tasks.spawn("writer", async move {
             for value in 0u64.. {
-                // Both or none.
+                // Both keys or none.
                 let ops = ["left", "right"].map(|side| Op::put(format!("/{side}/{writer}"), value.to_string()));
                 if store.txn(vec![], ops.to_vec()).await.is_err() {
                     return;
@@ -115,9 +115,9 @@ async fn a_backup_under_load_is_a_consistent_state() {
         write(engine.snapshot(), &backup);
         restore(&backup, &other).unwrap();
         let restored = open(&other).store("plane");
-        assert!(restored.revision() >= acknowledged, "it lacks what was acknowledged");
+        assert!(restored.revision() >= acknowledged, "acknowledged writes are missing");
         let side = |side: &str| words(&restored, &Query::prefix(side)).replace(side, "");
-        assert_eq!(side("/left"), side("/right"), "a transaction is in it by half");
+        assert_eq!(side("/left"), side("/right"), "half of a transaction is in it");
         let newest = restored.range(&Query::prefix("")).unwrap().entries.iter().map(|(_, e)| e.modified).max();
         assert_eq!(newest, Some(restored.revision()), "the revision is that of the last change");
     }
@@ -146,7 +146,7 @@ fn restore_into_a_nonempty_directory_changes_nothing() {
     restore(&backup, &mounted).unwrap();
     assert!(
         matches!(restore(&backup, &mounted), Err(RestoreError::NotEmpty { .. })),
-        "it is not restored over another"
+        "a backup is not restored over another store"
     );
 }
 
@@ -173,7 +173,7 @@ fn an_invalid_backup_changes_nothing() {
         fs::write(&backup, bytes).unwrap();
         let error = chain(&restore(&backup, &other).unwrap_err());
         assert!(error.contains(says) && error.contains(&backup.display().to_string()), "{name}: {error}");
-        assert!(!other.exists(), "{name}: the directory was made");
+        assert!(!other.exists(), "{name}: the directory was created");
     }
     let error = chain(&restore(&dir.path().join("missing"), &other).unwrap_err());
     assert!(error.contains("can't be read"), "{error}");
@@ -187,7 +187,7 @@ fn an_interrupted_restore_is_detected_and_can_be_repeated() {
     put(&engine.store("plane"), "/a", "value");
     write(engine.snapshot(), &backup);
     restore(&backup, &other).unwrap();
-    // As after a power cut at the worst moment.
+    // As after a power cut during the restore.
     fs::write(other.join("restoring"), "").unwrap();
     let error = RedbBackend::open(&other).err().unwrap();
     assert!(matches!(error, BackendError::HalfRestored { .. }));
@@ -202,7 +202,7 @@ fn backup_of_a_directory_without_a_store_fails() {
     let missing = dir.path().join("missing");
     let error = Snapshot::of_directory(&missing).unwrap_err();
     assert!(error.to_string().contains("holds no store"), "{error}");
-    assert!(!missing.exists(), "looking made it");
+    assert!(!missing.exists(), "the check created the directory");
     let _held = open(dir.path());
     let error = Snapshot::of_directory(dir.path()).unwrap_err();
     assert!(matches!(error, BackendError::InUse { .. }), "{error}");

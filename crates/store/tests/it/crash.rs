@@ -19,7 +19,8 @@ fn plane(engine: &Engine) -> Store {
     engine.store_with("plane", Options { compact_step: 3, ..Options::default() })
 }
 
-/// A disk with an empty store. Making one is not crash-safe in redb: a real file gets its name when it is finished.
+/// A disk with an empty store. Its creation is not crash-safe in redb: a real file gets its final name when it is
+/// complete.
 fn prepared() -> Disk {
     let disk = Disk::new();
     drop(open(&disk, Commit::Inline).unwrap());
@@ -54,7 +55,7 @@ fn read(store: &Store) -> BTreeMap<String, Vec<u8>> {
     entries.into_iter().map(|(k, e)| (k.to_string(), e.value.to_vec())).collect()
 }
 
-/// Writes transactions `from..=to`, with a restart in the middle; answers how many were acknowledged in all.
+/// Writes transactions `from..=to`, with a restart in the middle; returns how many were acknowledged in all.
 fn work(disk: &Disk, from: u64, to: u64) -> u64 {
     let mut acknowledged = from - 1;
     for (first, last) in [(from, (from + to) / 2), ((from + to) / 2 + 1, to)] {
@@ -83,7 +84,7 @@ fn check(disk: &Disk, acknowledged: u64, name: &str) -> u64 {
     let count = store.revision().get() - 1;
     assert!(count == acknowledged || count == acknowledged + 1, "{name}: {acknowledged} acknowledged, {count} there");
     assert_eq!(read(&store), state(count), "{name}");
-    // The window fits, too: every revision in it reads as it was.
+    // History agrees, too: every revision in the window reads as it was written.
     for revision in store.floor().get()..=store.revision().get() {
         let at = store.range(&Query { at: Some(rev(revision)), ..Query::prefix("") }).unwrap();
         let at: BTreeMap<_, _> = at.entries.into_iter().map(|(k, e)| (k.to_string(), e.value.to_vec())).collect();
@@ -100,7 +101,7 @@ fn acknowledged_writes_survive_every_fault_at_every_call() {
     let first = undisturbed.calls();
     assert_eq!(work(&undisturbed, 1, WRITES), WRITES);
     let calls = undisturbed.calls() - first;
-    assert!(calls > 100, "{calls} calls: the run is long enough to say something");
+    assert!(calls > 100, "{calls} calls: the run is long enough");
     let cut = DiskFault::PowerCut;
     let mut unacknowledged_kept = 0;
     for call in 0..calls {
@@ -124,7 +125,7 @@ fn acknowledged_writes_survive_every_fault_at_every_call() {
             check(&disk, count + 4, &name);
         }
     }
-    assert!(unacknowledged_kept > 0, "some cut came between the sync and the answer");
+    assert!(unacknowledged_kept > 0, "some cut happened between the sync and the response");
 }
 
 #[test]
@@ -165,7 +166,7 @@ async fn write_until_it_fails(store: Store, writer: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_power_cut_under_concurrent_writers_loses_nothing_acknowledged_and_tears_nothing() {
+async fn a_power_cut_under_concurrent_writers_keeps_acknowledged_writes_whole() {
     let seam = ironclad_seam::Seam::system("test");
     for seed in 0..40u64 {
         let disk = prepared();
@@ -193,13 +194,13 @@ async fn a_power_cut_under_concurrent_writers_loses_nothing_acknowledged_and_tea
                 store.get(&key).map_or(0, |e| std::str::from_utf8(&e.value).unwrap().parse::<u64>().unwrap())
             };
             let (x, y) = (number(format!("/x/{writer}")), number(format!("/y/{writer}")));
-            assert_eq!(x, y, "seed {seed}: a transaction is whole");
+            assert_eq!(x, y, "seed {seed}: a transaction is complete");
             assert!(x == *acknowledged || x == acknowledged + 1, "seed {seed}: {acknowledged} acknowledged, {x} there");
             written[writer % 2] += x;
         }
         for (index, store) in stores.iter().enumerate() {
             assert_eq!(store.revision().get(), written[index] + 1, "seed {seed}: revisions have no gap");
-            assert!(store.revision() >= visible[index], "seed {seed}: no visible revision is given out again");
+            assert!(store.revision() >= visible[index], "seed {seed}: no visible revision is assigned again");
         }
     }
 }
@@ -231,7 +232,7 @@ fn an_empty_disk_needs_few_syncs() {
     let opened = disk.syncs();
     assert!(opened <= 4, "{opened} syncs to open an empty store");
     txn(&engine.store("plane"), vec![], ops(1)).unwrap();
-    assert_eq!(disk.syncs() - opened, 1, "and one for a write");
+    assert_eq!(disk.syncs() - opened, 1, "one sync for a write");
 }
 
 #[test]
@@ -245,7 +246,7 @@ fn a_truncated_file_is_rejected_or_harmless() {
         let cut = disk.copy();
         cut.cut(bytes);
         match open(&cut, Commit::Inline) {
-            // An empty file is a new one: a real file gets its name when it is finished, so nothing was lost in it.
+            // An empty file is a new one: a real file gets its final name when it is complete, so nothing was lost.
             Ok(engine) if bytes == 0 => assert!(plane(&engine).is_empty()),
             Ok(engine) => assert_eq!(read(&plane(&engine)), state(WRITES), "cut at {bytes}"),
             Err(error) => {

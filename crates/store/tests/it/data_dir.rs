@@ -57,7 +57,7 @@ fn a_directory_in_use_is_rejected_with_its_holder() {
              stop that process, or choose another directory"
         )
     );
-    // As another process would leave it.
+    // As another process would write it.
     fs::write(dir.path().join("store.lock"), "4242").unwrap();
     assert_eq!(
         chain(&error_of(dir.path())),
@@ -67,7 +67,7 @@ fn a_directory_in_use_is_rejected_with_its_holder() {
         )
     );
     drop(first);
-    assert!(RedbBackend::open(dir.path()).is_ok(), "a stale pid in the file holds nothing");
+    assert!(RedbBackend::open(dir.path()).is_ok(), "a stale pid in the file is no lock");
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn a_directory_without_write_permission() {
     let path = dir.path().join("data");
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o500)).unwrap();
-    // The superuser may write everywhere.
+    // The superuser can write everywhere.
     let may_write = fs::write(path.join("probe"), "").is_ok();
     match RedbBackend::open(&path) {
-        Ok(_) => assert!(may_write, "it opened what cannot be written"),
+        Ok(_) => assert!(may_write, "a directory without write permission was opened"),
         Err(error) => {
             assert!(!may_write, "{error}");
             assert!(matches!(error, BackendError::NotWritable { .. }), "{error}");

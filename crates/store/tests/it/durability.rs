@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::support::{chain, inline, now, poll, put, rev, threaded, txn, words};
 
-/// A backend whose commits wait at a gate.
+/// A backend whose commits wait until a gate opens.
 struct Gated<B> {
     inner: B,
     gate: Arc<Gate>,
@@ -24,7 +24,7 @@ struct Gated<B> {
 
 #[derive(Default)]
 struct Gate {
-    /// Commits that have come to the gate, and whether it is open.
+    /// Number of commits that reached the gate, and `true` if it is open.
     state: Mutex<(u64, bool)>,
     changed: Condvar,
 }
@@ -89,15 +89,15 @@ async fn pending_writes_are_visible_to_conditions_only() {
     let mut nothing = Box::pin(store.txn(vec![Compare::modified("/a", rev(2))], vec![]));
     assert!(once(&mut first).is_pending());
     gate.arrived(1);
-    assert!(once(&mut second).is_pending(), "its answer would tell what is not durable");
-    assert!(once(&mut nothing).is_pending(), "so would this one's");
+    assert!(once(&mut second).is_pending(), "its answer depends on a pending write");
+    assert!(once(&mut nothing).is_pending(), "so does the answer of a transaction without changes");
     assert_eq!((store.get("/a"), store.revision()), (None, rev(1)), "readers see nothing");
-    assert!(poll(&mut watch).is_none(), "nor do watchers");
+    assert!(poll(&mut watch).is_none(), "watchers see nothing");
     let elsewhere = now(store.txn(vec![Compare::modified("/b", rev(1))], vec![])).unwrap();
     assert_eq!(
         elsewhere,
         TxnResult::Failed { current: vec![None], revision: rev(1) },
-        "other keys are answered at once"
+        "other keys are answered immediately"
     );
     gate.open();
     assert_eq!(first.await.unwrap(), TxnResult::Done { revision: rev(2) });
@@ -144,8 +144,8 @@ async fn dropping_the_caller_does_not_cancel_its_write() {
     drop(never_polled);
     gate.open();
     assert_eq!(watch.next().await.unwrap().unwrap().events().len(), 2);
-    assert_eq!(words(&store, &Query::prefix("")), "/a=1 /b=1", "whole, or never begun");
-    // The next write of the same keys finds it.
+    assert_eq!(words(&store, &Query::prefix("")), "/a=1 /b=1", "all of it or nothing");
+    // The next write of the same keys sees it.
     assert_eq!(store.put("/a", "2").await.unwrap(), rev(3));
 }
 
@@ -156,13 +156,13 @@ fn dropping_an_inline_caller_writes_all_or_nothing() {
     drop(store.txn(vec![], vec![Op::put("/a", "1")]));
     assert_eq!(store.revision(), rev(1));
     let mut write = Box::pin(store.txn(vec![], vec![Op::put("/a", "1"), Op::put("/b", "1")]));
-    assert!(once(&mut write).is_ready(), "one poll is the whole write");
+    assert!(once(&mut write).is_ready(), "one poll completes the write");
     drop(write);
     assert_eq!(words(&store, &Query::prefix("")), "/a=1 /b=1");
 }
 
 #[tokio::test]
-async fn a_full_queue_makes_writers_wait_in_line() {
+async fn a_full_queue_makes_writers_wait_in_order() {
     let (backend, gate) = gated(MemoryBackend::default());
     let engine = threaded(backend);
     let store = engine.store("plane");
@@ -183,7 +183,7 @@ async fn a_full_queue_makes_writers_wait_in_line() {
         assert!(write.await.unwrap().done().is_some());
     }
     assert_eq!(stays.await.unwrap(), TxnResult::Done { revision: rev(6) });
-    assert_eq!(store.get("/8/0"), None, "who left the line never wrote");
+    assert_eq!(store.get("/8/0"), None, "a writer that stopped waiting wrote nothing");
 }
 
 #[tokio::test]

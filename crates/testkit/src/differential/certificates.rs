@@ -1,4 +1,4 @@
-//! Values that a scenario cannot spell out: requests for certificates, and the claims of tokens.
+//! Generated values of scenarios: certificate signing requests, certificates, and claims of tokens.
 
 use std::{fs, path::Path, sync::OnceLock};
 
@@ -41,7 +41,7 @@ fn certificate() -> Option<String> {
     base64(&params("devs").self_signed(&key).ok()?.pem())
 }
 
-/// Writes files for kubectl into a directory: `tls.crt` and `tls.key`, which belong together, and `other.key`.
+/// Writes files for kubectl into a directory: `tls.crt` with its `tls.key`, and an unrelated `other.key`.
 pub(super) fn write_files(directory: &Path) -> anyhow::Result<()> {
     let (key, other) = (KeyPair::generate()?, KeyPair::generate()?);
     let certificate = params("devs").self_signed(&key)?.pem();

@@ -1,11 +1,11 @@
-//! Where two answers differ, and which of the differences are decided.
+//! Comparison of two answers, and the list of accepted differences.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One place where the embedded server answers otherwise than the real one.
+/// A difference between the answers of the embedded and the real server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// `<scenario>:<step number>:<path in the answer>`.
@@ -28,7 +28,7 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// So much of a long text is shown, and so much of it before where the two begin to differ.
+/// Characters of a long text that are shown from the first difference on, and before it.
 const SHOWN: usize = 400;
 const BEFORE: usize = 60;
 
@@ -42,11 +42,11 @@ fn excerpt(text: &str, at: usize) -> String {
     )
 }
 
-/// Adds where the notes of one step differ. Answers of different codes have nothing else in common: that is one
+/// Adds the differences between the records of one step. If the status codes differ, that is the only
 /// difference.
 pub fn compare_notes(place: &str, line: &str, real: &Value, ours: &Value, out: &mut Vec<Difference>) {
     if real.get("never").is_some() {
-        // The script waits for what a kube-apiserver never shows: then both sides agree on nothing.
+        // The script waits for a state that the kube-apiserver never reaches: agreement would prove nothing.
         let (real, ours) = (Some(real.clone()), Some(ours.clone()));
         return out.push(Difference { place: format!("{place}.never"), line: line.to_owned(), real, ours });
     }
@@ -72,7 +72,7 @@ pub fn compare_notes(place: &str, line: &str, real: &Value, ours: &Value, out: &
     });
 }
 
-/// Adds where the two differ, at the deepest path that says it.
+/// Adds the differences at the deepest paths.
 pub fn compare(place: &str, line: &str, real: &Value, ours: &Value, out: &mut Vec<Difference>) {
     let mut push = |place: String, real: Option<&Value>, ours: Option<&Value>| {
         out.push(Difference { place, line: line.to_owned(), real: real.cloned(), ours: ours.cloned() });
@@ -100,15 +100,14 @@ pub fn compare(place: &str, line: &str, real: &Value, ours: &Value, out: &mut Ve
     }
 }
 
-/// A difference that is decided.
+/// An accepted difference.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
-    /// Its name.
     pub name: String,
     /// Patterns of [`Difference::place`]: `*` stands for one name or number, `**` for several.
     pub places: Vec<String>,
-    /// Why it stays.
+    /// Reason why it is accepted.
     pub reason: String,
     /// Set if the difference does not occur in every run.
     #[serde(default)]
@@ -116,8 +115,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Reports whether this explains the difference.
-    #[must_use]
+    /// Returns `true` if this accepts the difference.
     pub fn covers(&self, difference: &Difference) -> bool {
         self.places.iter().any(|pattern| matches(pattern, &difference.place))
     }
@@ -152,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn waiting_in_vain_is_a_difference_even_on_both_servers() {
+    fn an_unmet_until_is_a_difference_even_on_both_servers() {
         let (never, seen) = (json!({"never": "code is 404, not 200", "last": {"code": 404}}), json!({"code": 200}));
         for (name, real, ours, want) in [
-            ("neither server shows it", &never, &never, vec!["s:1:.never"]),
-            ("only the embedded one shows it", &never, &seen, vec!["s:1:.never"]),
-            ("only the real one shows it", &seen, &never, vec!["s:1:.code"]),
-            ("both show it", &seen, &seen, vec![]),
+            ("met on neither server", &never, &never, vec!["s:1:.never"]),
+            ("met only on the embedded server", &never, &seen, vec!["s:1:.never"]),
+            ("met only on the real server", &seen, &never, vec!["s:1:.code"]),
+            ("met on both servers", &seen, &seen, vec![]),
         ] {
             let mut found = Vec::new();
             compare_notes("s:1:", "GET /", real, ours, &mut found);

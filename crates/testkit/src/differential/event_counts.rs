@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::side::Stream;
 
-/// How many events of which type there were, and what is wrong with their order.
+/// Counts events by type and checks their order.
 pub(super) async fn count_events(stream: &mut Stream, count: usize) -> Value {
     let mut types: BTreeMap<String, usize> = BTreeMap::new();
     let (mut last, mut back, mut marks, mut trouble) = (0_u64, 0, 0, Value::Null);
-    // What was there already comes by name, and counts from the mark of its end, if there is one.
+    // Existing objects come first, by name, up to the bookmark of their end, if there is one.
     let mut listed = 0_u64;
     while types.values().sum::<usize>() < count {
         let event = match stream.next().await {
@@ -27,7 +27,7 @@ pub(super) async fn count_events(stream: &mut Stream, count: usize) -> Value {
         let metadata = &event["object"]["metadata"];
         let revision = metadata["resourceVersion"].as_str().and_then(|r| r.parse().ok()).unwrap_or(0);
         let kind = event["type"].as_str().unwrap_or_default();
-        // How many of these there are is the server's affair.
+        // The number of bookmarks may differ between servers.
         if kind == "BOOKMARK" {
             marks += usize::from(!metadata["annotations"]["k8s.io/initial-events-end"].is_null());
             back += usize::from(revision < listed);

@@ -1,4 +1,4 @@
-//! Takes out of an answer what differs by nature: uids, times, revisions, ports, the scenario's namespace.
+//! Masks values that always differ: uids, times, revisions, ports, the scenario's namespace.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::numbers::{Numbers, replace_uids, without_times};
 
-/// Texts that one server has shown in one scenario so far: the same uid or revision is masked by the same text.
+/// Values that one server has shown in one scenario: the same uid or revision is always masked by the same text.
 #[derive(Debug, Clone)]
 pub struct Masks {
     namespace: String,
@@ -16,7 +16,7 @@ pub struct Masks {
     uids: Numbers,
     addresses: Numbers,
     ports: Numbers,
-    /// By masked uid, the revisions that were seen, in order of appearance.
+    /// Revisions in order of appearance, by masked uid.
     revisions: BTreeMap<String, Vec<String>>,
 }
 
@@ -42,10 +42,7 @@ static AGE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(\d+(ms|s|m|h))+$").expect("the pattern is constant and a test runs it"));
 
 impl Masks {
-    /// For a scenario in this namespace with patterns of its own.
-    ///
-    /// # Errors
-    /// A pattern that isn't one.
+    /// Creates the masks of a scenario in this namespace, with its own patterns.
     pub fn new(namespace: &str, own: &[(String, String)]) -> anyhow::Result<Self> {
         let own = own
             .iter()
@@ -61,7 +58,7 @@ impl Masks {
         })
     }
 
-    /// A text without what differs by nature.
+    /// Masks a text.
     pub fn text(&mut self, text: &str) -> String {
         let mut text = text.replace(&self.namespace, "$ns");
         text = replace_uids(&text, |uid| format!("<uid {}>", self.uids.of(uid)));
@@ -76,7 +73,7 @@ impl Masks {
         text
     }
 
-    /// A value without what differs by nature.
+    /// Masks a value.
     pub fn value(&mut self, value: &Value) -> Value {
         match value {
             Value::Object(map) => {
@@ -91,7 +88,7 @@ impl Masks {
                         ("nodePort" | "healthCheckNodePort", Value::Number(port)) => {
                             format!("<port {}>", self.ports.of(&port.to_string())).into()
                         }
-                        // Entries are in the order of their seconds, which both servers count for themselves.
+                        // Entries are sorted by seconds, which differ between servers.
                         ("managedFields", Value::Array(entries)) => {
                             let mut entries: Vec<Value> = entries.iter().map(|e| self.value(e)).collect();
                             entries.sort_by_key(Value::to_string);
@@ -118,7 +115,7 @@ impl Masks {
         }
     }
 
-    /// The n-th revision of an object that was seen; of a list, only that there is one.
+    /// Masks the revision of an object by its number of appearance, and that of a list by a constant.
     fn revision(&mut self, revision: &str, uid: Option<&str>) -> String {
         if matches!(revision, "" | "0") {
             return revision.to_owned();
@@ -142,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_differ_by_nature_are_masked() {
+    fn uids_times_revisions_and_ports_are_masked() {
         let mut masks = Masks::new("create-x1", &[("gen-[a-z]+".into(), "gen-X".into())]).unwrap();
         let uid = |n| format!("{n}0000000-0000-0000-0000-000000000000");
         let object = |n, revision| json!({"metadata": {"uid": uid(n), "resourceVersion": revision}});

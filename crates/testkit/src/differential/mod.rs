@@ -1,8 +1,9 @@
-//! One script of requests, two servers: a real kube-apiserver and the embedded one, and where their answers differ.
+//! Differential tests: plays scripts of requests on a real kube-apiserver and on the embedded server, and compares
+//! answers.
 //!
 //! Scenarios are files in `tests/differential/<area>/*.http` ([`script`]). Each runs on both servers, in a namespace of
-//! its own and beside others. What differs by nature is masked ([`mask`]); every other difference is an error unless
-//! `tests/differential/known.yaml` lists it with its reason, and what is listed there must still differ.
+//! its own and beside others. Values that always differ are masked ([`mask`]); every other difference is an error
+//! unless `tests/differential/known.yaml` lists it with its reason, and listed differences must still occur.
 //!
 //! While working on the server: `IRONCLAD_DIFFERENTIAL_REAL` and `IRONCLAD_DIFFERENTIAL_OURS` name kubeconfigs of
 //! servers that run already, `IRONCLAD_DIFFERENTIAL_ONLY` parts of the names of the scenarios to play.
@@ -39,26 +40,22 @@ pub mod script;
 mod side;
 pub mod webhooks;
 
-/// Scenarios that run beside each other: they mostly wait.
+/// Concurrent scenarios: they mostly wait.
 const AT_ONCE: usize = 6;
 
 /// Outcome of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How many scenarios, and how many steps in them.
+    /// Number of scenarios.
     pub scenarios: usize,
-    /// All steps.
     pub steps: usize,
-    /// Differences that nobody decided, with their notes.
+    /// Differences that are not accepted.
     pub unknown: Vec<Difference>,
     /// Names of known differences that did not occur.
     pub stale: Vec<String>,
 }
 
 /// Reads all scenarios below a directory, in the order of their names.
-///
-/// # Errors
-/// Files that can't be read or understood.
 pub fn scenarios(directory: &Path) -> anyhow::Result<Vec<Scenario>> {
     let mut found = BTreeMap::new();
     let mut directories: Vec<PathBuf> = vec![directory.to_owned()];
@@ -76,10 +73,7 @@ pub fn scenarios(directory: &Path) -> anyhow::Result<Vec<Scenario>> {
     found.into_iter().map(|(name, path)| parse(&name, &fs::read_to_string(path)?)).collect()
 }
 
-/// Plays the scenarios on both servers; `None` where real Kubernetes can't be had.
-///
-/// # Errors
-/// Servers that don't start or don't answer at all.
+/// Plays the scenarios on both servers; `None` where real Kubernetes is not available.
 pub async fn run(directory: &Path) -> anyhow::Result<Option<Outcome>> {
     let home = tempfile::Builder::new().prefix("ironclad-differential-").tempdir()?;
     let only = std::env::var("IRONCLAD_DIFFERENTIAL_ONLY").unwrap_or_default();
@@ -130,7 +124,7 @@ struct Servers {
 }
 
 impl Servers {
-    /// Starts both, or finds those that variables name; `None` where real Kubernetes can't be had.
+    /// Starts both servers, or uses those of variables; `None` where real Kubernetes is not available.
     async fn start_or_skip(home: &Path) -> anyhow::Result<Option<Self>> {
         let Some(binaries) = Binaries::find_or_skip()? else { return Ok(None) };
         let given = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
@@ -159,9 +153,9 @@ impl Servers {
     }
 }
 
-/// Where the servers' answers to one scenario differ.
+/// Plays one scenario on both servers and returns the differences.
 async fn differences(real: &Side, ours: &Side, scenario: &Scenario) -> anyhow::Result<Vec<Difference>> {
-    // Unlike any other text in the answers, so that it can be masked; the same on both, so that lengths are.
+    // Unlike any other text in the answers, so that it can be masked; the same on both, so that lengths agree.
     let namespace = format!("{}-{:04x}", scenario.name.replace(['/', '_'], "-"), std::process::id() & 0xffff);
     let on = async |side: &Side| {
         prepare(side, &namespace).await?;
@@ -176,7 +170,7 @@ async fn differences(real: &Side, ours: &Side, scenario: &Scenario) -> anyhow::R
                 compare_notes(&format!("{}:{}:", scenario.name, n + 1), &step.line, &real, &ours, &mut out);
             }
         }
-        // A server that breaks off is a difference like any other.
+        // A server that closes the connection is a difference, too.
         Err(error) => {
             let (ours, real) = (format!("{error:#}").into(), Value::Array(seen_real));
             out.push(Difference {
@@ -190,7 +184,7 @@ async fn differences(real: &Side, ours: &Side, scenario: &Scenario) -> anyhow::R
     Ok(out)
 }
 
-/// Makes the scenario's namespace and waits until what comes with it is there.
+/// Creates the scenario's namespace and waits for its default contents.
 async fn prepare(side: &Side, namespace: &str) -> anyhow::Result<()> {
     let body = serde_json::to_vec(&json!({"metadata": {"name": namespace}}))?;
     let made = side.ask(As::Admin, "POST", "/api/v1/namespaces", &[], body.into()).await?;

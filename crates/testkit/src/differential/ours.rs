@@ -1,4 +1,4 @@
-//! The embedded server as a process would serve it: on a port, with the controllers of a control plane.
+//! The embedded server on a port, with the controllers of a control plane.
 
 use std::path::{Path, PathBuf};
 
@@ -19,10 +19,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Starts it; its files go below `directory`.
-    ///
-    /// # Errors
-    /// A directory that can't be written to, or no free port.
+    /// Starts it with its files below `directory`.
     pub async fn start(directory: &Path) -> anyhow::Result<Self> {
         let seam = Seam::system("differential");
         let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Thread, seam.clock.clone())?;
@@ -61,8 +58,7 @@ impl Ours {
         Ok(Self { seam, kubeconfig })
     }
 
-    /// The administrator's kubeconfig.
-    #[must_use]
+    /// Path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

@@ -1,4 +1,4 @@
-//! Plays a scenario on one server and notes what a client sees.
+//! Plays a scenario on one server and records the answers.
 
 use std::{collections::BTreeMap, io::Read as _, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
 /// Deadline of a step with `until`.
 const DEADLINE: Duration = Duration::from_secs(40);
 
-/// The headers that clients read; of some only whether they are there.
+/// Headers that clients read, and `true` if their values are compared.
 const HEADERS: [(&str, bool); 16] = [
     ("content-type", true),
     ("warning", true),
@@ -40,10 +40,7 @@ const HEADERS: [(&str, bool); 16] = [
     ("www-authenticate", true),
 ];
 
-/// Plays all steps; one note per step.
-///
-/// # Errors
-/// Failures to reach a server; an answer is never an error.
+/// Plays all steps; returns one record per step.
 pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> anyhow::Result<Vec<Value>> {
     let mut runner = Runner {
         side,
@@ -81,7 +78,7 @@ struct Runner<'a> {
     running: BTreeMap<String, Running>,
     masks: Masks,
     namespace: &'a str,
-    /// Code of the last answer or kubectl, whether or not it is compared.
+    /// Code of the last answer or kubectl, also if it is not compared.
     code: String,
 }
 
@@ -89,7 +86,7 @@ impl Runner<'_> {
     async fn step(&mut self, step: &Step) -> anyhow::Result<Value> {
         let Some((path, want)) = &step.until else { return Ok(self.once(step).await?.0) };
         let want = self.filled(want);
-        // What comes of each look is masked anew, so that how often was looked leaves no trace.
+        // Reset the masks for each attempt, so that the number of attempts does not show.
         let before = self.masks.clone();
         let mut last = None;
         let seen = until(&step.line, DEADLINE, async || {
@@ -108,7 +105,7 @@ impl Runner<'_> {
         }
     }
 
-    /// One try: what is noted of it, and the body as it came.
+    /// Runs a step once; returns its record and the original body.
     async fn once(&mut self, step: &Step) -> anyhow::Result<(Value, Value)> {
         match &step.action {
             Action::Request { method, content_type, path } => {
@@ -190,7 +187,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Sets the step's variables. An answer without a value for one is an error: later steps would ask for paths that
+    /// Sets the step's variables. An answer without such a value is an error: later steps would request paths that
     /// neither server has, and agree.
     fn capture(&mut self, step: &Step, raw: &Value) -> anyhow::Result<()> {
         for (name, at) in &step.captures {
@@ -201,7 +198,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// The lines that a kubectl prints; of one that ends, its exit code, too.
+    /// Returns lines that a kubectl prints, and its exit code if it ends.
     async fn lines(&mut self, name: &str, count: Option<usize>) -> anyhow::Result<Value> {
         let Some(running) = self.running.get_mut(name) else { return Ok("it did not start".into()) };
         let mut lines = Vec::new();
@@ -226,13 +223,13 @@ impl Runner<'_> {
         Ok(json!({"lines": lines, "ended with": code}))
     }
 
-    /// A kubectl's arguments with variables filled in, and before them the scenario's namespace.
+    /// Returns the arguments of kubectl: the scenario's namespace, then the arguments with variables resolved.
     fn arguments(&self, arguments: &[String]) -> Vec<String> {
         let namespace = ["--namespace".to_owned(), self.namespace.to_owned()];
         namespace.into_iter().chain(arguments.iter().map(|a| self.filled(a))).collect()
     }
 
-    /// Asks the same many times, and counts the answers.
+    /// Repeats requests and counts the answers.
     async fn repeat(
         &mut self,
         step: &Step,
@@ -313,7 +310,7 @@ impl Runner<'_> {
             more.push(("User-Agent".to_owned(), "differential/1".to_owned()));
         }
         headers.extend(more);
-        // An empty header is one that is not sent.
+        // An empty header is not sent.
         headers.retain(|(_, value)| !value.is_empty());
         (who, headers)
     }
@@ -334,7 +331,7 @@ impl Runner<'_> {
         })
     }
 
-    /// A text with variables and repetitions filled in.
+    /// Resolves variables and repetitions in a text.
     fn filled(&self, text: &str) -> String {
         let mut text = text.to_owned();
         if text.contains('$') {
@@ -351,7 +348,7 @@ impl Runner<'_> {
     fn note(&mut self, step: &Step, code: u16, headers: &HeaderMap, body: &Value) -> Value {
         match step.compared {
             Compared::Nothing => {
-                // Seen all the same: what it shows first keeps its number.
+                // Mask it nevertheless, so that its values are numbered.
                 self.masks.value(body);
                 return Value::Null;
             }
@@ -407,7 +404,7 @@ fn body_of(answer: &Answer) -> anyhow::Result<Value> {
 fn text_at(value: &Value, path: &str) -> Option<String> {
     let found = path.split('.').try_fold(value, |value, key| match value {
         Value::Array(list) => key.parse::<usize>().ok().and_then(|i| list.get(i)),
-        // A key with dots of its own is written with slashes in their place.
+        // In keys that contain dots, slashes stand for the dots.
         other => other.get(key).or_else(|| other.get(key.replace('/', "."))),
     })?;
     Some(match found {
@@ -416,7 +413,7 @@ fn text_at(value: &Value, path: &str) -> Option<String> {
     })
 }
 
-/// A Status whose causes are in alphabetical order, and its message in pieces.
+/// Sorts the causes of a Status and splits its message.
 fn unorder(body: &mut Value) {
     if let Some(causes) = body.pointer_mut("/details/causes").and_then(Value::as_array_mut) {
         causes.sort_by_key(Value::to_string);

@@ -1,4 +1,4 @@
-//! The language of a scenario: requests, what they carry, and what later ones need of their answers.
+//! The language of a scenario: requests with their bodies, and variables from their answers.
 //!
 //! ```text
 //! # A comment. Steps are separated by empty lines.
@@ -17,162 +17,134 @@
 //!
 //! - The first line of a step: a method, for PATCH the kind of patch (`json`, `merge`, `strategic`, `apply`), and the
 //!   path.
-//! - Indented lines: the body as YAML, sent as JSON. Lines that begin with `=`: the body as it is, unless it is not
+//! - Indented lines: the body as YAML, sent as JSON. Lines that begin with `=`: the raw body, which need not be
 //!   JSON at all.
 //! - `Name: value`: a header. `As: anonymous` sends the request without the administrator's certificate.
-//! - `$name = path`: keeps a value of the answer, each server its own. `$ns` is the scenario's namespace, `$core` and
-//!   `$apps` the paths below it.
-//! - `until PATH VALUE` and `until code N`: asks again until it is so.
-//! - `only code`, `silent`: what is compared; all of it unless said.
-//! - `unordered`: the causes of a refusal come in any order.
+//! - `$name = path`: stores a value of the answer, separately for each server. `$ns` is the scenario's namespace,
+//!   `$core` and `$apps` the paths below it.
+//! - `until PATH VALUE` and `until code N`: repeats the request until the condition holds.
+//! - `only code`, `silent`: compares only the code, or nothing.
+//! - `unordered`: the causes of a refusal may be in any order.
 //! - `WATCH name path` opens a watch, `EVENTS name N` takes N events from it, `EVENTS name end` all until its end.
-//! - `REPEAT 100 4 METHOD path`: a hundred times the request, four at a time; `$i` counts them from 0. Several requests
-//!   with `|` between them take turns. The codes are counted; with `only code`, those that are the server's fault.
-//! - `COUNT name N`: takes N events from a watch, bookmarks aside, and tells how many of which type there were, and
+//! - `REPEAT 100 4 METHOD path`: sends the request 100 times, 4 at a time; `$i` counts from 0. Several requests
+//!   with `|` between them take turns. The codes are counted; with `only code`, only those from 500 on.
+//! - `COUNT name N`: takes N events from a watch, without bookmarks, counts them by type, and checks
 //!   whether their order is right.
-//! - `CLAIMS $token`: what a token says. `ASKED path`: what the webhook at `$hook/path` was asked last.
-//! - `$hook` and `$ca`: where webhooks are ([`super::webhooks`]), and whom to trust for them; `$csr`, `$mastercsr` and
+//! - `CLAIMS $token`: the claims of a token. `ASKED path`: the last request to the webhook at `$hook/path`.
+//! - `$hook` and `$ca`: URL of webhooks ([`super::webhooks`]) and their CA; `$csr`, `$mastercsr` and
 //!   `$certificate`: requests for certificates of a user and of an administrator, and a certificate, all in base64.
 //! - `$files`: a directory with `tls.crt`, `tls.key` and the `other.key`, for kubectl.
 //! - `kubectl …`: runs the command in the scenario's namespace; the body is its stdin, headers are its environment.
-//! - `START name kubectl …` starts one that goes on and waits until it watches; `LINES name N` takes N lines that it
+//! - `START name kubectl …` starts one that watches, and waits until it does; `LINES name N` takes N lines that it
 //!   prints, `LINES name end` all until it ends.
-//! - `mask REGEX TEXT`, as a step of its own: what differs by nature in all that follows.
-//! - `{{x*1000}}` anywhere is a thousand times x.
+//! - `mask REGEX TEXT`, as a separate step: masks matches in all later answers.
+//! - `{{x*1000}}` anywhere is x repeated 1000 times.
 
 use anyhow::{Context as _, bail};
 
-/// One scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scenario {
-    /// Its file's folder and name, without extension.
+    /// Folder and name of its file, without extension.
     pub name: String,
-    /// The steps in order.
     pub steps: Vec<Step>,
-    /// Patterns and what stands for what they match.
+    /// Patterns with their replacements.
     pub masks: Vec<(String, String)>,
 }
 
-/// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Its first line.
+    /// First line of the step.
     pub line: String,
-    /// Action of the step.
     pub action: Action,
-    /// Headers, in the order of the script.
     pub headers: Vec<(String, String)>,
-    /// Body of the request.
     pub body: Payload,
     /// Variables and the paths of their values in the answer.
     pub captures: Vec<(String, String)>,
     /// Path and value that the step waits for.
     pub until: Option<(String, String)>,
-    /// How much of the answer is compared.
+    /// Compared part of the answer.
     pub compared: Compared,
-    /// Set if the causes may come in any order.
+    /// Set if the causes may be in any order.
     pub unordered: bool,
 }
 
-/// Action of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// A request, and its content type unless a header says another.
+    /// A request, with its content type unless a header sets another.
     Request {
-        /// The HTTP method.
         method: String,
         /// The content type of its body.
         content_type: Option<&'static str>,
-        /// Path and query.
         path: String,
     },
     /// Opens a watch of this name.
     Watch {
-        /// The name.
         name: String,
         /// Path and query; `watch=true` is added.
         path: String,
     },
-    /// Takes so many events of a watch, or all until its end.
+    /// Takes events of a watch.
     Events {
-        /// The watch.
         name: String,
-        /// How many; all until the end if it isn't said.
+        /// Their number; all until the end if absent.
         count: Option<usize>,
     },
     /// The same requests many times.
     Repeat {
-        /// How often in all.
+        /// Total number.
         times: usize,
-        /// How many at a time.
+        /// Number of concurrent requests.
         at_once: usize,
         /// Method, content type of a body, path; they take turns.
         requests: Vec<(String, Option<&'static str>, String)>,
     },
-    /// Takes so many events of a watch and counts them.
+    /// Takes events of a watch and counts them by type.
     CountEvents {
-        /// The watch.
         name: String,
-        /// How many.
         count: usize,
     },
-    /// Reads a token.
     Claims {
-        /// The token.
         token: String,
     },
     /// The last request to a webhook.
     Asked {
-        /// The webhook's path.
         path: String,
     },
-    /// Runs kubectl.
     Kubectl {
-        /// Its arguments.
         arguments: Vec<String>,
     },
-    /// Starts a kubectl of this name that watches something.
+    /// Starts a kubectl that watches.
     Start {
-        /// The name.
         name: String,
-        /// Its arguments.
         arguments: Vec<String>,
     },
-    /// Takes so many lines that it prints, or all until its end.
+    /// Takes lines that a started kubectl prints.
     Lines {
-        /// The kubectl.
         name: String,
-        /// How many; all until the end if it isn't said.
+        /// Their number; all until the end if absent.
         count: Option<usize>,
     },
 }
 
-/// Body of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// Nothing.
     None,
     /// YAML that is sent as JSON.
     Yaml(String),
-    /// Bytes as they are.
+    /// Raw bytes.
     Raw(String),
 }
 
-/// How much of an answer is compared.
+/// Compared part of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compared {
-    /// All.
     Whole,
-    /// The status code alone.
+    /// Only the status code.
     Code,
-    /// Nothing.
     Nothing,
 }
 
 /// Reads a scenario.
-///
-/// # Errors
-/// Lines that mean nothing, with the line.
 pub fn parse(name: &str, text: &str) -> anyhow::Result<Scenario> {
     let mut scenario = Scenario { name: name.to_owned(), steps: Vec::new(), masks: Vec::new() };
     let mut block: Vec<&str> = Vec::new();
@@ -226,7 +198,7 @@ fn step(lines: &[&str]) -> anyhow::Result<Step> {
         } else if let Some((name, value)) = line.split_once(':').filter(|(n, _)| is_header(n)) {
             step.headers.push((name.to_owned(), value.trim().to_owned()));
         } else {
-            bail!("what does {line:?} mean?");
+            bail!("{line:?} is not understood");
         }
     }
     Ok(step)
@@ -281,18 +253,18 @@ fn request(words: &[&str]) -> anyhow::Result<(String, Option<&'static str>, Stri
                 "merge" => "application/merge-patch+json",
                 "strategic" => "application/strategic-merge-patch+json",
                 "apply" => "application/apply-patch+yaml",
-                _ => bail!("a patch is json, merge, strategic or apply"),
+                _ => bail!("the kind of a patch must be json, merge, strategic or apply"),
             };
             ("PATCH", Some(content_type), path)
         }
         [method @ ("POST" | "PUT" | "DELETE"), path] => (method, Some("application/json"), path),
         [method @ ("GET" | "PATCH" | "HEAD" | "OPTIONS"), path] => (method, None, path),
-        _ => bail!("this is no step"),
+        _ => bail!("unknown step"),
     };
     Ok((method.to_owned(), content_type, path.to_owned()))
 }
 
-/// The words of a command line, as a shell splits them at blanks outside quotes.
+/// Splits a command line at blanks outside quotes, as a shell does.
 fn arguments(line: &str) -> anyhow::Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -315,7 +287,7 @@ fn arguments(line: &str) -> anyhow::Result<Vec<String>> {
     Ok(words)
 }
 
-/// Replaces `{{x*N}}` by N times x.
+/// Replaces `{{x*N}}` by x, repeated N times.
 pub(super) fn repeated(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -383,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn repetitions() {
+    fn repetitions_are_expanded() {
         for (text, want) in [("a{{b*3}}c", "abbbc"), ("{{x}}", "{{x}}"), ("{{1*2}}{{a*0}}", "11")] {
             assert_eq!(repeated(text), want);
         }

@@ -1,4 +1,4 @@
-//! One of the two servers, asked without any of a client's own habits: no retries, no redirects, no decompression.
+//! Plain HTTP access to one of the two servers: no retries, no redirects, no decompression.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,12 +23,12 @@ use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 use super::webhooks::Webhooks;
 use crate::real::Kubectl;
 
-/// No answer, and no event of a watch, takes longer.
+/// Deadline of an answer and of an event of a watch.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 type Http = BoxCloneSyncService<Request<Full<Bytes>>, http::Response<hyper::body::Incoming>, BoxError>;
 
-/// A server and the ways to ask it.
+/// A server and its clients.
 #[derive(Clone)]
 pub struct Side {
     url: String,
@@ -36,9 +36,9 @@ pub struct Side {
     anonymous: Http,
     /// kubectl with the administrator's kubeconfig.
     pub kubectl: Kubectl,
-    /// The webhooks that this server asks.
+    /// The webhooks that this server calls.
     pub webhooks: Arc<Webhooks>,
-    /// Where files for kubectl are.
+    /// Directory with files for kubectl.
     pub files: PathBuf,
 }
 
@@ -53,18 +53,15 @@ impl std::fmt::Debug for Side {
 pub enum As {
     /// The administrator, by certificate.
     Admin,
-    /// Whoever the headers say.
+    /// Nobody but the identity in the headers.
     Anonymous,
 }
 
-/// An answer that was read whole.
+/// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status code.
     pub code: u16,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Bytes,
 }
 
@@ -76,10 +73,7 @@ pub struct Stream {
 }
 
 impl Side {
-    /// The server that a kubeconfig names, and the directory with files for kubectl.
-    ///
-    /// # Errors
-    /// A kubeconfig that can't be read.
+    /// Creates a side from a kubeconfig and the directory with files for kubectl.
     pub async fn new(kubeconfig: &Path, kubectl: Kubectl, files: &Path) -> anyhow::Result<Self> {
         let text = Kubeconfig::read_from(kubeconfig)?;
         let config = Config::from_custom_kubeconfig(text, &KubeConfigOptions::default()).await?;
@@ -122,9 +116,6 @@ impl Side {
     }
 
     /// Sends a request and reads the whole answer.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn ask(
         &self,
         who: As,
@@ -138,10 +129,7 @@ impl Side {
         Ok(Answer { code: parts.status.as_u16(), headers: parts.headers, body })
     }
 
-    /// Sends a request and leaves its answer open.
-    ///
-    /// # Errors
-    /// No answer.
+    /// Sends a request and streams its answer.
     pub async fn open(
         &self,
         who: As,
@@ -155,9 +143,6 @@ impl Side {
 
 impl Stream {
     /// The next line as JSON; `None` at a clean end.
-    ///
-    /// # Errors
-    /// A stream that is silent for too long, is cut off, or has no JSON.
     pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
         loop {
             if let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {

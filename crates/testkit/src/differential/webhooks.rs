@@ -1,4 +1,4 @@
-//! Admission webhooks that answer by the last word of their path, and keep what they were asked.
+//! Admission webhooks whose answer depends on the last word of their path, and which record their requests.
 //!
 //! `allow`, `warn`; `deny`, `deny-plain`, `deny-reason`; `uid`, `absent`, `boom`, `slow`, `garbage`, `old` answer
 //! wrongly; `label`, `seen`, `bad-patch`, `patch-type`, `rename`, `invalid`, `unknown` change the object; `scale` a
@@ -34,9 +34,6 @@ pub struct Webhooks {
 
 impl Webhooks {
     /// Serves on a free port of 127.0.0.1.
-    ///
-    /// # Errors
-    /// No port, or no certificate.
     pub async fn start() -> anyhow::Result<Self> {
         let key = KeyPair::generate()?;
         let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
@@ -69,19 +66,16 @@ impl Webhooks {
     }
 
     /// `https://127.0.0.1:PORT`.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// The certificate to trust: PEM in base64.
-    #[must_use]
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
     /// The last request to a path: its query, headers and review.
-    #[must_use]
     pub fn asked(&self, path: &str) -> Option<Value> {
         self.asked.lock().remove(path)
     }

@@ -1,4 +1,4 @@
-//! One kube-apiserver over an etcd of its own that syncs, and nothing else: to be measured against.
+//! One kube-apiserver and its own etcd with fsync, as a baseline for measurements.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{
 /// A running pair. Dropping it kills both and removes every file.
 #[derive(Debug)]
 pub struct Bare {
-    // The server before its etcd, programs before the files that they write.
+    // Drop order: the server before its etcd, programs before the files that they write.
     cluster: Cluster,
     etcd: Etcd,
     _directory: TempDir,
@@ -25,11 +25,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Starts both and waits until the API server says that it is ready. Certificates are made before the clock starts.
-    ///
-    /// # Errors
-    /// When the programs are not built, and when one of them ends or isn't ready in time; the message has the end of
-    /// its log.
+    /// Starts both and waits until the API server is ready. Certificates are created before the clock starts.
     pub async fn start(clock: &Clock) -> anyhow::Result<Self> {
         let binaries = Binaries::find()?;
         let directory = tempfile::Builder::new().prefix("ironclad-bare-").tempdir().context("a temporary directory")?;
@@ -43,20 +39,16 @@ impl Bare {
         Ok(Self { cluster, etcd, _directory: directory, _sweeper: sweeper, ready_after })
     }
 
-    /// The API server.
-    #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// From the start of etcd until the API server was ready.
-    #[must_use]
+    /// Time from the start of etcd until the API server was ready.
     pub fn ready_after(&self) -> Duration {
         self.ready_after
     }
 
     /// The process ids of both.
-    #[must_use]
     pub fn process_ids(&self) -> Vec<u32> {
         let server = self.cluster.processes().into_iter().map(|(_, id)| id);
         std::iter::once(self.etcd.process.id()).chain(server).collect()

@@ -14,10 +14,10 @@ use anyhow::{Context as _, ensure};
 #[path = "../../../../xtask/src/kubernetes/location.rs"]
 mod location;
 
-/// Names a file to which every skipped test adds its name; `cargo xtask test` prints them at its end.
+/// Variable with a file to which skipped tests add their names; `cargo xtask test` prints them at its end.
 pub const SKIPPED_VARIABLE: &str = "IRONCLAD_SKIPPED";
 
-/// Set by `cargo xtask test --quick`: what needs real Kubernetes is skipped, by name.
+/// Variable that `cargo xtask test --quick` sets: tests with real Kubernetes are skipped.
 pub const QUICK_VARIABLE: &str = "IRONCLAD_QUICK";
 
 /// The folder with kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, etcd and kwok.
@@ -26,31 +26,28 @@ pub struct Binaries {
     folder: PathBuf,
 }
 
-/// Why there are no programs to run.
+/// Reason why the programs are missing.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
     /// The programs are not built yet.
     #[error("the programs of real Kubernetes are not in {}: run `cargo xtask kubernetes`", folder.display())]
     NotBuilt {
-        /// Where they would be.
+        /// Folder in which they would be.
         folder: PathBuf,
     },
-    /// They are not built and can't be.
+    /// They are not built, and Go is missing to build them.
     #[error("the programs of real Kubernetes are not built, and Go, which builds them, is missing")]
     GoIsMissing,
-    /// The caller of the tests asked for the quick ones.
-    #[error("{QUICK_VARIABLE} is set: what needs real Kubernetes is not run")]
+    /// Only quick tests were requested.
+    #[error("{QUICK_VARIABLE} is set: tests with real Kubernetes are skipped")]
     Quick,
-    /// Not even the place could be worked out.
-    #[error("where the programs of real Kubernetes lie")]
+    /// The folder cannot be determined.
+    #[error("the folder of the programs of real Kubernetes cannot be determined")]
     NoPlace(#[source] std::io::Error),
 }
 
 impl Binaries {
-    /// The folder that `IRONCLAD_KUBERNETES_BIN` names, else the one in the user's cache for the pins of this checkout.
-    ///
-    /// # Errors
-    /// When not all programs are there.
+    /// Finds the folder: the one in `IRONCLAD_KUBERNETES_BIN`, else that in the user's cache for the pinned versions.
     pub fn find() -> Result<Self, Missing> {
         if is_set(QUICK_VARIABLE) {
             return Err(Missing::Quick);
@@ -72,10 +69,6 @@ impl Binaries {
     }
 
     /// Like [`Binaries::find`]; where Go is missing, the calling test is noted as skipped and gets `None`.
-    ///
-    /// # Errors
-    /// When the programs could be built but are not, and in continuous integration (`CI` is set): nothing is skipped
-    /// there.
     pub fn find_or_skip() -> anyhow::Result<Option<Self>> {
         match Self::find() {
             Ok(found) => Ok(Some(found)),
@@ -87,10 +80,7 @@ impl Binaries {
         }
     }
 
-    /// The program of `tools/clients`.
-    ///
-    /// # Errors
-    /// When it is not built: where there is real Kubernetes, it could be.
+    /// Path of the program of `tools/clients`.
     pub fn clients(&self) -> anyhow::Result<PathBuf> {
         let program = match env::var_os(location::CLIENTS_VARIABLE) {
             Some(program) => PathBuf::from(program),
@@ -110,7 +100,7 @@ impl Binaries {
     }
 }
 
-/// Where the tests run.
+/// Environment of the tests.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     ContinuousIntegration,
@@ -124,7 +114,7 @@ impl Place {
 }
 
 impl Missing {
-    /// Reports whether a test may be skipped for this reason.
+    /// Returns `true` if a test may be skipped for this reason.
     fn excuses(&self, place: Place) -> bool {
         match (self, place) {
             (_, Place::ContinuousIntegration) | (Self::NotBuilt { .. } | Self::NoPlace(_), _) => false,
@@ -141,7 +131,7 @@ fn go_is_there() -> bool {
     Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-/// A test is run in a thread that has its name.
+/// Records the skipped test: its thread has its name.
 fn note_skipped(missing: &Missing) -> anyhow::Result<()> {
     let current = thread::current();
     let test = current.name().unwrap_or("a test without a name");
@@ -165,18 +155,18 @@ mod tests {
         let not_built = || Missing::NotBuilt { folder: "cache".into() };
         for (name, missing, place, want) in [
             ("without Go a test is skipped", Missing::GoIsMissing, Place::Elsewhere, true),
-            ("but not in continuous integration", Missing::GoIsMissing, Place::ContinuousIntegration, false),
-            ("who asks for the quick tests gets them", Missing::Quick, Place::Elsewhere, true),
-            ("but not in continuous integration", Missing::Quick, Place::ContinuousIntegration, false),
-            ("what can be built is no excuse", not_built(), Place::Elsewhere, false),
-            ("what can be built is no excuse", not_built(), Place::ContinuousIntegration, false),
+            ("nothing is skipped in continuous integration", Missing::GoIsMissing, Place::ContinuousIntegration, false),
+            ("quick tests skip real Kubernetes", Missing::Quick, Place::Elsewhere, true),
+            ("nothing is skipped in continuous integration", Missing::Quick, Place::ContinuousIntegration, false),
+            ("programs that can be built are required", not_built(), Place::Elsewhere, false),
+            ("programs that can be built are required", not_built(), Place::ContinuousIntegration, false),
         ] {
             assert_eq!(missing.excuses(place), want, "{name}: {missing:?} {place:?}");
         }
     }
 
     #[test]
-    fn the_message_says_what_to_do() {
+    fn the_message_names_the_remedy() {
         let message = Missing::NotBuilt { folder: "cache/kubernetes-1".into() }.to_string();
         assert_eq!(
             message,

@@ -1,4 +1,4 @@
-//! One real cluster: an API server and the programs that make it alive.
+//! One real cluster: an API server with controllers, scheduler and kubelets.
 
 use std::{
     ffi::OsString,
@@ -26,7 +26,7 @@ use super::{
     wait::{self, Pending},
 };
 
-/// Generous: two cores may be shared with a build and two more of these.
+/// Deadline of the start: two cores may be shared with a build and two more clusters.
 const DEADLINE: Duration = Duration::from_secs(240);
 
 /// Controllers of the control plane's kube-controller-manager. A stock one would also start the templates: make
@@ -60,7 +60,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until it does its work: accounts are made and, in a member, nodes are ready for pods.
+    /// Starts a cluster and waits until accounts exist and, in a member, nodes are ready for pods.
     pub(super) async fn start(
         binaries: &Binaries,
         name: String,
@@ -77,7 +77,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// An API server alone, ready, with nobody who makes anything of what it holds.
+    /// Starts only an API server, on any port, and waits until it is ready.
     pub(super) async fn start_api_server_anywhere(
         binaries: &Binaries,
         name: String,
@@ -135,7 +135,7 @@ impl Cluster {
         if let Role::Member(_) = role {
             start("kube-scheduler", &pki::SCHEDULER, companion_flags())?;
             let stages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/kubernetes/kwok-stages/stages.yaml");
-            // Leases keep the nodes alive in the eyes of the node lifecycle controller.
+            // Leases keep the nodes Ready for the node lifecycle controller.
             start(
                 "kwok",
                 &pki::KWOK,
@@ -181,40 +181,31 @@ impl Cluster {
     }
 
     /// The cluster's name: `plane`, `member1`, `member2` …; also the name of its kubeconfig's one context.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A kubeconfig, complete in itself, of a client who may do everything.
-    #[must_use]
+    /// Path of a self-contained kubeconfig of an administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig.clone()
     }
 
-    /// The port on 127.0.0.1 that the API server listens at.
-    #[must_use]
+    /// Port of the API server on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// kubectl for this cluster.
-    #[must_use]
     pub fn kubectl(&self) -> &Kubectl {
         &self.kubectl
     }
 
-    /// A new client who may do everything.
-    ///
-    /// # Errors
-    /// When the kubeconfig was removed or changed.
     pub async fn client(&self) -> anyhow::Result<Client> {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
     }
 
-    /// Kills the API server, as a machine that is gone: whoever talks to it gets no answer. The rest of the cluster
+    /// Kills the API server, so that clients get no answer. The rest of the cluster
     /// stays.
     pub fn stop_api_server(&self) {
         let process = self.api_server.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -222,9 +213,6 @@ impl Cluster {
     }
 
     /// Starts the API server again, at the same port with the same data, and waits until it is ready.
-    ///
-    /// # Errors
-    /// When it ends or isn't ready in time; the message has the end of its log.
     pub async fn start_api_server(&self) -> anyhow::Result<()> {
         let process = Process::start(&self.spec)?;
         *self.api_server.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
@@ -244,7 +232,6 @@ impl Cluster {
     }
 
     /// The name and process id of every program of this cluster.
-    #[must_use]
     pub fn processes(&self) -> Vec<(String, u32)> {
         let named = |process: &Process| (format!("{}/{}", self.name, process.name()), process.id());
         let api_server = self.with_api_server(|process| process.map(|process| named(process)));
@@ -258,7 +245,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // First those that would complain of a server that is gone.
+        // First the programs that would log errors about a missing server.
         self.companions.clear();
         self.stop_api_server();
     }
@@ -287,20 +274,20 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
         ("--service-account-signing-key-file", file("service-accounts.key")),
         ("--authorization-mode", "RBAC".into()),
         ("--service-cluster-ip-range", "10.96.0.0/16".into()),
-        // So that it is content on loopback, without a network.
+        // So that it works on loopback, without a network.
         ("--advertise-address", "127.0.0.1".into()),
         ("--endpoint-reconciler-type", "none".into()),
-        // Pods need not wait for the accounts that another program makes.
+        // Pods need not wait for ServiceAccounts of another program.
         ("--disable-admission-plugins", "ServiceAccount".into()),
     ] {
         arguments.extend([flag.into(), value]);
     }
-    // As everywhere: nodes run privileged pods of their own.
+    // As in other clusters: nodes run privileged pods.
     arguments.push("--allow-privileged=true".into());
     arguments
 }
 
-/// Flags common to kube-controller-manager and kube-scheduler: alone, quick, and without a port of their own.
+/// Flags common to kube-controller-manager and kube-scheduler: no leader election, no port.
 fn companion_flags() -> Vec<OsString> {
     ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"].map(Into::into).to_vec()
 }

@@ -1,4 +1,4 @@
-//! One etcd for all API servers of an environment, each with a prefix of its own.
+//! One etcd for all API servers of an environment, each with its own prefix.
 
 use std::{ffi::OsString, fs, path::Path, time::Duration};
 
@@ -17,10 +17,10 @@ use super::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Durability: whether a write reaches the disk before its answer.
+/// Durability of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syncs {
-    /// As etcd is run by everybody.
+    /// With fsync before each answer, the default of etcd.
     Always,
     /// No fsync: data of a test need not survive a power cut.
     Never,

@@ -17,10 +17,10 @@ use tokio::{
 
 use super::binaries::Binaries;
 
-/// A command that takes longer than this is broken or waits for something that doesn't come.
+/// Deadline of a command.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// kubectl with one kubeconfig. It leaves nothing in the home directory of whoever runs the tests.
+/// kubectl with one kubeconfig. It does not write into the user's home directory.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
     program: PathBuf,
@@ -29,12 +29,12 @@ pub struct Kubectl {
     environment: Vec<(String, String)>,
 }
 
-/// A command that goes on, such as `get --watch`. Dropping it kills it.
+/// A running command, such as `get --watch`. Dropping it kills it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
-    /// Keeps its stderr from filling up.
+    /// Drains its stderr.
     _tasks: Tasks,
 }
 
@@ -43,15 +43,12 @@ pub struct Running {
 pub struct Output {
     /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Text on stdout.
     pub stdout: String,
-    /// Text on stderr.
     pub stderr: String,
 }
 
 impl Kubectl {
     /// kubectl for the server that `kubeconfig` names; `home`, a temporary directory, takes its discovery cache.
-    #[must_use]
     pub fn new(binaries: &Binaries, kubeconfig: &Path, home: &Path) -> Self {
         Self {
             program: binaries.program("kubectl"),
@@ -61,32 +58,24 @@ impl Kubectl {
         }
     }
 
-    /// The same with another program: a kubectl of another version.
-    #[must_use]
+    /// Uses another program: a kubectl of another version.
     pub fn with_program(mut self, program: PathBuf) -> Self {
         self.program = program;
         self
     }
 
-    /// The same with a variable in its environment, such as an `EDITOR`.
-    #[must_use]
+    /// Sets an environment variable, such as `EDITOR`.
     pub fn with_env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// Runs `kubectl ARGUMENTS` and returns its stdout.
-    ///
-    /// # Errors
-    /// When it doesn't end with code 0; the message has its stderr.
     pub async fn run<I: IntoIterator<Item: AsRef<OsStr>>>(&self, arguments: I) -> anyhow::Result<String> {
         self.succeed(arguments, "").await
     }
 
     /// `kubectl apply -f -` with the manifest on stdin.
-    ///
-    /// # Errors
-    /// When it doesn't end with code 0; the message has its stderr.
     pub async fn apply(&self, manifest: &str) -> anyhow::Result<String> {
         self.succeed(["apply", "-f", "-"], manifest).await
     }
@@ -97,10 +86,7 @@ impl Kubectl {
         output.success().with_context(|| format!("kubectl {}", arguments.join(OsStr::new(" ")).display()))
     }
 
-    /// Runs `kubectl ARGUMENTS` with `stdin` and returns whatever it came to, also a failure.
-    ///
-    /// # Errors
-    /// When it can't be run, or doesn't end within two minutes.
+    /// Runs `kubectl ARGUMENTS` with `stdin` and returns its output, also after a failure.
     pub async fn output<I: IntoIterator<Item: AsRef<OsStr>>>(
         &self,
         arguments: I,
@@ -111,7 +97,7 @@ impl Kubectl {
         let mut pipe = child.stdin.take().context("kubectl's stdin is a pipe")?;
         let run = async {
             let write = async {
-                // kubectl may end without reading it all; its own message says more than a broken pipe.
+                // kubectl may end without reading all input; its message says more than a broken pipe.
                 let _ = pipe.write_all(stdin.as_bytes()).await;
                 drop(pipe);
             };
@@ -126,13 +112,10 @@ impl Kubectl {
         Ok(Output { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
     }
 
-    /// Starts `kubectl ARGUMENTS` and returns once a watch of its is answered.
-    ///
-    /// # Errors
-    /// When it can't be run, ends before, or opens no watch within two minutes; the message has its stderr.
+    /// Starts `kubectl ARGUMENTS` and returns once its watch is answered.
     pub async fn start<I: IntoIterator<Item: AsRef<OsStr>>>(&self, arguments: I) -> anyhow::Result<Running> {
         let mut command = self.command(arguments);
-        // On this level it tells each answer in a line of stderr.
+        // On this level it logs each answer to stderr.
         let mut child = command.arg("-v=6").stdin(Stdio::null()).spawn()?;
         let stdout = BufReader::new(child.stdout.take().context("kubectl's stdout is a pipe")?).lines();
         let mut stderr = BufReader::new(child.stderr.take().context("kubectl's stderr is a pipe")?).lines();
@@ -144,7 +127,7 @@ impl Kubectl {
                 }
                 said.push(line);
             }
-            bail!("it ends before it watches: {}", said.join("\n"))
+            bail!("it ended before it watched: {}", said.join("\n"))
         })
         .await
         .with_context(|| format!("kubectl did not watch within {} s", DEADLINE.as_secs()))??;
@@ -162,7 +145,7 @@ impl Kubectl {
             .arg(self.home.join("kubectl-cache"))
             .args(arguments)
             .env("HOME", &self.home)
-            // Preferences of whoever runs the tests must not change what they show.
+            // Ignore the user's preferences.
             .env("KUBERC", "off")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
@@ -174,18 +157,12 @@ impl Kubectl {
 }
 
 impl Running {
-    /// The next line of its stdout; `None` when it has ended.
-    ///
-    /// # Errors
-    /// When no line comes within two minutes.
+    /// Returns the next line of its stdout; `None` when it has ended.
     pub async fn next_line(&mut self) -> anyhow::Result<Option<String>> {
         Ok(time::timeout(DEADLINE, self.stdout.next_line()).await.context("kubectl is silent")??)
     }
 
     /// The exit code of a command that ends by itself; `None` if a signal ended it.
-    ///
-    /// # Errors
-    /// When it doesn't end within two minutes.
     pub async fn code(mut self) -> anyhow::Result<Option<i32>> {
         Ok(time::timeout(DEADLINE, self.child.wait()).await.context("kubectl does not end")??.code())
     }
@@ -193,9 +170,6 @@ impl Running {
 
 impl Output {
     /// The stdout of a command that ended with code 0.
-    ///
-    /// # Errors
-    /// When it ended otherwise; the message has its stderr.
     pub fn success(self) -> anyhow::Result<String> {
         match self.code {
             Some(0) => Ok(self.stdout),

@@ -1,8 +1,8 @@
 //! Real Kubernetes for tests, without containers: a control plane and members on loopback, each a real kube-apiserver
-//! with the programs that make it alive, and one etcd below them all.
+//! with controllers, scheduler and kubelets, and one etcd for all.
 //!
 //! Everything that is started here ends with the [`RealEnv`], and with the test process even if that is killed; nothing
-//! is left behind in the file system. It installs nothing of Ironclad's: that is what the tests are about.
+//! is left behind in the file system. It installs nothing of Ironclad: the tests do that.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -45,7 +45,7 @@ mod port;
 mod process;
 mod wait;
 
-/// Two at a time come up quickest on two cores.
+/// Concurrent starts: two are fastest on two cores.
 const STARTED_AT_ONCE: usize = 2;
 
 /// Environment to start.
@@ -53,9 +53,8 @@ const STARTED_AT_ONCE: usize = 2;
 pub struct Config {
     /// Set for a control plane: a cluster whose kube-controller-manager starts no workloads.
     pub plane: bool,
-    /// How many members; ten are what two cores stand.
+    /// Number of members; two cores can run ten.
     pub members: usize,
-    /// The nodes of each member.
     pub nodes: NodeShape,
 }
 
@@ -69,7 +68,7 @@ impl Default for Config {
 /// A running environment. Dropping it kills every program by its process id and removes every file.
 #[derive(Debug)]
 pub struct RealEnv {
-    // In the order of the end: servers before their etcd, programs before the files that they write.
+    // Drop order: servers before their etcd, programs before the files that they write.
     plane: Option<Cluster>,
     members: Vec<Cluster>,
     etcd: Etcd,
@@ -79,20 +78,13 @@ pub struct RealEnv {
 }
 
 impl RealEnv {
-    /// Starts it and waits until every part does its work.
-    ///
-    /// # Errors
-    /// When the programs are not built, and when one of them ends or isn't ready in time; the message has the end of
-    /// its log.
+    /// Starts it and waits until all parts are ready.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         Self::start_with(Binaries::find()?, config).await
     }
 
-    /// Like [`RealEnv::start`]; where the programs can't be had because Go is missing, notes the test as skipped and
+    /// Like [`RealEnv::start`]; where the programs are missing because Go is, notes the test as skipped and
     /// returns `None`.
-    ///
-    /// # Errors
-    /// As [`RealEnv::start`], and in continuous integration also where Go is missing.
     pub async fn start_or_skip(config: Config) -> anyhow::Result<Option<Self>> {
         match Binaries::find_or_skip()? {
             Some(binaries) => Self::start_with(binaries, config).await.map(Some),
@@ -118,43 +110,31 @@ impl RealEnv {
     }
 
     /// The control plane.
-    ///
-    /// # Panics
-    /// When the configuration asked for none.
-    #[must_use]
     pub fn plane(&self) -> &Cluster {
         self.plane.as_ref().expect("this environment was started with Config { plane: true }")
     }
 
     /// The members, `member1` first.
-    #[must_use]
     pub fn members(&self) -> &[Cluster] {
         &self.members
     }
 
-    /// One member by its index: `member(0)` is `member1`.
-    ///
-    /// # Panics
-    /// When there are fewer.
-    #[must_use]
+    /// Returns a member by index: `member(0)` is `member1`.
     pub fn member(&self, index: usize) -> &Cluster {
         &self.members[index]
     }
 
-    /// kubectl for any other server, such as one of Ironclad's own, by its kubeconfig.
-    #[must_use]
+    /// kubectl for any other server by its kubeconfig.
     pub fn kubectl(&self, kubeconfig: &Path) -> Kubectl {
         Kubectl::new(&self.binaries, kubeconfig, self.directory.path())
     }
 
-    /// A directory for a test's own files, removed with the environment.
-    #[must_use]
+    /// Directory for files of a test, removed with the environment.
     pub fn directory(&self) -> PathBuf {
         self.directory.path().to_owned()
     }
 
     /// The name and process id of every program: `etcd`, `plane/kube-apiserver`, `member1/kwok` ….
-    #[must_use]
     pub fn processes(&self) -> Vec<(String, u32)> {
         let etcd = (self.etcd.process.name().to_owned(), self.etcd.process.id());
         let clusters = self.plane.iter().chain(&self.members).flat_map(Cluster::processes);

@@ -1,4 +1,4 @@
-//! The nodes of a member: objects with capacity, whose kubelets kwok plays.
+//! The nodes of a member: objects with capacity, whose kubelets kwok simulates.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use kube::{
     api::{ListParams, ObjectMeta, PostParams},
 };
 
-/// How many nodes a member has, and what fits on each.
+/// Number and capacity of a member's nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeShape {
-    /// How many there are.
+    /// Number of nodes.
     pub count: usize,
-    /// Of each, as a quantity: `8`, `500m`.
+    /// Cpu of each, such as `8` or `500m`.
     pub cpu: String,
-    /// Of each, as a quantity: `32Gi`.
+    /// Memory of each, such as `32Gi`.
     pub memory: String,
-    /// How many pods each takes.
+    /// Maximum pods of each.
     pub pods: u32,
 }
 
@@ -65,7 +65,7 @@ fn node(name: &str, shape: &NodeShape) -> Node {
     }
 }
 
-/// Reports whether pods can be placed on every node: it is ready, and the taint of new nodes is removed.
+/// Checks that pods can be placed on every node: it is ready, and the taint of new nodes is removed.
 pub(super) async fn are_ready(client: &Client) -> anyhow::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     for node in nodes.list(&ListParams::default()).await?.items {

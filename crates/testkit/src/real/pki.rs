@@ -20,33 +20,33 @@ const SERVER_NAMES: [&str; 5] =
 /// Group to which Kubernetes grants everything.
 const ADMINS: &str = "system:masters";
 
-/// A certificate authority of one server's own: no client of one cluster is ever let into another.
+/// Certificate authority of one server, so that no client of one cluster is accepted by another.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
     directory: PathBuf,
 }
 
-/// A client as its certificate names it.
+/// Subject of a client certificate.
 pub(super) struct ClientName {
     /// The user, and the stem of the kubeconfig's file name.
     pub(super) user: &'static str,
     pub(super) group: Option<&'static str>,
 }
 
-/// Whoever may do everything.
+/// The administrator.
 pub(super) const ADMIN: ClientName = ClientName { user: "admin", group: Some(ADMINS) };
-/// An API server itself gives roles to each controller's service account. One client who may do everything spares a
+/// The API server grants roles to each controller's service account. One administrator spares a
 /// test the round trip over tokens of those accounts.
 pub(super) const CONTROLLER_MANAGER: ClientName =
     ClientName { user: "system:kube-controller-manager", group: Some(ADMINS) };
-/// Every API server itself gives it the roles that it needs.
+/// Every API server grants it the roles that it needs.
 pub(super) const SCHEDULER: ClientName = ClientName { user: "system:kube-scheduler", group: None };
-/// Name of the program that plays the kubelets.
+/// Name of the program that simulates the kubelets.
 pub(super) const KWOK: ClientName = ClientName { user: "kwok", group: Some(ADMINS) };
 
 impl Authority {
-    /// Makes the authority, the server's certificate, and the keys that sign service accounts' tokens, as files.
+    /// Creates the authority, the server's certificate, and the keys that sign service account tokens, as files.
     pub(super) fn make(directory: &Path) -> anyhow::Result<Self> {
         let key = KeyPair::generate().context("the authority's key")?;
         let mut params = CertificateParams::default();
@@ -59,7 +59,7 @@ impl Authority {
         write(directory, "ca.key", &key.serialize_pem())?;
         let authority = Self { issuer: Issuer::new(params, key), certificate, directory: directory.to_owned() };
         authority.make_server()?;
-        // An elliptic key serves as well as the RSA key that most clusters use. The public half must be a file of its
+        // An elliptic key works like the RSA key of most clusters. The public half must be a file of its
         // own: the server doesn't read it out of a PKCS#8 private key.
         let accounts = KeyPair::generate().context("the key of service accounts")?;
         write(directory, "service-accounts.key", &accounts.serialize_pem())?;
@@ -77,7 +77,7 @@ impl Authority {
         write(&self.directory, "server.key", &key)
     }
 
-    /// Writes a kubeconfig, complete in itself, for a client of the server at `port`; its one context is `cluster`.
+    /// Writes a self-contained kubeconfig for a client of the server at `port`; its only context is `cluster`.
     pub(super) fn kubeconfig(&self, client: &ClientName, cluster: &str, port: u16) -> anyhow::Result<PathBuf> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(client.user, client.group);

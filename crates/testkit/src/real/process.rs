@@ -1,6 +1,6 @@
 //! A program that never outlives the test, however the test ends.
 //!
-//! Each one is started by a small shell that holds the reading end of a pipe from us. When that pipe closes, because
+//! Each one is started by a small shell that has the reading end of a pipe from us. When that pipe closes, because
 //! the [`Process`] was dropped or because the whole test process was killed, the shell kills the program by its process
 //! id.
 
@@ -16,7 +16,7 @@ use std::{
 use anyhow::Context as _;
 
 /// `$1` is the log, the rest the command. The watcher is stopped as soon as the program ends by itself, so that it
-/// never kills by a process id that belongs to somebody else by then.
+/// never kills another process with the same process id.
 const SUPERVISOR: &str = r#"
 log=$1
 shift
@@ -44,21 +44,21 @@ while [ -e "$1" ] && [ "$tries" -lt 10 ]; do
 done
 "#;
 
-/// How many lines of a log go into an error.
+/// Number of log lines in an error.
 const LOG_LINES_SHOWN: usize = 25;
 
 /// Environment to start.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
-    /// For messages, and the stem of the log's file name.
+    /// Name in messages, and the stem of the log's file name.
     pub(super) name: String,
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
-    /// Where the log goes; also the program's home and working directory.
+    /// Directory of the log; also the program's home and working directory.
     pub(super) directory: PathBuf,
 }
 
-/// A running program. Dropping it kills the program and waits until it is gone.
+/// A running program. Dropping it kills the program and waits for its end.
 #[derive(Debug)]
 pub(super) struct Process {
     name: String,
@@ -70,9 +70,6 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the program; it may not be ready for use for some seconds.
-    ///
-    /// # Errors
-    /// When there is no shell, or no such program.
     pub(super) fn start(spec: &Spec) -> anyhow::Result<Self> {
         let log = spec.directory.join(format!("{}.log", spec.name));
         let mut supervisor = shell(SUPERVISOR)
@@ -100,7 +97,7 @@ impl Process {
         self.id
     }
 
-    /// How the program ended, if it has.
+    /// Returns the exit status if the program has ended.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().ok().flatten()
     }
@@ -117,12 +114,12 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.lifeline.take());
-        // The supervisor ends as soon as the kernel has taken the program down.
+        // The supervisor ends as soon as the program has ended.
         let _ = self.supervisor.wait();
     }
 }
 
-/// Removes a folder when this process is gone, even if it was killed.
+/// Removes a folder when this process ends, even if it was killed.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     shell: Child,
@@ -142,7 +139,7 @@ impl Drop for Sweeper {
     }
 }
 
-/// A shell in a process group of its own, so that an interrupt at the terminal reaches only the test, and it outlives
+/// A shell in its own process group, so that an interrupt at the terminal reaches only the test, and it outlives
 /// that for long enough to clean up.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");

@@ -1,20 +1,17 @@
-//! Level-triggered waiting for real processes: until the state *is* so, not until something changed.
+//! Waiting for a state of real processes by polling.
 
 use std::time::Duration;
 
 use anyhow::bail;
 use tokio::time;
 
-/// How often a state is looked at.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long a single look may take before it is given up and repeated.
+/// Deadline of a single check, which is then repeated.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Looks until `look` succeeds, and returns what it saw.
-///
-/// # Errors
-/// When `deadline` passes first; the message has `what` was waited for and the last reason why it was not so.
+/// Polls until `look` succeeds, and returns its result.
 pub async fn until<T>(
     what: &str,
     deadline: Duration,
@@ -23,11 +20,11 @@ pub async fn until<T>(
     poll(what, deadline, async || look().await.map_err(Pending::Yet)).await
 }
 
-/// Why a state is not reached.
+/// Reason why a state is not reached.
 pub(super) enum Pending {
-    /// It may still come.
+    /// It may still be reached.
     Yet(anyhow::Error),
-    /// It can't come any more: there is no use in waiting.
+    /// It cannot be reached any more.
     Never(anyhow::Error),
 }
 
@@ -53,7 +50,7 @@ pub(super) async fn poll<T>(
     match (seen, last) {
         (Ok(seen), _) => seen,
         (Err(_), Some(last)) => Err(last.context(format!("{what}: not so after {} s", deadline.as_secs()))),
-        (Err(_), None) => bail!("{what}: nothing was seen for {} s", deadline.as_secs()),
+        (Err(_), None) => bail!("{what}: no check completed for {} s", deadline.as_secs()),
     }
 }
 

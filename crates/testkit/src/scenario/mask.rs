@@ -9,7 +9,7 @@ use crate::numbers::{Numbers, replace_uids, without_times};
 pub(super) enum Masks {
     /// `<uid-1>`, `<uid-2>`, … in order of appearance.
     Numbered(Numbers),
-    /// `<uid>` for all: a disturbed run may draw and show other ids on its way to the same end.
+    /// `<uid>` for all: a disturbed run may draw other ids and reach the same final state.
     Same,
 }
 
@@ -29,7 +29,8 @@ impl Masks {
             Value::String(text) => *text = self.text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
             Value::Object(fields) => {
-                // The first of its two fingerprints is of the template with its ids; the second is of what users wrote.
+                // The first of its two fingerprints covers the template with its ids; the second covers the user's
+                // fields.
                 if let Some(Value::String(text)) = fields.get_mut("policy.ironclad.io/applied-template")
                     && let Some((_, users)) = text.split_once('.')
                 {

@@ -1,7 +1,7 @@
-//! Scripts that drive a simulated world, and the transcript of what was seen: a `.scenario` file with its `.out`.
+//! Scripts that drive a simulated world, and their transcripts: a `.scenario` file with its `.out`.
 //!
-//! A script is lines of one verb each; a block of YAML follows its verb indented. What it shows is chosen by JSON
-//! pointers, so that a transcript is short enough to be reviewed and has nothing in it that differs from run to run.
+//! A script has one verb per line; a block of YAML follows its verb indented. JSON pointers select the shown
+//! values, so that a transcript is short enough for review and the same in every run.
 //!
 //! ```text
 //! members 2                                          simulated members, member1 first (before anything else)
@@ -12,9 +12,9 @@
 //! patch plane deployment default/web {"spec": …}     a merge patch
 //! patch member1 service/status default/web {"…": …}  the same of a subresource
 //! delete plane deployment default/web
-//! refused delete plane deployment default/web        a step that must fail; shows the code and what the server says
-//! settle                                             until nobody has anything to do
-//! advance 30s                                        lets virtual time pass
+//! refused delete plane deployment default/web        a step that must fail; shows code and message
+//! settle                                             until all controllers are idle
+//! advance 30s                                        virtual time passes
 //! down member1 | up member1                          its API server
 //! restart                                            the controller process ends and another one starts
 //! restart --controllers=*,-namespace                 the same, with these flags and no others
@@ -22,8 +22,8 @@
 //! get plane work karmada-es-member1/w /status/conditions/Applied/reason    an item of a list by type, name or clusterName
 //! list plane works                                   namespaces and names of all objects of a kind
 //! events                                             events since the last such step
-//! writes                                             what the controllers wrote to the control plane since
-//! reads                                              what they read there since
+//! writes                                             writes of the controllers to the control plane since then
+//! reads                                              their reads there since then
 //! ```
 
 mod mask;
@@ -42,13 +42,10 @@ pub use print::Transcript;
 
 use crate::sim::matrix::{Disturbance, Played};
 
-/// Set to anything, the transcripts of this run become the expected ones.
+/// Variable; if it is set, the transcripts of this run become the expected ones.
 const ACCEPT: &str = "UPDATE_GOLDENS";
 
-/// Runs a script in a world of its own and compares the transcript with the file beside it, which ends in `.out`.
-///
-/// # Errors
-/// If the script can't be read or run, or the transcript differs.
+/// Runs a script in a new world and compares the transcript with the `.out` file beside it.
 pub fn check(script: &Path) -> anyhow::Result<()> {
     let text = fs::read_to_string(script).with_context(|| format!("reading {}", script.display()))?;
     let transcript = run::run(&text).with_context(|| format!("running {}", script.display()))?;
@@ -67,10 +64,7 @@ pub fn check(script: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// Runs a script with a disturbance. What it came to is what the script shows of objects, and what stands in the end.
-///
-/// # Errors
-/// If the script can't be read or run.
+/// Runs a script with a disturbance. Its outcome consists of the objects that the script shows and the final state.
 pub fn play(script: &Path, disturbance: Disturbance) -> anyhow::Result<Played> {
     let text = fs::read_to_string(script).with_context(|| format!("reading {}", script.display()))?;
     run::play(&text, disturbance).with_context(|| format!("running {}", script.display()))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Columns of a line; only a word without a place to break it may be longer.
+/// Maximum columns of a line, except for a single long word.
 const COLUMNS: usize = 120;
 
 /// Transcript of a script.
@@ -28,7 +28,7 @@ impl Transcript {
         self.wrapped("  ", "      ", line);
     }
 
-    /// Adds a value with its name: on one line if it fits, else a member or item a line.
+    /// Adds a value with its name: on one line if it fits, else one member or item per line.
     pub(super) fn value(&mut self, name: &str, value: &Value) {
         self.indented("  ", name, value);
     }
@@ -63,7 +63,7 @@ impl Transcript {
         }
     }
 
-    /// Adds a text, broken at blanks and behind commas where it is too long.
+    /// Adds a text, wrapped at blanks and after commas.
     fn wrapped(&mut self, first: &str, further: &str, text: &str) {
         let mut line = first.to_owned();
         let mut is_empty = true;

@@ -1,4 +1,4 @@
-//! Carries a script out.
+//! Runs a script.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,13 +36,13 @@ use crate::{
 /// All scripts run from one seed: a transcript has one history.
 const SEED: u64 = 0x0dd5;
 
-/// Runs a script in a runtime and a world of its own.
+/// Runs a script in a new runtime and world.
 pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
     let masks = Masks::Numbered(Numbers::default());
     in_a_world(syntax::parse(text)?, Disturbance::None, masks).map(|(transcript, _)| transcript)
 }
 
-/// Runs a script with a disturbance; what counts is what it shows of objects, and what stands in the end.
+/// Runs a script with a disturbance; the outcome is the shown objects and the final state.
 pub(super) fn play(text: &str, disturbance: Disturbance) -> anyhow::Result<Played> {
     let mut script = syntax::parse(text)?;
     // Numbers of events and requests may differ under a disturbance; the final state may not.
@@ -96,7 +96,7 @@ fn in_a_world(script: Script, disturbance: Disturbance, masks: Masks) -> anyhow:
     })
 }
 
-/// The world and what was seen of it.
+/// A world and the state of its transcript.
 struct Runner {
     world: World,
     kinds: BTreeMap<(String, String), (ApiResource, Scope)>,
@@ -123,7 +123,9 @@ impl Runner {
                 };
             }
             Step::Refused(step) => {
-                let Err(error) = Box::pin(self.carry_out(*step, transcript)).await else { bail!("it was not refused") };
+                let Err(error) = Box::pin(self.carry_out(*step, transcript)).await else {
+                    bail!("the step was not refused")
+                };
                 let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() else { return Err(error) };
                 for line in status.message.lines() {
                     transcript.shown(&format!("{} {}", status.code, self.masks.text(line)));
@@ -201,8 +203,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Has the next controller process run with these flags and no others; gives what it warns of. Admission goes on
-    /// with its own.
+    /// Sets the flags of the next controller process; returns its warnings. Admission continues
+    /// with its flags.
     fn started_with(&mut self, flags: &[(String, String)]) -> anyhow::Result<Vec<String>> {
         let (mut settings, mut warnings) = (Settings::default(), Vec::new());
         let (mut apis, mut namespaces) = ("", "kube-.*");
@@ -219,7 +221,7 @@ impl Runner {
                 }
                 "skipped-propagating-apis" => apis = value,
                 "skipped-propagating-namespaces" => namespaces = value,
-                _ => bail!("scripts don't know --{name}"),
+                _ => bail!("flag --{name} is not supported in scripts"),
             }
         }
         settings.propagation.skipped = Skipped::parse(apis, namespaces)?;
@@ -240,7 +242,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The kind by its name or plural, in lower case; `group/kind` is that of one group.
+    /// Finds a kind by name or plural, in lower case; `group/kind` restricts the group.
     async fn kind(&mut self, server: &str, kind: &str) -> anyhow::Result<(ApiResource, Scope)> {
         let key = (server.to_owned(), kind.to_owned());
         let (wanted, kind) = kind.split_once('/').map_or((None, kind), |(group, kind)| (Some(group), kind));
@@ -271,7 +273,7 @@ impl Runner {
     }
 
     async fn apply(&mut self, server: &str, document: Value) -> anyhow::Result<()> {
-        // As if it had been stored before anybody reviewed it.
+        // As if it had been stored before admission existed.
         let unreviewed = server == "unreviewed";
         let server = if unreviewed { "plane" } else { server };
         let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -302,7 +304,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Events that were not shown yet: type, reason, kind and name, message.
+    /// Returns the events that were not shown yet: type, reason, kind and name, message.
     async fn events(&mut self) -> anyhow::Result<Vec<String>> {
         let all: Api<Event> = Api::all(self.world.user());
         let mut lines = Vec::new();
@@ -324,8 +326,8 @@ impl Runner {
         Ok(lines.iter().map(|line| self.masks.text(line)).collect())
     }
 
-    /// Requests of the controllers to the control plane since that line of the history, by method and resource.
-    /// Watches, what a cluster's health says, and events differ by their names.
+    /// Counts requests of the controllers to the control plane since that line of the history, by method and resource.
+    /// Watches, health checks and events are left out.
     fn requests(&self, since: usize, wanted: fn(&str) -> bool) -> (BTreeMap<String, usize>, usize) {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for line in &self.world.history.lines()[since..] {
@@ -341,7 +343,7 @@ impl Runner {
     }
 }
 
-/// A JSON pointer in which an item of a list may be named by its type, name or cluster:
+/// Resolves a JSON pointer in which a list item may be named by its type, name or cluster:
 /// `/status/conditions/Applied/reason`.
 fn pointed<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     let mut at = object;

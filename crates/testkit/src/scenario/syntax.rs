@@ -17,7 +17,6 @@ pub(super) struct Named {
     pub(super) name: String,
 }
 
-/// One step.
 #[derive(Debug)]
 pub(super) enum Step {
     Apply {
@@ -36,7 +35,7 @@ pub(super) enum Step {
     Advance(Duration),
     Down(String),
     Up(String),
-    /// The controller process ends and another one starts, with these flags and no others; none: with those it had.
+    /// Restarts the controller process with these flags; without any, with its former ones.
     Restart(Vec<(String, String)>),
     Get {
         object: Named,
@@ -56,7 +55,7 @@ pub(super) enum Step {
 pub(super) struct Script {
     pub(super) members: usize,
     pub(super) gates: String,
-    /// Each with its line as it was written; a remark has no step.
+    /// Steps with their original lines; a remark has no step.
     pub(super) steps: Vec<(String, Option<Step>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Changes of objects, as the stores of the simulated servers made them.
+//! Changes of objects in the stores of the simulated servers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,58 +8,46 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, WorkKey};
 
-/// One change, as the store made it.
+/// One change in a store.
 #[derive(Debug, Clone)]
 pub enum Changed {
-    /// A Cluster.
     Cluster {
-        /// Its name.
         name: ClusterName,
-        /// Before; `None` if it was not there.
+        /// State before; `None` if it did not exist.
         old: Option<Arc<Cluster>>,
-        /// After; `None` if it is gone.
+        /// State after; `None` if it was deleted.
         new: Option<Arc<Cluster>>,
     },
-    /// A binding of either kind; that of a cluster-scoped template has no namespace and is shown as the other kind.
+    /// A binding of either kind; a ClusterResourceBinding is converted and has no namespace.
     Binding {
-        /// Its key.
         key: BindingKey,
-        /// Before.
         old: Option<Arc<ResourceBinding>>,
-        /// After.
         new: Option<Arc<ResourceBinding>>,
     },
-    /// A Work.
     Work {
-        /// Its key.
         key: WorkKey,
-        /// Before.
         old: Option<Arc<Work>>,
-        /// After.
         new: Option<Arc<Work>>,
     },
-    /// A Deployment in a member came, changed or went.
+    /// A Deployment in a member was created, changed or deleted.
     Copy {
-        /// The member.
         cluster: ClusterName,
-        /// Which object.
         object: ObjectKey,
-        /// Set if it existed before.
+        /// True if it existed before.
         before: bool,
-        /// Set if it exists now.
+        /// True if it exists now.
         after: bool,
-        /// The uid of the template that it was a copy of.
+        /// UID of its template.
         template: String,
     },
 }
 
-/// A change and its moment.
+/// A change and its time.
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// Virtual time since the world began.
+    /// Virtual time since the start of the world.
     pub at: Duration,
-    /// The true time of day then, seconds.
+    /// True time of day, seconds.
     pub wall: i64,
-    /// The change.
     pub what: Changed,
 }

@@ -1,4 +1,4 @@
-//! Faults of the requests and watches of one process: by number, for a while, or at once.
+//! Faults of the requests and watches of one process: by number, for a time, or immediately.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -9,13 +9,13 @@ use tokio::{sync::Notify, time::Instant};
 /// Fault of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The server never sees it; the client sees a conflict (409).
+    /// The server never receives it; the client gets a conflict (409).
     Conflict,
-    /// It is done and answered, and then the client's process is killed.
+    /// It is handled and answered, then the client's process is killed.
     KillAfterAnswer,
-    /// It is done, and the client's process is killed before the answer arrives.
+    /// It is handled, and the client's process is killed before the answer arrives.
     KillBeforeAnswer,
-    /// It is done, but the answer is lost: the client sees a broken connection.
+    /// It is handled, but the answer is lost: the client gets a broken connection.
     LoseAnswer,
 }
 
@@ -47,13 +47,13 @@ impl FromStr for Fault {
 /// Fault of one event of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventFault {
-    /// It is not delivered; the watch ends with 410, so that a list stands in its place.
+    /// It is not delivered; the watch ends with 410, so that a list replaces it.
     Expire,
-    /// It and all that follows on its watch come so much later.
+    /// It and all later events of its watch are delayed by this.
     Hold(Duration),
 }
 
-/// How all watches of a process end at once.
+/// Way in which all watches of a process end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// The connection breaks: they can be resumed.
@@ -87,36 +87,36 @@ struct Planned {
 }
 
 impl FaultPlan {
-    /// Does this to the n-th write.
+    /// Injects the fault at the n-th write.
     pub fn on_write(&self, number: u64, fault: Fault) {
         self.0.planned.lock().faults.insert(number, fault);
     }
 
-    /// Does this to the n-th write from now on, 1 being the next.
+    /// Injects the fault at the n-th write from now on; 1 is the next.
     pub fn on_coming_write(&self, number: u64, fault: Fault) {
         let mut planned = self.0.planned.lock();
         let number = planned.writes + number;
         planned.faults.insert(number, fault);
     }
 
-    /// Does this to the n-th event that any watch delivers.
+    /// Injects the fault at the n-th event of all watches.
     pub fn on_event(&self, number: u64, fault: EventFault) {
         self.0.planned.lock().event_faults.insert(number, fault);
     }
 
-    /// Does this to the n-th event from now on, 1 being the next.
+    /// Injects the fault at the n-th event from now on; 1 is the next.
     pub fn on_coming_event(&self, number: u64, fault: EventFault) {
         let mut planned = self.0.planned.lock();
         let number = planned.events + number;
         planned.event_faults.insert(number, fault);
     }
 
-    /// No watch delivers anything until then: caches are that stale.
+    /// Freezes all watches until then, so that caches are stale.
     pub fn freeze_watches(&self, until: Instant) {
         self.0.planned.lock().frozen_until = Some(until);
     }
 
-    /// No request leaves the process before then: it may have been a leader when it decided, and not be one when it
+    /// Holds all requests of the process until then: it may have been the leader when it decided, and not when it
     /// writes.
     pub fn stall(&self, until: Instant) {
         self.0.planned.lock().stalled_until = Some(until);
@@ -132,7 +132,7 @@ impl FaultPlan {
         self.0.cut.notify_waiters();
     }
 
-    /// Takes back whatever has not struck yet.
+    /// Removes faults that have not happened yet.
     pub fn heal(&self) {
         let mut planned = self.0.planned.lock();
         planned.faults.clear();
@@ -141,26 +141,22 @@ impl FaultPlan {
         planned.stalled_until = None;
     }
 
-    /// How many writes passed so far.
-    #[must_use]
+    /// Number of writes so far.
     pub fn writes(&self) -> u64 {
         self.0.planned.lock().writes
     }
 
-    /// How many events of watches passed so far.
-    #[must_use]
+    /// Number of events of watches so far.
     pub fn events(&self) -> u64 {
         self.0.planned.lock().events
     }
 
-    /// The faults of writes that really struck.
-    #[must_use]
+    /// Faults of writes that happened.
     pub fn struck(&self) -> Vec<(u64, Fault)> {
         self.0.planned.lock().struck.clone()
     }
 
-    /// How many faults of events really struck.
-    #[must_use]
+    /// Number of faults of events that happened.
     pub fn events_struck(&self) -> u64 {
         self.0.planned.lock().events_struck
     }
@@ -185,7 +181,7 @@ impl FaultPlan {
         (number, fault)
     }
 
-    /// Waits while the process is stalled; [`FaultPlan::heal`] is seen at the next look.
+    /// Waits while the process is stalled; polls for [`FaultPlan::heal`].
     pub(super) async fn stalled(&self, clock: &Clock) {
         self.hold(clock, |planned| planned.stalled_until).await;
     }
@@ -208,7 +204,7 @@ impl FaultPlan {
         self.0.planned.lock().cuts
     }
 
-    /// Resolves when watches that were begun at this count of cuts are cut.
+    /// Resolves when watches that began at this count of cuts are cut.
     pub(super) async fn is_cut(&self, begun: u64) -> Cut {
         loop {
             let cut = self.0.cut.notified();

@@ -7,7 +7,7 @@ use ironclad_seam::Clock;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-/// The log of one world. Cheap to clone.
+/// Log of one world. Cheap to clone.
 #[derive(Clone)]
 pub struct History {
     clock: Clock,
@@ -15,26 +15,20 @@ pub struct History {
 }
 
 impl History {
-    /// An empty history on this clock.
-    #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, lines: Arc::default() }
     }
 
-    /// Adds a line, stamped with virtual time.
     pub fn log(&self, line: impl AsRef<str>) {
         let wall = self.clock.wall();
         self.lines.lock().push(format!("{wall:.6} {}", line.as_ref()));
     }
 
-    /// All lines so far.
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().clone()
     }
 
-    /// A digest of all lines: equal for equal seeds, in every process.
-    #[must_use]
+    /// Digest of all lines: equal for equal seeds, in every process.
     pub fn digest(&self) -> String {
         let mut hash = Sha256::new();
         for line in self.lines.lock().iter() {

@@ -1,4 +1,4 @@
-//! Objects of whatever kinds bindings and Works name, for the invariants: read past all faults.
+//! Objects of all kinds that bindings and Works refer to, for the invariants: read without faults.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,8 +11,7 @@ use kube::{
 };
 use serde_json::Value;
 
-/// Reports whether all bindings and Works of the fleet are of the one kind that [`super::model`] follows.
-#[must_use]
+/// Returns `true` if all bindings and Works of the fleet are of the kind that [`super::model`] follows.
 pub fn are_followed(fleet: &Fleet) -> bool {
     let specs = fleet.bindings.values().map(|b| &b.spec).chain(fleet.cluster_bindings.values().map(|b| &b.spec));
     let mut kinds = specs.map(|spec| spec.resource.kind.as_str());
@@ -22,9 +21,6 @@ pub fn are_followed(fleet: &Fleet) -> bool {
 }
 
 /// Puts the templates of all bindings, all Namespaces, and the members' objects of the Works' kinds into the fleet.
-///
-/// # Errors
-/// If a server does not answer.
 pub async fn complete(
     fleet: &mut Fleet,
     plane: &Client,
@@ -70,7 +66,7 @@ async fn list(client: &Client, gvk: &Gvk) -> anyhow::Result<Vec<Value>> {
                 serde_json::to_value(object)
             })
             .collect::<Result<_, _>>()?),
-        // A kind that comes and goes.
+        // The kind is not served at the moment.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         Err(other) => Err(other.into()),
     }

@@ -1,7 +1,7 @@
-//! The fault layer: what lies between a client and a server in the simulation.
+//! The fault layer between a client and a server in the simulation.
 //!
-//! Every request gets a drawn virtual delay, which is what explores the interleavings, and is written into the history.
-//! Which fault strikes is said by the [`FaultPlan`] of the process; what becomes of a watch is done in `watch`.
+//! Every request gets a random virtual delay, which explores the interleavings, and is written into the history.
+//! The [`FaultPlan`] of the process decides about faults; module `watch` applies those of watches.
 
 use std::{
     future::Future,
@@ -28,7 +28,7 @@ use super::{
 /// The longest virtual delay of one direction of a request.
 const DELAY_MAX: Duration = Duration::from_millis(4);
 
-/// The way from one process to one server.
+/// Connection from one process to one server.
 #[derive(Clone)]
 pub struct Link<S> {
     inner: S,
@@ -67,7 +67,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let fresh = self.inner.clone();
-        // The clone that was made ready is the one to call.
+        // Call the clone that is ready.
         let inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(pass(
             inner,
@@ -103,7 +103,7 @@ where
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let is_watch =
         is_read && parts.uri.query().is_some_and(|q| q.split('&').any(|p| matches!(p, "watch=true" | "watch=1")));
-    // Heartbeats are neither faulted by number nor a sign of unrest.
+    // Heartbeats get no faults by number and do not count as activity.
     let is_write = !is_read && !parts.uri.path().contains("/leases");
     let (number, fault) = if is_write { faults.next_write() } else { (0, None) };
     faults.stalled(&seam.clock).await;
@@ -128,7 +128,7 @@ where
         }
         Some(Fault::KillAfterAnswer) => {
             history.log(format!("{} killed after the answer to write #{number}", process.name()));
-            // Whoever waits for the answer gets one poll to act on it before the process ends.
+            // The caller gets one poll to handle the answer before the process ends.
             let dying = process.clone();
             let clock = seam.clock.clone();
             seam.tasks.spawn("kill", async move {

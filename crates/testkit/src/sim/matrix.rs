@@ -1,31 +1,30 @@
-//! Crash, staleness and drop matrices: a scenario is played once as it is, and then again for each of its writes,
-//! or events of watches, with that one disturbed. Whichever it is, the world ends as it does undisturbed, and at rest.
+//! Crash, staleness and drop matrices: a scenario runs once undisturbed, and then again for each of its writes
+//! or events of watches, with that one disturbed. Each run must reach the final state of the undisturbed one.
 
 use anyhow::{Context as _, ensure};
 
 use super::{EventFault, Fault, FaultPlan, History};
 
-/// `full` takes every write and event; a number takes so many of each scenario.
+/// Variable; `full` takes every write and event, a number takes that many of each scenario.
 const EXTENT: &str = "IRONCLAD_MATRIX";
-/// Only scenarios with this in their names.
+/// Variable with a part of the names of the scenarios to run.
 const ONLY: &str = "IRONCLAD_SCENARIO";
 
-/// Of each scenario the place of this number alone; its history is printed.
+/// Variable with the number of the only place to run; prints its history.
 const PLACE: &str = "IRONCLAD_PLACE";
 
-/// The one thing that is done to a run.
+/// The disturbance of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disturbance {
-    /// Nothing.
     None,
-    /// To the write of this number, 1 being the first of the scenario.
+    /// Fault at the write of this number; 1 is the first of the scenario.
     Write(u64, Fault),
-    /// To the event of this number, 1 being the first of the scenario.
+    /// Fault at the event of this number; 1 is the first of the scenario.
     Event(u64, EventFault),
 }
 
 impl Disturbance {
-    /// Has it done to what comes from now on.
+    /// Injects it from now on.
     pub fn plan(self, faults: &FaultPlan) {
         match self {
             Self::None => {}
@@ -50,7 +49,6 @@ pub struct Played {
 
 impl Played {
     /// Outcome of a scenario that began after so many writes and events.
-    #[must_use]
     pub fn since(faults: &FaultPlan, (writes, events): (u64, u64), state: String) -> Self {
         let struck = !faults.struck().is_empty() || faults.events_struck() > 0;
         Self { state, writes: faults.writes() - writes, events: faults.events() - events, struck }
@@ -60,15 +58,12 @@ impl Played {
 /// Kind of disturbance, applied at each place in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// Every write.
     Writes(Fault),
-    /// Every event.
     Events(EventFault),
 }
 
 impl Pass {
-    /// The disturbances of a scenario: as many as were asked for, spread over its whole length.
-    #[must_use]
+    /// Returns the disturbances of a scenario, spread evenly over its length.
     pub fn over(self, undisturbed: &Played, at_most: u64) -> Vec<Disturbance> {
         let count = match self {
             Self::Writes(_) => undisturbed.writes,
@@ -89,14 +84,14 @@ fn place() -> Option<u64> {
     std::env::var(PLACE).ok()?.parse().ok()
 }
 
-/// Prints what happened in a run, if somebody asked for this place.
+/// Prints the history of a run if this place was requested.
 pub fn show(disturbance: Disturbance, history: &History) {
     if place().is_some() && disturbance != Disturbance::None {
         history.lines().iter().for_each(|line| println!("{line}"));
     }
 }
 
-/// How many places of each scenario are taken.
+/// Number of places of each scenario.
 fn extent(at_most: u64) -> u64 {
     match std::env::var(EXTENT).as_deref() {
         Ok("full") => u64::MAX,
@@ -105,19 +100,16 @@ fn extent(at_most: u64) -> u64 {
     }
 }
 
-/// So many of the numbers from 1 to `count`, evenly spread; always the same.
+/// Returns `at_most` numbers from 1 to `count`, evenly spread and deterministic.
 fn spread(count: u64, at_most: u64) -> Vec<u64> {
     if at_most >= count {
         return (1..=count).collect();
     }
-    // The middle of each of so many equal parts.
+    // The middle of each of equal parts.
     (0..at_most).map(|part| (count * (2 * part + 1)).div_ceil(2 * at_most)).collect()
 }
 
-/// Plays all scenarios with each of the disturbances of the pass.
-///
-/// # Errors
-/// If a scenario fails undisturbed, a run ends otherwise than that one, or most disturbances strike nothing.
+/// Runs all scenarios with each of the disturbances of the pass.
 pub fn run<S>(
     scenarios: &[S],
     name: impl Fn(&S) -> String,
@@ -152,7 +144,7 @@ pub fn run<S>(
     Ok(())
 }
 
-/// Where two states differ first.
+/// Returns the first difference of two states.
 fn differs(is: &str, want: &str) -> Option<String> {
     let (mut left, mut right) = (is.lines(), want.lines());
     loop {
@@ -168,7 +160,7 @@ fn differs(is: &str, want: &str) -> Option<String> {
     }
 }
 
-/// The beginnings of two lines, which name the object, and what stands about the place where they part.
+/// Returns the beginnings of two lines, which name the object, and the text around their first difference.
 fn around(is: &str, want: &str) -> [String; 2] {
     const HEAD: usize = 60;
     const SIDE: usize = 150;

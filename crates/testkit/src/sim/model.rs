@@ -1,7 +1,7 @@
-//! State of the control plane and its members, kept by watches that no fault touches.
+//! State of the control plane and its members, followed by watches without faults.
 //!
-//! Every change is taken into a [`Fleet`] and shown to the [`Checker`] at the virtual moment at which it was made, so
-//! that invariants over a stretch of time are checked write by write, and a look at the world costs no request.
+//! Every change is applied to a [`Fleet`] and passed to the [`Checker`] at the virtual time of the write, so
+//! that invariants over time are checked write by write, and reading the state costs no request.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use super::{
     checker::{Checker, Rules},
 };
 
-/// The state of everything, and who checks its changes.
+/// State of all servers, with the checker of its changes.
 #[derive(Clone)]
 pub struct Model(Arc<Inner>);
 
@@ -46,7 +46,7 @@ struct State {
 }
 
 impl Model {
-    /// Begins to follow the control plane. Resolves when all that stands is known.
+    /// Starts to follow the control plane. Resolves when all existing objects are known.
     pub async fn follow(plane: &Client, seam: &Seam, history: History, rules: Rules) -> Self {
         let state = State { fleet: Fleet::default(), changes: 0, checker: Checker::new(rules), broken: Vec::new() };
         let began = seam.clock.mono();
@@ -115,7 +115,7 @@ impl Model {
         model
     }
 
-    /// Follows what is in a member, too, past all its faults.
+    /// Follows the objects of a member, too, without its faults.
     pub async fn follow_member(&self, name: &str, member: &Member, seam: &Seam) {
         let cluster = ClusterName::from(name);
         self.0.state.lock().fleet.members.insert(cluster.clone(), BTreeMap::new());
@@ -153,36 +153,33 @@ impl Model {
         informer.synced().await;
     }
 
-    /// Everything as it stands now.
-    #[must_use]
+    /// Returns a copy of the current state.
     pub fn fleet(&self) -> Fleet {
         self.0.state.lock().fleet.clone()
     }
 
-    /// How often anything changed so far.
-    #[must_use]
+    /// Number of changes so far.
     pub fn changes(&self) -> u64 {
         self.0.state.lock().changes
     }
 
-    /// Looks at what stands, without a copy of it.
+    /// Reads the current state without a copy.
     pub fn look<T>(&self, at: impl FnOnce(&Fleet) -> T) -> T {
         at(&self.0.state.lock().fleet)
     }
 
-    /// Invariants that the checker found broken since the last call.
-    #[must_use]
+    /// Returns the invariants that the checker found broken since the last call.
     pub fn broken(&self) -> Vec<String> {
         std::mem::take(&mut self.0.state.lock().broken)
     }
 
-    /// Records with the checker an event outside the control plane.
+    /// Tells the checker about an event outside of the control plane.
     pub fn with_checker(&self, act: impl FnOnce(&mut Checker, Duration)) {
         let at = self.0.clock.mono() - self.0.began;
         act(&mut self.0.state.lock().checker, at);
     }
 
-    /// Lets the checker look at what time alone breaks.
+    /// Runs the checks that depend only on time.
     pub fn look_at_time(&self) {
         let (at, wall) = (self.0.clock.mono() - self.0.began, self.0.clock.wall().as_second());
         let mut state = self.0.state.lock();
@@ -193,13 +190,12 @@ impl Model {
         }
     }
 
-    /// A moment as the checker counts it.
-    #[must_use]
+    /// Converts an instant to time since the start of the world.
     pub fn since_beginning(&self, at: tokio::time::Instant) -> Duration {
         at.saturating_duration_since(self.0.began)
     }
 
-    /// Asks the checker.
+    /// Reads the state of the checker.
     pub fn ask<T>(&self, ask: impl FnOnce(&Checker) -> T) -> T {
         ask(&self.0.state.lock().checker)
     }
@@ -246,7 +242,7 @@ fn deployment_key(change: &Change<Deployment>) -> ObjectKey {
     }
 }
 
-/// As JSON with its type, which typed objects of a list do not carry.
+/// Returns JSON with `apiVersion` and `kind`, which typed objects of a list lack.
 fn manifest(object: &impl Serialize, api_version: &str, kind: &str) -> serde_json::Value {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     value["apiVersion"] = api_version.into();

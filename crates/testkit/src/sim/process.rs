@@ -1,5 +1,5 @@
-//! A controller process: tasks that can be killed together, caches of its own, links with faults to all servers, and
-//! where there are several, a part in the election of the leader.
+//! A controller process: tasks that can be killed together, its own caches, links with faults to all servers, and
+//! with several processes, leader election.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::{FaultPlan, History, Link, model::Model, world::CONTROLLERS_USER};
 
-/// A place for a controller process, with the faults and the clock that outlive its restarts.
+/// Slot of a controller process, with faults and clock that outlive its restarts.
 pub(super) struct Slot {
     name: &'static str,
     /// Faults of its requests to the control plane.
@@ -31,22 +31,22 @@ pub(super) struct Slot {
     pub(super) member_faults: FaultPlan,
     /// Members whose connecting panics.
     pub(super) connect_panics: Arc<Mutex<BTreeSet<String>>>,
-    /// Its own time of day.
+    /// Clock of the process.
     pub(super) clock: Clock,
     process: Option<Process>,
     incarnation: u32,
-    /// When a process that died comes back.
+    /// Time at which a killed process is restarted.
     pub(super) back_at: Option<Instant>,
 }
 
 /// A running process.
 struct Process {
     tasks: Tasks,
-    /// State of its reconcilers, while it works.
+    /// Its controllers, while it works.
     present: Arc<Mutex<Option<Arc<Controllers>>>>,
 }
 
-/// Start of work: at once, or while the process holds the Lease.
+/// Start of work: immediately, or while the process holds the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lead {
     Alone,
@@ -134,17 +134,17 @@ impl Slot {
         }
     }
 
-    /// True if there is to be a process, and it died.
+    /// Returns `true` if a process is meant to run and was killed.
     pub(super) fn is_dead(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.tasks.is_dead())
     }
 
-    /// True if no process is meant to run here.
+    /// Returns `true` if no process is meant to run here.
     pub(super) fn is_empty(&self) -> bool {
         self.process.is_none() && self.back_at.is_none()
     }
 
-    /// True if it runs and has nothing to do, or is not meant to run.
+    /// Returns `true` if the process is idle, or is not meant to run.
     pub(super) fn is_quiet(&self) -> bool {
         match &self.process {
             Some(process) => !process.tasks.is_dead() && self.context().is_none_or(|context| context.is_quiet()),
@@ -152,17 +152,17 @@ impl Slot {
         }
     }
 
-    /// State of its reconcilers, while it works.
+    /// Its controllers, while it works.
     pub(super) fn context(&self) -> Option<Arc<Controllers>> {
         self.process.as_ref()?.present.lock().clone()
     }
 }
 
-/// Forgets what a process shares when it does not lead any more.
+/// Clears the shared controllers when the process stops leading.
 struct Working(Option<Arc<Mutex<Option<Arc<Controllers>>>>>);
 
 impl Working {
-    /// It works as long as the process lives.
+    /// Keeps them for the lifetime of the process.
     fn for_ever(mut self) -> Self {
         self.0 = None;
         self

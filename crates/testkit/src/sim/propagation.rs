@@ -1,4 +1,4 @@
-//! The scenario of propagation: a Deployment goes to all members, changes, and goes away.
+//! The scenario of propagation: a Deployment is propagated to all members, changed, and deleted.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use serde_json::json;
 
 use super::{Fault, World, WorldOptions};
 
-/// So many lines of history come with a failure; `--history` prints the whole.
+/// Lines of history in an error; `--history` prints all.
 const HISTORY_SHOWN: usize = 60;
 
-/// How one run is disturbed.
+/// Disturbance of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disturbance {
-    /// Which write of the controllers to the control plane, counted from 1.
+    /// Number of the write of the controllers to the control plane, from 1.
     pub write: u64,
     /// Fault of that write.
     pub fault: Fault,
@@ -32,24 +32,19 @@ pub struct Disturbance {
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The state of the world at each point of rest, without what differs from run to run.
+    /// The masked state of the world whenever it is idle.
     pub states: Vec<String>,
-    /// The writes that the controllers sent to the control plane.
+    /// Number of writes of the controllers to the control plane.
     pub writes: u64,
-    /// How many of these were sent until the Deployment was first settled and all was quiet.
+    /// Number of these writes until the Deployment was first settled and all was quiet.
     pub writes_to_settle: u64,
-    /// The digest of the history.
     pub digest: String,
-    /// The history, line by line.
     pub history: Vec<String>,
     /// Set if the disturbance took effect.
     pub struck: bool,
 }
 
-/// Runs the scenario in a runtime of its own.
-///
-/// # Errors
-/// If a step does not come about within the patience of the world.
+/// Runs the scenario in a new runtime.
 pub fn run(options: WorldOptions, disturbance: Option<Disturbance>) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
@@ -127,10 +122,7 @@ async fn drive(world: &mut World) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Waits until the scenario's template reports so many ready replicas for its own generation.
-///
-/// # Errors
-/// If it never does.
+/// Waits until the scenario's template reports this many ready replicas for its generation.
 pub async fn settled(world: &mut World, deployments: &Api<Deployment>, replicas: i32) -> anyhow::Result<()> {
     world
         .until(&format!("the template reports {replicas} ready replicas"), async || {
@@ -144,9 +136,6 @@ pub async fn settled(world: &mut World, deployments: &Api<Deployment>, replicas:
 }
 
 /// The scenario's template.
-///
-/// # Errors
-/// None: it is a constant.
 pub fn deployment() -> anyhow::Result<Deployment> {
     let labels = BTreeMap::from([("app", "web")]);
     Ok(serde_json::from_value(json!({
@@ -160,9 +149,6 @@ pub fn deployment() -> anyhow::Result<Deployment> {
 }
 
 /// The scenario's policy: all clusters, Duplicated.
-///
-/// # Errors
-/// None: it is a constant.
 pub fn policy() -> anyhow::Result<PropagationPolicy> {
     Ok(serde_json::from_value(json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",

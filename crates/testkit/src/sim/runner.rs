@@ -1,4 +1,4 @@
-//! A small fleet with workloads at rest, on which a scenario of failover plays: what a test does, and what it waits
+//! A small fleet with settled workloads for scenarios of failover: actions of a test and conditions to wait
 //! for.
 
 use std::{sync::Arc, time::Duration};
@@ -27,7 +27,6 @@ use super::{
 };
 
 /// Gate `Failover` on, this many members of one node each, this rate, and the strict check.
-#[must_use]
 pub fn setup(members: usize, rate: f64) -> Setup {
     let rules = Rules {
         gate: true,
@@ -48,16 +47,12 @@ pub fn setup(members: usize, rate: f64) -> Setup {
 
 /// A world with its controllers.
 pub struct Runner {
-    /// The world.
     pub world: World,
     began: tokio::time::Instant,
 }
 
 impl Runner {
-    /// All clusters are Ready and the leader's warm-up is over; then `seed` more is done to the world before it rests.
-    ///
-    /// # Errors
-    /// If it does not come about.
+    /// Starts the world and waits until all clusters are Ready and the leader's warm-up is over.
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
         let mut world = World::start(setup).await?;
         world.start_process(0);
@@ -72,10 +67,7 @@ impl Runner {
         Ok(Self { world, began })
     }
 
-    /// Makes workloads, and waits until all is at rest.
-    ///
-    /// # Errors
-    /// If it does not come about.
+    /// Creates workloads and waits until all is idle.
     pub async fn settle(&mut self, apps: &[App]) -> anyhow::Result<()> {
         for app in apps {
             self.add(app, |_| {}).await?;
@@ -87,10 +79,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Makes a workload, with its policy changed in this way.
-    ///
-    /// # Errors
-    /// If the API server refuses it.
+    /// Creates a workload, with its policy changed by this function.
     pub async fn add(&self, app: &App, change: impl FnOnce(&mut Value)) -> anyhow::Result<()> {
         let user = self.world.user();
         let mut policy = serde_json::to_value(app.policy()?)?;
@@ -102,20 +91,14 @@ impl Runner {
         Ok(())
     }
 
-    /// Makes the policy that taints what is not Ready.
-    ///
-    /// # Errors
-    /// If the API server refuses it.
+    /// Creates the policy that taints clusters that are not Ready.
     pub async fn taint_policy(&self, policy: &TaintPolicy) -> anyhow::Result<()> {
         let policies: Api<ClusterTaintPolicy> = Api::all(self.world.user());
         policies.create(&PostParams::default(), &policy.object()?).await?;
         Ok(())
     }
 
-    /// A person taints members, all at once; from then on [`Runner::elapsed`] counts.
-    ///
-    /// # Errors
-    /// If a member is not there.
+    /// Taints members as a user; [`Runner::elapsed`] counts from then on.
     pub async fn taint(&mut self, members: &[&str], effect: &str) -> anyhow::Result<()> {
         self.began = self.world.clock().mono();
         for member in members {
@@ -124,10 +107,7 @@ impl Runner {
         Ok(())
     }
 
-    /// A person takes that back.
-    ///
-    /// # Errors
-    /// If a member is not there.
+    /// Removes those taints as a user.
     pub async fn untaint(&mut self, members: &[&str], effect: &str) -> anyhow::Result<()> {
         for member in members {
             untaint(&self.world.user(), member, HAND_KEY, effect).await?;
@@ -135,62 +115,43 @@ impl Runner {
         Ok(())
     }
 
-    /// A member suffers from this.
-    ///
-    /// # Errors
-    /// If it is not there.
+    /// Sets the faults of a member.
     pub fn fault(&mut self, member: &str, faults: Faults) -> anyhow::Result<()> {
         self.began = self.world.clock().mono();
         self.world.member(member)?.set_faults(faults);
         Ok(())
     }
 
-    /// A member has no node any more: what is placed there never becomes ready.
-    ///
-    /// # Errors
-    /// If it is not there.
-    pub fn without_room(&self, member: &str) -> anyhow::Result<()> {
+    /// Removes the nodes of a member: workloads placed there never become ready.
+    pub fn remove_nodes(&self, member: &str) -> anyhow::Result<()> {
         self.world.member(member)?.reshape(Shape { nodes: 0, ..Shape::default() });
         Ok(())
     }
 
-    /// A member has one node again.
-    ///
-    /// # Errors
-    /// If it is not there.
-    pub fn with_room(&self, member: &str) -> anyhow::Result<()> {
+    /// Gives a member one node again.
+    pub fn restore_node(&self, member: &str) -> anyhow::Result<()> {
         self.world.member(member)?.reshape(Shape { nodes: 1, ..Shape::default() });
         Ok(())
     }
 
     /// Virtual time since the last taint or fault.
-    #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.world.clock().mono() - self.began
     }
 
-    /// Lets virtual time pass until so long after the last taint or fault.
-    ///
-    /// # Errors
-    /// If an invariant breaks.
+    /// Lets virtual time pass until this time after the last taint or fault.
     pub async fn at(&mut self, seconds: f64) -> anyhow::Result<()> {
         let left = Duration::from_secs_f64(seconds).saturating_sub(self.elapsed());
         self.world.pass(left).await
     }
 
     /// The binding of a workload.
-    ///
-    /// # Errors
-    /// If there is none.
     pub fn binding(&self, app: &str) -> anyhow::Result<Arc<ResourceBinding>> {
         let key = BindingKey { namespace: "default".into(), name: format!("{app}-deployment").as_str().into() };
         self.world.model.look(|fleet| fleet.bindings.get(&key).cloned()).with_context(|| format!("no binding of {app}"))
     }
 
-    /// Where a workload is placed, as `member1:2`, by name.
-    ///
-    /// # Errors
-    /// If it has no binding.
+    /// Returns the clusters and replicas of a workload, as `member1:2`, by name.
     pub fn placed(&self, app: &str) -> anyhow::Result<Vec<String>> {
         let mut all: Vec<String> =
             self.binding(app)?.spec.clusters.iter().map(|t| format!("{}:{}", t.name, t.replicas)).collect();
@@ -198,16 +159,12 @@ impl Runner {
         Ok(all)
     }
 
-    /// The tasks of a workload.
-    ///
-    /// # Errors
-    /// If it has no binding.
+    /// Returns the eviction tasks of a workload.
     pub fn tasks(&self, app: &str) -> anyhow::Result<Vec<GracefulEvictionTask>> {
         Ok(self.binding(app)?.spec.graceful_eviction_tasks.clone())
     }
 
-    /// The members that really hold a copy.
-    #[must_use]
+    /// Returns the members that have a copy.
     pub fn copies(&self, app: &str) -> Vec<String> {
         self.world.model.look(|fleet| {
             let has = |(_, objects): &(&ClusterName, &std::collections::BTreeMap<_, _>)| {
@@ -217,8 +174,7 @@ impl Runner {
         })
     }
 
-    /// A copy as it stands in a member.
-    #[must_use]
+    /// Returns the copy in a member.
     pub fn copy(&self, app: &str, member: &str) -> Option<Value> {
         self.world.model.look(|fleet| {
             let objects = fleet.members.get(&ClusterName::from(member))?;
@@ -226,10 +182,7 @@ impl Runner {
         })
     }
 
-    /// The clusters with a Work of a workload, those that are going among them.
-    ///
-    /// # Errors
-    /// If it has no binding.
+    /// Returns the clusters with a Work of a workload, terminating ones included.
     pub fn works(&self, app: &str) -> anyhow::Result<Vec<(String, Arc<Work>)>> {
         let binding = self.binding(app)?;
         let id = |labels: &Option<std::collections::BTreeMap<String, String>>| {
@@ -242,23 +195,17 @@ impl Runner {
         }))
     }
 
-    /// All evictions so far.
-    #[must_use]
     pub fn evictions(&self) -> Vec<Eviction> {
         self.world.model.ask(|checker| checker.evictions().to_vec())
     }
 
-    /// When evictions were made, after the last taint or fault, seconds.
-    #[must_use]
+    /// Times of evictions after the last taint or fault, seconds.
     pub fn eviction_times(&self) -> Vec<f64> {
         let since = self.world.model.since_beginning(self.began);
         self.evictions().iter().map(|e| e.at.as_secs_f64() - since.as_secs_f64()).collect()
     }
 
-    /// Waits until something holds that is read without a request.
-    ///
-    /// # Errors
-    /// If it does not hold in time, or an invariant breaks.
+    /// Waits until a condition holds that is read without a request.
     pub async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> anyhow::Result<bool>) -> anyhow::Result<()> {
         let begin = self.world.clock().mono();
         while !holds(self)? {
@@ -269,10 +216,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits until a workload is placed so, as [`Runner::placed`] tells it, and nothing is left of a migration.
-    ///
-    /// # Errors
-    /// If it does not come about.
+    /// Waits until a workload is placed as given (see [`Runner::placed`]) and its migration is complete.
     pub async fn until_settled(&mut self, app: &str, placed: &[&str]) -> anyhow::Result<()> {
         self.until(&format!("{app} is settled on {placed:?}"), |runner| {
             Ok(runner.placed(app)? == placed

@@ -1,10 +1,10 @@
-//! Coverage: events that must happen at least once over many seeds: a simulation that never gets there proves nothing.
+//! Coverage: events that must happen at least once over many seeds: otherwise the simulation proves nothing about them.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// Everything that a long run has to have seen.
+/// Events that must happen in a long run.
 pub const SOMETIMES: [&str; 13] = [
     "a binding is evicted",
     "a binding is evicted because of PreferNoExecute",
@@ -23,14 +23,13 @@ pub const SOMETIMES: [&str; 13] = [
 
 static SEEN: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
-/// It happened once more.
+/// Counts an event.
 pub fn happened(what: &'static str) {
-    debug_assert!(SOMETIMES.contains(&what), "{what:?} is not in the list of what has to happen");
+    debug_assert!(SOMETIMES.contains(&what), "{what:?} is not in the list of events");
     *SEEN.lock().entry(what).or_default() += 1;
 }
 
-/// How often each thing happened in this process, those that never did among them.
-#[must_use]
+/// Returns how often each event happened in this process, including those that never did.
 pub fn counts() -> Vec<(&'static str, u64)> {
     let seen = SEEN.lock();
     SOMETIMES.into_iter().map(|what| (what, seen.get(what).copied().unwrap_or_default())).collect()

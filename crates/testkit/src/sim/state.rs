@@ -9,11 +9,8 @@ use serde_json::Value;
 use super::World;
 
 impl World {
-    /// Everything that a user can see of what was propagated, without what differs from run to run: times, versions,
-    /// uids.
-    ///
-    /// # Errors
-    /// If a server does not answer.
+    /// Returns the user-visible state of everything that was propagated, without values that differ from run to run:
+    /// times, versions, uids.
     pub async fn state(&self) -> anyhow::Result<String> {
         let mut text = String::new();
         let plane = self.user();
@@ -44,15 +41,15 @@ where
     Ok(())
 }
 
-/// Removes or levels what may differ between two runs that came to the same end.
+/// Masks values that may differ between two runs with the same final state.
 fn mask(value: &mut Value) {
-    // In how many steps a member came to its end is the way, not the end: so generations differ, too.
+    // The number of steps may differ, and generations with it.
     const VARIES: [&str; 19] = [
         "schedulerObservedGeneration",
-        // Written beside an eviction and not with it: a crash in between leaves it out.
+        // Not written together with the eviction: a crash in between skips it.
         "failoverHistory",
         "generation",
-        // Of the template, of which a claim that moves is a step, too: Deployments count their annotations.
+        // Of the template, to which changed claims are writes, too: annotations of Deployments count.
         "resourceTemplateGeneration",
         "observedGeneration",
         "uid",
@@ -64,7 +61,7 @@ fn mask(value: &mut Value) {
         "managedFields",
         "resourcetemplate.karmada.io/uid",
         "time",
-        // Drawn by the member for each container, and given out in the order in which Pods came.
+        // Random per container, and assigned in the order of Pods.
         "containerID",
         "hostIP",
         "hostIPs",
@@ -75,23 +72,23 @@ fn mask(value: &mut Value) {
         Value::Object(fields) => {
             fields.retain(|name, _| !VARIES.contains(&name.as_str()));
             for (name, field) in fields.iter_mut() {
-                // Permanent ids are drawn anew by every process, and the fingerprint covers the template with its ids.
+                // Every process draws new permanent ids, and the fingerprint covers the template with its ids.
                 if name.ends_with("permanent-id") || name == "policy.ironclad.io/applied-template" {
                     *field = Value::from("id");
                 }
-                // What a task tells of its wait, in words.
+                // Messages of tasks about their wait.
                 if let (true, Value::Array(tasks)) = (name == "gracefulEvictionTasks", &mut *field) {
                     tasks.iter_mut().for_each(|task| task["message"] = Value::Null);
                 }
                 mask(field);
-                // So is the order in which conditions first came.
+                // The order in which conditions were added differs, too.
                 if let (true, Value::Array(list)) = (name == "conditions", field) {
                     list.sort_by_key(|condition| condition["type"].to_string());
                 }
             }
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
-        // When a member did something: a Job's start, a probe.
+        // Times in members, such as a Job's start.
         Value::String(text) if text.len() >= 20 && text.parse::<jiff::Timestamp>().is_ok() => *text = "time".to_owned(),
         _ => {}
     }

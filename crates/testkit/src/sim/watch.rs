@@ -13,7 +13,7 @@ use super::{
     link::AnyBody,
 };
 
-/// The events of a watch, as the faults leave them.
+/// Applies faults to the events of a watch.
 pub(super) fn disturbed(body: AnyBody, what: &str, clock: Clock, faults: FaultPlan, history: History) -> AnyBody {
     let begun = faults.cuts();
     let watch =
@@ -71,7 +71,7 @@ impl Watch {
             match frame {
                 None => {
                     self.ended = true;
-                    // What is left has no end of line: it would be half an event.
+                    // The rest has no end of line: an incomplete event.
                     return None;
                 }
                 Some(Err(error)) => {

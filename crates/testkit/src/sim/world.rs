@@ -39,23 +39,22 @@ use super::{
     process::{Lead, Slot},
 };
 
-/// The user that the controllers are.
+/// User of the controllers.
 pub(super) const CONTROLLERS_USER: &str = "ironclad";
-/// When the virtual clock begins: any time will do, but always the same.
+/// Start of the virtual clock, the same in all runs.
 const EPOCH_SECONDS: i64 = 1_790_000_000;
-/// A controller process that was killed comes back after this time.
+/// Time after which a killed controller process is restarted.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
-/// All is quiet when no controller wrote anything for this long.
+/// Time without writes of controllers after which the world is quiet.
 const QUIET: Duration = Duration::from_secs(40);
-/// How often the world is looked at.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(250);
-/// Whatever is not quiet after this virtual time never will be.
+/// Virtual deadline of waits.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Options of a world.
 #[derive(Debug, Clone, Copy)]
 pub struct WorldOptions {
-    /// From what everything follows.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Simulated members, `member1` first.
     pub members: usize,
@@ -64,7 +63,7 @@ pub struct WorldOptions {
 /// Full options of a world, with the flags of its controllers.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// From what everything follows.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Simulated members that are joined, `member1` first.
     pub members: usize,
@@ -72,11 +71,9 @@ pub struct Setup {
     pub spares: usize,
     /// Nodes of each member.
     pub nodes: u32,
-    /// Controller processes compete for the Lease; without it each works from its start.
+    /// Controller processes compete for the Lease; otherwise each works from its start.
     pub elected: bool,
-    /// The flags of the controllers.
     pub settings: Settings,
-    /// Rules of the checker.
     pub rules: Rules,
 }
 
@@ -94,26 +91,24 @@ impl From<WorldOptions> for Setup {
     }
 }
 
-/// Makes the process that connects a member panic.
+/// Panics of the process that connects a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectPanic {
-    /// It does.
+    /// Enabled.
     On,
-    /// It does not.
+    /// Disabled.
     Off,
 }
 
-/// The world.
 pub struct World {
-    /// Everything that happened.
+    /// Log of all events.
     pub history: History,
     /// Faults of the first controller process's requests to the control plane.
     pub faults: FaultPlan,
-    /// The simulated members, the spare ones among them.
+    /// Simulated members, spare ones included.
     pub members: Arc<BTreeMap<String, Arc<Member>>>,
-    /// The flags of controllers that start from now on.
     pub settings: Settings,
-    /// State of all servers, seen without faults.
+    /// State of all servers, observed without faults.
     pub model: Model,
     seam: Seam,
     plane: Arc<Server>,
@@ -125,9 +120,6 @@ pub struct World {
 
 impl World {
     /// Starts everything but the controllers. Must be called in a current-thread runtime with its clock paused.
-    ///
-    /// # Errors
-    /// If a part does not start.
     pub async fn start(setup: impl Into<Setup>) -> anyhow::Result<Self> {
         let setup = setup.into();
         let epoch = Timestamp::from_second(EPOCH_SECONDS).context("a constant in range")?;
@@ -199,10 +191,7 @@ impl World {
         Ok(world)
     }
 
-    /// Makes the Cluster of a member.
-    ///
-    /// # Errors
-    /// If there is one already.
+    /// Creates the Cluster of a member.
     pub async fn join(&self, name: &str) -> anyhow::Result<()> {
         let mut cluster = Cluster::new(
             name,
@@ -217,66 +206,54 @@ impl World {
         Ok(())
     }
 
-    /// The simulated member of this name.
-    ///
-    /// # Errors
-    /// If there is none.
     pub fn member(&self, name: &str) -> anyhow::Result<&Member> {
         self.members.get(name).map(|member| &**member).with_context(|| format!("there is no member {name}"))
     }
 
     /// A user's client of the control plane: no faults, no delays, not in the history.
-    #[must_use]
     pub fn user(&self) -> Client {
         client_of(&self.plane)
     }
 
-    /// A client of the controllers' own user, whose writes under a field manager `ironclad-…` are not reviewed.
-    #[must_use]
+    /// A client of the controllers' user, whose writes under a field manager `ironclad-…` are exempt from admission.
     pub fn ours(&self) -> Client {
         in_process_client(self.plane.in_process(Identity::admin(CONTROLLERS_USER)), Arc::new(Traffic::default()))
     }
 
-    /// Runs what a person leaves running beside everything else, until the world ends.
+    /// Runs a command of a user in the background, until the world ends.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
         drop(self.seam.tasks.spawn(name, future));
     }
 
     /// Virtual time, and the true time of day.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.seam.clock
     }
 
     /// Faults of a process's requests to the control plane: 0 is the first, 1 the standby.
-    #[must_use]
     pub fn faults_of(&self, process: usize) -> &FaultPlan {
         &self.slots[process].faults
     }
 
     /// Faults of a process's requests to members.
-    #[must_use]
     pub fn member_faults_of(&self, process: usize) -> &FaultPlan {
         &self.slots[process].member_faults
     }
 
-    /// Moves the time of day of a process away from the true one.
+    /// Skews the wall clock of a process.
     pub fn skew(&self, process: usize, ms: i64) {
         self.history.log(format!("the clock of process {process} is off by {ms} ms"));
         self.slots[process].clock.set_skew_ms(ms);
     }
 
-    /// Moves the time of day of a member away from the true one.
-    ///
-    /// # Errors
-    /// If there is no such member.
+    /// Skews the wall clock of a member.
     pub fn skew_member(&self, name: &str, ms: i64) -> anyhow::Result<()> {
         self.history.log(format!("the clock of {name} is off by {ms} ms"));
         self.member_clocks.get(name).with_context(|| format!("there is no member {name}"))?.set_skew_ms(ms);
         Ok(())
     }
 
-    /// From now on the first controller process panics wherever it connects this member, or does so no more.
+    /// Sets whether the first controller process panics when it connects this member.
     pub fn set_connect_panic(&self, name: &str, panic: ConnectPanic) {
         let mut connect_panics = self.slots[0].connect_panics.lock();
         match panic {
@@ -286,7 +263,6 @@ impl World {
     }
 
     /// Context of the first controller process, while it runs.
-    #[must_use]
     pub fn context(&self) -> Option<Arc<Controllers>> {
         self.slots[0].context()
     }
@@ -302,12 +278,12 @@ impl World {
         self.slots[process].start(self.lead, &self.seam, &self.plane, members, settings, &self.model, &self.history);
     }
 
-    /// Kills the first controller process between two polls, if it runs; it does not come back by itself.
+    /// Kills the first controller process between two polls, if it runs; it is not restarted automatically.
     pub fn kill_controllers(&mut self) {
         self.slots[0].kill(&self.history);
     }
 
-    /// Kills a process between two polls; it comes back after this time.
+    /// Kills a process between two polls; it is restarted after this time.
     pub fn crash(&mut self, process: usize, back_after: Duration) {
         if self.slots[process].is_empty() {
             return;
@@ -316,10 +292,7 @@ impl World {
         self.slots[process].back_at = Some(self.seam.clock.mono() + back_after);
     }
 
-    /// Lets virtual time pass, restarting killed controllers, until this holds.
-    ///
-    /// # Errors
-    /// If it does not hold within the patience of the world, or an invariant breaks meanwhile.
+    /// Lets virtual time pass, restarting killed controllers, until the condition holds.
     pub async fn until(
         &mut self,
         what: &str,
@@ -335,9 +308,6 @@ impl World {
     }
 
     /// Lets this much virtual time pass, restarting killed controllers.
-    ///
-    /// # Errors
-    /// If an invariant breaks meanwhile.
     pub async fn pass(&mut self, time: Duration) -> anyhow::Result<()> {
         let end = self.seam.clock.mono() + time;
         while self.seam.clock.mono() < end {
@@ -348,7 +318,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets so much virtual time pass, restarting killed controllers, whatever happens meanwhile.
+    /// Lets this much virtual time pass, restarting killed controllers, without checks.
     pub async fn advance(&mut self, time: Duration) {
         let until = self.seam.clock.mono() + time;
         while self.seam.clock.mono() < until {
@@ -356,10 +326,7 @@ impl World {
         }
     }
 
-    /// Invariants that the present state breaks, or that a write broke since the last call.
-    ///
-    /// # Errors
-    /// If anything is.
+    /// Returns the invariants that the current state breaks, or that a write broke since the last call.
     pub async fn checker(&mut self) -> anyhow::Result<()> {
         let broken = self.model.broken();
         ensure!(broken.is_empty(), "{}", broken.join("; "));
@@ -373,10 +340,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets virtual time pass until no controller has written anything for a good while and none has anything to do.
-    ///
-    /// # Errors
-    /// If they never come to rest.
+    /// Lets virtual time pass until all controllers are idle and have not written for a while.
     pub async fn until_quiet(&mut self) -> anyhow::Result<()> {
         let writes = |world: &Self| -> u64 { world.slots.iter().map(|slot| slot.faults.writes()).sum() };
         let began = self.seam.clock.mono();
@@ -399,10 +363,7 @@ impl World {
         }
     }
 
-    /// The fleet as the invariants see it, read past all faults.
-    ///
-    /// # Errors
-    /// If a server does not answer.
+    /// Reads the fleet for the invariants, without faults.
     pub async fn observe(&self) -> anyhow::Result<Fleet> {
         let mut fleet = self.model.fleet();
         kinds::complete(&mut fleet, &self.user(), &self.members).await?;
@@ -410,7 +371,7 @@ impl World {
     }
 
     async fn violations(&self) -> anyhow::Result<Vec<Violation>> {
-        // What the real state follows needs no request; other kinds do.
+        // Kinds that the model follows need no request; others do.
         if self.model.look(kinds::are_followed) {
             Ok(self.model.look(check))
         } else {
@@ -418,7 +379,7 @@ impl World {
         }
     }
 
-    /// Takes back every fault of processes; those of members are left.
+    /// Removes all faults of processes; those of members are kept.
     pub fn heal_processes(&mut self) {
         for slot in &self.slots {
             slot.faults.heal();
@@ -456,7 +417,7 @@ fn list(violations: &[Violation]) -> String {
     violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The reviews of `ironclad up`.
+/// Admission of `ironclad up`.
 fn admission(settings: &Settings) -> Arc<InProcessAdmission> {
     Arc::new(InProcessAdmission::new(admission::Config {
         gates: settings.gates.clone(),

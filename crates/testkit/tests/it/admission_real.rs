@@ -1,4 +1,4 @@
-//! Admission as webhooks of a real kube-apiserver: what is filled in, refused and warned of, with certificates of our
+//! Admission as webhooks of a real kube-apiserver: defaults, refusals and warnings, with our own certificates.
 //! own.
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn policy(name: &Value, spec: Value) -> Value {
     object
 }
 
-/// An override that nobody can follow.
+/// An OverridePolicy with an invalid path.
 fn broken(name: &str) -> Value {
     json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy", "metadata": {"name": name},
@@ -45,7 +45,7 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     let run = ["run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0"];
     let daemon = Daemon::start(run).await?;
 
-    // A new configuration is in force within moments, not at once.
+    // A new configuration takes effect after a short time.
     until("policies are stamped", DEADLINE, async || {
         let made = create(kubectl, &policy(&json!({"generateName": "p-"}), json!({})), &["-o", "json"]).await?;
         let made: Value = serde_json::from_str(&made.success()?)?;
@@ -80,7 +80,7 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     conversion(kubectl).await?;
     daemon.stop().await?;
 
-    // Another replica, later, with nothing left of the certificates.
+    // Another replica, later, without the certificates.
     kubectl.run(["delete", "secret", "-n", "karmada-system", "ironclad-webhook-certificates"]).await?;
     let gates = ["--feature-gates", "FederatedQuotaEnforcement=true"];
     let daemon = Daemon::start(run.iter().chain(&gates)).await?;

@@ -1,5 +1,5 @@
-//! `ironclad backup` and `up --restore`: what was acknowledged before a backup is there after it was restored, as it
-//! was.
+//! `ironclad backup` and `up --restore`: writes that were acknowledged before a backup exist unchanged after its
+//! restore. was.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,7 @@ async fn backup(arguments: &[&str]) -> anyhow::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_under_load_is_restored_as_it_was() -> anyhow::Result<()> {
+async fn a_backup_under_load_is_restored_unchanged() -> anyhow::Result<()> {
     const WRITERS: usize = 4;
     let dir = tempfile::tempdir()?;
     let path = |name: &str| -> PathBuf { dir.path().join(name) };
@@ -94,7 +94,7 @@ async fn a_backup_under_load_is_restored_as_it_was() -> anyhow::Result<()> {
     ensure!(said.contains("of 3 servers at resourceVersion"), "{said}");
     let mode = fs::metadata(path("running.backup"))?.permissions().mode() & 0o777;
     ensure!(mode == 0o600, "the backup has mode {mode:o}");
-    // While it runs, the directory is not to be read behind its back.
+    // The directory of a running process is not read directly.
     let refused = ironclad(["backup", &text("b"), "--data-dir", &text("data")]).await?;
     ensure!(refused.code == Some(1) && refused.stderr.contains("--kubeconfig"), "{refused:?}");
     ensure!(!path("b").exists(), "a refused backup left a file");
@@ -119,11 +119,11 @@ async fn a_backup_under_load_is_restored_as_it_was() -> anyhow::Result<()> {
             ensure!(newer, "{file}: {name} went back from {value} at {version} to {value_now} at {version_now}");
         }
         ensure!(fleet(&kubeconfig).await? == of_fleet, "{file}: other clusters or nodes than before");
-        // The authority is the same: certificates from before are still good.
+        // The authority is the same, so that older certificates remain valid.
         let authority = |data: &str| fs::read(path(data).join("pki/ironclad/ca.crt"));
         ensure!(authority(data)? == authority("data")?, "{file}: another authority");
         restored.stop().await?;
-        // Twice is once too often.
+        // A second restore is refused.
         let again = ironclad(&arguments).await?;
         ensure!(again.code == Some(1) && again.stderr.contains("is not empty"), "{file}: {again:?}");
     }
@@ -131,7 +131,7 @@ async fn a_backup_under_load_is_restored_as_it_was() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_restored_is_said() -> anyhow::Result<()> {
+async fn restores_that_are_impossible_are_refused_with_the_reason() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("file");
     fs::write(&file, "apiVersion: v1\nkind: Namespace\n")?;

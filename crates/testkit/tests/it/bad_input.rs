@@ -25,7 +25,7 @@ fn listen() -> anyhow::Result<String> {
     Ok(format!("127.0.0.1:{}", free_port()?))
 }
 
-/// Runs `up`, which must fail, and checks that each of these stands in what it says.
+/// Runs `up`, which must fail, and checks that its output contains each of these texts.
 async fn fails(data: &Path, listen: &str, says: &[&str]) -> anyhow::Result<()> {
     let output = ironclad(up_args(data, listen)).await?;
     ensure!(output.code == Some(1), "it must fail with code 1: {output:?}");
@@ -56,7 +56,7 @@ async fn a_data_directory_that_is_in_use_is_named() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_data_directory_that_cannot_be_written_is_named() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
-    // A file where the directory should be: refused for root too, whom permissions don't stop.
+    // A file in place of the directory: refused for root, too, for whom permissions do not count.
     let file = dir.path().join("file");
     fs::write(&file, "not a directory")?;
     let data = file.join("data");
@@ -64,7 +64,7 @@ async fn a_data_directory_that_cannot_be_written_is_named() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_refused() -> anyhow::Result<()> {
+async fn an_invalid_address_is_refused() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     fails(&dir.path().join("data"), "nowhere", &["nowhere", "127.0.0.1:6443"]).await
 }
@@ -86,7 +86,7 @@ async fn a_kubeconfig_that_is_missing_is_named() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn rates_and_thresholds_that_are_none_are_misuse() -> anyhow::Result<()> {
+async fn invalid_rates_and_thresholds_are_misuse() -> anyhow::Result<()> {
     for (flag, says) in [
         ("--resource-eviction-rate=-1", "ResourceEvictionRate: Invalid value: -1.0: must be non-negative"),
         ("--resource-eviction-rate=NaN", "ResourceEvictionRate: Invalid value: \"NaN\": must be a finite number"),

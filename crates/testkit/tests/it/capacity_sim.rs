@@ -1,4 +1,4 @@
-//! Room in virtual time: what members report decides where replicas go, and who found none is placed when there is
+//! Capacity in virtual time: reports of members decide about placement, and unplaced workloads are placed when there is
 //! some.
 
 use std::time::Duration;
@@ -16,8 +16,9 @@ use kube::{
 };
 use serde_json::json;
 
-/// A workload whose replicas ask for a core each, divided by room; members have one node of eight cores.
-async fn placed_by_room(replicas: i32) -> anyhow::Result<(World, Api<ResourceBinding>)> {
+/// A workload whose replicas request one core each, divided by available replicas; members have one node of eight
+/// cores.
+async fn placed_by_capacity(replicas: i32) -> anyhow::Result<(World, Api<ResourceBinding>)> {
     let setup = Setup { nodes: 1, ..Setup::from(WorldOptions { seed: 11, members: 2 }) };
     let mut world = World::start(setup).await?;
     world.start_controllers().await;
@@ -51,8 +52,8 @@ fn result(binding: &ResourceBinding) -> Vec<(&str, i32)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_go_where_members_report_room() -> anyhow::Result<()> {
-    let (mut world, bindings) = placed_by_room(6).await?;
+async fn replicas_are_placed_by_reported_capacity() -> anyhow::Result<()> {
+    let (mut world, bindings) = placed_by_capacity(6).await?;
     world
         .until("all six are placed", async || {
             let Some(binding) = bindings.get_opt("web-deployment").await? else { return Ok(false) };
@@ -63,8 +64,8 @@ async fn replicas_go_where_members_report_room() -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn unplaced_workload_is_placed_when_a_member_grows() -> anyhow::Result<()> {
-    // A node of eight cores is of the grade that has four at least.
-    let (mut world, bindings) = placed_by_room(12).await?;
+    // A node of eight cores is in the grade with at least four.
+    let (mut world, bindings) = placed_by_capacity(12).await?;
     world
         .until("nobody has room for twelve", async || {
             let Some(binding) = bindings.get_opt("web-deployment").await? else { return Ok(false) };
@@ -87,12 +88,12 @@ async fn unplaced_workload_is_placed_when_a_member_grows() -> anyhow::Result<()>
     Ok(())
 }
 
-/// Thirty workloads of one replica that asks for a core wait for a member with 24, all of them decided on while no
+/// Thirty workloads of one replica that requests a core wait for a member with 24 cores. All are decided while no
 /// write gets through; then some writes are refused, or their answers are lost.
 async fn a_burst(faults: &[(u64, Fault)]) -> anyhow::Result<()> {
     const WORKLOADS: usize = 30;
     const ROOM: usize = 24;
-    // A node of eight cores is of the grade that has four at least.
+    // A node of eight cores is in the grade with at least four.
     let mut setup = Setup { nodes: 6, ..Setup::from(WorldOptions { seed: 11, members: 1 }) };
     setup.settings.gates = setup.settings.gates.with(Gate::SchedulingOvercommitProtection, true);
     let mut world = World::start(setup).await?;
@@ -142,7 +143,7 @@ async fn a_burst(faults: &[(u64, Fault)]) -> anyhow::Result<()> {
     world.pass(Duration::from_millis(4_900)).await?;
     ensure!(placed().await? == 0, "no write got through");
     if faults.is_empty() {
-        // One after the other, with ways there and back of up to 8 ms, they would take a tenth of a second.
+        // One after the other, with round trips of up to 8 ms, they would take a tenth of a second.
         world.pass(Duration::from_millis(100 + 40)).await?;
         let soon = placed().await?;
         ensure!(soon == ROOM, "written one after the other: {soon} in 40 ms");
@@ -155,12 +156,12 @@ async fn a_burst(faults: &[(u64, Fault)]) -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_decided_while_writes_are_under_way_shares_the_room() -> anyhow::Result<()> {
+async fn concurrent_decisions_share_capacity() -> anyhow::Result<()> {
     a_burst(&[]).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_that_are_refused_or_lost_neither_take_room_nor_give_it_twice() -> anyhow::Result<()> {
+async fn refused_or_lost_results_neither_use_capacity_nor_free_it_twice() -> anyhow::Result<()> {
     for fault in [Fault::Conflict, Fault::LoseAnswer] {
         a_burst(&[(2, fault), (5, fault), (9, fault)]).await.with_context(|| fault.to_string())?;
     }
@@ -169,7 +170,7 @@ async fn results_that_are_refused_or_lost_neither_take_room_nor_give_it_twice() 
 
 /// The safety re-check: what no cluster fits is looked at again every five minutes, in silence.
 #[tokio::test(start_paused = true)]
-async fn what_no_cluster_fits_is_looked_at_again_and_writes_nothing() -> anyhow::Result<()> {
+async fn unschedulable_bindings_are_retried_without_writes() -> anyhow::Result<()> {
     let mut world = World::start(WorldOptions { seed: 11, members: 1 }).await?;
     world.start_controllers().await;
     let user = world.user();
@@ -191,7 +192,7 @@ async fn what_no_cluster_fits_is_looked_at_again_and_writes_nothing() -> anyhow:
         let waiting = world.context().context("the controllers")?.explain_scheduling_queue();
         match waiting.as_slice() {
             [(_, Queued { state: QueuedState::Delayed(wait), .. })] => Ok(*wait),
-            other => anyhow::bail!("one appointment, not {other:?}"),
+            other => anyhow::bail!("one timer, not {other:?}"),
         }
     };
     let before = bindings.get("web-deployment").await?.metadata.resource_version;

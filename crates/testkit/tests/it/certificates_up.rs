@@ -1,5 +1,5 @@
-//! A certificate that was asked for, approved and signed lets its holder in, over TLS, as who it says: in the control
-//! plane and in a simulated member, each of which has an authority of its own.
+//! A requested, approved and signed certificate authenticates its holder over TLS: in the control
+//! plane and in a simulated member, each with its own authority.
 
 use std::{fs, path::Path};
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// Requested lifetime. The minimum is ten minutes.
 const LIFE: SignedDuration = SignedDuration::from_mins(30);
 
-/// One server as its administrator, and where files of its users go.
+/// One server with its administrator's client, and a directory for files of users.
 struct Place<'a> {
     binaries: &'a Binaries,
     kubectl: Kubectl,
@@ -33,7 +33,7 @@ impl Place<'_> {
         self.kubectl.run(["--context", self.context].iter().chain(arguments)).await
     }
 
-    /// Asks for a certificate for this key.
+    /// Requests a certificate for this key.
     async fn ask(&self, name: &str, key: &KeyPair, usage: &str) -> anyhow::Result<()> {
         let mut params = CertificateParams::default();
         let mut subject = DistinguishedName::new();
@@ -59,7 +59,7 @@ impl Place<'_> {
         Ok(serde_json::from_str::<Value>(&self.run(&["get", "csr", name, "-o", "json"]).await?)?["status"].take())
     }
 
-    /// A kubectl that has nothing but this certificate and its key.
+    /// A kubectl with only this certificate and its key.
     fn user(&self, certificate: &str, key: &KeyPair) -> anyhow::Result<Kubectl> {
         let all = Kubeconfig::read_from(self.kubeconfig)?;
         let cluster = all.clusters.into_iter().find(|c| c.name == self.context).and_then(|c| c.cluster);
@@ -78,7 +78,7 @@ impl Place<'_> {
 }
 
 #[tokio::test]
-async fn whose_request_was_approved_is_let_in() -> anyhow::Result<()> {
+async fn an_approved_certificate_authenticates_its_holder() -> anyhow::Result<()> {
     let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
@@ -92,7 +92,7 @@ async fn whose_request_was_approved_is_let_in() -> anyhow::Result<()> {
         made.push(is_let_in(&place).await.with_context(|| context.to_owned())?);
         told_why_not(&place).await.with_context(|| context.to_owned())?;
     }
-    // Whom the control plane let in is nobody in the member.
+    // A user of the control plane is unknown in the member.
     let kubectl = Kubectl::new(&binaries, &kubeconfig, dir.path());
     let member = Place { binaries: &binaries, kubectl, kubeconfig: &kubeconfig, context: "member1", home: dir.path() };
     let (certificate, key) = &made[0];

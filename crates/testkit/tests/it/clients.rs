@@ -1,5 +1,5 @@
-//! Programs that users write in Go: client-go, controller-runtime and helm see the same on the embedded server as on a
-//! real one. What they do is in `tools/clients`; each prints what it saw.
+//! Programs that users write in Go: client-go, controller-runtime and helm behave the same on the embedded server as on
+//! a real one. The programs are in `tools/clients`; each prints its observations.
 
 use std::{collections::BTreeMap, path::Path, process::Stdio, time::Duration};
 
@@ -11,14 +11,14 @@ use ironclad_testkit::{
 };
 use tokio::{process::Command, time::timeout};
 
-/// Commands that run beside each other: they mostly wait.
+/// Concurrent commands: they mostly wait.
 const AT_ONCE: usize = 4;
-/// The program itself gives up a little earlier.
+/// Deadline; that of the program itself is a little shorter.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// How client-go is told to begin with a list, as it did before 1.35.
+/// Makes client-go begin with a list, as before 1.35.
 const BY_LIST: (&str, &str) = ("KUBE_FEATURE_WatchListClient", "false");
 
-/// Program to run: a command, a variable of its environment, and lines that it can't have printed without having done
+/// Program to run: a command, an environment variable, and lines that prove that it did
 /// its work.
 type Row = (&'static str, Option<(&'static str, &'static str)>, &'static [&'static str]);
 
@@ -93,7 +93,7 @@ const ROWS: [Row; 7] = [
 ];
 
 #[tokio::test]
-async fn programs_in_go_see_the_same_on_both_servers() -> anyhow::Result<()> {
+async fn programs_in_go_behave_the_same_on_both_servers() -> anyhow::Result<()> {
     let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
     let program = binaries.clients()?;
     let env = RealEnv::start(Config { plane: true, members: 0, ..Config::default() }).await?;
@@ -129,7 +129,7 @@ async fn programs_in_go_see_the_same_on_both_servers() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The lines that a command prints.
+/// Runs a command and returns the lines that it prints.
 async fn run(program: &Path, kubeconfig: &Path, home: &Path, n: usize, row: &Row) -> anyhow::Result<String> {
     let (command, environment, _) = row;
     tokio::fs::create_dir_all(home).await?;

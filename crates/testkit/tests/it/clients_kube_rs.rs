@@ -1,4 +1,4 @@
-//! kube-rs as its users use it, against `ironclad up` over TLS: watcher and reflector in both strategies, and its
+//! kube-rs as its users use it, against `ironclad up` over TLS: watcher and reflector with both strategies, and its
 //! Controller.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
@@ -56,7 +56,7 @@ async fn kube_rs_over_tls() -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// Both strategies see the same: what is there, each change, and in the end what a list says.
+/// Both strategies see the same: existing objects, each change, and in the end the result of a list.
 async fn reflectors_follow(client: &Client) -> anyhow::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     for n in 0..30 {
@@ -77,7 +77,7 @@ async fn reflectors_follow(client: &Client) -> anyhow::Result<()> {
     }
     api.create(&PostParams::default(), &config_map("r30", &[("of", "reflectors")], "v")).await?;
     api.patch("r00", &PatchParams::default(), &Patch::Merge(json!({"data": {"k": "w"}}))).await?;
-    // One that leaves the selector goes, as does one that is deleted.
+    // An object that no longer matches the selector is removed, like a deleted one.
     api.patch("r01", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"of": null}}}))).await?;
     api.delete("r02", &DeleteParams::default()).await?;
     let fingerprint = |o: &ConfigMap| (o.name_any(), o.resource_version().unwrap_or_default());
@@ -102,7 +102,7 @@ struct Copier {
     client: Client,
 }
 
-/// A reconciler that keeps a Secret for each ConfigMap that asks for it, with a finalizer, owners and server-side
+/// A reconciler that maintains a Secret for each annotated ConfigMap, with a finalizer, owners and server-side
 /// apply.
 async fn a_controller_reconciles(client: &Client) -> anyhow::Result<()> {
     let sources: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
@@ -131,7 +131,7 @@ async fn a_controller_reconciles(client: &Client) -> anyhow::Result<()> {
     tokio::time::timeout(DEADLINE, await_condition(sources.clone(), "source", conditions::is_deleted(&uid))).await??;
     let cleaned = sources.get("cleaned-source").await?;
     ensure!(cleaned.data.is_some_and(|d| d.get("k").is_some_and(|v| v == "two")), "what cleaning up left");
-    // The reflector that is behind a Controller also tells what happens by predicates.
+    // The reflector of a Controller also filters by predicates.
     let generations = watcher(sources, watcher::Config::default().labels("of=cleaning"))
         .applied_objects()
         .predicate_filter(predicates::resource_version, Default::default());

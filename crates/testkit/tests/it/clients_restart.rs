@@ -1,5 +1,5 @@
-//! Informers over restarts of `ironclad up`: client-go's and kube-rs', beginning with a watch or with a list, go on
-//! where they were. Acknowledged changes come once and in order, and no informer lists again (scenario D115).
+//! Informers over restarts of `ironclad up`: those of client-go and kube-rs, which begin with a watch or a list, resume
+//! their position. Acknowledged changes arrive once and in order, and no informer lists again (scenario D115).
 
 use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use tokio::{
 };
 
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How many are written before each end, and after each start.
+/// Number of objects that are written before each end, and after each start.
 const WRITTEN: usize = 5;
 
 /// A program with an informer of client-go.
@@ -62,7 +62,7 @@ impl Program {
         let stdin = child.stdin.take().context("a pipe")?;
         let lines = BufReader::new(child.stdout.take().context("a pipe")?).lines();
         let mut program = Self { name, namespace, child, stdin, lines };
-        // What it writes, and the root certificate.
+        // Objects of the program, and the root certificate.
         ensure!(program.line().await? == "synced: map[added:61]", "{name}");
         let asked = program.line().await?;
         let way = if watch_list == "true" { "watch with initial events" } else { "get or list" };
@@ -76,7 +76,7 @@ impl Program {
         line.with_context(|| format!("{} ended", self.name))
     }
 
-    /// Waits until it has this object; it must have heard these events and no others, and asked for no list.
+    /// Waits until it has this object; it must have received exactly these events, without a list.
     async fn has(&mut self, last: &str, events: &[String]) -> anyhow::Result<()> {
         self.stdin.write_all(format!("{last}\n").as_bytes()).await?;
         let (heard, asked) = (self.line().await?, self.line().await?);
@@ -128,7 +128,7 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn informers_go_on_over_restarts() -> anyhow::Result<()> {
+async fn informers_resume_after_restarts() -> anyhow::Result<()> {
     let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
@@ -162,7 +162,7 @@ async fn informers_go_on_over_restarts() -> anyhow::Result<()> {
             let api: Api<ConfigMap> = Api::namespaced(client.clone(), &program.namespace);
             events = write(&api, &format!("r{round}-before")).await?;
         }
-        // Nobody waits until the informers have heard of it.
+        // The informers need not have received it before the end.
         if clean {
             daemon.stop().await?
         } else {
@@ -181,7 +181,7 @@ async fn informers_go_on_over_restarts() -> anyhow::Result<()> {
     for program in programs {
         program.end().await?;
     }
-    // Half of what was written was written for the other program.
+    // Half of the objects are for the other program.
     let want: Vec<String> = all.into_iter().step_by(2).flatten().collect();
     for (name, told) in &watchers {
         until(&format!("{name} heard of all"), DEADLINE, async || {
@@ -197,7 +197,7 @@ async fn informers_go_on_over_restarts() -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// Makes some objects and takes the first away again; what an informer has to hear of it.
+/// Creates some objects and deletes the first; returns the expected events.
 async fn write(api: &Api<ConfigMap>, prefix: &str) -> anyhow::Result<Vec<String>> {
     let mut events = Vec::new();
     for n in 0..WRITTEN {

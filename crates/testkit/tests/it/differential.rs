@@ -4,12 +4,12 @@ use std::path::Path;
 
 use ironclad_testkit::differential;
 
-/// Scenarios and their steps must not fall below what issue 6 asks for.
+/// Minimum numbers of scenarios and steps.
 const SCENARIOS_MIN: usize = 100;
 const STEPS_MIN: usize = 1_000;
 
 #[tokio::test]
-async fn the_embedded_server_answers_as_a_real_one() -> anyhow::Result<()> {
+async fn the_embedded_server_answers_like_a_real_one() -> anyhow::Result<()> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential");
     let Some(outcome) = differential::run(&directory).await? else { return Ok(()) };
     let mut told: Vec<String> = outcome.unknown.iter().map(ToString::to_string).collect();

@@ -53,7 +53,7 @@ async fn taint(user: &Client, name: &str, taints: serde_json::Value) -> anyhow::
     Ok(())
 }
 
-/// Where each of these bindings runs.
+/// Returns the clusters of each binding.
 async fn places(user: &Client) -> anyhow::Result<Vec<(String, Vec<String>, usize)>> {
     let bindings: Api<ResourceBinding> = Api::namespaced(user.clone(), "default");
     let list = bindings.list(&ListParams::default()).await?.items;
@@ -64,7 +64,7 @@ async fn places(user: &Client) -> anyhow::Result<Vec<(String, Vec<String>, usize
     Ok(list.into_iter().map(one).collect())
 }
 
-/// Three members and so many Deployments, all healthy, each on one member.
+/// Starts three members with this many healthy Deployments, each on one member.
 async fn ready(setup: Setup, deployments: usize) -> anyhow::Result<(World, Client)> {
     let mut world = World::start(setup).await?;
     world.start_controllers().await;
@@ -106,10 +106,10 @@ fn no_execute() -> serde_json::Value {
     json!([{ "key": "broken", "effect": "NoExecute" }])
 }
 
-/// B20, B28 and the end of it: the copies move one by one at the rate, and the old ones go when the new ones are
+/// B20, B28: the copies move one by one at the rate, and the old ones are deleted when the new ones are
 /// healthy.
 #[tokio::test(start_paused = true)]
-async fn a_tainted_member_is_left_at_the_rate_and_cleaned_up() -> anyhow::Result<()> {
+async fn a_tainted_member_is_evacuated_at_the_rate_and_cleaned_up() -> anyhow::Result<()> {
     let (mut world, user) = ready(setup(true, 0.5), 4).await?;
     let before = places(&user).await?;
     let from = before[0].1[0].clone();
@@ -162,7 +162,7 @@ async fn a_tainted_member_is_left_at_the_rate_and_cleaned_up() -> anyhow::Result
     world.until_quiet().await
 }
 
-/// B1: with the gate off nothing moves, whatever taints there are.
+/// B1: with the gate off, no taint moves anything.
 #[tokio::test(start_paused = true)]
 async fn without_the_gate_nothing_moves() -> anyhow::Result<()> {
     let (mut world, user) = ready(setup(false, 0.5), 2).await?;
@@ -173,7 +173,7 @@ async fn without_the_gate_nothing_moves() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pausing holds everything, visibly, and a restart of the leader does not forget it; resuming lets it go on at once.
+/// Pausing holds all evictions, visibly, also across a restart of the leader; resuming continues them immediately.
 #[tokio::test(start_paused = true)]
 async fn paused_evictions_wait_across_a_restart() -> anyhow::Result<()> {
     let (mut world, user) = ready(setup(true, 0.5), 2).await?;
@@ -199,9 +199,9 @@ async fn paused_evictions_wait_across_a_restart() -> anyhow::Result<()> {
         .await
 }
 
-/// B51: what waits when the taint goes is abandoned.
+/// B51: queued evictions are abandoned when the taint is removed.
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_goes_abandons_what_waits() -> anyhow::Result<()> {
+async fn a_removed_taint_abandons_queued_evictions() -> anyhow::Result<()> {
     let (mut world, user) = ready(setup(true, 0.05), 6).await?;
     let before = places(&user).await?;
     let from = before[0].1[0].clone();

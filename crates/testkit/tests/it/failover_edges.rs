@@ -1,7 +1,7 @@
-//! Edges of failover over the whole chain (specification/failover.md 2.6, 6.8, 13): policies that contradict each other
-//! or taint everything, taints that people edit meanwhile, clusters that leave and come back under their name, and
-//! clocks that disagree. None of them loses a copy, and all of them come to rest; the checker of the simulation watches
-//! every write.
+//! Edge cases of failover over the whole chain (specification/failover.md 2.6, 6.8, 13): policies that contradict each
+//! other or taint everything, taints that users edit meanwhile, clusters that leave and rejoin under their name, and
+//! clocks that disagree. None of them loses a copy, and all of them settle; the checker of the simulation checks every
+//! write.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// Workloads of one copy on `member1`, that may go to `member2` and `member3`.
+/// Workloads of one copy on `member1`, which may move to `member2` and `member3`.
 fn apps(count: usize) -> Vec<App> {
     let affinity: Vec<String> = (1..=3).map(|n| format!("member{n}")).collect();
     (1..=count).map(|n| App { affinity: affinity.clone(), ..App::new(&format!("w{n}")) }).collect()
 }
 
-/// Three members, and so many workloads on the first.
+/// Starts three members with this many workloads on the first.
 async fn runner(rate: f64, count: usize) -> anyhow::Result<Runner> {
     settled(setup(3, rate), count).await
 }
@@ -46,7 +46,7 @@ async fn settled(setup: Setup, count: usize) -> anyhow::Result<Runner> {
     Ok(runner)
 }
 
-/// A condition that somebody outside reports of `member1`.
+/// Writes a condition of a third party on `member1`.
 async fn net(runner: &Runner, status: &str) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(runner.world.user());
     loop {
@@ -77,7 +77,7 @@ fn when(status: &str) -> Value {
     json!([{"conditionType": "Net", "operator": "In", "statusValues": [status]}])
 }
 
-/// Reports whether `member1` has the policies' taint.
+/// Returns `true` if `member1` has the policies' taint.
 fn is_tainted(runner: &Runner) -> bool {
     taint_of(runner).is_some()
 }
@@ -91,14 +91,14 @@ fn taint_of(runner: &Runner) -> Option<Time> {
     })
 }
 
-/// How often anybody wrote the taints of `member1`.
+/// Returns the generation of `member1`, which counts writes of its taints.
 async fn generation(runner: &Runner) -> anyhow::Result<i64> {
     let cluster = Api::<Cluster>::all(runner.world.user()).get("member1").await?;
     cluster.metadata.generation.context("a generation")
 }
 
 #[tokio::test(start_paused = true)]
-async fn policies_that_contradict_each_other_come_to_rest() -> anyhow::Result<()> {
+async fn contradictory_policies_settle() -> anyhow::Result<()> {
     let adds = || json!({"targetClusters": {}, "addOnConditions": when("False"), "taints": [{"key": POLICY_KEY, "effect": NO_EXECUTE}]});
     let removes = || json!({"targetClusters": {}, "removeOnConditions": when("False"), "taints": [{"key": POLICY_KEY, "effect": NO_EXECUTE}]});
     let asserts = || {
@@ -134,7 +134,7 @@ async fn policies_that_contradict_each_other_come_to_rest() -> anyhow::Result<()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_taints_every_cluster_takes_no_copy_away() -> anyhow::Result<()> {
+async fn a_policy_that_taints_every_cluster_removes_no_copy() -> anyhow::Result<()> {
     let mut runner = runner(0.5, 3).await?;
     // No condition at all: the seed's spelling taints everything.
     create(
@@ -153,7 +153,7 @@ async fn a_policy_that_taints_every_cluster_takes_no_copy_away() -> anyhow::Resu
     };
     runner.until("all are tainted", |runner| Ok(tainted(runner) == 3)).await?;
     runner.world.pass(Duration::from_secs(600)).await?;
-    // The first cluster is tainted a moment before the others, and the first eviction after idleness goes at once.
+    // The first cluster is tainted a moment before the others, and the first eviction after idleness is immediate.
     ensure!(runner.evictions().len() <= 1, "{:?}", runner.evictions());
     for app in apps(3) {
         ensure!(!runner.copies(&app.name).is_empty(), "{} runs nowhere", app.name);
@@ -164,7 +164,7 @@ async fn a_policy_that_taints_every_cluster_takes_no_copy_away() -> anyhow::Resu
     let messages: Vec<_> = paused.filter_map(|e| e.message.clone()).collect();
     ensure!(messages.iter().any(|m| m.starts_with("evictions are halted")), "{messages:?}");
 
-    // Whoever mends the policy (deleting it would leave the taints) gets the fleet back as it was.
+    // A repaired policy restores the fleet (deleting the policy would leave the taints).
     let policies: Api<ClusterTaintPolicy> = Api::all(runner.world.user());
     let mended = json!({"spec": {"matchConditions": when("False")}});
     policies.patch("all", &PatchParams::default(), &Patch::Merge(mended)).await?;
@@ -181,7 +181,7 @@ async fn a_policy_that_taints_every_cluster_takes_no_copy_away() -> anyhow::Resu
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_that_people_edit_while_evictions_wait() -> anyhow::Result<()> {
+async fn taints_edited_by_users_while_evictions_wait() -> anyhow::Result<()> {
     let mut runner = runner(0.1, 4).await?;
     create(
         &runner,
@@ -196,11 +196,12 @@ async fn taints_that_people_edit_while_evictions_wait() -> anyhow::Result<()> {
     let first = taint_of(&runner).context("tainted")?;
     runner.world.pass(Duration::from_secs(3)).await?;
 
-    // A person takes the policy's taint away: what waits is abandoned, and lines up again when the policy insists.
+    // A user removes the policy's taint: queued evictions are abandoned, and queued again when the policy adds it
+    // again.
     untaint(&runner.world.user(), "member1", POLICY_KEY, NO_EXECUTE).await?;
     runner.until("the policy insists", |runner| Ok(taint_of(runner).is_some_and(|again| again.0 > first.0))).await?;
     runner.until("the second is evicted", |runner| Ok(runner.evictions().len() == 2)).await?;
-    // Another value is nobody's new fault, and a taint that evicts nobody none either.
+    // Neither a new value of the taint nor a taint that evicts nothing is a new fault.
     let clusters: Api<Cluster> = Api::all(runner.world.user());
     let mut cluster = clusters.get("member1").await?;
     for taint in &mut cluster.spec.taints {
@@ -209,7 +210,7 @@ async fn taints_that_people_edit_while_evictions_wait() -> anyhow::Result<()> {
     let added = taint_of(&runner);
     clusters.replace("member1", &PostParams::default(), &cluster).await?;
     for (n, app) in apps(4).iter().enumerate() {
-        // member2 or member3, where there is more room.
+        // member2 or member3, whichever has more capacity.
         runner
             .until("it has left", |runner| Ok(runner.placed(&app.name)?.first().is_some_and(|at| at != "member1:1")))
             .await?;
@@ -225,10 +226,10 @@ async fn taints_that_people_edit_while_evictions_wait() -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_leaves_and_comes_back_under_its_name_takes_no_evictions_along() -> anyhow::Result<()> {
+async fn a_rejoined_cluster_of_the_same_name_inherits_no_evictions() -> anyhow::Result<()> {
     for forced in [false, true] {
         let mut unjoined = setup(3, 0.05);
-        // Who takes a cluster out without a drain takes its copies out, too: the checker of copies does not mind here.
+        // An unjoin without a drain deletes copies: turn the check of copies off.
         unjoined.rules.purge_mode = PurgeMode::Directly;
         let mut runner = settled(unjoined, 4).await?;
         runner.taint(&["member1"], NO_EXECUTE).await?;
@@ -236,7 +237,7 @@ async fn a_cluster_that_leaves_and_comes_back_under_its_name_takes_no_evictions_
         let clusters: Api<Cluster> = Api::all(runner.world.user());
         clusters.delete("member1", &DeleteParams::default()).await?;
         if forced {
-            // Gone and back within one moment, its bindings and Works still there.
+            // Deleted and recreated at once, while its bindings and Works still exist.
             let none = json!({"metadata": {"finalizers": null}});
             clusters.patch("member1", &PatchParams::default(), &Patch::Merge(none)).await?;
         }
@@ -273,7 +274,7 @@ async fn a_cluster_that_leaves_and_comes_back_under_its_name_takes_no_evictions_
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_whose_clocks_are_wrong_change_nothing() -> anyhow::Result<()> {
+async fn wrong_clocks_of_members_change_nothing() -> anyhow::Result<()> {
     let mut times = Vec::new();
     for (lost, other) in [(0, 0), (-3_600_000, 3_600_000), (3_600_000, -3_600_000)] {
         let mut runner = Runner::new(setup(3, 0.5)).await?;

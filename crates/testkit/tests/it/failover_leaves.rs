@@ -1,4 +1,4 @@
-//! A cluster that is deleted stays as long as workloads find no other place; it says which ones, and goes once they can
+//! A deleted Cluster remains while workloads find no other cluster; it names them, and is removed once they can move
 //! (specification/failover.md 9.5).
 
 use std::time::Duration;
@@ -17,9 +17,9 @@ use kube::{
 use serde_json::json;
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_a_workload_holds_says_so_and_goes_when_it_may() -> anyhow::Result<()> {
+async fn a_cluster_whose_removal_is_blocked_reports_it_and_is_removed_later() -> anyhow::Result<()> {
     let mut unjoined = setup(3, 1.0);
-    // Who takes a cluster out without a drain takes its copies out, too: the checker of copies does not mind here.
+    // An unjoin without a drain deletes copies: turn the check of copies off.
     unjoined.rules.purge_mode = PurgeMode::Directly;
     let mut runner = Runner::new(unjoined).await?;
     let held = App { spread: Spread::Copies(3), ..App::new("held") };
@@ -46,7 +46,7 @@ async fn a_cluster_that_a_workload_holds_says_so_and_goes_when_it_may() -> anyho
     let before = version().await?;
     runner.world.pass(Duration::from_secs(600)).await?;
     ensure!(version().await? == before, "it is said once");
-    // The remedy that it names.
+    // Apply the remedy that the condition names.
     let policies: Api<PropagationPolicy> = Api::namespaced(runner.world.user(), "default");
     let fewer = json!({"spec": {"placement": {"spreadConstraints": [
         {"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]}}});

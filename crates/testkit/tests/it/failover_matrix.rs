@@ -1,5 +1,5 @@
 //! Crash, staleness and drop matrices over scenarios of failover: whichever single write is disturbed, and
-//! whichever single event of a watch is late or lost, the fleet ends as it does undisturbed, and comes to rest.
+//! whichever single event of a watch is late or lost, the fleet settles in the same state as undisturbed.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -14,7 +14,7 @@ use ironclad_testkit::sim::{
 
 type Acting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
 
-/// Change of a fleet at rest, until it is at rest again.
+/// Change of a settled fleet, until it is settled again.
 struct Scenario {
     name: &'static str,
     setup: fn() -> Setup,
@@ -165,12 +165,12 @@ const SCENARIOS: [Scenario; 10] = [
         app: || App::new("web"),
         act: |runner| {
             Box::pin(async move {
-                runner.without_room("member2")?;
+                runner.remove_nodes("member2")?;
                 runner.taint(&["member1"], NO_EXECUTE).await?;
                 runner.until("it is placed", |runner| Ok(runner.placed("web")? == ["member2:1"])).await?;
                 runner.untaint(&["member1"], NO_EXECUTE).await?;
                 runner.world.pass(Duration::from_secs(30)).await?;
-                runner.with_room("member2")?;
+                runner.restore_node("member2")?;
                 runner.until_settled("web", &["member2:1"]).await
             })
         },

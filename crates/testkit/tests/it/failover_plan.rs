@@ -73,7 +73,7 @@ fn draw(draws: &Stream, n: u64, members: usize) -> Drawn {
         2 => spread = Spread::Divided(1),
         3 | 4 => spread = Spread::Divided(2),
         5 => spread = Spread::Everywhere,
-        // It has nowhere else to go.
+        // It cannot move to another cluster.
         6 => affinity = vec![own],
         _ => groups = Some([vec![own.clone()], all.into_iter().filter(|name| *name != own).collect()]),
     }
@@ -86,8 +86,8 @@ fn draw(draws: &Stream, n: u64, members: usize) -> Drawn {
     Drawn { app: App { name: format!("w{n}"), replicas, spread, affinity, tolerates: None, failover }, groups }
 }
 
-/// Fault of a member, and when it ends: each pair comes by turns. The times lie far from those at which something is
-/// evicted: the real probes come at moments of their own.
+/// Draws the fault of a member and its end. The times are far from those of
+/// evictions, since the real probes have their own times.
 fn script(draws: &Stream, seed: u64, cluster: &ClusterName) -> (Script, bool, &'static str, Option<Duration>) {
     let effect = ["NoExecute", "PreferNoExecute"][draws.below(2) as usize];
     let loss = seed.is_multiple_of(2);
@@ -103,7 +103,7 @@ fn script(draws: &Stream, seed: u64, cluster: &ClusterName) -> (Script, bool, &'
     (Script::taint(cluster, &taint, ends), loss, effect, ends)
 }
 
-/// Plans and plays the fleet of a seed, and returns what it met.
+/// Plans and simulates the fleet of a seed, and returns the events that it covered.
 async fn agree(seed: u64) -> anyhow::Result<BTreeSet<&'static str>> {
     let draws = Rng::from_seed(seed).child("plan").stream("draws");
     let members = 3 + draws.below(2) as usize;
@@ -137,7 +137,7 @@ async fn agree(seed: u64) -> anyhow::Result<BTreeSet<&'static str>> {
     let mut world = runner.world.model.fleet();
     let policies: Api<ClusterTaintPolicy> = Api::all(runner.world.user());
     policies.list(&ListParams::default()).await?.items.into_iter().for_each(|policy| world.insert_taint_policy(policy));
-    // The member that most workloads are on.
+    // The member with most workloads.
     let on = |member: &str| {
         let is_on = |drawn: &&Drawn| {
             let placed = runner.placed(&drawn.app.name).unwrap_or_default();

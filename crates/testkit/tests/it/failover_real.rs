@@ -1,5 +1,5 @@
-//! A member's kube-apiserver is killed: its workloads move at the rate that was set, and its old copies go when it
-//! returns.
+//! A member's kube-apiserver is killed: its workloads move at the configured rate, and its old copies are deleted when
+//! it returns.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -32,7 +32,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let kubeconfig = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &kubeconfig]).await?.success()?;
-    // Windows and thresholds are short, or the test would take minutes; the rate is what it is about.
+    // Windows and thresholds are short to save time: the test is about the rate.
     let rate = format!("--resource-eviction-rate={RATE}");
     let run = [
         "run",
@@ -60,7 +60,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
 
     let tasks = Tasks::new("failover");
     let seen = fleet.watch(&tasks);
-    // Paused, everything waits where everybody can see it.
+    // While paused, all evictions wait visibly.
     fleet.verb(&["failover", "pause"]).await?;
     env.member(0).stop_api_server();
     fleet.tainted().await?;
@@ -72,7 +72,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     })
     .await?;
     let by = async |teller| until("everything is explained", DEADLINE, async || explained(&fleet, teller).await).await;
-    // The leader tells every ten seconds; until then the verbs know by themselves.
+    // The leader publishes its queue every ten seconds; until then the verbs compute it.
     by(Teller::Leader).await?;
     until("each binding shows since when it waits", DEADLINE, async || {
         let shows = |b: &ResourceBinding| b.status.as_ref().is_some_and(|s| is_true(&s.conditions, EVICTION_PENDING));
@@ -81,7 +81,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    // Without a leader, and without what one told: the same queue, by the decisions over the objects.
+    // Without a leader and its published queue: the verbs compute the same queue from the objects.
     daemon.stop().await?;
     let reports: Api<ConfigMap> = Api::namespaced(fleet.plane.clone(), "karmada-system");
     reports.delete(REPORT_CONFIG_MAP, &DeleteParams::default()).await?;
@@ -102,14 +102,14 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// From where the verbs have what they say.
+/// Source of the output of the verbs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Teller {
     Leader,
     Objects,
 }
 
-/// Everything waits, and users see what, since when, why, at which place, and what would cancel it.
+/// All evictions wait; users see time, reason, position, and what would cancel each.
 async fn explained(fleet: &Fleet, teller: Teller) -> anyhow::Result<()> {
     let by_objects = json!(teller == Teller::Objects);
     let answers = rows(&fleet.verb(&["why", "evicted", "-o", "json"]).await?)?;

@@ -15,15 +15,15 @@ use kube::{
 };
 use serde_json::json;
 
-/// karmada#5406: a member that returns must not delete what it was told to forget, if it is wanted there again by then.
+/// karmada#5406: a member that returns must not delete a copy that is placed there again meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_is_wanted_again_outlives_its_works_deletion() -> anyhow::Result<()> {
+async fn a_copy_that_is_placed_again_survives_the_deletion_of_its_work() -> anyhow::Result<()> {
     let mut unchecked = setup(3, 0.5);
     "off".clone_into(&mut unchecked.settings.failover.eviction.pre_scheduling_check);
     let mut runner = Runner::new(unchecked).await?;
     let failover = Failover::Cluster { mode: "Directly", seconds: 0 };
     let pinned = App { affinity: vec!["member1".into()], failover, ..App::new("web") };
-    // It may be placed on a cluster that is not ready, or only the return itself would bring it back.
+    // It tolerates unready clusters: otherwise only the return would place it there again.
     let anywhere = json!([{"key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}]);
     runner.add(&pinned, |policy| policy["spec"]["placement"]["clusterTolerations"] = anywhere).await?;
     runner.settle(&[]).await?;
@@ -56,7 +56,7 @@ async fn a_copy_that_is_wanted_again_outlives_its_works_deletion() -> anyhow::Re
     Ok(())
 }
 
-/// IR-15: how long a workload has been unhealthy does not begin anew with a restart.
+/// IR-15: a restart does not reset the time for which a workload has been unhealthy.
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_reset_the_clock_of_application_failover() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(3, 10.0)).await?;
@@ -70,7 +70,7 @@ async fn a_restart_does_not_reset_the_clock_of_application_failover() -> anyhow:
     };
     runner.add(&app, add).await?;
     runner.settle(&[]).await?;
-    runner.without_room("member1")?;
+    runner.remove_nodes("member1")?;
     let ill = |runner: &Runner| {
         let status = runner.binding("web")?.status.clone().unwrap_or_default();
         Ok(status.aggregated_status.first().is_some_and(|line| line.health == Some(ResourceHealth::Unhealthy)))
@@ -86,15 +86,15 @@ async fn a_restart_does_not_reset_the_clock_of_application_failover() -> anyhow:
     runner.until("it runs elsewhere", |runner| Ok(runner.placed("web")? == ["member2:1"])).await
 }
 
-/// Application failover that is requested for an unhealthy workload gives it the whole toleration, also where the
+/// Application failover that is enabled for an unhealthy workload grants it the whole toleration, also if the
 /// control plane restarts meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_restart_does_not_count_what_was_before_application_failover_was_asked_for() -> anyhow::Result<()> {
+async fn a_restart_does_not_count_time_before_application_failover_was_enabled() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(3, 10.0)).await?;
     let app = App { affinity: vec!["member1".into(), "member2".into()], ..App::new("web") };
     runner.add(&app, |_| {}).await?;
     runner.settle(&[]).await?;
-    runner.without_room("member1")?;
+    runner.remove_nodes("member1")?;
     let ill = |runner: &Runner| {
         let status = runner.binding("web")?.status.clone().unwrap_or_default();
         Ok(status.aggregated_status.first().is_some_and(|line| line.health == Some(ResourceHealth::Unhealthy)))

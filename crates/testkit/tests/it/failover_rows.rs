@@ -1,5 +1,5 @@
 //! Rows of the behaviour table (specification/failover.md 11) that need the whole chain: taints, queue, scheduler,
-//! Works and copies in simulated members, in virtual time. The checker of the simulation watches every write besides.
+//! Works and copies in simulated members, in virtual time. The checker of the simulation checks every write, too.
 
 use std::{
     cell::RefCell,
@@ -31,17 +31,17 @@ fn opted_in(mode: &'static str, seconds: i64) -> Failover {
     Failover::Cluster { mode, seconds }
 }
 
-/// One copy on member1, which may go to member2 and member3.
+/// One copy on member1, which may move to member2 and member3.
 fn one_copy() -> App {
     App { affinity: vec!["member1".into(), "member2".into(), "member3".into()], ..App::new("web") }
 }
 
-/// So many workloads of one replica each, all of them on member1, that may go anywhere.
+/// Workloads of one replica each, all on member1, which may move anywhere.
 fn many(count: usize) -> Vec<App> {
     (0..count).map(|n| App { spread: Spread::Divided(1), ..App::new(&format!("w{n:02}")) }).collect()
 }
 
-/// A stage with this workload on member1.
+/// Starts a fleet with this workload on member1.
 async fn runner(members: usize, app: App) -> anyhow::Result<Runner> {
     let mut runner = Runner::new(setup(members, 0.5)).await?;
     let name = app.name.clone();
@@ -51,12 +51,12 @@ async fn runner(members: usize, app: App) -> anyhow::Result<Runner> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b14_who_did_not_opt_in_stays_in_spite_of_prefer_no_execute() -> anyhow::Result<()> {
+async fn b14_workloads_without_failover_stay_despite_prefer_no_execute() -> anyhow::Result<()> {
     let mut runner = runner(3, one_copy()).await?;
     runner.taint(&["member1"], PREFER).await?;
     runner.at(600.0).await?;
     ensure!(runner.placed("web")? == ["member1:1"] && runner.tasks("web")?.is_empty());
-    // New workloads go to where nobody prefers to leave; with failover never to the tainted one, without it if it is
+    // New workloads prefer untainted clusters; with failover they never use the tainted one, without it only if it is
     // all there is.
     runner.add(&App { name: "only".into(), affinity: vec!["member1".into()], ..App::new("only") }, |_| {}).await?;
     let never = App { affinity: vec!["member1".into()], failover: opted_in("Gracefully", 5), ..App::new("never") };
@@ -72,7 +72,7 @@ async fn b14_who_did_not_opt_in_stays_in_spite_of_prefer_no_execute() -> anyhow:
 }
 
 #[tokio::test(start_paused = true)]
-async fn b15_b28_opted_in_moves_after_its_seconds_and_overlaps() -> anyhow::Result<()> {
+async fn b15_b28_workloads_with_failover_move_after_their_toleration_and_overlap() -> anyhow::Result<()> {
     let mut runner = runner(3, App { failover: opted_in("Gracefully", 300), ..one_copy() }).await?;
     runner.taint(&["member1"], PREFER).await?;
     runner.at(299.0).await?;
@@ -85,7 +85,7 @@ async fn b15_b28_opted_in_moves_after_its_seconds_and_overlaps() -> anyhow::Resu
     runner.until("both copies exist", |runner| Ok(runner.copies("web").len() == 2)).await?;
     runner.until_settled("web", &["member2:1"]).await?;
     ensure!(runner.copies("web") == ["member2"]);
-    // Nothing comes back by itself.
+    // Nothing moves back automatically.
     runner.untaint(&["member1"], PREFER).await?;
     runner.world.until_quiet().await?;
     ensure!(runner.placed("web")? == ["member2:1"]);
@@ -98,12 +98,12 @@ async fn b16_directly_deletes_before_it_creates() -> anyhow::Result<()> {
     runner.taint(&["member1"], PREFER).await?;
     runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
     ensure!((99.0..102.0).contains(&runner.eviction_times()[0]), "{:?}", runner.eviction_times());
-    // That both never stand at once is invariant 18, which the checker watches.
+    // The checker verifies that both never exist together (invariant 18).
     runner.until_settled("web", &["member2:1"]).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn b17_directly_does_not_wait_for_a_cluster_that_is_lost() -> anyhow::Result<()> {
+async fn b17_directly_does_not_wait_for_a_lost_cluster() -> anyhow::Result<()> {
     let mut runner = runner(3, App { failover: opted_in("Directly", 5), ..one_copy() }).await?;
     runner.fault("member1", Faults { down: true, ..Faults::default() })?;
     runner
@@ -125,7 +125,7 @@ async fn b17_directly_does_not_wait_for_a_cluster_that_is_lost() -> anyhow::Resu
 }
 
 #[tokio::test(start_paused = true)]
-async fn b18_directly_with_state_waits_for_the_lost_copy_and_takes_its_state_along() -> anyhow::Result<()> {
+async fn b18_directly_with_state_waits_for_the_lost_copy_and_preserves_its_state() -> anyhow::Result<()> {
     let mut stateful = setup(3, 0.5);
     stateful.settings.gates = stateful.settings.gates.with(Gate::StatefulFailoverInjection, true);
     let mut runner = Runner::new(stateful).await?;
@@ -151,7 +151,7 @@ async fn b18_directly_with_state_waits_for_the_lost_copy_and_takes_its_state_alo
     runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
     let task = runner.tasks("web")?.remove(0);
     ensure!(task.preserved_label_state.get("ready-before").map(String::as_str) == Some("2"), "{task:?}");
-    // There may be only one of it, and nobody knows whether that in member1 has ended.
+    // Only one copy may run, and it is unknown whether that in member1 has ended.
     runner.at(660.0).await?;
     ensure!(
         runner.placed("web")? == ["member2:2"] && runner.copies("web") == ["member1"],
@@ -173,7 +173,7 @@ async fn b18_directly_with_state_waits_for_the_lost_copy_and_takes_its_state_alo
 }
 
 #[tokio::test(start_paused = true)]
-async fn b20_b21_b22_no_execute_moves_at_once_whatever_the_failover_says_of_time() -> anyhow::Result<()> {
+async fn b20_b21_b22_no_execute_moves_immediately_whatever_the_failover_toleration() -> anyhow::Result<()> {
     use PurgeMode::{Directly, Gracefully};
     for (name, flag, failover, mode) in [
         ("B20", "Gracefully", Failover::None, Gracefully),
@@ -219,7 +219,7 @@ async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result
         }
         Ok(left.borrow().len() == names.len())
     });
-    // The world turns until the drain itself says that the old copies are gone.
+    // Time passes until the drain reports that the old copies are gone.
     let (drained, watched) = futures::join!(drain, watch);
     watched?;
     ensure!(drained?.evicted == 4);
@@ -231,7 +231,7 @@ async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result
     let taints: Vec<_> = taints.iter().map(|t| (t.key.as_str(), t.effect.as_str())).collect();
     ensure!(taints == [("cluster.karmada.io/unschedulable", "NoSchedule")], "{taints:?}");
     for name in names {
-        // Where there is more room.
+        // The cluster with more capacity.
         let placed = runner.placed(name)?;
         ensure!(placed == ["member2:1"] || placed == ["member3:1"], "{name}: {placed:?}");
         let placed: Vec<&str> = placed.iter().map(String::as_str).collect();
@@ -242,7 +242,7 @@ async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result
 
 #[tokio::test(start_paused = true)]
 async fn b19_b23_b24_b25_tolerations() -> anyhow::Result<()> {
-    // Unlimited: never; and it does not help against PreferNoExecute.
+    // An unlimited toleration never ends; and it does not apply to PreferNoExecute.
     let mut runner = runner(3, App { tolerates: Some(-1), failover: opted_in("Gracefully", 10), ..one_copy() }).await?;
     runner.taint(&["member1"], NO_EXECUTE).await?;
     runner.at(120.0).await?;
@@ -251,7 +251,7 @@ async fn b19_b23_b24_b25_tolerations() -> anyhow::Result<()> {
     runner.taint(&["member1"], PREFER).await?;
     runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
     ensure!((9.0..13.0).contains(&runner.eviction_times()[0]), "{:?}", runner.eviction_times());
-    // Sixty seconds, and the taint is gone just before or just after.
+    // A toleration of sixty seconds, with the taint removed just before or just after its end.
     for (gone, moves) in [(58.0, false), (63.0, true)] {
         let mut runner = self::runner(3, App { tolerates: Some(60), ..one_copy() }).await?;
         runner.taint(&["member1"], NO_EXECUTE).await?;
@@ -266,24 +266,24 @@ async fn b19_b23_b24_b25_tolerations() -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b29_b30_a_new_copy_that_does_not_run_keeps_the_old_one_without_limit() -> anyhow::Result<()> {
+async fn b29_b30_an_unhealthy_new_copy_keeps_the_old_one_without_limit() -> anyhow::Result<()> {
     let mut runner = runner(3, one_copy()).await?;
-    runner.without_room("member2")?;
-    runner.without_room("member3")?;
+    runner.remove_nodes("member2")?;
+    runner.remove_nodes("member3")?;
     runner.taint(&["member1"], NO_EXECUTE).await?;
     runner.at(660.0).await?;
     ensure!(runner.placed("web")? == ["member2:1"] && runner.tasks("web")?.len() == 1, "{:?}", runner.tasks("web")?);
     ensure!(runner.copies("web") == ["member1", "member2"]);
-    // The cluster recovers: the migration goes on.
+    // The cluster recovers: the migration continues.
     runner.untaint(&["member1"], NO_EXECUTE).await?;
     runner.world.pass(Duration::from_secs(120)).await?;
     ensure!(runner.placed("web")? == ["member2:1"] && runner.copies("web").len() == 2);
-    runner.with_room("member2")?;
+    runner.restore_node("member2")?;
     runner.until_settled("web", &["member2:1"]).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn b31_b32_b33_who_finds_no_substitute_comes_back() -> anyhow::Result<()> {
+async fn b31_b32_b33_workloads_without_a_substitute_return() -> anyhow::Result<()> {
     for (mode, kept) in [("Gracefully", true), ("Directly", false)] {
         let mut unchecked = setup(3, 0.5);
         "off".clone_into(&mut unchecked.settings.failover.eviction.pre_scheduling_check);
@@ -307,7 +307,7 @@ async fn b31_b32_b33_who_finds_no_substitute_comes_back() -> anyhow::Result<()> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn b34_b35_nothing_leaves_for_nowhere_until_a_cluster_joins() -> anyhow::Result<()> {
+async fn b34_b35_nothing_is_evicted_without_a_target_until_a_cluster_joins() -> anyhow::Result<()> {
     let mut four = setup(3, 0.5);
     four.spares = 1;
     let mut runner = Runner::new(four).await?;
@@ -321,7 +321,7 @@ async fn b34_b35_nothing_leaves_for_nowhere_until_a_cluster_joins() -> anyhow::R
 }
 
 #[tokio::test(start_paused = true)]
-async fn b36_to_b41_whole_copies_and_divided_ones() -> anyhow::Result<()> {
+async fn b36_to_b41_duplicated_and_divided_workloads() -> anyhow::Result<()> {
     let on = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
     let both = on(&["member1", "member2"]);
     let all = on(&["member1", "member2", "member3"]);
@@ -361,7 +361,7 @@ async fn b36_to_b41_whole_copies_and_divided_ones() -> anyhow::Result<()> {
 #[tokio::test(start_paused = true)]
 async fn b42_b43_too_many_faulty_clusters_halt_and_one_that_recovers_resumes_at_once() -> anyhow::Result<()> {
     let mut runner = runner(3, one_copy()).await?;
-    // The one with the workload last, or it would be the only faulty one for a moment.
+    // The cluster with the workload last, so that it is never the only faulty one.
     runner.taint(&["member2", "member1"], NO_EXECUTE).await?;
     runner.at(120.0).await?;
     ensure!(runner.evictions().is_empty());
@@ -386,7 +386,7 @@ async fn b44_b45_b46_the_rate_of_a_large_fleet() -> anyhow::Result<()> {
             })
             .collect();
         runner.settle(&apps).await?;
-        // The one with the workloads last, or it would be the only faulty one for a moment.
+        // The cluster with the workloads last, so that it is never the only faulty one.
         let names: Vec<String> = (1..=faulty).rev().map(|n| format!("member{n}")).collect();
         runner.taint(&names.iter().map(String::as_str).collect::<Vec<_>>(), NO_EXECUTE).await?;
         runner.at(60.0).await?;
@@ -420,7 +420,7 @@ async fn b47_b51_recovery_abandons_what_waits() -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b48_a_restart_loses_nothing_and_doubles_nothing() -> anyhow::Result<()> {
+async fn b48_a_restart_neither_loses_nor_repeats_evictions() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(2, 0.5)).await?;
     runner.settle(&many(12)).await?;
     let on_first: Vec<String> = (0..12)
@@ -444,14 +444,14 @@ async fn b48_a_restart_loses_nothing_and_doubles_nothing() -> anyhow::Result<()>
 }
 
 #[tokio::test(start_paused = true)]
-async fn b52_b54_one_line_over_all_clusters_and_who_is_deleted_costs_nothing() -> anyhow::Result<()> {
+async fn b52_b54_one_queue_over_all_clusters_and_deleted_bindings_use_no_rate() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(5, 0.5)).await?;
     let app = |name: &str, first: &str, seconds| App {
         affinity: vec![first.into(), "member4".into(), "member5".into()],
         tolerates: Some(seconds),
         ..App::new(name)
     };
-    // Due 10, 12 (deleted), 14 and 16 seconds after the taints, by turns on two clusters.
+    // Due 10, 12 (deleted), 14 and 16 seconds after the taints, alternately on two clusters.
     let apps = [app("a", "member1", 10), app("b", "member2", 12), app("c", "member1", 14), app("d", "member2", 16)];
     runner.settle(&apps).await?;
     runner.taint(&["member1", "member2"], NO_EXECUTE).await?;
@@ -467,7 +467,7 @@ async fn b52_b54_one_line_over_all_clusters_and_who_is_deleted_costs_nothing() -
 }
 
 #[tokio::test(start_paused = true)]
-async fn b53_two_faults_of_one_workload_go_one_after_the_other() -> anyhow::Result<()> {
+async fn b53_two_faults_of_one_workload_are_handled_one_after_the_other() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(5, 2.0)).await?;
     let all: Vec<String> = (1..=5).map(|n| format!("member{n}")).collect();
     runner.settle(&[App { spread: Spread::Copies(2), affinity: all, ..App::new("web") }]).await?;
@@ -491,21 +491,21 @@ async fn b55_a_conflict_at_the_eviction_makes_one_task() -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b56_evicted_again_while_a_task_stands_there_is_still_one() -> anyhow::Result<()> {
+async fn b56_a_repeated_eviction_keeps_the_existing_task() -> anyhow::Result<()> {
     let mut runner = runner(3, one_copy()).await?;
-    runner.without_room("member2")?;
-    runner.without_room("member3")?;
+    runner.remove_nodes("member2")?;
+    runner.remove_nodes("member3")?;
     runner.taint(&["member1"], NO_EXECUTE).await?;
     runner.until("it is placed anew", |runner| Ok(runner.placed("web")? == ["member2:1"])).await?;
     runner.untaint(&["member1"], NO_EXECUTE).await?;
-    // A person puts it back and its cluster is tainted at the same moment.
+    // A user moves it back while its cluster is tainted at the same time.
     let bindings: Api<ResourceBinding> = Api::namespaced(runner.world.user(), "default");
     let patch = json!({"spec": {"clusters": [{"name": "member1", "replicas": 1}]}});
     bindings.patch("web-deployment", &PatchParams::default(), &Patch::Merge(patch)).await?;
     runner.taint(&["member1"], NO_EXECUTE).await?;
     runner.until("it left again", |runner| Ok(runner.placed("web")? == ["member2:1"])).await?;
     ensure!(runner.tasks("web")?.len() <= 1, "{:?}", runner.tasks("web")?);
-    runner.with_room("member2")?;
+    runner.restore_node("member2")?;
     runner.until_settled("web", &["member2:1"]).await
 }
 
@@ -515,7 +515,7 @@ async fn the_whole_chain_from_a_lost_member_over_a_policy_and_back() -> anyhow::
     runner.taint_policy(&TaintPolicy { effect: PREFER, add_after: 60, remove_after: 30 }).await?;
     runner.fault("member1", Faults { down: true, ..Faults::default() })?;
     runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
-    // At most 40 s until it is noticed, 60 s until the taint, 20 s of toleration.
+    // At most 40 s until the loss is detected, 60 s until the taint, 20 s of toleration.
     ensure!((109.0..125.0).contains(&runner.eviction_times()[0]), "{:?}", runner.eviction_times());
     runner.until("it runs in member2", |runner| Ok(runner.copies("web").contains(&"member2".into()))).await?;
     runner.fault("member1", Faults::default())?;
@@ -529,7 +529,7 @@ async fn the_whole_chain_from_a_lost_member_over_a_policy_and_back() -> anyhow::
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_the_control_planes_own_network_moves_nothing() -> anyhow::Result<()> {
+async fn a_loss_of_the_control_planes_own_network_moves_nothing() -> anyhow::Result<()> {
     // Invariant 37: all members are cut off for ten minutes, and every binding is as before.
     let mut runner = Runner::new(setup(3, 10.0)).await?;
     runner.taint_policy(&TaintPolicy { effect: NO_EXECUTE, add_after: 20, remove_after: 20 }).await?;

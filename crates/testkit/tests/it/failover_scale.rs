@@ -1,5 +1,5 @@
-//! Failover of a large fleet (issue 5, part 4): 100 clusters with 20,000 bindings, of which 60 clusters are lost at
-//! once and come back. The decisions are the real ones, driven in virtual time by the planner; times are printed, not
+//! Failover of a large fleet: 100 clusters with 20,000 bindings, of which 60 clusters are lost at
+//! once and come back. The decisions are the real ones, run in virtual time by the planner; durations are printed, not
 //! checked.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -82,7 +82,7 @@ fn fleet(bindings: usize) -> anyhow::Result<World> {
     Ok(world)
 }
 
-/// Sixty clusters are lost at once and are back after this time.
+/// Plans the loss of sixty clusters at once, which recover after this time.
 fn lose(bindings: usize, back: Duration, options: &Options) -> anyhow::Result<FailoverPlan> {
     let clock = Clock::system();
     let lost: Vec<ClusterName> = (0..LOST).map(name).collect();
@@ -99,11 +99,11 @@ fn lose(bindings: usize, back: Duration, options: &Options) -> anyhow::Result<Fa
     Ok(found)
 }
 
-/// In no stretch of time are there more evictions than the rate allows.
+/// Checks that no window has more evictions than the rate allows.
 fn keeps(found: &FailoverPlan, rate: f64) -> anyhow::Result<()> {
     let times: Vec<f64> = found.moves.iter().map(|one| one.evicted.as_secs_f64()).collect();
     for (first, begin) in times.iter().enumerate() {
-        // A burst would show in short windows; the longest one is the whole.
+        // Bursts show in short windows; the longest window is the whole run.
         for last in (first + 1..times.len()).take(50).chain([times.len() - 1]).filter(|last| *last > first) {
             let most = ((times[last] - begin + 0.002) * rate).floor() + 1.0;
             let is = (last - first + 1) as f64;
@@ -117,7 +117,7 @@ fn keeps(found: &FailoverPlan, rate: f64) -> anyhow::Result<()> {
 fn sound(found: &FailoverPlan, bindings: usize, back: Duration) -> anyhow::Result<()> {
     ensure!(!found.cut_off && !found.moves.is_empty());
     let last = found.moves.iter().map(|one| one.evicted).max().unwrap_or_default();
-    // From the first probe that was answered on, the debounce of 30 s is waited for.
+    // The debounce of 30 s starts with the first successful probe.
     let recovered = back + Duration::from_secs(30);
     ensure!(last <= recovered, "an eviction at {last:?}, and all are back at {recovered:?}");
     let affected = (0..bindings).filter(|number| number % CLUSTERS < LOST).count();
@@ -159,7 +159,7 @@ fn sixty_of_a_hundred_clusters_at_default_rates() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Kilobytes that this process holds.
+/// Resident memory of this process, kilobytes.
 fn resident() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
@@ -199,7 +199,7 @@ fn the_queue_of_twelve_thousand_is_small_and_no_event_costs_more_in_it() -> anyh
         let held = resident()?.saturating_sub(before);
         ensure!(evictions.queue().len() == affected.len() && affected.len() == bindings * LOST / CLUSTERS);
         ensure!(held < 50 * 1024, "{bindings} bindings: the queue holds {held} KiB");
-        // Events and turns while everything waits.
+        // Events and scheduling while everything waits.
         let began = clock.mono();
         for (_, bound) in affected.iter().take(1_000) {
             evictions.binding(&bound.key(), Some(bound), at(2)?);

@@ -1,4 +1,4 @@
-//! How copies are left, and when they go: specification/failover.md 5 and 7 as scripts with their transcripts.
+//! Deletion of old copies: specification/failover.md 5 and 7 as scripts with their transcripts.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Fleets drawn from seeds: fifty that are always the same and fifty fresh ones, whose root is printed. A failing one
-//! is shrunk and says how to run it again.
+//! Random fleets: fifty from fixed seeds and fifty from fresh ones, whose root is printed. A failing seed
+//! is shrunk and printed with the command to rerun it.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
     fresh()
 }
 
-/// Seeds that found something (docs/development/simulation.md), in Ironclad or in the checker.
+/// Seeds that found bugs (docs/development/simulation.md), in Ironclad or in the checker.
 const FOUND: [u64; 8] = [
     1_806_146_854_875_475_175,
     7_383_933_221_329_863_325,
@@ -73,17 +73,17 @@ const FOUND: [u64; 8] = [
     65_842_373_549_793_085,
     6_776_195_408_786_231_057,
 ];
-/// The same, of scripts without long outages and people.
+/// The same, for scripts without long outages and actions of users.
 const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];
 
 #[test]
-fn seeds_that_found_something() -> anyhow::Result<()> {
+fn seeds_that_found_bugs() -> anyhow::Result<()> {
     let plain = FOUND_PLAIN.into_iter().map(Script::plain);
     run_all(FOUND.into_iter().map(Script::from_seed).chain(plain))
 }
 
 #[test]
-fn one_script_has_one_history() -> anyhow::Result<()> {
+fn a_script_has_one_history() -> anyhow::Result<()> {
     for seed in [3, 5] {
         let script = Script::from_seed(seed);
         assert_eq!(script::run(&script)?.digest, script::run(&script)?.digest, "seed {seed}");
@@ -91,10 +91,10 @@ fn one_script_has_one_history() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The checker of late evictions looks at whole worlds, too: where a person holds what should go, and the rules do not
-/// say so, it speaks up, and not before it is sure.
+/// The checker of late evictions works on whole worlds: if a user holds evictions without a rule that
+/// allows it, the checker reports it, and not too early.
 #[tokio::test(start_paused = true)]
-async fn an_eviction_that_never_comes_is_found() -> anyhow::Result<()> {
+async fn a_missing_eviction_is_detected() -> anyhow::Result<()> {
     let mut rules = setup(3, 0.5);
     rules.rules.late = true;
     let mut runner = Runner::new(rules).await?;

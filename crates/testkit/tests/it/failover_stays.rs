@@ -1,5 +1,5 @@
-//! Rows of the behaviour table (specification/failover.md 11) in which nothing moves: what a fault alone, a cordon, or
-//! a gate that is off may not do.
+//! Rows of the behaviour table (specification/failover.md 11) in which nothing moves: a fault alone, a cordon, or
+//! a disabled gate.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn on_first(name: &str) -> App {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b2_with_the_gate_off_not_even_who_opted_in_moves() -> anyhow::Result<()> {
+async fn b2_with_the_gate_off_workloads_with_failover_stay() -> anyhow::Result<()> {
     let mut off = setup(3, 10.0);
     off.settings = ironclad_testkit::sim::flags::settings(false, 10.0, "strict");
     off.rules.gate = false;
@@ -32,7 +32,7 @@ async fn b2_with_the_gate_off_not_even_who_opted_in_moves() -> anyhow::Result<()
 }
 
 #[tokio::test(start_paused = true)]
-async fn b4_a_member_that_is_lost_keeps_its_workloads_and_gets_no_new_ones() -> anyhow::Result<()> {
+async fn b4_a_lost_member_keeps_its_workloads_and_gets_no_new_ones() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(3, 10.0)).await?;
     let failover = Failover::Cluster { mode: "Directly", seconds: 0 };
     runner.settle(&[on_first("web"), App { failover, ..on_first("ready-to-go") }]).await?;
@@ -51,7 +51,7 @@ async fn b4_a_member_that_is_lost_keeps_its_workloads_and_gets_no_new_ones() -> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn b62_a_cordon_moves_nothing_and_neither_does_its_end() -> anyhow::Result<()> {
+async fn b62_neither_a_cordon_nor_its_end_moves_anything() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(3, 10.0)).await?;
     runner.settle(&[on_first("web")]).await?;
     let (user, now) = (runner.world.user(), runner.world.clock().wall_seconds());
@@ -90,9 +90,9 @@ async fn a_member_without_nodes_is_ready_and_may_be_tainted() -> anyhow::Result<
     };
     let is = |nodes: &str, taints| (Some(nodes.to_owned()), Some("True".to_owned()), taints);
     runner.until("its nodes are ready", |runner| Ok(told(runner) == is("True", 0))).await?;
-    runner.without_room("member1")?;
+    runner.remove_nodes("member1")?;
     runner.until("it is tainted", |runner| Ok(told(runner) == is("Unknown", 1))).await?;
-    runner.with_room("member1")?;
+    runner.restore_node("member1")?;
     runner.until("it is well", |runner| Ok(told(runner) == is("True", 0))).await?;
     runner.world.until_quiet().await
 }

@@ -1,4 +1,4 @@
-//! A simulated member of `ironclad up` goes down and comes up again, with the defaults of everything but the rate.
+//! A simulated member of `ironclad up` goes down and up again, with default flags except the rate.
 
 use anyhow::ensure;
 use ironclad_api::taints::NO_EXECUTE;

@@ -1,4 +1,4 @@
-//! The loss of a member and its return, as the users of a fleet live through it: the same steps on real kube-apiservers
+//! The loss of a member and its return from the users' view: the same steps on real kube-apiservers
 //! and through `ironclad up`.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
@@ -34,7 +34,7 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// Longer than any step takes, also on two busy cores with every default of cluster health.
+/// Deadline of a step, also on two busy cores with the defaults of cluster health.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The member that is lost.
@@ -44,31 +44,31 @@ pub(crate) const LOST: &str = "member1";
 pub(crate) struct Fleet {
     pub(crate) plane: Client,
     pub(crate) members: Vec<Client>,
-    /// For the verbs.
+    /// Kubeconfig of the verbs.
     pub(crate) kubeconfig: String,
     /// `--resource-eviction-rate`.
     pub(crate) rate: f64,
-    /// How many there are.
+    /// Number of workloads.
     pub(crate) workloads: usize,
 }
 
-/// A client of a server by its kubeconfig.
+/// Creates a client from a kubeconfig.
 pub(crate) async fn client(kubeconfig: &Path, context: Option<&str>) -> anyhow::Result<Client> {
     let config = kubeconfig_client_config(kubeconfig, context).await?;
     Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
 }
 
-/// Since when each binding shows a task from the lost member.
+/// Time since which each binding has a task for the lost member.
 #[derive(Clone, Default)]
 pub(crate) struct Seen(Arc<Mutex<BTreeMap<String, Timestamp>>>);
 
 impl Fleet {
-    /// A verb that must succeed; returns what it said.
+    /// Runs a verb that must succeed; returns its output.
     pub(crate) async fn verb(&self, args: &[&str]) -> anyhow::Result<String> {
         Ok(self.both(args).await?.stdout)
     }
 
-    /// The same, with what it said on stderr.
+    /// Runs a verb that must succeed; returns its output with stderr.
     pub(crate) async fn both(&self, args: &[&str]) -> anyhow::Result<Output> {
         let output = ironclad(args.iter().copied().chain(["--kubeconfig", &self.kubeconfig])).await?;
         ensure!(output.code == Some(0), "{args:?}: {output:?}");
@@ -89,7 +89,7 @@ impl Fleet {
         (1..=self.workloads).map(move |n| App { affinity: affinity.clone(), ..App::new(&format!("w{n:02}")) })
     }
 
-    /// All members are Ready, and every workload runs in `member1`, from which a policy is about to take it if that
+    /// Waits until all members are Ready and every workload runs in `member1`, from which a policy moves it if that
     /// fails.
     pub(crate) async fn settle(&self, policy: &TaintPolicy) -> anyhow::Result<()> {
         let clusters: Api<Cluster> = Api::all(self.plane.clone());
@@ -119,7 +119,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Begins to note when each binding first shows a task.
+    /// Starts to record the time at which each binding first has a task.
     pub(crate) fn watch(&self, tasks: &Tasks) -> Seen {
         let (seen, clock) = (Seen::default(), Clock::system());
         let noted = seen.clone();
@@ -136,7 +136,7 @@ impl Fleet {
         seen
     }
 
-    /// Waits until the policy has tainted the lost member, and says when.
+    /// Waits until the policy has tainted the lost member; returns the time.
     pub(crate) async fn tainted(&self) -> anyhow::Result<Timestamp> {
         until("the policy taints what is lost", DEADLINE, async || {
             let cluster = self.cluster(LOST).await?;
@@ -147,7 +147,7 @@ impl Fleet {
         .await
     }
 
-    /// Waits until every workload runs elsewhere, and nothing is under way any more.
+    /// Waits until every workload runs elsewhere and all migrations are complete.
     pub(crate) async fn moved(&self) -> anyhow::Result<()> {
         until("every workload has another place", DEADLINE, async || {
             let bindings = self.bindings().await?;
@@ -177,13 +177,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// Compares what was recorded and what was seen with the rate that the formula gives while one of the clusters is
-    /// unhealthy. `begin` is when the first eviction could be made.
+    /// Compares recorded and observed evictions with the rate of the formula while one of the clusters is
+    /// unhealthy. `begin` is the earliest time of the first eviction.
     pub(crate) async fn paced(&self, begin: Timestamp, seen: &Seen) -> anyhow::Result<()> {
         let flags = EvictionFlags { resource_eviction_rate: self.rate, ..EvictionFlags::default() };
         let (rate, state) = formula(Counts { total: self.members.len(), unhealthy: 1 }, &flags);
         ensure!(state == State::Normal, "{state:?}");
-        // What is recorded has whole seconds.
+        // Recorded times have whole seconds.
         let whole = Timestamp::from_second(begin.as_second())?;
         let mut evicted = Vec::new();
         for binding in self.bindings().await? {
@@ -201,7 +201,7 @@ impl Fleet {
         if let Some(found) = eviction_rate::too_fast(&evicted, rate, Duration::from_secs(1)) {
             anyhow::bail!("at {rate}/s: {found}");
         }
-        // And what a watcher saw, however late: the n-th eviction is n intervals after the first, at the earliest.
+        // Times of the watcher may be late: the n-th eviction is at least n intervals after the first.
         let mut shown: Vec<Duration> = seen.0.lock().values().map(|at| since(begin, *at)).collect();
         shown.sort_unstable();
         ensure!(shown.len() == self.workloads, "{} tasks were seen", shown.len());
@@ -213,7 +213,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The lost member is back: its old copies go, and nothing else moves.
+    /// Waits until the returned member has no old copies, and checks that nothing else moves.
     pub(crate) async fn back(&self) -> anyhow::Result<()> {
         let before: BTreeMap<String, Vec<String>> = self.bindings().await?.iter().map(placed).collect();
         until("the member is Ready, and without taints", DEADLINE, async || {
@@ -228,7 +228,7 @@ impl Fleet {
         until("the old copies are gone", DEADLINE, async || {
             let copies = copies.list(&ListParams::default()).await?.items;
             ensure!(copies.is_empty(), "{} copies are left", copies.len());
-            // There are others, which hold the member's impersonation rights.
+            // Other Works hold the member's impersonation rights.
             let of_bindings = ListParams::default().labels(labels::RESOURCE_BINDING_PERMANENT_ID);
             let works = works.list(&of_bindings).await?.items;
             ensure!(works.is_empty(), "{} Works are left", works.len());
@@ -249,7 +249,7 @@ fn placed(binding: &ResourceBinding) -> (String, Vec<String>) {
     (binding.name_any(), binding.spec.clusters.iter().map(|target| target.name.clone()).collect())
 }
 
-/// Its result is this cluster alone, and the copy there is healthy.
+/// Returns `true` if its result is only this cluster, with a healthy copy.
 fn runs_only_in(binding: &ResourceBinding, cluster: &str) -> bool {
     let result: Vec<&str> = binding.spec.clusters.iter().map(|target| target.name.as_str()).collect();
     let status = binding.status.as_ref().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
@@ -259,14 +259,14 @@ fn runs_only_in(binding: &ResourceBinding, cluster: &str) -> bool {
     result == [cluster] && healthy(cluster)
 }
 
-/// The one migration of a binding.
+/// Returns the only migration of a binding.
 fn record(binding: &ResourceBinding) -> anyhow::Result<FailoverRecord> {
     let history = binding.status.as_ref().map(|status| status.failover_history.as_slice()).unwrap_or_default();
-    let [record] = history else { anyhow::bail!("{} was moved not once: {history:?}", binding.name_any()) };
+    let [record] = history else { anyhow::bail!("{} was not moved exactly once: {history:?}", binding.name_any()) };
     Ok(record.clone())
 }
 
-/// The rows that `get evictions` prints as JSON.
+/// Parses the rows that `get evictions` prints as JSON.
 pub(crate) fn rows(text: &str) -> anyhow::Result<Vec<Value>> {
     let list: Value = serde_json::from_str(text)?;
     Ok(list["items"].as_array().context("a list")?.clone())

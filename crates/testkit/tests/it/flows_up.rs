@@ -1,4 +1,4 @@
-//! The flows of users' days through `ironclad up`, and on real kube-apiservers.
+//! The flows of users through `ironclad up` and on real kube-apiservers.
 
 use std::time::Duration;
 

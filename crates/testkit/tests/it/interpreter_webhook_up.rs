@@ -1,4 +1,4 @@
-//! The example of an interpreter webhook, as the docs say it is used: through `ironclad up`, over TLS.
+//! The documented example of an interpreter webhook, through `ironclad up` over TLS.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const KIND: &str = include_str!("../../../../samples/interpreter-webhook/farm-crd.yaml");
 const FARM: &str = include_str!("../../../../samples/interpreter-webhook/farm.yaml");
 
-/// Waits until a field of an object says this.
+/// Waits until a field of an object has this value.
 async fn says(kubectl: &Kubectl, object: &str, path: &str, want: &str) -> anyhow::Result<()> {
     until(&format!("{path} of {object} is {want:?}"), DEADLINE, async || {
         let got = kubectl.run(["get", object, "-o", &format!("jsonpath={path}")]).await?;
@@ -74,7 +74,7 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
     }
     plane.apply(FARM).await?;
 
-    // Replicas and what one needs, their division, and the share in each copy.
+    // Replicas and their requirements, their division, and the share of each copy.
     let binding = "rb/valley-farm";
     says(&plane, binding, "{.spec.clusters[*].name}:{.spec.clusters[*].replicas}", "member1 member2:4 2").await?;
     says(&plane, binding, "{.spec.replicaRequirements.resourceRequest.cpu}", "100m").await?;
@@ -90,7 +90,7 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
     }
     says(&plane, binding, "{.status.aggregatedStatus[*].health}", "Unhealthy Unhealthy").await?;
 
-    // What the members report, their health, and both together in the template.
+    // Statuses of the members, their health, and their aggregation in the template.
     for (member, ready) in members.iter().zip([4, 1]) {
         let status = format!("{{\"status\": {{\"ready\": {ready}, \"weather\": \"dry\"}}}}");
         member.run(["patch", "farm/valley", "--subresource=status", "--type=merge", "-p", &status]).await?;

@@ -1,4 +1,4 @@
-//! `kill -9` of `ironclad up` at random moments under concurrent writes: whatever was acknowledged is there afterwards.
+//! `kill -9` of `ironclad up` at random times under concurrent writes: acknowledged writes exist afterwards.
 //!
 //! `IRONCLAD_KILLS=100` for more of them.
 
@@ -24,7 +24,7 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// Says how often it is killed; without it, as often as every run of the tests can afford.
+/// Variable with the number of kills; the default is small enough for every test run.
 const KILLS_VARIABLE: &str = "IRONCLAD_KILLS";
 const KILLS: u32 = 20;
 const WRITERS: usize = 4;
@@ -79,7 +79,7 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
 }
 
-/// Creates, changes and deletes ConfigMaps of its own until the server is gone.
+/// Creates, changes and deletes its own ConfigMaps until the server is gone.
 async fn write(client: Client, model: Model, writer: usize, rng: Rng, stopping: Arc<AtomicBool>) -> anyhow::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(client, "default");
     let draws = rng.stream("writer");
@@ -110,7 +110,7 @@ async fn write(client: Client, model: Model, writer: usize, rng: Rng, stopping: 
                 entry.acknowledged = next;
                 entry.in_flight = None;
             }
-            // The server is gone; what was under way may have happened or not.
+            // The server is gone; the request in flight may have been handled or not.
             Err(Failure::Unknown(_) | Failure::Unavailable(_)) => return Ok(()),
             Err(other) => anyhow::bail!("writing {name}: {other}"),
         }
@@ -118,7 +118,7 @@ async fn write(client: Client, model: Model, writer: usize, rng: Rng, stopping: 
     Ok(())
 }
 
-/// Compares what is there with what was acknowledged; returns the newest resourceVersion, which never goes back.
+/// Compares stored and acknowledged objects; returns the newest resourceVersion, which never decreases.
 async fn check(client: &Client, model: &Model, newest_before: u64) -> anyhow::Result<u64> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let list = api.list(&ListParams::default()).await?;

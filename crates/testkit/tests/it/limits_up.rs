@@ -1,4 +1,4 @@
-//! `ironclad up` where the system gives it little: a file that may not grow, few file descriptors.
+//! `ironclad up` with limited resources: a file that may not grow, few file descriptors.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -30,7 +30,7 @@ async fn names(api: &Api<ConfigMap>) -> anyhow::Result<BTreeSet<String>> {
 }
 
 #[tokio::test]
-async fn when_its_file_can_not_grow_writes_end_with_the_cause_and_nothing_is_lost() -> anyhow::Result<()> {
+async fn writes_to_a_full_file_fail_with_the_cause_and_lose_nothing() -> anyhow::Result<()> {
     const OBJECTS: usize = 64;
     let dir = tempfile::tempdir()?;
     let (data, port) = (dir.path().join("data"), free_port()?);
@@ -58,14 +58,14 @@ async fn when_its_file_can_not_grow_writes_end_with_the_cause_and_nothing_is_los
     let daemon = Daemon::start(up(&data, port)).await?;
     let api: Api<ConfigMap> = Api::namespaced(client(&data).await?, "default");
     let there = names(&api).await?;
-    // The one that was refused may have happened.
+    // The refused write may have been stored.
     ensure!(there.is_superset(&acknowledged) && there.len() <= acknowledged.len() + 1, "{there:?}, {acknowledged:?}");
     api.create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "again"}}))?).await?;
     daemon.stop().await
 }
 
 #[tokio::test]
-async fn idle_connections_beyond_its_file_descriptors_keep_nobody_out() -> anyhow::Result<()> {
+async fn idle_connections_beyond_the_file_descriptors_block_no_clients() -> anyhow::Result<()> {
     const IDLE: usize = 200;
     let dir = tempfile::tempdir()?;
     let (data, port) = (dir.path().join("data"), free_port()?);

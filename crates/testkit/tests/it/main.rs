@@ -43,6 +43,6 @@ mod shown;
 mod sim_up;
 mod taints_sim;
 
-/// As in Ironclad: whole worlds are made and dropped by the thousand.
+/// As in Ironclad: thousands of worlds are created and dropped.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! Requests to members, and waits between them, in virtual time: a request to a member is a line of the history.
+//! Number and timing of requests to members, in virtual time, counted in the history.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,10 +18,10 @@ use kube::{
 };
 use serde_json::json;
 
-/// The path of the scenario's Deployment in a member.
+/// Path of the scenario's Deployment in a member.
 const WEB: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-/// A world whose members are Ready, with controllers and the scenario's policy.
+/// Starts a world with Ready members, controllers and the scenario's policy.
 async fn ready(seed: u64, members: usize) -> anyhow::Result<World> {
     let mut world = World::start(WorldOptions { seed, members }).await?;
     world.start_controllers().await;
@@ -40,7 +40,7 @@ fn deployments(world: &World) -> Api<Deployment> {
     Api::namespaced(world.user(), "default")
 }
 
-/// The requests for the scenario's Deployment that a member got since this line of the history, by method.
+/// Returns the requests for the scenario's Deployment in a member since this line of the history, by method.
 fn asked(world: &World, member: &str, since: usize) -> Vec<String> {
     let to = format!("->{member} ");
     let lines = world.history.lines();
@@ -58,7 +58,7 @@ fn now(world: &World) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_is_read_only_where_something_is_to_be_written() -> anyhow::Result<()> {
+async fn members_are_read_only_before_writes() -> anyhow::Result<()> {
     let mut world = ready(11, 1).await?;
     let (templates, began) = (deployments(&world), now(&world));
     templates.create(&PostParams::default(), &propagation::deployment()?).await?;
@@ -99,7 +99,7 @@ async fn a_member_is_read_only_where_something_is_to_be_written() -> anyhow::Res
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_member_finds_invalid_is_asked_again_late_or_when_it_changes() -> anyhow::Result<()> {
+async fn invalid_objects_are_retried_late_or_when_they_change() -> anyhow::Result<()> {
     let mut world = ready(12, 1).await?;
     let broken: OverridePolicy = serde_json::from_value(json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy",
@@ -137,7 +137,7 @@ async fn what_a_member_finds_invalid_is_asked_again_late_or_when_it_changes() ->
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_not_ours_costs_one_request_for_each_look() -> anyhow::Result<()> {
+async fn an_unmanaged_object_costs_one_request_per_attempt() -> anyhow::Result<()> {
     let mut world = ready(13, 1).await?;
     let there: Api<Deployment> = Api::namespaced(world.member("member1")?.client(), "default");
     there.create(&PostParams::default(), &propagation::deployment()?).await?;
@@ -162,7 +162,7 @@ async fn an_object_that_is_not_ours_costs_one_request_for_each_look() -> anyhow:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_takes_half_a_minute_for_an_answer_delays_nobody() -> anyhow::Result<()> {
+async fn a_slow_member_delays_no_others() -> anyhow::Result<()> {
     let mut world = ready(14, 3).await?;
     let slow = Faults { slow: Some(Duration::from_secs(25)), ..Faults::default() };
     world.members.get("member2").context("member2")?.set_faults(slow);
@@ -197,7 +197,7 @@ async fn a_member_that_takes_half_a_minute_for_an_answer_delays_nobody() -> anyh
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_returns_after_hours_is_served_at_once() -> anyhow::Result<()> {
+async fn a_member_that_returns_after_hours_is_updated_immediately() -> anyhow::Result<()> {
     let mut world = ready(15, 2).await?;
     let templates = deployments(&world);
     let member = world.members.get("member2").context("member2")?.clone();
@@ -215,9 +215,9 @@ async fn a_member_that_returns_after_hours_is_served_at_once() -> anyhow::Result
     propagation::settled(&mut world, &templates, 4).await
 }
 
-/// Half an hour of a settled fleet: the health of members is looked at, watches are renewed, and that is all.
+/// In half an hour a settled fleet only probes the health of members and renews watches.
 #[tokio::test(start_paused = true)]
-async fn a_settled_fleet_writes_and_lists_nothing_and_has_one_watch_for_each_member_and_kind() -> anyhow::Result<()> {
+async fn a_settled_fleet_writes_and_lists_nothing_and_has_one_watch_per_member_and_kind() -> anyhow::Result<()> {
     const LONG: Duration = Duration::from_secs(1_800);
     let mut world = ready(31, 3).await?;
     let deployments = deployments(&world);

@@ -1,4 +1,4 @@
-//! Propagation, from `kubectl apply` to the members and back, as its users walk it: the same steps on real
+//! Propagation, from `kubectl apply` to the members and back, from the users' view: the same steps on real
 //! kube-apiservers and through `ironclad up`.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Walks propagation with kubectl for the control plane and for each member, `member1` first.
+/// Runs the steps with kubectl for the control plane and for each member, `member1` first.
 pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
     let names: Vec<String> = (1..=members.len()).map(|n| format!("member{n}")).collect();
     duplicated(plane, members, &names).await.context("a Duplicated Deployment")?;
@@ -42,7 +42,7 @@ async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> a
         Ok(())
     })
     .await?;
-    // A binding shows what its Works are about to say: theirs may be written a moment later.
+    // Statuses of Works may be written a moment after that of the binding.
     until("every Work says that it is applied", DEADLINE, async || {
         for name in names {
             let namespace = format!("karmada-es-{name}");
@@ -74,7 +74,7 @@ async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> a
     .await?;
     settled(plane, "web", 3 * count).await?;
 
-    // What is deleted in a member behind our back comes back.
+    // A copy that is deleted in a member is recreated.
     members[0].run(["delete", "deployment", "web", "--wait=true"]).await?;
     everywhere(members, "web", |d| {
         ensure!(d["status"]["readyReplicas"] == 3, "status {}", d["status"]);
@@ -111,7 +111,7 @@ async fn weighted(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
     gone(plane, &members[..2], "split").await
 }
 
-/// Waits until every member's Deployment of this name looks right.
+/// Waits until every member has the expected Deployment.
 async fn everywhere(members: &[Kubectl], name: &str, right: fn(&Value) -> anyhow::Result<()>) -> anyhow::Result<()> {
     for (n, member) in members.iter().enumerate() {
         until(&format!("{name} in member{}", n + 1), DEADLINE, async || right(&get(member, "deployment", name).await?))
@@ -120,7 +120,7 @@ async fn everywhere(members: &[Kubectl], name: &str, right: fn(&Value) -> anyhow
     Ok(())
 }
 
-/// Waits until the template reports so many replicas up to date and ready, for its own generation.
+/// Waits until the template reports this many updated and ready replicas for its generation.
 async fn settled(plane: &Kubectl, name: &str, replicas: i64) -> anyhow::Result<()> {
     until(&format!("the template {name} reports {replicas} replicas"), DEADLINE, async || {
         let template = get(plane, "deployment", name).await?;
@@ -138,7 +138,7 @@ async fn settled(plane: &Kubectl, name: &str, replicas: i64) -> anyhow::Result<(
     .await
 }
 
-/// Waits until nothing of it is left, anywhere.
+/// Waits until all its objects are deleted.
 async fn gone(plane: &Kubectl, members: &[Kubectl], name: &str) -> anyhow::Result<()> {
     until(&format!("nothing is left of {name}"), DEADLINE, async || {
         for member in members {

@@ -1,5 +1,5 @@
-//! Bad input on propagation, in virtual time: what is refused is refused with its reason, what can't go on says so
-//! where people look, and whoever else is on propagation goes on.
+//! Bad input of propagation, in virtual time: refusals have a reason, errors are reported
+//! where users look, and other objects are not affected.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// A world with one member that is Ready, and a policy that sends it every ConfigMap and claim of `default`.
+/// Starts a world with one Ready member, and a policy that propagates every ConfigMap and claim of `default`.
 async fn ready() -> anyhow::Result<World> {
     let mut world = World::start(WorldOptions { seed: 254, members: 1 }).await?;
     world.start_controllers().await;
@@ -46,7 +46,7 @@ fn map(name: &str, bytes: usize) -> anyhow::Result<ConfigMap> {
     Ok(serde_json::from_value(json!({"metadata": metadata, "data": {"k": "x".repeat(bytes)}}))?)
 }
 
-/// The code of what was refused, and what was said.
+/// Returns code and message of a refusal.
 async fn refused(maps: &Api<ConfigMap>, map: &ConfigMap) -> anyhow::Result<(u16, String)> {
     match maps.create(&PostParams::default(), map).await {
         Ok(_) => anyhow::bail!("{} was accepted", map.name_any()),
@@ -62,24 +62,24 @@ async fn arrives(world: &mut World, name: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_of_5_mib_is_refused_and_the_largest_that_is_none_goes_the_whole_propagation() -> anyhow::Result<()> {
+async fn an_object_of_5_mib_is_refused_and_the_largest_allowed_one_is_propagated() -> anyhow::Result<()> {
     let mut world = ready().await?;
     let maps = maps(&world);
     let (code, says) = refused(&maps, &map("huge", 5 << 20)?).await?;
     ensure!(code == 413, "{code} {says}");
-    // As much as a ConfigMap may hold.
+    // The largest ConfigMap.
     maps.create(&PostParams::default(), &map("large", (1 << 20) - 1)?).await?;
     arrives(&mut world, "large").await?;
     world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_of_254_letters_is_refused_and_one_too_long_for_its_binding_says_so() -> anyhow::Result<()> {
+async fn names_too_long_for_the_object_or_its_binding_are_reported() -> anyhow::Result<()> {
     let mut world = ready().await?;
     let maps = maps(&world);
     let (code, says) = refused(&maps, &map(&"n".repeat(254), 1)?).await?;
     ensure!(code == 422 && says.contains("must be no more than 253"), "{code} {says}");
-    // The binding's name has the kind behind it, as that of Karmada has: `<name>-persistentvolumeclaim`.
+    // The binding's name ends with the kind, as in Karmada: `<name>-persistentvolumeclaim`.
     let (fits, long) = ("n".repeat(230), "n".repeat(240));
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(world.user(), "default");
     let claim = json!({
@@ -103,13 +103,13 @@ async fn a_name_of_254_letters_is_refused_and_one_too_long_for_its_binding_says_
     let before = world.faults.writes();
     world.pass(Duration::from_secs(600)).await?;
     let tries = world.faults.writes() - before;
-    // Once a minute at most, each with its event at most.
+    // At most once a minute, each with at most one event.
     ensure!(tries <= 24, "it is tried too often: {tries} writes in ten minutes");
     claims.delete(&long, &DeleteParams::default()).await.context("it can be deleted")?;
     world.until_quiet().await
 }
 
-/// Log lines, as long as the guard lives.
+/// Captures log lines while the guard lives.
 fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
     struct Lines(Arc<Mutex<Vec<u8>>>);
     impl io::Write for Lines {
@@ -152,7 +152,7 @@ async fn panicking_reconcile_is_caught_counted_backed_off_and_logged_once() -> a
     };
     world.pass(Duration::from_secs(600)).await?;
     let count = panics(&world)?;
-    // 5 ms, twice as long each time until it is a minute: 23 within ten minutes.
+    // Backoff from 5 ms, doubled up to a minute: 23 attempts within ten minutes.
     ensure!((14..=30).contains(&count), "{count} reconciles panicked within ten minutes");
     // Other members are not affected.
     let policy: PropagationPolicy = serde_json::from_value(json!({

@@ -1,5 +1,5 @@
 //! Crash, staleness and drop matrices over the scripts of propagation: whichever single write is disturbed, and
-//! whichever single event of a watch is late or lost, a script shows the same, and its world comes to the same rest.
+//! whichever single event of a watch is late or lost, a script shows the same and its world settles in the same state.
 
 use std::{path::Path, time::Duration};
 
@@ -11,11 +11,11 @@ use ironclad_testkit::{
     },
 };
 
-/// Scripts in which every look comes after a rest, and of whose changes without a rest between them none counts as the
-/// first: which of two policies gets a template is for the one that is seen first.
+/// Scripts that observe only settled states, and in which the order of concurrent changes does not matter: the
+/// policy that is seen first gets a template.
 ///
-/// Run whole, the crashes in `propagation_04` differ where one comes while a template has lost its policy: who starts
-/// anew sends the template as it is then (6.2), where who goes on leaves the copy as it was placed.
+/// With all places, crashes in `propagation_04` differ while a template has lost its policy: a process that starts
+/// then propagates the current template (6.2), while a running one leaves the copy unchanged.
 const SCRIPTS: [&str; 10] = [
     "propagation_04_matching",
     "propagation_05_claims",

@@ -1,4 +1,4 @@
-//! Propagation in virtual time: one seed has one history, and no single fault at any write changes where it ends.
+//! Propagation in virtual time: one seed has one history, and no single fault at any write changes the final state.
 
 use std::{process::Command, time::Duration};
 
@@ -43,26 +43,26 @@ fn the_same_seed_has_the_same_history_in_two_processes() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_conflict_at_any_write_changes_nothing_in_the_end() -> anyhow::Result<()> {
+fn a_conflict_at_any_write_does_not_change_the_final_state() -> anyhow::Result<()> {
     matrix(Fault::Conflict)
 }
 
 #[test]
-fn a_crash_after_the_answer_to_any_write_changes_nothing_in_the_end() -> anyhow::Result<()> {
+fn a_crash_after_the_answer_to_any_write_does_not_change_the_final_state() -> anyhow::Result<()> {
     matrix(Fault::KillAfterAnswer)
 }
 
 #[test]
-fn a_crash_before_the_answer_to_any_write_changes_nothing_in_the_end() -> anyhow::Result<()> {
+fn a_crash_before_the_answer_to_any_write_does_not_change_the_final_state() -> anyhow::Result<()> {
     matrix(Fault::KillBeforeAnswer)
 }
 
 #[test]
-fn a_lost_answer_to_any_write_changes_nothing_in_the_end() -> anyhow::Result<()> {
+fn a_lost_answer_to_any_write_does_not_change_the_final_state() -> anyhow::Result<()> {
     matrix(Fault::LoseAnswer)
 }
 
-/// Every write of the scenario is disturbed once; the world must come to the very states of the undisturbed run.
+/// Disturbs every write of the scenario once; the world must reach exactly the states of the undisturbed run.
 fn matrix(fault: Fault) -> anyhow::Result<()> {
     let undisturbed = propagation::run(MATRIX, None)?;
     ensure!(undisturbed.writes > 20, "the scenario wrote next to nothing: {}", undisturbed.writes);
@@ -81,9 +81,9 @@ fn matrix(fault: Fault) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A member that vanishes while it is being written to: the others have theirs, people are told, and it catches up.
+/// A member that fails during a write does not delay the others, is reported, and catches up.
 #[tokio::test(start_paused = true)]
-async fn a_member_that_vanishes_mid_apply_delays_nobody_and_catches_up() -> anyhow::Result<()> {
+async fn a_member_that_fails_during_an_apply_delays_no_others_and_catches_up() -> anyhow::Result<()> {
     let mut world = World::start(WorldOptions { seed: 7, members: 3 }).await?;
     world.start_controllers().await;
     let user = world.user();
@@ -100,7 +100,7 @@ async fn a_member_that_vanishes_mid_apply_delays_nobody_and_catches_up() -> anyh
     let works: Api<Work> = Api::namespaced(user.clone(), "karmada-es-member2");
     deployments.create(&PostParams::default(), &propagation::deployment()?).await?;
     let member2 = world.members.get("member2").context("member2")?.clone();
-    // Down before its Work can be applied: the link to it takes milliseconds, a look at the world takes more.
+    // Down before its Work can be applied.
     member2.set_faults(Faults { down: true, ..Faults::default() });
     world
         .until("there is a Work for member2", async || Ok(!works.list(&ListParams::default()).await?.items.is_empty()))
@@ -128,10 +128,10 @@ async fn a_member_that_vanishes_mid_apply_delays_nobody_and_catches_up() -> anyh
     world.until_quiet().await
 }
 
-/// Objects that wait for their namespace reach the member as soon as it exists, not when a back-off ends.
+/// Objects that wait for their namespace reach the member as soon as it exists, not when a backoff ends.
 #[tokio::test(start_paused = true)]
-async fn a_work_follows_its_namespace_at_once() -> anyhow::Result<()> {
-    // Longer than many back-offs, shorter than the look at the member's health may take.
+async fn a_work_is_applied_as_soon_as_its_namespace_exists() -> anyhow::Result<()> {
+    // Longer than many backoffs, shorter than the deadline of health probes.
     const SLOW: Duration = Duration::from_secs(3);
     let mut world = World::start(WorldOptions { seed: 22, members: 1 }).await?;
     world.start_controllers().await;
@@ -162,7 +162,7 @@ async fn a_work_follows_its_namespace_at_once() -> anyhow::Result<()> {
     let answered = at(&|line| line.contains(" /api/v1/namespaces?") && line.ends_with("-> 201"))?;
     let follows = at(&|line| line.contains("/namespaces/shop/deployments?") && line.contains(" body "))?;
     ensure!(answered.duration_since(sent).unsigned_abs() >= SLOW, "the answer came at once");
-    // The member's watch tells of the namespace as soon as it is stored, long before the answer.
+    // The member's watch delivers the namespace as soon as it is stored, long before the answer.
     let late = follows.duration_since(sent);
     ensure!(late.is_positive() && late.as_millis() < 100, "the Deployment came {late:#} after its namespace was sent");
     let tries = lines.iter().filter(|line| line.contains("->member1 POST ") && line.contains("/shop/deployments?"));
@@ -171,7 +171,7 @@ async fn a_work_follows_its_namespace_at_once() -> anyhow::Result<()> {
 }
 
 #[test]
-fn fresh_seeds_with_a_fault_each_come_to_rest() -> anyhow::Result<()> {
+fn fresh_seeds_with_one_fault_each_settle() -> anyhow::Result<()> {
     let root = Rng::from_system();
     println!("fresh seeds from root {:#x}", root.seed());
     let draws = root.stream("seeds");

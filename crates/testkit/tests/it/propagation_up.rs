@@ -1,4 +1,4 @@
-//! Propagation through `ironclad up` and kubectl, its demo, and its ends.
+//! Propagation through `ironclad up` and kubectl, its demo, and its messages about bad input.
 
 use std::{path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::propagation;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) fn kubectl(binaries: &Binaries, data: &Path, context: &str, home: &Path) -> anyhow::Result<Kubectl> {
-    // One context a kubeconfig: what a test says with `kubectl` then can't go to the wrong cluster.
+    // One context per kubeconfig, so that `kubectl` cannot use the wrong cluster.
     let all = std::fs::read_to_string(data.join("kubeconfig"))?;
     let file = home.join(format!("{context}.kubeconfig"));
     let current = all.lines().find(|l| l.starts_with("current-context:")).context("no current-context")?;
@@ -36,7 +36,7 @@ async fn propagation_through_up() -> anyhow::Result<()> {
     }
     propagation::walk(&plane, &members).await?;
 
-    // What stands survives a clean stop, and goes on where it was.
+    // The state survives a clean stop and a restart.
     plane.apply(&propagation::deployment("kept", 1)).await?;
     plane.apply(&propagation::policy("kept", "clusterAffinity: {clusterNames: [member2]}")).await?;
     until("kept runs in member2", DEADLINE, async || {
@@ -78,7 +78,7 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
     let member = kubectl(&binaries, &data, "member1", dir.path())?;
 
-    // A manifest that can't be parsed, and one with a field that nobody knows.
+    // A manifest that can't be parsed, and one with an unknown field.
     let output = plane.output(["apply", "-f", "-"], "apiVersion: apps/v1\nkind: [Deployment").await?;
     ensure!(output.code == Some(1) && output.stderr.contains("error parsing"), "{output:?}");
     let unknown = propagation::policy("odd", "clusterAfinity: {clusterNames: [member1]}");
@@ -104,7 +104,7 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     )
     .await?;
 
-    // A member that refuses an object: what stands there is not ours.
+    // A member with an unmanaged object of the same name.
     member.apply(&propagation::deployment("taken", 1)).await?;
     plane.apply(&propagation::deployment("taken", 1)).await?;
     plane.apply(&propagation::policy("taken", "clusterAffinity: {clusterNames: [member1]}")).await?;
@@ -143,14 +143,14 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     let output = ironclad(["get", "deplo", "--kubeconfig", &kubeconfig]).await?;
     ensure!(output.code == Some(1) && output.stderr.contains("try: deployments"), "{output:?}");
 
-    // A cluster that nobody joined can't be unjoined.
+    // A cluster that is not joined can't be unjoined.
     let output = ironclad(["unjoin", "member9", "--kubeconfig", &kubeconfig, "--yes"]).await?;
     ensure!(output.code == Some(1) && output.stderr.contains("member9"), "{output:?}");
     daemon.stop().await
 }
 
 #[tokio::test]
-async fn the_demo_shows_where_the_sample_went() -> anyhow::Result<()> {
+async fn the_demo_shows_the_clusters_of_the_sample() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
     let (daemon, lines) = Daemon::start_until(

@@ -1,4 +1,4 @@
-//! The real-Kubernetes environment itself: pods run in a member, nothing starts in the plane, and nothing stays behind.
+//! The real-Kubernetes environment itself: pods run in a member, none in the plane, and everything is cleaned up.
 
 use std::{
     env,
@@ -32,7 +32,7 @@ spec:
 "#;
 
 #[tokio::test]
-async fn a_deployment_runs_in_a_member_and_rests_in_the_plane() -> anyhow::Result<()> {
+async fn a_deployment_runs_in_a_member_and_not_in_the_plane() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(Config { members: 1, ..Config::default() }).await? else { return Ok(()) };
 
     env.plane().kubectl().apply(WEB).await?;
@@ -50,7 +50,7 @@ async fn a_deployment_runs_in_a_member_and_rests_in_the_plane() -> anyhow::Resul
     let phases: Vec<_> = pods.iter().map(|pod| pod.status.as_ref().and_then(|s| s.phase.as_deref())).collect();
     assert_eq!(phases, [Some("Running"); 3]);
 
-    // By now a stock kube-controller-manager would long have made pods in the plane, too.
+    // A stock kube-controller-manager would have created pods in the plane by now.
     assert_eq!(pod_count(env.plane()).await?, 0, "the plane holds templates, it doesn't start them");
 
     env.member(0).kubectl().run(["delete", "deployment", "web", "--wait=false"]).await?;
@@ -77,7 +77,7 @@ async fn a_job_succeeds_in_a_member() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_comes_back_with_its_data() -> anyhow::Result<()> {
+async fn a_restarted_server_has_its_data() -> anyhow::Result<()> {
     let config = Config { plane: true, members: 0, ..Config::default() };
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let plane = env.plane();
@@ -94,7 +94,7 @@ async fn a_server_comes_back_with_its_data() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_stays_behind() -> anyhow::Result<()> {
+async fn a_dropped_environment_leaves_nothing_behind() -> anyhow::Result<()> {
     let config = Config { plane: true, members: 1, ..Config::default() };
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let (processes, directory) = (env.processes(), env.directory());
@@ -123,12 +123,12 @@ async fn nothing_stays_behind() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_stays_behind_a_killed_test() -> anyhow::Result<()> {
+async fn a_killed_test_leaves_nothing_behind() -> anyhow::Result<()> {
     if Binaries::find_or_skip()?.is_none() {
         return Ok(());
     }
     let mut victim = Command::new(env::current_exe()?)
-        .args(["--exact", "real_env::the_victim", "--ignored", "--nocapture"])
+        .args(["--exact", "real_env::process_that_is_killed_by_another_test", "--ignored", "--nocapture"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -158,15 +158,15 @@ async fn nothing_stays_behind_a_killed_test() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-#[ignore = "the part of nothing_stays_behind_a_killed_test that is killed: it waits for that"]
-async fn the_victim() -> anyhow::Result<()> {
+#[ignore = "the part of a_killed_test_leaves_nothing_behind that is killed: it waits for that"]
+async fn process_that_is_killed_by_another_test() -> anyhow::Result<()> {
     let env = RealEnv::start(Config { plane: true, members: 0, ..Config::default() }).await?;
     println!();
     for (_, id) in env.processes() {
         println!("process {id}");
     }
     println!("directory {}", env.directory().display());
-    // Nobody is to wait forever who runs the ignored tests.
+    // A deadline for manual runs of the ignored tests.
     tokio::time::timeout(DEADLINE, std::future::pending()).await?
 }
 

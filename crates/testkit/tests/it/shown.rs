@@ -1,5 +1,5 @@
-//! Every rule has a test that shows it: the table of `tests/differential/README.md` names tests that exist.
-//! It compares names only: whether a test shows the rule of its row is for the reviewer of the row.
+//! Every rule has a test: the table of `tests/differential/README.md` names tests that exist.
+//! Only names are compared: reviewers judge whether a test covers its rule.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use ironclad_testkit::differential;
 
-/// All sources of a crate and of its tests.
+/// Collects the sources of a crate and of its tests.
 fn sources(directory: &Path, out: &mut String) -> anyhow::Result<()> {
     for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let path = entry?.path();
@@ -64,7 +64,7 @@ fn every_rule_names_tests_that_exist() -> anyhow::Result<()> {
             }
         }
     }
-    assert!(missing.is_empty(), "tests that are named and don't exist:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "named tests that do not exist:\n{}", missing.join("\n"));
     assert!(rules > 100, "{rules} rules");
     Ok(())
 }

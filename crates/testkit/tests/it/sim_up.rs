@@ -1,4 +1,4 @@
-//! Simulated members of `ironclad up`, as the verbs of the command line see and change them.
+//! Simulated members of `ironclad up` through the verbs of the command line.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ironclad_testkit::{
 };
 use serde_json::Value;
 
-/// A dead member is told so only after the threshold of its health, 30 s.
+/// Deadline of a step: a dead member is detected after 30 s.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 struct Up {
@@ -25,7 +25,7 @@ impl Up {
         Ok(Self { binary, kubeconfig: data.join("kubeconfig").display().to_string() })
     }
 
-    /// A verb that must succeed; returns what it said.
+    /// Runs a verb that must succeed; returns its output.
     async fn verb(&self, args: &[&str]) -> anyhow::Result<String> {
         let output = ironclad(args.iter().copied().chain(["--kubeconfig", &self.kubeconfig])).await?;
         ensure!(output.code == Some(0), "{args:?}: {output:?}");
@@ -42,7 +42,7 @@ impl Up {
 }
 
 #[tokio::test]
-async fn members_come_fail_heal_and_go_by_the_verbs() -> anyhow::Result<()> {
+async fn members_are_added_failed_healed_and_removed_by_verbs() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
     let up = Up::start(&data, &["--clusters", "1", "--nodes", "2"]).await?;
@@ -65,7 +65,7 @@ async fn members_come_fail_heal_and_go_by_the_verbs() -> anyhow::Result<()> {
     ensure!(up.verb(&["sim", "down", "member1"]).await? == "member1 is down\n");
     ensure!(up.verb(&["sim", "down", "member1"]).await? == "member1 is down already\n");
     ensure!(up.verb(&["sim", "list", "member1"]).await?.contains(" down "));
-    // A fault outlives a restart, and the start does not wait for a member that is down.
+    // Faults survive a restart, and the start does not wait for a member that is down.
     up.binary.stop().await?;
     let up = Up::start(&data, &[]).await?;
     ensure!(up.verb(&["sim", "list", "member1"]).await?.contains(" down "));
@@ -96,7 +96,7 @@ async fn members_come_fail_heal_and_go_by_the_verbs() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_runs_in_members_is_measured_and_says_something() -> anyhow::Result<()> {
+async fn pods_in_members_have_metrics_and_logs() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
     let up = Up::start(&data, &["--demo", "--startup-delay", "0s"]).await?;

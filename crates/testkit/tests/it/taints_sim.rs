@@ -1,4 +1,4 @@
-//! Taints in virtual time: windows of a policy, silent agents, and many writers at once.
+//! Taints in virtual time: windows of a policy, silent agents, and concurrent writers.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn has(cluster: &Cluster, key: &str, effect: &str) -> bool {
     cluster.spec.taints.iter().any(|taint| taint.key == key && taint.effect == effect)
 }
 
-/// Since when condition Ready has its status.
+/// Returns the transition time of condition Ready.
 fn since(cluster: &Cluster) -> anyhow::Result<i64> {
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     Ok(conditions::get(conditions, READY).context("no condition Ready")?.last_transition_time.0.as_second())
@@ -68,7 +68,7 @@ async fn all_ready(world: &mut World) -> anyhow::Result<Api<Cluster>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policys_taint_comes_and_goes_to_the_second() -> anyhow::Result<()> {
+async fn a_policys_taint_is_added_and_removed_to_the_second() -> anyhow::Result<()> {
     let mut world = World::start(setup(true)).await?;
     let clusters = all_ready(&mut world).await?;
     let policies: Api<ClusterTaintPolicy> = Api::all(world.user());
@@ -98,7 +98,7 @@ async fn a_policys_taint_comes_and_goes_to_the_second() -> anyhow::Result<()> {
     world.member("member1")?.set_faults(Faults::default());
     world.until("member1 is True", async || Ok(clusters.get("member1").await?.ready() == Some("True"))).await?;
     let up = since(&clusters.get("member1").await?)?;
-    // A crash in the middle of the window neither shortens nor lengthens it.
+    // A crash within the window does not change its length.
     world.pass(Duration::from_secs(60)).await?;
     world.kill_controllers();
     world.start_controllers().await;
@@ -124,7 +124,7 @@ async fn with_the_gate_off_a_policy_does_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_agent_makes_its_cluster_unknown_and_comes_back() -> anyhow::Result<()> {
+async fn a_silent_agent_makes_its_cluster_unknown_until_it_returns() -> anyhow::Result<()> {
     let mut world = World::start(setup(false)).await?;
     all_ready(&mut world).await?;
     let user = world.user();
@@ -172,7 +172,7 @@ async fn a_silent_agent_makes_its_cluster_unknown_and_comes_back() -> anyhow::Re
             Ok(has(&cluster, UNREACHABLE, NO_SCHEDULE) && !has(&cluster, NOT_READY, NO_SCHEDULE))
         })
         .await?;
-    // The agent is back, and waits for its success threshold as any prober does.
+    // The agent is back; its success threshold applies as for any prober.
     for _ in 0..4 {
         renew().await?;
         world.pass(Duration::from_secs(10)).await?;
@@ -182,7 +182,7 @@ async fn a_silent_agent_makes_its_cluster_unknown_and_comes_back() -> anyhow::Re
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_writers_of_taints_lose_none_and_bring_none_back() -> anyhow::Result<()> {
+async fn concurrent_writers_of_taints_lose_none_and_restore_none() -> anyhow::Result<()> {
     let mut world = World::start(setup(true)).await?;
     let clusters = all_ready(&mut world).await?;
     let user = world.user();
@@ -196,7 +196,7 @@ async fn many_writers_of_taints_lose_none_and_bring_none_back() -> anyhow::Resul
     }))?;
     Api::all(user.clone()).create(&PostParams::default(), &policy).await?;
     for i in 0..20 {
-        // A condition of a third party flips, the member goes up and down, and a person adds one taint and removes an
+        // A condition of a third party flips, the member goes up and down, and a user adds one taint and removes an
         // older one, all in the same moments.
         let mut cluster = clusters.get("member1").await?;
         let mut net = conditions::condition("Net", if i % 2 == 0 { "False" } else { "True" }, "Told", "");

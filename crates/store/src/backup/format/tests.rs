@@ -72,11 +72,11 @@ fn members_that_are_missing_doubled_or_moved_are_refused() {
     let (head, end) = (&whole[..2 * BLOCK_BYTES], &whole[8 * BLOCK_BYTES..]);
     for (name, order, accepted) in [
         ("as written", &[0, 1, 2][..], true),
-        ("one is missing", &[1, 2], false),
-        ("one is doubled", &[0, 1, 2, 2], false),
-        ("two are swapped", &[1, 0, 2], false),
+        ("a missing member", &[1, 2], false),
+        ("a duplicate member", &[0, 1, 2, 2], false),
+        ("swapped members", &[1, 0, 2], false),
     ] {
-        // The name of an entry has that of its server, which the single archives lack.
+        // The name of an entry contains that of its server, which archives of single entries lack.
         let middle = order.iter().flat_map(|i| match i {
             2 => whole[6 * BLOCK_BYTES..8 * BLOCK_BYTES].to_vec(),
             i => members[*i].clone(),
@@ -108,7 +108,7 @@ fn other_tar_programs_list_the_contents() {
 }
 
 #[test]
-fn refusals() {
+fn invalid_archives_are_refused() {
     let versioned = |version: &str| {
         let mut bytes = written(&pieces());
         bytes[BLOCK_BYTES..BLOCK_BYTES + version.len()].copy_from_slice(version.as_bytes());
@@ -124,7 +124,7 @@ fn refusals() {
     assert!(matches!(read(&other.into_inner().unwrap()), Err(BackupError::Foreign { .. })));
     let all = pieces();
     for (name, pieces) in [
-        ("an entry of no server", vec![all[2].clone()]),
+        ("an entry without a server", vec![all[2].clone()]),
         ("a key twice", vec![all[1].clone(), all[2].clone(), all[2].clone()]),
         ("keys out of order", vec![all[1].clone(), all[4].clone(), all[2].clone()]),
         ("an entry newer than its server", vec![all[0].clone(), all[2].clone()]),
@@ -159,7 +159,7 @@ fn a_member_that_a_later_minor_version_added_is_left_out() {
         writer.member("something/new", b"content");
         writer.end()
     };
-    assert!(read(&bytes("1.0\n")).is_err(), "of this version it is damage");
+    assert!(read(&bytes("1.0\n")).is_err(), "in an archive of this version it is damage");
     assert_eq!(read(&bytes("1.1\n")).unwrap(), pieces()[..1]);
 }
 

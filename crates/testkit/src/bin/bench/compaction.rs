@@ -1,4 +1,4 @@
-//! `bench compaction`: very many updates of few objects end in a file and a process of bounded size.
+//! `bench compaction`: size of file and process after very many updates of few objects.
 
 use std::{
     fs,
@@ -15,10 +15,9 @@ use ironclad_seam::{Clock, Tasks};
 
 use crate::process::{Daemon, binary, free_port};
 
-/// How often the sizes are shown on the way.
+/// Number of intermediate outputs.
 const SHOWN: u64 = 10;
 
-/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Updates in all
@@ -35,7 +34,6 @@ pub(crate) struct Args {
     clients: usize,
 }
 
-/// Measures and prints.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let (clock, tasks) = (Clock::system(), Tasks::new("bench"));
     let dir = tempfile::tempdir()?;
@@ -75,7 +73,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
                     let body = format!(
                         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}},"data":{{"d":"{update:0bytes$}"}}}}"#
                     );
-                    // An apply makes it if it is not there, which an update does not.
+                    // An apply creates the object, which an update does not.
                     let (method, kind) = if update < objects {
                         ("PATCH", "application/apply-patch+yaml")
                     } else {

@@ -1,5 +1,5 @@
-//! `bench evictions`: from the taint of a member until everything that ran there is present elsewhere, and until
-//! nothing of the migration is left.
+//! `bench evictions`: time from the taint of a member until its workloads are present elsewhere, and until
+//! the migration is complete.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -29,19 +29,18 @@ use crate::{
     propagate::{World, at, deployment, nodes_for, watch},
 };
 
-/// How long any step may take before it counts as stuck.
+/// Deadline of a step.
 const DEADLINE: Duration = Duration::from_secs(1_800);
-/// Objects created at once.
+/// Concurrent creates.
 const CREATING: usize = 8;
 const LOOK: Duration = Duration::from_millis(20);
 /// Longest time for which coalescing writers delay a write.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The member that everything is on at first.
+/// The initial member of all workloads.
 const SOURCE: &str = "member1";
-/// Evictions that the timeline shows.
+/// Number of evictions in the timeline.
 const SHOWN: usize = 11;
 
-/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Deployments on the member that is tainted
@@ -53,18 +52,18 @@ pub(crate) struct Args {
     /// Evictions per second [default: without a limit]
     #[arg(long)]
     rate: Option<f64>,
-    /// How old copies go: Gracefully, after the new ones are healthy, or Directly, before they come
+    /// Purge mode: Gracefully (delete old copies after the new ones are healthy) or Directly (before)
     #[arg(long, default_value = "Gracefully")]
     mode: String,
-    /// How long pods of simulated members take to start
+    /// Startup delay of pods in simulated members
     #[arg(long, default_value = "0s")]
     startup_delay: String,
-    /// On real kube-apiservers instead of `ironclad up`
+    /// Use real kube-apiservers instead of `ironclad up`
     #[arg(long)]
     real: bool,
 }
 
-/// A rate at which nothing waits.
+/// A rate without waits.
 const UNLIMITED: f64 = 1e9;
 
 impl Args {
@@ -93,26 +92,25 @@ impl Args {
     }
 }
 
-/// When each step of a migration was first seen.
+/// Time at which each step of a migration was first seen.
 #[derive(Default, Clone)]
 struct Seen {
     /// The binding has a task.
     evicted: Option<Instant>,
     /// The scheduler found another member.
     placed: Option<Instant>,
-    /// There is a copy in another member.
+    /// Another member has a copy.
     present: Option<Instant>,
-    /// The binding says that the copy is healthy.
+    /// The binding reports a healthy copy.
     healthy: Option<Instant>,
     /// The task is cleared.
     cleared: Option<Instant>,
 }
 
 type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
-/// When a step was seen.
+/// Accessor of a step's time.
 type When = fn(&Seen) -> Option<Instant>;
 
-/// Measures and prints.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     ensure!(args.members >= 2, "--members {}: there is no other member to go to", args.members);
     let clock = Clock::system();
@@ -191,7 +189,7 @@ fn rows(table: &Table, began: Instant) {
     }
 }
 
-/// Evictions as bindings record them, beside the formula of the rate.
+/// Prints evictions as bindings record them, beside the formula of the rate.
 async fn timeline(args: &Args, world: &World) -> anyhow::Result<()> {
     let bindings: Api<ResourceBinding> = Api::namespaced(world.plane.clone(), "default");
     let mut moments = Vec::new();
@@ -216,7 +214,7 @@ fn name(n: usize) -> String {
     format!("bench-{n:05}")
 }
 
-/// All Deployments run on the first member, and may go to any.
+/// Places all Deployments on the first member; they may move to any.
 async fn prepare(args: &Args, world: &World, clock: &Clock) -> anyhow::Result<()> {
     let others: Vec<String> = (2..=args.members).map(|n| format!("member{n}")).collect();
     let all = |verb| std::iter::once(verb).chain(others.iter().map(String::as_str)).collect::<Vec<&str>>();
@@ -259,7 +257,6 @@ async fn prepare(args: &Args, world: &World, clock: &Clock) -> anyhow::Result<()
     world.verb(&all("uncordon"))
 }
 
-/// Every target says that it is healthy.
 fn is_healthy(binding: &ResourceBinding) -> bool {
     let status = binding.status.as_ref().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
     let healthy = |name: &str| {
@@ -268,7 +265,7 @@ fn is_healthy(binding: &ResourceBinding) -> bool {
     !binding.spec.clusters.is_empty() && binding.spec.clusters.iter().all(|target| healthy(&target.name))
 }
 
-/// Watches everything that a step is known by.
+/// Watches the objects that show the steps.
 fn observe(world: &World, table: &Table, tasks: &Tasks, clock: &Clock) {
     let bindings: Api<ResourceBinding> = Api::namespaced(world.plane.clone(), "default");
     let note = |binding: &ResourceBinding, seen: &mut Seen, now: Instant| {

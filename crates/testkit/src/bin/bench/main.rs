@@ -1,4 +1,4 @@
-//! Whole-system benches, run as `cargo xtask bench NAME`: figures to quote as ratios of one run, machines are noisy.
+//! Whole-system benches, run as `cargo xtask bench NAME`: machines are noisy, so quote ratios of one run only.
 
 mod apiserver;
 mod compaction;
@@ -26,26 +26,26 @@ enum Bench {
     Propagate(propagate::Args),
     /// The embedded API server beside kube-apiserver and etcd, both with fsync
     Apiserver(apiserver::Args),
-    /// Many updates of few objects through `up`: what its file and its process grow to
+    /// Sizes of file and process after many updates of few objects through `up`
     Compaction(compaction::Args),
-    /// Bindings off a tainted member, until they are present in their replacements, through `up` or on real
+    /// Moves bindings off a tainted member until they are present elsewhere, through `up` or on real
     /// kube-apiservers
     Evictions(evictions::Args),
     /// The eviction queue and its limiter: cost per event as the queue grows, memory per element
     Queue(queue::Args),
-    /// One pass of the scheduler: cost as the fleet and the number of placed bindings grow
+    /// One scheduling cycle: cost as the fleet and the number of placed bindings grow
     Schedule(schedule::Args),
     /// From exec of `up` to its ready line, and its memory at rest
     Start(start::Args),
     /// Cost of an idle fleet of simulated members: memory, CPU and writes
     Members(members::Args),
-    /// How soon a user's change is handled after a restart with many Deployments, and what the rest costs
+    /// Latency of a user's change after a restart with many Deployments, and cost of the other reconciles
     Restart(restart::Args),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // The provider can only be set once; whoever came first set the same one.
+    // The provider can be set only once; an earlier call set the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Args::parse().bench {
         Bench::Propagate(args) => propagate::run(args).await,

@@ -12,13 +12,12 @@ use crate::{
     propagate::{World, deployment},
 };
 
-/// How long the start and the settling may take together.
+/// Deadline of start and settling together.
 const DEADLINE: Duration = Duration::from_secs(900);
 /// Deadline of requests in flight.
 const SETTLE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Simulated members
@@ -30,12 +29,11 @@ pub(crate) struct Args {
     /// Pods in all
     #[arg(long, default_value_t = 2_000)]
     pods: u32,
-    /// How long the settled fleet is watched, seconds
+    /// Duration of the measurement of the settled fleet, seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
 }
 
-/// Measures and prints.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let flags = ["--clusters", &args.members.to_string(), "--nodes", &args.nodes.to_string()].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Ironclad as a child process, and what the kernel says it used.
+//! Ironclad as a child process, with its resource usage.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -17,7 +17,7 @@ pub(crate) struct Daemon {
     child: Child,
 }
 
-/// Resources that a process used so far.
+/// Resource usage of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Used {
     /// User and system CPU seconds.
@@ -64,13 +64,12 @@ impl Daemon {
         used(self.id())
     }
 
-    /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 }
 
-/// Resources that a process used so far.
+/// Resource usage of a process.
 pub(crate) fn used(id: u32) -> anyhow::Result<Used> {
     let proc = PathBuf::from(format!("/proc/{id}"));
     let stat = std::fs::read_to_string(proc.join("stat"))?;
@@ -94,7 +93,7 @@ pub(crate) fn used(id: u32) -> anyhow::Result<Used> {
     })
 }
 
-/// Keeps reading, so that the child never waits for a full pipe.
+/// Drains the pipe, so that the child never blocks on it.
 #[allow(clippy::disallowed_methods, reason = "a bench is outside the simulation")]
 fn drain(lines: std::io::Lines<BufReader<std::process::ChildStdout>>) {
     std::thread::spawn(move || lines.for_each(drop));
@@ -157,7 +156,7 @@ async fn metrics(address: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A port of loopback that was free a moment ago.
+/// Returns a loopback port that was free a moment ago.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

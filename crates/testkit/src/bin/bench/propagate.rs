@@ -30,14 +30,13 @@ use tokio::time::Instant;
 
 use crate::process::{Daemon, Used, binary, free_port, plane_writes};
 
-/// How long the whole may take before it counts as stuck.
+/// Deadline of the measurement.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// After it, what only the work needed has been given back.
+/// Time after which memory that only the work needed was released.
 const REST: Duration = Duration::from_secs(35);
-/// Deployments created at once.
+/// Concurrent creates.
 const CREATING: usize = 8;
 
-/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Deployments to create
@@ -49,21 +48,21 @@ pub(crate) struct Args {
     /// Replicas of each in every member
     #[arg(long, default_value_t = 2)]
     replicas: i32,
-    /// How long pods of simulated members take to start
+    /// Startup delay of pods in simulated members
     #[arg(long, default_value = "0s")]
     startup_delay: String,
-    /// On real kube-apiservers instead of `ironclad up`
+    /// Use real kube-apiservers instead of `ironclad up`
     #[arg(long)]
     real: bool,
 }
 
 impl Args {
-    /// The pods that come to each member.
+    /// Number of pods in each member.
     fn pods(&self) -> usize {
         self.deployments * usize::try_from(self.replicas).unwrap_or(0)
     }
 
-    /// The arguments of an `up` whose members have room for it all.
+    /// Arguments of an `up` whose members have enough capacity.
     fn up(&self) -> Vec<String> {
         [
             ("--clusters", self.members.to_string()),
@@ -77,14 +76,14 @@ impl Args {
     }
 }
 
-/// Nodes that have room for so many pods.
+/// Number of nodes for this number of pods.
 pub(crate) fn nodes_for(pods: usize) -> usize {
-    /// Of the 110 that each takes: the pod scheduler spreads, it does not fill.
+    /// Pods per node, of a maximum of 110: the pod scheduler spreads pods rather than fill nodes.
     const EACH: usize = 100;
     pods.div_ceil(EACH) + 1
 }
 
-/// When each stage was first seen for one Deployment.
+/// Time at which each stage was first seen for one Deployment.
 #[derive(Default, Clone)]
 struct Seen {
     created: Option<Instant>,
@@ -96,12 +95,11 @@ struct Seen {
     settled: Option<Instant>,
 }
 
-/// When a stage was reached.
+/// Accessor of a stage's time.
 type When = fn(&Seen) -> Option<Instant>;
 
 type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
 
-/// Measures and prints.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let tasks = Tasks::new("bench");
@@ -145,7 +143,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         clock.sleep(Duration::from_millis(20)).await;
     }
     let whole = clock.mono() - began;
-    // What coalescing writers still delay belongs to the bill.
+    // Include writes that coalescing writers still delay.
     clock.sleep(Duration::from_secs(4)).await;
     let (after, writes_after) = (world.daemon.used()?, plane_writes(&world.metrics).await?);
     print(&args, &table, created, whole, (before, after), writes_after - writes_before);
@@ -196,7 +194,7 @@ pub(crate) struct World {
     pub(crate) daemon: Daemon,
     pub(crate) metrics: String,
     pub(crate) plane: Client,
-    /// Of the control plane.
+    /// Kubeconfig of the control plane.
     kubeconfig: PathBuf,
     pub(crate) members: Vec<Client>,
     /// Arguments of its start.
@@ -206,7 +204,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `ironclad up` on an empty directory, with these further arguments and clients of so many members.
+    /// Starts `ironclad up` on an empty directory, with further arguments and clients of this many members.
     pub(crate) async fn up(arguments: &[String], members: usize) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let metrics = format!("127.0.0.1:{}", free_port()?);
@@ -229,7 +227,7 @@ impl World {
         let Self { daemon, members, .. } = self;
         drop(daemon);
         let daemon = start(&self.arguments)?;
-        // Connections of before are gone with the process.
+        // Former connections ended with the process.
         let kubeconfig = self.dir.path().join("data/kubeconfig");
         let mut clients = Vec::new();
         for n in 1..=members.len() {
@@ -239,12 +237,12 @@ impl World {
         Ok(Self { daemon, plane, members: clients, ..self })
     }
 
-    /// The data directory's parent, which goes with the world.
+    /// Parent of the data directory; removed when the world is dropped.
     pub(crate) fn directory(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Real kube-apiservers with `ironclad run`, with these further arguments, and so many members of such nodes.
+    /// Starts real kube-apiservers with `ironclad run`, with further arguments and this many members.
     pub(crate) async fn real(arguments: &[String], members: usize, nodes: real::NodeShape) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let env = real::RealEnv::start(real::Config { members, plane: true, nodes }).await?;
@@ -271,14 +269,14 @@ impl World {
         Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments: Vec::new(), _real: Some(env), dir })
     }
 
-    /// A verb of Ironclad on this control plane, to its end.
+    /// Runs a verb of Ironclad on this control plane.
     pub(crate) fn verb(&self, args: &[&str]) -> anyhow::Result<()> {
         let kubeconfig = self.kubeconfig.display().to_string();
         let args: Vec<&str> = args.iter().copied().chain(["--kubeconfig", &kubeconfig]).collect();
         verb(&binary()?, &args)
     }
 
-    /// Sends all Deployments, or the one of this name, to all members.
+    /// Propagates all Deployments, or the one of this name, to all members.
     pub(crate) async fn apply_policy(&self, name: Option<&str>) -> anyhow::Result<()> {
         let names: Vec<String> = (1..=self.members.len()).map(|n| format!("member{n}")).collect();
         let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "PropagationPolicy");
@@ -334,7 +332,7 @@ pub(crate) fn deployment(name: &str, replicas: i32) -> anyhow::Result<Deployment
     .context("the bench's own Deployment")
 }
 
-/// Watches everything that a stage is known by.
+/// Watches the objects that show the stages.
 fn observe(world: &World, table: &Table, tasks: &Tasks, clock: &Clock, members: usize, replicas: i32) {
     let bindings: Api<ResourceBinding> = Api::namespaced(world.plane.clone(), "default");
     watch(
@@ -400,7 +398,7 @@ fn observe(world: &World, table: &Table, tasks: &Tasks, clock: &Clock, members: 
     );
 }
 
-/// Watches objects, and notes what each says of the entry in the table that it names.
+/// Watches objects and records what each shows about its entry of the table.
 pub(crate) fn watch<K, S>(
     api: Api<K>,
     table: &Arc<Mutex<BTreeMap<String, S>>>,

@@ -1,4 +1,4 @@
-//! `bench queue`: the eviction queue and its limiter by themselves: cost per event as the queue grows, memory per
+//! `bench queue`: the eviction queue and its limiter alone: cost per event as the queue grows, memory per
 //! element.
 
 use std::{sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 
-/// How large the queues are.
+/// Options of the bench.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Sizes of the queue, in elements
@@ -41,10 +41,6 @@ struct Figures {
     bytes: Option<usize>,
 }
 
-/// Runs the bench.
-///
-/// # Errors
-/// If a number does not fit the clock.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let mut all = Vec::new();
@@ -170,7 +166,7 @@ fn measure(clock: &Clock, clusters: usize, elements: usize) -> anyhow::Result<Fi
     let enter = each(clock.mono() - began, elements);
     let bytes = resident().zip(before).map(|(after, before)| after.saturating_sub(before) / elements.max(1));
 
-    // An event on a binding that waits already, which is what most events are.
+    // Most events are about a binding that is queued already.
     let rounds = 1_000.min(elements);
     let began = clock.mono();
     for n in 0..rounds {
@@ -205,7 +201,7 @@ fn measure(clock: &Clock, clusters: usize, elements: usize) -> anyhow::Result<Fi
     Ok(Figures { elements, enter, again, evict, recover, bytes })
 }
 
-/// The memory of this process in bytes, where the system tells it.
+/// Resident memory of this process in bytes, where the system reports it.
 fn resident() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = text.split_whitespace().nth(1)?.parse().ok()?;

@@ -1,4 +1,5 @@
-//! `bench restart`: a start with thousands of Deployments: a user's change goes first, and the rest costs no write.
+//! `bench restart`: start with thousands of Deployments: a user's change is handled first, and the rest causes no
+//! write.
 
 use std::time::Duration;
 
@@ -17,15 +18,14 @@ use crate::{
     propagate::{World, deployment, nodes_for},
 };
 
-/// How long the preparation may take.
+/// Deadline of the preparation.
 const DEADLINE: Duration = Duration::from_secs(1_800);
-/// Objects created at once.
+/// Concurrent creates.
 const CREATING: usize = 8;
-/// No write for so long: it is quiet.
+/// Time without writes after which it is idle.
 const QUIET: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Deployments, each with a policy of its own
@@ -36,7 +36,6 @@ pub(crate) struct Args {
     members: usize,
 }
 
-/// Measures and prints.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let nodes = nodes_for(args.deployments).to_string();
@@ -56,7 +55,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let began = clock.mono();
     let world = world.restart().await?;
     let ready = clock.mono();
-    // The last by name: nothing but the user's change brings it forward.
+    // The last one by name, so that only the user's change moves it to the front.
     let name = format!("bench-{:05}", args.deployments - 1);
     let api: Api<Deployment> = Api::namespaced(world.plane.clone(), "default");
     let patch = Patch::Merge(json!({"spec": {"replicas": 2}}));
@@ -110,7 +109,7 @@ async fn prepare(world: &World, clock: &Clock, deployments: usize) -> anyhow::Re
     }
 }
 
-/// Waits until nothing is written any more, neither to the control plane nor to members; returns what was sent since
+/// Waits until nothing is written to the control plane and to members; returns the requests since
 /// the start.
 async fn quiet(world: &World, clock: &Clock) -> anyhow::Result<(Requests, Requests)> {
     let writes = |sent: (Requests, Requests)| (sent.0.writes, sent.1.writes);

@@ -1,4 +1,4 @@
-//! `bench schedule`: one pass of the scheduler by itself, as the fleet and the number of placed bindings grow.
+//! `bench schedule`: one scheduling cycle, as the fleet and the number of placed bindings grow.
 
 use std::{hint::black_box, time::Duration};
 
@@ -12,24 +12,20 @@ use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How large the fleets are.
+/// Options of the bench.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Sizes of the fleet, in clusters
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
     clusters: Vec<usize>,
-    /// Bindings that were placed and that no summary shows yet
+    /// Assumed bindings: placed and not in a summary yet
     #[arg(long, value_delimiter = ',', default_value = "0,1000,10000")]
     promised: Vec<usize>,
-    /// Passes for each figure
+    /// Scheduling cycles for each figure
     #[arg(long, default_value_t = 200)]
     passes: u32,
 }
 
-/// Runs the bench.
-///
-/// # Errors
-/// If an object of the bench is none.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (clock, options) = (Clock::system(), Options { overcommit_protection: true, ..Options::default() });
     println!("clusters   promised   by room/pass   spread/pass   duplicated/pass   summary/change   promise/write");

@@ -1,4 +1,4 @@
-//! `bench start`: how long `up` takes to serve, and what it weighs at rest.
+//! `bench start`: time until `up` serves, and its memory at rest.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use ironclad_seam::Clock;
 
 use crate::process::{Daemon, binary, free_port};
 
-/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Simulated members
@@ -17,7 +16,6 @@ pub(crate) struct Args {
     runs: u32,
 }
 
-/// Measures and prints.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let (binary, clock) = (binary()?, Clock::system());
     println!("{:<10} {:>12} {:>12} {:>14} {:>10}", "run", "empty ms", "again ms", "at rest MiB", "peak MiB");

@@ -1,4 +1,4 @@
-//! Runs seeds of the simulation: `cargo xtask sim`. A failing seed is shrunk, and says how to run it again.
+//! Runs seeds of the simulation: `cargo xtask sim`. A failing seed is shrunk and printed with the command to rerun it.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A zero among the things that have to happen is a failure from so many seeds on.
+/// From this number of seeds on, an event of `sometimes` that never happened is a failure.
 const MANY: u64 = 300;
 
 #[derive(Parser)]
@@ -34,13 +34,13 @@ struct Args {
     /// Run this one seed
     #[arg(long, value_parser = number)]
     seed: Option<u64>,
-    /// Run so many seeds
+    /// Run this number of seeds
     #[arg(long, default_value_t = 50)]
     seeds: u64,
     /// Draw the seeds from this root; without it the system gives one
     #[arg(long, value_parser = number)]
     root: Option<u64>,
-    /// Stop starting new seeds after so many minutes
+    /// Stop starting new seeds after this many minutes
     #[arg(long)]
     minutes: Option<u64>,
     /// Only the actions at these places, or `none`
@@ -64,10 +64,10 @@ struct Args {
     /// Simulated members of propagation
     #[arg(long, default_value_t = 3, requires = "propagation")]
     members: usize,
-    /// Disturb the write of this number on propagation
+    /// Inject the fault at the write with this number on propagation
     #[arg(long, requires = "fault")]
     write: Option<u64>,
-    /// How: conflict, kill-after, kill-before, lose-answer
+    /// Fault to inject: conflict, kill-after, kill-before, lose-answer
     #[arg(long, requires = "propagation")]
     fault: Option<Fault>,
 }
@@ -82,7 +82,7 @@ fn number(text: &str) -> Result<u64, String> {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    // Why each decision fell as it did: RUST_LOG=ironclad_controllers=debug, say.
+    // RUST_LOG=ironclad_controllers=debug shows the reason of each decision.
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
     match args.seed {
         Some(seed) if args.propagation => on_the_propagation(&args, seed),
@@ -130,12 +130,12 @@ fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Err(error) => Err(failed(args, &script, error)),
+        Err(error) => Err(report_failure(args, &script, error)),
     }
 }
 
-/// Tells how a script fails, as short as it fails.
-fn failed(args: &Args, script: &Script, error: anyhow::Error) -> anyhow::Error {
+/// Shrinks and reports a failing script.
+fn report_failure(args: &Args, script: &Script, error: anyhow::Error) -> anyhow::Error {
     println!("{} failed: {}", script.again(), error.root_cause());
     if args.no_shrink {
         return error;
@@ -163,7 +163,7 @@ fn many(args: &Args) -> anyhow::Result<()> {
         match script::run(&script) {
             Ok(outcome) => evictions += outcome.evictions,
             Err(error) => {
-                let error = failed(args, &script, error);
+                let error = report_failure(args, &script, error);
                 println!("{error:#}\n");
                 failures.push(format!("{}: {}", script.again(), error.root_cause()));
             }
@@ -173,7 +173,7 @@ fn many(args: &Args) -> anyhow::Result<()> {
             println!("{ran} seeds in {seconds} s, {evictions} evictions, {} failed", failures.len());
         }
     }
-    println!("\nwhat has to happen sometimes:");
+    println!("\nevents that must happen in some run:");
     for (what, count) in sometimes::counts() {
         println!("{count:>8}  {what}");
     }

@@ -1,5 +1,5 @@
-//! Bindings over time: what an eviction needs, and what ends a task (invariants 4, 6, 8, 9, 11, 12, 17, 19, 21, 22, 34,
-//! 36).
+//! Bindings over time: preconditions of an eviction, and ends of tasks (invariants 4, 6, 8, 9, 11, 12, 17, 19, 21, 22,
+//! 34, 36).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,9 @@ use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, World as Fleet, taint::
 
 use super::{Checker, Eviction, Rules, Write};
 
-/// Times on the wire have whole seconds.
+/// Resolution of times on the wire.
 const SECOND: i64 = 1;
-/// `failover.cluster.tolerationSeconds` if nobody says otherwise.
+/// Default of `failover.cluster.tolerationSeconds`.
 const ACTIVE_TOLERATION: i64 = 300;
 
 #[derive(Debug, Default)]
@@ -28,15 +28,15 @@ pub(super) struct Bindings(BTreeMap<BindingKey, State>);
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// When every target was last healthy.
+    /// Time at which every target was last healthy.
     healthy: Option<Duration>,
-    /// Wishes of the user, and the time of each.
+    /// The user's settings over time.
     wishes: Vec<(Duration, Wishes)>,
-    /// The clusters in its result, and since when they are there.
+    /// Clusters in its result, with the time since when.
     pub(super) on: BTreeMap<String, Duration>,
 }
 
-/// Inputs of a verdict besides taints.
+/// Inputs of an eviction decision besides taints.
 #[derive(Debug, Clone, PartialEq)]
 struct Wishes {
     placement: Placement,
@@ -50,12 +50,12 @@ impl Wishes {
 }
 
 impl State {
-    /// Since when it wishes what it does.
+    /// Time since which the settings are unchanged.
     pub(super) fn wished_since(&self) -> Option<Duration> {
         self.wishes.last().map(|(since, _)| *since)
     }
 
-    /// When it has to leave a cluster with these taints by what it wishes now, seconds; `None` is never.
+    /// Time at which it must leave a cluster with these taints by its current settings, seconds; `None` is never.
     pub(super) fn due(&self, taints: &[Taint], rules: &Rules) -> Option<i64> {
         let taints: Vec<&Taint> = taints.iter().collect();
         due(&self.wishes.last()?.1, &taints, rules)
@@ -65,7 +65,7 @@ impl State {
         self.wishes.last().is_some_and(|(since, _)| *since >= at)
     }
 
-    /// Wishes at any moment of a stretch of time.
+    /// Returns the settings at any time of an interval.
     fn wished(&self, from: Duration, to: Duration) -> impl Iterator<Item = &Wishes> {
         let until = |n: usize| self.wishes.get(n + 1).map_or(Duration::MAX, |(next, _)| *next);
         self.wishes
@@ -87,7 +87,7 @@ fn is_healthy(binding: &ResourceBinding) -> bool {
             .all(|t| line(&t.name).is_some_and(|i| i.health == Some(ResourceHealth::Healthy)))
 }
 
-/// Copies in the members themselves, whether or not they were reported.
+/// Returns `true` if the copies in the members are ready, reported or not.
 fn copies_are_ready(binding: &ResourceBinding, fleet: &Fleet) -> bool {
     let resource = &binding.spec.resource;
     let is_it = |key: &ObjectKey| {
@@ -111,7 +111,7 @@ impl Bindings {
         self.0.get(key)
     }
 
-    /// Takes a write in and returns the evictions in it: from where, and for which reason.
+    /// Processes a write and returns the evictions in it: cluster and reason.
     pub(super) fn see(
         &mut self,
         write: &Write,
@@ -215,7 +215,7 @@ fn cleared(
     let created = task.creation_timestamp.as_ref().map(|t| t.0.as_second());
     let grace_ended = matches!((task.grace_period_seconds, created), (Some(grace), Some(created))
         if write.wall + rules.skew + SECOND >= created + i64::from(grace));
-    // What is known of copies comes to the stored binding later.
+    // The health of copies reaches the stored binding later.
     let healthy = is_healthy(old)
         || copies_are_ready(old, fleet)
         || state.healthy.is_some_and(|last| last + rules.stale >= write.at);
@@ -257,8 +257,8 @@ impl Checker {
             let began = state.episode_began.unwrap_or(at);
             let causes: Vec<&Taint> = state.causes(at, rules.stale).collect();
             let last = at + Duration::from_secs(1);
-            // A verdict is made when the cluster becomes faulty, when the binding comes to it, when a further taint
-            // comes, or when a leader begins, and stands (specification/failover.md 3.6).
+            // A verdict is made when the cluster becomes faulty, when the binding is placed there, when another taint
+            // is added, or when a leader starts, and stays (specification/failover.md 3.6).
             let placed = seen.and_then(|s| s.on.get(&*cluster.0)).copied().unwrap_or(began);
             let begin = began.max(placed);
             let leaders = self.starts.iter().map(|start| (*start, *start + rules.warm_up));
@@ -292,8 +292,8 @@ impl Checker {
             }
             let uid = old.metadata.uid.clone().unwrap_or_default();
             let last = self.per_episode.insert((uid, cluster.clone(), state.episode), at);
-            // Whoever is wished back to a faulty cluster may have to leave it again, and so has who came back before a
-            // further taint, or because a taint went that the one who evicted it still saw.
+            // A binding that a user moves back to a faulty cluster may have to leave it again; so may one that came
+            // back before further taint, or because a taint went that the one who evicted it still saw.
             let begin = state.episode_began;
             let seen_at = |at: Duration| if Some(at) == begin { at } else { at + rules.stale };
             let same = |last| {
@@ -310,8 +310,8 @@ impl Checker {
 }
 
 impl Checker {
-    /// Why the scheduler could never place a binding anew, whatever it does not know yet (specification/failover.md
-    /// 6.9).
+    /// Reason why the scheduler could never place a binding elsewhere, however stale its view
+    /// (specification/failover.md 6.9).
     fn lacks_target(&self, binding: &ResourceBinding, from: &ClusterName, at: Duration) -> Option<String> {
         let placement = binding.spec.placement.clone().unwrap_or_default();
         let named = placement.cluster_affinity.as_ref().map(|a| a.cluster_names.clone()).unwrap_or_default();
@@ -346,7 +346,7 @@ impl Checker {
     }
 }
 
-/// When the binding is due, in seconds (specification/failover.md 3.2 to 3.4); `None` is never.
+/// Time at which the eviction is due, in seconds (specification/failover.md 3.2 to 3.4); `None` is never.
 fn due(wishes: &Wishes, taints: &[&Taint], rules: &Rules) -> Option<i64> {
     let placement = &wishes.placement;
     let added = |taint: &Taint| taint.time_added.as_ref().map_or(0, |t| t.0.as_second());

@@ -1,7 +1,7 @@
 //! Clusters over time: their Ready condition, their taints, their failover episodes (invariants 5, 27 to 30).
 //!
-//! A policy's taint comes when the cluster was not Ready for its window, and goes when it was Ready for the other one;
-//! the policies of the simulation ask for nothing else.
+//! A policy adds its taint when the cluster was not Ready for its window, and removes it when it was Ready for the
+//! other; the policies of the simulation have no other conditions.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,38 +16,38 @@ use ironclad_fleet::ClusterName;
 
 use super::{Rules, Write, by_policy};
 
-/// Stored times and thresholds are compared to the second.
+/// Tolerance in comparisons of stored times and thresholds.
 const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Clusters(BTreeMap<ClusterName, State>);
 
-/// One cluster's past.
+/// History of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) taints: Vec<Taint>,
-    /// Evicting taints that stood until a while ago, and until when.
+    /// Recently removed evicting taints, with the time of removal.
     former: Vec<(Taint, Duration)>,
-    /// Counts episodes; the present or last one.
+    /// Number of the current or last episode.
     pub(super) episode: u64,
     pub(super) episode_began: Option<Duration>,
     is_ready: bool,
-    /// Since when it is (or is not) Ready.
+    /// Time of the last change of Ready.
     pub(super) ready_since: Duration,
-    /// The same by the true time of day, seconds.
+    /// The same in true time of day, seconds.
     ready_since_wall: i64,
-    /// The same as the condition says, by the clock of the process that wrote it, seconds.
+    /// The same as in the condition, by the clock of its writer, seconds.
     ready_since_said: i64,
-    /// From when to when it was the opposite, by the time of day, before that.
+    /// Interval in which Ready had the opposite status before that, by the time of day.
     before: Option<(i64, i64)>,
     flipped: Option<Duration>,
-    /// Since when nothing new may be placed on it.
+    /// Time since which nothing new may be placed on it.
     repels_since: Option<Duration>,
-    /// Since when it is not Ready, or being deleted.
+    /// Time since which it is not Ready, or being deleted.
     gone_since: Option<Duration>,
-    /// When anything changed that says who may be on it: its taints, Ready, that it goes or is drained.
+    /// Time of the last change of its taints, Ready, deletion or drain, which decide about the workloads on it.
     pub(super) changed: Duration,
-    /// When its evicting taints changed in this episode.
+    /// Times of changes of its evicting taints in this episode.
     pub(super) tainted_at: Vec<Duration>,
 }
 
@@ -56,22 +56,22 @@ pub(super) fn evicts(taint: &Taint) -> bool {
 }
 
 impl State {
-    /// The evicting taints that a view of this age may show.
+    /// Returns the evicting taints that a view of this age may contain.
     pub(super) fn causes(&self, at: Duration, stale: Duration) -> impl Iterator<Item = &Taint> {
         let lately = self.former.iter().filter(move |(_, until)| *until + stale >= at).map(|(taint, _)| taint);
         self.taints.iter().filter(|taint| evicts(taint)).chain(lately)
     }
 
-    /// No view lets a workload be placed on it. Copies that are there remain whatever its taints
+    /// Returns `true` if no view allows a workload to be placed on it. Existing copies remain whatever its taints are
     /// (specification/failover.md 8.3).
     pub(super) fn surely_repels(&self, holds: bool, at: Duration, stale: Duration) -> bool {
         let since = if holds { self.gone_since } else { self.repels_since };
         since.is_some_and(|since| since + stale < at)
     }
 
-    /// It was Ready (or not) for so many seconds, as far as a view of some age shows.
+    /// Returns `true` if it may have been Ready (or not) for this time in a view of allowed age.
     fn was(&self, ready: bool, window: i64, write: &Write, rules: &Rules) -> bool {
-        // Both ends of the window may come from clocks that are off, in opposite directions.
+        // Both ends of the window may come from clocks that are wrong in opposite directions.
         let slack = 2 * rules.skew + 1;
         if self.is_ready == ready {
             return write.wall + slack >= self.ready_since_wall + window;
@@ -79,7 +79,7 @@ impl State {
         self.ready_since + rules.stale >= write.at && self.before.is_some_and(|(from, to)| to + slack >= from + window)
     }
 
-    /// Ready for so long that everybody knows.
+    /// Returns `true` if it has been Ready long enough for every view.
     pub(super) fn is_surely_ready(&self, at: Duration, stale: Duration) -> bool {
         self.is_ready && at.saturating_sub(self.ready_since) > stale
     }
@@ -177,11 +177,11 @@ impl Clusters {
             && (ready != state.is_ready || old.is_none_or(|old| old.ready().is_none()))
         {
             let first = old.is_none_or(|old| old.ready().is_none());
-            // A write may come long after its moment: what counts is since when the condition says it is so.
+            // A write may arrive late: the transition time in the condition counts.
             let said = new.status.as_ref().and_then(|s| conditions::get(&s.conditions, conditions::cluster::READY));
             let said = said.map_or(write.wall, |condition| condition.last_transition_time.0.as_second());
             let since = said.min(write.wall);
-            // The writer's clock may be wrong, but by as much at both flips.
+            // The writer's clock may be wrong, but by the same amount at both flips.
             let apart = (since - state.ready_since_wall).max(said - state.ready_since_said);
             let apart = Duration::from_secs(u64::try_from(apart).unwrap_or_default());
             if let (false, Some(last)) = (first, state.flipped)

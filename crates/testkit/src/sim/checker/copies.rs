@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{Rules, clusters::Clusters};
 
-/// A Work came: with Directly the one in a cluster that is Ready must be gone before.
+/// Checks a new Work: with Directly the copy in a Ready cluster must be deleted before.
 pub(super) fn work(
     at: Duration,
     key: &WorkKey,
@@ -40,7 +40,7 @@ pub(super) fn work(
     }
 }
 
-/// A copy went: unless somebody asked for that, another one must be there.
+/// Checks a deleted copy: unless it was requested, another one must exist.
 pub(super) fn gone(
     cluster: &ClusterName,
     object: &ObjectKey,
@@ -50,8 +50,8 @@ pub(super) fn gone(
     abandoned: &mut BTreeSet<ObjectKey>,
     broken: &mut Vec<String>,
 ) {
-    // Whoever deletes a Cluster without a drain takes its copies away at once (specification/failover.md 9.5), and with
-    // them what a copy elsewhere, whose deletion began already, could be kept for.
+    // Deleting a Cluster without a drain removes its copies immediately (specification/failover.md 9.5), and with
+    // them the reason to keep a copy elsewhere whose deletion has begun.
     if fleet.clusters.get(cluster).is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
         abandoned.insert(object.clone());
         return;
@@ -83,8 +83,8 @@ pub(super) fn gone(
     broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));
 }
 
-/// A user's placement leaves this cluster out, and the next copy is being made (decision 13), or there is to be none:
-/// as for a workload of no replicas (specification/scheduling.md 8.7).
+/// Returns `true` if a user's placement excludes this cluster and the next copy is being created (decision 13), or none
+/// is needed, as with zero replicas (specification/scheduling.md 8.7).
 fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet) -> bool {
     if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
         return true;
@@ -101,7 +101,7 @@ fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet
     is_left_out && (targets.is_empty() || in_making)
 }
 
-/// The permanent id of a binding, as it and its Works carry it.
+/// Returns the permanent id in the labels of a binding or Work.
 fn id<K: Resource>(object: &K) -> Option<&str> {
     object.labels().get(labels::RESOURCE_BINDING_PERMANENT_ID).map(String::as_str)
 }

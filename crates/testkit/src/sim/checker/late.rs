@@ -1,7 +1,7 @@
-//! Evictions that come too late (the other half of invariant 8). Only where nothing excuses them: for the whole window
-//! one and the same binding could surely move. Its cause and its wishes stand since before, enough clusters are well, a
-//! rate is in force, and nobody started, failed or was disturbed. Then 1/rate and some seconds hold an eviction: that
-//! one, or one before it in the queue.
+//! Late evictions (the other half of invariant 8), only if nothing excuses them: for the whole window
+//! the same binding could surely move. Cause and settings are older, enough clusters are healthy, a
+//! rate is in force, and no process started, failed or was disturbed. Then 1/rate and some seconds contain an eviction:
+//! that one, or one before it in the queue.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use ironclad_fleet::{BindingKey, ClusterName, World as Fleet};
 
 use super::{Checker, bindings, by_policy};
 
-/// Time that an eviction may take beyond the interval between two.
+/// Time that an eviction may take in addition to the interval between two.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After a process was killed, stalled or cut off: until another one leads and works.
+/// Time after a fault of a process until another one leads and works.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
-/// After a leader began, beyond its warm-up: until its caches are filled.
+/// Time after the start of a leader, in addition to its warm-up, until its caches are filled.
 const AFTER_START: Duration = Duration::from_secs(20);
-/// After a cluster left Ready, or came back: `--mass-failure-hold` and the way there.
+/// Time after a change of Ready: `--mass-failure-hold` and its propagation.
 const AFTER_READY: Duration = Duration::from_secs(70);
-/// In larger worlds nobody looks at each binding all the time.
+/// Maximum number of bindings of a world in which this is checked.
 const BINDINGS_MAX: usize = 100;
 const SECOND: i64 = 1;
 
 /// State of the checker for late evictions.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    /// Until when something disturbs the processes.
+    /// End of the last disturbance of processes.
     disturbed: Duration,
     looked: Duration,
     last: Option<Duration>,
@@ -43,17 +43,17 @@ impl Late {
 }
 
 impl Checker {
-    /// Processes are disturbed until then.
+    /// Records that processes are disturbed until then.
     pub fn disturbed(&mut self, until: Duration) {
         self.late.disturbed = self.late.disturbed.max(until);
     }
 
-    /// Nothing disturbs them any more.
+    /// Records the end of all disturbances.
     pub fn healed(&mut self, at: Duration) {
         self.late.disturbed = at;
     }
 
-    /// Time has passed: whether an eviction is overdue.
+    /// Checks whether an eviction is overdue.
     pub fn look(&mut self, at: Duration, wall: i64, fleet: &Fleet) -> Option<String> {
         let often = Duration::from_secs(1);
         if !self.rules.gate || !self.rules.late || at < self.late.looked + often || fleet.bindings.len() > BINDINGS_MAX
@@ -77,7 +77,7 @@ impl Checker {
                 let Some(since) = self.could_move(key, binding, &cluster, at, wall, fleet) else { continue };
                 let since = since.max(calm);
                 if at < since + allowed {
-                    // It waits, and had it to wait any longer, somebody would be at fault.
+                    // It waits, and it is not overdue yet.
                     continue;
                 }
                 return Some(format!(
@@ -89,7 +89,7 @@ impl Checker {
         None
     }
 
-    /// From when on nothing but time has passed: everything that could hold all evictions is over.
+    /// Time since which nothing can hold all evictions.
     fn calm_since(&self, at: Duration) -> Duration {
         let stale = self.rules.stale;
         let started = self.starts.last().map_or(at, |start| *start + self.rules.warm_up + AFTER_START);
@@ -99,7 +99,7 @@ impl Checker {
         clusters.chain([started, self.late.disturbed.saturating_add(AFTER_FAULT), last]).max().unwrap_or(at)
     }
 
-    /// Since when a binding could leave a cluster, whatever anybody does not know yet; `None` if that is not sure.
+    /// Time since which a binding could leave a cluster in every view; `None` if that is uncertain.
     fn could_move(
         &self,
         key: &BindingKey,
@@ -112,7 +112,7 @@ impl Checker {
         let (rules, state, seen) = (&self.rules, self.clusters.get(from)?, self.bindings.get(key)?);
         let cluster = fleet.clusters.get(from)?;
         let alive = binding.metadata.deletion_timestamp.is_none() && binding.spec.graceful_eviction_tasks.is_empty();
-        // A cluster that is Ready again is held as long as its policy's taints wait only to be taken back.
+        // A cluster that is Ready again is not evicted from while its policy's taints wait for their removal.
         let recovers = cluster.is_ready() && cluster.spec.taints.iter().any(by_policy);
         if !alive || recovers || !self.has_places(binding, from, fleet) || !is_applied(binding) {
             return None;
@@ -127,7 +127,7 @@ impl Checker {
         Some(at.checked_sub(ago).unwrap_or_default().max(began + rules.stale))
     }
 
-    /// Reports whether clusters without any fault satisfy the binding, at least one of them new to it.
+    /// Returns `true` if clusters without any fault satisfy the binding, at least one of them new to it.
     fn has_places(&self, binding: &ResourceBinding, from: &ClusterName, fleet: &Fleet) -> bool {
         let spec = &binding.spec;
         let Some(placement) = &spec.placement else { return false };
@@ -159,7 +159,7 @@ fn is_well(cluster: &Cluster) -> bool {
     cluster.is_ready() && cluster.spec.taints.is_empty() && !is_leaving(cluster)
 }
 
-/// The scheduler has taken the placement over: what counts is what it applied last.
+/// Returns `true` if the scheduler has applied the current placement.
 fn is_applied(binding: &ResourceBinding) -> bool {
     let annotations = binding.metadata.annotations.as_ref();
     let applied = annotations.and_then(|all| all.get(APPLIED_PLACEMENT));
@@ -168,7 +168,7 @@ fn is_applied(binding: &ResourceBinding) -> bool {
 }
 
 impl bindings::State {
-    /// Since when it is in its result.
+    /// Time since which the cluster is in its result.
     fn placed(&self, cluster: &ClusterName) -> Option<Duration> {
         self.on.get(&*cluster.0).copied()
     }

@@ -1,7 +1,7 @@
 //! The invariants of specification/failover.md 13 that concern a stretch of time, checked write by write.
 //!
 //! This is slow, obvious code that shares nothing with the decisions it checks but the types of the API. Views of
-//! controllers lag behind the real state: whatever was true a short while ago ([`Rules::stale`]) excuses what is done
+//! controllers lag behind the real state: a cause that was true recently ([`Rules::stale`]) excuses an action
 //! now.
 
 mod bindings;
@@ -27,30 +27,29 @@ use super::change::{Changed, Write};
 /// Rules of a world that its objects do not state.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// Gate `Failover`.
     pub gate: bool,
     /// `--enable-no-execute-taint-eviction`.
     pub no_execute: bool,
     /// `--no-execute-taint-eviction-purge-mode`.
     pub purge_mode: PurgeMode,
-    /// How fast evictions may be.
+    /// Allowed rates of evictions.
     pub rates: Rates,
     /// No eviction within this time after the start of the leader.
     pub warm_up: Duration,
-    /// How long an observation lasts before Ready follows it: the smaller one of both thresholds.
+    /// Time after which Ready follows an observation: the smaller one of both thresholds.
     pub debounce: Duration,
-    /// How far a view may lie behind the real state.
+    /// Maximum age of a view.
     pub stale: Duration,
-    /// How far clocks may lie apart, seconds.
+    /// Maximum difference of clocks, seconds.
     pub skew: i64,
-    /// The taints that users and policies name, as key and effect.
+    /// Key and effect of the taints that users and policies set.
     pub asked_taints: BTreeSet<(String, String)>,
-    /// The shortest times, seconds, after which any version of the one taint policy taints what is not Ready, and takes
-    /// that back; none where other policies taint.
+    /// The shortest times, seconds, after which any version of the taint policy adds its taint to an unready cluster,
+    /// and removes it; `None` if other policies set taints.
     pub windows: Option<(i64, i64)>,
-    /// `--pre-scheduling-check` is not `off`: no eviction without enough clusters to go to.
+    /// `--pre-scheduling-check` is not `off`: no eviction without enough target clusters.
     pub checked: bool,
-    /// Checks late evictions, too; off where people pause evictions or flags delay them.
+    /// Checks late evictions, too; off if users pause evictions or flags delay them.
     pub late: bool,
 }
 
@@ -73,46 +72,44 @@ impl Default for Rules {
     }
 }
 
-/// One eviction, as it was seen.
+/// An observed eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
-    /// When, since the world began.
+    /// Virtual time since the start of the world.
     pub at: Duration,
     /// Namespace and name of the binding.
     pub binding: String,
-    /// From where.
+    /// Source cluster.
     pub cluster: ClusterName,
-    /// The task's reason.
     pub reason: String,
 }
 
-/// Judges one world.
+/// Checks the invariants of one world.
 #[derive(Debug)]
 pub struct Checker {
-    /// Rules that it checks by.
+    /// Rules of the world.
     pub rules: Rules,
     clusters: Clusters,
     bindings: Bindings,
     rate: rate::Log,
     evictions: Vec<Eviction>,
-    /// When each binding (by uid) was last evicted from a cluster in one of its episodes.
+    /// Time at which each binding (by uid) was last evicted from a cluster in one of its episodes.
     per_episode: BTreeMap<(String, ClusterName, u64), Duration>,
-    /// When processes started.
+    /// Start times of processes.
     starts: Vec<Duration>,
-    /// Copies that somebody takes away behind the control plane's back.
+    /// Copies that are deleted in their members, not by the control plane.
     taken: BTreeSet<(ClusterName, ObjectKey)>,
-    /// Workloads that lost a copy because a Cluster was deleted without a drain, until each has another copy.
+    /// Workloads that lost a copy because a Cluster was deleted without a drain, until they have another one.
     abandoned: BTreeSet<ObjectKey>,
     late: late::Late,
-    /// When a person last touched the taint policy or its taints.
+    /// Time at which a user last changed the taint policy or its taints.
     policy_edited: Option<Duration>,
     /// Events for the coverage of [`super::sometimes`].
     noted: BTreeSet<&'static str>,
 }
 
 impl Checker {
-    /// A checker of a world of which nothing was seen yet.
-    #[must_use]
+    /// Creates the checker of a new world.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -130,34 +127,32 @@ impl Checker {
         }
     }
 
-    /// Takes the events that must happen sometimes.
-    #[must_use]
+    /// Returns the observed events of [`super::sometimes`].
     pub fn noted(&self) -> &BTreeSet<&'static str> {
         &self.noted
     }
 
-    /// A controller process starts.
+    /// Records the start of a controller process.
     pub fn started(&mut self, at: Duration) {
         self.starts.push(at);
     }
 
-    /// Somebody is about to delete this copy in its member.
+    /// Announces that this copy will be deleted in its member.
     pub fn will_be_taken(&mut self, cluster: ClusterName, object: ObjectKey) {
         self.taken.insert((cluster, object));
     }
 
-    /// A person edits or deletes the taint policy, or takes a taint of it away.
+    /// Records that a user edits or deletes the taint policy, or removes one of its taints.
     pub fn policy_edited(&mut self, at: Duration) {
         self.policy_edited = Some(at);
     }
 
     /// All evictions so far, in their order.
-    #[must_use]
     pub fn evictions(&self) -> &[Eviction] {
         &self.evictions
     }
 
-    /// Invariant that this write breaks.
+    /// Processes a write; returns the invariant that it breaks.
     pub fn see(&mut self, write: &Write, fleet: &Fleet) -> Vec<String> {
         let mut broken = Vec::new();
         match &write.what {
@@ -207,7 +202,7 @@ impl Checker {
 /// Key of the taint that the policies of a script add.
 pub const POLICY_KEY: &str = "failing";
 
-/// A taint that evicts and was not set by hand.
+/// Returns `true` for an evicting taint of a policy.
 fn by_policy(taint: &Taint) -> bool {
     clusters::evicts(taint) && taint.key == POLICY_KEY
 }

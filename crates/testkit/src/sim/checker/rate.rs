@@ -1,4 +1,4 @@
-//! How many evictions a stretch of time may see (specification/failover.md 6.4, 6.6; invariants 1 to 3).
+//! Maximum number of evictions in an interval (specification/failover.md 6.4, 6.6; invariants 1 to 3).
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use ironclad_api::{
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
 };
 
-/// A write that arrives within this time counts as one that arrives at once.
+/// A write that arrives within this time counts as immediate.
 const JITTER: Duration = ironclad_failover::rate::PROMPT;
 
-/// The flags that the rate follows from.
+/// Flags that determine the rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
     /// `--resource-eviction-rate`, per second.
@@ -49,7 +49,7 @@ impl Rates {
         self.of(total, unhealthy)
     }
 
-    /// The formula.
+    /// Computes the rate from the numbers of clusters.
     pub(super) fn of(&self, total: usize, unhealthy: usize) -> f64 {
         if unhealthy as f64 <= self.threshold * total as f64 + 1e-9 {
             return self.primary;
@@ -64,12 +64,12 @@ impl Rates {
 /// The rate in force over time, and the evictions.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// From when on which rate is allowed.
+    /// Allowed rates with their start times.
     allowed: Vec<(Duration, f64)>,
     evictions: Vec<Duration>,
 }
 
-/// So many evictions back a window reaches: what is wrong shows in a short one.
+/// Maximum evictions in a checked window: violations show in short ones.
 const WINDOW: usize = 256;
 
 impl Log {
@@ -79,14 +79,14 @@ impl Log {
         }
     }
 
-    /// The greatest rate that was allowed at any moment of a stretch of time.
+    /// Returns the greatest rate that was allowed at any time of an interval.
     fn greatest(&self, from: Duration, to: Duration) -> f64 {
         let first = self.allowed.partition_point(|(at, _)| *at <= from).saturating_sub(1);
         let within = self.allowed[first..].iter().take_while(|(at, _)| *at <= to);
         within.map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// Takes an eviction in, and says what is wrong with it.
+    /// Records an eviction; returns the invariant that it breaks.
     pub(super) fn evicted(&mut self, at: Duration, stale: Duration) -> Option<String> {
         self.evictions.push(at);
         let since = |from: Duration| from.saturating_sub(stale);

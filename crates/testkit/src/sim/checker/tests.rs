@@ -1,4 +1,4 @@
-//! The checker finds what is wrong, and lets pass what is right.
+//! The checker finds violations and accepts correct histories.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::*;
 const S: fn(u64) -> Duration = Duration::from_secs;
 
 #[test]
-fn the_formula() {
+fn rate_by_number_of_unhealthy_clusters() {
     let rates = Rates::default();
     // total, unhealthy, evictions per second: the table of specification/failover.md 6.4.
     let rows = [
@@ -38,7 +38,7 @@ fn the_formula() {
 }
 
 #[test]
-fn windows_of_evictions() {
+fn evictions_within_a_window_are_limited() {
     let mut log = rate::Log::default();
     log.allow(S(0), 0.5);
     assert_eq!(log.evicted(S(100), S(0)), None);
@@ -89,7 +89,7 @@ impl Court {
         self.bound(at, clusters, tasks, failover, &Value::Null)
     }
 
-    /// One whose placement the scheduler has applied.
+    /// Writes a binding whose placement the scheduler has applied.
     fn binding_placed(&mut self, at: u64, clusters: &[&str], placement: &Value) {
         self.bound(at, clusters, json!([]), Value::Null, placement);
     }
@@ -201,7 +201,7 @@ fn task_ends_when_the_new_copies_are_healthy_and_never_with_an_empty_result() {
 }
 
 #[test]
-fn once_in_an_episode() {
+fn a_binding_is_evicted_once_per_episode() {
     let mut court = Court::new(rules());
     court.binding(1, &["m1"], json!([]), Value::Null);
     court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
@@ -211,7 +211,7 @@ fn once_in_an_episode() {
 }
 
 #[test]
-fn once_while_the_taints_stay() {
+fn a_binding_is_evicted_once_while_the_taints_are_unchanged() {
     for (name, changed, again) in
         [("long before", 110, true), ("too late to be seen", 129, false), ("after it", 135, false)]
     {
@@ -231,7 +231,7 @@ fn once_while_the_taints_stay() {
     }
 }
 
-/// A binding on m1 that asks for one cluster, and is to leave it from second 200 on.
+/// Creates a binding on m1 that needs one cluster and must leave it from second 200 on.
 fn overdue(rules: Rules) -> Court {
     let mut court = Court::new(Rules { late: true, warm_up: S(40), ..rules });
     court.checker.started(S(0));
@@ -244,17 +244,17 @@ fn overdue(rules: Rules) -> Court {
 
 #[test]
 fn missing_eviction_is_found() {
-    // At 0.5/s: two seconds, thirty of patience, and three in which it may not have been seen.
+    // At 0.5/s: two seconds, thirty of tolerance, and three of stale views.
     type Change = fn(&mut Court);
     let rows: [(&str, u64, Change, bool); 9] = [
-        ("it could leave for 31 s", 234, |_| {}, false),
-        ("and for too long", 236, |_| {}, true),
-        ("without the gate", 400, |court| court.checker.rules.gate = false, false),
+        ("possible for 31 s", 234, |_| {}, false),
+        ("possible for too long", 236, |_| {}, true),
+        ("gate off", 400, |court| court.checker.rules.gate = false, false),
         ("a process was killed meanwhile", 250, |court| court.checker.disturbed(S(215)), false),
         ("long ago", 315, |court| court.checker.disturbed(S(215)), true),
         ("a leader began meanwhile", 300, |court| court.checker.started(S(220)), false),
         (
-            "the other clusters are not well",
+            "the other clusters are not healthy",
             400,
             |court| {
                 for name in ["m2", "m3"] {
@@ -271,7 +271,7 @@ fn missing_eviction_is_found() {
             },
             false,
         ),
-        ("another eviction came between", 236, |court| court.checker.late.evicted(S(210)), false),
+        ("another eviction in between", 236, |court| court.checker.late.evicted(S(210)), false),
     ];
     for (name, at, change, late) in rows {
         let mut court = overdue(rules());
@@ -281,5 +281,5 @@ fn missing_eviction_is_found() {
     }
     let mut court = overdue(rules());
     court.binding(210, &["m2"], task(), Value::Null);
-    assert_eq!(court.checker.look(S(400), 400, &court.fleet), None, "it has left");
+    assert_eq!(court.checker.look(S(400), 400, &court.fleet), None, "the binding has moved");
 }

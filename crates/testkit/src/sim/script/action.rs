@@ -22,7 +22,7 @@ use serde_json::json;
 use super::{App, Failover, TaintPolicy};
 use crate::sim::{Cut, Fault, World};
 
-/// How often a user's edit is tried again when somebody else was faster.
+/// Attempts of a user's edit in case of conflicts.
 const EDITS: usize = 20;
 
 /// One action.
@@ -30,64 +30,64 @@ const EDITS: usize = 20;
 pub enum Action {
     /// These members' servers go down.
     Down(Vec<usize>),
-    /// These members are up and well again, whatever they suffered from.
+    /// Removes all faults of these members.
     Up(Vec<usize>),
-    /// A member answers late.
+    /// A member answers with a delay.
     Slow(usize, Duration),
-    /// A member goes up and down by turns.
+    /// A member is alternately up and down.
     Flap(usize, Duration, Duration),
-    /// These members can't be reached and go on by themselves.
+    /// These members are unreachable and keep running.
     Partition(Vec<usize>),
-    /// The next write of a process but so many meets this fault.
+    /// Fault at a later write of a process, after this many others.
     WriteFault(usize, u64, Fault),
-    /// So many writes in a row are answered 409.
+    /// This many writes in a row are answered with 409.
     Conflicts(usize, u64),
-    /// A write to some member meets this fault.
+    /// Fault at a write to a member.
     MemberFault(usize, u64, Fault),
-    /// The watches of a process are that stale for so long.
+    /// The watches of a process are frozen for this time.
     Freeze(usize, Duration),
     /// The watches of a process end.
     CutWatches(usize, Cut),
-    /// A process sends nothing for so long, and then what it decided before.
+    /// A process sends nothing for this time, and then its former decisions.
     Stall(usize, Duration),
-    /// A process is killed and comes back after so long.
+    /// A process is killed and restarted after this time.
     Crash(usize, Duration),
     /// A process's time of day jumps.
     Skew(usize, i64),
-    /// A person taints a member.
+    /// A user taints a member.
     Taint(usize, &'static str),
-    /// A person takes that back.
+    /// Removes those taints as a user.
     Untaint(usize, &'static str),
     /// A user changes how a workload's policy reacts to failures.
     Failover(usize, Failover),
     /// A user scales a workload.
     Scale(usize, i32),
-    /// A user deletes a workload and makes it again.
+    /// A user deletes and recreates a workload.
     Recreate(usize),
-    /// A person changes the taint policy, or makes it anew.
+    /// A user changes or recreates the taint policy.
     EditPolicy(TaintPolicy),
-    /// A person deletes the taint policy.
+    /// A user deletes the taint policy.
     DropPolicy,
-    /// A user changes what a workload tolerates.
+    /// A user changes the tolerations of a workload.
     Tolerate(usize, Option<i64>),
-    /// A person drains a member, and does not wait for the end of it.
+    /// A user drains a member without waiting for the end.
     Drain(usize),
-    /// A person deletes the Cluster of a member.
+    /// A user deletes the Cluster of a member.
     Unjoin(usize),
-    /// A person joins every member that is not joined.
+    /// A user joins every member that is not joined.
     Join,
 }
 
-/// The key of taints that persons set.
+/// Key of taints that users set.
 pub const HAND_KEY: &str = "hand";
 
 impl Action {
-    /// For how long it keeps processes from their work; `None` if it leaves them alone.
+    /// Time for which it disturbs processes; `None` if it does not.
     fn disturbs(&self) -> Option<Duration> {
         match self {
-            // Nobody knows when the write comes that meets it.
+            // The time of the write with the fault is unknown.
             Self::WriteFault(..) | Self::Conflicts(..) | Self::MemberFault(..) => Some(Duration::MAX),
-            // A clock that is off stays so.
+            // A wrong clock stays wrong.
             Self::Skew(..) => Some(Duration::MAX),
             Self::Freeze(_, time) | Self::Stall(_, time) | Self::Crash(_, time) => Some(*time),
             Self::CutWatches(..) => Some(Duration::ZERO),
@@ -95,7 +95,7 @@ impl Action {
         }
     }
 
-    /// Does it.
+    /// Performs the action.
     pub(super) async fn take(&self, world: &mut World, apps: &mut [App]) -> anyhow::Result<()> {
         world.history.log(format!("ACTION {self}"));
         let now = world.clock().mono();
@@ -149,7 +149,7 @@ impl Action {
                 let deployments: Api<Deployment> = Api::namespaced(world.user(), "default");
                 deployments.delete(&app.name, &DeleteParams::background()).await?;
                 let clock = world.clock().clone();
-                // Its controllers may hold it by a finalizer for a moment.
+                // A finalizer may delay its deletion.
                 for _ in 0..EDITS {
                     if deployments.create(&PostParams::default(), &app.deployment()?).await.is_ok() {
                         return Ok(());
@@ -191,7 +191,7 @@ impl Action {
                 let (plane, clock, history) = (world.user(), world.clock().clone(), world.history.clone());
                 world.spawn("drain", async move {
                     let drained = whole(&plane, &clock, &wanted, false, Duration::ZERO, |_| {}).await;
-                    // What is left, or that somebody ended it, is an answer like any other.
+                    // A drain may end incomplete or be stopped.
                     history.log(match drained {
                         Ok(progress) => format!("the drain of {} is through: {progress}", wanted.cluster),
                         Err(error) => format!("the drain of {} ends: {error}", wanted.cluster),
@@ -210,12 +210,12 @@ impl Action {
     }
 }
 
-/// Joins every member whose Cluster is not there.
+/// Joins every member without a Cluster.
 pub(super) async fn join_all(world: &World) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(world.user());
     for name in world.members.keys() {
         if clusters.get_opt(name).await?.is_none() {
-            // What an unreachable member kept when its Cluster was deleted is its own by now; a person clears it away.
+            // A user deletes the objects that an unreachable member kept when its Cluster was deleted.
             let remnants: Api<Deployment> = Api::namespaced(world.member(name)?.client(), "default");
             let managed = ListParams::default().labels(&format!("{}=true", labels::MANAGED));
             for remnant in remnants.list(&managed).await? {
@@ -228,7 +228,7 @@ pub(super) async fn join_all(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends whatever drain goes on, and takes its cordon back.
+/// Stops all drains and uncordons.
 pub(super) async fn end_drains(world: &World) -> anyhow::Result<()> {
     let plane = world.user();
     for cluster in Api::<Cluster>::all(plane.clone()).list(&ListParams::default()).await? {
@@ -241,7 +241,7 @@ pub(super) async fn end_drains(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The name of a member by its number, 0 being the first.
+/// Returns the name of a member by its index, from 0.
 pub(super) fn name(member: usize) -> String {
     format!("member{}", member + 1)
 }
@@ -254,10 +254,7 @@ fn set(world: &World, members: &[usize], faults: &Faults) {
     }
 }
 
-/// Adds a taint as a person does with `ironclad taint`, which says since when.
-///
-/// # Errors
-/// If the control plane does not take it.
+/// Adds a taint with its time, as `ironclad taint` does.
 pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str, now: Timestamp) -> anyhow::Result<()> {
     edit(plane, cluster, |taints| {
         if !taints.iter().any(|t| t.key == key && t.effect == effect) {
@@ -268,10 +265,7 @@ pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str, now: 
     .await
 }
 
-/// Removes a taint as a person does.
-///
-/// # Errors
-/// If the control plane does not take it.
+/// Removes a taint as a user.
 pub async fn untaint(plane: &Client, cluster: &str, key: &str, effect: &str) -> anyhow::Result<()> {
     edit(plane, cluster, |taints| taints.retain(|t| t.key != key || t.effect != effect)).await
 }
@@ -279,7 +273,7 @@ pub async fn untaint(plane: &Client, cluster: &str, key: &str, effect: &str) -> 
 async fn edit(plane: &Client, cluster: &str, change: impl Fn(&mut Vec<Taint>)) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(plane.clone());
     for _ in 0..EDITS {
-        // Somebody may have unjoined it.
+        // It may have been unjoined.
         let Some(mut edited) = clusters.get_opt(cluster).await? else { return Ok(()) };
         let before = edited.spec.taints.clone();
         change(&mut edited.spec.taints);

@@ -8,34 +8,30 @@ use serde_json::{Value, json};
 
 use crate::sim::checker::POLICY_KEY;
 
-/// Over which clusters a workload is spread.
+/// Spread of a workload over clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// A whole copy in so many clusters.
+    /// A full copy in this many clusters.
     Copies(usize),
-    /// A whole copy in every cluster; without a constraint nothing may be moved.
+    /// A full copy in every cluster, without a spread constraint, so that nothing may be moved.
     Everywhere,
-    /// Replicas divided over so many clusters.
+    /// Replicas divided over this many clusters.
     Divided(usize),
 }
 
 /// Values of a policy's `failover.cluster`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failover {
-    /// Nothing.
     None,
-    /// Moves on PreferNoExecute after so many seconds, in this way.
+    /// Moves on PreferNoExecute after a toleration, with a purge mode.
     Cluster {
-        /// `purgeMode`.
         mode: &'static str,
-        /// `tolerationSeconds`.
         seconds: i64,
     },
 }
 
 impl Failover {
-    /// As `spec.failover` of a policy.
-    #[must_use]
+    /// Returns `spec.failover` of a policy.
     pub fn to_json(&self) -> Value {
         match self {
             Self::None => Value::Null,
@@ -53,26 +49,25 @@ impl fmt::Display for Failover {
     }
 }
 
-/// A Deployment with a policy of its own.
+/// A Deployment with its own policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
-    /// Its name, and its policy's.
+    /// Name of the Deployment and its policy.
     pub name: String,
-    /// Replicas that are wanted: of each copy, or divided.
+    /// Desired replicas: of each copy, or divided.
     pub replicas: i32,
-    /// Where it goes.
+    /// Spread over clusters.
     pub spread: Spread,
-    /// The members it may go to; all if empty.
+    /// Candidate members; all if empty.
     pub affinity: Vec<String>,
-    /// Seconds for which it tolerates NoExecute taints set by hand; a negative number is for ever.
+    /// Seconds for which it tolerates NoExecute taints set by users; a negative number is for ever.
     pub tolerates: Option<i64>,
     /// Reaction to taints.
     pub failover: Failover,
 }
 
 impl App {
-    /// A workload of this name: one copy of one replica, in one cluster.
-    #[must_use]
+    /// Creates a workload: one copy of one replica, in one cluster.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -84,10 +79,6 @@ impl App {
         }
     }
 
-    /// Its template.
-    ///
-    /// # Errors
-    /// None: it is well-formed.
     pub fn deployment(&self) -> anyhow::Result<Deployment> {
         let labels = json!({"app": self.name});
         Ok(serde_json::from_value(json!({
@@ -100,8 +91,6 @@ impl App {
         }))?)
     }
 
-    /// Its placement.
-    #[must_use]
     pub fn placement(&self) -> Value {
         let mut placement = json!({});
         if self.affinity.is_empty() {
@@ -129,10 +118,6 @@ impl App {
         placement
     }
 
-    /// Its policy.
-    ///
-    /// # Errors
-    /// None: it is well-formed.
     pub fn policy(&self) -> anyhow::Result<PropagationPolicy> {
         let mut policy = json!({
             "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
@@ -163,22 +148,17 @@ impl fmt::Display for App {
     }
 }
 
-/// A policy that taints whatever is not Ready.
+/// A policy that taints clusters that are not Ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaintPolicy {
-    /// The effect of its taint.
     pub effect: &'static str,
-    /// Seconds until it taints.
+    /// Seconds until it adds the taint.
     pub add_after: i64,
-    /// Seconds until it takes the taint back.
+    /// Seconds until it removes the taint.
     pub remove_after: i64,
 }
 
 impl TaintPolicy {
-    /// As an object.
-    ///
-    /// # Errors
-    /// None: it is well-formed.
     pub fn object(&self) -> anyhow::Result<ClusterTaintPolicy> {
         Ok(serde_json::from_value(json!({
             "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",

@@ -1,4 +1,4 @@
-//! Draws a script from a seed. Every run switches only some kinds of faults on, so that runs differ much (swarm).
+//! Draws a script from a seed. Every run enables only some kinds of faults, so that runs differ (swarm testing).
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use ironclad_seam::{Rng, Stream};
 use super::{Action, App, Failover, Script, Spread, Step, TaintPolicy};
 use crate::sim::{Cut, Fault};
 
-/// Kinds of actions that are switched on or off for a whole run.
+/// Number of kinds of actions that are enabled or disabled for a whole run.
 const KINDS: u64 = 14;
 
-/// With a long outage of one member in most runs, and with people in some.
+/// Draws a script, with a long outage of one member in most runs, and with actions of users in some.
 pub(super) fn script(seed: u64) -> Script {
     let mut script = plain(seed);
     let kept = std::mem::take(&mut script.kept);
@@ -25,7 +25,7 @@ pub(super) fn script(seed: u64) -> Script {
     script
 }
 
-/// One member fails for so long that its episode plays to its end: without that, few runs evict anything.
+/// Adds an outage of one member until its episode ends: without it, few runs evict anything.
 fn outage(draws: &Stream, members: usize, steps: &mut Vec<(usize, Step)>) {
     if !draws.chance(0.7) {
         return;
@@ -47,7 +47,7 @@ fn outage(draws: &Stream, members: usize, steps: &mut Vec<(usize, Step)>) {
     steps.insert(place + 1, (number + 1, Step { after, action: heals }));
 }
 
-/// Where many small things go wrong.
+/// Draws a script with many small faults.
 pub(super) fn plain(seed: u64) -> Script {
     let draws = Rng::from_seed(seed).child("programme").stream("draws");
     let members = 2 + draws.below(4) as usize;
@@ -62,9 +62,9 @@ pub(super) fn plain(seed: u64) -> Script {
     let rate = [0.5, 2.0, 10.0][draws.below(3) as usize];
     let check = ["strict", "relaxed", "off"][draws.below(3) as usize];
     let mut on: Vec<bool> = (0..KINDS).map(|_| draws.chance(0.5)).collect();
-    // Something has to fail.
+    // At least one kind of fault.
     on[draws.below(5) as usize] = true;
-    // What makes clusters faulty, and what loses or doubles writes, comes twice as often as the rest.
+    // Faults of clusters, and lost or duplicate writes, are twice as frequent as others.
     let often = [0, 1, 2, 7];
     let kinds: Vec<usize> = (0..KINDS as usize).chain(often).filter(|kind| on[*kind]).collect();
     let mut steps: Vec<Step> = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn plain(seed: u64) -> Script {
         let kind = kinds[draws.below(kinds.len() as u64) as usize];
         let after = Duration::from_millis(draws.below(if draws.chance(0.3) { 2_000 } else { 60_000 }));
         let mut action = action(&draws, kind, members, apps.len(), standby);
-        // Taking back what was never done would be a waste.
+        // Revert only an action that was taken.
         let standing = steps.iter().rev().find_map(|step| match &step.action {
             Action::Taint(member, effect) => Some((*member, *effect)),
             _ => None,
@@ -86,8 +86,8 @@ pub(super) fn plain(seed: u64) -> Script {
     Script { seed, members, gate, rate, check, standby, apps, taint_policy, steps, kept }
 }
 
-/// Operators and users do more in two runs of five: they edit policies, drain and unjoin in the middle of everything.
-/// Their steps are numbered behind all others, wherever they come.
+/// Adds actions of users in two runs of five: they edit policies, drain and unjoin at any time.
+/// Their steps are numbered after all others.
 fn people(draws: &Stream, members: usize, apps: &[App], policy: Option<&TaintPolicy>, steps: &mut Vec<(usize, Step)>) {
     if !draws.chance(0.4) {
         return;
@@ -109,8 +109,8 @@ fn people(draws: &Stream, members: usize, apps: &[App], policy: Option<&TaintPol
             }
             1 | 3 => Action::Drain(member),
             _ if draws.chance(0.4) => Action::Join,
-            // Who asks for more clusters than are left holds the one that leaves, until somebody eases that. One member
-            // stays: where nothing is left, nothing can be moved, and nothing is to be checked.
+            // A workload that needs more clusters than are left blocks an unjoin until its placement is relaxed. One
+            // member stays: without clusters nothing can be moved or checked.
             _ if steps.iter().filter(|(_, step)| matches!(step.action, Action::Unjoin(_))).count() + 1 >= members => {
                 Action::Join
             }
@@ -122,7 +122,7 @@ fn people(draws: &Stream, members: usize, apps: &[App], policy: Option<&TaintPol
     }
 }
 
-/// In few runs a workload asks for every cluster there is, and a person deletes one.
+/// Adds, in few runs, a workload that needs every cluster, and the deletion of one.
 fn hold(draws: &Stream, members: usize, apps: &mut [App], steps: &mut Vec<(usize, Step)>) {
     let is_unjoin = |(_, step): &(usize, Step)| matches!(step.action, Action::Unjoin(_));
     if !draws.chance(0.06) || steps.iter().any(is_unjoin) {

@@ -1,4 +1,4 @@
-//! Runs a script: the fleet settles, things go wrong, all is healed, and everything comes to rest.
+//! Runs a script: the fleet settles, faults happen, all is healed, and everything settles again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,34 +32,24 @@ use crate::sim::{
     sometimes::happened,
 };
 
-/// So many lines of history come with a failure.
+/// Lines of history in an error.
 const HISTORY_SHOWN: usize = 80;
 
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The digest of the history: equal for equal scripts.
     pub digest: String,
-    /// The history, line by line.
     pub history: Vec<String>,
-    /// How many evictions there were.
     pub evictions: usize,
-    /// Virtual seconds.
     pub seconds: u64,
 }
 
-/// Runs a script in a runtime of its own.
-///
-/// # Errors
-/// If an invariant breaks, or the world does not come to rest as it should. The error ends with the history's tail.
+/// Runs a script in a new runtime.
 pub fn run(script: &Script) -> anyhow::Result<Outcome> {
     run_showing(script, HISTORY_SHOWN)
 }
 
-/// The same, with so many lines of history in an error.
-///
-/// # Errors
-/// As [`run`].
+/// [`run`] with this many lines of history in an error.
 pub fn run_showing(script: &Script, shown: usize) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
@@ -81,7 +71,7 @@ pub fn run_showing(script: &Script, shown: usize) -> anyhow::Result<Outcome> {
     })
 }
 
-/// The world that a script plays in.
+/// Returns the options of the script's world.
 fn setup(script: &Script) -> Setup {
     let freezes = script.steps.iter().map(|step| match &step.action {
         Action::Freeze(_, time) | Action::Stall(_, time) => *time,
@@ -141,8 +131,8 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     world.model.with_checker(|checker, at| checker.healed(at));
     let user = world.user();
     action::end_drains(world).await?;
-    // Before, since what repels everybody can keep a workload on a Cluster that is to go; and after, for who joined
-    // anew.
+    // Before, since taints on all clusters can keep a workload on a Cluster in deletion; and after, for clusters that
+    // joined anew.
     untaint_all(world, script.members).await?;
     removal::rejoin(world, &apps).await?;
     untaint_all(world, script.members).await?;
@@ -180,19 +170,19 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The taints that persons set: member, effect, and the uid of the Cluster.
+/// Taints that users set: member, effect, and the uid of the Cluster.
 type ByHand = BTreeMap<(usize, &'static str), Option<String>>;
 
 fn uid(world: &World, member: usize) -> Option<String> {
     world.model.look(|fleet| fleet.clusters.get(&action::name(member).as_str().into())?.metadata.uid.clone())
 }
 
-/// Whoever else edits taints loses none of those that persons set (invariant 25).
+/// Checks that no taint of users is lost (invariant 25).
 fn taints_of_persons_stand(world: &World, by_hand: &ByHand) -> anyhow::Result<()> {
     world.model.look(|fleet| {
         for ((member, effect), of) in by_hand {
             let Some(cluster) = fleet.clusters.get(&action::name(*member).as_str().into()) else { continue };
-            // Another Cluster has no taints of the one before.
+            // A new Cluster has no taints of its predecessor.
             if of.is_none() || cluster.metadata.uid != *of {
                 continue;
             }
@@ -208,7 +198,7 @@ async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
     for member in 0..members {
         for effect in [NO_EXECUTE, PREFER_NO_EXECUTE, NO_SCHEDULE] {
             untaint(&user, &action::name(member), HAND_KEY, effect).await?;
-            // A policy that was deleted, or has another effect by now, leaves its taint to a person
+            // A policy that was deleted, or has another effect now, leaves its taint to a user
             // (specification/failover.md 2.7).
             world.model.with_checker(|checker, at| checker.policy_edited(at));
             untaint(&user, &action::name(member), POLICY_KEY, effect).await?;
@@ -217,7 +207,7 @@ async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything is made and comes to rest before anything goes wrong.
+/// Creates everything and waits until it is settled.
 async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Result<()> {
     let user = world.user();
     world.start_process(0);
@@ -244,7 +234,7 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
     world.until_quiet().await
 }
 
-/// State that any healthy fleet reaches for a workload, by its specification alone.
+/// Returns `true` if the workload is in the state that every healthy fleet reaches.
 fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::Result<()> {
     let spec = &binding.spec;
     let status = binding.status.clone().unwrap_or_default();
@@ -261,7 +251,7 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
     }
     for target in &spec.clusters {
         let Some(line) = status.aggregated_status.iter().find(|item| item.cluster_name == target.name) else {
-            bail!("nothing is reported from {}", target.name);
+            bail!("no status is reported from {}", target.name);
         };
         ensure!(line.applied, "not applied in {}", target.name);
         let ready = line.status.as_ref().and_then(|s| s.value().get("readyReplicas")?.as_i64());
@@ -276,7 +266,7 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
     Ok(())
 }
 
-/// Notes what was worth running for.
+/// Records events of [`super::sometimes`].
 fn seen(world: &World) {
     let history = world.history.lines();
     let any = |part: &str| history.iter().any(|line| line.contains(part));

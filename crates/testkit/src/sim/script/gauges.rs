@@ -1,4 +1,4 @@
-//! Metrics of evictions, compared with each other and with a fleet at rest (invariants 15, 38).
+//! Metrics of evictions, compared with each other and with a settled fleet (invariants 15, 38).
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::sim::World;
 const ALIASES: [(&str, &str); 2] =
     [("cluster_fault_rate", "cluster_failure_rate"), ("evict_kind_total", "eviction_kind_total")];
 
-/// Metrics that count elements in the queue: nothing is left of them when all is well.
+/// Metrics that count elements of the queue: zero when all is healthy.
 const OF_THE_QUEUE: [&str; 5] =
     ["evict_total", "eviction_total", "eviction_queue_depth", "evict_kind_total", "eviction_kind_total"];
 
 /// Expected values of the gauges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expect {
-    /// They agree with each other, and none is negative.
+    /// The gauges agree with each other, and none is negative.
     Equal,
-    /// And nothing waits.
+    /// They are zero, too.
     Empty,
 }
 
-/// Reads the exposition of the first process, if it runs.
+/// Checks the metrics of the first process, if it runs.
 pub(super) fn check(world: &World, expect: Expect) -> anyhow::Result<()> {
     let Some(context) = world.context() else { return Ok(()) };
     let mut text = String::new();
@@ -46,7 +46,7 @@ pub(super) fn check(world: &World, expect: Expect) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The values of each metric, added up over its labels.
+/// Sums each metric over its labels.
 fn sums(text: &str) -> anyhow::Result<BTreeMap<&str, f64>> {
     let mut sums = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {

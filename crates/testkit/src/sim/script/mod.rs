@@ -1,5 +1,5 @@
-//! A script: a fleet, its workloads, and a list of what goes wrong and when. It follows from a seed alone, so that a
-//! failing one replays exactly and can be shrunk by leaving actions out.
+//! A script: a fleet, its workloads, and a list of faults with times. It is determined by a seed, so that a
+//! failing script replays exactly and can be shrunk by removing actions.
 
 mod action;
 mod apps;
@@ -19,12 +19,11 @@ pub use self::{
 };
 pub use super::checker::POLICY_KEY;
 
-/// Action with the time since the one before.
+/// Action with the time since the previous one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// So long after the one before.
+    /// Time since the previous step.
     pub after: Duration,
-    /// The action.
     pub action: Action,
 }
 
@@ -34,46 +33,37 @@ impl fmt::Display for Step {
     }
 }
 
-/// One run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
-    /// From what it and every chance in its run follow.
+    /// Seed of the script and of its run.
     pub seed: u64,
     /// Members, `member1` first.
     pub members: usize,
-    /// Gate `Failover`.
     pub gate: bool,
-    /// `--resource-eviction-rate`.
     pub rate: f64,
-    /// `--pre-scheduling-check`.
     pub check: &'static str,
     /// Two controller processes, of which one leads.
     pub standby: bool,
-    /// The workloads.
     pub apps: Vec<App>,
     /// The taint policy, if there is one.
     pub taint_policy: Option<TaintPolicy>,
-    /// Steps of the script.
     pub steps: Vec<Step>,
-    /// The places of these steps in the whole list.
+    /// Indexes of these steps in the full list.
     pub kept: Vec<usize>,
 }
 
 impl Script {
-    /// The script of a seed.
-    #[must_use]
+    /// Draws the script of a seed.
     pub fn from_seed(seed: u64) -> Self {
         draw::script(seed)
     }
 
-    /// The same seed without its long outage and without people.
-    #[must_use]
+    /// Draws the script of a seed without its long outage and without actions of users.
     pub fn plain(seed: u64) -> Self {
         draw::plain(seed)
     }
 
-    /// The same with some of its steps. A step that is left out leaves its wait behind.
-    #[must_use]
+    /// Returns the script with only these steps. The waits of removed steps are kept.
     pub fn keeping(&self, places: &BTreeSet<usize>) -> Self {
         let (mut steps, mut kept) = (Vec::new(), Vec::new());
         let mut waited = Duration::ZERO;
@@ -88,8 +78,7 @@ impl Script {
         Self { steps, kept, ..self.clone() }
     }
 
-    /// How it is run again.
-    #[must_use]
+    /// Returns the command to run it again.
     pub fn again(&self) -> String {
         let whole = Self::from_seed(self.seed);
         if whole.kept == self.kept {

@@ -1,6 +1,6 @@
-//! Clusters that were deleted go: at once, or when what holds them is eased (specification/failover.md 9.5). A workload
-//! that asks for more clusters than are left holds one; the Cluster has to say so, and nothing of the workload may be
-//! lost meanwhile.
+//! Removal of deleted Clusters: immediate, or when workloads no longer block it (specification/failover.md 9.5). A
+//! workload that needs more clusters than are left blocks it; the Cluster must report that, and the workload must not
+//! be lost meanwhile.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use serde_json::json;
 use super::{App, Spread, action};
 use crate::sim::{World, sometimes::happened};
 
-/// A Cluster that is deleted and that nothing holds has to be gone within so many seconds.
+/// Seconds within which a deleted Cluster must disappear if no workload blocks it.
 const GOES_WITHIN: usize = 600;
-/// One that is held has said so after this many seconds in which no other one went.
+/// Seconds without removals after which a blocked Cluster must have its condition.
 const SAYS_SO_AFTER: usize = 120;
 
-/// Joins who is not joined, as soon as the Cluster that was is gone. Where workloads hold some, their users ask for
-/// less until those are gone, as the condition advises.
+/// Joins members again as soon as their former Cluster is removed. If workloads block a removal, their users request
+/// fewer clusters meanwhile, as the condition advises.
 pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()> {
     let (mut last, mut same, mut eased) = (Vec::new(), 0, Vec::new());
     for _ in 0..GOES_WITHIN {
@@ -64,10 +64,10 @@ pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()
         }
         world.pass(Duration::from_secs(1)).await?;
     }
-    bail!("a Cluster that was deleted never goes: {}", last.join(" "))
+    bail!("a deleted Cluster is never removed: {}", last.join(" "))
 }
 
-/// The condition names one of the workloads that are still placed there and ask for more than is left.
+/// Returns `true` if the condition names a workload that is still placed there and needs more clusters than are left.
 fn says_who_holds_it(world: &World, cluster: &Cluster, holders: &[&App]) -> anyhow::Result<()> {
     let name = cluster.name_any();
     let holding: Vec<String> = world.model.look(|fleet| {
@@ -90,7 +90,7 @@ fn says_who_holds_it(world: &World, cluster: &Cluster, holders: &[&App]) -> anyh
     Ok(())
 }
 
-/// The user of a workload asks for another placement.
+/// Changes the placement of a workload as its user.
 async fn ask_for(world: &World, app: &App, placement: serde_json::Value) -> anyhow::Result<()> {
     let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
     let patch = json!({"spec": {"placement": {"spreadConstraints": placement["spreadConstraints"]}}});

@@ -1,26 +1,25 @@
-//! Makes a failing script as short as it fails in the same way: first it leaves out halves of its actions, then ever
+//! Shrinks a failing script to a shorter one that fails in the same way: removes halves of its actions, then ever
 //! smaller parts.
 
 use std::collections::BTreeSet;
 
 use super::{Script, run};
 
-/// So many runs are spent on it.
+/// Maximum number of runs.
 const RUNS_MAX: usize = 60;
 
-/// A shorter script that fails, too.
+/// A shorter script that fails in the same way.
 #[derive(Debug)]
 pub struct Shrunk {
-    /// It.
+    /// The script.
     pub script: Script,
-    /// How it fails.
+    /// Its error.
     pub error: anyhow::Error,
-    /// How often it was tried.
+    /// Number of runs.
     pub runs: usize,
 }
 
-/// Shrinks a script that failed in this way. One that fails in another way is another bug, and is not followed.
-#[must_use]
+/// Shrinks a script that failed with this error. Scripts that fail differently are ignored: that is another bug.
 pub fn shrink(script: &Script, error: anyhow::Error) -> Shrunk {
     shrink_by(script, error, |candidate| run(candidate).err())
 }
@@ -49,8 +48,8 @@ fn shrink_by(script: &Script, error: anyhow::Error, mut fails: impl FnMut(&Scrip
     best
 }
 
-/// In which way a script fails: the first broken invariant by its numbers, or what it waited for in vain, whatever the
-/// names, the numbers and the moment.
+/// Classifies an error: the first broken invariant by its numbers, or the condition that was not reached, without
+/// names, numbers and times.
 fn way(error: &anyhow::Error) -> String {
     let root = error.root_cause().to_string();
     let first = root.split("; ").next().unwrap_or_default();
@@ -89,7 +88,7 @@ mod tests {
     fn shrinking_ignores_other_failures() {
         let long = |seed: &u64| Script::from_seed(*seed).steps.len() > 8;
         let script = Script::from_seed((0..).find(long).unwrap());
-        // Without action 5 something else is broken.
+        // Without action 5 another invariant breaks.
         let fails = |p: &Script| match (p.kept.contains(&2), p.kept.contains(&5)) {
             (true, true) => Some(anyhow::anyhow!("invariant 16: it went")),
             (true, false) => Some(anyhow::anyhow!("invariant 1: too fast")),
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn script_follows_from_its_seed() {
+    fn a_seed_determines_its_script() {
         for seed in 0..200 {
             let script = Script::from_seed(seed);
             assert_eq!(script, Script::from_seed(seed));

@@ -1,4 +1,4 @@
-//! Objects that reach the members.
+//! Flows about the contents of copies.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{Flow, deployment, policy};
 
 const EVERYWHERE: &str = "placement: {clusterAffinity: {clusterNames: [member1, member2]}}";
 
-/// Overriders change the copy in the clusters that a rule names, in order, and only there.
+/// Overriders change the copies in the clusters of a rule, in order, and only there.
 pub(super) async fn overridden(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(&deployment("web", 1)).await?;
     flow.apply(
@@ -40,7 +40,7 @@ spec:
     flow.member_has(1, "deployment/web", &format!("{container}/image"), json!("registry.example/web:1")).await
 }
 
-/// Dependencies of a workload follow it, and leave with it.
+/// Dependencies of a workload are propagated and removed with it.
 pub(super) async fn dependencies(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.kubectl(&["create", "configmap", "settings", "--from-literal=colour=blue"]).await?;
     flow.kubectl(&["create", "secret", "generic", "token", "--from-literal=token=s"]).await?;
@@ -62,7 +62,7 @@ pub(super) async fn dependencies(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.is_in_member(2, "configmap/settings", false).await
 }
 
-/// A kind of the user's own, and its objects, go to members like any other.
+/// Custom resources and their definitions are propagated like built-in kinds.
 pub(super) async fn custom_resources(flow: &Flow<'_>) -> anyhow::Result<()> {
     let crd = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -110,7 +110,7 @@ spec: {size: 3}
     flow.is_in_member(1, "crd/gadgets.example.io", false).await
 }
 
-/// Objects without a namespace go by ClusterPropagationPolicy.
+/// ClusterPropagationPolicies propagate cluster-scoped objects.
 pub(super) async fn cluster_scoped(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(
         "apiVersion: rbac.authorization.k8s.io/v1
@@ -135,7 +135,7 @@ spec:
     flow.plane.run(["delete", "clusterpropagationpolicy", "flow-reader"]).await.map(drop)
 }
 
-/// Parallelism and completions of a Job are divided; its completion comes back.
+/// Parallelism and completions of a Job are divided; its completion is aggregated.
 pub(super) async fn jobs_divided(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(
         "apiVersion: batch/v1
@@ -166,7 +166,7 @@ spec:
     flow.is_true("resourcebinding/sums-job", "FullyApplied").await
 }
 
-/// The other workloads report back as Deployments do.
+/// The statuses of other workloads are aggregated as those of Deployments.
 pub(super) async fn stateful_and_daemon_sets(flow: &Flow<'_>) -> anyhow::Result<()> {
     let pods = "selector: {matchLabels: {app: NAME}}
   template:
@@ -189,7 +189,7 @@ pub(super) async fn stateful_and_daemon_sets(flow: &Flow<'_>) -> anyhow::Result<
     flow.is_true("resourcebinding/agent-daemonset", "FullyApplied").await
 }
 
-/// Fields that a member sets on a Service, such as its address, remain.
+/// Fields that a member sets on a Service, such as its address, are retained.
 pub(super) async fn services(flow: &Flow<'_>) -> anyhow::Result<()> {
     let service = "apiVersion: v1
 kind: Service

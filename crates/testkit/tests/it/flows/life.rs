@@ -1,4 +1,4 @@
-//! How things come, stay and go.
+//! Flows about the life cycle of copies.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn placed(name: &str, more: &str) -> String {
     policy(name, "apps/v1", "Deployment", more)
 }
 
-/// Suspended, a change does not reach the members; resumed, it does.
+/// Changes reach the members only while dispatching is not suspended.
 pub(super) async fn suspended(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(&deployment("web", 1)).await?;
     flow.apply(&placed("web", EVERYWHERE)).await?;
@@ -41,7 +41,7 @@ pub(super) async fn suspended(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.member_has(1, "deployment/web", image, json!("registry.example/web:2")).await
 }
 
-/// With preserveResourcesOnDeletion the copies stay when the template goes.
+/// With preserveResourcesOnDeletion the copies remain when the template is deleted.
 pub(super) async fn preserved(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(&deployment("web", 1)).await?;
     flow.apply(&placed("web", &format!("preserveResourcesOnDeletion: true\n  {FIRST}"))).await?;
@@ -53,7 +53,7 @@ pub(super) async fn preserved(flow: &Flow<'_>) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    // Ours no more: the marks are gone, the object is not.
+    // The object remains without our labels.
     flow.member_has(1, "deployment/web", "/metadata/labels/karmada.io~1managed", json!(null)).await?;
     flow.member_has(1, "deployment/web", "/status/readyReplicas", json!(1)).await?;
     flow.in_member(1, &["delete", "deployment", "web"]).await.map(drop)
@@ -82,7 +82,7 @@ pub(super) async fn adopted(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.is_true("resourcebinding/web-deployment", "FullyApplied").await
 }
 
-/// With retain-replicas a member keeps the number that it scaled to.
+/// With retain-replicas a member keeps its own number of replicas.
 pub(super) async fn replicas_retained(flow: &Flow<'_>) -> anyhow::Result<()> {
     let labelled = deployment("web", 1).replacen(
         "labels: {app: web}",
@@ -99,7 +99,7 @@ pub(super) async fn replicas_retained(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.member_has(1, "deployment/web", "/spec/replicas", json!(3)).await
 }
 
-/// A protected template can't be deleted until the label goes.
+/// A protected template can't be deleted until the label is removed.
 pub(super) async fn deletion_protected(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(&deployment("web", 1)).await?;
     flow.kubectl(&["label", "deployment", "web", "resourcetemplate.karmada.io/deletion-protected=Always"]).await?;
@@ -110,7 +110,7 @@ pub(super) async fn deletion_protected(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.kubectl(&["delete", "deployment", "web"]).await.map(drop)
 }
 
-/// A WorkloadRebalancer has its workloads scheduled anew, and says so.
+/// A WorkloadRebalancer reschedules its workloads and reports it.
 pub(super) async fn rebalanced(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(&deployment("web", 2)).await?;
     flow.apply(&placed("web", EVERYWHERE)).await?;
@@ -136,7 +136,7 @@ spec: {workloads: [{apiVersion: apps/v1, kind: Deployment, namespace: NS, name: 
     flow.plane.run(["delete", "workloadrebalancer", "flow"]).await.map(drop)
 }
 
-/// A namespace goes to every member, unless it is kept out.
+/// A namespace is propagated to every member, unless it is excluded.
 pub(super) async fn namespace_kept_out(flow: &Flow<'_>) -> anyhow::Result<()> {
     for member in [1, 2] {
         flow.is_in_member(member, "namespace/namespace-kept-out", true).await?;
@@ -149,7 +149,7 @@ pub(super) async fn namespace_kept_out(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.is_in_member(2, "namespace/flow-public", false).await
 }
 
-/// Several objects in one policy, and a rollout that is watched with kubectl.
+/// One policy with several objects, and `kubectl rollout status`.
 pub(super) async fn rolled_out(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(&deployment("web", 2)).await?;
     flow.kubectl(&["create", "configmap", "page", "--from-literal=title=hello"]).await?;

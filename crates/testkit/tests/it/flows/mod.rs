@@ -12,14 +12,14 @@ use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// A control plane, two members, and a namespace of the flow's own.
+/// A control plane, two members, and the namespace of the flow.
 pub(crate) struct Flow<'a> {
     pub(crate) plane: &'a Kubectl,
     pub(crate) members: &'a [Kubectl],
     namespace: String,
 }
 
-/// Runs every flow, one after the other, each in a namespace of its own.
+/// Runs every flow, one after the other, each in its own namespace.
 pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
     macro_rules! flows {
         ($($module:ident::$name:ident),+ $(,)?) => {
@@ -64,18 +64,18 @@ impl Flow<'_> {
         self.plane.apply(&manifests).await.map(drop)
     }
 
-    /// `kubectl -n NS ARGUMENTS` in the control plane.
+    /// Runs `kubectl -n NS ARGUMENTS` in the control plane.
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         self.plane.run([&["-n", self.namespace.as_str()], arguments].concat()).await
     }
 
-    /// `kubectl -n NS ARGUMENTS` in a member, `1` the first.
+    /// Runs `kubectl -n NS ARGUMENTS` in a member, `1` the first.
     pub(crate) async fn in_member(&self, member: usize, arguments: &[&str]) -> anyhow::Result<String> {
         let member = member.checked_sub(1).and_then(|i| self.members.get(i)).context("no such member")?;
         member.run([&["-n", self.namespace.as_str()], arguments].concat()).await
     }
 
-    /// Waits until a field of an object in a member is this.
+    /// Waits until a field of an object in a member has this value.
     pub(crate) async fn member_has(
         &self,
         member: usize,
@@ -89,7 +89,7 @@ impl Flow<'_> {
         .await
     }
 
-    /// Waits until a field of an object in the control plane is this.
+    /// Waits until a field of an object in the control plane has this value.
     pub(crate) async fn plane_has(&self, object: &str, pointer: &str, value: Value) -> anyhow::Result<()> {
         until(&format!("{object} has {value} at {pointer:?}"), DEADLINE, async || {
             is(&self.kubectl(&["get", object, "-o", "json"]).await?, pointer, &value)
@@ -118,7 +118,7 @@ impl Flow<'_> {
         .await
     }
 
-    /// Where a binding was scheduled: `member1:2,member2`.
+    /// Waits until a binding is scheduled to these clusters: `member1:2,member2`.
     pub(crate) async fn placed(&self, binding: &str, clusters: &str) -> anyhow::Result<()> {
         until(&format!("{binding} is placed on {clusters}"), DEADLINE, async || {
             let object: Value =

@@ -1,4 +1,4 @@
-//! Where things go.
+//! Flows about placement.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ fn placed(name: &str, placement: &str) -> String {
     policy(name, DEPLOYMENT[0], DEPLOYMENT[1], &format!("placement: {placement}"))
 }
 
-/// Labels of clusters select them; when a label moves, the workload follows only if it is scheduled anew.
+/// Clusters are selected by labels; after a change of labels the workload moves only when it is rescheduled.
 pub(super) async fn by_labels(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.plane.run(["label", "cluster", "member2", "tier=gold", "--overwrite"]).await?;
     flow.apply(&deployment("web", 2)).await?;
@@ -25,7 +25,7 @@ pub(super) async fn by_labels(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.plane.run(["label", "cluster", "member1", "member2", "tier-"]).await.map(drop)
 }
 
-/// Fields of clusters select them.
+/// Clusters are selected by fields.
 pub(super) async fn by_fields(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.plane.run(["patch", "cluster", "member1", "--type=merge", "-p", r#"{"spec":{"region":"north"}}"#]).await?;
     flow.plane.run(["patch", "cluster", "member2", "--type=merge", "-p", r#"{"spec":{"region":"south"}}"#]).await?;
@@ -36,7 +36,7 @@ pub(super) async fn by_fields(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.member_has(1, "deployment/web", "/status/readyReplicas", json!(1)).await
 }
 
-/// Excluded clusters get nothing, and a change of the policy moves what is there.
+/// Excluded clusters get no copies; a change of the policy moves existing ones.
 pub(super) async fn excluded(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(&deployment("web", 1)).await?;
     flow.apply(&placed("web", "{clusterAffinity: {exclude: [member1]}}")).await?;
@@ -47,7 +47,7 @@ pub(super) async fn excluded(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.is_in_member(2, "deployment/web", false).await
 }
 
-/// A tainted cluster takes only what tolerates the taint.
+/// A tainted cluster gets only workloads that tolerate the taint.
 pub(super) async fn tainted(flow: &Flow<'_>) -> anyhow::Result<()> {
     let taint = r#"{"spec":{"taints":[{"key":"dedicated","value":"batch","effect":"NoSchedule"}]}}"#;
     flow.plane.run(["patch", "cluster", "member1", "--type=merge", "-p", taint]).await?;
@@ -63,7 +63,7 @@ pub(super) async fn tainted(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.placed("web-deployment", "member1:1,member2:1").await
 }
 
-/// When its policy goes, a template keeps its copies until another policy claims it, which then moves them.
+/// When its policy is deleted, a template keeps its copies until another policy claims it, which then moves them.
 pub(super) async fn handed_over(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.apply(&deployment("web", 1)).await?;
     flow.apply(&placed("web", "{clusterAffinity: {clusterNames: [member1]}}")).await?;
@@ -76,6 +76,6 @@ pub(super) async fn handed_over(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.member_has(2, "deployment/web", "/status/readyReplicas", json!(1)).await?;
     flow.plane_has("deployment/web", "/metadata/annotations/propagationpolicy.karmada.io~1name", json!("next")).await?;
     let after = flow.in_member(1, &["get", "deployment", "web", "-o", "jsonpath={.metadata.uid}"]).await?;
-    anyhow::ensure!(uid == after, "the copy in member1 was made anew: {uid} and then {after}");
+    anyhow::ensure!(uid == after, "the copy in member1 was recreated: {uid} and then {after}");
     Ok(())
 }

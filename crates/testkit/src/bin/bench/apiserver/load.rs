@@ -1,4 +1,4 @@
-//! Load on a server while it is measured. Bodies are text made beforehand: no client's own work is in the figures
+//! Load on a server while it is measured. Bodies are prepared as text, so that the figures contain no client work
 //! beyond TLS and HTTP.
 
 use std::{
@@ -19,22 +19,22 @@ use tokio::sync::Notify;
 use super::side::Side;
 use crate::propagate::at;
 
-/// Where clients write.
+/// Path of writes.
 const WRITTEN: &str = "bench-written";
 /// Path of lists.
 const LISTED: &str = "bench-listed";
-/// The rest of the objects.
+/// Path of the other objects.
 const OTHERS: &str = "bench-others";
 /// Path of watches.
 const WATCHED: &str = "bench-watched";
-/// The bytes in each object's data.
+/// Bytes of data per object.
 const DATA_BYTES: usize = 1_024;
-/// Clients that make the objects.
+/// Concurrent clients that create the objects.
 const MAKERS: usize = 32;
-/// A watch that hears nothing for so long is broken.
+/// A watch without an event for this long is broken.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Result of writing with this number of clients at once.
+/// Result of writing with this number of concurrent clients.
 pub(crate) struct Writes {
     pub(super) clients: usize,
     pub(super) per_second: f64,
@@ -62,7 +62,7 @@ impl<'a> Load<'a> {
         Self { side, clock, tasks: Tasks::new("load") }
     }
 
-    /// Makes the namespaces that everything below is in.
+    /// Creates the namespaces of the load.
     pub(super) async fn namespaces(&self) -> anyhow::Result<()> {
         let client = self.side.client().await?;
         for name in [WRITTEN, LISTED, OTHERS, WATCHED] {
@@ -120,7 +120,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Makes objects until there are so many; returns how many per second.
+    /// Creates objects up to this number; returns the rate per second.
     pub(super) async fn fill(&self, listed: usize, objects: usize) -> anyhow::Result<f64> {
         let began = self.clock.mono();
         let next = Arc::new(AtomicUsize::new(0));
@@ -144,7 +144,7 @@ impl<'a> Load<'a> {
         Ok(objects as f64 / (self.clock.mono() - began).as_secs_f64())
     }
 
-    /// One list of everything in the namespace; its time and its bytes.
+    /// Lists everything in the namespace; returns duration and bytes.
     pub(super) async fn list(&self) -> anyhow::Result<(Duration, usize)> {
         let client = self.side.client().await?;
         let began = self.clock.mono();
@@ -168,7 +168,7 @@ impl<'a> Load<'a> {
                 let mut lines = std::pin::pin!(client.request_stream(request).await?.lines());
                 while let Some(line) = lines.next().await {
                     ensure!(line?.contains("\"seen\""), "an event of something else");
-                    // Each is heard by all before the next is written: the count says which it was.
+                    // All watches get each event before the next is written, so the count identifies it.
                     if (heard.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(watchers) {
                         all_heard.notify_one();
                     }
@@ -179,7 +179,7 @@ impl<'a> Load<'a> {
         let heard_by_all = || async {
             tokio::time::timeout(DEADLINE, all_heard.notified()).await.context("not every watch has heard of a write")
         };
-        // What is there already, first.
+        // First the existing objects.
         heard_by_all().await?;
         let mut took = Vec::new();
         for event in 1..=events {

@@ -18,16 +18,15 @@ use self::{
 };
 use crate::propagate::at;
 
-/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Seconds of writing at each number of clients
+    /// Seconds of writing for each number of clients
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Numbers of clients that write at once
+    /// Numbers of concurrent clients
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100])]
     clients: Vec<usize>,
-    /// Objects of 1 KiB that are there when memory is measured
+    /// Objects of 1 KiB that exist when memory is measured
     #[arg(long, default_value_t = 100_000)]
     objects: usize,
     /// How many of them are in the namespace that is listed
@@ -36,25 +35,25 @@ pub(crate) struct Args {
     /// Watches of one namespace
     #[arg(long, default_value_t = 100)]
     watchers: usize,
-    /// Writes that are timed until each watch has them
+    /// Writes that are timed until all watches have them
     #[arg(long, default_value_t = 50)]
     events: usize,
-    /// Ours alone, without the ratios
+    /// Measure only ironclad, without ratios
     #[arg(long)]
     alone: bool,
 }
 
 /// Result of one server.
 pub(crate) struct Figures {
-    /// From its start, seconds.
+    /// Time from start to ready, seconds.
     ready: f64,
-    /// Resident memory at rest, MiB, and what of it is no page of a file.
+    /// Resident memory at rest and its anonymous part, MiB.
     rest: (f64, f64),
     writes: Vec<Writes>,
-    /// The median of several lists of all, milliseconds, and the bytes of one.
+    /// Median duration of a full list, milliseconds, and its bytes.
     list_ms: f64,
     list_bytes: usize,
-    /// From a write until the last watch has it, milliseconds: median and the hundredth's worst.
+    /// Time from a write until the last watch has it, milliseconds: median and 99th percentile.
     fan_out_ms: (f64, f64),
     /// Creates per second while the objects were made.
     creates_per_second: f64,
@@ -62,7 +61,6 @@ pub(crate) struct Figures {
     full: (f64, f64),
 }
 
-/// Measures and prints.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     ensure!(args.listed <= args.objects, "--listed can't be more than --objects");
     let clock = Clock::system();
@@ -116,7 +114,7 @@ async fn measure(side: Side, args: &Args, clock: &Clock) -> anyhow::Result<Figur
     })
 }
 
-/// How long the disk takes for what both servers do at each commit.
+/// Measures the duration of an fsync, which both servers do at each commit.
 fn fsync_ms(clock: &Clock) -> anyhow::Result<f64> {
     let dir = tempfile::tempdir()?;
     let mut file = File::create(dir.path().join("probe"))?;

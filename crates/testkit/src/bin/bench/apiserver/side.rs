@@ -15,7 +15,7 @@ pub(crate) struct Side {
     pub(super) ready: Duration,
     kubeconfig: PathBuf,
     processes: Vec<u32>,
-    // In the order of the end: programs before the files that they write.
+    // Drop order: programs before the files that they write.
     _binary: Option<Daemon>,
     _bare: Option<Bare>,
     _directory: Option<tempfile::TempDir>,
@@ -57,7 +57,7 @@ impl Side {
         })
     }
 
-    /// A client with connections of its own.
+    /// Creates a client with its own connections.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let config = kubeconfig_client_config(&self.kubeconfig, None).await?;
         Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
@@ -68,7 +68,7 @@ impl Side {
         self.processes.iter().map(|id| Ok(used(*id)?.cpu_seconds)).sum()
     }
 
-    /// Resident memory of all its processes, MiB, and what of it is no page of a file.
+    /// Returns resident memory of all its processes and its anonymous part, MiB.
     pub(super) fn memory(&self) -> anyhow::Result<(f64, f64)> {
         let mut sum = (0.0, 0.0);
         for id in &self.processes {

@@ -1,4 +1,4 @@
-//! The figures side by side, with what issue 6 wants of their ratios.
+//! Table of the figures with their ratios and targets.
 
 use super::{Args, Figures};
 
@@ -35,7 +35,7 @@ struct Row {
     target: Target,
 }
 
-/// Prints both, or ours alone.
+/// Prints the figures of both servers, or only ours.
 pub(super) fn print(args: &Args, ours: &Figures, theirs: Option<&Figures>) {
     let rows = rows(args, ours, theirs);
     println!("{:<44} {:>12} {:>16} {:>8} {:>9} {:>7}", "", "ironclad", "kube-api + etcd", "ratio", "target", "reached");
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets() {
+    fn targets_include_their_bound() {
         for (name, target, ratio, want) in [
             ("less than the bound is good", Target::AtMost(0.5), 0.4, Some(true)),
             ("so is the bound", Target::AtMost(0.5), 0.5, Some(true)),

@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-/// The workspace that this xtask belongs to.
 pub(crate) fn workspace_root() -> PathBuf {
     // Cargo sets it for `cargo run`; the compiled-in value serves a copied binary.
     let manifest = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -17,7 +16,6 @@ pub(crate) fn workspace_root() -> PathBuf {
     manifest.parent().map_or(manifest.clone(), Path::to_path_buf)
 }
 
-/// Cargo's target directory.
 pub(crate) fn target_directory(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
@@ -38,7 +36,6 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end and returns its stdout.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let shown = shown(command);
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` can't be run"))?;
@@ -46,7 +43,6 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The command as typed in a shell.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     command.get_args().fold(program, |line, argument| format!("{line} {}", argument.to_string_lossy()))

@@ -40,7 +40,6 @@ struct Package {
     source: Option<String>,
 }
 
-/// Checks all dependencies.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let all: All = metadata::read(root)?;
     let complaints: Vec<String> = all.packages.iter().flat_map(complaints_about).collect();

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::template;
 
-/// Label with the revision of a pod.
 pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
 /// Default number of unused revisions to keep.
 const LIMIT: i32 = 10;
@@ -58,7 +57,6 @@ pub(crate) fn decide(
     }
 }
 
-/// Decodes the template of a revision.
 pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");

@@ -29,12 +29,10 @@ pub(crate) fn controller_reference(api_version: &str, kind: &str, owner: &Object
     }
 }
 
-/// Values of [`BY_CONTROLLER`].
 pub(crate) fn index_by_controller<K: Resource>(object: &K) -> Vec<String> {
     controller_of(object.meta()).map(|r| r.uid.clone()).into_iter().collect()
 }
 
-/// Values of [`ORPHANS`].
 pub(crate) fn index_orphans<K: Resource>(object: &K) -> Vec<String> {
     match controller_of(object.meta()) {
         Some(_) => Vec::new(),

@@ -26,7 +26,6 @@ use crate::{
 const REQUESTS_MAX: usize = 16;
 /// Prefix of the places of interchangeable pods.
 const ANY: char = '#';
-/// Random letters in the name of a pod.
 const DRAWN: usize = 5;
 
 /// Error because of which a workload has too few or too many pods.
@@ -37,7 +36,6 @@ pub(crate) struct PodError {
     pub(crate) message: String,
 }
 
-/// Creates and deletes the pods of one controller's workloads.
 pub(crate) struct PodControl {
     client: Client,
     pods: Informer<Pod>,
@@ -57,7 +55,6 @@ struct Memory {
     last_error: Option<PodError>,
 }
 
-/// A pod to create.
 pub(crate) struct NewPod {
     /// Its place among the workload's pods: a node, an index. `None` if pods are interchangeable.
     pub(crate) place: Option<String>,
@@ -102,12 +99,10 @@ impl PodControl {
         owned
     }
 
-    /// Error of the last reconcile.
     pub(crate) fn last_error(&self, owner: &str) -> Option<PodError> {
         self.memory.lock().get(owner).and_then(|m| m.last_error.clone())
     }
 
-    /// Forgets a deleted workload.
     pub(crate) fn forget(&self, owner: &str) {
         self.memory.lock().remove(owner);
     }

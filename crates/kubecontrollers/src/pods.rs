@@ -63,13 +63,11 @@ pub fn node_of(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).unwrap_or("")
 }
 
-/// Returns the deletion cost of the pod, from its annotation.
 pub(crate) fn deletion_cost(pod: &Pod) -> i32 {
     let text = pod.metadata.annotations.as_ref().and_then(|a| a.get(DELETION_COST));
     text.and_then(|t| t.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the highest restart count of its containers.
 pub(crate) fn restarts(pod: &Pod) -> i32 {
     let statuses = pod.status.as_ref().and_then(|s| s.container_statuses.as_deref()).unwrap_or_default();
     statuses.iter().map(|c| c.restart_count).max().unwrap_or(0)

@@ -4,10 +4,8 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::Value;
 
 const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Label with the hash of a pod's template.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 
-/// Returns `true` if both templates lead to the same pods.
 pub(crate) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     let (a, b) = (without_hash(a), without_hash(b));
     a == b || canonical(&a) == canonical(&b)

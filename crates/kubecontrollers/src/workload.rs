@@ -19,7 +19,6 @@ use crate::{
 
 const WORKERS: usize = 8;
 
-/// A kind of workload with pods.
 pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -124,12 +123,10 @@ impl<W: Kind> Workload<W> {
         found
     }
 
-    /// Returns the owner reference of the pods.
     pub(crate) fn reference(object: &W) -> OwnerReference {
         controller_reference(&W::api_version(&()), &W::kind(&()), object.meta())
     }
 
-    /// Adopts and releases pods according to the claims.
     pub(crate) async fn apply_claims(&self, object: &W, claims: &Claims<Pod>) -> Result<(), Failure> {
         let (api, pods, writer) = (self.control.api(object.meta()), self.control.pods(), self.control.writer());
         for pod in &claims.adopt {

@@ -238,7 +238,6 @@ impl Table {
 }
 
 impl Schema {
-    /// An object without fields.
     pub(crate) fn empty(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -257,7 +256,6 @@ impl Schema {
         dots.nth(1).map_or(self.name.as_str(), |at| &self.name[at + 1..])
     }
 
-    /// `DeploymentSpec`.
     pub(crate) fn short_name(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or_default()
     }

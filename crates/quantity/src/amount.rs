@@ -297,7 +297,6 @@ impl TryFrom<&k8s_openapi::apimachinery::pkg::api::resource::Quantity> for Amoun
 
 #[cfg(feature = "k8s-openapi")]
 impl From<Amount> for k8s_openapi::apimachinery::pkg::api::resource::Quantity {
-    /// Returns the canonical form.
     fn from(amount: Amount) -> Self {
         Self(amount.to_string())
     }
@@ -308,7 +307,6 @@ fn power(exponent: i32) -> Option<i128> {
     10_i128.checked_pow(u32::try_from(exponent).ok()?)
 }
 
-/// Division that rounds away from zero.
 fn divide_up(number: i128, divisor: i128) -> i128 {
     number / divisor + (number % divisor).signum()
 }

@@ -23,11 +23,9 @@ use crate::{
     volumes,
 };
 
-/// User of the member's own controllers.
 const INSIDE_USER: &str = "system:kube-controller-manager";
 /// User of tests and tools that access a member past its faults.
 const ADMIN_USER: &str = "kubernetes-admin";
-/// Polling interval of [`Member::ready`].
 const READY_EVERY: Duration = Duration::from_millis(5);
 
 /// A simulated member. Cheap to clone; it lives until its seam's tasks are stopped or killed.
@@ -262,12 +260,10 @@ enum FlapPhase {
 }
 
 impl Inner {
-    /// Returns the cluster of its controllers, while the member is up.
     pub(crate) fn cluster(&self) -> Option<Cluster> {
         self.state.lock().inside.as_ref().map(|inside| inside.cluster.clone())
     }
 
-    /// Returns the usage rules of its pods.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         self.state.lock().rules.clone()
     }

@@ -88,7 +88,6 @@ impl Rules {
         Self(read.collect())
     }
 
-    /// Returns the usage of the pod while it runs.
     pub(crate) fn usage(&self, pod: &Pod) -> Usage {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
         let matching = || {

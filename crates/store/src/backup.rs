@@ -34,7 +34,6 @@ pub struct Snapshot {
     files: Vec<(String, Bytes)>,
 }
 
-/// The newest state of one server.
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub(crate) name: String,
@@ -118,7 +117,6 @@ impl Snapshot {
     }
 }
 
-/// Returns `true` if a relative path stays inside its directory.
 fn stays_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))

@@ -17,7 +17,6 @@ const NUMBERS: usize = 32;
 const PUT: u8 = 1;
 const REPLACED: u8 = 2;
 
-/// Writes an entry into a buffer of `ENTRY_HEADER + value.len()` bytes.
 pub(crate) fn encode_entry(key: &str, entry: &Entry, into: &mut [u8]) {
     let (header, value) = into.split_at_mut(ENTRY_HEADER);
     header[SUM..].copy_from_slice(&numbers(entry));
@@ -56,7 +55,6 @@ fn numbers(entry: &Entry) -> [u8; NUMBERS] {
     header
 }
 
-/// Reads an entry; `None` if it is damaged.
 pub(crate) fn decode_entry(key: &str, bytes: &[u8]) -> Option<Entry> {
     let mut input = Input(bytes);
     if input.number()? != sum(key.as_bytes(), input.0) {
@@ -67,7 +65,6 @@ pub(crate) fn decode_entry(key: &str, bytes: &[u8]) -> Option<Entry> {
     Some(entry)
 }
 
-/// Appends the log record of a transaction.
 pub(crate) fn encode_record(transaction: &Transaction, into: &mut Vec<u8>) {
     let start = into.len();
     into.extend_from_slice(&[0; SUM]);

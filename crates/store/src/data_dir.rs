@@ -44,7 +44,6 @@ impl DataDir {
         self.sync()
     }
 
-    /// Makes the directory entries durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }

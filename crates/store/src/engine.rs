@@ -38,7 +38,6 @@ struct Handle {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// State shared by writers and the committer.
 pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) committer: Mutex<Committer>,

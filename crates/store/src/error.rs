@@ -164,7 +164,6 @@ pub enum OpenError {
     Thread(#[source] io::Error),
 }
 
-/// Text of a panic.
 pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the backend panicked")

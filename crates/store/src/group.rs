@@ -178,7 +178,6 @@ fn io_error(text: &str) -> BackendError {
 }
 
 impl Shared {
-    /// The committer's thread.
     pub(crate) fn run_committer(&self) {
         let mut last = 0;
         while self.queue.wait(last >= CROWD) {
@@ -186,7 +185,6 @@ impl Shared {
         }
     }
 
-    /// Commits until nothing is queued.
     pub(crate) fn commit_all(&self) {
         while self.commit_group() > 0 {}
     }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use crate::{Compare, Entry, Event, Key, Op, Revision, Transaction, TxnResult, space::Space};
 
-/// The pending writes of one server.
 pub(crate) struct Overlay {
     /// The last assigned revision.
     last: Revision,
@@ -18,7 +17,6 @@ struct Pending {
     entry: Option<Entry>,
 }
 
-/// Result of evaluating a transaction.
 pub(crate) enum Outcome {
     /// Changes to commit, under the next revision.
     Change(Transaction),

@@ -16,7 +16,6 @@ use crate::{
     limits,
 };
 
-/// The published state of one server.
 pub(crate) struct Space {
     revision: Revision,
     head: BTreeMap<Key, Entry>,
@@ -161,7 +160,6 @@ impl Space {
         self.window.push_back(Kept { transaction, since: now, bytes });
     }
 
-    /// Cuts history by age and size.
     fn trim(&mut self, now: Instant) {
         while let Some(oldest) = self.window.front() {
             let old = now.saturating_duration_since(oldest.since) > self.options.history;

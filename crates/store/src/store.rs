@@ -19,7 +19,6 @@ pub(crate) struct Server {
     pub(crate) name: Arc<str>,
     pub(crate) overlay: Mutex<Overlay>,
     pub(crate) space: RwLock<Space>,
-    /// Notified after each publication.
     pub(crate) published: Notify,
 }
 

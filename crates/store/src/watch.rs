@@ -114,7 +114,6 @@ impl Watch {
         Poll::Ready(self.ready().map(Ok))
     }
 
-    /// Returns the next batch if one is queued.
     fn ready(&mut self) -> Option<Batch> {
         let transaction = self.backlog.pop_front().or_else(|| {
             let mut inbox = self.inbox.0.lock();

@@ -13,21 +13,16 @@ use tokio::{
 
 pub use crate::real::Output;
 
-/// Deadline of a verb.
 const VERB_DEADLINE: Duration = Duration::from_secs(120);
-/// Deadline of the start, also on a busy machine.
 const READY_DEADLINE: Duration = Duration::from_secs(60);
-/// Deadline of a clean stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
-/// A running `ironclad up` or `ironclad run`; killed when dropped.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
     ready: String,
 }
 
-/// Path of the binary, which `cargo xtask test` builds.
 pub fn binary() -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("IRONCLAD_BIN").context("IRONCLAD_BIN is not set\n  try: cargo xtask test")?;
     Ok(PathBuf::from(path))
@@ -41,7 +36,6 @@ pub fn example(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs a verb to its end.
 pub async fn ironclad<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> anyhow::Result<Output> {
     let run = Command::new(binary()?)
         .args(args)
@@ -59,7 +53,6 @@ pub async fn ironclad<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> anyhow::R
 }
 
 impl Daemon {
-    /// Starts it and waits for the line that starts with `ready`.
     pub async fn start<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> anyhow::Result<Self> {
         Ok(Self::start_until(args, "ready").await?.0)
     }
@@ -125,7 +118,6 @@ impl Daemon {
         Ok((Self { child, ready }, lines))
     }
 
-    /// The line that reported that it is ready.
     pub fn ready_line(&self) -> &str {
         &self.ready
     }
@@ -134,12 +126,10 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Sends SIGKILL and waits for the end.
     pub async fn kill(mut self) -> anyhow::Result<()> {
         Ok(self.child.kill().await?)
     }
 
-    /// Sends SIGTERM and waits for a clean end.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let id = self.child.id().context("it ended by itself")?;
         let sent = Command::new("kill").args(["-TERM", &id.to_string()]).status().await?;
@@ -150,7 +140,6 @@ impl Daemon {
     }
 }
 
-/// Returns a loopback port that was free a moment ago.
 pub fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

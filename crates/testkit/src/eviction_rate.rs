@@ -4,10 +4,8 @@ use std::{fmt, time::Duration};
 
 use ironclad_failover::rate::interval;
 
-/// A window with more evictions than the rate allows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TooFast {
-    /// Number of evictions in the window.
     pub count: usize,
     /// Time from the first to the last of them.
     pub window: Duration,

@@ -10,12 +10,10 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?Z").expect("the pattern is valid"));
 
-/// Numbers texts in order of appearance; equal ones have the same number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Numbers(Vec<String>);
 
 impl Numbers {
-    /// Returns the number of this text, from 1.
     pub(crate) fn of(&mut self, text: &str) -> usize {
         let at = self.0.iter().position(|seen| seen == text).unwrap_or_else(|| {
             self.0.push(text.to_owned());

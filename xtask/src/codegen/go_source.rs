@@ -19,7 +19,6 @@ const MODULES: [(&str, &str, &str); 4] = [
     ("io.k8s.kube-aggregator.pkg.", "k8s.io/kube-aggregator", "pkg"),
 ];
 
-/// A field as its struct declares it.
 #[derive(Debug, Clone)]
 pub(super) struct GoField {
     /// Set if its type is a pointer: then its zero value is printed like any other.
@@ -57,7 +56,6 @@ impl Sources {
         Ok(Self { folders, packages: HashMap::new() })
     }
 
-    /// Returns the fields of the struct of the schema `name`, by JSON name.
     pub(super) fn fields(&mut self, name: &str) -> anyhow::Result<BTreeMap<String, GoField>> {
         let (folder, rest) = self
             .folders

@@ -15,7 +15,6 @@ use serde_json::Value;
 /// Readiness checks, a quarter of a second apart.
 const READY_TRIES: u32 = 240;
 
-/// A kube-apiserver with credentials of its administrator.
 pub(super) struct Server {
     url: String,
     token: String,
@@ -38,11 +37,8 @@ impl Drop for Owned {
     }
 }
 
-/// Answer of the server.
 pub(super) struct Answer {
-    /// HTTP status code.
     pub(super) code: u16,
-    /// The body, `null` if it is not JSON.
     pub(super) body: Value,
 }
 
@@ -119,7 +115,6 @@ impl Server {
         bail!("kube-apiserver did not become ready; the end of its log, last line first:\n{}", tail.join("\n"))
     }
 
-    /// A GET that must succeed with JSON.
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Value> {
         let answer = self.ask("GET", path, "", None)?;
         if answer.code != 200 {
@@ -128,7 +123,6 @@ impl Server {
         Ok(answer.body)
     }
 
-    /// Any request with a JSON answer.
     pub(super) fn ask(
         &self,
         method: &str,

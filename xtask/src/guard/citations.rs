@@ -15,10 +15,8 @@ use regex::Regex;
 /// Paths that quote other documents, with citations of those.
 const QUOTED: [&str; 2] = ["crates/reference/tables/", "xtask/src/guard/citations.rs"];
 
-/// Endings of the files that cite.
 const CITING: [&str; 6] = ["rs", "http", "scenario", "md", "yaml", "toml"];
 
-/// Folder of the chapters.
 const SPECIFICATION: &str = "docs/specification/";
 
 /// Anchors of each chapter, in lower case, by the chapter's path below [`SPECIFICATION`].
@@ -71,7 +69,6 @@ fn slug(heading: &str) -> String {
     heading.trim_start_matches('#').trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
-/// Returns the dangling citations of one file, with their lines.
 fn dangling(chapters: &Chapters, path: &Path, text: &str) -> Vec<(usize, String)> {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let unresolved = if ending == "md" { &UNRESOLVED_SECTION } else { &UNRESOLVED };

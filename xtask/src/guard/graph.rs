@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Deserialize;
 
-/// All packages with their dependencies.
 #[derive(Debug, Deserialize)]
 pub(super) struct Graph {
     packages: Vec<Package>,
@@ -12,17 +11,14 @@ pub(super) struct Graph {
     resolve: Resolve,
 }
 
-/// One package.
 #[derive(Debug, Deserialize)]
 pub(super) struct Package {
     id: String,
     pub(super) name: String,
-    /// Dependencies in its manifest.
     pub(super) dependencies: Vec<Declared>,
     pub(super) manifest_path: PathBuf,
 }
 
-/// A dependency as a manifest declares it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Declared {
     pub(super) name: String,
@@ -55,7 +51,6 @@ struct DependencyKind {
 }
 
 impl Graph {
-    /// The packages of this workspace.
     pub(super) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }

@@ -17,7 +17,6 @@ const ROOTS: [&str; 3] = ["crate", "self", "super"];
 /// Re-exports that are followed before a path counts as a circle of re-exports.
 const DEPTH_MAX: usize = 16;
 
-/// One module: a file, or a block within a file.
 #[derive(Debug, Default)]
 struct Module {
     file: PathBuf,
@@ -25,7 +24,6 @@ struct Module {
     imports: BTreeMap<String, Vec<String>>,
     /// Paths of glob imports.
     globs: Vec<Vec<String>>,
-    /// Items that are declared here.
     items: BTreeSet<String>,
     /// Paths in the code, besides those of `use`.
     paths: BTreeSet<Vec<String>>,
@@ -36,7 +34,6 @@ struct Module {
 /// Files that import one another: each with those that it uses.
 pub(super) type Circle<'a> = BTreeMap<&'a Path, Vec<&'a Path>>;
 
-/// The modules of one crate.
 #[derive(Debug, Default)]
 pub(super) struct Modules(BTreeMap<ModulePath, Module>);
 
@@ -56,7 +53,6 @@ impl Modules {
         self.read_tokens(&path, file, folder, &tokens, source);
     }
 
-    /// Reads the items between the braces of one module.
     fn read_tokens(
         &mut self,
         path: &ModulePath,
@@ -209,7 +205,6 @@ fn reachable<'a>(edges: &BTreeMap<&'a Path, BTreeSet<&'a Path>>, from: &Path) ->
     reached
 }
 
-/// Adds the names that one tree of `use` imports.
 fn import(module: &mut Module, prefix: &[String], tree: &[String], is_export: bool) {
     let mut path = prefix.to_vec();
     let mut at = 0;
@@ -267,7 +262,6 @@ fn is_for_tests(before: &[String]) -> bool {
     between && before[..end].ends_with(&["[", "cfg", "(", "test", ")", "]"].map(str::to_owned))
 }
 
-/// The index of the brace that closes the one at `open`.
 fn end_of_block(tokens: &[String], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {

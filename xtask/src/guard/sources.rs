@@ -51,7 +51,6 @@ fn unbiased_selects(text: &str) -> Vec<usize> {
     lines
 }
 
-/// The lines that name `word` in code; comments may.
 fn uses(text: &str, word: &str) -> Vec<usize> {
     text.lines().enumerate().filter(|(_, line)| names_word(line, word)).map(|(index, _)| index + 1).collect()
 }

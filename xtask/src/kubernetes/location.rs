@@ -39,10 +39,8 @@ pub(crate) const LINKER_FLAGS: &str = "-s -w -X k8s.io/component-base/version.gi
 /// Variable with the path of the program of `tools/clients`, set by `cargo xtask test`.
 pub(crate) const CLIENTS_VARIABLE: &str = "IRONCLAD_CLIENTS_BIN";
 
-/// Name of the program of `tools/clients`.
 pub(crate) const CLIENTS: &str = "clients";
 
-/// The linker's flags for it.
 pub(crate) const CLIENTS_LINKER_FLAGS: &str = "-s -w";
 
 /// The folder for the pins of the checkout at `root`, built or not.
@@ -79,7 +77,6 @@ pub(crate) fn is_complete(folder: &Path) -> bool {
     PROGRAMS.iter().all(|program| folder.join(program).is_file())
 }
 
-/// `ironclad/` in the user's cache directory.
 pub(crate) fn cache() -> io::Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // The XDG rules: a relative path there is to be ignored.

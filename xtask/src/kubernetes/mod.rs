@@ -11,7 +11,6 @@ use anyhow::{Context, bail, ensure};
 
 pub(crate) mod location;
 
-/// Result of the search for the programs.
 pub(crate) enum Programs {
     /// They are in this folder.
     At(PathBuf),
@@ -183,7 +182,6 @@ fn remove_folder(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The pinned version of Kubernetes.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
     full: String,

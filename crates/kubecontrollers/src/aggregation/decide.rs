@@ -6,7 +6,6 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 
 use crate::owner::{parse_selector, selects};
 
-/// Returns `true` if the aggregated role takes rules from the other one.
 pub(crate) fn takes(role: &ClusterRole, of: &ClusterRole) -> bool {
     let mut selectors = role.aggregation_rule.iter().flat_map(|r| r.cluster_role_selectors.iter().flatten());
     role.metadata.name != of.metadata.name

@@ -18,9 +18,7 @@ const LIFE_MIN: SignedDuration = SignedDuration::from_mins(10);
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 /// Certificates shorter than this get the backdated time added to their end.
 const SHORT: SignedDuration = SignedDuration::from_hours(8);
-/// Retention of completed requests.
 const COMPLETED_RETENTION: SignedDuration = SignedDuration::from_hours(1);
-/// Retention of pending requests.
 const PENDING_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 
 /// Decision about a request, and the time of the next reconcile if nothing changes.
@@ -33,9 +31,7 @@ pub(super) struct Plan {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Nothing,
-    /// Remove the request: its retention is over.
     Remove,
-    /// Sign the approved request.
     Sign(Order),
     /// Fail the approved request, with the reason.
     Fail(String),
@@ -71,7 +67,6 @@ fn life(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
     (now.saturating_sub(BACKDATE).unwrap_or(now), now.saturating_add(counted).unwrap_or(now))
 }
 
-/// Returns the conditions of the request with condition `Failed` added.
 pub(super) fn failed(
     request: &CertificateSigningRequest,
     why: &str,
@@ -143,7 +138,6 @@ mod tests {
     const CERTIFICATE: &str = include_str!("testdata/ended.pem");
     const CERTIFICATE_ENDS: i64 = 1_795_434_758;
 
-    /// Returns a request made at 0, for an unknown signer.
     fn request(status: Value) -> CertificateSigningRequest {
         let spec = json!({"request": "", "signerName": "example.com/own", "usages": ["client auth"]});
         let metadata = json!({"name": "r", "creationTimestamp": at(0).to_string()});

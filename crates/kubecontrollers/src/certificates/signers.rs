@@ -13,14 +13,10 @@ use x509_parser::{
 
 use super::Order;
 
-/// Certificates of clients of the API server.
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// Client certificates of kubelets.
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Serving certificates of kubelets.
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 
-/// Verdict of a signer about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SignerVerdict {
     /// Another signer is responsible for this name.
@@ -31,7 +27,6 @@ pub(super) enum SignerVerdict {
     Misfit(String),
 }
 
-/// Contents of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct RequestContents {
     common_name: String,
@@ -61,7 +56,6 @@ pub(super) fn order(
     }
 }
 
-/// Decodes a PEM request into DER and its contents.
 fn read(pem: &[u8]) -> Result<(Vec<u8>, RequestContents), String> {
     let block = Pem::iter_from_buffer(pem).next().and_then(Result::ok).filter(|b| b.label == "CERTIFICATE REQUEST");
     let block = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;

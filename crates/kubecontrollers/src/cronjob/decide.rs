@@ -20,7 +20,6 @@ const FAILED_HISTORY_LIMIT: i32 = 1;
 
 pub(crate) struct Seen {
     pub(crate) cron: Arc<CronJob>,
-    /// The Jobs that it controls.
     pub(crate) jobs: Vec<Arc<Job>>,
 }
 

@@ -23,7 +23,6 @@ use crate::{
 };
 
 const WORKERS: usize = 4;
-/// Annotation with the scheduled time of a Job.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 #[derive(Clone)]

@@ -8,7 +8,6 @@ use std::str::FromStr as _;
 use croner::Cron;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// A schedule in its time zone.
 pub(crate) struct Schedule {
     cron: Cron,
     zone: TimeZone,

@@ -28,7 +28,6 @@ pub(crate) struct Seen {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
-    /// Nodes that get a pod.
     pub(crate) create: Vec<String>,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: DaemonSetStatus,

@@ -40,7 +40,6 @@ impl Set {
     }
 }
 
-/// A change of one set, in one write.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Update {
     pub(crate) set: Arc<ReplicaSet>,

@@ -116,7 +116,6 @@ fn history(before: Option<&str>, old: i64) -> String {
     revisions.join(",")
 }
 
-/// Creates the ReplicaSet of the Deployment's template.
 pub(crate) fn new_set(deployment: &Deployment, strategy: &Strategy, revision: i64, replicas: i32) -> ReplicaSet {
     let spec = deployment.spec.clone().unwrap_or_default();
     let collisions = deployment.status.as_ref().and_then(|s| s.collision_count).unwrap_or(0);

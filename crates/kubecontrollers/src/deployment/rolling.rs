@@ -60,7 +60,6 @@ pub(crate) fn shrink_old(sets: &Sets<'_>, strategy: &Strategy) -> Vec<(usize, i3
     changed(sets.old, sizes)
 }
 
-/// Scales all old ReplicaSets to zero.
 pub(crate) fn drop_old(sets: &Sets<'_>) -> Vec<(usize, i32)> {
     changed(sets.old, vec![0; sets.old.len()])
 }

@@ -15,7 +15,6 @@ use super::{
 /// Value of `spec.progressDeadlineSeconds` without a deadline.
 const NO_DEADLINE: i32 = i32::MAX;
 
-/// Computes the status of the Deployment.
 pub(crate) fn of(deployment: &Deployment, sets: &Sets<'_>, strategy: &Strategy, now: Timestamp) -> DeploymentStatus {
     let all = || sets.old.iter().copied().chain(sets.new);
     let some = |n: i32| (n != 0).then_some(n);
@@ -90,7 +89,6 @@ impl Conditions {
         }
     }
 
-    /// Sets the condition and its update time.
     fn renew(&mut self, type_: &str, status: &str, reason: &str, message: String) {
         let kept = self.get(type_).filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
         self.list.retain(|c| c.type_ != type_);

@@ -40,12 +40,10 @@ impl Strategy {
         Self { recreate: false, replicas, max_surge: surge, max_unavailable: unavailable.min(replicas) }
     }
 
-    /// Maximum number of pods.
     pub(crate) fn most(&self) -> i32 {
         self.replicas.saturating_add(self.max_surge)
     }
 
-    /// Minimum number of available pods.
     pub(crate) fn least_available(&self) -> i32 {
         self.replicas - self.max_unavailable
     }

@@ -30,7 +30,6 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 pub(crate) struct Seen {
     pub(crate) service: Arc<Service>,
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// The slices that it controls.
     pub(crate) slices: Vec<Arc<EndpointSlice>>,
     /// Zones by node name, for nodes that are in one.
     pub(crate) zones: BTreeMap<String, String>,
@@ -132,7 +131,6 @@ fn fill(
     plan.create.extend(chunks.into_iter().map(|endpoints| slice_of(service, ports, endpoints)));
 }
 
-/// The endpoints of a slice.
 fn of(slice: &EndpointSlice) -> &[Endpoint] {
     slice.endpoints.as_deref().unwrap_or_default()
 }

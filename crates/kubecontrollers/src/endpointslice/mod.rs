@@ -24,7 +24,6 @@ const WORKERS: usize = 4;
 /// Debounce: pods change in batches.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// Random letters in the name of a slice.
 const DRAWN: usize = 5;
 
 struct Controller {

@@ -17,7 +17,6 @@ use super::{
 };
 use crate::kinds::Kind;
 
-/// Field manager of the patches.
 const MANAGER: &str = "ironclad-garbage-collector";
 
 type Metadata = PartialObjectMeta<DynamicObject>;

@@ -19,7 +19,6 @@ pub(crate) enum Step {
     Leave,
     /// These owners are unknown to the cache: the server must say whether they exist.
     FindAbsent(Vec<OwnerReference>),
-    /// All owners are absent.
     Delete(Cascade),
     /// Cycle: all its owners and its dependents wait for it. First remove `blockOwnerDeletion`.
     Unblock,

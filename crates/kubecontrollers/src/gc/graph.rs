@@ -20,9 +20,7 @@ pub(crate) type Uid = Arc<str>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Alive,
-    /// Waits for its dependents to be deleted.
     Foreground,
-    /// Waits until its dependents no longer refer to it.
     Orphaning,
     /// Waits for other finalizers or its grace period.
     Going,
@@ -63,13 +61,11 @@ impl Node {
         })
     }
 
-    /// Returns `true` if it blocks the deletion of this owner.
     fn blocks(&self, owner: &str) -> bool {
         self.owners.iter().any(|r| r.uid == owner && r.block_owner_deletion == Some(true))
     }
 }
 
-/// The objects by uid and the dependents of each owner.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     nodes: BTreeMap<Uid, Node>,
@@ -104,12 +100,10 @@ impl Graph {
         self.dependents(uid).filter(move |n| n.blocks(uid))
     }
 
-    /// Returns `true` if the object with this uid is known to be absent.
     pub(crate) fn is_absent(&self, uid: &str) -> bool {
         self.gone.contains(uid)
     }
 
-    /// Remembers that no object has this uid.
     pub(crate) fn remember_absent(&mut self, uid: Uid) {
         if self.gone.insert(uid.clone()) {
             self.gone_order.push_back(uid);

@@ -61,7 +61,6 @@ impl fmt::Display for Refresh {
     }
 }
 
-/// Runs the collector as tasks of this seam.
 pub(crate) fn start(client: &Client, seam: &Seam) {
     let queue = |name: &str| seam.rng.stream(&format!("queue/{name}"));
     let collector = Arc::new(Collector {

@@ -17,14 +17,11 @@ use super::{
 };
 use crate::kinds::Kind;
 
-/// The first wait after a watch that broke.
 const BACKOFF_BASE: Duration = Duration::from_millis(200);
-/// The longest wait between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Server-side timeout of a watch, in seconds: an idle kind costs one request per half hour.
 const WATCH_SECONDS: u32 = 1_800;
 
-/// Watches one kind until the task is aborted.
 pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Seam) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(collector.client.clone(), &kind.resource);
     let config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);

@@ -14,7 +14,6 @@ const DOWN_WINDOW: i64 = 300;
 /// Longest stabilization window; older history is dropped.
 const LONGEST: SignedDuration = SignedDuration::from_secs(3_600);
 
-/// Results of earlier reconciles, newest last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct History {
     /// Proposals before stabilization.
@@ -37,10 +36,8 @@ impl History {
     }
 }
 
-/// State of a condition: status, reason and message.
 pub(crate) type ConditionState = (bool, &'static str, String);
 
-/// Result of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Plan {
@@ -50,7 +47,6 @@ pub(crate) struct Plan {
     pub(crate) able: ConditionState,
     pub(crate) active: Option<ConditionState>,
     pub(crate) limited: Option<ConditionState>,
-    /// Reason of the change.
     pub(crate) because: String,
     /// Update the metrics in the status; after a failure the previous ones remain.
     pub(crate) updates_metrics: bool,
@@ -197,7 +193,6 @@ enum Direction {
     Down,
 }
 
-/// Returns the replicas that the scaling policies allow now.
 fn limit(rules: Option<&HPAScalingRules>, way: Direction, current: i32, history: &History, now: Timestamp) -> i32 {
     let select = rules.and_then(|r| r.select_policy.as_deref()).unwrap_or("Max");
     if select == "Disabled" {

@@ -201,7 +201,6 @@ impl Controller {
         each.collect()
     }
 
-    /// Fetches the usage of the pods of a namespace.
     async fn samples(&self, namespace: &str) -> Result<BTreeMap<String, Sample>, String> {
         let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
         let request = Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;

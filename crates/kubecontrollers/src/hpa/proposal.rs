@@ -261,7 +261,6 @@ mod tests {
         (Arc::new(pod), sample)
     }
 
-    /// A Pod and its sample.
     type Measured = (Arc<Pod>, Option<(String, Sample)>);
 
     fn propose(target: &MetricTarget, current: i32, pods: Vec<Measured>) -> Result<Proposal, String> {

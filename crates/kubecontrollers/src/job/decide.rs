@@ -41,17 +41,14 @@ pub(crate) struct Plan {
     pub(crate) requeue_at: Option<Timestamp>,
 }
 
-/// Returns `true` if the Job's pods have indexes.
 pub(crate) fn is_indexed(job: &Job) -> bool {
     job.spec.as_ref().and_then(|s| s.completion_mode.as_deref()) == Some("Indexed")
 }
 
-/// Returns `true` if the Job is complete or failed.
 pub(crate) fn is_finished(job: &Job) -> bool {
     finished_at(job).is_some()
 }
 
-/// Returns `true` if the Job is complete.
 pub(crate) fn is_successful(job: &Job) -> bool {
     conditions(job).iter().any(|c| c.type_ == "Complete" && c.status == "True")
 }

@@ -14,7 +14,6 @@ use crate::{
 
 /// ServiceAccount of pods that name none.
 pub(crate) const DEFAULT_SERVICE_ACCOUNT: &str = "default";
-/// The name of the ConfigMap with the root certificate.
 pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
 const CA_KEY: &str = "ca.crt";
 const CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \

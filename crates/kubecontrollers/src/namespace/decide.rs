@@ -18,7 +18,6 @@ pub(crate) struct RemainingContents {
     pub(crate) objects: BTreeMap<String, usize>,
     /// Number of objects by finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
-    /// Error of a failed deletion.
     pub(crate) failure: Option<String>,
 }
 
@@ -28,7 +27,6 @@ impl RemainingContents {
     }
 }
 
-/// Returns `true` if the namespace is terminating and has our finalizer.
 pub(crate) fn is_ours(namespace: &Namespace) -> bool {
     namespace.metadata.deletion_timestamp.is_some() && finalizers(namespace).any(|f| f == FINALIZER)
 }

@@ -32,7 +32,6 @@ const WAIT_BASE: Duration = Duration::from_millis(20);
 /// ... up to this: no event reports the removal of the last finalizer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Result of the last pass over a namespace.
 #[derive(Debug, Default, Clone)]
 struct Pass {
     /// The kinds that still had objects.
@@ -43,7 +42,6 @@ struct Pass {
 /// Passes over each namespace that is being emptied.
 type Remaining = Mutex<BTreeMap<Arc<str>, Pass>>;
 
-/// Empties namespaces that are being deleted.
 pub(crate) fn start(cluster: &Cluster) {
     let namespaces = cluster.caches.take(&NAMESPACES);
     let queue: Queue<Arc<str>> = cluster.queue("namespace");

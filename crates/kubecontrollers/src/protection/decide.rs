@@ -5,12 +5,9 @@ use kube::api::ObjectMeta;
 
 use crate::pods::is_finished;
 
-/// Finalizer of claims that a pod may use.
 pub(crate) const OF_CLAIMS: &str = "kubernetes.io/pvc-protection";
-/// Finalizer of volumes that a claim may use.
 pub(crate) const OF_VOLUMES: &str = "kubernetes.io/pv-protection";
 
-/// The names of the claims that a pod uses.
 pub(crate) fn claims_of(pod: &Pod) -> Vec<String> {
     let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
     let pod_name = pod.metadata.name.as_deref().unwrap_or("");

@@ -130,7 +130,6 @@ struct Rank<'a> {
     restarts: Reverse<i32>,
     /// Younger first, in powers of two.
     age: u32,
-    /// Ties break by name.
     name: &'a str,
 }
 

@@ -25,7 +25,6 @@ use crate::{
 
 /// Label with the name of the pod: Services for one pod select by it.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
-/// Label with the ordinal of the pod.
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
 impl Kind for StatefulSet {
@@ -95,7 +94,6 @@ async fn reconcile(
     Ok(next(wait, plan.requeue_at, now))
 }
 
-/// Returns the name of the claim of a pod from this claim template.
 fn claim_name(template: &PersistentVolumeClaim, pod: &str) -> String {
     format!("{}-{pod}", template.metadata.name.as_deref().unwrap_or(""))
 }

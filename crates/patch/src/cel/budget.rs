@@ -295,7 +295,6 @@ fn call(name: &str, args: Vec<IdedExpr>) -> Expr {
     Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args })
 }
 
-/// The expression within a call of one of the functions above.
 fn wrapped(name: &str, inner: &mut IdedExpr) {
     if matches!(inner.expr, Expr::Literal(_)) && name == WEIGH {
         return;

@@ -65,7 +65,6 @@ impl Type {
         }
     }
 
-    /// The type of a schema's values.
     fn of(node: &Node) -> Self {
         if node.int_or_string {
             return Self::Dyn;
@@ -307,7 +306,6 @@ impl<'a> Checker<'_, 'a> {
         Known { size, ..Known::new(Type::Map, cost) }
     }
 
-    /// Returns the static knowledge about a field of a value.
     fn field(&mut self, operand: &Known<'a>, field: &str) -> Known<'a> {
         match (operand.ty, operand.node) {
             (Type::Object | Type::Map | Type::Optional, Some(node)) => {

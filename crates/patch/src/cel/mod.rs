@@ -260,7 +260,6 @@ pub fn made_map(all: &BTreeMap<String, Made>) -> Made {
 #[allow(clippy::disallowed_types, reason = "the crate's own maps; no order of ours depends on them")]
 type Map = std::collections::HashMap<String, CelValue>;
 
-/// Describes a failure with the message of cel-go.
 fn failure(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

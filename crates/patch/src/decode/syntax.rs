@@ -36,7 +36,6 @@ impl Reader<'_> {
         self.peek()
     }
 
-    /// Returns the error at the next byte.
     fn wrong<T>(&self, context: &str) -> Result<T, String> {
         let Some(byte) = self.peek() else { return Err("unexpected end of JSON input".to_owned()) };
         let shown = match byte {

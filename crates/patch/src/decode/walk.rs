@@ -18,7 +18,6 @@ pub(super) enum Dialect {
     Unstructured,
 }
 
-/// Result of a walk.
 pub(super) struct Walked {
     value: Value,
     strict: Vec<String>,
@@ -166,7 +165,6 @@ impl<'t> Context<'t> {
         }
     }
 
-    /// Returns Go's zero value, for a `null` where a value is required.
     fn zero(&self, ty: &Type) -> Value {
         match (ty, self.form(ty)) {
             (_, Some(Form::Object)) => Value::Object(Map::new()),

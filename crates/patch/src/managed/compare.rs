@@ -32,7 +32,6 @@ impl Comparison {
     }
 }
 
-/// Compares values of one type.
 pub(super) fn compare(of: Ref<'_>, old: &Value, new: &Value) -> Comparison {
     let mut walker = Walker { path: Vec::new(), out: Comparison::default() };
     walker.value(of, Some(old), Some(new));

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use super::set::Set;
 
-/// Identity of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     pub(super) manager: String,
@@ -16,7 +15,6 @@ pub(super) struct Owner {
     pub(super) subresource: String,
 }
 
-/// The fields of one owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) set: Set,
@@ -25,7 +23,6 @@ pub(super) struct Entry {
     pub(super) time: Option<String>,
 }
 
-/// All entries of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Entries(pub(super) BTreeMap<Owner, Entry>);
 
@@ -53,7 +50,6 @@ impl Owner {
 }
 
 impl Entries {
-    /// Reads the entries of an object.
     pub(super) fn of(object: &Value) -> Result<Self, String> {
         Self::read(&object["metadata"]["managedFields"])
     }

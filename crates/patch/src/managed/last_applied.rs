@@ -31,7 +31,6 @@ impl Tracker<'_> {
         Some((of.fields(&config).difference(&differing), live))
     }
 
-    /// Updates the annotation if it exists.
     pub(super) fn with_last_applied(&self, mut applied: Applied, config: &Value, manager: &str) -> Applied {
         if manager != KUBECTL || annotation(&applied.object).is_none() {
             return applied;

@@ -313,7 +313,6 @@ fn conflicts(entries: &Entries, applier: &Owner, changes: &Comparison) -> Confli
         .collect()
 }
 
-/// Removes changed and deleted fields from all owners.
 fn take_away(entries: &mut Entries, changes: &Comparison) {
     let gone = changes.modified.union(&changes.added).union(&changes.removed);
     for entry in entries.0.values_mut() {

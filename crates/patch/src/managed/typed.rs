@@ -10,7 +10,6 @@ use super::{
 };
 use crate::schema::{Field, Form, ListType, Printed, SchemaId, Table, Type};
 
-/// The type of a value at some place.
 #[derive(Clone, Copy)]
 pub(super) struct Ref<'t> {
     table: &'t Table,
@@ -74,7 +73,6 @@ pub(super) struct Map<'t> {
     pub(super) atomic: bool,
 }
 
-/// A value that does not fit its type.
 pub(super) struct Misfit {
     path: String,
     text: String,
@@ -96,7 +94,6 @@ pub(super) fn print(misfits: &[Misfit]) -> String {
 }
 
 impl<'t> Map<'t> {
-    /// The type of a member.
     pub(super) fn member(&self, name: &str) -> Option<Ref<'t>> {
         let of = |what| Ref { table: self.table, what, free: self.free };
         match self.field(name) {
@@ -224,7 +221,6 @@ impl<'t> Ref<'t> {
         Atom { scalar: None, list: None, map: Some(Map { table: self.table, fields, values, free, atomic }) }
     }
 
-    /// A value without a schema.
     fn any(&self, members: What<'t>, atomic: bool) -> Atom<'t> {
         let item = Ref { what: What::Untyped, ..*self };
         Atom {
@@ -322,7 +318,6 @@ impl<'t> Ref<'t> {
         }
     }
 
-    /// The fields that a value has.
     pub(super) fn fields(&self, value: &Value) -> Set {
         let mut out = Set::default();
         self.collect(value, &mut Vec::new(), &mut out);

@@ -5,7 +5,6 @@ use crate::{
     schema::{Field, Form, SchemaId, Strategy, Table, Type},
 };
 
-/// Position in the schema.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'t> {
     pub(super) table: &'t Table,
@@ -18,7 +17,6 @@ pub(super) enum SchemaPosition<'t> {
     Type(&'t Type),
 }
 
-/// Merge strategy of a member.
 pub(super) struct MergeRule<'t> {
     pub(super) below: Lookup<'t>,
     pub(super) strategy: Strategy,

@@ -266,7 +266,6 @@ fn special_elements(mut old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(
     if replace { Ok((plain, Vec::new())) } else { Ok((old, plain)) }
 }
 
-/// Merges each element of the patch into its counterpart, or appends it.
 fn merge_elements(
     mut list: Vec<Value>,
     new: Vec<Value>,

@@ -11,10 +11,8 @@ use super::{
 };
 use crate::error::FieldError;
 
-/// Allowed reasons of a rule.
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Context of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -22,7 +20,6 @@ enum Level {
     Field,
 }
 
-/// Path to a node.
 #[derive(Clone, Copy)]
 struct Way {
     /// Inside `metadata`, `apiVersion` or `kind` of an object.
@@ -140,7 +137,6 @@ fn metadata(node: &Node, level: Level, path: &str, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Returns `true` if the node has at most a type and properties.
 fn has_no_constraints(node: &Node) -> bool {
     let checks = &node.checks;
     !node.nullable

@@ -18,7 +18,6 @@ struct Parser {
     nodes: usize,
 }
 
-/// Parses a schema and checks only its form.
 pub(super) fn parse(schema: &Value, path: &str) -> Result<Node, Vec<FieldError>> {
     let mut parser = Parser { errors: Vec::new(), nodes: 0 };
     let node = parser.node(schema, path, 0);

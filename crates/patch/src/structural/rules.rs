@@ -85,7 +85,6 @@ fn has_rules(node: &Node) -> bool {
         || node.items.as_deref().is_some_and(has_rules)
 }
 
-/// The rules of a schema; `None` when it has none.
 pub(super) fn of(root: &Node) -> Option<Rules> {
     has_rules(root).then(|| below(&with_type_and_meta(root, true))).flatten()
 }
@@ -105,7 +104,6 @@ fn below(node: &Node) -> Option<Rules> {
     (!empty).then_some(rules)
 }
 
-/// Returns the mistakes of a schema's rules.
 pub(super) fn check(root: &Node, path: &str) -> Vec<FieldError> {
     if !has_rules(root) {
         return Vec::new();
@@ -215,7 +213,6 @@ impl Checked {
     }
 }
 
-/// Prints a rule as Go does.
 fn printed(rule: &Rule) -> String {
     let text = |text: Option<&str>| {
         let text = Value::from(text.unwrap_or_default()).to_string();
@@ -270,7 +267,6 @@ pub(super) fn validate(
     done.errors
 }
 
-/// Results of the rules so far, and the remaining cost.
 struct Done {
     errors: Vec<FieldError>,
     budget: Budget,

@@ -77,7 +77,6 @@ impl Builder {
         }
     }
 
-    /// Copies a built-in schema and what it refers to.
     fn copy(&mut self, from: SchemaId) -> SchemaId {
         if let Some(id) = self.copied.get(&from) {
             return *id;

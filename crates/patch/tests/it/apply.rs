@@ -76,7 +76,6 @@ fn without_managed_fields(object: &Value) -> Value {
     out
 }
 
-/// Runs one step of a case and returns how it differs.
 fn step(kind: &Kind, live: Option<&Value>, step: &Value) -> Result<(), String> {
     let path = step["path"].as_str().expect("a path");
     let (place, query) = path.split_once('?').unwrap_or((path, ""));

@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 
 pub use self::service::{FaultError, Faulted};
 
-/// The state of the network to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Network {
     /// Requests succeed, and each response is delayed by this.

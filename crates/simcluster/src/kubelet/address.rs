@@ -18,12 +18,10 @@ fn text(address: u32) -> String {
     std::net::Ipv4Addr::from(address).to_string()
 }
 
-/// Returns the address of the node with this number.
 pub(crate) fn host_ip(node: u32) -> String {
     text(NODES_FROM.wrapping_add(node.wrapping_add(1)))
 }
 
-/// Allocated addresses, by node.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     taken: BTreeMap<u32, BTreeSet<u32>>,
@@ -61,7 +59,6 @@ impl Addresses {
         Some(address)
     }
 
-    /// Records the address of an existing pod.
     pub(crate) fn seen(&mut self, uid: &str, node: u32, ip: &str) {
         self.unseen.remove(uid);
         let Ok(ip) = ip.parse::<std::net::Ipv4Addr>() else { return };
@@ -72,7 +69,6 @@ impl Addresses {
         }
     }
 
-    /// Frees the address of a deleted pod.
     pub(crate) fn free(&mut self, uid: &str) {
         self.unseen.remove(uid);
         if let Some((node, place)) = self.of.remove(uid)

@@ -56,7 +56,6 @@ pub(crate) fn running(pod: &Pod, place: PodLocation, ready: bool, now: Timestamp
     }
 }
 
-/// Returns the status of a pod whose containers ended with this code.
 pub(crate) fn ended(pod: &Pod, exit_code: i32, now: Timestamp) -> PodStatus {
     let started = pod.status.as_ref().and_then(|s| s.start_time.clone()).unwrap_or(Time(now));
     let state =

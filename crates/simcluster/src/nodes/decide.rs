@@ -17,17 +17,14 @@ const KUBELET_VERSION: &str = "v1.36.3";
 /// Label of the nodes that this crate created: others are ignored.
 pub(crate) const OURS: &str = "sim.ironclad.io/node";
 
-/// Returns the name of the node with this number, from 1 on.
 pub(crate) fn name(member: &str, number: u32) -> String {
     format!("{member}-node-{number}")
 }
 
-/// Parses the number of the node with this name.
 pub(crate) fn number(member: &str, node: &str) -> Option<u32> {
     node.strip_prefix(member)?.strip_prefix("-node-")?.parse().ok()
 }
 
-/// Returns the desired node of this number.
 pub(crate) fn wanted(member: &str, shape: &Shape, number: u32, now: Timestamp) -> Node {
     let name = name(member, number);
     let own = [
@@ -95,7 +92,6 @@ pub(crate) enum Step {
     },
 }
 
-/// Decides about the node of this name.
 pub(crate) fn decide(member: &str, shape: &Shape, node: &str, seen: Option<&Node>) -> Step {
     let number = number(member, node).filter(|n| (1..=shape.nodes).contains(n));
     let ours = |n: &Node| n.metadata.labels.as_ref().is_some_and(|l| l.contains_key(OURS));

@@ -18,7 +18,6 @@ use crate::options::Shape;
 
 const WORKERS: usize = 4;
 
-/// Maintains the nodes of the member's shape.
 #[derive(Clone)]
 pub(crate) struct Nodes(Arc<Inner>);
 
@@ -32,7 +31,6 @@ struct Inner {
 }
 
 impl Nodes {
-    /// Starts the loop as tasks of the cluster's seam.
     pub(crate) fn start(cluster: &Cluster, member: &str, shape: Shape) -> Self {
         let nodes = cluster.caches.take(&NODES);
         let queue = cluster.queue("nodes");
@@ -62,13 +60,11 @@ impl Nodes {
         this
     }
 
-    /// Sets the member's shape.
     pub(crate) fn reshape(&self, shape: Shape) {
         *self.0.shape.lock() = shape;
         self.enqueue_all();
     }
 
-    /// Returns `true` if all nodes exist and are ready.
     pub(crate) fn are_ready(&self) -> bool {
         let shape = self.0.shape.lock().clone();
         let right = |name: &str| {

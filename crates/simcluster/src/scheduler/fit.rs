@@ -76,7 +76,6 @@ struct Preference<'a> {
     siblings: usize,
     /// Share of the node that stays free, in thousandths.
     free: Reverse<i64>,
-    /// Ties break by name.
     name: &'a str,
 }
 

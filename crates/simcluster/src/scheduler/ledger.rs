@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use ironclad_kubecontrollers::quantity::{Amounts, add, subtract};
 
-/// Node and resources of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Booking {
     pub(crate) node: String,
@@ -19,7 +18,6 @@ pub(crate) struct Booking {
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     pub(crate) taken: Amounts,
-    /// Number of pods by controller.
     of: BTreeMap<String, usize>,
 }
 
@@ -41,7 +39,6 @@ impl Ledger {
         self.nodes.get(node)
     }
 
-    /// Books the resources of a pod.
     pub(crate) fn book(&mut self, uid: &str, booking: Booking) {
         if let Some(known) = self.pods.get_mut(uid)
             && known.node == booking.node

@@ -59,7 +59,6 @@ struct State {
 }
 
 impl State {
-    /// Chooses a node and books its resources.
     fn place(&mut self, pod: &Pod) -> Placement {
         let (demand, controller) = (demand(pod), controller_of(pod));
         let idle = Load::default();

@@ -23,7 +23,6 @@ const WINDOW: &str = "15s";
 const NAME: &str = "metadata.name";
 const NAMESPACE: &str = "metadata.namespace";
 
-/// Returns one pod, or those that the query selects.
 pub(super) fn pods(
     cluster: &Cluster,
     rules: &Rules,
@@ -56,7 +55,6 @@ pub(super) fn pods(
     Ok(list("PodMetricsList", wanted.map(|pod| of_pod(pod, rules, &now)).collect()))
 }
 
-/// Returns one node, or those that the query selects.
 pub(super) fn nodes(cluster: &Cluster, rules: &Rules, name: Option<&str>, query: &Query) -> Result<Value, ApiError> {
     let now = now(cluster);
     let (nodes, pods) = (cluster.caches.take(&NODES), cluster.caches.take(&PODS));

@@ -14,7 +14,6 @@ use serde_json::Value;
 
 use crate::member::Inner;
 
-/// API group for discovery.
 pub(crate) fn metrics_group() -> Served {
     let resource = |plural, kind, namespaced| ServedResource { plural, kind, namespaced, verbs: vec!["get", "list"] };
     Served {
@@ -24,10 +23,8 @@ pub(crate) fn metrics_group() -> Served {
     }
 }
 
-/// Answers for one member.
 pub(crate) struct ServedRoute(pub(crate) Weak<Inner>);
 
-/// A parsed path of this route.
 #[derive(Debug, PartialEq, Eq)]
 enum Address {
     NodeMetrics { name: Option<String> },

@@ -13,7 +13,6 @@ const PROVISIONER: &str = "sim.ironclad.io";
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Leave,
-    /// Create this volume.
     Provision(Box<PersistentVolume>),
     /// The volume exists: write its name into the claim.
     Name(String),
@@ -21,7 +20,6 @@ pub(crate) enum Step {
     WriteStatus(Box<PersistentVolumeClaimStatus>),
 }
 
-/// The name of the volume of a claim.
 pub(crate) fn volume_name(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or(""))
 }

@@ -70,7 +70,6 @@ impl Volumes {
         Ok(Next::Forget)
     }
 
-    /// Deletes the volumes of former claims of this name.
     async fn sweep(&self, key: &Key, claim: Option<&PersistentVolumeClaim>) -> Result<(), Failure> {
         let uid = claim.and_then(|c| c.metadata.uid.as_deref());
         for volume in self.volumes.by_index(ironclad_kubecontrollers::BY_CLAIM, &key.to_string()) {

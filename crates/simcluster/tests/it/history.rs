@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::world::{World, options, value, web};
 
-/// A scenario that covers most of a member.
 async fn scenario(w: &World) {
     w.deploy(web(3, "i:1")).await;
     w.complete("web").await;

@@ -29,7 +29,6 @@ use serde_json::{Value, json};
 
 use crate::world::web;
 
-/// Loses the response of one write.
 #[derive(Clone)]
 struct Lossy {
     server: InProcess,

@@ -13,7 +13,6 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// Virtual deadline of a scenario.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 /// Time without changes after which the member is idle.
 const QUIET: Duration = Duration::from_secs(40);
@@ -81,7 +80,6 @@ impl World {
         }
     }
 
-    /// Waits until the Deployment's status is complete.
     pub(crate) async fn complete(&self, name: &str) {
         self.until(&format!("{name} is complete"), || async {
             let deployment = self.deployments().get(name).await.unwrap();

@@ -38,7 +38,6 @@ const HEADER_BYTES_MAX: usize = 6 * limits::KEY_BYTES_MAX + 256;
 /// Largest content of a member.
 const CONTENT_BYTES_MAX: usize = limits::VALUE_BYTES_MAX + HEADER_BYTES_MAX + FILE_BYTES_MAX as usize;
 
-/// One part of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A server; its entries follow in the order of their keys.
@@ -56,14 +55,12 @@ pub(super) enum Piece {
     },
 }
 
-/// A server without its entries.
 #[derive(Serialize, Deserialize)]
 struct ServerHeader {
     name: String,
     revision: u64,
 }
 
-/// An entry without its value.
 #[derive(Serialize, Deserialize)]
 struct EntryHeader {
     key: String,
@@ -74,7 +71,6 @@ struct EntryHeader {
     expires: u64,
 }
 
-/// The last member.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct End {
     members: u64,
@@ -155,7 +151,6 @@ pub fn inspect(path: &Path) -> Result<Summary, BackupError> {
     Ok(summary)
 }
 
-/// Writes pieces into a buffer of bytes.
 pub(super) struct Writer {
     archive: Builder<Vec<u8>>,
     /// Checksum of the bytes taken from the buffer.
@@ -227,7 +222,6 @@ impl Writer {
     }
 }
 
-/// A value as one line of JSON.
 fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("headers are plain values");
     line.push(b'\n');

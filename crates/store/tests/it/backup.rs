@@ -9,7 +9,6 @@ use ironclad_store::{
 
 use crate::support::{chain, delete, inline, put, rev, threaded, txn, words};
 
-/// Writes a backup to a file.
 fn write(snapshot: Snapshot, path: &Path) {
     fs::write(path, snapshot.chunks().flatten().collect::<Vec<u8>>()).unwrap();
 }

@@ -16,7 +16,6 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::support::{chain, inline, now, poll, put, rev, threaded, txn, words};
 
-/// A backend whose commits wait until a gate opens.
 struct Gated<B> {
     inner: B,
     gate: Arc<Gate>,
@@ -244,7 +243,6 @@ fn a_write_with_a_lost_answer_is_complete_after_the_restart() {
     }
 }
 
-/// A backend with a bug.
 struct Panicking(MemoryBackend);
 
 impl Backend for Panicking {

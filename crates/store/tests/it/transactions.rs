@@ -140,7 +140,6 @@ fn values_and_keys_are_stored_once() {
     assert_eq!(old.entries[0].1.value.as_ptr(), first.value.as_ptr());
 }
 
-/// Reads a counter and writes it one higher, until the condition holds.
 async fn increment(store: &Store) {
     loop {
         let old = store.get("/counter");

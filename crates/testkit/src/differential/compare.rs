@@ -5,16 +5,13 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A difference between the answers of the embedded and the real server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// `<scenario>:<step number>:<path in the answer>`.
     pub place: String,
     /// The step's first line.
     pub line: String,
-    /// Answer of the real server; `None` if it has none there.
     pub real: Option<Value>,
-    /// Answer of the embedded server.
     pub ours: Option<Value>,
 }
 
@@ -100,14 +97,12 @@ pub fn compare(place: &str, line: &str, real: &Value, ours: &Value, out: &mut Ve
     }
 }
 
-/// An accepted difference.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
     pub name: String,
     /// Patterns of [`Difference::place`]: `*` stands for one name or number, `**` for several.
     pub places: Vec<String>,
-    /// Reason why it is accepted.
     pub reason: String,
     /// Set if the difference does not occur in every run.
     #[serde(default)]
@@ -115,7 +110,6 @@ pub struct Known {
 }
 
 impl Known {
-    /// Returns `true` if this accepts the difference.
     pub fn covers(&self, difference: &Difference) -> bool {
         self.places.iter().any(|pattern| matches(pattern, &difference.place))
     }

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::side::Stream;
 
-/// Counts events by type and checks their order.
 pub(super) async fn count_events(stream: &mut Stream, count: usize) -> Value {
     let mut types: BTreeMap<String, usize> = BTreeMap::new();
     let (mut last, mut back, mut marks, mut trouble) = (0_u64, 0, 0, Value::Null);

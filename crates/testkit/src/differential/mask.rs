@@ -58,7 +58,6 @@ impl Masks {
         })
     }
 
-    /// Masks a text.
     pub fn text(&mut self, text: &str) -> String {
         let mut text = text.replace(&self.namespace, "$ns");
         text = replace_uids(&text, |uid| format!("<uid {}>", self.uids.of(uid)));
@@ -73,7 +72,6 @@ impl Masks {
         text
     }
 
-    /// Masks a value.
     pub fn value(&mut self, value: &Value) -> Value {
         match value {
             Value::Object(map) => {

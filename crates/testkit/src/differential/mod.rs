@@ -43,10 +43,8 @@ pub mod webhooks;
 /// Concurrent scenarios: they mostly wait.
 const AT_ONCE: usize = 6;
 
-/// Outcome of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Number of scenarios.
     pub scenarios: usize,
     pub steps: usize,
     /// Differences that are not accepted.
@@ -55,7 +53,6 @@ pub struct Outcome {
     pub stale: Vec<String>,
 }
 
-/// Reads all scenarios below a directory, in the order of their names.
 pub fn scenarios(directory: &Path) -> anyhow::Result<Vec<Scenario>> {
     let mut found = BTreeMap::new();
     let mut directories: Vec<PathBuf> = vec![directory.to_owned()];
@@ -153,7 +150,6 @@ impl Servers {
     }
 }
 
-/// Plays one scenario on both servers and returns the differences.
 async fn differences(real: &Side, ours: &Side, scenario: &Scenario) -> anyhow::Result<Vec<Difference>> {
     // Unlike any other text in the answers, so that it can be masked; the same on both, so that lengths agree.
     let namespace = format!("{}-{:04x}", scenario.name.replace(['/', '_'], "-"), std::process::id() & 0xffff);
@@ -184,7 +180,6 @@ async fn differences(real: &Side, ours: &Side, scenario: &Scenario) -> anyhow::R
     Ok(out)
 }
 
-/// Creates the scenario's namespace and waits for its default contents.
 async fn prepare(side: &Side, namespace: &str) -> anyhow::Result<()> {
     let body = serde_json::to_vec(&json!({"metadata": {"name": namespace}}))?;
     let made = side.ask(As::Admin, "POST", "/api/v1/namespaces", &[], body.into()).await?;

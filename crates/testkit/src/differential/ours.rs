@@ -11,7 +11,6 @@ use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, MemoryBackend};
 use tokio::net::TcpListener;
 
-/// A running embedded server; it ends when dropped.
 #[derive(Debug)]
 pub struct Ours {
     seam: Seam,
@@ -19,7 +18,6 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Starts it with its files below `directory`.
     pub async fn start(directory: &Path) -> anyhow::Result<Self> {
         let seam = Seam::system("differential");
         let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Thread, seam.clock.clone())?;
@@ -58,7 +56,6 @@ impl Ours {
         Ok(Self { seam, kubeconfig })
     }
 
-    /// Path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

@@ -17,7 +17,6 @@ use super::{
     side::{Answer, As, Side, Stream},
 };
 
-/// Deadline of a step with `until`.
 const DEADLINE: Duration = Duration::from_secs(40);
 
 /// Headers that clients read, and `true` if their values are compared.
@@ -40,7 +39,6 @@ const HEADERS: [(&str, bool); 16] = [
     ("www-authenticate", true),
 ];
 
-/// Plays all steps; returns one record per step.
 pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> anyhow::Result<Vec<Value>> {
     let mut runner = Runner {
         side,
@@ -229,7 +227,6 @@ impl Runner<'_> {
         namespace.into_iter().chain(arguments.iter().map(|a| self.filled(a))).collect()
     }
 
-    /// Repeats requests and counts the answers.
     async fn repeat(
         &mut self,
         step: &Step,
@@ -331,7 +328,6 @@ impl Runner<'_> {
         })
     }
 
-    /// Resolves variables and repetitions in a text.
     fn filled(&self, text: &str) -> String {
         let mut text = text.to_owned();
         if text.contains('$') {
@@ -379,7 +375,6 @@ impl Runner<'_> {
     }
 }
 
-/// The body as JSON, else as text.
 fn body_of(answer: &Answer) -> anyhow::Result<Value> {
     let packed = answer.headers.get("content-encoding").is_some_and(|v| v == "gzip");
     let bytes = if packed {

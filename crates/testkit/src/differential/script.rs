@@ -44,21 +44,17 @@ use anyhow::{Context as _, bail};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scenario {
-    /// Folder and name of its file, without extension.
     pub name: String,
     pub steps: Vec<Step>,
-    /// Patterns with their replacements.
     pub masks: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// First line of the step.
     pub line: String,
     pub action: Action,
     pub headers: Vec<(String, String)>,
     pub body: Payload,
-    /// Variables and the paths of their values in the answer.
     pub captures: Vec<(String, String)>,
     /// Path and value that the step waits for.
     pub until: Option<(String, String)>,
@@ -77,7 +73,6 @@ pub enum Action {
         content_type: Option<&'static str>,
         path: String,
     },
-    /// Opens a watch of this name.
     Watch {
         name: String,
         /// Path and query; `watch=true` is added.
@@ -89,13 +84,11 @@ pub enum Action {
         /// Their number; all until the end if absent.
         count: Option<usize>,
     },
-    /// The same requests many times.
     Repeat {
         /// Total number.
         times: usize,
         /// Number of concurrent requests.
         at_once: usize,
-        /// Method, content type of a body, path; they take turns.
         requests: Vec<(String, Option<&'static str>, String)>,
     },
     /// Takes events of a watch and counts them by type.
@@ -106,14 +99,12 @@ pub enum Action {
     Claims {
         token: String,
     },
-    /// The last request to a webhook.
     Asked {
         path: String,
     },
     Kubectl {
         arguments: Vec<String>,
     },
-    /// Starts a kubectl that watches.
     Start {
         name: String,
         arguments: Vec<String>,
@@ -129,22 +120,17 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
     None,
-    /// YAML that is sent as JSON.
     Yaml(String),
-    /// Raw bytes.
     Raw(String),
 }
 
-/// Compared part of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compared {
     Whole,
-    /// Only the status code.
     Code,
     Nothing,
 }
 
-/// Reads a scenario.
 pub fn parse(name: &str, text: &str) -> anyhow::Result<Scenario> {
     let mut scenario = Scenario { name: name.to_owned(), steps: Vec::new(), masks: Vec::new() };
     let mut block: Vec<&str> = Vec::new();
@@ -244,7 +230,6 @@ fn action(line: &str) -> anyhow::Result<Action> {
     })
 }
 
-/// Method, content type of a body, path.
 fn request(words: &[&str]) -> anyhow::Result<(String, Option<&'static str>, String)> {
     let (method, content_type, path) = match *words {
         ["PATCH", kind, path] => {

@@ -23,22 +23,17 @@ use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 use super::webhooks::Webhooks;
 use crate::real::Kubectl;
 
-/// Deadline of an answer and of an event of a watch.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 type Http = BoxCloneSyncService<Request<Full<Bytes>>, http::Response<hyper::body::Incoming>, BoxError>;
 
-/// A server and its clients.
 #[derive(Clone)]
 pub struct Side {
     url: String,
     admin: Http,
     anonymous: Http,
-    /// kubectl with the administrator's kubeconfig.
     pub kubectl: Kubectl,
-    /// The webhooks that this server calls.
     pub webhooks: Arc<Webhooks>,
-    /// Directory with files for kubectl.
     pub files: PathBuf,
 }
 
@@ -48,16 +43,13 @@ impl std::fmt::Debug for Side {
     }
 }
 
-/// Identity of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum As {
-    /// The administrator, by certificate.
     Admin,
     /// Nobody but the identity in the headers.
     Anonymous,
 }
 
-/// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
@@ -115,7 +107,6 @@ impl Side {
             .map_err(|error| anyhow::anyhow!("{method} {path}: {error:?}"))
     }
 
-    /// Sends a request and reads the whole answer.
     pub async fn ask(
         &self,
         who: As,
@@ -129,7 +120,6 @@ impl Side {
         Ok(Answer { code: parts.status.as_u16(), headers: parts.headers, body })
     }
 
-    /// Sends a request and streams its answer.
     pub async fn open(
         &self,
         who: As,

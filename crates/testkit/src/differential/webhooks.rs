@@ -23,7 +23,6 @@ use tokio_rustls::TlsAcceptor;
 
 type Asked = Arc<Mutex<BTreeMap<String, Value>>>;
 
-/// A server of webhooks; it ends when dropped.
 #[derive(Debug)]
 pub struct Webhooks {
     seam: Seam,
@@ -33,7 +32,6 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// Serves on a free port of 127.0.0.1.
     pub async fn start() -> anyhow::Result<Self> {
         let key = KeyPair::generate()?;
         let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;

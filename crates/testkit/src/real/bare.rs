@@ -13,7 +13,6 @@ use super::{
     process::Sweeper,
 };
 
-/// A running pair. Dropping it kills both and removes every file.
 #[derive(Debug)]
 pub struct Bare {
     // Drop order: the server before its etcd, programs before the files that they write.
@@ -48,7 +47,6 @@ impl Bare {
         self.ready_after
     }
 
-    /// The process ids of both.
     pub fn process_ids(&self) -> Vec<u32> {
         let server = self.cluster.processes().into_iter().map(|(_, id)| id);
         std::iter::once(self.etcd.process.id()).chain(server).collect()

@@ -26,10 +26,8 @@ pub struct Binaries {
     folder: PathBuf,
 }
 
-/// Reason why the programs are missing.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
-    /// The programs are not built yet.
     #[error("the programs of real Kubernetes are not in {}: run `cargo xtask kubernetes`", folder.display())]
     NotBuilt {
         /// Folder in which they would be.
@@ -38,10 +36,8 @@ pub enum Missing {
     /// They are not built, and Go is missing to build them.
     #[error("the programs of real Kubernetes are not built, and Go, which builds them, is missing")]
     GoIsMissing,
-    /// Only quick tests were requested.
     #[error("{QUICK_VARIABLE} is set: tests with real Kubernetes are skipped")]
     Quick,
-    /// The folder cannot be determined.
     #[error("the folder of the programs of real Kubernetes cannot be determined")]
     NoPlace(#[source] std::io::Error),
 }
@@ -80,7 +76,6 @@ impl Binaries {
         }
     }
 
-    /// Path of the program of `tools/clients`.
     pub fn clients(&self) -> anyhow::Result<PathBuf> {
         let program = match env::var_os(location::CLIENTS_VARIABLE) {
             Some(program) => PathBuf::from(program),
@@ -93,7 +88,6 @@ impl Binaries {
         Ok(program)
     }
 
-    /// The path of one program.
     pub(super) fn program(&self, name: &str) -> PathBuf {
         debug_assert!(location::PROGRAMS.contains(&name), "no such program: {name}");
         self.folder.join(name)

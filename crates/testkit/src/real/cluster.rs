@@ -37,16 +37,12 @@ const PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controll
     ttl-after-finished-controller,certificatesigningrequest-signing-controller,\
     certificatesigningrequest-approving-controller,certificatesigningrequest-cleaner-controller";
 
-/// Role of a cluster.
 #[derive(Debug, Clone)]
 pub(super) enum Role {
-    /// Holds templates and policies, runs nothing.
     Plane,
-    /// Runs pods.
     Member(NodeShape),
 }
 
-/// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
     name: String,
@@ -77,7 +73,6 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts only an API server, on any port, and waits until it is ready.
     pub(super) async fn start_api_server_anywhere(
         binaries: &Binaries,
         name: String,
@@ -185,12 +180,10 @@ impl Cluster {
         &self.name
     }
 
-    /// Path of a self-contained kubeconfig of an administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig.clone()
     }
 
-    /// Port of the API server on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -231,7 +224,6 @@ impl Cluster {
         })
     }
 
-    /// The name and process id of every program of this cluster.
     pub fn processes(&self) -> Vec<(String, u32)> {
         let named = |process: &Process| (format!("{}/{}", self.name, process.name()), process.id());
         let api_server = self.with_api_server(|process| process.map(|process| named(process)));

@@ -17,7 +17,6 @@ use super::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Durability of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syncs {
     /// With fsync before each answer, the default of etcd.
@@ -26,7 +25,6 @@ pub(super) enum Syncs {
     Never,
 }
 
-/// A running etcd.
 #[derive(Debug)]
 pub(super) struct Etcd {
     pub(super) process: Process,

@@ -29,7 +29,6 @@ pub struct Kubectl {
     environment: Vec<(String, String)>,
 }
 
-/// A running command, such as `get --watch`. Dropping it kills it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -38,10 +37,8 @@ pub struct Running {
     _tasks: Tasks,
 }
 
-/// Result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -70,12 +67,10 @@ impl Kubectl {
         self
     }
 
-    /// Runs `kubectl ARGUMENTS` and returns its stdout.
     pub async fn run<I: IntoIterator<Item: AsRef<OsStr>>>(&self, arguments: I) -> anyhow::Result<String> {
         self.succeed(arguments, "").await
     }
 
-    /// `kubectl apply -f -` with the manifest on stdin.
     pub async fn apply(&self, manifest: &str) -> anyhow::Result<String> {
         self.succeed(["apply", "-f", "-"], manifest).await
     }

@@ -48,7 +48,6 @@ mod wait;
 /// Concurrent starts: two are fastest on two cores.
 const STARTED_AT_ONCE: usize = 2;
 
-/// Environment to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Set for a control plane: a cluster whose kube-controller-manager starts no workloads.
@@ -109,12 +108,10 @@ impl RealEnv {
         Ok(Self { plane, members: clusters, etcd, directory, _sweeper: sweeper, binaries })
     }
 
-    /// The control plane.
     pub fn plane(&self) -> &Cluster {
         self.plane.as_ref().expect("this environment was started with Config { plane: true }")
     }
 
-    /// The members, `member1` first.
     pub fn members(&self) -> &[Cluster] {
         &self.members
     }

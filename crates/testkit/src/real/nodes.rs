@@ -12,10 +12,8 @@ use kube::{
     api::{ListParams, ObjectMeta, PostParams},
 };
 
-/// Number and capacity of a member's nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeShape {
-    /// Number of nodes.
     pub count: usize,
     /// Cpu of each, such as `8` or `500m`.
     pub cpu: String,

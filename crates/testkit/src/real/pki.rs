@@ -17,7 +17,6 @@ use serde_json::json;
 const SERVER_NAMES: [&str; 5] =
     ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
-/// Group to which Kubernetes grants everything.
 const ADMINS: &str = "system:masters";
 
 /// Certificate authority of one server, so that no client of one cluster is accepted by another.
@@ -34,7 +33,6 @@ pub(super) struct ClientName {
     pub(super) group: Option<&'static str>,
 }
 
-/// The administrator.
 pub(super) const ADMIN: ClientName = ClientName { user: "admin", group: Some(ADMINS) };
 /// The API server grants roles to each controller's service account. One administrator spares a
 /// test the round trip over tokens of those accounts.

@@ -47,7 +47,6 @@ done
 /// Number of log lines in an error.
 const LOG_LINES_SHOWN: usize = 25;
 
-/// Environment to start.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
     /// Name in messages, and the stem of the log's file name.
@@ -102,7 +101,6 @@ impl Process {
         self.supervisor.try_wait().ok().flatten()
     }
 
-    /// The last lines that the program wrote.
     pub(super) fn log_tail(&self) -> String {
         let text = fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();

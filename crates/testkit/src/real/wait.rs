@@ -5,13 +5,11 @@ use std::time::Duration;
 use anyhow::bail;
 use tokio::time;
 
-/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Deadline of a single check, which is then repeated.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Polls until `look` succeeds, and returns its result.
 pub async fn until<T>(
     what: &str,
     deadline: Duration,
@@ -20,7 +18,6 @@ pub async fn until<T>(
     poll(what, deadline, async || look().await.map_err(Pending::Yet)).await
 }
 
-/// Reason why a state is not reached.
 pub(super) enum Pending {
     /// It may still be reached.
     Yet(anyhow::Error),

@@ -23,7 +23,6 @@ impl Masks {
         without_times(&text)
     }
 
-    /// Masks all texts in the value.
     pub(super) fn value(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.text(text),

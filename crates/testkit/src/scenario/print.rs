@@ -7,7 +7,6 @@ use serde_json::Value;
 /// Maximum columns of a line, except for a single long word.
 const COLUMNS: usize = 120;
 
-/// Transcript of a script.
 #[derive(Debug, Default)]
 pub struct Transcript(String);
 
@@ -18,12 +17,10 @@ impl fmt::Display for Transcript {
 }
 
 impl Transcript {
-    /// Adds a line of the script.
     pub(super) fn script(&mut self, mark: &str, line: &str) {
         self.wrapped(mark, &format!("{mark}  "), line);
     }
 
-    /// Adds a line that the script showed.
     pub(super) fn shown(&mut self, line: &str) {
         self.wrapped("  ", "      ", line);
     }

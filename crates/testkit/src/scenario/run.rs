@@ -36,7 +36,6 @@ use crate::{
 /// All scripts run from one seed: a transcript has one history.
 const SEED: u64 = 0x0dd5;
 
-/// Runs a script in a new runtime and world.
 pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
     let masks = Masks::Numbered(Numbers::default());
     in_a_world(syntax::parse(text)?, Disturbance::None, masks).map(|(transcript, _)| transcript)
@@ -96,7 +95,6 @@ fn in_a_world(script: Script, disturbance: Disturbance, masks: Masks) -> anyhow:
     })
 }
 
-/// A world and the state of its transcript.
 struct Runner {
     world: World,
     kinds: BTreeMap<(String, String), (ApiResource, Scope)>,

@@ -50,7 +50,6 @@ pub(super) enum Step {
     Reads,
 }
 
-/// A whole script.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) members: usize,

@@ -8,7 +8,6 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, WorkKey};
 
-/// One change in a store.
 #[derive(Debug, Clone)]
 pub enum Changed {
     Cluster {
@@ -29,20 +28,15 @@ pub enum Changed {
         old: Option<Arc<Work>>,
         new: Option<Arc<Work>>,
     },
-    /// A Deployment in a member was created, changed or deleted.
     Copy {
         cluster: ClusterName,
         object: ObjectKey,
-        /// True if it existed before.
         before: bool,
-        /// True if it exists now.
         after: bool,
-        /// UID of its template.
         template: String,
     },
 }
 
-/// A change and its time.
 #[derive(Debug, Clone)]
 pub struct Write {
     /// Virtual time since the start of the world.

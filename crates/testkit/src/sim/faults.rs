@@ -6,7 +6,6 @@ use ironclad_seam::Clock;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-/// Fault of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The server never receives it; the client gets a conflict (409).
@@ -20,7 +19,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Conflict, Self::KillAfterAnswer, Self::KillBeforeAnswer, Self::LoseAnswer];
 }
 
@@ -44,7 +42,6 @@ impl FromStr for Fault {
     }
 }
 
-/// Fault of one event of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventFault {
     /// It is not delivered; the watch ends with 410, so that a list replaces it.
@@ -53,7 +50,6 @@ pub enum EventFault {
     Hold(Duration),
 }
 
-/// Way in which all watches of a process end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// The connection breaks: they can be resumed.
@@ -87,7 +83,6 @@ struct Planned {
 }
 
 impl FaultPlan {
-    /// Injects the fault at the n-th write.
     pub fn on_write(&self, number: u64, fault: Fault) {
         self.0.planned.lock().faults.insert(number, fault);
     }
@@ -99,7 +94,6 @@ impl FaultPlan {
         planned.faults.insert(number, fault);
     }
 
-    /// Injects the fault at the n-th event of all watches.
     pub fn on_event(&self, number: u64, fault: EventFault) {
         self.0.planned.lock().event_faults.insert(number, fault);
     }
@@ -122,7 +116,6 @@ impl FaultPlan {
         self.0.planned.lock().stalled_until = Some(until);
     }
 
-    /// Ends all watches now.
     pub fn cut_watches(&self, cut: Cut) {
         {
             let mut planned = self.0.planned.lock();
@@ -141,12 +134,10 @@ impl FaultPlan {
         planned.stalled_until = None;
     }
 
-    /// Number of writes so far.
     pub fn writes(&self) -> u64 {
         self.0.planned.lock().writes
     }
 
-    /// Number of events of watches so far.
     pub fn events(&self) -> u64 {
         self.0.planned.lock().events
     }

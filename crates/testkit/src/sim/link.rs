@@ -28,7 +28,6 @@ use super::{
 /// The longest virtual delay of one direction of a request.
 const DELAY_MAX: Duration = Duration::from_millis(4);
 
-/// Connection from one process to one server.
 #[derive(Clone)]
 pub struct Link<S> {
     inner: S,
@@ -46,7 +45,6 @@ impl<S> Link<S> {
     }
 }
 
-/// Any body of an answer.
 pub(super) type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 
 impl<S, B> Service<Request<Body>> for Link<S>

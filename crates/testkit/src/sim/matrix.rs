@@ -13,7 +13,6 @@ const ONLY: &str = "IRONCLAD_SCENARIO";
 /// Variable with the number of the only place to run; prints its history.
 const PLACE: &str = "IRONCLAD_PLACE";
 
-/// The disturbance of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disturbance {
     None,
@@ -34,16 +33,12 @@ impl Disturbance {
     }
 }
 
-/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Played {
     /// Final state, without values that differ from run to run.
     pub state: String,
-    /// The writes of its controllers.
     pub writes: u64,
-    /// The events that their watches delivered.
     pub events: u64,
-    /// Set if the disturbance took effect.
     pub struck: bool,
 }
 
@@ -84,7 +79,6 @@ fn place() -> Option<u64> {
     std::env::var(PLACE).ok()?.parse().ok()
 }
 
-/// Prints the history of a run if this place was requested.
 pub fn show(disturbance: Disturbance, history: &History) {
     if place().is_some() && disturbance != Disturbance::None {
         history.lines().iter().for_each(|line| println!("{line}"));

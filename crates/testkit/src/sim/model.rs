@@ -27,7 +27,6 @@ use super::{
     checker::{Checker, Rules},
 };
 
-/// State of all servers, with the checker of its changes.
 #[derive(Clone)]
 pub struct Model(Arc<Inner>);
 
@@ -158,7 +157,6 @@ impl Model {
         self.0.state.lock().fleet.clone()
     }
 
-    /// Number of changes so far.
     pub fn changes(&self) -> u64 {
         self.0.state.lock().changes
     }

@@ -25,13 +25,10 @@ use super::{FaultPlan, History, Link, model::Model, world::CONTROLLERS_USER};
 /// Slot of a controller process, with faults and clock that outlive its restarts.
 pub(super) struct Slot {
     name: &'static str,
-    /// Faults of its requests to the control plane.
     pub(super) faults: FaultPlan,
-    /// Faults of its requests to members.
     pub(super) member_faults: FaultPlan,
     /// Members whose connecting panics.
     pub(super) connect_panics: Arc<Mutex<BTreeSet<String>>>,
-    /// Clock of the process.
     pub(super) clock: Clock,
     process: Option<Process>,
     incarnation: u32,
@@ -39,7 +36,6 @@ pub(super) struct Slot {
     pub(super) back_at: Option<Instant>,
 }
 
-/// A running process.
 struct Process {
     tasks: Tasks,
     /// Its controllers, while it works.
@@ -67,7 +63,6 @@ impl Slot {
         }
     }
 
-    /// Starts a process from nothing.
     pub(super) fn start(
         &mut self,
         lead: Lead,
@@ -126,7 +121,6 @@ impl Slot {
         }
     }
 
-    /// Kills the process between two polls, if it runs.
     pub(super) fn kill(&mut self, history: &History) {
         if let Some(process) = self.process.take() {
             history.log(format!("{} killed", process.tasks.name()));

@@ -20,31 +20,24 @@ use super::{Fault, World, WorldOptions};
 /// Lines of history in an error; `--history` prints all.
 const HISTORY_SHOWN: usize = 60;
 
-/// Disturbance of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disturbance {
-    /// Number of the write of the controllers to the control plane, from 1.
     pub write: u64,
-    /// Fault of that write.
     pub fault: Fault,
 }
 
-/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The masked state of the world whenever it is idle.
     pub states: Vec<String>,
-    /// Number of writes of the controllers to the control plane.
     pub writes: u64,
     /// Number of these writes until the Deployment was first settled and all was quiet.
     pub writes_to_settle: u64,
     pub digest: String,
     pub history: Vec<String>,
-    /// Set if the disturbance took effect.
     pub struck: bool,
 }
 
-/// Runs the scenario in a new runtime.
 pub fn run(options: WorldOptions, disturbance: Option<Disturbance>) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
@@ -135,7 +128,6 @@ pub async fn settled(world: &mut World, deployments: &Api<Deployment>, replicas:
         .await
 }
 
-/// The scenario's template.
 pub fn deployment() -> anyhow::Result<Deployment> {
     let labels = BTreeMap::from([("app", "web")]);
     Ok(serde_json::from_value(json!({
@@ -148,7 +140,6 @@ pub fn deployment() -> anyhow::Result<Deployment> {
     }))?)
 }
 
-/// The scenario's policy: all clusters, Duplicated.
 pub fn policy() -> anyhow::Result<PropagationPolicy> {
     Ok(serde_json::from_value(json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",

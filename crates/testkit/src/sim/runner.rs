@@ -45,7 +45,6 @@ pub fn setup(members: usize, rate: f64) -> Setup {
     }
 }
 
-/// A world with its controllers.
 pub struct Runner {
     pub world: World,
     began: tokio::time::Instant,
@@ -79,7 +78,6 @@ impl Runner {
         Ok(())
     }
 
-    /// Creates a workload, with its policy changed by this function.
     pub async fn add(&self, app: &App, change: impl FnOnce(&mut Value)) -> anyhow::Result<()> {
         let user = self.world.user();
         let mut policy = serde_json::to_value(app.policy()?)?;
@@ -91,7 +89,6 @@ impl Runner {
         Ok(())
     }
 
-    /// Creates the policy that taints clusters that are not Ready.
     pub async fn taint_policy(&self, policy: &TaintPolicy) -> anyhow::Result<()> {
         let policies: Api<ClusterTaintPolicy> = Api::all(self.world.user());
         policies.create(&PostParams::default(), &policy.object()?).await?;
@@ -107,7 +104,6 @@ impl Runner {
         Ok(())
     }
 
-    /// Removes those taints as a user.
     pub async fn untaint(&mut self, members: &[&str], effect: &str) -> anyhow::Result<()> {
         for member in members {
             untaint(&self.world.user(), member, HAND_KEY, effect).await?;
@@ -115,7 +111,6 @@ impl Runner {
         Ok(())
     }
 
-    /// Sets the faults of a member.
     pub fn fault(&mut self, member: &str, faults: Faults) -> anyhow::Result<()> {
         self.began = self.world.clock().mono();
         self.world.member(member)?.set_faults(faults);
@@ -134,7 +129,6 @@ impl Runner {
         Ok(())
     }
 
-    /// Virtual time since the last taint or fault.
     pub fn elapsed(&self) -> Duration {
         self.world.clock().mono() - self.began
     }
@@ -145,7 +139,6 @@ impl Runner {
         self.world.pass(left).await
     }
 
-    /// The binding of a workload.
     pub fn binding(&self, app: &str) -> anyhow::Result<Arc<ResourceBinding>> {
         let key = BindingKey { namespace: "default".into(), name: format!("{app}-deployment").as_str().into() };
         self.world.model.look(|fleet| fleet.bindings.get(&key).cloned()).with_context(|| format!("no binding of {app}"))
@@ -159,12 +152,10 @@ impl Runner {
         Ok(all)
     }
 
-    /// Returns the eviction tasks of a workload.
     pub fn tasks(&self, app: &str) -> anyhow::Result<Vec<GracefulEvictionTask>> {
         Ok(self.binding(app)?.spec.graceful_eviction_tasks.clone())
     }
 
-    /// Returns the members that have a copy.
     pub fn copies(&self, app: &str) -> Vec<String> {
         self.world.model.look(|fleet| {
             let has = |(_, objects): &(&ClusterName, &std::collections::BTreeMap<_, _>)| {

@@ -23,7 +23,6 @@ pub const SOMETIMES: [&str; 13] = [
 
 static SEEN: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
-/// Counts an event.
 pub fn happened(what: &'static str) {
     debug_assert!(SOMETIMES.contains(&what), "{what:?} is not in the list of events");
     *SEEN.lock().entry(what).or_default() += 1;

@@ -39,7 +39,6 @@ use super::{
     process::{Lead, Slot},
 };
 
-/// User of the controllers.
 pub(super) const CONTROLLERS_USER: &str = "ironclad";
 /// Start of the virtual clock, the same in all runs.
 const EPOCH_SECONDS: i64 = 1_790_000_000;
@@ -47,7 +46,6 @@ const EPOCH_SECONDS: i64 = 1_790_000_000;
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// Time without writes of controllers after which the world is quiet.
 const QUIET: Duration = Duration::from_secs(40);
-/// Polling interval.
 const LOOK: Duration = Duration::from_millis(250);
 /// Virtual deadline of waits.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -60,16 +58,11 @@ pub struct WorldOptions {
     pub members: usize,
 }
 
-/// Full options of a world, with the flags of its controllers.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Seed of all random choices.
     pub seed: u64,
-    /// Simulated members that are joined, `member1` first.
     pub members: usize,
-    /// Further members that can be joined later.
     pub spares: usize,
-    /// Nodes of each member.
     pub nodes: u32,
     /// Controller processes compete for the Lease; otherwise each works from its start.
     pub elected: bool,
@@ -94,14 +87,11 @@ impl From<WorldOptions> for Setup {
 /// Panics of the process that connects a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectPanic {
-    /// Enabled.
     On,
-    /// Disabled.
     Off,
 }
 
 pub struct World {
-    /// Log of all events.
     pub history: History,
     /// Faults of the first controller process's requests to the control plane.
     pub faults: FaultPlan,
@@ -191,7 +181,6 @@ impl World {
         Ok(world)
     }
 
-    /// Creates the Cluster of a member.
     pub async fn join(&self, name: &str) -> anyhow::Result<()> {
         let mut cluster = Cluster::new(
             name,
@@ -267,12 +256,10 @@ impl World {
         self.slots[0].context()
     }
 
-    /// Starts the first controller process from nothing.
     pub async fn start_controllers(&mut self) {
         self.start_process(0);
     }
 
-    /// Starts a controller process from nothing.
     pub fn start_process(&mut self, process: usize) {
         let (members, settings) = (&self.members, &self.settings);
         self.slots[process].start(self.lead, &self.seam, &self.plane, members, settings, &self.model, &self.history);
@@ -379,7 +366,6 @@ impl World {
         }
     }
 
-    /// Removes all faults of processes; those of members are kept.
     pub fn heal_processes(&mut self) {
         for slot in &self.slots {
             slot.faults.heal();
@@ -417,7 +403,6 @@ fn list(violations: &[Violation]) -> String {
     violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Admission of `ironclad up`.
 fn admission(settings: &Settings) -> Arc<InProcessAdmission> {
     Arc::new(InProcessAdmission::new(admission::Config {
         gates: settings.gates.clone(),

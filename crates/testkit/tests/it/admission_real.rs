@@ -23,7 +23,6 @@ fn policy(name: &Value, spec: Value) -> Value {
     object
 }
 
-/// An OverridePolicy with an invalid path.
 fn broken(name: &str) -> Value {
     json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy", "metadata": {"name": name},

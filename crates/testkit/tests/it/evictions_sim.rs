@@ -53,7 +53,6 @@ async fn taint(user: &Client, name: &str, taints: serde_json::Value) -> anyhow::
     Ok(())
 }
 
-/// Returns the clusters of each binding.
 async fn places(user: &Client) -> anyhow::Result<Vec<(String, Vec<String>, usize)>> {
     let bindings: Api<ResourceBinding> = Api::namespaced(user.clone(), "default");
     let list = bindings.list(&ListParams::default()).await?.items;

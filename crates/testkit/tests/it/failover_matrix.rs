@@ -14,7 +14,6 @@ use ironclad_testkit::sim::{
 
 type Acting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
 
-/// Change of a settled fleet, until it is settled again.
 struct Scenario {
     name: &'static str,
     setup: fn() -> Setup,

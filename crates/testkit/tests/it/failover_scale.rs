@@ -159,7 +159,6 @@ fn sixty_of_a_hundred_clusters_at_default_rates() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Resident memory of this process, kilobytes.
 fn resident() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;

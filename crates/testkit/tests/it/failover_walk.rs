@@ -37,18 +37,14 @@ use serde_json::Value;
 /// Deadline of a step, also on two busy cores with the defaults of cluster health.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 
-/// The member that is lost.
 pub(crate) const LOST: &str = "member1";
 
 /// A fleet of three members, `member1` first, in which workloads are evicted at a rate.
 pub(crate) struct Fleet {
     pub(crate) plane: Client,
     pub(crate) members: Vec<Client>,
-    /// Kubeconfig of the verbs.
     pub(crate) kubeconfig: String,
-    /// `--resource-eviction-rate`.
     pub(crate) rate: f64,
-    /// Number of workloads.
     pub(crate) workloads: usize,
 }
 
@@ -266,7 +262,6 @@ fn record(binding: &ResourceBinding) -> anyhow::Result<FailoverRecord> {
     Ok(record.clone())
 }
 
-/// Parses the rows that `get evictions` prints as JSON.
 pub(crate) fn rows(text: &str) -> anyhow::Result<Vec<Value>> {
     let list: Value = serde_json::from_str(text)?;
     Ok(list["items"].as_array().context("a list")?.clone())

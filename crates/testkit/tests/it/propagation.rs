@@ -164,7 +164,6 @@ fn condition_is_true(object: &Value, type_: &str) -> bool {
     conditions.is_some_and(|list| list.iter().any(|c| c["type"] == type_ && c["status"] == "True"))
 }
 
-/// A Deployment as users write it.
 pub(crate) fn deployment(name: &str, replicas: u32) -> String {
     format!(
         "apiVersion: apps/v1

@@ -25,7 +25,6 @@ impl Up {
         Ok(Self { binary, kubeconfig: data.join("kubeconfig").display().to_string() })
     }
 
-    /// Runs a verb that must succeed; returns its output.
     async fn verb(&self, args: &[&str]) -> anyhow::Result<String> {
         let output = ironclad(args.iter().copied().chain(["--kubeconfig", &self.kubeconfig])).await?;
         ensure!(output.code == Some(0), "{args:?}: {output:?}");

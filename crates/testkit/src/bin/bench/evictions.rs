@@ -29,9 +29,7 @@ use crate::{
     propagate::{World, at, deployment, nodes_for, watch},
 };
 
-/// Deadline of a step.
 const DEADLINE: Duration = Duration::from_secs(1_800);
-/// Concurrent creates.
 const CREATING: usize = 8;
 const LOOK: Duration = Duration::from_millis(20);
 /// Longest time for which coalescing writers delay a write.
@@ -63,7 +61,6 @@ pub(crate) struct Args {
     real: bool,
 }
 
-/// A rate without waits.
 const UNLIMITED: f64 = 1e9;
 
 impl Args {
@@ -92,7 +89,6 @@ impl Args {
     }
 }
 
-/// Time at which each step of a migration was first seen.
 #[derive(Default, Clone)]
 struct Seen {
     /// The binding has a task.
@@ -108,7 +104,6 @@ struct Seen {
 }
 
 type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
-/// Accessor of a step's time.
 type When = fn(&Seen) -> Option<Instant>;
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
@@ -214,7 +209,6 @@ fn name(n: usize) -> String {
     format!("bench-{n:05}")
 }
 
-/// Places all Deployments on the first member; they may move to any.
 async fn prepare(args: &Args, world: &World, clock: &Clock) -> anyhow::Result<()> {
     let others: Vec<String> = (2..=args.members).map(|n| format!("member{n}")).collect();
     let all = |verb| std::iter::once(verb).chain(others.iter().map(String::as_str)).collect::<Vec<&str>>();
@@ -265,7 +259,6 @@ fn is_healthy(binding: &ResourceBinding) -> bool {
     !binding.spec.clusters.is_empty() && binding.spec.clusters.iter().all(|target| healthy(&target.name))
 }
 
-/// Watches the objects that show the steps.
 fn observe(world: &World, table: &Table, tasks: &Tasks, clock: &Clock) {
     let bindings: Api<ResourceBinding> = Api::namespaced(world.plane.clone(), "default");
     let note = |binding: &ResourceBinding, seen: &mut Seen, now: Instant| {

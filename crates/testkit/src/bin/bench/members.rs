@@ -12,9 +12,7 @@ use crate::{
     propagate::{World, deployment},
 };
 
-/// Deadline of start and settling together.
 const DEADLINE: Duration = Duration::from_secs(900);
-/// Deadline of requests in flight.
 const SETTLE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(250);
 

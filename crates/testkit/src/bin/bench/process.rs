@@ -17,20 +17,14 @@ pub(crate) struct Daemon {
     child: Child,
 }
 
-/// Resource usage of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Used {
-    /// User and system CPU seconds.
     pub cpu_seconds: f64,
-    /// The largest resident size so far, MiB.
     pub peak_mib: f64,
-    /// The resident size now, MiB.
     pub resident_mib: f64,
-    /// Anonymous memory, MiB.
     pub own_mib: f64,
 }
 
-/// The binary to measure.
 pub(crate) fn binary() -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("IRONCLAD_BIN").context("IRONCLAD_BIN is not set\n  try: cargo xtask bench NAME")?;
     Ok(PathBuf::from(path))
@@ -59,7 +53,6 @@ impl Daemon {
         Ok(Self { child })
     }
 
-    /// Resources used so far.
     pub(crate) fn used(&self) -> anyhow::Result<Used> {
         used(self.id())
     }
@@ -69,7 +62,6 @@ impl Daemon {
     }
 }
 
-/// Resource usage of a process.
 pub(crate) fn used(id: u32) -> anyhow::Result<Used> {
     let proc = PathBuf::from(format!("/proc/{id}"));
     let stat = std::fs::read_to_string(proc.join("stat"))?;
@@ -107,7 +99,6 @@ impl Drop for Daemon {
     }
 }
 
-/// Requests of Ironclad's own to one side, by what they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Requests {
     /// Gets and lists.
@@ -156,7 +147,6 @@ async fn metrics(address: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Returns a loopback port that was free a moment ago.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

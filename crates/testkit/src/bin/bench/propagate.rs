@@ -30,11 +30,9 @@ use tokio::time::Instant;
 
 use crate::process::{Daemon, Used, binary, free_port, plane_writes};
 
-/// Deadline of the measurement.
 const DEADLINE: Duration = Duration::from_secs(600);
 /// Time after which memory that only the work needed was released.
 const REST: Duration = Duration::from_secs(35);
-/// Concurrent creates.
 const CREATING: usize = 8;
 
 #[derive(clap::Args)]
@@ -57,12 +55,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Number of pods in each member.
     fn pods(&self) -> usize {
         self.deployments * usize::try_from(self.replicas).unwrap_or(0)
     }
 
-    /// Arguments of an `up` whose members have enough capacity.
     fn up(&self) -> Vec<String> {
         [
             ("--clusters", self.members.to_string()),
@@ -83,7 +79,6 @@ pub(crate) fn nodes_for(pods: usize) -> usize {
     pods.div_ceil(EACH) + 1
 }
 
-/// Time at which each stage was first seen for one Deployment.
 #[derive(Default, Clone)]
 struct Seen {
     created: Option<Instant>,
@@ -95,7 +90,6 @@ struct Seen {
     settled: Option<Instant>,
 }
 
-/// Accessor of a stage's time.
 type When = fn(&Seen) -> Option<Instant>;
 
 type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
@@ -332,7 +326,6 @@ pub(crate) fn deployment(name: &str, replicas: i32) -> anyhow::Result<Deployment
     .context("the bench's own Deployment")
 }
 
-/// Watches the objects that show the stages.
 fn observe(world: &World, table: &Table, tasks: &Tasks, clock: &Clock, members: usize, replicas: i32) {
     let bindings: Api<ResourceBinding> = Api::namespaced(world.plane.clone(), "default");
     watch(

@@ -18,9 +18,7 @@ use crate::{
     propagate::{World, deployment, nodes_for},
 };
 
-/// Deadline of the preparation.
 const DEADLINE: Duration = Duration::from_secs(1_800);
-/// Concurrent creates.
 const CREATING: usize = 8;
 /// Time without writes after which it is idle.
 const QUIET: Duration = Duration::from_secs(10);

@@ -134,7 +134,6 @@ fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
     }
 }
 
-/// Shrinks and reports a failing script.
 fn report_failure(args: &Args, script: &Script, error: anyhow::Error) -> anyhow::Error {
     println!("{} failed: {}", script.again(), error.root_cause());
     if args.no_shrink {

@@ -111,7 +111,6 @@ impl Bindings {
         self.0.get(key)
     }
 
-    /// Processes a write and returns the evictions in it: cluster and reason.
     pub(super) fn see(
         &mut self,
         write: &Write,

@@ -22,7 +22,6 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Clusters(BTreeMap<ClusterName, State>);
 
-/// History of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) taints: Vec<Taint>,
@@ -43,7 +42,6 @@ pub(super) struct State {
     flipped: Option<Duration>,
     /// Time since which nothing new may be placed on it.
     repels_since: Option<Duration>,
-    /// Time since which it is not Ready, or being deleted.
     gone_since: Option<Duration>,
     /// Time of the last change of its taints, Ready, deletion or drain, which decide about the workloads on it.
     pub(super) changed: Duration,
@@ -96,7 +94,6 @@ impl Clusters {
         self.0.get(name)
     }
 
-    /// The clusters that are known.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ClusterName, &State)> {
         self.0.iter()
     }

@@ -27,7 +27,6 @@ const AFTER_READY: Duration = Duration::from_secs(70);
 const BINDINGS_MAX: usize = 100;
 const SECOND: i64 = 1;
 
-/// State of the checker for late evictions.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     /// End of the last disturbance of processes.
@@ -48,12 +47,10 @@ impl Checker {
         self.late.disturbed = self.late.disturbed.max(until);
     }
 
-    /// Records the end of all disturbances.
     pub fn healed(&mut self, at: Duration) {
         self.late.disturbed = at;
     }
 
-    /// Checks whether an eviction is overdue.
     pub fn look(&mut self, at: Duration, wall: i64, fleet: &Fleet) -> Option<String> {
         let often = Duration::from_secs(1);
         if !self.rules.gate || !self.rules.late || at < self.late.looked + often || fleet.bindings.len() > BINDINGS_MAX

@@ -24,7 +24,6 @@ pub use self::rate::Rates;
 use self::{bindings::Bindings, clusters::Clusters};
 use super::change::{Changed, Write};
 
-/// Rules of a world that its objects do not state.
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub gate: bool,
@@ -32,7 +31,6 @@ pub struct Rules {
     pub no_execute: bool,
     /// `--no-execute-taint-eviction-purge-mode`.
     pub purge_mode: PurgeMode,
-    /// Allowed rates of evictions.
     pub rates: Rates,
     /// No eviction within this time after the start of the leader.
     pub warm_up: Duration,
@@ -72,22 +70,17 @@ impl Default for Rules {
     }
 }
 
-/// An observed eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
     /// Virtual time since the start of the world.
     pub at: Duration,
-    /// Namespace and name of the binding.
     pub binding: String,
-    /// Source cluster.
     pub cluster: ClusterName,
     pub reason: String,
 }
 
-/// Checks the invariants of one world.
 #[derive(Debug)]
 pub struct Checker {
-    /// Rules of the world.
     pub rules: Rules,
     clusters: Clusters,
     bindings: Bindings,
@@ -95,7 +88,6 @@ pub struct Checker {
     evictions: Vec<Eviction>,
     /// Time at which each binding (by uid) was last evicted from a cluster in one of its episodes.
     per_episode: BTreeMap<(String, ClusterName, u64), Duration>,
-    /// Start times of processes.
     starts: Vec<Duration>,
     /// Copies that are deleted in their members, not by the control plane.
     taken: BTreeSet<(ClusterName, ObjectKey)>,
@@ -109,7 +101,6 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Creates the checker of a new world.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -132,7 +123,6 @@ impl Checker {
         &self.noted
     }
 
-    /// Records the start of a controller process.
     pub fn started(&mut self, at: Duration) {
         self.starts.push(at);
     }
@@ -147,7 +137,6 @@ impl Checker {
         self.policy_edited = Some(at);
     }
 
-    /// All evictions so far, in their order.
     pub fn evictions(&self) -> &[Eviction] {
         &self.evictions
     }
@@ -199,7 +188,6 @@ impl Checker {
     }
 }
 
-/// Key of the taint that the policies of a script add.
 pub const POLICY_KEY: &str = "failing";
 
 /// Returns `true` for an evicting taint of a policy.

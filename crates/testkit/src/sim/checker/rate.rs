@@ -11,18 +11,12 @@ use ironclad_api::{
 /// A write that arrives within this time counts as immediate.
 const JITTER: Duration = ironclad_failover::rate::PROMPT;
 
-/// Flags that determine the rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// `--resource-eviction-rate`, per second.
     pub primary: f64,
-    /// `--secondary-resource-eviction-rate`, per second.
     pub secondary: f64,
-    /// `--unhealthy-cluster-threshold`.
     pub threshold: f64,
-    /// `--large-cluster-num-threshold`.
     pub large: usize,
-    /// `--halt-eviction-on-total-outage`.
     pub halt_on_total_outage: bool,
 }
 

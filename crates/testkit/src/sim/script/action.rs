@@ -25,10 +25,8 @@ use crate::sim::{Cut, Fault, World};
 /// Attempts of a user's edit in case of conflicts.
 const EDITS: usize = 20;
 
-/// One action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// These members' servers go down.
     Down(Vec<usize>),
     /// Removes all faults of these members.
     Up(Vec<usize>),
@@ -46,39 +44,26 @@ pub enum Action {
     MemberFault(usize, u64, Fault),
     /// The watches of a process are frozen for this time.
     Freeze(usize, Duration),
-    /// The watches of a process end.
     CutWatches(usize, Cut),
     /// A process sends nothing for this time, and then its former decisions.
     Stall(usize, Duration),
-    /// A process is killed and restarted after this time.
     Crash(usize, Duration),
     /// A process's time of day jumps.
     Skew(usize, i64),
-    /// A user taints a member.
     Taint(usize, &'static str),
-    /// Removes those taints as a user.
     Untaint(usize, &'static str),
     /// A user changes how a workload's policy reacts to failures.
     Failover(usize, Failover),
-    /// A user scales a workload.
     Scale(usize, i32),
-    /// A user deletes and recreates a workload.
     Recreate(usize),
-    /// A user changes or recreates the taint policy.
     EditPolicy(TaintPolicy),
-    /// A user deletes the taint policy.
     DropPolicy,
-    /// A user changes the tolerations of a workload.
     Tolerate(usize, Option<i64>),
-    /// A user drains a member without waiting for the end.
     Drain(usize),
-    /// A user deletes the Cluster of a member.
     Unjoin(usize),
-    /// A user joins every member that is not joined.
     Join,
 }
 
-/// Key of taints that users set.
 pub const HAND_KEY: &str = "hand";
 
 impl Action {
@@ -95,7 +80,6 @@ impl Action {
         }
     }
 
-    /// Performs the action.
     pub(super) async fn take(&self, world: &mut World, apps: &mut [App]) -> anyhow::Result<()> {
         world.history.log(format!("ACTION {self}"));
         let now = world.clock().mono();
@@ -210,7 +194,6 @@ impl Action {
     }
 }
 
-/// Joins every member without a Cluster.
 pub(super) async fn join_all(world: &World) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(world.user());
     for name in world.members.keys() {
@@ -254,7 +237,6 @@ fn set(world: &World, members: &[usize], faults: &Faults) {
     }
 }
 
-/// Adds a taint with its time, as `ironclad taint` does.
 pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str, now: Timestamp) -> anyhow::Result<()> {
     edit(plane, cluster, |taints| {
         if !taints.iter().any(|t| t.key == key && t.effect == effect) {
@@ -265,7 +247,6 @@ pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str, now: 
     .await
 }
 
-/// Removes a taint as a user.
 pub async fn untaint(plane: &Client, cluster: &str, key: &str, effect: &str) -> anyhow::Result<()> {
     edit(plane, cluster, |taints| taints.retain(|t| t.key != key || t.effect != effect)).await
 }

@@ -8,18 +8,14 @@ use serde_json::{Value, json};
 
 use crate::sim::checker::POLICY_KEY;
 
-/// Spread of a workload over clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// A full copy in this many clusters.
     Copies(usize),
     /// A full copy in every cluster, without a spread constraint, so that nothing may be moved.
     Everywhere,
-    /// Replicas divided over this many clusters.
     Divided(usize),
 }
 
-/// Values of a policy's `failover.cluster`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failover {
     None,
@@ -49,20 +45,16 @@ impl fmt::Display for Failover {
     }
 }
 
-/// A Deployment with its own policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
-    /// Name of the Deployment and its policy.
     pub name: String,
     /// Desired replicas: of each copy, or divided.
     pub replicas: i32,
-    /// Spread over clusters.
     pub spread: Spread,
     /// Candidate members; all if empty.
     pub affinity: Vec<String>,
     /// Seconds for which it tolerates NoExecute taints set by users; a negative number is for ever.
     pub tolerates: Option<i64>,
-    /// Reaction to taints.
     pub failover: Failover,
 }
 
@@ -148,13 +140,10 @@ impl fmt::Display for App {
     }
 }
 
-/// A policy that taints clusters that are not Ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaintPolicy {
     pub effect: &'static str,
-    /// Seconds until it adds the taint.
     pub add_after: i64,
-    /// Seconds until it removes the taint.
     pub remove_after: i64,
 }
 

@@ -35,7 +35,6 @@ use crate::sim::{
 /// Lines of history in an error.
 const HISTORY_SHOWN: usize = 80;
 
-/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub digest: String,
@@ -44,7 +43,6 @@ pub struct Outcome {
     pub seconds: u64,
 }
 
-/// Runs a script in a new runtime.
 pub fn run(script: &Script) -> anyhow::Result<Outcome> {
     run_showing(script, HISTORY_SHOWN)
 }

@@ -14,7 +14,6 @@ const ALIASES: [(&str, &str); 2] =
 const OF_THE_QUEUE: [&str; 5] =
     ["evict_total", "eviction_total", "eviction_queue_depth", "evict_kind_total", "eviction_kind_total"];
 
-/// Expected values of the gauges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expect {
     /// The gauges agree with each other, and none is negative.
@@ -46,7 +45,6 @@ pub(super) fn check(world: &World, expect: Expect) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sums each metric over its labels.
 fn sums(text: &str) -> anyhow::Result<BTreeMap<&str, f64>> {
     let mut sums = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {

@@ -22,7 +22,6 @@ pub use super::checker::POLICY_KEY;
 /// Action with the time since the previous one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Time since the previous step.
     pub after: Duration,
     pub action: Action,
 }
@@ -37,7 +36,6 @@ impl fmt::Display for Step {
 pub struct Script {
     /// Seed of the script and of its run.
     pub seed: u64,
-    /// Members, `member1` first.
     pub members: usize,
     pub gate: bool,
     pub rate: f64,
@@ -45,7 +43,6 @@ pub struct Script {
     /// Two controller processes, of which one leads.
     pub standby: bool,
     pub apps: Vec<App>,
-    /// The taint policy, if there is one.
     pub taint_policy: Option<TaintPolicy>,
     pub steps: Vec<Step>,
     /// Indexes of these steps in the full list.
@@ -53,7 +50,6 @@ pub struct Script {
 }
 
 impl Script {
-    /// Draws the script of a seed.
     pub fn from_seed(seed: u64) -> Self {
         draw::script(seed)
     }
@@ -78,7 +74,6 @@ impl Script {
         Self { steps, kept, ..self.clone() }
     }
 
-    /// Returns the command to run it again.
     pub fn again(&self) -> String {
         let whole = Self::from_seed(self.seed);
         if whole.kept == self.kept {

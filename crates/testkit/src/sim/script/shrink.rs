@@ -11,11 +11,8 @@ const RUNS_MAX: usize = 60;
 /// A shorter script that fails in the same way.
 #[derive(Debug)]
 pub struct Shrunk {
-    /// The script.
     pub script: Script,
-    /// Its error.
     pub error: anyhow::Error,
-    /// Number of runs.
     pub runs: usize,
 }
 

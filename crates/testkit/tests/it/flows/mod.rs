@@ -149,7 +149,6 @@ fn is(text: &str, pointer: &str, value: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A Deployment of this name in the flow's namespace.
 pub(crate) fn deployment(name: &str, replicas: u32) -> String {
     crate::propagation::deployment(name, replicas).replace("namespace: default", "namespace: NS")
 }

@@ -19,22 +19,15 @@ use tokio::sync::Notify;
 use super::side::Side;
 use crate::propagate::at;
 
-/// Path of writes.
 const WRITTEN: &str = "bench-written";
-/// Path of lists.
 const LISTED: &str = "bench-listed";
-/// Path of the other objects.
 const OTHERS: &str = "bench-others";
-/// Path of watches.
 const WATCHED: &str = "bench-watched";
-/// Bytes of data per object.
 const DATA_BYTES: usize = 1_024;
-/// Concurrent clients that create the objects.
 const MAKERS: usize = 32;
 /// A watch without an event for this long is broken.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Result of writing with this number of concurrent clients.
 pub(crate) struct Writes {
     pub(super) clients: usize,
     pub(super) per_second: f64,
@@ -44,7 +37,6 @@ pub(crate) struct Writes {
     pub(super) cpu_seconds: f64,
 }
 
-/// A server under load.
 pub(crate) struct Load<'a> {
     side: &'a Side,
     clock: &'a Clock,
@@ -62,7 +54,6 @@ impl<'a> Load<'a> {
         Self { side, clock, tasks: Tasks::new("load") }
     }
 
-    /// Creates the namespaces of the load.
     pub(super) async fn namespaces(&self) -> anyhow::Result<()> {
         let client = self.side.client().await?;
         for name in [WRITTEN, LISTED, OTHERS, WATCHED] {
@@ -144,7 +135,6 @@ impl<'a> Load<'a> {
         Ok(objects as f64 / (self.clock.mono() - began).as_secs_f64())
     }
 
-    /// Lists everything in the namespace; returns duration and bytes.
     pub(super) async fn list(&self) -> anyhow::Result<(Duration, usize)> {
         let client = self.side.client().await?;
         let began = self.clock.mono();

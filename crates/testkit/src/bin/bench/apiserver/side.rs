@@ -9,7 +9,6 @@ use kube::Client;
 
 use crate::process::{Daemon, binary, free_port, used};
 
-/// A running server, ended when dropped.
 pub(crate) struct Side {
     pub(super) name: &'static str,
     pub(super) ready: Duration,
@@ -22,7 +21,6 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// `ironclad up` without members.
     pub(super) fn ours(clock: &Clock) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let data = directory.path().join("data").display().to_string();
@@ -43,7 +41,6 @@ impl Side {
         })
     }
 
-    /// kube-apiserver and etcd.
     pub(super) async fn theirs(clock: &Clock) -> anyhow::Result<Self> {
         let bare = Bare::start(clock).await?;
         Ok(Self {
@@ -57,7 +54,6 @@ impl Side {
         })
     }
 
-    /// Creates a client with its own connections.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let config = kubeconfig_client_config(&self.kubeconfig, None).await?;
         Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)

@@ -2,7 +2,6 @@
 
 use super::{Args, Figures};
 
-/// Bound of the ratio of our value to theirs.
 #[derive(Clone, Copy)]
 enum Target {
     AtMost(f64),
@@ -35,7 +34,6 @@ struct Row {
     target: Target,
 }
 
-/// Prints the figures of both servers, or only ours.
 pub(super) fn print(args: &Args, ours: &Figures, theirs: Option<&Figures>) {
     let rows = rows(args, ours, theirs);
     println!("{:<44} {:>12} {:>16} {:>8} {:>9} {:>7}", "", "ironclad", "kube-api + etcd", "ratio", "target", "reached");

@@ -61,8 +61,8 @@ pub const TAINT_OWNERS: &str = "policy.karmada.io/taint-owners";
 pub const DRAINING: &str = "cluster.karmada.io/draining";
 /// `true` on a Cluster: when it is removed, the objects that were propagated to it are kept, without our labels.
 pub const KEEP_WORKLOADS: &str = "cluster.karmada.io/keep-workloads";
-/// UID of namespace kube-system of a control plane, on what its `ironclad join` created in a member. Nothing else in the
-/// member is changed or deleted by a join or an unjoin.
+/// UID of namespace kube-system of a control plane, on what its `ironclad join` created in a member. Nothing else in
+/// the member is changed or deleted by a join or an unjoin.
 pub const JOINED_BY: &str = "cluster.ironclad.io/joined-by";
 /// Name of the Cluster to which credentials in the control plane belong.
 pub const CREDENTIALS_OF: &str = "cluster.ironclad.io/credentials-of";

@@ -112,8 +112,8 @@ impl Skipped {
     }
 }
 
-/// Returns true if every cluster makes its own object of this name. A copy would replace the member's, whose controllers
-/// would write theirs back.
+/// Returns true if every cluster makes its own object of this name. A copy would replace the member's, whose
+/// controllers would write theirs back.
 #[must_use]
 pub fn is_of_each_cluster(gvk: &Gvk, namespace: &str, name: &str) -> bool {
     gvk.group.is_empty()

@@ -59,8 +59,8 @@ pub fn key(cluster: &ClusterName, kind: &str, namespace: &str, name: &str) -> Wo
     WorkKey { cluster: cluster.clone(), name: names::work_name(kind, namespace, name).into() }
 }
 
-/// Creates or updates the Work. `None` if it is up to date, if it belongs to a binding, or while its predecessor is being
-/// deleted: the end of that reconciles again.
+/// Creates or updates the Work. `None` if it is up to date, if it belongs to a binding, or while its predecessor is
+/// being deleted: the end of that reconciles again.
 #[must_use]
 pub fn write(desired: DesiredWork<'_>, existing: Option<&Work>, ids: &mut NewIds) -> Option<Write> {
     let is_of_binding = |work: &Work| matches!(owner(work), Some(Owner::Binding { .. }));

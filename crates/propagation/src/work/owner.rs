@@ -1,7 +1,8 @@
 //! Owner of a Work: the one object whose controller writes it.
 //!
-//! Two objects may ask for the same object in a member, and so for the same Work: a binding and a FederatedResourceQuota,
-//! or two bindings of one cluster-scoped dependency. The first keeps the Work; the other one reports it and waits.
+//! Two objects may ask for the same object in a member, and so for the same Work: a binding and a
+//! FederatedResourceQuota, or two bindings of one cluster-scoped dependency. The first keeps the Work; the other one
+//! reports it and waits.
 
 use std::fmt;
 

@@ -8,7 +8,7 @@
 //! gates Failover=true                                feature gates (before anything else)
 //! apply                                              YAML documents, indented, for the control plane
 //! apply member1                                      the same for a member
-//! sample nginx                                       the documents of samples/karmada/nginx.yaml, for the control plane
+//! sample nginx                                       samples/karmada/nginx.yaml for the control plane
 //! patch plane deployment default/web {"spec": …}     a merge patch
 //! patch member1 service/status default/web {"…": …}  the same of a subresource
 //! delete plane deployment default/web
@@ -19,7 +19,7 @@
 //! restart                                            the controller process ends and another one starts
 //! restart --controllers=*,-namespace                 the same, with these flags and no others
 //! get plane deployment default/web /spec/replicas    shows values, one a line; `absent` if there is no such object
-//! get plane work karmada-es-member1/w /status/conditions/Applied/reason    an item of a list by type, name or clusterName
+//! get plane work karmada-es-member1/w /status/conditions/Applied/reason   list items by type, name or clusterName
 //! list plane works                                   namespaces and names of all objects of a kind
 //! events                                             events since the last such step
 //! writes                                             writes of the controllers to the control plane since then

@@ -291,11 +291,7 @@ fn page() -> String {
 #[test]
 fn page_of_metrics_is_current() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
-    if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        std::fs::write(&path, page()).unwrap();
-        return;
-    }
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), page(), "UPDATE_GOLDENS=1 writes docs/reference/metrics.md");
+    ironclad_reference::check_golden(path, &page());
 }
 
 #[test]

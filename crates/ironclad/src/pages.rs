@@ -2,7 +2,7 @@
 //!
 //! `UPDATE_GOLDENS=1 cargo test -p ironclad pages` writes them.
 
-use std::{fmt::Write as _, fs, path::PathBuf};
+use std::{fmt::Write as _, path::Path};
 
 use clap::{Arg, Command, CommandFactory as _};
 
@@ -10,12 +10,8 @@ use crate::Ironclad;
 
 /// Compares a page with this text, or writes it.
 fn check_page(name: &str, want: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
-    if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        fs::write(&path, want).unwrap();
-        return;
-    }
-    assert_eq!(fs::read_to_string(&path).unwrap(), want, "UPDATE_GOLDENS=1 writes docs/reference/{name}");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    ironclad_reference::check_golden(folder.join(name), want);
 }
 
 /// The tree of commands with all that clap adds, wrapped at a width that does not depend on the terminal. Flags that

@@ -1,9 +1,30 @@
 //! The tables of the references, as tests of several crates compare with them: a copy of those that are compared, and
 //! how a table is read. Where the references lie beside the checkout, the copy is compared with them.
 //!
-//! Prose is not compared here. Its rules are rows of the tables of tests beside the decisions.
+//! Prose is not compared here. Its rules are rows of the tables of tests beside the decisions. [`check_golden`] compares
+//! texts with golden files.
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Variable; if it is set, tests write golden files instead of comparing with them.
+const UPDATE: &str = "UPDATE_GOLDENS";
+
+/// Compares a text with a golden file, or writes the file if `UPDATE_GOLDENS` is set.
+///
+/// # Panics
+/// If they differ, or the file cannot be read or written.
+pub fn check_golden(path: impl AsRef<Path>, text: &str) {
+    let path = path.as_ref();
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        return;
+    }
+    let golden = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(text, golden, "{} differs; {UPDATE}=1 writes it", path.display());
+}
 
 /// One of the references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,12 +139,7 @@ fn cells(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-
-    /// Set to anything, the copies are taken anew from the references.
-    const ACCEPT: &str = "UPDATE_GOLDENS";
 
     /// A title and a paragraph, then the tables.
     fn introduction(copy: &str) -> (&str, &str) {
@@ -143,7 +159,7 @@ mod tests {
             let headings: Vec<&str> =
                 tables.lines().filter(|line| !line.is_empty() && !line.starts_with('|')).collect();
             assert!(!headings.is_empty(), "no tables of {} are copied", reference.file());
-            if std::env::var_os(ACCEPT).is_some() {
+            if std::env::var_os(UPDATE).is_some() {
                 let copied = |heading: &&str| {
                     let lines: Vec<&str> = lines_of_table(&whole, heading).collect();
                     format!("\n{heading}\n\n{}\n", lines.join("\n"))
@@ -152,7 +168,7 @@ mod tests {
                 continue;
             }
             for heading in headings {
-                let message = format!("{} {heading}; {ACCEPT}=1 takes it anew", reference.file());
+                let message = format!("{} {heading}; {UPDATE}=1 takes it anew", reference.file());
                 assert_eq!(reference.table(heading), table_after(&whole, heading), "{message}");
             }
         }

@@ -111,7 +111,8 @@ fn why_it_is_where_it_is() {
         }
         text.push('\n');
     }
-    insta::assert_snapshot!(text);
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/src/why/goldens/why_it_is_where_it_is.txt");
+    ironclad_reference::check_golden(golden, &text);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct Flap {
     pub down: String,
 }
 
-/// What the metrics API reports per matching pod.
+/// Usage that the metrics API reports per matching pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageRule {

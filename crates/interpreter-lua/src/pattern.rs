@@ -353,11 +353,11 @@ mod tests {
         if found.captures.is_empty() {
             return Some(vec![text[found.start..found.end].to_owned()]);
         }
-        let told = |c: &Capture| match c {
+        let value = |c: &Capture| match c {
             Capture::Text(from, to) => text[*from..*to].to_owned(),
             Capture::Position(at) => format!("@{at}"),
         };
-        Some(found.captures.iter().map(told).collect())
+        Some(found.captures.iter().map(value).collect())
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The tables of the references, as tests of several crates compare with them: a copy of those that are compared, and
 //! how a table is read. Where the references lie beside the checkout, the copy is compared with them.
 //!
-//! Prose is not compared here. Its rules are rows of the tables of tests beside the decisions. [`check_golden`] compares
-//! texts with golden files.
+//! Prose is not compared here. Its rules are rows of the tables of tests beside the decisions. [`check_golden`]
+//! compares texts with golden files.
 
 use std::{
     fs,
@@ -117,7 +117,7 @@ pub fn table_after(text: &str, anchor: &str) -> Table {
 }
 
 fn lines_of_table<'a>(text: &'a str, anchor: &'a str) -> impl Iterator<Item = &'a str> {
-    // In the copy the heading stands as it is asked for; in the reference it is another's, one table further down.
+    // The copy has the requested heading; in the reference this is the second table below the heading.
     let (anchor, second) = match anchor.strip_suffix(SECOND) {
         Some(first) if !text.lines().any(|line| line == anchor) => (first, true),
         _ => (anchor, false),

@@ -210,8 +210,8 @@ proptest! {
     fn checking_any_text_ends(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..24), soup in "\\PC{0,24}") {
         let text = format!("{}\n{soup}", words.join(" "));
         if let Err(error) = check_script(&Host::at(0), Operation::InterpretHealth, &text) {
-            let told = error.to_string();
-            prop_assert!(!told.contains("prelude") && !told.contains(".rs") && !told.contains("traceback"), "{told}");
+            let message = error.to_string();
+            prop_assert!(!message.contains("prelude") && !message.contains(".rs") && !message.contains("traceback"), "{message}");
         }
     }
 }

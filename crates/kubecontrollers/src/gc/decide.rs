@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn steps() {
-        for (name, objects, gone, of, want) in [
+        for (name, objects, absent, of, want) in [
             ("no owner", vec!["a"], vec![], "a", Step::Leave),
             ("the owner exists", vec!["o", "a <o"], vec![], "a", Step::Leave),
             ("the owner is absent", vec!["a <o"], vec!["o"], "a", Step::Delete(Cascade::Background)),
@@ -246,7 +246,7 @@ mod tests {
             ("orphaning finishes without dependents", vec!["o!orphan", "a"], vec![], "o", Step::Finish(ORPHAN)),
         ] {
             let mut graph = world(&objects);
-            for uid in gone {
+            for uid in absent {
                 graph.remember_absent(uid.into());
             }
             assert_eq!(decide(&graph, of), want, "{name}");

@@ -71,8 +71,8 @@ pub(crate) struct Graph {
     nodes: BTreeMap<Uid, Node>,
     dependents: BTreeMap<Uid, BTreeSet<Uid>>,
     namespaces: BTreeSet<Arc<str>>,
-    gone: BTreeSet<Uid>,
-    gone_order: VecDeque<Uid>,
+    absent: BTreeSet<Uid>,
+    absent_order: VecDeque<Uid>,
 }
 
 impl Graph {
@@ -101,17 +101,17 @@ impl Graph {
     }
 
     pub(crate) fn is_absent(&self, uid: &str) -> bool {
-        self.gone.contains(uid)
+        self.absent.contains(uid)
     }
 
     pub(crate) fn remember_absent(&mut self, uid: Uid) {
-        if self.gone.insert(uid.clone()) {
-            self.gone_order.push_back(uid);
+        if self.absent.insert(uid.clone()) {
+            self.absent_order.push_back(uid);
         }
-        if self.gone_order.len() > ABSENT_MAX
-            && let Some(oldest) = self.gone_order.pop_front()
+        if self.absent_order.len() > ABSENT_MAX
+            && let Some(oldest) = self.absent_order.pop_front()
         {
-            self.gone.remove(&oldest);
+            self.absent.remove(&oldest);
         }
     }
 

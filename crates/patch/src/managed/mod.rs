@@ -314,9 +314,9 @@ fn conflicts(entries: &Entries, applier: &Owner, changes: &Comparison) -> Confli
 }
 
 fn take_away(entries: &mut Entries, changes: &Comparison) {
-    let gone = changes.modified.union(&changes.added).union(&changes.removed);
+    let changed = changes.modified.union(&changes.added).union(&changes.removed);
     for entry in entries.0.values_mut() {
-        entry.set = entry.set.difference(&gone);
+        entry.set = entry.set.difference(&changed);
     }
     entries.0.retain(|_, entry| !entry.set.is_empty());
 }

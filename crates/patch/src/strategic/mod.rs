@@ -250,11 +250,11 @@ fn special_elements(mut old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(
         };
         match directive.as_str() {
             Some("delete") => {
-                let gone = members.get(key).ok_or_else(|| no_merge_key(members, key))?;
+                let deleted = members.get(key).ok_or_else(|| no_merge_key(members, key))?;
                 if let Some(at) = old.iter().position(|item| !item.is_object()) {
                     return Err(PatchError::Raw(format!("value for key {at} is not a map")));
                 }
-                old.retain(|item| item.get(key) != Some(gone));
+                old.retain(|item| item.get(key) != Some(deleted));
             }
             Some("replace") => replace = true,
             Some("merge") => {

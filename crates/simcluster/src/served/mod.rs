@@ -76,9 +76,9 @@ impl ServedRoute {
         if request.method() != Method::GET {
             return Err(ApiError::method_not_allowed());
         }
-        let gone = || ApiError::new(503, "ServiceUnavailable", "the member is down");
-        let member = self.0.upgrade().ok_or_else(gone)?;
-        let cluster = member.cluster().ok_or_else(gone)?;
+        let unavailable = || ApiError::new(503, "ServiceUnavailable", "the member is down");
+        let member = self.0.upgrade().ok_or_else(unavailable)?;
+        let cluster = member.cluster().ok_or_else(unavailable)?;
         let query = Query::of(request.uri().query());
         match Address::of(request.uri().path()).ok_or_else(ApiError::no_resource)? {
             Address::NodeMetrics { name } => {

@@ -46,7 +46,7 @@ impl std::fmt::Debug for Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum As {
     Admin,
-    /// Nobody but the identity in the headers.
+    /// Only the identity in the headers.
     Anonymous,
 }
 

@@ -48,7 +48,7 @@ impl Watch {
                 match fault {
                     Some(EventFault::Expire) => return self.expire(&format!("event #{number} becomes 410")),
                     Some(EventFault::Hold(time)) => {
-                        self.history.log(format!("{} event #{number} held for {time:?}", self.what));
+                        self.history.log(format!("{} event #{number} delayed by {time:?}", self.what));
                         self.clock.sleep(time).await;
                     }
                     None => {}

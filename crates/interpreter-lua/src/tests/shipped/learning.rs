@@ -50,7 +50,7 @@ fn kubeflow() {
             !healthy(&with_status(job.clone(), report("Failed", "")))
                 && healthy(&with_status(job.clone(), report("Running", "")))
         );
-        let told = |statuses: &[Value]| -> Vec<String> {
+        let types = |statuses: &[Value]| -> Vec<String> {
             aggregate(&job, statuses)["conditions"]
                 .as_array()
                 .unwrap()
@@ -59,9 +59,9 @@ fn kubeflow() {
                 .collect()
         };
         let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
-        assert_eq!(told(&[report("Succeeded", early), report("Succeeded", late)]), ["Created", "Succeeded"]);
-        assert_eq!(told(&[report("Succeeded", early), report("Running", late)]), ["Created", "Running"]);
-        assert_eq!(told(&[report("Succeeded", early), report("Failed", late)]), ["Created", "Failed"]);
+        assert_eq!(types(&[report("Succeeded", early), report("Succeeded", late)]), ["Created", "Succeeded"]);
+        assert_eq!(types(&[report("Succeeded", early), report("Running", late)]), ["Created", "Running"]);
+        assert_eq!(types(&[report("Succeeded", early), report("Failed", late)]), ["Created", "Failed"]);
         let status = aggregate(&job, &[report("Succeeded", late), report("Succeeded", early)]);
         assert_eq!(
             [&status["startTime"], &status["completionTime"], &status["replicaStatuses"]],

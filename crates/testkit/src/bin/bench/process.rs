@@ -93,7 +93,7 @@ fn drain(lines: std::io::Lines<BufReader<std::process::ChildStdout>>) {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Already gone is as good.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

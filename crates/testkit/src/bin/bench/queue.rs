@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(small), Some(large)) = (all.first(), all.last()) {
         let ratio = |a: Duration, b: Duration| b.as_secs_f64() / a.as_secs_f64().max(1e-12);
         println!(
-            "growth from {} to {} elements: enter x{:.2}, again x{:.2}, evict x{:.2} (a queue that is gone through would be x{:.0})",
+            "growth from {} to {} elements: enter x{:.2}, again x{:.2}, evict x{:.2} (a linear scan would be x{:.0})",
             small.elements,
             large.elements,
             ratio(small.enter, large.enter),

@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (clock, options) = (Clock::system(), Options { overcommit_protection: true, ..Options::default() });
-    println!("clusters   promised   by room/pass   spread/pass   duplicated/pass   summary/change   promise/write");
+    println!("clusters    assumed  capacity/cycle  spread/cycle  duplicated/cycle  summary/change   assume/write");
     for count in &args.clusters {
         let clusters = (0..*count).map(|n| Ok((format!("m{n:04}").as_str().into(), cluster(n)?.into())));
         let clusters: Clusters = clusters.collect::<anyhow::Result<_>>()?;

@@ -42,7 +42,7 @@ pub(super) struct State {
     flipped: Option<Duration>,
     /// Time since which nothing new may be placed on it.
     repels_since: Option<Duration>,
-    gone_since: Option<Duration>,
+    unavailable_since: Option<Duration>,
     /// Time of the last change of its taints, Ready, deletion or drain, which decide about the workloads on it.
     pub(super) changed: Duration,
     /// Times of changes of its evicting taints in this episode.
@@ -63,7 +63,7 @@ impl State {
     /// Returns `true` if no view allows a workload to be placed on it. Existing copies remain whatever its taints are
     /// (specification/failover.md 8.3).
     pub(super) fn surely_repels(&self, holds: bool, at: Duration, stale: Duration) -> bool {
-        let since = if holds { self.gone_since } else { self.repels_since };
+        let since = if holds { self.unavailable_since } else { self.repels_since };
         since.is_some_and(|since| since + stale < at)
     }
 
@@ -195,9 +195,9 @@ impl Clusters {
             state.ready_since_said = said;
             state.flipped = Some(at);
         }
-        let gone = new.metadata.deletion_timestamp.is_some() || !new.is_ready();
-        let repels = gone || new.spec.taints.iter().any(|taint| taint.effect == NO_SCHEDULE);
-        state.gone_since = gone.then(|| state.gone_since.unwrap_or(at));
+        let unavailable = new.metadata.deletion_timestamp.is_some() || !new.is_ready();
+        let repels = unavailable || new.spec.taints.iter().any(|taint| taint.effect == NO_SCHEDULE);
+        state.unavailable_since = unavailable.then(|| state.unavailable_since.unwrap_or(at));
         state.repels_since = repels.then(|| state.repels_since.unwrap_or(at));
     }
 }

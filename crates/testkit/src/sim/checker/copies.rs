@@ -33,15 +33,15 @@ pub(super) fn work(
             continue;
         }
         let ready = clusters.get(&from).is_some_and(|state| state.is_surely_ready(at, rules.stale));
-        let stands = fleet.works.iter().any(|(k, work)| k.cluster == from && id(&**work) == Some(of));
-        if ready && stands {
-            broken.push(format!("invariant 18: {} gets its copy while that in {from} stands", key.cluster));
+        let old_exists = fleet.works.iter().any(|(k, work)| k.cluster == from && id(&**work) == Some(of));
+        if ready && old_exists {
+            broken.push(format!("invariant 18: {} gets its copy while that in {from} exists", key.cluster));
         }
     }
 }
 
 /// Checks a deleted copy: unless it was requested, another one must exist.
-pub(super) fn gone(
+pub(super) fn deleted(
     cluster: &ClusterName,
     object: &ObjectKey,
     of: &str,

@@ -180,7 +180,7 @@ impl Checker {
                 }
                 if *before && !after && !self.taken.remove(&(cluster.clone(), object.clone())) {
                     let abandoned = &mut self.abandoned;
-                    copies::gone(cluster, object, template, fleet, &self.rules, abandoned, &mut broken);
+                    copies::deleted(cluster, object, template, fleet, &self.rules, abandoned, &mut broken);
                 }
             }
         }

@@ -184,8 +184,8 @@ fn taints_of_persons_stand(world: &World, by_hand: &ByHand) -> anyhow::Result<()
             if of.is_none() || cluster.metadata.uid != *of {
                 continue;
             }
-            let stands = cluster.spec.taints.iter().any(|t| t.key == HAND_KEY && t.effect == *effect);
-            ensure!(stands, "invariant 25: {HAND_KEY}:{effect} of {} is lost", action::name(*member));
+            let exists = cluster.spec.taints.iter().any(|t| t.key == HAND_KEY && t.effect == *effect);
+            ensure!(exists, "invariant 25: {HAND_KEY}:{effect} of {} is lost", action::name(*member));
         }
         Ok(())
     })

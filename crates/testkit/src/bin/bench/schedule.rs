@@ -20,7 +20,7 @@ pub(crate) struct Args {
     clusters: Vec<usize>,
     /// Assumed bindings: placed and not in a summary yet
     #[arg(long, value_delimiter = ',', default_value = "0,1000,10000")]
-    promised: Vec<usize>,
+    assumed: Vec<usize>,
     /// Scheduling cycles for each figure
     #[arg(long, default_value_t = 200)]
     passes: u32,
@@ -32,17 +32,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for count in &args.clusters {
         let clusters = (0..*count).map(|n| Ok((format!("m{n:04}").as_str().into(), cluster(n)?.into())));
         let clusters: Clusters = clusters.collect::<anyhow::Result<_>>()?;
-        for promised in &args.promised {
+        for assumed in &args.assumed {
             let mut capacity = Capacity::of(&clusters, Modelling::On);
             let began = clock.mono();
-            for n in 0..*promised {
+            for n in 0..*assumed {
                 let mut placed = binding(&json!({}))?;
                 placed.metadata.name = Some(format!("b{n}"));
                 let on: Vec<TargetCluster> =
                     serde_json::from_value(json!([{"name": format!("m{:04}", n % count), "replicas": 1}]))?;
                 capacity.assigned(BindingRef::from(&placed), &on, &options, Duration::ZERO);
             }
-            let promise = (clock.mono() - began) / u32::try_from(*promised).unwrap_or(u32::MAX).max(1);
+            let assume = (clock.mono() - began) / u32::try_from(*assumed).unwrap_or(u32::MAX).max(1);
             let pass = |placement: &Value| -> anyhow::Result<Duration> {
                 let (binding, available) = (binding(placement)?, Available::new());
                 let began = clock.mono();
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             }
             let summary = (clock.mono() - began) / args.passes.max(1);
             println!(
-                "{count:>8}   {promised:>8}   {:>12.2?}   {:>11.2?}   {:>15.2?}   {summary:>14.2?}   {promise:>13.2?}",
+                "{count:>8}   {assumed:>8}   {:>12.2?}   {:>11.2?}   {:>15.2?}   {summary:>14.2?}   {assume:>13.2?}",
                 figures[0], figures[1], figures[2]
             );
         }

@@ -207,6 +207,14 @@ impl Runner {
         Ok(())
     }
 
+    /// Waits until condition Ready of a cluster has this status.
+    pub async fn until_ready_is(&mut self, cluster: &str, status: &str) -> anyhow::Result<()> {
+        self.until(&format!("Ready of {cluster} is {status}"), |runner| {
+            Ok(runner.world.model.look(|f| f.clusters.get(&cluster.into()).is_some_and(|c| c.ready() == Some(status))))
+        })
+        .await
+    }
+
     /// Waits until a workload is placed as given (see [`Runner::placed`]) and its migration is complete.
     pub async fn until_settled(&mut self, app: &str, placed: &[&str]) -> anyhow::Result<()> {
         self.until(&format!("{app} is settled on {placed:?}"), |runner| {

@@ -38,17 +38,27 @@ fn pinned(mode: &'static str) -> App {
     App { affinity: vec!["member1".into()], failover: Failover::Cluster { mode, seconds: 0 }, ..App::new("web") }
 }
 
+/// Taints the only cluster of the workload, and untaints it after the eviction.
+async fn evict_in_vain(runner: &mut Runner) -> anyhow::Result<()> {
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.until("it is evicted", |runner| Ok(runner.tasks("web")?.len() == 1)).await?;
+    runner.world.pass(Duration::from_secs(20)).await?;
+    runner.untaint(&["member1"], NO_EXECUTE).await?;
+    runner.until_settled("web", &["member1:1"]).await
+}
+
+/// Taints clusters with NoExecute and waits until the workload has moved.
+async fn move_away(runner: &mut Runner, from: &[&str], to: &[&str]) -> anyhow::Result<()> {
+    runner.taint(from, NO_EXECUTE).await?;
+    runner.until_settled("web", to).await
+}
+
 const SCENARIOS: [Scenario; 10] = [
     Scenario {
         name: "B20, B28: NoExecute, gracefully",
         setup: three,
         app: || App::new("web"),
-        act: |runner| {
-            Box::pin(async move {
-                runner.taint(&["member1"], NO_EXECUTE).await?;
-                runner.until_settled("web", &["member2:1"]).await
-            })
-        },
+        act: |runner| Box::pin(move_away(runner, &["member1"], &["member2:1"])),
     },
     Scenario {
         name: "B16: PreferNoExecute, directly",
@@ -65,23 +75,13 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B40: divided",
         setup: three,
         app: || App { spread: Spread::Divided(1), replicas: 3, ..App::new("web") },
-        act: |runner| {
-            Box::pin(async move {
-                runner.taint(&["member1"], NO_EXECUTE).await?;
-                runner.until_settled("web", &["member2:3"]).await
-            })
-        },
+        act: |runner| Box::pin(move_away(runner, &["member1"], &["member2:3"])),
     },
     Scenario {
         name: "B53: two faults of one workload",
         setup: || setup(5, 2.0),
         app: || App { spread: Spread::Copies(2), ..App::new("web") },
-        act: |runner| {
-            Box::pin(async move {
-                runner.taint(&["member1", "member2"], NO_EXECUTE).await?;
-                runner.until_settled("web", &["member3:1", "member4:1"]).await
-            })
-        },
+        act: |runner| Box::pin(move_away(runner, &["member1", "member2"], &["member3:1", "member4:1"])),
     },
     Scenario {
         name: "B23: recovered in time",
@@ -102,29 +102,13 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B32: no substitute, and back",
         setup: unchecked,
         app: || pinned("Gracefully"),
-        act: |runner| {
-            Box::pin(async move {
-                runner.taint(&["member1"], NO_EXECUTE).await?;
-                runner.until("it is evicted", |runner| Ok(runner.tasks("web")?.len() == 1)).await?;
-                runner.world.pass(Duration::from_secs(20)).await?;
-                runner.untaint(&["member1"], NO_EXECUTE).await?;
-                runner.until_settled("web", &["member1:1"]).await
-            })
-        },
+        act: |runner| Box::pin(evict_in_vain(runner)),
     },
     Scenario {
         name: "B33: no substitute, directly, and back",
         setup: unchecked,
         app: || pinned("Directly"),
-        act: |runner| {
-            Box::pin(async move {
-                runner.taint(&["member1"], NO_EXECUTE).await?;
-                runner.until("it is evicted", |runner| Ok(runner.tasks("web")?.len() == 1)).await?;
-                runner.world.pass(Duration::from_secs(20)).await?;
-                runner.untaint(&["member1"], NO_EXECUTE).await?;
-                runner.until_settled("web", &["member1:1"]).await
-            })
-        },
+        act: |runner| Box::pin(evict_in_vain(runner)),
     },
     Scenario {
         name: "B35: parked until a cluster joins",

@@ -106,14 +106,7 @@ async fn b16_directly_deletes_before_it_creates() -> anyhow::Result<()> {
 async fn b17_directly_does_not_wait_for_a_lost_cluster() -> anyhow::Result<()> {
     let mut runner = runner(3, App { failover: opted_in("Directly", 5), ..one_copy() }).await?;
     runner.fault("member1", Faults { down: true, ..Faults::default() })?;
-    runner
-        .until("it is known", |runner| {
-            Ok(runner
-                .world
-                .model
-                .look(|f| f.clusters.get(&"member1".into()).is_some_and(|c| c.ready() == Some("False"))))
-        })
-        .await?;
+    runner.until_ready_is("member1", "False").await?;
     runner.taint(&["member1"], PREFER).await?;
     runner.until("the copy is in member2", |runner| Ok(runner.copies("web").contains(&"member2".into()))).await?;
     ensure!(runner.elapsed() < Duration::from_secs(30), "{:?}", runner.elapsed());
@@ -139,14 +132,7 @@ async fn b18_directly_with_state_waits_for_the_lost_copy_and_preserves_its_state
     runner.settle(&[]).await?;
     ensure!(runner.placed("web")? == ["member1:2"], "{:?}", runner.placed("web")?);
     runner.fault("member1", Faults { down: true, ..Faults::default() })?;
-    runner
-        .until("it is known", |runner| {
-            Ok(runner
-                .world
-                .model
-                .look(|f| f.clusters.get(&"member1".into()).is_some_and(|c| c.ready() == Some("False"))))
-        })
-        .await?;
+    runner.until_ready_is("member1", "False").await?;
     runner.taint(&["member1"], PREFER).await?;
     runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
     let task = runner.tasks("web")?.remove(0);

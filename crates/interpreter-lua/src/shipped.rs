@@ -40,11 +40,11 @@ macro_rules! entries {
 static ENTRIES: &[Entry] = entries! {
     "apps.kruise.io/v1alpha1" AdvancedCronJob [A D] "kruise_advanced_cron_job";
     "apps.kruise.io/v1alpha1" BroadcastJob [R V H A S T D] "kruise_broadcast_job";
-    "apps.kruise.io/v1alpha1" CloneSet [R V H A S D] "kruise_clone_set";
+    "apps.kruise.io/v1alpha1" CloneSet [R V H A S D] "kruise_shared" "kruise_clone_set";
     "apps.kruise.io/v1alpha1" DaemonSet [H A S D] "kruise_daemon_set";
     "apps.kruise.io/v1alpha1" SidecarSet [R H A S T D] "kruise_sidecar_set";
     "apps.kruise.io/v1alpha1" UnitedDeployment [R V H A S D] "kruise_united_deployment";
-    "apps.kruise.io/v1beta1" StatefulSet [R V H A S D] "kruise_stateful_set";
+    "apps.kruise.io/v1beta1" StatefulSet [R V H A S D] "kruise_shared" "kruise_stateful_set";
     "argoproj.io/v1alpha1" Workflow [R V H T D] "argo_workflow";
     "batch.volcano.sh/v1alpha1" Job [C H A S] "volcano_job";
     "flink.apache.org/v1beta1" FlinkDeployment [R C H A S] "flink_deployment";

@@ -121,13 +121,8 @@ pub(crate) fn aggregate(
             &old,
             &reports,
             &[
-                "currentNumberScheduled",
-                "desiredNumberScheduled",
-                "numberAvailable",
-                "numberMisscheduled",
-                "numberReady",
-                "updatedNumberScheduled",
-                "numberUnavailable",
+                "currentNumberScheduled", "desiredNumberScheduled", "numberAvailable", "numberMisscheduled",
+                "numberReady", "updatedNumberScheduled", "numberUnavailable",
             ],
             &["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"],
         )?,
@@ -392,13 +387,8 @@ mod tests {
             (
                 "DaemonSet",
                 vec![
-                    "currentNumberScheduled",
-                    "desiredNumberScheduled",
-                    "numberAvailable",
-                    "numberMisscheduled",
-                    "numberReady",
-                    "updatedNumberScheduled",
-                    "numberUnavailable",
+                    "currentNumberScheduled", "desiredNumberScheduled", "numberAvailable", "numberMisscheduled",
+                    "numberReady", "updatedNumberScheduled", "numberUnavailable",
                 ],
             ),
         ] {

@@ -18,11 +18,7 @@ pub(crate) fn reflect(kind: Option<Kind>, object: &Value) -> Result<Option<Value
         Some(Kind::Deployment) => pick(
             status,
             &[
-                "replicas",
-                "readyReplicas",
-                "updatedReplicas",
-                "availableReplicas",
-                "unavailableReplicas",
+                "replicas", "readyReplicas", "updatedReplicas", "availableReplicas", "unavailableReplicas",
                 "observedGeneration",
             ],
         ),
@@ -32,24 +28,14 @@ pub(crate) fn reflect(kind: Option<Kind>, object: &Value) -> Result<Option<Value
         Some(Kind::DaemonSet) => pick(
             status,
             &[
-                "currentNumberScheduled",
-                "desiredNumberScheduled",
-                "numberAvailable",
-                "numberMisscheduled",
-                "numberReady",
-                "updatedNumberScheduled",
-                "numberUnavailable",
-                "observedGeneration",
+                "currentNumberScheduled", "desiredNumberScheduled", "numberAvailable", "numberMisscheduled",
+                "numberReady", "updatedNumberScheduled", "numberUnavailable", "observedGeneration",
             ],
         ),
         Some(Kind::StatefulSet) => pick(
             status,
             &[
-                "availableReplicas",
-                "currentReplicas",
-                "readyReplicas",
-                "replicas",
-                "updatedReplicas",
+                "availableReplicas", "currentReplicas", "readyReplicas", "replicas", "updatedReplicas",
                 "observedGeneration",
             ],
         ),

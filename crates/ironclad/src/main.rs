@@ -225,15 +225,7 @@ mod tests {
     #[test]
     fn spellings_of_karmada_are_accepted() {
         let line = [
-            "ironclad",
-            "join",
-            "m1",
-            "--karmada-context",
-            "c",
-            "--karmada-as",
-            "u",
-            "--karmada-as-group",
-            "g",
+            "ironclad", "join", "m1", "--karmada-context", "c", "--karmada-as", "u", "--karmada-as-group", "g",
             "--dry-run",
         ];
         let Verb::Join(join) = Ironclad::try_parse_from(line).unwrap().verb else { panic!("not a join") };

@@ -8,19 +8,9 @@ use serde_json::Value;
 
 /// Groups whose objects are never templates.
 const SKIPPED_GROUPS: [&str; 13] = [
-    "cluster.karmada.io",
-    "policy.karmada.io",
-    "work.karmada.io",
-    "config.karmada.io",
-    "networking.karmada.io",
-    "autoscaling.karmada.io",
-    "remedy.karmada.io",
-    "apps.karmada.io",
-    "cluster.ironclad.io",
-    "sim.ironclad.io",
-    "explain.ironclad.io",
-    "events.k8s.io",
-    "coordination.k8s.io",
+    "cluster.karmada.io", "policy.karmada.io", "work.karmada.io", "config.karmada.io", "networking.karmada.io",
+    "autoscaling.karmada.io", "remedy.karmada.io", "apps.karmada.io", "cluster.ironclad.io", "sim.ironclad.io",
+    "explain.ironclad.io", "events.k8s.io", "coordination.k8s.io",
 ];
 /// Namespaces that are skipped whatever `--skipped-propagating-namespaces` says.
 const ALWAYS_SKIPPED: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];

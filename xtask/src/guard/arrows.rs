@@ -67,22 +67,8 @@ const EVERYTHING: &str = "everything";
 /// Third-party crates that the core must not depend on, even indirectly: with them a decision could block, do IO,
 /// read a clock or draw random numbers.
 const NOT_IN_THE_CORE: [&str; 16] = [
-    "axum",
-    "futures-executor",
-    "hyper",
-    "hyper-util",
-    "kube",
-    "kube-client",
-    "kube-runtime",
-    "mlua",
-    "parking_lot",
-    "rand",
-    "redb",
-    "rustls",
-    "tokio",
-    "tokio-rustls",
-    "tokio-util",
-    "tower",
+    "axum", "futures-executor", "hyper", "hyper-util", "kube", "kube-client", "kube-runtime", "mlua", "parking_lot",
+    "rand", "redb", "rustls", "tokio", "tokio-rustls", "tokio-util", "tower",
 ];
 
 /// Third-party crates that only these crates may declare, so that their use is in one place.

@@ -20,14 +20,7 @@ pub(crate) const PROGRAMS: [&str; 6] =
 
 /// The files under `tools/kubernetes` that determine the programs.
 const PINS: [&str; 9] = [
-    "go.mod",
-    "go.sum",
-    "tools.go",
-    "etcd/go.mod",
-    "etcd/go.sum",
-    "etcd/main.go",
-    "kwok/go.mod",
-    "kwok/go.sum",
+    "go.mod", "go.sum", "tools.go", "etcd/go.mod", "etcd/go.sum", "etcd/main.go", "kwok/go.mod", "kwok/go.sum",
     "kwok/tools.go",
 ];
 

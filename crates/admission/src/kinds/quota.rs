@@ -15,15 +15,8 @@ use crate::{
 
 /// Resources with integer amounts.
 const COUNTED: [&str; 9] = [
-    "pods",
-    "services",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "replicationcontrollers",
-    "resourcequotas",
-    "services.nodeports",
-    "services.loadbalancers",
+    "pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas",
+    "services.nodeports", "services.loadbalancers",
 ];
 /// The other resources without a domain prefix.
 const MEASURED: [&str; 10] = [

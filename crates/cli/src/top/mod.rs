@@ -258,17 +258,8 @@ async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clo
         None => {}
     }
     let heading = [
-        "NAME",
-        "CPU USED",
-        "REQUESTED",
-        "WAITING",
-        "ALLOCATABLE",
-        "MEMORY USED",
-        "REQUESTED",
-        "WAITING",
-        "ALLOCATABLE",
-        "PODS",
-        "OF",
+        "NAME", "CPU USED", "REQUESTED", "WAITING", "ALLOCATABLE", "MEMORY USED", "REQUESTED", "WAITING",
+        "ALLOCATABLE", "PODS", "OF",
     ];
     shape.print(&heading, &rows.into_iter().map(|(_, cells)| cells).collect::<Vec<_>>())
 }

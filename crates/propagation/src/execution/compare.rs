@@ -15,18 +15,8 @@ const AMOUNT_MAPS: [&str; 10] =
 const AMOUNTS: [&str; 4] = ["averageValue", "divisor", "sizeLimit", "targetAverageValue"];
 /// Maps that servers drop if empty. Other empty objects have a meaning: `emptyDir: {}`, `podSelector: {}`.
 const MAPS: [&str; 12] = [
-    "annotations",
-    "binaryData",
-    "data",
-    "labels",
-    "limits",
-    "matchLabels",
-    "metadata",
-    "nodeSelector",
-    "parameters",
-    "requests",
-    "resources",
-    "stringData",
+    "annotations", "binaryData", "data", "labels", "limits", "matchLabels", "metadata", "nodeSelector", "parameters",
+    "requests", "resources", "stringData",
 ];
 
 /// JSON pointer of the first field whose value differs from `desired`. Fields that `desired` lacks are ignored.

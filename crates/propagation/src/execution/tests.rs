@@ -264,19 +264,8 @@ fn odd() -> impl Strategy<Value = Value> {
         "[a-c]{0,2}".prop_map(Value::from),
     ];
     let key = prop::sample::select(vec![
-        "metadata",
-        "labels",
-        "annotations",
-        "name",
-        "kind",
-        "apiVersion",
-        "spec",
-        "status",
-        "finalizers",
-        MANAGED,
-        ID,
-        "ownerReferences",
-        "a",
+        "metadata", "labels", "annotations", "name", "kind", "apiVersion", "spec", "status", "finalizers", MANAGED, ID,
+        "ownerReferences", "a",
     ]);
     leaf.prop_recursive(4, 32, 5, move |inner| {
         prop_oneof![

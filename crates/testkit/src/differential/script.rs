@@ -327,12 +327,7 @@ mod tests {
     #[test]
     fn unknown_steps_are_refused() {
         for text in [
-            "FETCH /a",
-            "GET /a\nwhat is this",
-            "PATCH odd /a",
-            "EVENTS w many",
-            "kubectl get 'x",
-            "REPEAT 2 1 GET",
+            "FETCH /a", "GET /a\nwhat is this", "PATCH odd /a", "EVENTS w many", "kubectl get 'x", "REPEAT 2 1 GET",
             "COUNT w",
         ] {
             assert!(parse("x", text).is_err(), "{text}");

@@ -33,13 +33,7 @@ async fn the_flows_on_real_kube_apiservers() -> anyhow::Result<()> {
     let plane = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
     let daemon = Daemon::start([
-        "run",
-        "--kubeconfig",
-        &plane,
-        "--metrics-bind-address",
-        "0",
-        "--webhook-bind-address",
-        "127.0.0.1:0",
+        "run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0",
     ])
     .await?;
     for (n, member) in env.members().iter().enumerate() {

@@ -31,15 +31,7 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let path = data.display().to_string();
     let daemon = Daemon::start([
-        "up",
-        "--data-dir",
-        &path,
-        "--listen",
-        &listen,
-        "--clusters",
-        "2",
-        "--metrics-bind-address",
-        "0",
+        "up", "--data-dir", &path, "--listen", &listen, "--clusters", "2", "--metrics-bind-address", "0",
     ])
     .await?;
     let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;

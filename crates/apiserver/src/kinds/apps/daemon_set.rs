@@ -64,15 +64,8 @@ fn defaults(object: &mut Value) {
 
 fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     const COUNTS: [&str; 9] = [
-        "currentNumberScheduled",
-        "numberMisscheduled",
-        "desiredNumberScheduled",
-        "numberReady",
-        "observedGeneration",
-        "updatedNumberScheduled",
-        "numberAvailable",
-        "numberUnavailable",
-        "collisionCount",
+        "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
+        "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
     ];
     immutable_selector(object, old, out);
     if !same_template(object, old) {

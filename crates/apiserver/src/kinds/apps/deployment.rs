@@ -112,11 +112,7 @@ fn deployment_strategy(strategy: &Value, out: &mut Vec<Cause>) {
 
 fn deployment_status(object: &Value, out: &mut Vec<Cause>) {
     const COUNTS: [&str; 6] = [
-        "observedGeneration",
-        "replicas",
-        "updatedReplicas",
-        "readyReplicas",
-        "availableReplicas",
+        "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas",
         "unavailableReplicas",
     ];
     const PARTS: [(&str, &str, &str); 4] = [

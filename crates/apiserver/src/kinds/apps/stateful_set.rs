@@ -65,12 +65,7 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
         "minReadySeconds",
     ];
     const COUNTS: [&str; 7] = [
-        "replicas",
-        "readyReplicas",
-        "currentReplicas",
-        "updatedReplicas",
-        "availableReplicas",
-        "observedGeneration",
+        "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration",
         "collisionCount",
     ];
     const PARTS: [(&str, &str, &str); 5] = [

@@ -65,18 +65,8 @@ const VERBS: [&str; 11] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*", "escalate", "bind"];
 
 const PATHS: [&str; 12] = [
-    "/healthz",
-    "/healthz/ping",
-    "/livez",
-    "/version",
-    "/metrics",
-    "/api",
-    "/apis",
-    "/apis/apps",
-    "/openapi/v3",
-    "/x/y",
-    "/x",
-    "/logs",
+    "/healthz", "/healthz/ping", "/livez", "/version", "/metrics", "/api", "/apis", "/apis/apps", "/openapi/v3",
+    "/x/y", "/x", "/logs",
 ];
 
 /// One request.
@@ -462,23 +452,9 @@ impl Draw {
     /// Credentials in many forms, on a path that needs a right.
     fn credentials(&self) -> Request {
         let value = self.one(&[
-            "Bearer $token",
-            "bearer $token",
-            "BEARER $token",
-            "Bearer  $token",
-            "Bearer $token more",
-            " Bearer $token ",
-            "Bearer wrong",
-            "bearer wrong",
-            "Bearer",
-            "Bearer ",
-            "Basic $token",
-            "Basic YTpi",
-            "$token",
-            "bearer ü",
-            "Bearer $tokenx",
-            "Token $token",
-            "",
+            "Bearer $token", "bearer $token", "BEARER $token", "Bearer  $token", "Bearer $token more",
+            " Bearer $token ", "Bearer wrong", "bearer wrong", "Bearer", "Bearer ", "Basic $token", "Basic YTpi",
+            "$token", "bearer ü", "Bearer $tokenx", "Token $token", "",
         ]);
         let path = self.one(&["/api/v1/namespaces/a/secrets", "/version", "/metrics", "/api/v1/nodes/x"]).to_owned();
         let headers = vec![("Authorization".to_owned(), value.to_owned())];

@@ -75,13 +75,7 @@ pub(super) fn containers<'a>(
 /// Refuses fields that ephemeral containers may not have.
 fn for_a_look(spec: &Value, container: &Value, path: &str, out: &mut Vec<Cause>) {
     const NOT_ITS: [&str; 8] = [
-        "ports",
-        "resources",
-        "resizePolicy",
-        "restartPolicy",
-        "livenessProbe",
-        "readinessProbe",
-        "startupProbe",
+        "ports", "resources", "resizePolicy", "restartPolicy", "livenessProbe", "readinessProbe", "startupProbe",
         "lifecycle",
     ];
     const WHY: &str = "cannot be set for an Ephemeral Container";

@@ -26,12 +26,7 @@ const SHOWN: [&str; 9] = [
 ];
 /// Fields that have a name, whether or not this place can show them.
 const NAMED: [&str; 6] = [
-    "metadata.annotations",
-    "metadata.labels",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "status.phase",
-    "spec.host",
+    "metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host",
 ];
 /// Amounts of a container that a variable or file can show.
 const AMOUNTS: [&str; 6] = [

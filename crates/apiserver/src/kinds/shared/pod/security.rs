@@ -235,15 +235,8 @@ pub(super) fn host_users(spec: &Value, path: &str, out: &mut Vec<Cause>) {
 /// Refuses fields that Windows does not support.
 pub(super) fn on_windows(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     const OF_POD: [&str; 9] = [
-        "seLinuxOptions",
-        "seccompProfile",
-        "appArmorProfile",
-        "fsGroup",
-        "fsGroupChangePolicy",
-        "sysctls",
-        "runAsUser",
-        "runAsGroup",
-        "supplementalGroups",
+        "seLinuxOptions", "seccompProfile", "appArmorProfile", "fsGroup", "fsGroupChangePolicy", "sysctls",
+        "runAsUser", "runAsGroup", "supplementalGroups",
     ];
     const OF_CONTAINER: [&str; 10] = [
         "seLinuxOptions",

@@ -56,14 +56,7 @@ pub(crate) fn kubectl_matrix(root: &Path) -> anyhow::Result<()> {
         eprintln!("the scenarios of kubectl with {minor}");
         let mut command = cargo::cargo(root);
         command.args([
-            "test",
-            "--package",
-            "ironclad-testkit",
-            "--profile",
-            "sim",
-            "--test",
-            "it",
-            "differential::the_embedded",
+            "test", "--package", "ironclad-testkit", "--profile", "sim", "--test", "it", "differential::the_embedded",
         ]);
         command.env(location::FOLDER_VARIABLE, &folder);
         cargo::run(command.env(KUBECTL_VARIABLE, kubectl).env(ONLY_VARIABLE, "kubectl/"))?;

@@ -163,15 +163,8 @@ mod tests {
     #[test]
     fn every_path_of_the_reference_is_registered() {
         let mutating = [
-            "cluster",
-            "propagationpolicy",
-            "clusterpropagationpolicy",
-            "overridepolicy",
-            "resourcebinding",
-            "clusterresourcebinding",
-            "work",
-            "federatedhpa",
-            "multiclusterservice",
+            "cluster", "propagationpolicy", "clusterpropagationpolicy", "overridepolicy", "resourcebinding",
+            "clusterresourcebinding", "work", "federatedhpa", "multiclusterservice",
         ];
         let validating = [
             "cluster",

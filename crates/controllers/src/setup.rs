@@ -83,13 +83,7 @@ impl Setup {
         let events = Events::new(plane.clone(), &seam);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let interpreters = Interpreters::follow(
-            &seam,
-            &plane,
-            &connector,
-            &caches,
-            &events,
-            &interpreter_metrics,
-            &settings.running_scripts,
+            &seam, &plane, &connector, &caches, &events, &interpreter_metrics, &settings.running_scripts,
         );
         let clusters = caches.take(&CLUSTERS);
         let fleet = ClusterSnapshot::follow(&clusters);

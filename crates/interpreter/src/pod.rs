@@ -175,16 +175,9 @@ pub(crate) fn references(object: &Value, pointer: &str, namespace: &str) -> Resu
         add("ConfigMap", lens::text(volume, "/configMap/name"));
         add("PersistentVolumeClaim", lens::text(volume, "/persistentVolumeClaim/claimName"));
         for secret in [
-            "/secret/secretName",
-            "/azureFile/secretName",
-            "/cephfs/secretRef/name",
-            "/cinder/secretRef/name",
-            "/flexVolume/secretRef/name",
-            "/rbd/secretRef/name",
-            "/scaleIO/secretRef/name",
-            "/iscsi/secretRef/name",
-            "/storageos/secretRef/name",
-            "/csi/nodePublishSecretRef/name",
+            "/secret/secretName", "/azureFile/secretName", "/cephfs/secretRef/name", "/cinder/secretRef/name",
+            "/flexVolume/secretRef/name", "/rbd/secretRef/name", "/scaleIO/secretRef/name", "/iscsi/secretRef/name",
+            "/storageos/secretRef/name", "/csi/nodePublishSecretRef/name",
         ] {
             add("Secret", lens::text(volume, secret));
         }

@@ -5,16 +5,8 @@ use serde_json::{Map, Value};
 use crate::lens;
 
 const METADATA: [&str; 10] = [
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-    "ownerReferences",
-    "finalizers",
+    "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields",
+    "resourceVersion", "selfLink", "uid", "ownerReferences", "finalizers",
 ];
 
 /// Removes fields that belong to the object of the control plane or of the member, in place. Idempotent.

@@ -81,14 +81,8 @@ const RESERVED: [(&str, &[&str]); 6] = [
     (
         "kube",
         &[
-            "ironclad",
-            "ironclad-cli",
-            "ironclad-controllers",
-            "ironclad-extension",
-            "ironclad-kubecontrollers",
-            "ironclad-runtime",
-            "ironclad-simcluster",
-            "ironclad-testkit",
+            "ironclad", "ironclad-cli", "ironclad-controllers", "ironclad-extension", "ironclad-kubecontrollers",
+            "ironclad-runtime", "ironclad-simcluster", "ironclad-testkit",
         ],
     ),
 ];

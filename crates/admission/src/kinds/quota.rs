@@ -20,16 +20,8 @@ const COUNTED: [&str; 9] = [
 ];
 /// The other resources without a domain prefix.
 const MEASURED: [&str; 10] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "requests.storage",
+    "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage",
+    "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.storage",
 ];
 
 const NAME_BYTES_MAX: usize = 63;

@@ -98,11 +98,10 @@ fn definitions() -> Vec<Definition> {
             .with_status(),
         Definition::of::<apps::WorkloadRebalancer>("workloadrebalancer").with_status(),
         Definition::of::<remedy::Remedy>("remedy").category(KARMADA),
-        Definition::of::<multicluster::ServiceExport>("serviceexport").short("svcex").with_status().columns(&[[
-            "Age",
-            ".metadata.creationTimestamp",
-            "date",
-        ]]),
+        Definition::of::<multicluster::ServiceExport>("serviceexport")
+            .short("svcex")
+            .with_status()
+            .columns(&[["Age", ".metadata.creationTimestamp", "date"]]),
         Definition::of::<multicluster::ServiceImport>("serviceimport").short("svcim").with_status().columns(&[
             ["Type", ".spec.type", "string"],
             ["IP", ".spec.ips", "string"],

@@ -414,15 +414,7 @@ fn rows() {
             "",
             json!({"spec": {"unschedulable": true}, "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1"}}}),
             json!([
-                "a",
-                "Ready,SchedulingDisabled",
-                "<none>",
-                "5m",
-                "v1",
-                "<none>",
-                "<none>",
-                "<unknown>",
-                "<unknown>",
+                "a", "Ready,SchedulingDisabled", "<none>", "5m", "v1", "<none>", "<none>", "<unknown>", "<unknown>",
                 "<unknown>"
             ]),
         ),

@@ -13,30 +13,9 @@ use crate::support::{Answer, World, config_map, deployment};
 const EACH: u64 = 150;
 /// Words to insert into text, which decoders and patches treat specially.
 const WORDS: [&str; 24] = [
-    "null",
-    "\"\"",
-    "{}",
-    "[]",
-    "-1",
-    "1e999",
-    "18446744073709551616",
-    "\\u0000",
-    "\\ud800",
-    "$patch",
-    "\"$retainKeys\"",
-    "$setElementOrder/containers",
-    "name",
-    "/-",
-    "~1",
-    "&a ",
-    "*a",
-    "!!binary ",
-    "<<: ",
-    "---\n",
-    "metadata",
-    "generateName",
-    "\u{2028}",
-    "%00",
+    "null", "\"\"", "{}", "[]", "-1", "1e999", "18446744073709551616", "\\u0000", "\\ud800", "$patch",
+    "\"$retainKeys\"", "$setElementOrder/containers", "name", "/-", "~1", "&a ", "*a", "!!binary ", "<<: ", "---\n",
+    "metadata", "generateName", "\u{2028}", "%00",
 ];
 
 struct Seed {

@@ -206,9 +206,7 @@ async fn admission_review_describes_the_write() {
     assert_eq!(
         brief.collect::<Vec<_>>(),
         [
-            "CREATE m dry=true old=- new=b",
-            "CREATE m dry=false old=- new=b",
-            "UPDATE m dry=false old=b new=c",
+            "CREATE m dry=true old=- new=b", "CREATE m dry=false old=- new=b", "UPDATE m dry=false old=b new=c",
             "DELETE m dry=false old=c new=-",
         ]
     );

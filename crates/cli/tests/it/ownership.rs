@@ -358,9 +358,7 @@ async fn a_cluster_that_admission_refuses_leaves_the_member_alone() {
     let plane = world.plane.client.clone();
     let kind = |kind: &str| {
         kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
-            "admissionregistration.k8s.io",
-            "v1",
-            kind,
+            "admissionregistration.k8s.io", "v1", kind,
         ))
     };
     for (resource, object) in [

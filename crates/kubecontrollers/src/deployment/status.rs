@@ -257,10 +257,7 @@ mod tests {
         ] {
             let status = decide(&world(d, sets), now()).status;
             let got = [
-                status.replicas,
-                status.updated_replicas,
-                status.ready_replicas,
-                status.available_replicas,
+                status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas,
                 status.unavailable_replicas,
             ];
             assert_eq!(got, counts, "{name}");

@@ -4,32 +4,10 @@ use serde_json::Value;
 
 /// Members that the server defaults after a write: its answer may have them and ours not.
 const DEFAULTED: [&str; 26] = [
-    "clusterIPs",
-    "defaultMode",
-    "dnsPolicy",
-    "generation",
-    "imagePullPolicy",
-    "internalTrafficPolicy",
-    "ipFamilies",
-    "ipFamilyPolicy",
-    "namespace",
-    "paused",
-    "progressDeadlineSeconds",
-    "protocol",
-    "replicas",
-    "restartPolicy",
-    "revisionHistoryLimit",
-    "rollingUpdate",
-    "schedulerName",
-    "securityContext",
-    "sessionAffinity",
-    "strategy",
-    "targetPort",
-    "terminationGracePeriodSeconds",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "type",
-    "uid",
+    "clusterIPs", "defaultMode", "dnsPolicy", "generation", "imagePullPolicy", "internalTrafficPolicy", "ipFamilies",
+    "ipFamilyPolicy", "namespace", "paused", "progressDeadlineSeconds", "protocol", "replicas", "restartPolicy",
+    "revisionHistoryLimit", "rollingUpdate", "schedulerName", "securityContext", "sessionAffinity", "strategy",
+    "targetPort", "terminationGracePeriodSeconds", "terminationMessagePath", "terminationMessagePolicy", "type", "uid",
 ];
 
 /// Returns `true` if both are equal, except for [`DEFAULTED`] members that only the server's has.

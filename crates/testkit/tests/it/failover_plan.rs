@@ -33,17 +33,9 @@ async fn what_is_foreseen_is_what_happens() -> anyhow::Result<()> {
     }
     // A property that never meets what it is about proves nothing.
     for what in [
-        "lost",
-        "back before anybody noticed",
-        "back after the evictions",
-        "tainted NoExecute",
-        "tainted PreferNoExecute",
-        "untainted in the middle",
-        "moved",
-        "moved divided",
-        "moved to the next group",
-        "parked",
-        "abandoned",
+        "lost", "back before anybody noticed", "back after the evictions", "tainted NoExecute",
+        "tainted PreferNoExecute", "untainted in the middle", "moved", "moved divided", "moved to the next group",
+        "parked", "abandoned",
     ] {
         ensure!(met.contains(what), "no fleet had one that is {what}: {met:?}");
     }

@@ -23,17 +23,9 @@ pub(in crate::kinds) const KIND: Kind = Kind {
     strategy: Strategy {
         validate: |o, _, out| validate_core(o, out),
         selectable_fields: &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
+            "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+            "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+            "reportingComponent", "source", "type",
         ],
         ..STRATEGY
     },
@@ -44,16 +36,8 @@ pub(in crate::kinds) const NEW: Kind = Kind {
     strategy: Strategy {
         validate,
         selectable_fields: &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
+            "regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion",
+            "regarding.resourceVersion", "regarding.fieldPath", "reason", "reportingController", "type",
         ],
         conversion: Some(Conversion { api_version: "v1", from_storage, to_storage }),
         ..STRATEGY

@@ -18,11 +18,7 @@ fn argo_and_volcano() {
     assert_eq!(
         dependencies(&workflow),
         [
-            "ConfigMap n/c",
-            "PersistentVolumeClaim n/claim",
-            "Secret n/a",
-            "Secret n/b",
-            "Secret n/pull",
+            "ConfigMap n/c", "PersistentVolumeClaim n/claim", "Secret n/a", "Secret n/b", "Secret n/pull",
             "ServiceAccount n/runner"
         ],
         "a secret under either name (row 40)"
@@ -55,10 +51,7 @@ fn argo_and_volcano() {
     let status = aggregate(&job, &[one, two]);
     assert_eq!(
         [
-            &status["succeeded"],
-            &status["version"],
-            &status["runningDuration"],
-            &status["taskStatusCount"],
+            &status["succeeded"], &status["version"], &status["runningDuration"], &status["taskStatusCount"],
             &status["state"]
         ],
         [

@@ -10,22 +10,9 @@ fn names(object: &Value) -> [Option<&Value>; 4] {
 /// Paths at, above, below and beside the identity, also written with escapes.
 fn path() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
-        "",
-        "/",
-        "/metadata",
-        "/metadata/",
-        "/metadata/name",
-        "/metadata/namespace",
-        "/metadata/labels",
-        "/metadata/labels/app",
-        "/metadata/annotations/conf",
-        "/meta~0data",
-        "/metadata~1name",
-        "/apiVersion",
-        "/kind",
-        "/data",
-        "/data/key",
-        "/spec",
+        "", "/", "/metadata", "/metadata/", "/metadata/name", "/metadata/namespace", "/metadata/labels",
+        "/metadata/labels/app", "/metadata/annotations/conf", "/meta~0data", "/metadata~1name", "/apiVersion", "/kind",
+        "/data", "/data/key", "/spec",
     ])
     .prop_map(str::to_owned)
 }

@@ -95,14 +95,8 @@ fn other_tar_programs_list_the_contents() {
     assert_eq!(
         names.collect::<Vec<_>>(),
         [
-            "ironclad-backup",
-            "servers/m",
-            "servers/members/plane",
-            "objects/members/plane/a",
-            &long,
-            "objects/members/plane/b",
-            "files/pki/ca.key",
-            "end",
+            "ironclad-backup", "servers/m", "servers/members/plane", "objects/members/plane/a", &long,
+            "objects/members/plane/b", "files/pki/ca.key", "end",
         ]
     );
 }

@@ -22,20 +22,8 @@ const ROLES: usize = 10;
 
 /// Users; also names that mean something inside a server.
 const USERS: [&str; 14] = [
-    "u0",
-    "u1",
-    "u2",
-    "u3",
-    "jürgen",
-    "用户",
-    "a\"b\\c",
-    "u 0",
-    "system:apiserver",
-    "ironclad-controllers",
-    "system:kube-controller-manager",
-    "system:serviceaccount:a:x",
-    "system:serviceaccount:b:x",
-    "system:anonymous",
+    "u0", "u1", "u2", "u3", "jürgen", "用户", "a\"b\\c", "u 0", "system:apiserver", "ironclad-controllers",
+    "system:kube-controller-manager", "system:serviceaccount:a:x", "system:serviceaccount:b:x", "system:anonymous",
 ];
 
 const GROUPS: [&str; 6] =

@@ -92,13 +92,8 @@ fn is_indexed(spec: &Value) -> bool {
 pub(in crate::kinds::batch) fn spec(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     let field = |name: &str| format!("{path}.{name}");
     for key in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
+        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex", "maxFailedIndexes",
     ] {
         if spec[key].as_i64().is_some_and(|n| n < 0) {
             out.push(Cause::invalid(field(key), &spec[key], "must be greater than or equal to 0"));

@@ -26,15 +26,8 @@ pub(in crate::kinds) const KIND: Kind = Kind {
         columns: columns::COLUMNS,
         cells: columns::cells,
         selectable_fields: &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
+            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+            "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
         ],
         grace_seconds: Some(grace_seconds),
         subresource_update: Some(SubresourceUpdate {

@@ -14,15 +14,8 @@ use super::{
 
 /// Fields of a pod that a variable can show.
 const SHOWN: [&str; 9] = [
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
+    "status.hostIPs", "status.podIP", "status.podIPs",
 ];
 /// Fields that have a name, whether or not this place can show them.
 const NAMED: [&str; 6] = [
@@ -30,11 +23,7 @@ const NAMED: [&str; 6] = [
 ];
 /// Amounts of a container that a variable or file can show.
 const AMOUNTS: [&str; 6] = [
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
     "requests.memory",
 ];
 

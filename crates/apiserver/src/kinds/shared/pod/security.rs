@@ -239,16 +239,8 @@ pub(super) fn on_windows(spec: &Value, path: &str, out: &mut Vec<Cause>) {
         "runAsUser", "runAsGroup", "supplementalGroups",
     ];
     const OF_CONTAINER: [&str; 10] = [
-        "seLinuxOptions",
-        "seccompProfile",
-        "appArmorProfile",
-        "capabilities",
-        "readOnlyRootFilesystem",
-        "privileged",
-        "allowPrivilegeEscalation",
-        "procMount",
-        "runAsUser",
-        "runAsGroup",
+        "seLinuxOptions", "seccompProfile", "appArmorProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+        "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
     ];
     let mut forbid = |field: String| out.push(Cause::forbidden(field, "cannot be set for a windows pod"));
     for key in ["hostPID", "hostIPC"].iter().filter(|key| spec[**key] == json!(true)) {

@@ -13,7 +13,7 @@ use ironclad_api::{
     },
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_failover::eviction::PAUSE_CONFIG_MAP;
+use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
 use ironclad_propagation::{dependencies::dependents, quota};
 use ironclad_runtime::{CacheSpec, Indexer, WatchScope};
 use k8s_openapi::{

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ironclad_failover::eviction::{Report, Row};
+use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_runtime::{Key, Queue};
 
 type ReadEvictions = Box<dyn Fn() -> Option<(Report, Vec<Row>)> + Send + Sync>;

@@ -12,7 +12,9 @@ use ironclad_api::{
     events,
     work::{GracefulEvictionTask, ObjectReference},
 };
-use ironclad_failover::{Evictions, Flags, Now, eviction::Next, graceful::Cleared, health::Probe};
+use ironclad_failover::{
+    Evictions, Flags, Now, cluster::health::Probe, graceful_eviction::Cleared, taint_manager::Next,
+};
 use ironclad_fleet::{Binding, Clusters, Event};
 use ironclad_reference::Reference;
 use ironclad_runtime::{Change, WorkMetrics};

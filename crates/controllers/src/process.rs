@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_api::conditions::{self, binding::SCHEDULED};
-use ironclad_failover::eviction::{Report, Row};
+use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
 use ironclad_runtime::{Key, Queued};
 use ironclad_seam::Seam;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
-use ironclad_failover::eviction::{Report, Row};
+use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ fn status(code: StatusCode, reason: &str, message: &str) -> (StatusCode, Value) 
 
 #[cfg(test)]
 mod tests {
-    use ironclad_failover::{Evictions, Flags, Now, eviction};
+    use ironclad_failover::{Evictions, Flags, Now, taint_manager};
     use jiff::Timestamp;
 
     use super::*;
@@ -165,7 +165,7 @@ mod tests {
             binding: BindingKey { namespace: "shop".into(), name: "web".into() },
             resource: "apps/v1/Deployment shop/web".into(),
             cluster: "m1".into(),
-            state: eviction::Waiting::Queued,
+            state: taint_manager::Waiting::Queued,
             position: Some(1),
             since: None,
             due: Timestamp::UNIX_EPOCH,

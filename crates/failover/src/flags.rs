@@ -46,45 +46,6 @@ impl Flags {
         warnings.extend(self.eviction.warnings());
         warnings
     }
-
-    /// Summary for the log when the process starts (specification/failover.md 10): what evicts, how fast, and what ends
-    /// an eviction. With the gate off only what still applies: drains use eviction tasks, too.
-    #[must_use]
-    pub fn at_start(&self, gate: FailoverGate) -> Vec<String> {
-        let queue = &self.eviction;
-        let plugins = format!("eviction tasks end by: {}", self.evict_plugins.names().join(", "));
-        if gate == FailoverGate::Off {
-            return vec!["feature gate Failover is off: taints evict nothing".to_owned(), plugins];
-        }
-        let no_execute = if queue.enable_no_execute_taint_eviction {
-            format!(
-                "evict workloads that do not tolerate them, purge mode {} by default",
-                queue.no_execute_taint_eviction_purge_mode
-            )
-        } else {
-            "evict nothing (--enable-no-execute-taint-eviction=false)".to_owned()
-        };
-        vec![
-            "feature gate Failover is on: taints evict workloads".to_owned(),
-            format!("NoExecute taints {no_execute}"),
-            format!(
-                "evictions per second: {}, or {} while too many clusters are unhealthy",
-                queue.primary(),
-                queue.secondary()
-            ),
-            plugins,
-            format!("pre-scheduling check: {}", queue.pre_scheduling_check),
-        ]
-    }
-}
-
-/// True if feature gate `Failover` is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailoverGate {
-    /// It is.
-    On,
-    /// It is not.
-    Off,
 }
 
 /// True if a ClusterTaintPolicy may add taints with effect NoExecute (IR-6).
@@ -233,31 +194,6 @@ mod tests {
         let flags = Flags::default();
         assert_eq!((flags.errors(), flags.warnings()), (vec![], vec![]));
         assert_eq!(flags.health.lease_renew_interval(), S(10));
-    }
-
-    #[test]
-    fn what_is_said_at_the_start() {
-        let said = |gate, flags: Flags| flags.at_start(gate);
-        assert_eq!(
-            said(FailoverGate::On, Flags::default()),
-            [
-                "feature gate Failover is on: taints evict workloads",
-                "NoExecute taints evict workloads that do not tolerate them, purge mode Gracefully by default",
-                "evictions per second: 0.5, or 0.1 while too many clusters are unhealthy",
-                "eviction tasks end by: ResourceHealth, ClusterInScheduleResult",
-                "pre-scheduling check: relaxed",
-            ]
-        );
-        assert_eq!(
-            said(FailoverGate::Off, Flags::default()),
-            [
-                "feature gate Failover is off: taints evict nothing",
-                "eviction tasks end by: ResourceHealth, ClusterInScheduleResult",
-            ]
-        );
-        let eviction = EvictionFlags { enable_no_execute_taint_eviction: false, ..EvictionFlags::default() };
-        let off = said(FailoverGate::On, Flags { eviction, ..Flags::default() });
-        assert_eq!(off[1], "NoExecute taints evict nothing (--enable-no-execute-taint-eviction=false)");
     }
 
     #[test]

@@ -29,14 +29,9 @@ pub mod taint_policy;
 pub mod taints;
 pub mod wakes;
 
-pub use cluster::{health, lease, lifecycle as membership, nodes};
 pub use flags::Flags;
 pub use now::Now;
-pub use taint_manager::{Evictions, guards, pre_scheduling_check as precheck, queue, rate, verdict};
-pub use {
-    application_failover as application, eviction_task as depart, graceful_eviction as graceful,
-    preserved_state as preserved, taint_manager as eviction,
-};
+pub use taint_manager::Evictions;
 
 #[cfg(test)]
 mod testkit;

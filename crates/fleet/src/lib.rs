@@ -7,6 +7,7 @@ pub mod affinity;
 pub mod because;
 mod binding;
 mod check;
+pub mod count;
 pub mod divide;
 mod event;
 pub mod finalizer;

@@ -22,7 +22,6 @@
 //! Nothing here writes, reads a clock, or decides on its own.
 
 pub mod apply;
-mod count;
 pub mod doctor;
 pub mod drain;
 mod loops;
@@ -39,7 +38,6 @@ pub mod unjoin;
 pub mod why;
 pub mod world;
 
-pub use count::count;
 pub use loops::plan_failover;
 pub use replay::Preemption;
 pub use report::{FailoverPlan, Move, MoveStatus, PendingEviction, TimelineEntry};

@@ -3,12 +3,12 @@
 use ironclad_api::Taint;
 use ironclad_failover::{
     flags::eviction::EvictionFlags,
-    verdict::{FailoverSettings, Verdict, judge},
+    taint_manager::verdict::{FailoverSettings, Verdict, judge},
 };
 use ironclad_fleet::Binding;
 use jiff::Timestamp;
 
-use crate::count;
+use ironclad_fleet::count::count;
 
 /// Number of bindings that taints evict from one cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -130,7 +130,7 @@ fn rows() {
     let off = || Options { gate: false, ..Options::default() };
     let unchecked = || {
         let mut options = Options::default();
-        options.flags.eviction.pre_scheduling_check = "off".into();
+        options.flags.eviction.pre_scheduling_check = Check::Off;
         options
     };
     let everyday = Options::default;

@@ -6,9 +6,9 @@ use ironclad_api::{
     conditions::{self, TRUE},
     work::ResourceBindingSpec,
 };
-use ironclad_failover::membership::REMOVAL_BLOCKED;
+use ironclad_failover::cluster::lifecycle::REMOVAL_BLOCKED;
 
-use crate::count;
+use ironclad_fleet::count::count;
 
 /// Objects that lose a cluster when it is removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

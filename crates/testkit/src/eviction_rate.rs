@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use ironclad_failover::rate::interval;
+use ironclad_failover::taint_manager::rate::interval;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TooFast {

@@ -16,9 +16,10 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_failover::{drain::Health, flags::eviction::Check};
+use ironclad_fleet::count::count;
 use ironclad_fleet::{Binding, ClusterName, Clusters};
 use ironclad_patch::selector::LabelSelector;
-use ironclad_planning::{count, drain::concerns};
+use ironclad_planning::drain::concerns;
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt as _,

@@ -8,10 +8,10 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     drain::{self, Verdict},
-    eviction::PAUSE_CONFIG_MAP,
     flags::HealthFlags,
-    guards,
-    rate::State,
+    taint_manager::PAUSE_CONFIG_MAP,
+    taint_manager::guards,
+    taint_manager::rate::State,
 };
 use ironclad_fleet::{Binding, BindingKey, Clusters};
 use ironclad_seam::Clock;
@@ -87,7 +87,7 @@ impl std::fmt::Display for Progress {
             None => write!(f, "rate {rate}/s"),
             Some(Hold::Paused) => f.write_str("on hold: evictions are paused (ironclad failover resume)"),
             Some(Hold::Unhealthy { unhealthy, total }) => {
-                write!(f, "on hold: {unhealthy} of {total} other clusters are unhealthy (--ignore-health)")
+                write!(f, "on hold: unhealthy other clusters: {unhealthy} of {total} (--ignore-health)")
             }
         }
     }

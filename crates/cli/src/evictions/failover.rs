@@ -1,7 +1,7 @@
 //! `ironclad failover`: holds all evictions of the fleet, lets them go on, and shows how they stand.
 
 use ironclad_api::namespaces;
-use ironclad_failover::eviction::PAUSE_CONFIG_MAP;
+use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
@@ -159,7 +159,7 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         text.push_str("faulty     no cluster\n");
         return text;
     }
-    let row = |told: &ironclad_failover::eviction::Told| {
+    let row = |told: &ironclad_failover::taint_manager::EpisodeReport| {
         let held = if told.recovering { "ready again" } else { "" };
         vec![
             told.cluster.clone(),
@@ -178,7 +178,10 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_failover::eviction::{Report, Told as Episode};
+    use ironclad_failover::{
+        flags::eviction::{Check, Mode},
+        taint_manager::{EpisodeReport as Episode, Report},
+    };
     use jiff::Timestamp;
 
     use super::{super::observe::SILENT, *};
@@ -202,8 +205,8 @@ mod tests {
             because: "the share of unhealthy clusters".into(),
             clusters: 3,
             unhealthy: 1,
-            check: "strict".into(),
-            mode: "enforce".into(),
+            check: Check::Strict,
+            mode: Mode::Enforce,
             ready: 26,
             delayed: 1,
             parked: 1,
@@ -213,7 +216,7 @@ mod tests {
         };
         let want = "paused     no
 reported   5s ago
-evictions  rate 0.5/s, normal (the share of unhealthy clusters; 1 of 3 clusters are unhealthy)
+evictions  rate 0.5/s, normal (the share of unhealthy clusters; unhealthy clusters: 1 of 3)
 queue      26 queued; the queue is empty in 52s; 1 delayed; 1 without a target
 
 FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD

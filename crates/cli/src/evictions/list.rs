@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ironclad_failover::eviction::Row;
+use ironclad_failover::taint_manager::Row;
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ fn object(row: &Row, origin: Origin) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_failover::eviction::Waiting;
+    use ironclad_failover::taint_manager::Waiting;
     use ironclad_fleet::BindingKey;
     use jiff::Timestamp;
 

@@ -10,8 +10,9 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     Evictions, Flags, Now,
-    eviction::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, Report, Row},
-    guards, taint_policy, taints,
+    taint_manager::guards,
+    taint_manager::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, Report, Row},
+    taint_policy, taints,
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use jiff::Timestamp;
@@ -225,8 +226,8 @@ impl Objects {
     pub(super) fn decisions(&self, report: Option<&Report>, wall: Timestamp) -> Evictions {
         let mut flags = Flags::default();
         if let Some(report) = report {
-            flags.eviction.pre_scheduling_check.clone_from(&report.check);
-            flags.eviction.failover_mode.clone_from(&report.mode);
+            flags.eviction.pre_scheduling_check = report.check;
+            flags.eviction.failover_mode = report.mode;
         }
         let now = Now { wall, mono: std::time::Duration::ZERO };
         let mut evictions = Evictions::new(flags, now);
@@ -251,7 +252,7 @@ impl Objects {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_failover::eviction::Waiting;
+    use ironclad_failover::taint_manager::Waiting;
     use serde_json::json;
 
     use super::*;

@@ -1,14 +1,17 @@
 //! Rates, times and queues as text.
 
-use ironclad_failover::eviction::{Report, Row};
+use ironclad_failover::{
+    flags::eviction::Mode,
+    taint_manager::{Report, Row},
+};
 use jiff::Timestamp;
 
 use crate::print;
 
 /// One line on the rate in force and why.
 pub(super) fn rate(report: &Report, paused: bool) -> String {
-    let counts = format!("{} of {} clusters are unhealthy", report.unhealthy, report.clusters);
-    let mode = if report.mode == "observe" { "; mode observe: nothing is written" } else { "" };
+    let counts = format!("unhealthy clusters: {} of {}", report.unhealthy, report.clusters);
+    let mode = if report.mode == Mode::Observe { "; mode observe: nothing is written" } else { "" };
     let pause = if paused && report.state != "held" { "; a pause was asked for and is not in force yet" } else { "" };
     format!("rate {}/s, {} ({}; {counts}){mode}{pause}", report.rate, report.state, report.because)
 }
@@ -67,7 +70,7 @@ pub(super) fn rows(rows: &[Row], now: Timestamp, wide: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_failover::eviction::Waiting;
+    use ironclad_failover::taint_manager::Waiting;
     use ironclad_fleet::BindingKey;
 
     use super::*;

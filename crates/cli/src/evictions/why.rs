@@ -7,9 +7,9 @@ use anyhow::bail;
 use ironclad_api::eviction::PRODUCER_TAINT_MANAGER;
 use ironclad_failover::{
     Evictions,
-    eviction::{Row, Waiting},
-    precheck,
-    verdict::Verdict,
+    taint_manager::pre_scheduling_check,
+    taint_manager::verdict::Verdict,
+    taint_manager::{Row, Waiting},
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use ironclad_seam::Clock;
@@ -194,13 +194,13 @@ fn explain(
 
 fn target_of(binding: &Binding, from: &ClusterName, clusters: &Clusters, evictions: &Evictions) -> String {
     let left_out = BTreeSet::from([from.clone()]);
-    let check = evictions.flags().eviction.check();
-    match precheck::has_target(binding, &left_out, clusters, check) {
+    let check = evictions.flags().eviction.pre_scheduling_check;
+    match pre_scheduling_check::has_target(binding, &left_out, clusters, check) {
         Err(why) => format!("none: {why}"),
         Ok(()) => {
             let everywhere = ironclad_api::policy::Placement::default();
             let placement = binding.spec().placement.as_ref().unwrap_or(&everywhere);
-            let found = precheck::candidates(binding, placement, &left_out, clusters);
+            let found = pre_scheduling_check::candidates(binding, placement, &left_out, clusters);
             let names: Vec<_> = found.iter().filter_map(|cluster| cluster.metadata.name.clone()).take(5).collect();
             let more = found.len().saturating_sub(names.len());
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -401,7 +401,7 @@ mod tests {
         let answers = answers(&world(NO_EXECUTE, nowhere), &EvictionQueue::default());
         assert_eq!(
             answers[0].target.as_deref(),
-            Some("none: its spread constraint wants 3 groups by cluster and 2 are left")
+            Some("none: its spread constraint wants 3 groups by cluster, left: 2")
         );
     }
 

@@ -6,6 +6,7 @@ use ironclad_api::{
     Taint,
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
 };
+use ironclad_failover::flags::eviction::Check;
 use ironclad_fleet::{ClusterName, World};
 use ironclad_planning::{Options, Script, plan_failover};
 use ironclad_seam::Clock;
@@ -193,7 +194,8 @@ pub(super) fn options(how: &How) -> anyhow::Result<Options> {
         Options { gate: !how.without_failover, startup: how.startup, horizon: how.horizon, ..Options::default() };
     options.flags.eviction.resource_eviction_rate = how.rate;
     options.flags.eviction.secondary_resource_eviction_rate = how.secondary_rate;
-    options.flags.eviction.pre_scheduling_check.clone_from(&how.check);
+    options.flags.eviction.pre_scheduling_check =
+        Check::parse(&how.check).map_err(|error| Misused(error.to_string()))?;
     let errors: Vec<String> = options.flags.errors().iter().map(ToString::to_string).collect();
     if errors.is_empty() { Ok(options) } else { Err(Misused(errors.join("; ")).into()) }
 }

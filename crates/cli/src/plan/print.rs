@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use ironclad_planning::{FailoverPlan, MoveStatus, count};
+use ironclad_fleet::count::count;
+use ironclad_planning::{FailoverPlan, MoveStatus};
 
 use crate::print;
 

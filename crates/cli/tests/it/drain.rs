@@ -212,7 +212,7 @@ async fn the_health_of_the_fleet_and_a_pause_hold_it() {
     let (done, said) = drained(&world, &Options::new("m1")).await;
     assert_eq!(done, Ok(1), "{said:?}");
     assert!(world.seam.clock.mono() - began >= Duration::from_secs(90), "it waited for the recovery");
-    let held = "on hold: 2 of 3 other clusters are unhealthy (--ignore-health)";
+    let held = "on hold: unhealthy other clusters: 2 of 3 (--ignore-health)";
     assert!(said.iter().any(|line| line.ends_with(held)), "{said:?}");
 }
 

@@ -1,6 +1,6 @@
 //! Writes evictions from clusters, provided that the binding is still the version seen, and records events.
 
-use ironclad_failover::application::{self, Decision, Effect};
+use ironclad_failover::application_failover::{self, Decision, Effect};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 
 use super::observe::Observed;
@@ -36,9 +36,9 @@ impl Applier {
             }
         }
         Ok(match decision.next {
-            application::Next::OnEvent => Next::Forget,
-            application::Next::After(wait) => Next::After(wait),
-            application::Next::Backoff => Next::Retry,
+            application_failover::Next::OnEvent => Next::Forget,
+            application_failover::Next::After(wait) => Next::After(wait),
+            application_failover::Next::Backoff => Next::Retry,
         })
     }
 }

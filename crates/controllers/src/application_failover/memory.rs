@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_failover::{
     Now,
-    application::{Asking, Memory},
+    application_failover::{Asking, Memory},
 };
 use ironclad_runtime::Key;
 use ironclad_seam::Clock;

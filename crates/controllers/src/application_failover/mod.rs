@@ -8,7 +8,7 @@ mod observe;
 use std::sync::Arc;
 
 use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
-use ironclad_failover::application::{self, Memory, Parts};
+use ironclad_failover::application_failover::{self, Memory, Parts};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use kube::Resource;
@@ -64,7 +64,7 @@ impl ApplicationFailover {
             self.memories.set(key, Memory::default());
             return Ok(Next::Forget);
         };
-        let mut decision = application::decide(&observed.seen(&self.observer), self.memories.now());
+        let mut decision = application_failover::decide(&observed.seen(&self.observer), self.memories.now());
         self.memories.set(key, std::mem::take(&mut decision.memory));
         self.applier.apply(key, &observed, &decision).await
     }
@@ -81,7 +81,7 @@ impl ApplicationFailover {
         let Some(any) = change.new.as_deref().or(change.old.as_deref()) else { return };
         let key = Key::of(any);
         let (old, new) = (change.old.as_deref().map(&parts), change.new.as_deref().map(&parts));
-        let turn = application::turn(old, new, self.memories.contains(&key));
+        let turn = application_failover::turn(old, new, self.memories.contains(&key));
         self.memories.note_asking(&key, turn.asking);
         if turn.look {
             self.queue.add(key);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_failover::application::{Memory, Seen};
+use ironclad_failover::application_failover::{Memory, Seen};
 use ironclad_fleet::{Binding, Clusters, gates::Gate};
 use ironclad_interpreter::Operation;
 use ironclad_propagation::detector::binding::application_failover_since;
@@ -41,7 +41,7 @@ impl Observed {
             binding: &self.binding,
             health_is_judged: self.health_is_judged,
             clusters: &self.clusters,
-            check: observer.settings.failover.eviction.check(),
+            check: observer.settings.failover.eviction.pre_scheduling_check,
             state_injection: observer.settings.gates.enabled(Gate::StatefulFailoverInjection),
             memory: &self.memory,
             began: observer.memories.began(),

@@ -1,7 +1,7 @@
 //! Writes the life cycle of a cluster.
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
-use ironclad_failover::membership::Effect;
+use ironclad_failover::cluster::lifecycle::Effect;
 use ironclad_fleet::Plan;
 use ironclad_runtime::{Failure, Informer, Key, StatusWriter, Writer};
 use k8s_openapi::api::core::v1::Namespace;

@@ -14,7 +14,7 @@ use ironclad_api::{
     names,
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_failover::{membership, wakes};
+use ironclad_failover::{cluster::lifecycle, wakes};
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
@@ -89,7 +89,7 @@ impl ClusterController {
         };
         self.connections.connect(&name, &cluster);
         let observed = self.observer.observe(&name, cluster);
-        let plan = membership::decide(&observed.seen(), self.seam.clock.wall_seconds());
+        let plan = lifecycle::decide(&observed.seen(), self.seam.clock.wall_seconds());
         self.applier.apply(&observed, &plan).await?;
         self.connections.members.check_now(&name);
         Ok(Next::Forget)

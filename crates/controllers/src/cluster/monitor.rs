@@ -6,7 +6,7 @@ use ironclad_api::{
     cluster::{Cluster, SyncMode},
     namespaces,
 };
-use ironclad_failover::lease::{self, Effect, Memory, Seen};
+use ironclad_failover::cluster::lease::{self, Effect, Memory, Seen};
 use ironclad_fleet::{ClusterName, StatusPart};
 use ironclad_runtime::{Change, Failure, Informer, Writer};
 use ironclad_seam::Seam;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_failover::{
-    membership::{ExecutionSpace, Seen},
+    cluster::lifecycle::{ExecutionSpace, Seen},
     taints::ByCondition,
 };
 use ironclad_fleet::{Binding, ClusterName};

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{ObjectMeta, ResourceList, cluster::Cluster, conditions};
-use ironclad_failover::nodes;
+use ironclad_failover::cluster::nodes;
 use ironclad_fleet::{StatusPart, gates::Gate};
 use ironclad_runtime::{Change, Informer, Key, StatusWriter, WatchScope};
 use ironclad_scheduling::summary::{self, Ledger};

@@ -9,7 +9,7 @@ use std::{
 use http::Request;
 use ironclad_api::cluster::{APIEnablement, APIResource, Cluster};
 use ironclad_failover::{
-    health::{self, Collected, Effect, Memory, Probe, Seen},
+    cluster::health::{self, Collected, Effect, Memory, Probe, Seen},
     wakes::cluster_status::collection_is_due,
 };
 use ironclad_fleet::ClusterName;

@@ -11,7 +11,7 @@ use ironclad_api::{
     conditions,
     quantity::Amount,
 };
-use ironclad_failover::{guards, health::Probe};
+use ironclad_failover::{cluster::health::Probe, taint_manager::guards};
 use ironclad_runtime::Change;
 use kube::ResourceExt as _;
 use prometheus_client::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ironclad_failover::graceful::{Decision, Effect};
+use ironclad_failover::graceful_eviction::{Decision, Effect};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use ironclad_seam::Clock;
 

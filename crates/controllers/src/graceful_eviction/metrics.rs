@@ -1,7 +1,7 @@
 //! Metrics of graceful eviction tasks (specification/failover.md 6.11).
 
 use ironclad_api::{policy::PurgeMode, work::GracefulEvictionTask};
-use ironclad_failover::graceful::Cleared;
+use ironclad_failover::graceful_eviction::Cleared;
 use jiff::Timestamp;
 use prometheus_client::{
     encoding::EncodeLabelSet,

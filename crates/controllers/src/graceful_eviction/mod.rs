@@ -14,7 +14,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, GracefulEvictionTask, ResourceBinding},
 };
 use ironclad_failover::{
-    graceful,
+    graceful_eviction,
     wakes::{self, Parts},
 };
 use ironclad_fleet::Binding;
@@ -75,7 +75,7 @@ impl Controller for GracefulEviction {
 impl GracefulEviction {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key) else { return Ok(Next::Forget) };
-        let decision = graceful::decide(&observed.seen(&self.observer), self.seam.clock.wall_seconds());
+        let decision = graceful_eviction::decide(&observed.seen(&self.observer), self.seam.clock.wall_seconds());
         self.applier.apply(key, &observed, &decision).await
     }
 

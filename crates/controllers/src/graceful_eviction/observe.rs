@@ -6,7 +6,7 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ResourceBindingStatus, Work},
 };
-use ironclad_failover::graceful::Seen;
+use ironclad_failover::graceful_eviction::Seen;
 use ironclad_fleet::{Binding, ClusterName, not_ready};
 use ironclad_runtime::{Informer, Key};
 

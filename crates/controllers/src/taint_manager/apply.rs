@@ -1,7 +1,7 @@
 //! Writes evictions, each provided that the binding is still the version seen, and the conditions about the queue.
 
 use ironclad_api::conditions::{binding::EVICTION_PENDING, condition};
-use ironclad_failover::eviction::{Eviction, Notice, Outcome};
+use ironclad_failover::taint_manager::{Eviction, Notice, Outcome};
 use ironclad_fleet::StatusPart;
 use ironclad_runtime::{Failure, Key, Writer};
 

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use ironclad_failover::{
-    queue::{QueueName, Waited},
-    rate::State,
+    taint_manager::queue::{QueueName, Waited},
+    taint_manager::rate::State,
 };
 use prometheus_client::{
     collector::Collector,

@@ -18,8 +18,8 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     Evictions, Flags, Now,
-    eviction::{Eviction, Next, Notice, Report},
     flags::NoExecutePolicy,
+    taint_manager::{Eviction, Next, Notice, Report},
     wakes,
 };
 use ironclad_fleet::{Binding, ClusterName, Event};
@@ -83,7 +83,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         let weak = Arc::downgrade(&this);
         setup.capacity.on_growth(move || {
             if let Some(this) = weak.upgrade() {
-                this.update(|evictions, _| evictions.room_appeared());
+                this.update(|evictions, _| evictions.capacity_appeared());
             }
         });
     }
@@ -205,7 +205,7 @@ impl TaintManager {
         let evictions = &mut running.evictions;
         let notice = evictions.next_notice(now);
         let available = |spec: &ResourceBindingSpec, cluster: &ClusterName| self.observer.available(spec, cluster);
-        let next = evictions.next_with_room(&clusters, Some(&available), |key| self.observer.binding(key), now);
+        let next = evictions.next_with_capacity(&clusters, Some(&available), |key| self.observer.binding(key), now);
         let events = evictions.take_events();
         self.metrics.waited(evictions.take_waited());
         let at = match &next {

@@ -11,8 +11,9 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     Evictions, Flags, Now,
-    eviction::{PAUSE_CONFIG_MAP, Recovering},
-    guards, taint_policy, taints,
+    taint_manager::guards,
+    taint_manager::{PAUSE_CONFIG_MAP, Recovering},
+    taint_policy, taints,
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, gates::Gate};
 use ironclad_runtime::{Informer, Key};

@@ -7,7 +7,7 @@ use ironclad_apiserver::Identity;
 use ironclad_extension::explain::{Explain, Leader, Waiting};
 use ironclad_failover::{
     Evictions, Flags, Now,
-    eviction::{Report, Row},
+    taint_manager::{Report, Row},
 };
 use ironclad_runtime::{Traffic, in_process_client};
 use serde_json::{Value, json};

@@ -15,7 +15,7 @@ use ironclad_api::{
     work::{ResourceBindingStatus, Work},
 };
 use ironclad_fleet::{
-    Binding, ClusterName, Event, Plan, StatusPart, WorkKey, because::health::Reason, cluster_reference,
+    Binding, ClusterName, Event, Plan, StatusPart, WorkKey, because::health::Reason, cluster_reference, count::count,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -200,7 +200,8 @@ fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
         let named: Vec<String> = stuck.iter().take(NAMED_MAX).map(|(key, why)| format!("{key} ({why})")).collect();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let message = format!(
-            "{all} bindings find no other place: {}{more}; edit their policies, or: ironclad unjoin {name} --force",
+            "no other cluster for {}: {}{more}; edit their policies, or: ironclad unjoin {name} --force",
+            count(all, "binding"),
             named.join(", ")
         );
         conditions::condition(REMOVAL_BLOCKED, TRUE, CANNOT_LEAVE, message)
@@ -336,7 +337,7 @@ mod tests {
                 &two[..],
                 vec![],
                 &[][..],
-                "2 bindings still name the cluster as a target",
+                "the cluster is still a target of 2 bindings",
             ),
             (
                 "then the space",
@@ -345,7 +346,7 @@ mod tests {
                 &[],
                 vec![&held],
                 &["delete karmada-es-m1 u", "event RemoveExecutionSpaceSucceed"],
-                "1 Works remain in the execution space",
+                "1 Work left in the execution space",
             ),
             (
                 "a ready member cleans up itself",
@@ -354,7 +355,7 @@ mod tests {
                 &[],
                 vec![&held],
                 &[],
-                "1 Works remain in the execution space",
+                "1 Work left in the execution space",
             ),
             (
                 "of one that is not nobody will",
@@ -363,7 +364,7 @@ mod tests {
                 &[],
                 vec![&held, &free],
                 &[released],
-                "the cluster cannot be reached: 1 Works are released without it",
+                "the cluster cannot be reached: 1 Work released without it",
             ),
             (
                 "nor of one nobody knows of",
@@ -372,7 +373,7 @@ mod tests {
                 &[],
                 vec![&held],
                 &[released],
-                "the cluster cannot be reached: 1 Works are released without it",
+                "the cluster cannot be reached: 1 Work released without it",
             ),
             ("the space is going", "False", going, &[], vec![], &[], "the execution space is being deleted"),
             ("then the finalizer", "False", gone, &[], vec![], &[free_to_go], "nothing of the cluster is left"),
@@ -411,27 +412,27 @@ mod tests {
             (
                 "who finds no other place does",
                 vec![fits("b"), binding("a", Some(("True", "")), false)],
-                says(&format!("1 bindings find no other place: shop/b {why}")),
+                says(&format!("no other cluster for 1 binding: shop/b {why}")),
             ),
             (
                 "in the order of their names, the first three",
                 ["e", "d", "c", "b", "a"].map(fits).to_vec(),
-                says(&format!("5 bindings find no other place: shop/a {why}, shop/b {why}, shop/c {why} and 2 more")),
+                says(&format!("no other cluster for 5 bindings: shop/a {why}, shop/b {why}, shop/c {why} and 2 more")),
             ),
             (
                 "who is suspended does",
                 vec![binding("a", Some(("True", "")), true)],
-                says("1 bindings find no other place: shop/a (its scheduling is suspended)"),
+                says("no other cluster for 1 binding: shop/a (its scheduling is suspended)"),
             ),
             (
                 "no message: its reason",
                 vec![binding("a", Some(("False", "")), false)],
-                says("1 bindings find no other place: shop/a (NoClusterFit)"),
+                says("no other cluster for 1 binding: shop/a (NoClusterFit)"),
             ),
             (
                 "a long one is cut",
                 vec![long],
-                says(&format!("1 bindings find no other place: shop/a ({}...)", "ä".repeat(100))),
+                says(&format!("no other cluster for 1 binding: shop/a ({}...)", "ä".repeat(100))),
             ),
         ] {
             let mut cluster = cluster("m1");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ironclad_api::policy::PurgeMode;
 use ironclad_patch::FieldError;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::duration::in_words;
@@ -23,9 +24,9 @@ pub struct EvictionFlags {
     /// `--enable-no-execute-taint-eviction`: whether NoExecute taints evict at all (IR-12).
     pub enable_no_execute_taint_eviction: bool,
     /// `--no-execute-taint-eviction-purge-mode`: default purge mode of NoExecute evictions.
-    pub no_execute_taint_eviction_purge_mode: String,
-    /// `--pre-scheduling-check`: strict, relaxed or off.
-    pub pre_scheduling_check: String,
+    pub no_execute_taint_eviction_purge_mode: PurgeMode,
+    /// `--pre-scheduling-check`.
+    pub pre_scheduling_check: Check,
     /// `--eviction-capacity-check`: workloads for which no cluster has available replicas are not evicted.
     pub capacity_check: bool,
     /// `--concurrent-binding-eviction-syncs`: writes under way at once; never raises the rate.
@@ -38,8 +39,8 @@ pub struct EvictionFlags {
     pub eviction_warm_up: Option<Duration>,
     /// `--max-evictions-per-episode`: zero is no limit.
     pub max_evictions_per_episode: u32,
-    /// `--failover-mode`: enforce or observe.
-    pub failover_mode: String,
+    /// `--failover-mode`.
+    pub failover_mode: Mode,
     /// Gate `StatefulFailoverInjection`: new copies inherit labels where policies ask for it.
     pub state_preservation: bool,
     /// `--rate-limiter-base-delay`: the first wait after a failed write.
@@ -60,15 +61,15 @@ impl Default for EvictionFlags {
             unhealthy_cluster_threshold: 0.55,
             large_cluster_num_threshold: 10,
             enable_no_execute_taint_eviction: true,
-            no_execute_taint_eviction_purge_mode: "Gracefully".to_owned(),
-            pre_scheduling_check: "relaxed".to_owned(),
+            no_execute_taint_eviction_purge_mode: PurgeMode::Gracefully,
+            pre_scheduling_check: Check::default(),
             capacity_check: false,
             concurrent_binding_eviction_syncs: 5,
             halt_eviction_on_total_outage: true,
             mass_failure_hold: Duration::from_secs(60),
             eviction_warm_up: None,
             max_evictions_per_episode: 0,
-            failover_mode: "enforce".to_owned(),
+            failover_mode: Mode::default(),
             state_preservation: false,
             rate_limiter_base_delay: Duration::from_millis(5),
             rate_limiter_max_delay: Duration::from_secs(1000),
@@ -78,26 +79,94 @@ impl Default for EvictionFlags {
     }
 }
 
-/// Strictness of the pre-scheduling check (6.9).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Strictness of the pre-scheduling check (specification/failover.md 6.9).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Check {
     /// Seed 004, literally.
-    #[default]
     Strict,
     /// Survivors may take the replicas.
+    #[default]
     Relaxed,
     /// Everything has a target.
     Off,
 }
 
-/// True if evictions are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+impl Check {
+    const ALL: [Self; 3] = [Self::Strict, Self::Relaxed, Self::Off];
+
+    /// Spelling in the flag.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Relaxed => "relaxed",
+            Self::Off => "off",
+        }
+    }
+
+    /// Parses the value of `--pre-scheduling-check`.
+    ///
+    /// # Errors
+    /// Any other value, with the supported ones.
+    pub fn parse(value: &str) -> Result<Self, FieldError> {
+        one_of("PreSchedulingCheck", value, &Self::ALL, Self::as_str)
+    }
+}
+
+/// True if evictions are written (specification/failover.md 14.3).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// They are.
     #[default]
     Enforce,
     /// Everything but the write.
     Observe,
+}
+
+impl Mode {
+    const ALL: [Self; 2] = [Self::Enforce, Self::Observe];
+
+    /// Spelling in the flag.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Observe => "observe",
+        }
+    }
+
+    /// Parses the value of `--failover-mode`.
+    ///
+    /// # Errors
+    /// Any other value, with the supported ones.
+    pub fn parse(value: &str) -> Result<Self, FieldError> {
+        one_of("FailoverMode", value, &Self::ALL, Self::as_str)
+    }
+}
+
+/// Parses the value of `--no-execute-taint-eviction-purge-mode`.
+///
+/// # Errors
+/// Any value but `Gracefully` and `Directly`.
+pub fn no_execute_purge_mode(value: &str) -> Result<PurgeMode, FieldError> {
+    match value {
+        "Gracefully" => Ok(PurgeMode::Gracefully),
+        "Directly" => Ok(PurgeMode::Directly),
+        _ => Err(FieldError::invalid(path("NoExecuteTaintEvictionPurgeMode"), &json!(value), "Invalid mode")),
+    }
+}
+
+fn one_of<T: Copy>(field: &str, value: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, FieldError> {
+    let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+    let found = all.iter().copied().find(|one| name(*one) == value);
+    found.ok_or_else(|| FieldError::not_supported(path(field), &json!(value), &names))
+}
+
+/// Path of a flag in errors, as upstream reports it.
+fn path(field: &str) -> String {
+    format!("ClusterFailoverOptions.{field}")
 }
 
 /// Largest distinguishable rate; a higher one is unlimited.
@@ -108,7 +177,6 @@ impl EvictionFlags {
     #[must_use]
     pub fn errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        let path = |field: &str| format!("ClusterFailoverOptions.{field}");
         for (field, rate) in [
             ("ResourceEvictionRate", self.resource_eviction_rate),
             ("SecondaryResourceEvictionRate", self.secondary_resource_eviction_rate),
@@ -128,19 +196,6 @@ impl EvictionFlags {
         let large = self.large_cluster_num_threshold;
         if large < 0 {
             errors.push(FieldError::invalid(path("LargeClusterNumThreshold"), &json!(large), "must be non-negative"));
-        }
-        let mode = &self.no_execute_taint_eviction_purge_mode;
-        if self.enable_no_execute_taint_eviction && !["Gracefully", "Directly"].contains(&mode.as_str()) {
-            errors.push(FieldError::invalid(path("NoExecuteTaintEvictionPurgeMode"), &json!(mode), "Invalid mode"));
-        }
-        let check = &self.pre_scheduling_check;
-        if !["strict", "relaxed", "off"].contains(&check.as_str()) {
-            let field = path("PreSchedulingCheck");
-            errors.push(FieldError::not_supported(field, &json!(check), &["strict", "relaxed", "off"]));
-        }
-        let mode = &self.failover_mode;
-        if !["enforce", "observe"].contains(&mode.as_str()) {
-            errors.push(FieldError::not_supported(path("FailoverMode"), &json!(mode), &["enforce", "observe"]));
         }
         if self.concurrent_binding_eviction_syncs == 0 {
             let field = path("ConcurrentBindingEvictionSyncs");
@@ -179,32 +234,6 @@ impl EvictionFlags {
             )
         });
         clamped.into_iter().collect()
-    }
-
-    /// Default purge mode of NoExecute evictions.
-    #[must_use]
-    pub fn no_execute_purge_mode(&self) -> PurgeMode {
-        if self.no_execute_taint_eviction_purge_mode == "Directly" {
-            PurgeMode::Directly
-        } else {
-            PurgeMode::Gracefully
-        }
-    }
-
-    /// The mode of the pre-scheduling check.
-    #[must_use]
-    pub fn check(&self) -> Check {
-        match self.pre_scheduling_check.as_str() {
-            "relaxed" => Check::Relaxed,
-            "off" => Check::Off,
-            _ => Check::Strict,
-        }
-    }
-
-    /// True if evictions are written.
-    #[must_use]
-    pub fn mode(&self) -> Mode {
-        if self.failover_mode == "observe" { Mode::Observe } else { Mode::Enforce }
     }
 
     /// Warm-up without evictions after the start of leadership, given `--cluster-monitor-grace-period`.
@@ -252,7 +281,7 @@ mod tests {
     #[test]
     fn what_is_refused_and_how() {
         type Change = fn(&mut EvictionFlags);
-        let rows: [(&str, Change, &str); 22] = [
+        let rows: [(&str, Change, &str); 17] = [
             (
                 "negative",
                 |f| f.resource_eviction_rate = -1.0,
@@ -299,31 +328,6 @@ mod tests {
                 "LargeClusterNumThreshold: Invalid value: -1: must be non-negative",
             ),
             (
-                "mode",
-                |f| f.no_execute_taint_eviction_purge_mode = "Never".into(),
-                "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Never\": Invalid mode",
-            ),
-            (
-                "old mode",
-                |f| f.no_execute_taint_eviction_purge_mode = "Graciously".into(),
-                "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Graciously\": Invalid mode",
-            ),
-            (
-                "no mode",
-                |f| f.no_execute_taint_eviction_purge_mode = String::new(),
-                "NoExecuteTaintEvictionPurgeMode: Invalid value: \"\": Invalid mode",
-            ),
-            (
-                "check",
-                |f| f.pre_scheduling_check = "loose".into(),
-                "PreSchedulingCheck: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\"",
-            ),
-            (
-                "failover mode",
-                |f| f.failover_mode = "dry".into(),
-                "FailoverMode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\"",
-            ),
-            (
                 "workers",
                 |f| f.concurrent_binding_eviction_syncs = 0,
                 "ConcurrentBindingEvictionSyncs: Invalid value: 0: must be greater than 0",
@@ -368,17 +372,41 @@ mod tests {
     }
 
     #[test]
+    fn values_of_modes_are_parsed_and_the_rest_is_refused() {
+        for check in Check::ALL {
+            assert_eq!(Check::parse(check.as_str()).ok(), Some(check));
+            assert_eq!(json!(check), json!(check.as_str()), "the report spells it as the flag does");
+        }
+        for mode in Mode::ALL {
+            assert_eq!(Mode::parse(mode.as_str()).ok(), Some(mode));
+            assert_eq!(json!(mode), json!(mode.as_str()));
+        }
+        assert_eq!(no_execute_purge_mode("Gracefully").ok(), Some(PurgeMode::Gracefully));
+        assert_eq!(no_execute_purge_mode("Directly").ok(), Some(PurgeMode::Directly));
+        let mode = |value: &str| no_execute_purge_mode(value).err();
+        for (error, want) in [
+            (mode("Never"), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Never\": Invalid mode"),
+            (mode("Graciously"), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Graciously\": Invalid mode"),
+            (mode(""), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"\": Invalid mode"),
+            (
+                Check::parse("loose").err(),
+                "PreSchedulingCheck: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\"",
+            ),
+            (
+                Mode::parse("dry").err(),
+                "FailoverMode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\"",
+            ),
+        ] {
+            assert_eq!(error.map(|error| error.to_string()), Some(format!("ClusterFailoverOptions.{want}")));
+        }
+    }
+
+    #[test]
     fn what_is_allowed_at_the_edges() {
         let zero = EvictionFlags { resource_eviction_rate: 0.0, ..EvictionFlags::default() };
         assert!(errors(&zero).is_empty(), "a rate of zero pauses everything");
         assert_eq!(zero.secondary(), 0.0, "the secondary rate is clamped with it");
         assert_eq!(zero.warnings().len(), 1);
-        let off = EvictionFlags {
-            enable_no_execute_taint_eviction: false,
-            no_execute_taint_eviction_purge_mode: "anything".into(),
-            ..EvictionFlags::default()
-        };
-        assert!(errors(&off).is_empty(), "the mode is looked at only where it is used");
         for threshold in [0.0, 1.0] {
             let flags = EvictionFlags { unhealthy_cluster_threshold: threshold, ..EvictionFlags::default() };
             assert!(errors(&flags).is_empty(), "{threshold}");

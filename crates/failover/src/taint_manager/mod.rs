@@ -25,18 +25,18 @@ pub mod verdict;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, events};
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, because::eviction::Reason};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, because::eviction::Reason, count::count};
 
 pub use self::{
     episode::Episode,
     notice::Notice,
     process::{Eviction, Next, Outcome},
-    report::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report, Told},
+    report::{EpisodeReport, PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report},
     rows::{Row, Waiting},
 };
 use self::{
     guards::{Allowed, ClusterHealth, Fleet, Guards, Held},
-    queue::{Abandoned, Hold, Key, Queue, Wanted},
+    queue::{Abandoned, Key, Queue, Request},
     rate::{Pacer, Retries, State},
     verdict::Verdict,
 };
@@ -98,7 +98,7 @@ impl Evictions {
     }
 
     /// Retries elements parked for lack of capacity: some cluster has more.
-    pub fn room_appeared(&mut self) {
+    pub fn capacity_appeared(&mut self) {
         if self.flags.eviction.capacity_check {
             self.queue.look_again_at_parked();
         }
@@ -139,16 +139,20 @@ impl Evictions {
                 true
             }
         };
-        self.hold_lane(name, recovering);
+        self.pause_or_resume(name, recovering);
         changed
     }
 
-    fn hold_lane(&mut self, name: &ClusterName, recovering: Recovering) {
+    fn pause_or_resume(&mut self, name: &ClusterName, recovering: Recovering) {
         let Some(episode) = self.episodes.get_mut(name) else { return };
         episode.recovering = recovering == Recovering::Yes;
         let max = self.flags.eviction.max_evictions_per_episode;
         let held = episode.recovering || episode.is_exhausted(max);
-        self.queue.hold(name, if held { Hold::Held } else { Hold::Free });
+        if held {
+            self.queue.pause(name);
+        } else {
+            self.queue.resume(name);
+        }
     }
 
     /// Feeds the guard against mass failures with the times at which clusters became not ready.
@@ -177,7 +181,7 @@ impl Evictions {
 
     /// Ends the episode of a cluster and drops all its elements.
     fn end(&mut self, name: &ClusterName, why: Abandoned, now: Now) {
-        self.queue.hold(name, Hold::Free);
+        self.queue.resume(name);
         let dropped = self.queue.drop_cluster(name, why);
         for (binding, _) in &dropped {
             self.notices.abandoned(binding, why, now.mono);
@@ -187,10 +191,11 @@ impl Evictions {
         let about = episode.about.clone();
         let evicted = self.queue.tally().cluster(name).map_or(0, |tally| tally.episode_evicted);
         let message = format!(
-            "failover episode {} ended: {evicted} bindings evicted, {} evictions abandoned, it lasted {}",
+            "failover episode {} ended after {}: {} evicted, {} abandoned",
             episode.id,
-            dropped.len(),
             in_words(now.mono.saturating_sub(episode.began)),
+            count(evicted, "binding"),
+            count(dropped.len(), "eviction"),
         );
         self.record_event(Event::normal(about, events::FAILOVER_EPISODE_ENDED, message));
         self.queue.tally_mut().episode(name);
@@ -199,20 +204,20 @@ impl Evictions {
     /// Evaluates bindings on faulty clusters, each with its cluster. Bindings of one call are enqueued in
     /// the order of their times, then of their age, kind and name (6.3).
     pub fn evaluate(&mut self, found: impl IntoIterator<Item = (ClusterName, Binding)>, now: Now) {
-        let mut wanted: Vec<(jiff::Timestamp, jiff::Timestamp, bool, Key, Wanted)> = Vec::new();
+        let mut requests: Vec<(jiff::Timestamp, jiff::Timestamp, bool, Key, Request)> = Vec::new();
         for (cluster, binding) in found {
             let key = Key { cluster, binding: binding.key() };
             if let Some(one) = self.judge(&key, &binding, now) {
                 let created = binding.metadata().creation_timestamp.as_ref().map_or(now.wall, |t| t.0);
                 let due = one.causes.due().max(jiff::Timestamp::UNIX_EPOCH);
-                wanted.push((due, created, key.binding.namespace.is_empty(), key, one));
+                requests.push((due, created, key.binding.namespace.is_empty(), key, one));
             }
         }
-        wanted.sort_by(|a, b| {
+        requests.sort_by(|a, b| {
             (a.0, a.1, a.2, &a.3.binding, &a.3.cluster).cmp(&(b.0, b.1, b.2, &b.3.binding, &b.3.cluster))
         });
-        for (_, _, _, key, one) in wanted {
-            if self.queue.want(&key, one, now) {
+        for (_, _, _, key, one) in requests {
+            if self.queue.add(&key, one, now) {
                 self.notices.changed(&key.binding, now.mono);
             }
         }
@@ -227,7 +232,8 @@ impl Evictions {
                 episode.announced = true;
                 let (id, taints) = (&episode.id, episode.taints_text());
                 let waiting = self.queue.of_cluster(name).count();
-                let message = format!("failover episode {id} began: {taints}; {waiting} bindings are to leave");
+                let waiting = count(waiting, "binding");
+                let message = format!("failover episode {id} began: {taints}; {waiting} to evict");
                 Event::normal(episode.about.clone(), events::FAILOVER_EPISODE_STARTED, message)
             })
             .collect();
@@ -291,7 +297,7 @@ impl Evictions {
 
     /// Judges one binding on one cluster: returns the element to enqueue, and removes an element that is no longer
     /// affected.
-    fn judge(&mut self, key: &Key, binding: &Binding, now: Now) -> Option<Wanted> {
+    fn judge(&mut self, key: &Key, binding: &Binding, now: Now) -> Option<Request> {
         let episode = self.episodes.get_mut(&key.cluster)?;
         if binding.metadata().deletion_timestamp.is_some() || binding.spec().target(&key.cluster.0).is_none() {
             return None;
@@ -303,7 +309,7 @@ impl Evictions {
         }
         match episode.verdict(&key.binding, binding, &self.flags.eviction).ok()? {
             Verdict::Goes { .. } if episode.was_observed(&key.binding, binding.uid()) => None,
-            Verdict::Goes { causes, purge_mode } => Some(Wanted {
+            Verdict::Goes { causes, purge_mode } => Some(Request {
                 binding_uid: binding.uid().into(),
                 cluster_uid: episode.cluster_uid.clone(),
                 resource: Arc::new(binding.spec().resource.clone()),
@@ -395,7 +401,7 @@ impl Evictions {
                 let (unhealthy, total) = (allowed.counts.unhealthy, allowed.counts.total);
                 let state = allowed.state.as_str();
                 let why = allowed.why;
-                let message = format!("evictions are {state}: {why} ({unhealthy} of {total} clusters are unhealthy)");
+                let message = format!("evictions are {state}: {why} (unhealthy clusters: {unhealthy} of {total})");
                 Event::warning(about, events::EVICTION_PAUSED, message)
             } else {
                 let message = format!("evictions go on at {} per second", allowed.rate);

@@ -178,9 +178,9 @@ impl Evictions {
                 let first = self.queue.of_binding(binding).next().cloned();
                 let key = first.map(|cluster| Key { cluster, binding: binding.clone() });
                 let Some(element) = key.and_then(|key| self.queue.get(&key)).cloned() else { return };
-                let about = binding.reference(&element.wanted.binding_uid);
+                let about = binding.reference(&element.request.binding_uid);
                 self.record_event(Event::normal(about, events::EVICTION_QUEUED, message.clone()));
-                let template = (*element.wanted.resource).clone();
+                let template = (*element.request.resource).clone();
                 self.record_event(Event::normal(template, events::EVICTION_QUEUED, message.clone()));
             }
             (None, Some(why)) if before => {
@@ -200,8 +200,8 @@ impl Evictions {
         for cluster in self.queue.of_binding(binding) {
             let key = Key { cluster: cluster.clone(), binding: binding.clone() };
             let Some(element) = self.queue.get(&key) else { continue };
-            let due = element.wanted.causes.due();
-            let taints = element.wanted.causes.taints().join(", ");
+            let due = element.request.causes.due();
+            let taints = element.request.causes.taints().join(", ");
             let (reason, text) = match element.place {
                 Place::Ready | Place::Working { .. } | Place::Backoff => (QUEUED, format!("queued, due {due}")),
                 Place::Delayed => (DELAYED, format!("delayed until {due}")),

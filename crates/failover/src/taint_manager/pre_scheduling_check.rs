@@ -108,19 +108,19 @@ pub fn has_target(
 }
 
 /// Available replicas of a binding in a cluster; `None` if unknown.
-pub type Room<'a> = &'a dyn Fn(&ResourceBindingSpec, &ClusterName) -> Option<i64>;
+pub type AvailableReplicas<'a> = &'a dyn Fn(&ResourceBindingSpec, &ClusterName) -> Option<i64>;
 
 /// True if candidate clusters have available replicas for those that the workload loses with `from` (14.2): all of them
 /// together where replicas are divided, else one that does not run it yet. Unknown capacity counts as sufficient.
 ///
 /// # Errors
 /// Number of missing replicas.
-pub fn has_room(
+pub fn has_capacity(
     binding: &Binding,
     from: &ClusterName,
     left_out: &BTreeSet<ClusterName>,
     clusters: &Clusters,
-    room: Room<'_>,
+    available: AvailableReplicas<'_>,
 ) -> Result<(), NoTarget> {
     let spec = binding.spec();
     let everything = Placement::default();
@@ -135,7 +135,7 @@ pub fn has_room(
     let mut takers = candidates(binding, placement, left_out, clusters);
     // Duplicated replicas: one more copy in a cluster without one.
     takers.retain(|cluster| divided || spec.target(name_of(cluster)).is_none());
-    let fits: Option<Vec<i64>> = takers.iter().map(|cluster| room(spec, &name_of(cluster).into())).collect();
+    let fits: Option<Vec<i64>> = takers.iter().map(|cluster| available(spec, &name_of(cluster).into())).collect();
     let Some(fits) = fits.filter(|fits| !fits.is_empty()) else { return Ok(()) };
     let found = if divided {
         fits.iter().fold(0, |sum: i64, fits| sum.saturating_add(*fits))

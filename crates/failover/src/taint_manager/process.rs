@@ -15,8 +15,8 @@ use crate::{
     Now, eviction_task,
     flags::eviction::{EvictionFlags, Mode},
     preserved_state,
-    taint_manager::pre_scheduling_check::{Room, has_room, has_target},
-    taint_manager::queue::{Abandoned, Element, Hold, Key, Place},
+    taint_manager::pre_scheduling_check::{AvailableReplicas, has_capacity, has_target},
+    taint_manager::queue::{Abandoned, Element, Key, Place},
     taint_manager::rate::Token,
 };
 use crate::{duration::in_words, eviction_history::recorded};
@@ -109,7 +109,7 @@ pub(super) struct Around<'a> {
     /// Other clusters from which the binding is to be evicted.
     others: &'a BTreeSet<ClusterName>,
     clusters: &'a Clusters,
-    room: Option<Room<'a>>,
+    available: Option<AvailableReplicas<'a>>,
 }
 
 /// Decides on one element, regardless of the rate.
@@ -124,13 +124,13 @@ pub(super) fn decide(
     let (others, clusters) = (around.others, around.clusters);
     let Some(binding) = binding else { return Step::Drop(Abandoned::Obsolete) };
     let spec = binding.spec();
-    let gone = binding.metadata().deletion_timestamp.is_some() || *element.wanted.binding_uid != *binding.uid();
+    let gone = binding.metadata().deletion_timestamp.is_some() || *element.request.binding_uid != *binding.uid();
     if gone || spec.target(&key.cluster.0).is_none() {
         return Step::Drop(Abandoned::Obsolete);
     }
     match clusters.get(&key.cluster) {
         None => return Step::Drop(Abandoned::Deleted),
-        Some(cluster) if cluster.metadata.uid.as_deref().unwrap_or_default() != &*element.wanted.cluster_uid => {
+        Some(cluster) if cluster.metadata.uid.as_deref().unwrap_or_default() != &*element.request.cluster_uid => {
             return Step::Drop(Abandoned::Deleted);
         }
         Some(_) => {}
@@ -150,11 +150,11 @@ pub(super) fn decide(
     if under_way && !substitute {
         left_out.extend(others.iter().cloned());
     }
-    if let Err(why) = has_target(binding, &left_out, clusters, flags.check()) {
+    if let Err(why) = has_target(binding, &left_out, clusters, flags.pre_scheduling_check) {
         return Step::Park(Reason::NoTarget(why));
     }
-    if let Some(room) = around.room.filter(|_| flags.capacity_check)
-        && let Err(why) = has_room(binding, &key.cluster, &left_out, clusters, room)
+    if let Some(available) = around.available.filter(|_| flags.capacity_check)
+        && let Err(why) = has_capacity(binding, &key.cluster, &left_out, clusters, available)
     {
         return Step::Park(Reason::NoTarget(why));
     }
@@ -162,9 +162,9 @@ pub(super) fn decide(
         Ok(state) => state,
         Err(reason) => return Step::Fail(reason),
     };
-    let causes = &element.wanted.causes;
+    let causes = &element.request.causes;
     let why = eviction_task::Why {
-        purge_mode: element.wanted.purge_mode,
+        purge_mode: element.request.purge_mode,
         reason: causes.task_reason(),
         producer: PRODUCER_TAINT_MANAGER,
         message: message(element, now),
@@ -195,7 +195,7 @@ fn preserved_state(cluster: &ClusterName, binding: &Binding, flags: &EvictionFla
 
 /// Message of the task: the taints, the due time, the time it waited.
 fn message(element: &Element, now: Now) -> String {
-    let causes = &element.wanted.causes;
+    let causes = &element.request.causes;
     let waited = in_words(now.mono.saturating_sub(element.enqueued_at.unwrap_or(now.mono)));
     format!("taints {}; due {}; waited {waited} in the queue", causes.taints().join(", "), causes.due())
 }
@@ -203,14 +203,14 @@ fn message(element: &Element, now: Now) -> String {
 impl Evictions {
     /// Next step. `binding` returns a binding with its last write.
     pub fn next(&mut self, clusters: &Clusters, binding: impl Fn(&BindingKey) -> Option<Binding>, now: Now) -> Next {
-        self.next_with_room(clusters, None, binding, now)
+        self.next_with_capacity(clusters, None, binding, now)
     }
 
     /// Like [`Evictions::next`], with the available capacity that `--eviction-capacity-check` needs.
-    pub fn next_with_room(
+    pub fn next_with_capacity(
         &mut self,
         clusters: &Clusters,
-        room: Option<Room<'_>>,
+        available: Option<AvailableReplicas<'_>>,
         binding: impl Fn(&BindingKey) -> Option<Binding>,
         now: Now,
     ) -> Next {
@@ -241,7 +241,7 @@ impl Evictions {
             let step = if busy {
                 Step::Wait
             } else {
-                let around = Around { others: &others, clusters, room };
+                let around = Around { others: &others, clusters, available };
                 decide(&key, &element, seen.as_ref(), &around, &self.flags.eviction, now)
             };
             match (step, seen) {
@@ -290,7 +290,7 @@ impl Evictions {
         now: Now,
     ) -> Option<Eviction> {
         let episode = self.episodes.get_mut(&key.cluster)?;
-        if self.flags.eviction.mode() == Mode::Observe {
+        if self.flags.eviction.failover_mode == Mode::Observe {
             episode.observe(&key.binding);
             self.queue.evicted(&key, now.mono);
             let message = Reason::WouldEvict { from: key.cluster.clone() }.to_string();
@@ -298,7 +298,7 @@ impl Evictions {
             self.notices.changed(&key.binding, now.mono);
             return None;
         }
-        let causes = &element.wanted.causes;
+        let causes = &element.request.causes;
         let seconds = |at: jiff::Timestamp| jiff::Timestamp::from_second(at.as_second()).map(Time).ok();
         let record = FailoverRecord {
             episode: episode.id.to_string(),
@@ -332,7 +332,7 @@ impl Evictions {
                 self.queue.evicted(key, now.mono);
                 self.left(&key.binding, &key.cluster);
                 let message = format!("Evict from cluster {} succeed.", key.cluster);
-                let (about, template) = (eviction.binding.reference(), (*element.wanted.resource).clone());
+                let (about, template) = (eviction.binding.reference(), (*element.request.resource).clone());
                 self.record_event(Event::normal(about, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message.clone()));
                 self.record_event(Event::normal(template, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message));
                 self.count_in_episode(&key.cluster);
@@ -372,18 +372,18 @@ impl Evictions {
         let max = self.flags.eviction.max_evictions_per_episode;
         let Some(episode) = self.episodes.get_mut(cluster) else { return };
         episode.evicted = episode.evicted.saturating_add(1);
-        if episode.is_exhausted(max) && !self.queue.is_held(cluster) {
+        if episode.is_exhausted(max) && !self.queue.is_paused(cluster) {
             let about = episode.about.clone();
-            self.queue.hold(cluster, Hold::Held);
+            self.queue.pause(cluster);
             let message = Reason::EpisodeLimit { max }.to_string();
             self.record_event(Event::warning(about, events::EVICTION_PAUSED, message));
         }
     }
 
     fn record_failure(&mut self, key: &Key, element: &Element, reason: &Reason) {
-        let about = key.binding.reference(&element.wanted.binding_uid);
+        let about = key.binding.reference(&element.request.binding_uid);
         let message = format!("Evict from cluster {} failed: {reason}", key.cluster);
-        let template = (*element.wanted.resource).clone();
+        let template = (*element.request.resource).clone();
         self.record_event(Event::warning(about, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message.clone()));
         self.record_event(Event::warning(template, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message));
     }

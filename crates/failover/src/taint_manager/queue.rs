@@ -30,7 +30,7 @@ pub struct Key {
 
 /// Content of an element when a verdict enqueues it.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct Request {
     /// Uid of the binding.
     pub binding_uid: Arc<str>,
     /// Uid of the cluster.
@@ -68,7 +68,7 @@ type Order = (Duration, u64);
 #[derive(Debug, Clone)]
 pub struct Element {
     /// The verdict.
-    pub wanted: Wanted,
+    pub request: Request,
     /// State.
     pub place: Place,
     /// Time at which it first became ready, for its age and the latency metrics.
@@ -87,14 +87,14 @@ pub struct Element {
 struct ClusterQueue {
     elements: BTreeMap<BindingKey, Element>,
     ready: BTreeMap<Order, BindingKey>,
-    held: bool,
+    paused: bool,
 }
 
 /// The queue.
 #[derive(Debug, Default)]
 pub struct Queue {
     by_cluster: BTreeMap<ClusterName, ClusterQueue>,
-    /// The first ready element of every cluster queue that is not held.
+    /// The first ready element of every cluster queue that is not paused.
     heads: BTreeMap<Order, ClusterName>,
     /// Delayed and backing-off elements, by the end of their wait.
     delayed: BTreeMap<Order, Key>,
@@ -116,14 +116,14 @@ const UNPARK_BATCH: usize = 64;
 impl Queue {
     /// Adds an element, or updates the verdict of the existing one. A ready element keeps its place in the
     /// order, unless its due time moved into the future. Returns true if it was added.
-    pub fn want(&mut self, key: &Key, wanted: Wanted, now: Now) -> bool {
-        let known = self.get(key).map(|element| element.wanted.binding_uid == wanted.binding_uid);
+    pub fn add(&mut self, key: &Key, request: Request, now: Now) -> bool {
+        let known = self.get(key).map(|element| element.request.binding_uid == request.binding_uid);
         if known == Some(false) {
             self.remove(key, Abandoned::Obsolete);
         }
-        let due = now.mono_at(wanted.causes.due());
+        let due = now.mono_at(request.causes.due());
         if known == Some(true) {
-            self.merge(key, wanted, due, now);
+            self.merge(key, request, due, now);
             return false;
         }
         let seq = self.seq();
@@ -132,7 +132,7 @@ impl Queue {
         let element = Element {
             enqueued_at: ready.then_some(now.mono),
             place: if ready { Place::Ready } else { Place::Delayed },
-            wanted,
+            request,
             order,
             attempts: 0,
             conflicts: 0,
@@ -150,7 +150,7 @@ impl Queue {
         true
     }
 
-    fn merge(&mut self, key: &Key, wanted: Wanted, due: Duration, now: Now) {
+    fn merge(&mut self, key: &Key, request: Request, due: Duration, now: Now) {
         let Some(element) = self.get(key) else { return };
         let (place, order, seq) = (element.place, element.order, element.order.1);
         match place {
@@ -174,7 +174,7 @@ impl Queue {
             Place::Ready | Place::Delayed | Place::Backoff | Place::Parked => {}
         }
         if let Some(element) = self.get_mut(key) {
-            element.wanted = wanted;
+            element.request = request;
             if element.place == Place::Ready && element.enqueued_at.is_none() {
                 element.enqueued_at = Some(now.mono);
             }
@@ -205,7 +205,7 @@ impl Queue {
         }
         if let Some(cluster_queue) = self.by_cluster.get_mut(&key.cluster) {
             cluster_queue.elements.remove(&key.binding);
-            if cluster_queue.elements.is_empty() && !cluster_queue.held {
+            if cluster_queue.elements.is_empty() && !cluster_queue.paused {
                 self.by_cluster.remove(&key.cluster);
             }
         }
@@ -287,7 +287,7 @@ impl Queue {
         self.look_below = self.next_seq;
     }
 
-    /// Takes the first ready element of all cluster queues that are not held. It is in progress until
+    /// Takes the first ready element of all cluster queues that are not paused. It is in progress until
     /// [`Queue::put_back`], [`Queue::retry`], [`Queue::park`], [`Queue::evicted`] or [`Queue::remove`].
     pub fn take(&mut self) -> Option<(Key, Element)> {
         let (order, cluster) = self.heads.first_key_value()?;
@@ -354,33 +354,39 @@ impl Queue {
         element.conflicts
     }
 
-    /// Holds or releases the elements of a cluster.
-    pub fn hold(&mut self, cluster: &ClusterName, held: Hold) {
-        let held = held == Hold::Held;
-        if held {
-            self.by_cluster.entry(cluster.clone()).or_default();
-        }
+    /// Leaves the elements of a cluster in the queue, unprocessed, until [`resume`](Self::resume).
+    pub fn pause(&mut self, cluster: &ClusterName) {
+        self.by_cluster.entry(cluster.clone()).or_default();
+        self.set_paused(cluster, true);
+    }
+
+    /// Processes the elements of a cluster again.
+    pub fn resume(&mut self, cluster: &ClusterName) {
+        self.set_paused(cluster, false);
+    }
+
+    fn set_paused(&mut self, cluster: &ClusterName, paused: bool) {
         let Some(cluster_queue) = self.by_cluster.get_mut(cluster) else { return };
-        if cluster_queue.held == held {
+        if cluster_queue.paused == paused {
             return;
         }
-        cluster_queue.held = held;
+        cluster_queue.paused = paused;
         let head = cluster_queue.ready.first_key_value().map(|(order, _)| *order);
         let empty = cluster_queue.elements.is_empty();
         match head {
-            Some(order) if held => drop(self.heads.remove(&order)),
+            Some(order) if paused => drop(self.heads.remove(&order)),
             Some(order) => drop(self.heads.insert(order, cluster.clone())),
             None => {}
         }
-        if empty && !held {
+        if empty && !paused {
             self.by_cluster.remove(cluster);
         }
     }
 
-    /// True if a cluster's elements are held.
+    /// True if a cluster's elements are paused.
     #[must_use]
-    pub fn is_held(&self, cluster: &ClusterName) -> bool {
-        self.by_cluster.get(cluster).is_some_and(|cluster_queue| cluster_queue.held)
+    pub fn is_paused(&self, cluster: &ClusterName) -> bool {
+        self.by_cluster.get(cluster).is_some_and(|cluster_queue| cluster_queue.paused)
     }
 
     /// One element.
@@ -456,7 +462,7 @@ impl Queue {
         let Some(cluster_queue) = self.by_cluster.get_mut(&key.cluster) else { return };
         let head = cluster_queue.ready.first_key_value().map(|(order, _)| *order);
         cluster_queue.ready.insert(order, key.binding.clone());
-        if !cluster_queue.held && head.is_none_or(|head| order < head) {
+        if !cluster_queue.paused && head.is_none_or(|head| order < head) {
             if let Some(head) = head {
                 self.heads.remove(&head);
             }
@@ -466,7 +472,7 @@ impl Queue {
 
     fn leave_line(&mut self, key: &Key, order: Order) {
         let Some(cluster_queue) = self.by_cluster.get_mut(&key.cluster) else { return };
-        if cluster_queue.ready.remove(&order).is_none() || cluster_queue.held {
+        if cluster_queue.ready.remove(&order).is_none() || cluster_queue.paused {
             return;
         }
         if self.heads.remove(&order).is_some()
@@ -475,15 +481,6 @@ impl Queue {
             self.heads.insert(*next, key.cluster.clone());
         }
     }
-}
-
-/// Hold on a cluster's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
-    /// They are.
-    Held,
-    /// They are processed.
-    Free,
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Evictions {
     ) -> Vec<Row> {
         let goes_nowhere = |cluster: &ClusterName, binding: &BindingKey| {
             let left_out = BTreeSet::from([cluster.clone()]);
-            let check = self.flags.eviction.check();
+            let check = self.flags.eviction.pre_scheduling_check;
             bindings.get(binding).is_some_and(|bound| has_target(bound, &left_out, clusters, check).is_err())
         };
         // Nothing is evicted before the end of such a leader's warm-up.

@@ -7,7 +7,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Evictions, rows::Row};
-use crate::{Now, taint_manager::queue::Place};
+use crate::{
+    Now,
+    flags::eviction::{Check, Mode},
+    taint_manager::queue::Place,
+};
 
 /// The ConfigMap of namespace `karmada-system` by which people pause evictions: `paused: "true"`.
 pub const PAUSE_CONFIG_MAP: &str = "ironclad-failover";
@@ -35,9 +39,9 @@ pub struct Report {
     /// Those of them that are unhealthy.
     pub unhealthy: usize,
     /// `--pre-scheduling-check`.
-    pub check: String,
+    pub check: Check,
     /// `--failover-mode`.
-    pub mode: String,
+    pub mode: Mode,
     /// Ready elements.
     pub ready: usize,
     /// Elements that wait for their time or another try.
@@ -47,7 +51,7 @@ pub struct Report {
     /// When the line will be empty at the rate in force; `None`: not at this rate.
     pub drained_at: Option<Timestamp>,
     /// The faulty clusters.
-    pub episodes: Vec<Told>,
+    pub episodes: Vec<EpisodeReport>,
     /// The head of the queue, in order.
     pub rows: Vec<Row>,
 }
@@ -55,7 +59,7 @@ pub struct Report {
 /// One faulty cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
+pub struct EpisodeReport {
     /// Names the episode.
     pub id: String,
     /// The cluster.
@@ -111,7 +115,7 @@ impl Evictions {
         let mut rows = self.rows(now);
         rows.truncate(ROWS_MAX);
         let whole = |at: Timestamp| Timestamp::from_second(at.as_second()).unwrap_or(at);
-        let reported = |(name, episode): (&ironclad_fleet::ClusterName, &super::Episode)| Told {
+        let reported = |(name, episode): (&ironclad_fleet::ClusterName, &super::Episode)| EpisodeReport {
             id: episode.id.to_string(),
             cluster: name.to_string(),
             since: whole(now.wall_at(episode.began)),
@@ -127,8 +131,8 @@ impl Evictions {
             because: allowed.why.to_string(),
             clusters: allowed.counts.total,
             unhealthy: allowed.counts.unhealthy,
-            check: self.flags.eviction.pre_scheduling_check.clone(),
-            mode: self.flags.eviction.failover_mode.clone(),
+            check: self.flags.eviction.pre_scheduling_check,
+            mode: self.flags.eviction.failover_mode,
             ready: self.queue.tally().ready(),
             delayed: count(|place| matches!(place, Place::Delayed | Place::Backoff)),
             parked: count(|place| place == Place::Parked),

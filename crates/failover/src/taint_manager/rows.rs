@@ -85,7 +85,7 @@ impl Evictions {
             .map(|(cluster, binding, element)| {
                 let state = match element.place {
                     Place::Working { .. } => Waiting::Evicting,
-                    _ if self.queue.is_held(cluster) => Waiting::Held,
+                    _ if self.queue.is_paused(cluster) => Waiting::Held,
                     Place::Ready => Waiting::Queued,
                     Place::Delayed => Waiting::Delayed,
                     Place::Backoff => Waiting::Retrying,
@@ -117,7 +117,7 @@ impl Evictions {
                     next = Some(at.saturating_add(step));
                 }
             }
-            let resource = &element.wanted.resource;
+            let resource = &element.request.resource;
             let name = match resource.namespace.as_str() {
                 "" => resource.name.clone(),
                 namespace => format!("{namespace}/{}", resource.name),
@@ -129,9 +129,9 @@ impl Evictions {
                 state,
                 position: lines_up.then_some(position),
                 since: element.enqueued_at.map(|at| whole(now.wall_at(at))),
-                due: whole(element.wanted.causes.due()),
-                causes: element.wanted.causes.taints(),
-                purge_mode: format!("{:?}", element.wanted.purge_mode),
+                due: whole(element.request.causes.due()),
+                causes: element.request.causes.taints(),
+                purge_mode: format!("{:?}", element.request.purge_mode),
                 expected: expected.map(whole),
                 attempts: element.attempts,
             }

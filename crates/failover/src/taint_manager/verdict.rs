@@ -158,7 +158,7 @@ pub fn judge(
             (Some(_), _) => Reason::Tolerated,
         });
     }
-    let purge_mode = settings.opted_in.map_or_else(|| flags.no_execute_purge_mode(), |(mode, _)| mode);
+    let purge_mode = settings.opted_in.map_or_else(|| flags.no_execute_taint_eviction_purge_mode, |(mode, _)| mode);
     Verdict::Goes { causes: Causes { no_execute, prefer_no_execute }, purge_mode }
 }
 

@@ -8,7 +8,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::ClusterName;
 
-use crate::membership;
+use crate::cluster::lifecycle;
 
 /// Returns true if a changed binding may let a cluster finish its deletion: its spec, labels or deletion changed, or it
 /// is gone.
@@ -33,7 +33,7 @@ pub fn schedule_result(
     terminating: &BTreeSet<ClusterName>,
 ) -> Vec<ClusterName> {
     let Some((spec, status)) = new.filter(|_| !terminating.is_empty()) else { return Vec::new() };
-    if !membership::says_other(old, status) {
+    if !lifecycle::says_other(old, status) {
         return Vec::new();
     }
     terminating.iter().filter(|name| spec.target(&name.0).is_some()).cloned().collect()

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::ClusterName;
+use crate::{ClusterName, count::count};
 
 /// Decision on a binding on a faulty cluster, or on the whole queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -160,7 +160,8 @@ impl fmt::Display for Reason {
             Self::StateUnreadable { error } => write!(f, "the state to preserve can't be read: {error}"),
             Self::WriteFailed { error } => write!(f, "the eviction could not be written: {error}"),
             Self::EpisodeLimit { max } => {
-                write!(f, "{max} bindings were evicted in this episode, as many as --max-evictions-per-episode allows")
+                let evicted = count(max, "binding");
+                write!(f, "evicted {evicted} in this episode, as many as --max-evictions-per-episode allows")
             }
         }
     }
@@ -172,15 +173,35 @@ impl fmt::Display for NoTarget {
             Self::NoCandidate => f.write_str("no other cluster that the affinity chooses can take it"),
             Self::NoSpreadConstraint => f.write_str("it is duplicated and has no spread constraint"),
             Self::TooFewGroups { by, wanted, found } => {
-                write!(f, "its spread constraint wants {wanted} groups by {by} and {found} are left")
+                let wanted = count(wanted, "group");
+                write!(f, "its spread constraint wants {wanted} by {by}, left: {found}")
             }
             Self::InsufficientCapacity { wanted, found } => {
-                write!(f, "insufficient_capacity: {wanted} replicas have to move, but only {found} fit elsewhere")
+                let wanted = count(wanted, "replica");
+                write!(f, "insufficient_capacity: {wanted} to move, and only {found} would fit elsewhere")
             }
             Self::AllInUse { candidates: 1 } => f.write_str("the one other cluster that could take it runs it already"),
             Self::AllInUse { candidates } => {
                 write!(f, "all {candidates} other clusters that could take it run it already")
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::wrong_plural;
+
+    #[test]
+    fn reasons_about_one_thing_are_singular() {
+        for reason in [
+            Reason::EpisodeLimit { max: 1 },
+            Reason::NoTarget(NoTarget::TooFewGroups { by: "region".into(), wanted: 1, found: 0 }),
+            Reason::NoTarget(NoTarget::InsufficientCapacity { wanted: 1, found: 0 }),
+            Reason::NoTarget(NoTarget::AllInUse { candidates: 1 }),
+        ] {
+            assert_eq!(wrong_plural(&reason.to_string()), None, "{reason}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::ClusterName;
+use crate::{ClusterName, count::count};
 
 /// A cluster's health and its consequences.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -158,11 +158,14 @@ impl fmt::Display for Reason {
             Self::TaintsUnchanged => f.write_str("the taints are as they should be"),
             Self::Joining => f.write_str("the cluster joined: it gets its execution space and its finalizer"),
             Self::SetUp => f.write_str("the cluster has its execution space and its finalizer"),
-            Self::WorksRemain { works } => write!(f, "{works} Works remain in the execution space"),
+            Self::WorksRemain { works } => write!(f, "{} left in the execution space", count(*works, "Work")),
             Self::WorksReleased { works } => {
-                write!(f, "the cluster cannot be reached: {works} Works are released without it")
+                let works = count(*works, "Work");
+                write!(f, "the cluster cannot be reached: {works} released without it")
             }
-            Self::TargetedBy { bindings } => write!(f, "{bindings} bindings still name the cluster as a target"),
+            Self::TargetedBy { bindings } => {
+                write!(f, "the cluster is still a target of {}", count(*bindings, "binding"))
+            }
             Self::ExecutionSpaceGoing => f.write_str("the execution space is being deleted"),
             Self::MayGo => f.write_str("nothing of the cluster is left"),
             Self::NotOurs { cluster } => write!(f, "{cluster} is managed by others"),

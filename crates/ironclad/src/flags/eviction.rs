@@ -1,6 +1,14 @@
 //! Flags of the eviction queue (specification/failover.md 6.10, 14.2, 14.3).
 
-use ironclad_failover::{Flags, flags::EvictionFlags};
+use ironclad_api::policy::PurgeMode;
+use ironclad_failover::{
+    Flags,
+    flags::{
+        EvictionFlags,
+        eviction::{Check, Mode, no_execute_purge_mode},
+    },
+};
+use ironclad_patch::FieldError;
 
 use super::Period;
 
@@ -50,13 +58,13 @@ pub(crate) struct EvictionArgs {
     /// Purge mode of evictions from clusters with NoExecute taints whose policy has none: Gracefully or Directly
     #[arg(
         long,
-        default_value_t = EvictionFlags::default().no_execute_taint_eviction_purge_mode,
+        default_value = "Gracefully",
         value_name = "MODE",
         env = "IRONCLAD_NO_EXECUTE_TAINT_EVICTION_PURGE_MODE"
     )]
     no_execute_taint_eviction_purge_mode: String,
     /// Check that an evicted workload can be scheduled elsewhere: strict, relaxed or off
-    #[arg(long, default_value_t = EvictionFlags::default().pre_scheduling_check, value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
+    #[arg(long, default_value = Check::default().as_str(), value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
     pre_scheduling_check: String,
     /// Do not evict workloads for which the other clusters lack available replicas
     #[arg(long, default_value_t = EvictionFlags::default().capacity_check, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_EVICTION_CAPACITY_CHECK")]
@@ -77,7 +85,7 @@ pub(crate) struct EvictionArgs {
     #[arg(long, default_value_t = EvictionFlags::default().max_evictions_per_episode, value_name = "NUMBER", env = "IRONCLAD_MAX_EVICTIONS_PER_EPISODE")]
     max_evictions_per_episode: u32,
     /// Evict (enforce), or only report what would be evicted (observe)
-    #[arg(long, default_value_t = EvictionFlags::default().failover_mode, value_name = "MODE", env = "IRONCLAD_FAILOVER_MODE")]
+    #[arg(long, default_value = Mode::default().as_str(), value_name = "MODE", env = "IRONCLAD_FAILOVER_MODE")]
     failover_mode: String,
     /// The first wait after a failed eviction
     #[arg(long, default_value_t = Period(EvictionFlags::default().rate_limiter_base_delay), value_name = "DURATION", env = "IRONCLAD_RATE_LIMITER_BASE_DELAY")]
@@ -101,27 +109,37 @@ pub(crate) struct EvictionArgs {
 
 impl EvictionArgs {
     /// Writes the values into the options of failover.
-    pub(crate) fn apply_to(&self, flags: &mut Flags) {
+    ///
+    /// # Errors
+    /// A mode that does not exist.
+    pub(crate) fn apply_to(&self, flags: &mut Flags) -> Result<(), FieldError> {
+        let unused = !self.enable_no_execute_taint_eviction;
+        let purge_mode = match no_execute_purge_mode(&self.no_execute_taint_eviction_purge_mode) {
+            // Without these evictions the flag has no effect, so its value is not judged, as upstream.
+            Err(_) if unused => PurgeMode::Gracefully,
+            parsed => parsed?,
+        };
         flags.eviction = EvictionFlags {
             resource_eviction_rate: self.resource_eviction_rate,
             secondary_resource_eviction_rate: self.secondary_resource_eviction_rate,
             unhealthy_cluster_threshold: self.unhealthy_cluster_threshold,
             large_cluster_num_threshold: self.large_cluster_num_threshold,
             enable_no_execute_taint_eviction: self.enable_no_execute_taint_eviction,
-            no_execute_taint_eviction_purge_mode: self.no_execute_taint_eviction_purge_mode.clone(),
-            pre_scheduling_check: self.pre_scheduling_check.clone(),
+            no_execute_taint_eviction_purge_mode: purge_mode,
+            pre_scheduling_check: Check::parse(&self.pre_scheduling_check)?,
             capacity_check: self.eviction_capacity_check,
             concurrent_binding_eviction_syncs: self.concurrent_binding_eviction_syncs,
             halt_eviction_on_total_outage: self.halt_eviction_on_total_outage,
             mass_failure_hold: self.mass_failure_hold.0,
             eviction_warm_up: self.eviction_warm_up.map(|period| period.0),
             max_evictions_per_episode: self.max_evictions_per_episode,
-            failover_mode: self.failover_mode.clone(),
+            failover_mode: Mode::parse(&self.failover_mode)?,
             rate_limiter_base_delay: self.rate_limiter_base_delay.0,
             rate_limiter_max_delay: self.rate_limiter_max_delay.0,
             rate_limiter_qps: self.rate_limiter_qps,
             rate_limiter_bucket_size: self.rate_limiter_bucket_size,
             ..EvictionFlags::default()
         };
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! 10).
 
 use ironclad_controllers::ControllerList;
-use ironclad_failover::{Flags, deprecated::Deprecated, graceful::Plugins};
+use ironclad_failover::{Flags, deprecated::Deprecated, graceful_eviction::Plugins};
 
 /// Graceful eviction flags.
 #[derive(clap::Args, Debug)]
@@ -41,7 +41,7 @@ impl GracefulArgs {
         &self,
         flags: &mut Flags,
         controllers: &mut ControllerList,
-    ) -> Result<Vec<String>, ironclad_failover::graceful::UnknownPlugin> {
+    ) -> Result<Vec<String>, ironclad_failover::graceful_eviction::UnknownPlugin> {
         flags.evict_plugins = Plugins::parse(self.evict_plugins.split(','))?;
         let deprecated = Deprecated {
             graceful_eviction_timeout: self.graceful_eviction_timeout.clone(),

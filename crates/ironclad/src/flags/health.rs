@@ -2,8 +2,8 @@
 
 use ironclad_failover::{
     Flags,
+    cluster::health::Thresholds,
     flags::{HealthFlags, NoExecutePolicy},
-    health::Thresholds,
     taints::ByCondition,
 };
 

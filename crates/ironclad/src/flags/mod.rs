@@ -82,7 +82,7 @@ impl ControllerFlags {
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
         warned.extend(warnings);
         warned.extend(controllers.warnings());
-        self.eviction.apply_to(&mut failover);
+        self.eviction.apply_to(&mut failover).map_err(|error| misused(error.to_string()))?;
         let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());
@@ -111,12 +111,12 @@ fn log_failover(failover: &Flags, gates: &Gates) {
     let eviction = &failover.eviction;
     tracing::info!(
         no_execute_taint_eviction = eviction.enable_no_execute_taint_eviction,
-        purge_mode = %eviction.no_execute_taint_eviction_purge_mode,
+        purge_mode = ?eviction.no_execute_taint_eviction_purge_mode,
         evictions_per_second = %eviction.primary(),
         secondary_evictions_per_second = %eviction.secondary(),
         evict_plugins = failover.evict_plugins.names().join(","),
-        pre_scheduling_check = %eviction.pre_scheduling_check,
-        mode = %eviction.failover_mode,
+        pre_scheduling_check = eviction.pre_scheduling_check.as_str(),
+        mode = eviction.failover_mode.as_str(),
         "failover is on"
     );
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_controllers::Controllers;
 use ironclad_extension::explain::{Leader, Waiting};
-use ironclad_failover::eviction::{Report, Row};
+use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_runtime::QueuedState;
 
 /// The controllers of `up`, which is always its own leader.

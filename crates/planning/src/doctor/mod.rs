@@ -5,12 +5,13 @@ pub mod drift;
 use std::collections::BTreeSet;
 
 use ironclad_api::conditions::{self, TRUE, cluster::READY};
-use ironclad_failover::{eviction::Report, flags::eviction::Check, precheck};
+use ironclad_failover::{flags::eviction::Check, taint_manager::Report, taint_manager::pre_scheduling_check};
 use ironclad_fleet::{Binding, ClusterName, World};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{count, unjoin::blocked};
+use crate::unjoin::blocked;
+use ironclad_fleet::count::count;
 
 /// Most names in a line.
 const NAMED_MAX: usize = 5;
@@ -130,7 +131,7 @@ fn is_stuck(binding: &Binding, world: &World) -> bool {
     spec.placement.is_some()
         && spec.clusters.iter().any(|target| {
             let left_out = BTreeSet::from([ClusterName::from(target.name.as_str())]);
-            precheck::has_target(binding, &left_out, &world.clusters, Check::Strict).is_err()
+            pre_scheduling_check::has_target(binding, &left_out, &world.clusters, Check::Strict).is_err()
         })
 }
 
@@ -163,10 +164,7 @@ fn evictions(report: Option<&Report>, paused: bool, now: Timestamp, found: &mut 
         );
     }
     if report.parked > 0 {
-        let line = match report.parked {
-            1 => "1 eviction finds no target cluster".to_owned(),
-            several => format!("{several} evictions find no target cluster"),
-        };
+        let line = format!("no target cluster for {}", count(report.parked, "eviction"));
         found.push(Finding::new(Grade::Warning, line).remedy("ironclad get evictions"));
     }
     let late = |since: &Timestamp| now.duration_since(*since).as_secs() > LATE_SECONDS;
@@ -187,7 +185,7 @@ pub fn named(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_failover::{Evictions, Flags, Now, eviction::Told};
+    use ironclad_failover::{Evictions, Flags, Now, taint_manager::EpisodeReport};
 
     use super::*;
     use crate::testkit::world_of;
@@ -257,7 +255,7 @@ items:
 
     #[test]
     fn how_evictions_stand() {
-        let episode = Told {
+        let episode = EpisodeReport {
             id: "m1-1".into(),
             cluster: "m1".into(),
             since: Timestamp::UNIX_EPOCH,
@@ -274,7 +272,7 @@ items:
             ("nothing to tell", report(), false, &[][..]),
             ("paused", report(), true, &["evictions are paused"]),
             ("halted, and nobody waits", idle, false, &[]),
-            ("parked", parked, false, &["1 eviction finds no target cluster"]),
+            ("parked", parked, false, &["no target cluster for 1 eviction"]),
             ("faulty", faulty, false, &["cluster m1 is faulty (k:NoExecute): 2 evicted, 3 wait"]),
         ] {
             assert_eq!(warnings(&world(&[]), Some(&report), paused), want, "{name}");

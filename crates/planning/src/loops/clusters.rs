@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, conditions::TRUE};
 use ironclad_failover::{
-    health::{self, Probe},
+    cluster::health::{self, Probe},
     taint_policy,
     taints::{by_condition, is_faulty, stamped},
 };
@@ -13,7 +13,8 @@ use ironclad_scheduling::trigger;
 use serde_json::{Value, json};
 
 use super::{Due, LED_FOR, Plan};
-use crate::{Change, count, world::patched as merged};
+use crate::{Change, world::patched as merged};
+use ironclad_fleet::count::count;
 
 impl Plan<'_> {
     pub(super) fn change(&mut self, change: &Change) {

@@ -8,7 +8,7 @@ use ironclad_api::{
     policy::PurgeMode,
     work::{AggregatedStatusItem, GracefulEvictionTask, ResourceHealth},
 };
-use ironclad_failover::graceful;
+use ironclad_failover::graceful_eviction;
 use ironclad_fleet::{Binding, BindingKey, ClusterName, targets};
 use ironclad_scheduling::{self as scheduling, Available};
 use serde_json::json;
@@ -169,7 +169,7 @@ impl Plan<'_> {
             |name: &ClusterName| self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
         let not_ready = named.map(|name| ClusterName::from(name.as_str())).filter(|name| !is_ready(name)).collect();
         let (status, copies) = (binding.status(), self.copies(&binding));
-        let seen = graceful::Seen {
+        let seen = graceful_eviction::Seen {
             about: binding.reference(),
             metadata: binding.metadata(),
             spec,
@@ -180,13 +180,13 @@ impl Plan<'_> {
             copies: &copies,
             plugins: &self.options.flags.evict_plugins,
         };
-        let decision = graceful::decide(&seen, self.wall());
+        let decision = graceful_eviction::decide(&seen, self.wall());
         if let Some(at) = decision.next {
             self.timers.insert((self.until(at), Due::Assess(key.clone())));
         }
         let mut current = None;
         for effect in &decision.plan.effects {
-            if let graceful::Effect::Tasks { patch } = effect {
+            if let graceful_eviction::Effect::Tasks { patch } = effect {
                 current = Some(patched_binding(&binding, patch));
             }
         }

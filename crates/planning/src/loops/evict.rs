@@ -7,8 +7,8 @@ use std::{
 
 use ironclad_api::work::ResourceBindingSpec;
 use ironclad_failover::{
-    eviction::{Next, Outcome, Waiting},
-    precheck,
+    taint_manager::pre_scheduling_check,
+    taint_manager::{Next, Outcome, Waiting},
 };
 use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_scheduling as scheduling;
@@ -30,7 +30,7 @@ impl Plan<'_> {
             scheduling::available_replicas_for_eviction(spec, cluster, capacity, options)
         };
         let clusters = &self.fleet.world.clusters;
-        let next = evictions.next_with_room(clusters, Some(&available_replicas), |key| world.binding(key), moment);
+        let next = evictions.next_with_capacity(clusters, Some(&available_replicas), |key| world.binding(key), moment);
         let events = evictions.take_events();
         let _ = evictions.take_waited();
         let goes_on = match next {
@@ -102,7 +102,7 @@ impl Plan<'_> {
     pub(super) fn waiting(&self) -> Vec<PendingEviction> {
         let Some(evictions) = &self.evictions else { return Vec::new() };
         let moment = self.moment();
-        let with_reason = |row: ironclad_failover::eviction::Row| {
+        let with_reason = |row: ironclad_failover::taint_manager::Row| {
             let because = match (self.no_target(&row.binding, &row.cluster), row.state) {
                 (Some(why), _) => why,
                 (None, Waiting::Held) => "its cluster is back and its taints wait to be removed".to_owned(),
@@ -123,10 +123,12 @@ impl Plan<'_> {
 
     /// Reason that no cluster would take it, if none would.
     fn no_target(&self, key: &BindingKey, from: &ClusterName) -> Option<String> {
-        let check = self.options.flags.eviction.check();
+        let check = self.options.flags.eviction.pre_scheduling_check;
         let left_out = BTreeSet::from([from.clone()]);
         let binding = self.fleet.world.binding(key)?;
-        precheck::has_target(&binding, &left_out, &self.fleet.world.clusters, check).err().map(|why| why.to_string())
+        pre_scheduling_check::has_target(&binding, &left_out, &self.fleet.world.clusters, check)
+            .err()
+            .map(|why| why.to_string())
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use ironclad_failover::{Evictions, Now, eviction::Waiting, health, taint_policy, taints::is_faulty};
+use ironclad_failover::{Evictions, Now, cluster::health, taint_manager::Waiting, taint_policy, taints::is_faulty};
 use ironclad_fleet::{BindingKey, ClusterName, World};
 use ironclad_scheduling::{Capacity, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};

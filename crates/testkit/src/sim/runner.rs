@@ -1,6 +1,7 @@
 //! A small fleet with settled workloads for scenarios of failover: actions of a test and conditions to wait
 //! for.
 
+use ironclad_failover::flags::eviction::Check;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
@@ -40,7 +41,7 @@ pub fn setup(members: usize, rate: f64) -> Setup {
         spares: 0,
         nodes: 1,
         elected: false,
-        settings: flags::settings(true, rate, "strict"),
+        settings: flags::settings(true, rate, Check::Strict),
         rules,
     }
 }

@@ -1,5 +1,6 @@
 //! Evictions through the whole chain in virtual time: taint, queue, binding, scheduler, Works, members.
 
+use ironclad_failover::flags::eviction::Check;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -93,7 +94,7 @@ async fn ready(setup: Setup, deployments: usize) -> anyhow::Result<(World, Clien
 
 fn setup(gate: bool, rate: f64) -> Setup {
     let mut setup = Setup::from(WorldOptions { seed: 11, members: 3 });
-    setup.settings = flags::settings(gate, rate, "strict");
+    setup.settings = flags::settings(gate, rate, Check::Strict);
     setup.rules.gate = gate;
     setup.rules.rates.primary = rate;
     setup.rules.rates.secondary = setup.rules.rates.secondary.min(rate);

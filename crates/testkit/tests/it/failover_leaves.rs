@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{cluster::Cluster, conditions, policy::PropagationPolicy, policy::PurgeMode};
-use ironclad_failover::membership::REMOVAL_BLOCKED;
+use ironclad_failover::cluster::lifecycle::REMOVAL_BLOCKED;
 use ironclad_testkit::sim::{
     runner::{Runner, setup},
     script::{App, Spread},
@@ -38,7 +38,7 @@ async fn a_cluster_whose_removal_is_blocked_reports_it_and_is_removed_later() ->
     runner.world.until_quiet().await?;
     let (status, message) = said(&runner).context("it is not held any more")?;
     ensure!(
-        status == "True" && message.starts_with("1 bindings find no other place: default/held-deployment ("),
+        status == "True" && message.starts_with("no other cluster for 1 binding: default/held-deployment ("),
         "{message}"
     );
     ensure!(message.ends_with("; edit their policies, or: ironclad unjoin member1 --force"), "{message}");

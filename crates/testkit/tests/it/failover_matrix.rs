@@ -1,6 +1,7 @@
 //! Crash, staleness and drop matrices over scenarios of failover: whichever single write is disturbed, and
 //! whichever single event of a watch is late or lost, the fleet settles in the same state as undisturbed.
 
+use ironclad_failover::flags::eviction::Check;
 use std::{future::Future, pin::Pin, time::Duration};
 
 use anyhow::ensure;
@@ -30,7 +31,7 @@ fn three() -> Setup {
 
 fn unchecked() -> Setup {
     let mut setup = setup(2, 0.5);
-    "off".clone_into(&mut setup.settings.failover.eviction.pre_scheduling_check);
+    setup.settings.failover.eviction.pre_scheduling_check = Check::Off;
     setup
 }
 

@@ -1,6 +1,7 @@
 //! Forecasts of `ironclad plan` agree with the simulation (specification/failover.md 13, invariant 32): the same small
 //! fleets, planned and simulated whole.
 
+use ironclad_failover::flags::eviction::Check;
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::ensure;
@@ -101,8 +102,7 @@ async fn agree(seed: u64) -> anyhow::Result<BTreeSet<&'static str>> {
     let members = 3 + draws.below(2) as usize;
     let mut setup = setup(members, 5.0);
     setup.seed = seed;
-    ["strict", "relaxed"][draws.below(2) as usize]
-        .clone_into(&mut setup.settings.failover.eviction.pre_scheduling_check);
+    setup.settings.failover.eviction.pre_scheduling_check = [Check::Strict, Check::Relaxed][draws.below(2) as usize];
     let flags = setup.settings.failover.clone();
     let mut runner = Runner::new(setup).await?;
     let policy = TaintPolicy {

@@ -9,7 +9,7 @@ use ironclad_api::{
     taints::NO_EXECUTE,
     work::ResourceBinding,
 };
-use ironclad_failover::eviction::REPORT_CONFIG_MAP;
+use ironclad_failover::taint_manager::REPORT_CONFIG_MAP;
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::{
     binary::{Daemon, ironclad},

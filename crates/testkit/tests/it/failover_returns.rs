@@ -1,5 +1,6 @@
 //! Decisions made before a member, or the control plane itself, came back (specification/failover.md 14.1, IR-15).
 
+use ironclad_failover::flags::eviction::Check;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -19,7 +20,7 @@ use serde_json::json;
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_is_placed_again_survives_the_deletion_of_its_work() -> anyhow::Result<()> {
     let mut unchecked = setup(3, 0.5);
-    "off".clone_into(&mut unchecked.settings.failover.eviction.pre_scheduling_check);
+    unchecked.settings.failover.eviction.pre_scheduling_check = Check::Off;
     let mut runner = Runner::new(unchecked).await?;
     let failover = Failover::Cluster { mode: "Directly", seconds: 0 };
     let pinned = App { affinity: vec!["member1".into()], failover, ..App::new("web") };

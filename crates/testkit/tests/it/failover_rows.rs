@@ -1,6 +1,7 @@
 //! Rows of the behaviour table (specification/failover.md 11) that need the whole chain: taints, queue, scheduler,
 //! Works and copies in simulated members, in virtual time. The checker of the simulation checks every write, too.
 
+use ironclad_failover::flags::eviction::Check;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -162,13 +163,13 @@ async fn b18_directly_with_state_waits_for_the_lost_copy_and_preserves_its_state
 async fn b20_b21_b22_no_execute_moves_immediately_whatever_the_failover_toleration() -> anyhow::Result<()> {
     use PurgeMode::{Directly, Gracefully};
     for (name, flag, failover, mode) in [
-        ("B20", "Gracefully", Failover::None, Gracefully),
-        ("B21", "Directly", Failover::None, Directly),
-        ("B22", "Gracefully", opted_in("Directly", 100), Directly),
+        ("B20", Gracefully, Failover::None, Gracefully),
+        ("B21", Directly, Failover::None, Directly),
+        ("B22", Gracefully, opted_in("Directly", 100), Directly),
     ] {
         let mut flags = setup(3, 0.5);
-        flag.clone_into(&mut flags.settings.failover.eviction.no_execute_taint_eviction_purge_mode);
-        flags.rules.purge_mode = flags.settings.failover.eviction.no_execute_purge_mode();
+        flags.settings.failover.eviction.no_execute_taint_eviction_purge_mode = flag;
+        flags.rules.purge_mode = flag;
         let mut runner = Runner::new(flags).await?;
         runner.settle(&[App { failover, ..one_copy() }]).await?;
         runner.taint(&["member1"], NO_EXECUTE).await?;
@@ -272,7 +273,7 @@ async fn b29_b30_an_unhealthy_new_copy_keeps_the_old_one_without_limit() -> anyh
 async fn b31_b32_b33_workloads_without_a_substitute_return() -> anyhow::Result<()> {
     for (mode, kept) in [("Gracefully", true), ("Directly", false)] {
         let mut unchecked = setup(3, 0.5);
-        "off".clone_into(&mut unchecked.settings.failover.eviction.pre_scheduling_check);
+        unchecked.settings.failover.eviction.pre_scheduling_check = Check::Off;
         let mut runner = Runner::new(unchecked).await?;
         let pinned = App { affinity: vec!["member1".into()], failover: opted_in(mode, 0), ..App::new("web") };
         runner.settle(&[pinned]).await?;

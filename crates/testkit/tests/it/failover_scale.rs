@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{cluster::Cluster, work::ResourceBinding};
 use ironclad_failover::{
     Evictions, Flags, Now,
-    eviction::{Next, Outcome, Recovering},
+    taint_manager::{Next, Outcome, Recovering},
 };
 use ironclad_fleet::{Binding, ClusterName, World};
 use ironclad_planning::{FailoverPlan, Options, Script, plan_failover};

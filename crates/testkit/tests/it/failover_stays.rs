@@ -1,6 +1,7 @@
 //! Rows of the behaviour table (specification/failover.md 11) in which nothing moves: a fault alone, a cordon, or
 //! a disabled gate.
 
+use ironclad_failover::flags::eviction::Check;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -20,7 +21,7 @@ fn on_first(name: &str) -> App {
 #[tokio::test(start_paused = true)]
 async fn b2_with_the_gate_off_workloads_with_failover_stay() -> anyhow::Result<()> {
     let mut off = setup(3, 10.0);
-    off.settings = ironclad_testkit::sim::flags::settings(false, 10.0, "strict");
+    off.settings = ironclad_testkit::sim::flags::settings(false, 10.0, Check::Strict);
     off.rules.gate = false;
     let mut runner = Runner::new(off).await?;
     let failover = Failover::Cluster { mode: "Gracefully", seconds: 0 };

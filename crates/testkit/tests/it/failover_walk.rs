@@ -14,7 +14,7 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     flags::EvictionFlags,
-    rate::{Counts, State, formula},
+    taint_manager::rate::{Counts, State, formula},
 };
 use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
 use ironclad_seam::{Clock, Tasks};

@@ -1,5 +1,6 @@
 //! Taints in virtual time: windows of a policy, silent agents, and concurrent writers.
 
+use ironclad_failover::flags::eviction::Check;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -29,7 +30,7 @@ fn setup(gate: bool) -> Setup {
     let asked = [("example.com/down".to_owned(), PREFER_NO_EXECUTE.to_owned())].into();
     let rules = Rules { gate, asked_taints: asked, ..Rules::default() };
     let options = WorldOptions { seed: 5, members: 2 };
-    Setup { settings: flags::settings(gate, 0.5, "strict"), rules, ..Setup::from(options) }
+    Setup { settings: flags::settings(gate, 0.5, Check::Strict), rules, ..Setup::from(options) }
 }
 
 /// The starter policy of the documentation.

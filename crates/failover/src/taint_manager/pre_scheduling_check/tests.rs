@@ -116,12 +116,12 @@ fn room_for_what_leaves() {
             let at = ["m2", "m3", "m4", "m5"].iter().position(|name| **name == *cluster.0)?;
             Some(room[at]).filter(|fits| *fits >= 0)
         };
-        let got = has_room(&binding(&case), &"m1".into(), &BTreeSet::from(["m1".into()]), &fleet(|_, _| {}), &fits);
+        let got = has_capacity(&binding(&case), &"m1".into(), &BTreeSet::from(["m1".into()]), &fleet(|_, _| {}), &fits);
         let want = want.map_err(|(wanted, found)| NoTarget::InsufficientCapacity { wanted, found });
         assert_eq!(got, want, "{name}");
     }
     let text = NoTarget::InsufficientCapacity { wanted: 3, found: 2 }.to_string();
-    assert_eq!(text, "insufficient_capacity: 3 replicas have to move, but only 2 fit elsewhere");
+    assert_eq!(text, "insufficient_capacity: 3 replicas to move, and only 2 would fit elsewhere");
 }
 
 #[test]

@@ -332,7 +332,7 @@ impl Tally {
 
     /// Label `resource_kind`; each text exists once.
     fn kind(&mut self, element: &Element) -> Arc<str> {
-        let resource = &element.wanted.resource;
+        let resource = &element.request.resource;
         let text = format!("{}/{}", resource.api_version, resource.kind);
         if let Some(known) = self.kinds.get(text.as_str()) {
             return known.clone();

@@ -16,11 +16,11 @@ fn key(cluster: &str, binding: &str) -> Key {
     Key { cluster: cluster.into(), binding: BindingKey { namespace: namespace.into(), name: name.into() } }
 }
 
-fn due(second: u64) -> Wanted {
+fn due(second: u64) -> Request {
     let cause = Cause { due: at(i64::try_from(second).unwrap()), taint: "k:NoExecute".into() };
     let resource =
         ObjectReference { api_version: "apps/v1".into(), kind: "Deployment".into(), ..ObjectReference::default() };
-    Wanted {
+    Request {
         binding_uid: "u".into(),
         cluster_uid: "c".into(),
         resource: Arc::new(resource),
@@ -51,7 +51,7 @@ fn one_line_over_all_clusters_and_kinds() {
         ("m1", "ns/delayed-joins-by-its-time", 5, 2),
         ("m2", "ns/came-at-6", 6, 6),
     ] {
-        queue.want(&key(cluster, binding), due(wanted), now(at));
+        queue.add(&key(cluster, binding), due(wanted), now(at));
     }
     assert_eq!(
         drain(&mut queue, 8),
@@ -66,15 +66,15 @@ fn one_line_over_all_clusters_and_kinds() {
 fn an_element_is_there_once() {
     let mut queue = Queue::default();
     let k = key("m1", "ns/a");
-    assert!(queue.want(&k, due(1), now(1)));
-    assert!(!queue.want(&k, due(0), now(5)), "ready already: it keeps its place and its age");
+    assert!(queue.add(&k, due(1), now(1)));
+    assert!(!queue.add(&k, due(0), now(5)), "ready already: it keeps its place and its age");
     assert_eq!(queue.get(&k).unwrap().enqueued_at, Some(S(1)));
     assert_eq!((queue.len(), queue.tally().cluster(&"m1".into()).unwrap().enqueued), (1, 1));
-    queue.want(&k, due(9), now(5));
+    queue.add(&k, due(9), now(5));
     assert_eq!(queue.get(&k).unwrap().place, Place::Delayed, "the earlier taint went: the later one's time counts");
-    queue.want(&k, due(7), now(5));
+    queue.add(&k, due(7), now(5));
     assert_eq!(queue.promote(S(6)), Some(S(7)), "a delayed one comes forward");
-    queue.want(&k, Wanted { binding_uid: "other".into(), ..due(5) }, now(6));
+    queue.add(&k, Request { binding_uid: "other".into(), ..due(5) }, now(6));
     assert_eq!(queue.get(&k).unwrap().place, Place::Ready, "another incarnation takes its place");
     assert_eq!(queue.tally().cluster(&"m1".into()).unwrap().abandoned[&Abandoned::Obsolete], 1);
 }
@@ -83,11 +83,11 @@ fn an_element_is_there_once() {
 fn what_is_worked_on_is_not_taken_twice() {
     let mut queue = Queue::default();
     let k = key("m1", "ns/a");
-    queue.want(&k, due(1), now(1));
+    queue.add(&k, due(1), now(1));
     let (taken, _) = queue.take().unwrap();
     assert_eq!(taken, k);
     assert!(queue.take().is_none());
-    queue.want(&k, due(1), now(2));
+    queue.add(&k, due(1), now(2));
     assert_eq!(queue.get(&k).unwrap().place, Place::Working { again: true });
     queue.put_back(&k);
     assert!(queue.take().is_some());
@@ -96,14 +96,14 @@ fn what_is_worked_on_is_not_taken_twice() {
 #[test]
 fn what_fails_goes_to_the_tail_and_keeps_its_age() {
     let mut queue = Queue::default();
-    queue.want(&key("m1", "ns/poisoned"), due(1), now(1));
-    queue.want(&key("m1", "ns/b"), due(1), now(1));
+    queue.add(&key("m1", "ns/poisoned"), due(1), now(1));
+    queue.add(&key("m1", "ns/b"), due(1), now(1));
     let (poisoned, _) = queue.take().unwrap();
     queue.failed(&poisoned, S(3), S(2));
-    queue.want(&key("m2", "ns/c"), due(4), now(4));
+    queue.add(&key("m2", "ns/c"), due(4), now(4));
     assert_eq!(queue.get(&poisoned).unwrap().attempts, 1);
     queue.promote(S(5));
-    queue.want(&key("m2", "ns/d"), due(5), now(6));
+    queue.add(&key("m2", "ns/d"), due(5), now(6));
     assert_eq!(queue.get(&poisoned).unwrap().enqueued_at, Some(S(1)));
     assert_eq!(drain(&mut queue, 6), ["m1:ns/b", "m2:ns/c", "m1:ns/poisoned", "m2:ns/d"]);
     let tally = queue.tally().queue(QueueName::ResourceBinding);
@@ -114,10 +114,10 @@ fn what_fails_goes_to_the_tail_and_keeps_its_age() {
 #[test]
 fn recovery_drops_a_cluster_at_once() {
     let mut queue = Queue::default();
-    queue.want(&key("m1", "ns/ready"), due(1), now(1));
-    queue.want(&key("m1", "ns/delayed"), due(9), now(1));
-    queue.want(&key("m1", "ns/parked"), due(0), now(1));
-    queue.want(&key("m2", "ns/ready"), due(1), now(1));
+    queue.add(&key("m1", "ns/ready"), due(1), now(1));
+    queue.add(&key("m1", "ns/delayed"), due(9), now(1));
+    queue.add(&key("m1", "ns/parked"), due(0), now(1));
+    queue.add(&key("m2", "ns/ready"), due(1), now(1));
     let (first, _) = queue.take().unwrap();
     queue.put_back(&first);
     let parked = key("m1", "ns/parked");
@@ -141,16 +141,16 @@ fn recovery_drops_a_cluster_at_once() {
 #[test]
 fn held_clusters_stand_aside() {
     let mut queue = Queue::default();
-    queue.hold(&"m1".into(), Hold::Held);
-    queue.want(&key("m1", "ns/a"), due(1), now(1));
-    queue.want(&key("m2", "ns/b"), due(2), now(2));
-    queue.want(&key("m1", "ns/c"), due(3), now(3));
+    queue.pause(&"m1".into());
+    queue.add(&key("m1", "ns/a"), due(1), now(1));
+    queue.add(&key("m2", "ns/b"), due(2), now(2));
+    queue.add(&key("m1", "ns/c"), due(3), now(3));
     assert_eq!(drain(&mut queue, 3), ["m2:ns/b"]);
-    queue.want(&key("m2", "ns/d"), due(4), now(4));
-    queue.hold(&"m1".into(), Hold::Free);
+    queue.add(&key("m2", "ns/d"), due(4), now(4));
+    queue.resume(&"m1".into());
     assert_eq!(drain(&mut queue, 4), ["m1:ns/a", "m1:ns/c", "m2:ns/d"], "each where it stood");
-    queue.hold(&"m9".into(), Hold::Held);
-    queue.hold(&"m9".into(), Hold::Free);
+    queue.pause(&"m9".into());
+    queue.resume(&"m9".into());
     assert!(queue.by_cluster.is_empty(), "a cluster without elements leaves nothing behind");
 }
 
@@ -158,13 +158,13 @@ fn held_clusters_stand_aside() {
 fn parked_elements_come_back_when_the_fleet_changes_or_after_a_while() {
     let mut queue = Queue::default();
     for n in 0..100 {
-        queue.want(&key("m1", &format!("ns/a{n:03}")), due(1), now(1));
+        queue.add(&key("m1", &format!("ns/a{n:03}")), due(1), now(1));
     }
     while let Some((k, _)) = queue.take() {
         assert!(queue.park(&k, S(1)), "the first time is a failure");
     }
     assert_eq!(queue.promote(S(2)), Some(S(301)));
-    queue.want(&key("m2", "ns/b"), due(2), now(2));
+    queue.add(&key("m2", "ns/b"), due(2), now(2));
     queue.look_again_at_parked();
     assert_eq!(queue.promote(S(2)), Some(S(2)), "in portions");
     assert_eq!(queue.promote(S(2)), None);
@@ -181,7 +181,7 @@ fn parked_elements_come_back_when_the_fleet_changes_or_after_a_while() {
 fn rates_and_ages() {
     let mut queue = Queue::default();
     for n in 0..30u64 {
-        queue.want(&key("m1", &format!("ns/a{n:02}")), due(0), now(0));
+        queue.add(&key("m1", &format!("ns/a{n:02}")), due(0), now(0));
     }
     for n in 0..30u64 {
         let (k, _) = queue.take().unwrap();
@@ -191,7 +191,7 @@ fn rates_and_ages() {
     assert!((rate(59) - 0.5).abs() < 1e-9, "{}", rate(59));
     assert!((rate(89) - 0.25).abs() < 1e-9, "{}", rate(89));
     assert_eq!(rate(200), 0.0);
-    queue.want(&key("m1", "ns/z"), due(100), now(100));
+    queue.add(&key("m1", "ns/z"), due(100), now(100));
     let tally = queue.tally().queue(QueueName::ResourceBinding);
     assert_eq!((tally.ready(), tally.oldest_age(S(130))), (1, S(30)));
 }
@@ -200,7 +200,7 @@ fn rates_and_ages() {
 fn twenty_thousand_elements_are_small() {
     let mut queue = Queue::default();
     for n in 0..20_000u64 {
-        queue.want(&key(&format!("m{}", n % 60), &format!("ns-{}/binding-{n}", n % 100)), due(n), now(0));
+        queue.add(&key(&format!("m{}", n % 60), &format!("ns-{}/binding-{n}", n % 100)), due(n), now(0));
     }
     // Structs and keys as they are stored, map nodes two thirds full; texts of one element with room to spare.
     let texts = 600;
@@ -222,7 +222,7 @@ proptest! {
             match action {
                 0..=2 => {
                     let known = slow.0.iter().any(|(other, _, _)| *other == k);
-                    prop_assert_eq!(queue.want(&k, due(second + extra), now(second)), !known);
+                    prop_assert_eq!(queue.add(&k, due(second + extra), now(second)), !known);
                     if known {
                         // A new time is taken over only by what is not in line, or for later.
                         let place = queue.get(&k).unwrap();

@@ -48,7 +48,7 @@ fn check(world: &World) {
         // 11 and 14: it is there, and on that cluster.
         assert!(world.bindings[binding].spec().target(&cluster.0).is_some());
         // 9: nobody with an unlimited toleration.
-        assert!(!binding.name.ends_with('3') || element.wanted.causes.no_execute.is_none());
+        assert!(!binding.name.ends_with('3') || element.request.causes.no_execute.is_none());
     }
     for binding in world.bindings.values() {
         let tasks = &binding.spec().graceful_eviction_tasks;

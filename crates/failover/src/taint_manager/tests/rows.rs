@@ -1,11 +1,12 @@
 use super::*;
+use crate::flags::eviction::{Check, Mode};
 
 /// Due time of an eviction of one binding on m1 of three clusters, in seconds from the taint, and the task's reason.
 #[test]
 fn one_binding_one_taint() {
     use PurgeMode::{Directly, Gracefully};
     let no_execute_off = || flags(|f| f.enable_no_execute_taint_eviction = false);
-    let directly = || flags(|f| f.no_execute_taint_eviction_purge_mode = "Directly".into());
+    let directly = || flags(|f| f.no_execute_taint_eviction_purge_mode = PurgeMode::Directly);
     let plain = Flags::default;
     let w = || dup("w", &["m1"]);
     type Row = (&'static str, Flags, ResourceBinding, &'static [&'static str], Option<(u64, PurgeMode, &'static str)>);
@@ -80,7 +81,7 @@ fn one_binding_one_taint() {
         ),
         (
             "B39 strict",
-            flags(|f| f.pre_scheduling_check = "strict".into()),
+            flags(|f| f.pre_scheduling_check = Check::Strict),
             only(div("w", &[("m1", 2), ("m2", 1)]), &["m1", "m2"]),
             &[NO_EXECUTE],
             None,
@@ -272,15 +273,26 @@ fn recovery_abandons_what_waits() {
     let reported = world.evictions.take_events();
     let of = |reason: &str| reported.iter().find(|event| event.reason == reason).unwrap();
     let (began, ended) = (of("FailoverEpisodeStarted"), of("FailoverEpisodeEnded"));
-    let want = format!("failover episode m1-{} began: k:NoExecute; 100 bindings are to leave", EPOCH + 100);
+    let want = format!("failover episode m1-{} began: k:NoExecute; 100 bindings to evict", EPOCH + 100);
     assert_eq!((began.message.as_str(), &began.about), (want.as_str(), &ended.about), "with its total, on the cluster");
     assert_eq!(
         ended.message,
-        format!(
-            "failover episode m1-{} ended: 31 bindings evicted, 69 evictions abandoned, it lasted 1m0s",
-            EPOCH + 100
-        )
+        format!("failover episode m1-{} ended after 1m0s: 31 bindings evicted, 69 evictions abandoned", EPOCH + 100)
     );
+}
+
+#[test]
+fn messages_about_one_binding_or_cluster_are_singular() {
+    let mut world = World::with(2, flags(|f| f.max_evictions_per_episode = 1));
+    world.put(dup("w", &["m1"]));
+    world.put(dup("x", &["m1"]));
+    world.fail("m1", NO_EXECUTE);
+    world.run(READY_AT + 60).recover("m1");
+    world.run(READY_AT + 600);
+    let messages: Vec<String> = world.evictions.take_events().into_iter().map(|event| event.message).collect();
+    assert!(messages.iter().any(|message| message.contains("1 binding evicted, 1 eviction abandoned")), "{messages:?}");
+    let wrong: Vec<&str> = messages.iter().filter_map(|message| ironclad_fleet::count::wrong_plural(message)).collect();
+    assert_eq!(wrong, Vec::<&str>::new(), "{messages:?}");
 }
 
 #[test]
@@ -609,7 +621,7 @@ fn a_limit_per_episode_asks_for_a_person() {
 
 #[test]
 fn observing_writes_nothing_and_tells_once() {
-    let mut world = World::with(3, flags(|f| f.failover_mode = "observe".into()));
+    let mut world = World::with(3, flags(|f| f.failover_mode = Mode::Observe));
     for n in 0..5 {
         world.put(dup(&format!("w{n}"), &["m1"]));
     }

@@ -122,19 +122,16 @@ fn the_table_of_3_5() {
 #[test]
 fn which_purge_mode_and_reason() {
     use PurgeMode::{Directly, Gracefully};
-    let flag = |mode: &str| EvictionFlags {
-        no_execute_taint_eviction_purge_mode: mode.to_owned(),
-        ..EvictionFlags::default()
-    };
+    let flag = |mode| EvictionFlags { no_execute_taint_eviction_purge_mode: mode, ..EvictionFlags::default() };
     let (no, prefer) = (taint("n", NO_EXECUTE, 10), taint("p", PREFER_NO_EXECUTE, 0));
     for (name, taints, failover, flags, mode, reason) in [
-        ("B20", vec![no.clone()], None, flag("Gracefully"), Gracefully, "TaintUntolerated"),
-        ("B21", vec![no.clone()], None, flag("Directly"), Directly, "TaintUntolerated"),
+        ("B20", vec![no.clone()], None, flag(Gracefully), Gracefully, "TaintUntolerated"),
+        ("B21", vec![no.clone()], None, flag(Directly), Directly, "TaintUntolerated"),
         (
             "B22: the binding's mode beats the flag",
             vec![no.clone()],
             opted_in(Some(Directly), Some(100)),
-            flag("Gracefully"),
+            flag(Gracefully),
             Directly,
             "TaintUntolerated",
         ),
@@ -142,7 +139,7 @@ fn which_purge_mode_and_reason() {
             "and the other way round",
             vec![no.clone()],
             opted_in(Some(Gracefully), None),
-            flag("Directly"),
+            flag(Directly),
             Gracefully,
             "TaintUntolerated",
         ),
@@ -150,16 +147,16 @@ fn which_purge_mode_and_reason() {
             "an empty mode is Gracefully",
             vec![no.clone()],
             opted_in(None, None),
-            flag("Directly"),
+            flag(Directly),
             Gracefully,
             "TaintUntolerated",
         ),
-        ("B15", vec![prefer.clone()], opted_in(None, None), flag("Directly"), Gracefully, "TaintPreferNoExecute"),
+        ("B15", vec![prefer.clone()], opted_in(None, None), flag(Directly), Gracefully, "TaintPreferNoExecute"),
         (
             "B16",
             vec![prefer.clone()],
             opted_in(Some(Directly), Some(100)),
-            flag("Gracefully"),
+            flag(Gracefully),
             Directly,
             "TaintPreferNoExecute",
         ),
@@ -167,7 +164,7 @@ fn which_purge_mode_and_reason() {
             "both, NoExecute first",
             vec![prefer.clone(), no.clone()],
             opted_in(None, Some(300)),
-            flag("Gracefully"),
+            flag(Gracefully),
             Gracefully,
             "TaintUntolerated",
         ),
@@ -175,7 +172,7 @@ fn which_purge_mode_and_reason() {
             "both, PreferNoExecute first",
             vec![prefer.clone(), no.clone()],
             opted_in(None, Some(0)),
-            flag("Gracefully"),
+            flag(Gracefully),
             Gracefully,
             "TaintPreferNoExecute",
         ),

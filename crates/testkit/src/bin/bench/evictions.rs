@@ -11,7 +11,7 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     flags::EvictionFlags,
-    rate::{Counts, formula},
+    taint_manager::rate::{Counts, formula},
 };
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::{eviction_rate, real};

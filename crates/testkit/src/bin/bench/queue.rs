@@ -13,8 +13,8 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     Evictions, Flags, Now,
-    eviction::{Next, Outcome},
-    rate::{Counts, Pacer, formula},
+    taint_manager::rate::{Counts, Pacer, formula},
+    taint_manager::{Next, Outcome},
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use ironclad_seam::Clock;

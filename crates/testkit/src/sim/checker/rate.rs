@@ -9,7 +9,7 @@ use ironclad_api::{
 };
 
 /// A write that arrives within this time counts as immediate.
-const JITTER: Duration = ironclad_failover::rate::PROMPT;
+const JITTER: Duration = ironclad_failover::taint_manager::rate::PROMPT;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {

@@ -1,5 +1,6 @@
 //! Draws a script from a seed. Every run enables only some kinds of faults, so that runs differ (swarm testing).
 
+use ironclad_failover::flags::eviction::Check;
 use std::time::Duration;
 
 use ironclad_api::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE};
@@ -60,7 +61,7 @@ pub(super) fn plain(seed: u64) -> Script {
     });
     let standby = draws.chance(0.3);
     let rate = [0.5, 2.0, 10.0][draws.below(3) as usize];
-    let check = ["strict", "relaxed", "off"][draws.below(3) as usize];
+    let check = [Check::Strict, Check::Relaxed, Check::Off][draws.below(3) as usize];
     let mut on: Vec<bool> = (0..KINDS).map(|_| draws.chance(0.5)).collect();
     // At least one kind of fault.
     on[draws.below(5) as usize] = true;

@@ -1,5 +1,6 @@
 //! Runs a script: the fleet settles, faults happen, all is healed, and everything settles again.
 
+use ironclad_failover::flags::eviction::Check;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -97,7 +98,7 @@ fn setup(script: &Script) -> Setup {
         skew: skews.max().unwrap_or_default(),
         asked_taints,
         windows: Some((least(|policy| policy.add_after), least(|policy| policy.remove_after))),
-        checked: script.check != "off",
+        checked: script.check != Check::Off,
         late: true,
         ..Rules::default()
     };

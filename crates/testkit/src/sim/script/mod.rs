@@ -9,6 +9,7 @@ mod gauges;
 mod removal;
 mod shrink;
 
+use ironclad_failover::flags::eviction::Check;
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 pub use self::{
@@ -39,7 +40,7 @@ pub struct Script {
     pub members: usize,
     pub gate: bool,
     pub rate: f64,
-    pub check: &'static str,
+    pub check: Check,
     /// Two controller processes, of which one leads.
     pub standby: bool,
     pub apps: Vec<App>,
@@ -94,7 +95,7 @@ impl fmt::Display for Script {
             self.members,
             if self.gate { "on" } else { "off" },
             self.rate,
-            self.check,
+            self.check.as_str(),
             if self.standby { ", with a standby" } else { "" }
         )?;
         if let Some(policy) = &self.taint_policy {

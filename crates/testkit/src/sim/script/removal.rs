@@ -10,7 +10,7 @@ use ironclad_api::{
     conditions::{self, TRUE},
     policy::PropagationPolicy,
 };
-use ironclad_failover::membership::REMOVAL_BLOCKED;
+use ironclad_failover::cluster::lifecycle::REMOVAL_BLOCKED;
 use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams},

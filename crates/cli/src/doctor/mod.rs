@@ -7,11 +7,9 @@ mod read;
 
 use std::time::Duration;
 
+use ironclad_fleet::count::count;
 use ironclad_fleet::{Violation, check};
-use ironclad_planning::{
-    count,
-    doctor::{Finding, Grade, drift, findings},
-};
+use ironclad_planning::doctor::{Finding, Grade, drift, findings};
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::json;

@@ -35,6 +35,15 @@ pub enum Changed {
         after: bool,
         template: String,
     },
+    /// A member lost the ConfigMap that a Deployment mounts.
+    ConfigGone {
+        /// The member.
+        cluster: ClusterName,
+        /// Namespace of both.
+        namespace: Arc<str>,
+        /// Name of the Deployment.
+        workload: Arc<str>,
+    },
 }
 
 #[derive(Debug, Clone)]

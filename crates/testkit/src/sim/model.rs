@@ -16,7 +16,7 @@ use ironclad_fleet::{BindingKey, ClusterName, Gvk, ObjectKey, PolicyKey, WorkKey
 use ironclad_runtime::{Change, Informer, WatchScope};
 use ironclad_seam::{Clock, Seam};
 use ironclad_simcluster::Member;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
@@ -25,6 +25,7 @@ use super::{
     History,
     change::{Changed, Write},
     checker::{Checker, Rules},
+    script::CONFIG_SUFFIX,
 };
 
 #[derive(Clone)]
@@ -129,6 +130,17 @@ impl Model {
             let template = any(change).and_then(|copy| copy.annotations().get(annotations::TEMPLATE_UID).cloned());
             let template = template.unwrap_or_default();
             Some(Changed::Copy { cluster: cluster.clone(), object, before, after, template })
+        })
+        .await;
+        let cluster = ClusterName::from(name);
+        self.kind::<ConfigMap>("configs", &member.client(), seam, move |_, change| {
+            let workload = name_of(change).strip_suffix(CONFIG_SUFFIX).map(|workload| workload.into())?;
+            let gone = change.new.is_none();
+            gone.then(|| Changed::ConfigGone {
+                cluster: cluster.clone(),
+                namespace: namespace_of(change).as_str().into(),
+                workload,
+            })
         })
         .await;
     }

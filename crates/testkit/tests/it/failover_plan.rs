@@ -76,7 +76,8 @@ fn draw(draws: &Stream, n: u64, members: usize) -> Drawn {
         _ => Failover::Cluster { mode: "Directly", seconds: 40 },
     };
     let replicas = 1 + draws.below(3) as i32;
-    Drawn { app: App { name: format!("w{n}"), replicas, spread, affinity, tolerates: None, failover }, groups }
+    let app = App { replicas, spread, affinity, failover, ..App::new(&format!("w{n}")) };
+    Drawn { app, groups }
 }
 
 /// Draws the fault of a member and its end. The times are far from those of

@@ -4,10 +4,8 @@ use std::fmt::Write as _;
 
 use ironclad_fleet::{Because, because::propagation::Reason};
 
-use ironclad_planning::{
-    apply::{ApplyPlan, CopyChange, Object, TemplateChange},
-    count,
-};
+use ironclad_fleet::count::count;
+use ironclad_planning::apply::{ApplyPlan, CopyChange, Object, TemplateChange};
 
 use crate::{print, why};
 

@@ -10,13 +10,14 @@ use ironclad_api::{
     Taint, Toleration,
     conditions::{binding::EVICTION_PENDING, is_true},
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, PRODUCER_TAINT_MANAGER},
+    labels::{BINDING_MANAGED_BY, CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, PROPAGATION_POLICY_PERMANENT_ID},
     policy::{FailoverBehavior, Placement, PurgeMode, ReplicaSchedulingType, SpreadByField},
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
     work::{GracefulEvictionTask, ResourceBinding, ResourceHealth, TargetCluster},
 };
 use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, World as Fleet, taint::tolerates};
 
-use super::{Checker, Eviction, Rules, Write};
+use super::{Checker, Eviction, Rules, Write, clusters};
 
 /// Resolution of times on the wire.
 const SECOND: i64 = 1;
@@ -32,7 +33,9 @@ pub(super) struct State {
     healthy: Option<Duration>,
     /// The user's settings over time.
     wishes: Vec<(Duration, Wishes)>,
-    /// Clusters in its result, with the time since when.
+    /// Since when no scheduler places it, or nothing is dispatched, and why.
+    pub(super) stuck: Option<(Duration, &'static str)>,
+    /// The clusters in its result, and since when they are there.
     pub(super) on: BTreeMap<String, Duration>,
 }
 
@@ -142,6 +145,11 @@ impl Bindings {
         for target in &new.spec.clusters {
             state.on.entry(target.name.clone()).or_insert(at);
         }
+        state.stuck = match (state.stuck, stuck(new)) {
+            (Some((since, _)), Some(why)) => Some((since, why)),
+            (None, Some(why)) => Some((at, why)),
+            (_, None) => None,
+        };
         let tasks = &new.spec.graceful_eviction_tasks;
         for task in tasks {
             if tasks.iter().filter(|t| t.from_cluster == task.from_cluster).count() > 1 {
@@ -183,6 +191,22 @@ impl Bindings {
             state.healthy = Some(at);
         }
         evicted
+    }
+}
+
+/// Why no scheduler places the binding anew, or no copy would be made.
+fn stuck(binding: &ResourceBinding) -> Option<&'static str> {
+    let suspension = binding.spec.suspension.as_ref();
+    let labels = binding.metadata.labels.as_ref();
+    let owners = [PROPAGATION_POLICY_PERMANENT_ID, CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, BINDING_MANAGED_BY];
+    if binding.spec.scheduling_suspended() {
+        Some("its scheduling is suspended")
+    } else if suspension.is_some_and(|suspension| suspension.dispatching == Some(true)) {
+        Some("its dispatching is suspended")
+    } else if !owners.iter().any(|owner| labels.is_some_and(|labels| labels.contains_key(*owner))) {
+        Some("its policy is deleted")
+    } else {
+        None
     }
 }
 
@@ -285,7 +309,7 @@ impl Checker {
                 ));
             }
             if rules.checked
-                && let Some(lack) = self.lacks_target(old, &cluster, at)
+                && let Some(lack) = self.lacks_target(old, &cluster, seen, write)
             {
                 broken.push(format!("invariant 19: {key} is evicted from {cluster} although {lack}"));
             }
@@ -309,9 +333,21 @@ impl Checker {
 }
 
 impl Checker {
-    /// Reason why the scheduler could never place a binding elsewhere, however stale its view
-    /// (specification/failover.md 6.9).
-    fn lacks_target(&self, binding: &ResourceBinding, from: &ClusterName, at: Duration) -> Option<String> {
+    /// Why the scheduler could never place a binding anew, whatever it does not know yet (specification/failover.md
+    /// 6.9).
+    fn lacks_target(
+        &self,
+        binding: &ResourceBinding,
+        from: &ClusterName,
+        seen: Option<&State>,
+        write: &Write,
+    ) -> Option<String> {
+        let at = write.at;
+        if let Some((since, why)) = seen.and_then(|seen| seen.stuck)
+            && since + self.rules.stale < at
+        {
+            return Some(why.to_owned());
+        }
         let placement = binding.spec.placement.clone().unwrap_or_default();
         let named = placement.cluster_affinity.as_ref().map(|a| a.cluster_names.clone()).unwrap_or_default();
         if !placement.cluster_affinities.is_empty() {
@@ -322,7 +358,9 @@ impl Checker {
             .iter()
             .filter(|(name, state)| {
                 let holds = binding.spec.target(&name.0).is_some();
-                *name != from && !state.surely_repels(holds, at, self.rules.stale)
+                let barred = task(binding, &name.0).is_some_and(|task| task.reason == APPLICATION_FAILURE);
+                let tainted = !holds && self.surely_untolerated(&placement, state, write);
+                *name != from && !barred && !tainted && !state.surely_repels(holds, at, self.rules.stale)
             })
             .map(|(name, _)| name)
             .filter(|name| named.is_empty() || named.iter().any(|n| **n == *name.0))
@@ -345,7 +383,24 @@ impl Checker {
     }
 }
 
-/// Time at which the eviction is due, in seconds (specification/failover.md 3.2 to 3.4); `None` is never.
+impl Checker {
+    /// Every view of the cluster shows a NoExecute taint that the placement does not tolerate, or not any more.
+    fn surely_untolerated(&self, placement: &Placement, state: &clusters::State, write: &Write) -> bool {
+        let stale = self.rules.stale;
+        let lasts = |taint: &Taint, toleration: &Toleration| {
+            let added = taint.time_added.as_ref().map_or(0, |t| t.0.as_second());
+            let slack = 2 * self.rules.skew + SECOND + stale.as_secs() as i64;
+            toleration.toleration_seconds.is_none_or(|seconds| added + seconds + slack >= write.wall)
+        };
+        let tolerated = |taint: &Taint| {
+            placement.cluster_tolerations.iter().any(|each| tolerates(each, taint) && lasts(taint, each))
+        };
+        state.changed + stale < write.at
+            && state.taints.iter().any(|taint| taint.effect == NO_EXECUTE && !tolerated(taint))
+    }
+}
+
+/// When the binding is due, in seconds (specification/failover.md 3.2 to 3.4); `None` is never.
 fn due(wishes: &Wishes, taints: &[&Taint], rules: &Rules) -> Option<i64> {
     let placement = &wishes.placement;
     let added = |taint: &Taint| taint.time_added.as_ref().map_or(0, |t| t.0.as_second());

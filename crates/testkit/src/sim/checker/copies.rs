@@ -7,11 +7,11 @@ use ironclad_api::{
     policy::PurgeMode,
     work::{ResourceBinding, Work},
 };
-use ironclad_fleet::{ClusterName, ObjectKey, WorkKey, World as Fleet, affinity};
+use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, WorkKey, World as Fleet, affinity};
 use kube::{Resource, ResourceExt as _};
 use serde_json::Value;
 
-use super::{Rules, clusters::Clusters};
+use super::{Rules, bindings, clusters::Clusters};
 
 /// Checks a new Work: with Directly the copy in a Ready cluster must be deleted before.
 pub(super) fn work(
@@ -83,8 +83,53 @@ pub(super) fn deleted(
     broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));
 }
 
-/// Returns `true` if a user's placement excludes this cluster and the next copy is being created (decision 13), or none
-/// is needed, as with zero replicas (specification/scheduling.md 8.7).
+/// A copy went with its Cluster, and the command had said that nothing is lost by deleting that: then a copy that is
+/// ready must be elsewhere (rule 3 of specification/failover.md).
+pub(super) fn unjoined(cluster: &ClusterName, object: &ObjectKey, of: &str, fleet: &Fleet, broken: &mut Vec<String>) {
+    let Some(template) = fleet.templates.get(object) else { return };
+    let current = template.pointer("/metadata/uid").and_then(Value::as_str) == Some(of);
+    let wanted = template.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1) > 0;
+    let ready = |copy: &Value| copy.pointer("/status/readyReplicas").and_then(Value::as_i64).unwrap_or(0) > 0;
+    let elsewhere = fleet
+        .members
+        .iter()
+        .any(|(name, objects)| name != cluster && objects.get(object).is_some_and(|copy| ready(copy)));
+    if current && wanted && !elsewhere {
+        broken.push(format!(
+            "invariant 17: {object} has no ready copy since {cluster} was unjoined, which was said to lose nothing"
+        ));
+    }
+}
+
+/// Wherever a copy of a workload is to stay, what it mounts stays, too (invariant *dependencies*).
+pub(super) fn config_gone(
+    at: Duration,
+    cluster: &ClusterName,
+    key: &BindingKey,
+    workload: &str,
+    state: Option<&bindings::State>,
+    fleet: &Fleet,
+    rules: &Rules,
+    broken: &mut Vec<String>,
+) {
+    let Some(binding) = fleet.bindings.get(key).filter(|binding| binding.metadata.deletion_timestamp.is_none()) else {
+        return;
+    };
+    let joined = fleet.clusters.get(cluster).is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none());
+    let of_workload = |object: &ObjectKey| {
+        *object.gvk.kind == *"Deployment" && *object.namespace == *key.namespace && *object.name == *workload
+    };
+    let copy = fleet.members.get(cluster).is_some_and(|objects| objects.keys().any(of_workload));
+    let since = state.and_then(|state| state.on.get(&*cluster.0));
+    let is_target = binding.spec.target(&cluster.0).is_some() && since.is_some_and(|s| *s + 2 * rules.stale < at);
+    let is_leaving = binding.spec.eviction(&cluster.0).is_some_and(|t| t.purge_mode != Some(PurgeMode::Directly));
+    if joined && copy && (is_target || is_leaving) {
+        broken.push(format!("dependencies: the ConfigMap of {key} went from {cluster}, where its copy stays"));
+    }
+}
+
+/// A user's placement leaves this cluster out, and the next copy is being made (decision 13), or there is to be none:
+/// as for a workload of no replicas (specification/scheduling.md 8.7).
 fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet) -> bool {
     if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
         return true;

@@ -111,7 +111,8 @@ impl Checker {
         let alive = binding.metadata.deletion_timestamp.is_none() && binding.spec.graceful_eviction_tasks.is_empty();
         // A cluster that is Ready again is not evicted from while its policy's taints wait for their removal.
         let recovers = cluster.is_ready() && cluster.spec.taints.iter().any(by_policy);
-        if !alive || recovers || !self.has_places(binding, from, fleet) || !is_applied(binding) {
+        if seen.stuck.is_some() || !alive || recovers || !self.has_places(binding, from, fleet) || !is_applied(binding)
+        {
             return None;
         }
         let began = state.episode_began?;

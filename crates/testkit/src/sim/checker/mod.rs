@@ -18,7 +18,7 @@ use std::{
 };
 
 use ironclad_api::{Taint, cluster::Cluster, policy::PurgeMode};
-use ironclad_fleet::{ClusterName, ObjectKey, World as Fleet};
+use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, World as Fleet};
 
 pub use self::rate::Rates;
 use self::{bindings::Bindings, clusters::Clusters};
@@ -93,6 +93,8 @@ pub struct Checker {
     taken: BTreeSet<(ClusterName, ObjectKey)>,
     /// Workloads that lost a copy because a Cluster was deleted without a drain, until they have another one.
     abandoned: BTreeSet<ObjectKey>,
+    /// Clusters that are deleted after the command said that nothing is lost by that.
+    nothing_to_lose: BTreeSet<ClusterName>,
     late: late::Late,
     /// Time at which a user last changed the taint policy or its taints.
     policy_edited: Option<Duration>,
@@ -112,6 +114,7 @@ impl Checker {
             starts: Vec::new(),
             taken: BTreeSet::new(),
             abandoned: BTreeSet::new(),
+            nothing_to_lose: BTreeSet::new(),
             late: late::Late::default(),
             policy_edited: None,
             noted: BTreeSet::new(),
@@ -132,6 +135,11 @@ impl Checker {
         self.taken.insert((cluster, object));
     }
 
+    /// Somebody deletes this Cluster, and was told that no workload loses anything by that.
+    pub fn nothing_to_lose(&mut self, cluster: ClusterName) {
+        self.nothing_to_lose.insert(cluster);
+    }
+
     /// Records that a user edits or deletes the taint policy, or removes one of its taints.
     pub fn policy_edited(&mut self, at: Duration) {
         self.policy_edited = Some(at);
@@ -147,6 +155,9 @@ impl Checker {
         match &write.what {
             Changed::Cluster { name, old, new } => {
                 let (old, new) = (old.as_deref(), new.as_deref());
+                if old.is_none() {
+                    self.nothing_to_lose.remove(name);
+                }
                 let taints = |cluster: Option<&Cluster>| cluster.is_some_and(|c| c.spec.taints.iter().any(by_policy));
                 match (taints(old), taints(new)) {
                     (false, true) => drop(self.noted.insert("a policy taints a cluster")),
@@ -174,12 +185,20 @@ impl Checker {
                 let (old, new) = (old.as_deref(), new.as_deref());
                 copies::work(write.at, key, old, new, fleet, &self.clusters, &self.rules, &mut broken);
             }
+            Changed::ConfigGone { cluster, namespace, workload } => {
+                let key = BindingKey { namespace: namespace.clone(), name: format!("{workload}-deployment").into() };
+                let state = self.bindings.get(&key);
+                copies::config_gone(write.at, cluster, &key, workload, state, fleet, &self.rules, &mut broken);
+            }
             Changed::Copy { cluster, object, before, after, template } => {
                 if !before && *after {
                     self.abandoned.remove(object);
                 }
                 if *before && !after && !self.taken.remove(&(cluster.clone(), object.clone())) {
                     let abandoned = &mut self.abandoned;
+                    if self.nothing_to_lose.contains(cluster) {
+                        copies::unjoined(cluster, object, template, fleet, &mut broken);
+                    }
                     copies::deleted(cluster, object, template, fleet, &self.rules, abandoned, &mut broken);
                 }
             }

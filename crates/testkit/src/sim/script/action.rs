@@ -8,6 +8,7 @@ use ironclad_api::{
     labels,
     policy::{ClusterTaintPolicy, PropagationPolicy},
     taints::{NO_SCHEDULE, UNSCHEDULABLE},
+    work::ResourceBinding,
 };
 use ironclad_cli::drain::{self, Options, Stuck, command::whole};
 use ironclad_simcluster::{Faults, Flap};
@@ -17,7 +18,7 @@ use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{App, Failover, TaintPolicy};
 use crate::sim::{Cut, Fault, World};
@@ -62,6 +63,18 @@ pub enum Action {
     Drain(usize),
     Unjoin(usize),
     Join,
+    /// A user deletes a workload's policy; the workload stays.
+    DropPropagation(usize),
+    /// Somebody suspends the scheduling of a workload's binding.
+    SuspendScheduling(usize),
+    /// A user suspends dispatching in a workload's policy.
+    SuspendDispatching(usize),
+    /// A person drains a member by force, and does not wait for the end of it.
+    Evacuate(usize),
+    /// A person ends the drain of a member and uncordons it.
+    Uncordon(usize),
+    /// A person unjoins a member if the command says that nothing is lost by that.
+    UnjoinEmpty(usize),
 }
 
 pub const HAND_KEY: &str = "hand";
@@ -116,10 +129,7 @@ impl Action {
             Self::Failover(app, failover) => {
                 let Some(app) = apps.get_mut(*app) else { return Ok(()) };
                 app.failover = failover.clone();
-                let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
-                let behaviour = failover.to_json();
-                let patch = json!({"spec": {"failover": behaviour}});
-                policies.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                edit_policy(world, app, json!({"spec": {"failover": failover.to_json()}})).await?;
             }
             Self::Scale(app, replicas) => {
                 let Some(app) = apps.get_mut(*app) else { return Ok(()) };
@@ -165,13 +175,42 @@ impl Action {
             Self::Tolerate(app, seconds) => {
                 let Some(app) = apps.get_mut(*app) else { return Ok(()) };
                 app.tolerates = *seconds;
-                let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
                 let tolerations = app.placement()["clusterTolerations"].clone();
-                let patch = json!({"spec": {"placement": {"clusterTolerations": tolerations}}});
-                policies.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                edit_policy(world, app, json!({"spec": {"placement": {"clusterTolerations": tolerations}}})).await?;
             }
-            Self::Drain(member) => {
-                let wanted = Options { rate: 2.0, stuck: Stuck::Skip, ..Options::new(&name(*member)) };
+            Self::DropPropagation(app) => {
+                let Some(app) = apps.get(*app) else { return Ok(()) };
+                let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
+                policies.delete(&app.name, &DeleteParams::default()).await?;
+            }
+            Self::SuspendScheduling(app) => {
+                let Some(app) = apps.get(*app) else { return Ok(()) };
+                suspend_scheduling(world, app, Some(true)).await?;
+            }
+            Self::SuspendDispatching(app) => {
+                let Some(app) = apps.get(*app) else { return Ok(()) };
+                edit_policy(world, app, json!({"spec": {"suspension": {"dispatching": true}}})).await?;
+            }
+            Self::Uncordon(member) => {
+                let (plane, name) = (world.user(), name(*member));
+                if Api::<Cluster>::all(plane.clone()).get_opt(&name).await?.is_some() {
+                    drain::abort(&plane, &name.as_str().into()).await?;
+                    untaint(&plane, &name, UNSCHEDULABLE, NO_SCHEDULE).await?;
+                }
+            }
+            Self::UnjoinEmpty(member) => {
+                let (plane, name) = (world.user(), name(*member));
+                let clusters: Api<Cluster> = Api::all(plane.clone());
+                if clusters.get_opt(&name).await?.is_some()
+                    && !ironclad_cli::unjoin::impact(&plane, &name).await?.is_targeted()
+                {
+                    world.model.with_checker(|checker, _| checker.nothing_to_lose(name.as_str().into()));
+                    clusters.delete(&name, &DeleteParams::default()).await?;
+                }
+            }
+            Self::Drain(member) | Self::Evacuate(member) => {
+                let stuck = if matches!(self, Self::Drain(_)) { Stuck::Skip } else { Stuck::Force };
+                let wanted = Options { rate: 2.0, stuck, ..Options::new(&name(*member)) };
                 let (plane, clock, history) = (world.user(), world.clock().clone(), world.history.clone());
                 world.spawn("drain", async move {
                     let drained = whole(&plane, &clock, &wanted, false, Duration::ZERO, |_| {}).await;
@@ -194,6 +233,40 @@ impl Action {
     }
 }
 
+/// Changes a workload's policy, if somebody did not delete it.
+async fn edit_policy(world: &World, app: &App, patch: Value) -> anyhow::Result<()> {
+    let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
+    match policies.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+async fn suspend_scheduling(world: &World, app: &App, suspended: Option<bool>) -> anyhow::Result<()> {
+    let bindings: Api<ResourceBinding> = Api::namespaced(world.user(), "default");
+    let patch = json!({"spec": {"suspension": {"scheduling": suspended}}});
+    let name = format!("{}-deployment", app.name);
+    match bindings.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// Undoes what users did to the propagation of workloads: policies that were deleted come back, and nothing is
+/// suspended.
+pub(super) async fn propagate_again(world: &World, apps: &[App]) -> anyhow::Result<()> {
+    let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
+    for app in apps {
+        if policies.get_opt(&app.name).await?.is_none() {
+            policies.create(&PostParams::default(), &app.policy()?).await?;
+        }
+        edit_policy(world, app, json!({"spec": {"suspension": null}})).await?;
+        suspend_scheduling(world, app, None).await?;
+    }
+    Ok(())
+}
+
+/// Joins every member whose Cluster is not there.
 pub(super) async fn join_all(world: &World) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(world.user());
     for name in world.members.keys() {
@@ -303,6 +376,12 @@ impl fmt::Display for Action {
             Self::Drain(member) => write!(f, "drain {}", name(*member)),
             Self::Unjoin(member) => write!(f, "unjoin {}", name(*member)),
             Self::Join => f.write_str("join who is not joined"),
+            Self::DropPropagation(app) => write!(f, "delete the policy of app{}", app + 1),
+            Self::SuspendScheduling(app) => write!(f, "suspend the scheduling of app{}", app + 1),
+            Self::SuspendDispatching(app) => write!(f, "suspend the dispatching of app{}", app + 1),
+            Self::Evacuate(member) => write!(f, "drain {} by force", name(*member)),
+            Self::Uncordon(member) => write!(f, "end the drain of {} and uncordon it", name(*member)),
+            Self::UnjoinEmpty(member) => write!(f, "unjoin {} if nothing is lost by that", name(*member)),
         }
     }
 }

@@ -16,6 +16,10 @@ pub enum Spread {
     Divided(usize),
 }
 
+/// Ending of the names of ConfigMaps that workloads mount.
+pub(in crate::sim) const CONFIG_SUFFIX: &str = "-config";
+
+/// Values of a policy's `failover.cluster`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failover {
     None,
@@ -56,6 +60,10 @@ pub struct App {
     /// Seconds for which it tolerates NoExecute taints set by users; a negative number is for ever.
     pub tolerates: Option<i64>,
     pub failover: Failover,
+    /// It mounts a ConfigMap, which its policy sends along.
+    pub depends: bool,
+    /// An override of its replicas in a member.
+    pub overridden: Option<(usize, i32)>,
 }
 
 impl App {
@@ -68,17 +76,38 @@ impl App {
             affinity: Vec::new(),
             tolerates: None,
             failover: Failover::None,
+            depends: false,
+            overridden: None,
+        }
+    }
+
+    /// Name of the ConfigMap that it mounts, if it does.
+    #[must_use]
+    pub fn config(&self) -> String {
+        format!("{}{CONFIG_SUFFIX}", self.name)
+    }
+
+    /// Replicas of its copy in a member that was given so many.
+    #[must_use]
+    pub fn replicas_in(&self, cluster: &str, given: i32) -> i32 {
+        match self.overridden {
+            Some((member, replicas)) if super::action::name(member) == cluster => replicas,
+            _ => given,
         }
     }
 
     pub fn deployment(&self) -> anyhow::Result<Deployment> {
         let labels = json!({"app": self.name});
+        let config = json!([{"name": "config", "configMap": {"name": self.config()}}]);
+        let volumes = if self.depends { config } else { json!([]) };
         Ok(serde_json::from_value(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": self.name, "namespace": "default", "labels": labels},
             "spec": {
                 "replicas": self.replicas, "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}},
+                "template": {"metadata": {"labels": labels}, "spec": {
+                    "containers": [{"name": "app", "image": "app:1"}], "volumes": volumes,
+                }},
             },
         }))?)
     }
@@ -119,6 +148,9 @@ impl App {
                 "placement": self.placement(),
             },
         });
+        if self.depends {
+            policy["spec"]["propagateDeps"] = json!(true);
+        }
         if self.failover != Failover::None {
             policy["spec"]["failover"] = self.failover.to_json();
         }
@@ -131,6 +163,9 @@ impl fmt::Display for App {
         write!(f, "{}: {} replicas, {:?}, failover {}", self.name, self.replicas, self.spread, self.failover)?;
         if !self.affinity.is_empty() {
             write!(f, ", on {}", self.affinity.join(" "))?;
+        }
+        if self.depends {
+            f.write_str(", with a ConfigMap")?;
         }
         match self.tolerates {
             None => Ok(()),

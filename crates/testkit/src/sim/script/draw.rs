@@ -22,11 +22,68 @@ pub(super) fn script(seed: u64) -> Script {
     let draws = rng.child("people").stream("draws");
     people(&draws, script.members, &script.apps, script.taint_policy.as_ref(), &mut steps);
     hold(&rng.child("hold").stream("draws"), script.members, &mut script.apps, &mut steps);
+    users(&rng.child("users").stream("draws"), script.members, &mut script.apps, &mut steps);
     (script.kept, script.steps) = steps.into_iter().unzip();
     script
 }
 
-/// Adds an outage of one member until its episode ends: without it, few runs evict anything.
+/// Users mount ConfigMaps, pin workloads, override replicas, delete policies and suspend bindings; operators give drains
+/// up, and unjoin what has no bindings any more. Their steps are numbered behind all others.
+fn users(draws: &Stream, members: usize, apps: &mut [App], steps: &mut Vec<(usize, Step)>) {
+    if !draws.chance(0.6) {
+        return;
+    }
+    for app in apps.iter_mut() {
+        app.depends = draws.chance(0.5);
+    }
+    let number = draws.below(apps.len() as u64) as usize;
+    let (first, second) = (draws.below(members as u64) as usize, draws.below(members as u64 - 1) as usize);
+    let second = if second < first { second } else { second + 1 };
+    // A workload that may go to a few clusters only holds a Cluster that is deleted.
+    let left = members - steps.iter().filter(|(_, step)| matches!(step.action, Action::Unjoin(_))).count();
+    let unjoins = left < members;
+    let mut limit = |members: &[usize]| {
+        apps[number].affinity = members.iter().map(|member| super::action::name(*member)).collect();
+        apps[number].spread = Spread::Copies(1);
+    };
+    let fails = Action::Taint(first, NO_EXECUTE);
+    let heals = Action::Untaint(first, NO_EXECUTE);
+    let play: Vec<(u64, Action)> = match draws.below(7) {
+        0 => vec![(60, fails), (60 + draws.below(120), heals)],
+        1 | 2 => {
+            let stops = match draws.below(3) {
+                0 => Action::DropPropagation(number),
+                1 => Action::SuspendScheduling(number),
+                _ => Action::SuspendDispatching(number),
+            };
+            vec![(20, stops), (40, fails), (60 + draws.below(60), heals)]
+        }
+        3 if !unjoins && members > 3 => {
+            limit(&[first, second]);
+            apps[number].tolerates = Some(5 + draws.below(25) as i64);
+            let (also, back) = (Action::Taint(second, NO_EXECUTE), Action::Untaint(second, NO_EXECUTE));
+            vec![(40, fails), (60 + draws.below(60), also), (60, heals), (1, back)]
+        }
+        4 if !unjoins => {
+            limit(&[first, second]);
+            apps[number].replicas = 2 + draws.below(3) as i32;
+            apps[number].overridden = Some((second, 1));
+            vec![(60, fails), (60 + draws.below(60), heals)]
+        }
+        5 if !unjoins => {
+            limit(&[first]);
+            vec![(30, Action::Evacuate(first)), (20 + draws.below(40), Action::Uncordon(first))]
+        }
+        _ if left > 1 => vec![(30, Action::Drain(first)), (1 + draws.below(15), Action::UnjoinEmpty(first))],
+        _ => vec![(30, fails), (60, heals)],
+    };
+    for (after, action) in play {
+        let after = Duration::from_secs(after);
+        steps.push((steps.len(), Step { after, action }));
+    }
+}
+
+/// One member fails for so long that its episode plays to its end: without that, few runs evict anything.
 fn outage(draws: &Stream, members: usize, steps: &mut Vec<(usize, Step)>) {
     if !draws.chance(0.7) {
         return;
@@ -155,6 +212,8 @@ fn app(draws: &Stream, number: u64, members: usize) -> App {
             _ => None,
         },
         failover: failover(draws),
+        depends: false,
+        overridden: None,
     }
 }
 

@@ -9,16 +9,17 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use ironclad_api::{
     cluster::Cluster,
-    policy::{ClusterTaintPolicy, PropagationPolicy},
+    policy::{ClusterTaintPolicy, OverridePolicy, PropagationPolicy},
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
     work::ResourceBinding,
 };
 use ironclad_simcluster::Faults;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{
     Api,
     api::{ListParams, PostParams},
 };
+use serde_json::json;
 
 use super::{
     Action, App, Script, Spread, TaintPolicy,
@@ -130,6 +131,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     world.model.with_checker(|checker, at| checker.healed(at));
     let user = world.user();
     action::end_drains(world).await?;
+    action::propagate_again(world, &apps).await?;
     // Before, since taints on all clusters can keep a workload on a Cluster in deletion; and after, for clusters that
     // joined anew.
     untaint_all(world, script.members).await?;
@@ -227,6 +229,27 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
     for app in apps {
         let (deployments, policies): (Api<Deployment>, Api<PropagationPolicy>) =
             (Api::namespaced(user.clone(), "default"), Api::namespaced(user.clone(), "default"));
+        if app.depends {
+            let configs: Api<ConfigMap> = Api::namespaced(user.clone(), "default");
+            let config = json!({"metadata": {"name": app.config()}, "data": {"key": "value"}});
+            configs.create(&PostParams::default(), &serde_json::from_value(config)?).await?;
+        }
+        if let Some((member, replicas)) = app.overridden {
+            let overrides: Api<OverridePolicy> = Api::namespaced(user.clone(), "default");
+            let policy = json!({
+                "metadata": {"name": app.name},
+                "spec": {
+                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": app.name}],
+                    "overrideRules": [{
+                        "targetCluster": {"clusterNames": [action::name(member)]},
+                        "overriders": {"plaintext": [
+                            {"path": "/spec/replicas", "operator": "replace", "value": replicas},
+                        ]},
+                    }],
+                },
+            });
+            overrides.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+        }
         deployments.create(&PostParams::default(), &app.deployment()?).await?;
         policies.create(&PostParams::default(), &app.policy()?).await?;
     }
@@ -254,10 +277,10 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
         };
         ensure!(line.applied, "not applied in {}", target.name);
         let ready = line.status.as_ref().and_then(|s| s.value().get("readyReplicas")?.as_i64());
+        let wanted = app.replicas_in(&target.name, target.replicas);
         ensure!(
-            ready.unwrap_or_default() == i64::from(target.replicas),
-            "{ready:?} of {} replicas are ready in {}",
-            target.replicas,
+            ready.unwrap_or_default() == i64::from(wanted),
+            "{ready:?} of {wanted} replicas are ready in {}",
             target.name
         );
     }

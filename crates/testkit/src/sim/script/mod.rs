@@ -12,6 +12,7 @@ mod shrink;
 use ironclad_failover::flags::eviction::Check;
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+pub(super) use self::apps::CONFIG_SUFFIX;
 pub use self::{
     action::{Action, HAND_KEY, taint, untaint},
     apps::{App, Failover, Spread, TaintPolicy},

@@ -14,7 +14,7 @@ use ironclad_api::{
     policy::PurgeMode,
     work::ResourceBindingSpec,
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::migration::Reason};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, because::migration::Reason};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use crate::{
     eviction_task::{self, Why},
     flags::eviction::{Check, EvictionFlags},
     taint_manager::guards::{ClusterHealth, Fleet},
-    taint_manager::pre_scheduling_check,
+    taint_manager::pre_scheduling_check::{Snapshot, has_target},
     taint_manager::rate::{Counts, State, formula, interval},
 };
 
@@ -39,7 +39,7 @@ pub enum Verdict {
 
 /// Verdict of a drain on this binding; `None` if it is not on the cluster, or is leaving already.
 #[must_use]
-pub fn judge(binding: &Binding, cluster: &ClusterName, clusters: &Clusters, check: Check) -> Option<Verdict> {
+pub fn judge(binding: &Binding, cluster: &ClusterName, snapshot: &Snapshot<'_>, check: Check) -> Option<Verdict> {
     let spec = binding.spec();
     if binding.metadata().deletion_timestamp.is_some() {
         return None;
@@ -54,7 +54,7 @@ pub fn judge(binding: &Binding, cluster: &ClusterName, clusters: &Clusters, chec
     if let Some(by) = pinned(spec) {
         return Some(Verdict::Stuck(Reason::Pinned { by }));
     }
-    Some(match pre_scheduling_check::has_target(binding, &BTreeSet::from([cluster.clone()]), clusters, check) {
+    Some(match has_target(binding, &BTreeSet::from([cluster.clone()]), snapshot, check) {
         Ok(()) => Verdict::Moves,
         Err(why) => Verdict::Stuck(Reason::NowhereToGo { why: why.to_string() }),
     })
@@ -152,8 +152,11 @@ mod tests {
         work::{BindingSnapshot, BindingSuspension, ResourceBinding, TargetCluster},
     };
 
+    use ironclad_fleet::Clusters;
+    use ironclad_scheduling::Options;
+
     use super::*;
-    use crate::testkit::{apis, at, cluster, ready, spec, task};
+    use crate::testkit::{apis, at, cluster, owned, ready, spec, task};
 
     fn fleet(names: &[(&str, &str)]) -> Clusters {
         let one = |(name, status): &(&str, &str)| {
@@ -181,6 +184,7 @@ mod tests {
         });
         let mut binding = ResourceBinding::new("web-deployment", spec);
         binding.metadata.namespace = Some("default".into());
+        binding.metadata.labels = Some(owned());
         binding
     }
 
@@ -190,7 +194,9 @@ mod tests {
         let with = |affinity: &[&str], change: &dyn Fn(&mut ResourceBinding)| {
             let mut binding = binding(affinity);
             change(&mut binding);
-            judge(&binding.into_binding(), &"m1".into(), &clusters, Check::Strict)
+            let scheduler = Options::default();
+            let snapshot = Snapshot { clusters: &clusters, scheduler: &scheduler, now: at(0) };
+            judge(&binding.into_binding(), &"m1".into(), &snapshot, Check::Strict)
         };
         let pinned = |by| Some(Verdict::Stuck(Reason::Pinned { by }));
         let suspended =
@@ -228,6 +234,13 @@ mod tests {
                 "scheduling suspended",
                 suspended(BindingSuspension { scheduling: Some(true), ..Default::default() }),
                 pinned("spec.suspension.scheduling"),
+            ),
+            (
+                "its policy was deleted: no scheduler places it anew",
+                with(&["m1", "m2"], &|b| b.metadata.labels = None),
+                Some(Verdict::Stuck(Reason::NowhereToGo {
+                    why: "it would not be scheduled anew: neither a policy nor a controller owns the binding".into(),
+                })),
             ),
             (
                 "dispatching suspended",

@@ -27,6 +27,8 @@ pub struct Flags {
     pub evict_plugins: Plugins,
     /// The eviction queue.
     pub eviction: EvictionFlags,
+    /// Flags and gates of the scheduler, which the pre-scheduling check asks.
+    pub scheduler: ironclad_scheduling::Options,
 }
 
 impl Flags {

@@ -6,10 +6,16 @@ use ironclad_api::{
     conditions::{self, cluster::READY},
     eviction::{PRODUCER_TAINT_MANAGER, TAINT_UNTOLERATED},
     finalizers::CLUSTER_CONTROLLER,
+    labels::PROPAGATION_POLICY_PERMANENT_ID,
     policy::{MatchCondition, PurgeMode},
     work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster},
 };
 use jiff::Timestamp;
+
+/// Labels of a binding that a policy owns.
+pub(crate) fn owned() -> std::collections::BTreeMap<String, String> {
+    [(PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into()
+}
 
 /// A moment, in seconds.
 pub(crate) fn at(second: i64) -> Timestamp {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
     cluster::Cluster,
-    eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN},
+    eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED},
     policy::{
         ClusterAffinityTerm, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy, ReplicaSchedulingType,
         SpreadByField, SpreadConstraint, StaticClusterWeight,
@@ -337,15 +337,15 @@ fn divides_by_capacity(placement: &Placement) -> bool {
     placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!is_weighted(strategy) || dynamic)
 }
 
-/// Replicas that a cluster had before a taint evicted them, counted as previous result while the binding has no valid
+/// Replicas that a cluster had before a taint or a drain evicted them, counted as previous result while the binding has no valid
 /// one: the former result is restored where it still fits (specification/failover.md IR-30).
 fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let binding = seen.binding;
     if !binding.spec().clusters.is_empty() && binding.is_scheduled() {
         return 0;
     }
-    let by_taint = |reason: &str| ![APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
-    let task = binding.spec().eviction(&cluster.0).filter(|task| by_taint(&task.reason));
+    let may_return = |reason: &str| ![APPLICATION_FAILURE, BINDING_PREEMPTED].contains(&reason);
+    let task = binding.spec().eviction(&cluster.0).filter(|task| may_return(&task.reason));
     task.and_then(|task| task.replicas).map_or(0, i64::from)
 }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
+    annotations::DRAINING,
     cluster::Cluster,
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN},
     policy::{ClusterAffinityTerm, Placement},
@@ -60,7 +61,12 @@ impl Filter<'_> {
         on_event: &mut dyn FnMut(CycleEvent),
     ) -> Result<u32, Refusal> {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
-        let bars_return = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
+        let bars_return = |reason: &str| match reason {
+            APPLICATION_FAILURE | BINDING_PREEMPTED => true,
+            // The task may outlive the drain, or even the Cluster, by far: while no other cluster fits.
+            CLUSTER_DRAIN => cluster.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING)),
+            _ => false,
+        };
         if self.spec.eviction(name).is_some_and(|task| bars_return(&task.reason)) {
             return Err(Refusal::BeingEvicted);
         }
@@ -208,14 +214,17 @@ mod tests {
 
     #[test]
     fn evictions_reject_only_where_no_other_filter_does() {
-        for (reason, want) in [
-            (APPLICATION_FAILURE, Err(Refusal::BeingEvicted)),
-            (CLUSTER_DRAIN, Err(Refusal::BeingEvicted)),
-            (BINDING_PREEMPTED, Err(Refusal::BeingEvicted)),
-            ("TaintUntolerated", Ok(Fit { tier: 0, score: 0 })),
-            ("TaintPreferNoExecute", Ok(Fit { tier: 0, score: 0 })),
-            ("SomethingElse", Ok(Fit { tier: 0, score: 0 })),
+        for (reason, draining, want) in [
+            (APPLICATION_FAILURE, false, Err(Refusal::BeingEvicted)),
+            (CLUSTER_DRAIN, true, Err(Refusal::BeingEvicted)),
+            (CLUSTER_DRAIN, false, Ok(Fit { tier: 0, score: 0 })),
+            (BINDING_PREEMPTED, false, Err(Refusal::BeingEvicted)),
+            ("TaintUntolerated", true, Ok(Fit { tier: 0, score: 0 })),
+            ("TaintPreferNoExecute", false, Ok(Fit { tier: 0, score: 0 })),
+            ("SomethingElse", false, Ok(Fit { tier: 0, score: 0 })),
         ] {
+            let mut cluster = cluster("m1");
+            cluster.metadata.annotations = draining.then(|| [(DRAINING.to_owned(), "now".to_owned())].into());
             let mut binding = binding("web", 1, &[]);
             binding.spec.graceful_eviction_tasks = vec![task("m1", reason, None)];
             let filter = Filter {
@@ -225,7 +234,7 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            assert_eq!(fit(&filter, &cluster("m1"), TargetState::New), want, "{reason}");
+            assert_eq!(fit(&filter, &cluster, TargetState::New), want, "{reason}, draining: {draining}");
         }
     }
 

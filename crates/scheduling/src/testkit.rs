@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::{
     Condition, Taint, Time, Toleration,
+    annotations::DRAINING,
     cluster::{APIEnablement, APIResource, Cluster, ClusterSpec, ClusterStatus},
     conditions::{self, binding::SCHEDULED},
     labels::PROPAGATION_POLICY_PERMANENT_ID,
@@ -47,6 +48,13 @@ pub(crate) fn cluster(name: &str) -> Cluster {
     let apps = APIEnablement { group_version: "apps/v1".into(), resources: vec![deployments] };
     cluster.metadata.generation = Some(1);
     cluster.status = Some(ClusterStatus { api_enablements: vec![apps], ..ClusterStatus::default() });
+    cluster
+}
+
+/// The same while somebody drains it.
+pub(crate) fn draining(name: &str) -> Cluster {
+    let mut cluster = cluster(name);
+    cluster.metadata.annotations = Some([(DRAINING.to_owned(), "now".to_owned())].into());
     cluster
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ironclad_api::{
-    annotations::APPLIED_PLACEMENT,
+    annotations::{APPLIED_PLACEMENT, DRAINING},
     cluster::{Cluster, ClusterStatus},
     conditions::{
         self,
@@ -176,6 +176,11 @@ pub enum Wakes {
 pub fn wakes(old: Option<&Cluster>, new: Option<&Cluster>) -> Wakes {
     let (Some(old), Some(new)) = (old, new) else { return Wakes::Concerned };
     let leaves = old.metadata.deletion_timestamp.is_none() && new.metadata.deletion_timestamp.is_some();
+    let drains =
+        |cluster: &Cluster| cluster.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING));
+    if drains(old) && !drains(new) {
+        return Wakes::Concerned;
+    }
     if leaves || old.metadata.labels != new.metadata.labels || old.metadata.generation != new.metadata.generation {
         return Wakes::Concerned;
     }

@@ -6,7 +6,7 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ResourceBindingStatus, Work},
 };
-use ironclad_failover::graceful_eviction::Seen;
+use ironclad_failover::graceful_eviction::{Seen, runs_own_replicas};
 use ironclad_fleet::{Binding, ClusterName, not_ready};
 use ironclad_runtime::{Informer, Key};
 
@@ -31,6 +31,7 @@ pub(super) struct Observed {
     pub(super) binding: Binding,
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
+    own_replicas: BTreeSet<ClusterName>,
 }
 
 impl Observed {
@@ -47,6 +48,7 @@ impl Observed {
             history: status.map(|status| status.failover_history.as_slice()).unwrap_or_default(),
             not_ready: &self.not_ready,
             copies: &self.copies,
+            own_replicas: &self.own_replicas,
             plugins: &observer.settings.failover.evict_plugins,
         }
     }
@@ -73,6 +75,11 @@ impl Observer {
         let not_ready = not_ready(targets.chain(left).map(ClusterName::from), |name| self.clusters.get("", &name.0));
         let works = binding.view().permanent_id().map(|id| self.works.by_index(BY_BINDING, id)).unwrap_or_default();
         let copies = works.iter().filter_map(|work| cluster_of(work)).collect();
-        Some(Observed { binding, not_ready, copies })
+        let own = |work: &Arc<Work>| {
+            let cluster = cluster_of(work)?;
+            runs_own_replicas(work, spec.target(&cluster.0)?.replicas).then_some(cluster)
+        };
+        let own_replicas = works.iter().filter_map(own).collect();
+        Some(Observed { binding, not_ready, copies, own_replicas })
     }
 }

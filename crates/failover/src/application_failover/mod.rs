@@ -17,14 +17,15 @@ use ironclad_api::{
         APPLICATION_FAILOVER_SKIPPED, DEPENDENCIES_NOT_PROPAGATED, EVICT_WORKLOAD_FROM_CLUSTER_FAILED,
         EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED,
     },
-    eviction::{
-        APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, PRODUCER_APPLICATION_FAILOVER,
-        PRODUCER_CLUSTER_APPLICATION_FAILOVER,
-    },
+    eviction::{APPLICATION_FAILURE, PRODUCER_APPLICATION_FAILOVER, PRODUCER_CLUSTER_APPLICATION_FAILOVER},
     policy::{ApplicationFailoverBehavior, PurgeMode},
     work::{GracefulEvictionTask, ResourceHealth},
 };
-use ironclad_fleet::{Binding, ClusterName, Clusters, Event, Plan, because::migration::Reason};
+use ironclad_fleet::{
+    Binding, ClusterName, Clusters, Event, Plan,
+    because::{eviction::NoTarget, migration::Reason},
+};
+use ironclad_scheduling::Options;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -34,7 +35,7 @@ use crate::{
     eviction_task::{self, Why},
     flags::eviction::Check,
     preserved_state::{self, PreserveError},
-    taint_manager::pre_scheduling_check,
+    taint_manager::pre_scheduling_check::{Snapshot, has_target},
 };
 
 /// Default number of seconds that a workload may be unhealthy.
@@ -73,6 +74,8 @@ pub struct Seen<'a> {
     pub clusters: &'a Clusters,
     /// `--pre-scheduling-check`.
     pub check: Check,
+    /// Flags and gates of the scheduler, which the check asks.
+    pub scheduler: &'a Options,
     /// Gate `StatefulFailoverInjection`.
     pub state_injection: bool,
     /// State kept from the previous decision.
@@ -213,7 +216,7 @@ fn depart(
     decision: &mut Decision,
 ) {
     let spec = seen.binding.spec();
-    let (going, staying) = with_substitute(seen, due);
+    let (going, staying) = with_substitute(seen, due, now);
     for cluster in staying {
         let reason = Reason::NoSubstitute { cluster };
         let event = Event::warning(seen.binding.reference(), APPLICATION_FAILOVER_SKIPPED, reason.to_string());
@@ -250,20 +253,24 @@ fn depart(
     }
 }
 
-/// Clusters that may be left (IR-16): all, unless no copy would remain. Then only those that have a replacement.
-fn with_substitute(seen: &Seen<'_>, due: &[ClusterName]) -> (Vec<ClusterName>, Vec<ClusterName>) {
-    let spec = seen.binding.spec();
-    if due.len() < spec.clusters.len() {
-        return (due.to_vec(), Vec::new());
-    }
-    // The scheduler does not choose these again either.
-    let barred = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
-    let tasks = spec.graceful_eviction_tasks.iter().filter(|task| barred(&task.reason));
-    let mut left: BTreeSet<ClusterName> = tasks.map(|task| ClusterName::from(task.from_cluster.as_str())).collect();
-    let (mut going, mut staying) = (Vec::new(), Vec::new());
+/// Clusters that may be left (IR-16): those that the check lets the workload leave. Of several copies one that can't be
+/// replaced may leave, too, but not below `minGroups`. Switched off, the check guards the last copies all the same.
+fn with_substitute(seen: &Seen<'_>, due: &[ClusterName], now: Timestamp) -> (Vec<ClusterName>, Vec<ClusterName>) {
+    let all_due = due.len() >= seen.binding.spec().clusters.len();
+    let check = match seen.check {
+        Check::Off if all_due => Check::Relaxed,
+        check => check,
+    };
+    let snapshot = Snapshot { clusters: seen.clusters, scheduler: seen.scheduler, now };
+    let may_leave = |left: &BTreeSet<ClusterName>| match has_target(seen.binding, left, &snapshot, check) {
+        Ok(()) => true,
+        Err(NoTarget::AllInUse { .. } | NoTarget::NoSpreadConstraint) => !all_due,
+        Err(_) => false,
+    };
+    let (mut left, mut going, mut staying) = (BTreeSet::new(), Vec::new(), Vec::new());
     for cluster in due {
         left.insert(cluster.clone());
-        if pre_scheduling_check::has_target(seen.binding, &left, seen.clusters, seen.check).is_ok() {
+        if may_leave(&left) {
             going.push(cluster.clone());
         } else {
             left.remove(cluster);

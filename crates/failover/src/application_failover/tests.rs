@@ -15,7 +15,7 @@ use ironclad_api::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::testkit::{apis, at, cluster, line, ready, spec, task as standing};
+use crate::testkit::{apis, at, cluster, line, owned, ready, spec, task as standing};
 
 /// Deployment on these clusters that asks for application failover after 300 s and has one cluster at least.
 fn binding(result: &[(&str, i32)], status: Vec<AggregatedStatusItem>) -> ResourceBinding {
@@ -38,6 +38,7 @@ fn binding(result: &[(&str, i32)], status: Vec<AggregatedStatusItem>) -> Resourc
     let mut binding = ResourceBinding::new("web-deployment", spec);
     binding.metadata.namespace = Some("default".into());
     binding.metadata.uid = Some("uid".into());
+    binding.metadata.labels = Some(owned());
     binding.status.get_or_insert_default().aggregated_status = status;
     binding
 }
@@ -57,12 +58,17 @@ fn fleet(names: &[&str]) -> Clusters {
 }
 
 fn look(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Duration) -> Decision {
+    look_with(binding, clusters, memory, now, Check::Strict)
+}
+
+fn look_with(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Duration, check: Check) -> Decision {
     let bound = Binding::from(Arc::new(binding.clone()));
     let seen = Seen {
         binding: &bound,
         health_is_judged: true,
         clusters,
-        check: Check::Strict,
+        check,
+        scheduler: &Options::default(),
         state_injection: true,
         memory,
         began: at(0),
@@ -186,6 +192,7 @@ fn what_is_remembered_and_what_is_forgotten() {
         health_is_judged: false,
         clusters: &all,
         check: Check::Strict,
+        scheduler: &Options::default(),
         state_injection: false,
         memory: &memory,
         began: at(0),
@@ -251,6 +258,7 @@ fn what_happened_before_somebody_asked_does_not_count() {
             health_is_judged: true,
             clusters: &two,
             check: Check::Strict,
+            scheduler: &Options::default(),
             state_injection: true,
             memory: &Memory::default(),
             began: at(0),
@@ -285,6 +293,7 @@ fn since_when_somebody_asked_outlives_a_restart() {
             health_is_judged: true,
             clusters: &two,
             check: Check::Strict,
+            scheduler: &Options::default(),
             state_injection: true,
             memory: &Memory::default(),
             began: at(0),
@@ -323,6 +332,7 @@ fn the_task_of_each_purge_mode() {
     let namespaced = binding(&[("m1", 1)], vec![line("m1", Unhealthy, 0)]);
     let mut of_cluster = ClusterResourceBinding::new("role", namespaced.spec.clone());
     of_cluster.status = namespaced.status.clone();
+    of_cluster.metadata.labels = Some(owned());
     let behaviour = of_cluster.spec.failover.as_mut().unwrap().application.as_mut().unwrap();
     behaviour.decision_conditions.toleration_seconds = Some(0);
     let bound = Binding::from(Arc::new(of_cluster));
@@ -331,6 +341,7 @@ fn the_task_of_each_purge_mode() {
         health_is_judged: true,
         clusters: &two,
         check: Check::Strict,
+        scheduler: &Options::default(),
         state_injection: false,
         memory: &Memory::default(),
         began: at(0),
@@ -389,6 +400,72 @@ fn the_last_copies_go_only_where_others_step_in() {
 }
 
 #[test]
+fn the_last_copies_stay_without_a_replacement_whatever_the_check() {
+    let with = |result: &[(&str, i32)], unhealthy: &[&str], min: i64, change: &dyn Fn(&mut ResourceBinding)| {
+        let health = |name: &str| if unhealthy.contains(&name) { Unhealthy } else { Healthy };
+        let mut binding = binding(result, result.iter().map(|(name, _)| line(name, health(name), 0)).collect());
+        application(&mut binding).decision_conditions.toleration_seconds = Some(0);
+        binding.spec.placement.as_mut().unwrap().spread_constraints[0].min_groups = min;
+        change(&mut binding);
+        binding
+    };
+    let divided = |binding: &mut ResourceBinding| {
+        let placement = binding.spec.placement.as_mut().unwrap();
+        placement.spread_constraints.clear();
+        placement.replica_scheduling = Some(ironclad_api::policy::ReplicaSchedulingStrategy {
+            replica_scheduling_type: Some(ironclad_api::policy::ReplicaSchedulingType::Divided),
+            ..Default::default()
+        });
+    };
+    let everywhere = |binding: &mut ResourceBinding| {
+        binding.spec.placement.as_mut().unwrap().spread_constraints.clear();
+    };
+    let unowned = |binding: &mut ResourceBinding| binding.metadata.labels = None;
+    let none = |_: &mut ResourceBinding| {};
+    let (two, three) = (fleet(&["m2", "m3"]), fleet(&["m1", "m2", "m3"]));
+    use Check::{Off, Relaxed, Strict};
+    type Row<'a> = (&'a str, ResourceBinding, &'a Clusters, [(Check, &'a [&'a str]); 3]);
+    let rows: [Row<'_>; 5] = [
+        (
+            "divided over all clusters, unhealthy in both: one stays (H A4)",
+            with(&[("m2", 1), ("m3", 1)], &["m2", "m3"], 1, &divided),
+            &two,
+            [(Strict, &[]), (Relaxed, &["m2"]), (Off, &["m2"])],
+        ),
+        (
+            "two of three, and three are asked for: below minGroups nothing leaves (invariant 19)",
+            with(&[("m1", 1), ("m2", 1), ("m3", 1)], &["m1", "m2"], 3, &none),
+            &three,
+            [(Strict, &[]), (Relaxed, &[]), (Off, &["m1", "m2"])],
+        ),
+        (
+            "two of three, and one is asked for",
+            with(&[("m1", 1), ("m2", 1), ("m3", 1)], &["m1", "m2"], 1, &none),
+            &three,
+            [(Strict, &["m1", "m2"]), (Relaxed, &["m1", "m2"]), (Off, &["m1", "m2"])],
+        ),
+        (
+            "everywhere without a constraint: the others go on",
+            with(&[("m1", 1), ("m2", 1), ("m3", 1)], &["m1"], 1, &everywhere),
+            &three,
+            [(Strict, &["m1"]), (Relaxed, &["m1"]), (Off, &["m1"])],
+        ),
+        (
+            "its policy was deleted: no scheduler would answer",
+            with(&[("m1", 1)], &["m1"], 1, &unowned),
+            &three,
+            [(Strict, &[]), (Relaxed, &[]), (Off, &[])],
+        ),
+    ];
+    for (name, binding, clusters, wants) in rows {
+        for (check, want) in wants {
+            let decision = look_with(&binding, clusters, &Memory::default(), S(0), check);
+            assert_eq!(left(&decision), want, "{name}, {}", check.as_str());
+        }
+    }
+}
+
+#[test]
 fn state_goes_into_the_task_or_nobody_goes() {
     let two = fleet(&["m1", "m2"]);
     let with = |path: &str| {
@@ -413,6 +490,7 @@ fn state_goes_into_the_task_or_nobody_goes() {
         health_is_judged: true,
         clusters: &two,
         check: Check::Strict,
+        scheduler: &Options::default(),
         state_injection: false,
         memory: &Memory::default(),
         began: at(0),

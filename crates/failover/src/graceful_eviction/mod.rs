@@ -19,7 +19,7 @@ use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::migration::R
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-pub use plugins::{CLUSTER_IN_SCHEDULE_RESULT, Plugin, Plugins, RESOURCE_HEALTH, UnknownPlugin};
+pub use plugins::{CLUSTER_IN_SCHEDULE_RESULT, Plugin, Plugins, RESOURCE_HEALTH, UnknownPlugin, runs_own_replicas};
 
 use crate::{eviction_history, eviction_task};
 
@@ -42,6 +42,8 @@ pub struct Seen<'a> {
     pub not_ready: &'a BTreeSet<ClusterName>,
     /// The clusters that hold a Work of the binding.
     pub copies: &'a BTreeSet<ClusterName>,
+    /// Those of them whose copy does not run the replicas that the scheduler gave it: see [`runs_own_replicas`].
+    pub own_replicas: &'a BTreeSet<ClusterName>,
     /// `--evict-plugins`.
     pub plugins: &'a Plugins,
 }

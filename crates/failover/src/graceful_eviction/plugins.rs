@@ -2,7 +2,9 @@
 
 use ironclad_api::{
     JsonText,
-    work::{GracefulEvictionTask, ResourceHealth, TargetCluster},
+    annotations::{APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES},
+    labels::{RETAIN_REPLICAS, TRUE},
+    work::{GracefulEvictionTask, ResourceHealth, TargetCluster, Work},
 };
 use ironclad_fleet::ClusterName;
 
@@ -95,6 +97,27 @@ impl Plugins {
     }
 }
 
+/// True if the copy of a Work runs another number of replicas than the scheduler gave it: an override sets them, or the
+/// member decides (label `retain-replicas`). Whether that many are ready is part of its health.
+#[must_use]
+pub fn runs_own_replicas(work: &Work, given: i32) -> bool {
+    let Some(manifest) = work.spec.workload.manifests.first() else { return false };
+    let overridden = work
+        .metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|all| all.contains_key(APPLIED_OVERRIDES) || all.contains_key(APPLIED_CLUSTER_OVERRIDES));
+    // Most copies are neither: their manifest is not parsed.
+    if !overridden && !manifest.as_str().contains(RETAIN_REPLICAS) {
+        return false;
+    }
+    let manifest = manifest.object();
+    let labels = manifest.get("metadata").and_then(|metadata| metadata.get("labels"));
+    let retained = labels.and_then(|labels| labels.get(RETAIN_REPLICAS)?.as_str()) == Some(TRUE);
+    let asked = manifest.pointer("/spec/replicas").and_then(serde_json::Value::as_i64);
+    retained || (overridden && asked != Some(i64::from(given)))
+}
+
 /// Every cluster of the result has an applied, healthy copy with as many ready replicas as it was given (IR-29).
 #[derive(Debug)]
 struct EveryCopyHealthy;
@@ -115,15 +138,16 @@ impl Plugin for EveryCopyHealthy {
 }
 
 fn is_healthy(target: &TargetCluster, binding: &Seen<'_>) -> bool {
+    let cluster = ClusterName::from(target.name.as_str());
     // The last report of a lost cluster is outdated.
-    if binding.not_ready.contains(&ClusterName::from(target.name.as_str())) {
+    if binding.not_ready.contains(&cluster) {
         return false;
     }
     let Some(line) = binding.status.iter().find(|line| line.cluster_name == target.name) else { return false };
     let ready = line.status.as_ref().and_then(ready_replicas);
     line.applied
         && line.health == Some(ResourceHealth::Healthy)
-        && ready.is_none_or(|ready| ready >= i64::from(target.replicas))
+        && (binding.own_replicas.contains(&cluster) || ready.is_none_or(|ready| ready >= i64::from(target.replicas)))
 }
 
 /// Ready replicas in a status, if its kind counts them.

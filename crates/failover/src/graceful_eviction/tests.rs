@@ -15,6 +15,7 @@ struct Case {
     lags: bool,
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
+    own_replicas: BTreeSet<ClusterName>,
     metadata: ObjectMeta,
     history: Vec<FailoverRecord>,
     plugins: Plugins,
@@ -22,9 +23,10 @@ struct Case {
 
 fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<AggregatedStatusItem>) -> Case {
     let (spec, not_ready, copies) = (spec(result, tasks), BTreeSet::new(), BTreeSet::new());
+    let own_replicas = BTreeSet::new();
     let metadata = ObjectMeta { generation: Some(5), ..ObjectMeta::default() };
     let history = Vec::new();
-    Case { spec, history, status, lags: false, not_ready, copies, metadata, plugins: Plugins::default() }
+    Case { spec, history, status, lags: false, not_ready, copies, own_replicas, metadata, plugins: Plugins::default() }
 }
 
 impl Case {
@@ -34,6 +36,10 @@ impl Case {
 
     fn without(self, cluster: &str) -> Self {
         Self { not_ready: [cluster.into()].into(), ..self }
+    }
+
+    fn with_own_replicas(self, cluster: &str) -> Self {
+        Self { own_replicas: [cluster.into()].into(), ..self }
     }
 
     fn plugins(self, list: &str) -> Self {
@@ -51,6 +57,7 @@ impl Case {
             history: &self.history,
             not_ready: &self.not_ready,
             copies: &self.copies,
+            own_replicas: &self.own_replicas,
             plugins: &self.plugins,
         };
         decide(&seen, at(now))
@@ -65,6 +72,45 @@ impl Case {
             None if decision.plan.is_quiet() => format!("keep{until}"),
             None => format!("stamp{until}"),
         }
+    }
+}
+
+#[test]
+fn copies_that_run_their_own_number_of_replicas_end_a_task_by_health_alone() {
+    for (name, health, ready, own, want) in [
+        ("as many as given", Healthy, 3, false, "clear by ResourceHealth"),
+        ("fewer than given: the report may be older than the result", Healthy, 1, false, "keep"),
+        ("fewer, which is its own number", Healthy, 1, true, "clear by ResourceHealth"),
+        ("its own number is not reached", Unhealthy, 1, true, "keep"),
+    ] {
+        let mut case = case(&[("m2", 3)], vec![task("m1")], vec![line("m2", health, ready)]);
+        if own {
+            case = case.with_own_replicas("m2");
+        }
+        assert_eq!(case.verdict(100), want, "{name}");
+    }
+    let work = |labels: Value, annotations: Value, replicas: Value| -> ironclad_api::work::Work {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "w", "annotations": annotations},
+            "spec": {"workload": {"manifests": [{
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "web", "labels": labels}, "spec": {"replicas": replicas},
+            }]}},
+        }))
+        .unwrap()
+    };
+    let (none, retained) =
+        (serde_json::json!({}), serde_json::json!({"resourcetemplate.karmada.io/retain-replicas": "true"}));
+    let overridden = serde_json::json!({"policy.karmada.io/applied-overrides": "[]"});
+    for (name, labels, annotations, replicas, want) in [
+        ("as the scheduler says", &none, &none, 3, false),
+        ("the Work is not written anew yet", &none, &none, 1, false),
+        ("overridden, but not its replicas", &none, &overridden, 3, false),
+        ("overridden replicas", &none, &overridden, 1, true),
+        ("the member's autoscaler decides", &retained, &none, 3, true),
+    ] {
+        let work = work(labels.clone(), annotations.clone(), replicas.into());
+        assert_eq!(runs_own_replicas(&work, 3), want, "{name}");
     }
 }
 

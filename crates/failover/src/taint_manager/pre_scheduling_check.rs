@@ -1,63 +1,79 @@
-//! True if a workload would find another cluster (specification/failover.md 6.9): asked before each eviction, so that
-//! nothing leaves for nowhere. The scheduler decides; this only keeps hopeless evictions from being written.
+//! Check before each eviction that the workload would find another cluster (specification/failover.md 6.9), so that
+//! hopeless evictions are not written. It asks the scheduler's own filters; which cluster it becomes the scheduler
+//! decides later.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
-    cluster::{ApiEnablement, Cluster},
-    policy::{Placement, ReplicaSchedulingType, SpreadByField, SpreadConstraint},
+    cluster::Cluster,
+    policy::{ClusterAffinityTerm, Placement, ReplicaSchedulingType, SpreadByField, SpreadConstraint},
     work::ResourceBindingSpec,
 };
 use ironclad_fleet::{
     Binding, ClusterName, Clusters, affinity,
-    because::eviction::NoTarget,
-    taint::{Failover, repelling},
+    because::{eviction::NoTarget, schedule},
 };
+use ironclad_scheduling::{Options, filter::Filter, plugin::TargetState, trigger::responsible};
+use jiff::Timestamp;
 
 use crate::flags::eviction::Check;
 
-/// The clusters that could take the workload in the place of those that are left out: chosen by the affinity (with
-/// ordered groups the one in use and the later ones), ready, not being deleted, not refused by the scheduler's taint
-/// filter, and serving the kind (IR-26).
+/// Input of the check besides the binding, as the scheduler would see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Snapshot<'a> {
+    /// All clusters.
+    pub clusters: &'a Clusters,
+    /// Flags and gates of the scheduler.
+    pub scheduler: &'a Options,
+    /// Time at which `tolerationSeconds` are evaluated.
+    pub now: Timestamp,
+}
+
+/// The clusters that could take the workload in the place of those that are left out: ready, not being deleted, and
+/// passing the scheduler's filters, with ordered groups in the one in use or a later one (IR-26). Clusters in which
+/// dispatching is suspended are none.
 #[must_use]
 pub fn candidates<'a>(
     binding: &Binding,
     placement: &Placement,
     left_out: &BTreeSet<ClusterName>,
-    clusters: &'a Clusters,
+    snapshot: &Snapshot<'a>,
 ) -> Vec<&'a Arc<Cluster>> {
     let spec = binding.spec();
     let observed = binding.status().map_or("", |status| status.scheduler_observed_affinity_name.as_str());
     let groups = &placement.cluster_affinities;
     let from = groups.iter().position(|group| group.affinity_name == observed).unwrap_or(0);
-    let chosen = |cluster: &Cluster| match &placement.cluster_affinity {
-        Some(own) => affinity::chooses(own, cluster),
-        None if groups.is_empty() => true,
-        None => groups[from..].iter().any(|group| {
-            affinity::chooses(&group.affinity, cluster)
-                || (spec.is_workload()
-                    && group.overflow_affinities.iter().any(|tier| affinity::chooses(&tier.affinity, cluster)))
-        }),
-    };
+    let grouped = placement.cluster_affinity.is_none() && !groups.is_empty();
+    let terms: Vec<Option<&ClusterAffinityTerm>> =
+        if grouped { groups[from..].iter().map(Some).collect() } else { vec![None] };
+    let suspended = spec.suspension.as_ref().and_then(|suspension| suspension.dispatching_on_clusters.as_ref());
     let usable = |(name, cluster): &(&ClusterName, &'a Arc<Cluster>)| {
-        !left_out.contains(*name) && chosen(cluster) && takes(spec, placement, name, cluster)
+        let state = if spec.target(&name.0).is_some() { TargetState::Target } else { TargetState::New };
+        !left_out.contains(*name)
+            && cluster.metadata.deletion_timestamp.is_none()
+            && cluster.is_ready()
+            && !suspended.is_some_and(|on| on.cluster_names.iter().any(|suspended| **suspended == *name.0))
+            && terms.iter().any(|group| {
+                let (plugins, now) = (snapshot.scheduler.plugins, snapshot.now);
+                Filter { spec, placement, group: *group, plugins, now }.test(cluster, state).is_ok()
+            })
     };
-    clusters.iter().filter(usable).map(|(_, cluster)| cluster).collect()
+    snapshot.clusters.iter().filter(usable).map(|(_, cluster)| cluster).collect()
 }
 
-/// True if a cluster that the affinity chooses would pass the scheduler's filters.
-fn takes(spec: &ResourceBindingSpec, placement: &Placement, name: &ClusterName, cluster: &Cluster) -> bool {
-    if cluster.metadata.deletion_timestamp.is_some() || !cluster.is_ready() {
-        return false;
+/// Checks that an eviction would be answered: by a scheduler that places the binding anew, and by new Works.
+fn is_answered(binding: &Binding, scheduler: &Options) -> Result<(), NoTarget> {
+    let spec = binding.spec();
+    match responsible(binding.into(), scheduler) {
+        // A scheduler of another name that has answered the present spec will answer the eviction, too.
+        Err(schedule::Reason::NotResponsible { .. }) if binding.is_observed() && !spec.scheduling_suspended() => {}
+        Err(why) => return Err(NoTarget::NotScheduled { why: why.to_string() }),
+        Ok(()) => {}
     }
-    // An existing target remains one whatever its taints (8.3).
-    if spec.target(&name.0).is_some() {
-        return true;
+    if spec.suspension.as_ref().is_some_and(|suspension| suspension.dispatching == Some(true)) {
+        return Err(NoTarget::NotDispatched);
     }
-    let opted_in = spec.failover.as_ref().is_some_and(|failover| failover.cluster.is_some());
-    let failover = if opted_in { Failover::OptedIn } else { Failover::Stays };
-    repelling(&cluster.spec.taints, &placement.cluster_tolerations, failover).is_none()
-        && cluster.api_enablement(&spec.resource.api_version, &spec.resource.kind) == ApiEnablement::Enabled
+    Ok(())
 }
 
 /// True if the workload of this binding has a target when it leaves these clusters.
@@ -67,16 +83,17 @@ fn takes(spec: &ResourceBindingSpec, placement: &Placement, name: &ClusterName, 
 pub fn has_target(
     binding: &Binding,
     left_out: &BTreeSet<ClusterName>,
-    clusters: &Clusters,
+    snapshot: &Snapshot<'_>,
     check: Check,
 ) -> Result<(), NoTarget> {
     if check == Check::Off {
         return Ok(());
     }
+    is_answered(binding, snapshot.scheduler)?;
     let spec = binding.spec();
     let everything = Placement::default();
     let placement = spec.placement.as_ref().unwrap_or(&everything);
-    let candidates = candidates(binding, placement, left_out, clusters);
+    let candidates = candidates(binding, placement, left_out, snapshot);
     if candidates.is_empty() {
         return Err(NoTarget::NoCandidate);
     }
@@ -119,7 +136,7 @@ pub fn has_capacity(
     binding: &Binding,
     from: &ClusterName,
     left_out: &BTreeSet<ClusterName>,
-    clusters: &Clusters,
+    snapshot: &Snapshot<'_>,
     available: AvailableReplicas<'_>,
 ) -> Result<(), NoTarget> {
     let spec = binding.spec();
@@ -132,7 +149,7 @@ pub fn has_capacity(
     if !spec.is_workload() || wanted == 0 {
         return Ok(());
     }
-    let mut takers = candidates(binding, placement, left_out, clusters);
+    let mut takers = candidates(binding, placement, left_out, snapshot);
     // Duplicated replicas: one more copy in a cluster without one.
     takers.retain(|cluster| divided || spec.target(name_of(cluster)).is_none());
     let fits: Option<Vec<i64>> = takers.iter().map(|cluster| available(spec, &name_of(cluster).into())).collect();

@@ -8,6 +8,7 @@ use ironclad_api::{
     work::{FailoverRecord, GracefulEvictionTask},
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, StatusPart, because::eviction::Reason};
+use ironclad_scheduling::Options;
 use serde_json::{Map, Value};
 
 use super::{Evictions, is_ready};
@@ -15,7 +16,7 @@ use crate::{
     Now, eviction_task,
     flags::eviction::{EvictionFlags, Mode},
     preserved_state,
-    taint_manager::pre_scheduling_check::{AvailableReplicas, has_capacity, has_target},
+    taint_manager::pre_scheduling_check::{AvailableReplicas, Snapshot, has_capacity, has_target},
     taint_manager::queue::{Abandoned, Element, Key, Place},
     taint_manager::rate::Token,
 };
@@ -110,6 +111,7 @@ pub(super) struct Around<'a> {
     others: &'a BTreeSet<ClusterName>,
     clusters: &'a Clusters,
     available: Option<AvailableReplicas<'a>>,
+    scheduler: &'a Options,
 }
 
 /// Decides on one element, regardless of the rate.
@@ -146,15 +148,16 @@ pub(super) fn decide(
     if under_way && !substitute && !binding.is_observed() {
         return Step::Wait;
     }
+    let snapshot = Snapshot { clusters, scheduler: around.scheduler, now: now.wall };
     let mut left_out = BTreeSet::from([key.cluster.clone()]);
     if under_way && !substitute {
         left_out.extend(others.iter().cloned());
     }
-    if let Err(why) = has_target(binding, &left_out, clusters, flags.pre_scheduling_check) {
+    if let Err(why) = has_target(binding, &left_out, &snapshot, flags.pre_scheduling_check) {
         return Step::Park(Reason::NoTarget(why));
     }
     if let Some(available) = around.available.filter(|_| flags.capacity_check)
-        && let Err(why) = has_capacity(binding, &key.cluster, &left_out, clusters, available)
+        && let Err(why) = has_capacity(binding, &key.cluster, &left_out, &snapshot, available)
     {
         return Step::Park(Reason::NoTarget(why));
     }
@@ -241,7 +244,8 @@ impl Evictions {
             let step = if busy {
                 Step::Wait
             } else {
-                let around = Around { others: &others, clusters, available };
+                let scheduler = &self.flags.scheduler;
+                let around = Around { others: &others, clusters, available, scheduler };
                 decide(&key, &element, seen.as_ref(), &around, &self.flags.eviction, now)
             };
             match (step, seen) {

@@ -8,7 +8,10 @@ use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Evictions, Report, Row, Waiting, report::ROWS_MAX};
-use crate::{Now, taint_manager::pre_scheduling_check::has_target};
+use crate::{
+    Now,
+    taint_manager::pre_scheduling_check::{Snapshot, has_target},
+};
 
 impl Evictions {
     /// Queue rebuilt from the objects alone: [`rows`](Self::rows) of decisions that no driver has run yet. Bindings
@@ -21,10 +24,11 @@ impl Evictions {
         clusters: &Clusters,
         now: Now,
     ) -> Vec<Row> {
+        let snapshot = Snapshot { clusters, scheduler: &self.flags.scheduler, now: now.wall };
         let goes_nowhere = |cluster: &ClusterName, binding: &BindingKey| {
             let left_out = BTreeSet::from([cluster.clone()]);
             let check = self.flags.eviction.pre_scheduling_check;
-            bindings.get(binding).is_some_and(|bound| has_target(bound, &left_out, clusters, check).is_err())
+            bindings.get(binding).is_some_and(|bound| has_target(bound, &left_out, &snapshot, check).is_err())
         };
         // Nothing is evicted before the end of such a leader's warm-up.
         let warm_up = self.flags.eviction.warm_up(self.flags.health.monitor_grace_period);

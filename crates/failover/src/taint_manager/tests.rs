@@ -20,7 +20,7 @@ use super::*;
 use crate::{
     flags::eviction::EvictionFlags,
     taint_manager::queue::{Place, QueueName},
-    testkit::{apis, at, cluster, ready, taint},
+    testkit::{apis, at, cluster, owned, ready, taint},
 };
 
 mod property;
@@ -270,6 +270,7 @@ fn dup(name: &str, on: &[&str]) -> ResourceBinding {
     let mut binding = ResourceBinding::new(name, ResourceBindingSpec::default());
     binding.metadata.namespace = Some("ns".into());
     binding.metadata.uid = Some(format!("uid-{name}"));
+    binding.metadata.labels = Some(owned());
     binding.metadata.generation = Some(1);
     binding.metadata.creation_timestamp = Some(Time(at(0)));
     binding.spec = ResourceBindingSpec {

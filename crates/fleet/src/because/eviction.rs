@@ -81,6 +81,13 @@ pub enum Reason {
 pub enum NoTarget {
     /// No other cluster that the affinity chooses can take it.
     NoCandidate,
+    /// No scheduler would place it anew.
+    NotScheduled {
+        /// Why not.
+        why: String,
+    },
+    /// No Work would be written for a new copy.
+    NotDispatched,
     /// A duplicated workload without spread constraints is not moved.
     NoSpreadConstraint,
     /// A constraint wants more groups than are left.
@@ -171,6 +178,8 @@ impl fmt::Display for NoTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoCandidate => f.write_str("no other cluster that the affinity chooses can take it"),
+            Self::NotScheduled { why } => write!(f, "it would not be scheduled anew: {why}"),
+            Self::NotDispatched => f.write_str("its dispatching is suspended (spec.suspension.dispatching)"),
             Self::NoSpreadConstraint => f.write_str("it is duplicated and has no spread constraint"),
             Self::TooFewGroups { by, wanted, found } => {
                 let wanted = count(wanted, "group");

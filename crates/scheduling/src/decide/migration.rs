@@ -13,8 +13,8 @@ use super::*;
 use crate::{
     Available, Options,
     testkit::{
-        affinity, aggregated, applied, binding, cluster, decide_in, duplicated, dynamic, failover, spread, taint, task,
-        weighted,
+        affinity, aggregated, applied, binding, cluster, decide_in, draining, duplicated, dynamic, failover, spread,
+        taint, task, weighted,
     },
     trigger::{Wakes, is_unsettled, wakes},
 };
@@ -206,18 +206,23 @@ fn prefer_no_execute_rejects_for_opted_in_workloads_and_scores_for_others() {
 }
 
 #[test]
-fn workload_returns_during_its_eviction_only_after_a_taint() {
-    for (task_reason, want) in [
-        (APPLICATION_FAILURE, None),
-        (CLUSTER_DRAIN, None),
-        (BINDING_PREEMPTED, None),
-        (TAINT_UNTOLERATED, Some("m1")),
-        (TAINT_PREFER_NO_EXECUTE, Some("m1")),
+fn workload_returns_during_its_eviction_only_after_a_taint_or_a_drain() {
+    for (task_reason, drains, want) in [
+        (APPLICATION_FAILURE, false, None),
+        (CLUSTER_DRAIN, true, None),
+        (CLUSTER_DRAIN, false, Some("m1")),
+        (BINDING_PREEMPTED, false, None),
+        (TAINT_UNTOLERATED, false, Some("m1")),
+        (TAINT_PREFER_NO_EXECUTE, false, Some("m1")),
     ] {
         let mut binding = placed(on_one(&["m1"]), 1, &healthy(&["m1"]));
         evict(&mut binding, "m1", task_reason);
-        let after = applied(&binding, &decide_on(&binding, &healthy(&["m1"]), 2));
-        assert_eq!(result(&after).first().map(|(name, _)| *name), want, "{task_reason} (IR-20)");
+        let mut clusters = healthy(&["m1"]);
+        if drains {
+            clusters.insert("m1".into(), draining("m1").into());
+        }
+        let after = applied(&binding, &decide_on(&binding, &clusters, 2));
+        assert_eq!(result(&after).first().map(|(name, _)| *name), want, "{task_reason} (IR-20), drains: {drains}");
         after.spec.eviction("m1").unwrap();
     }
 }
@@ -247,7 +252,7 @@ proptest! {
     #[test]
     fn fault_that_ends_leaves_no_trace(
         strategy in prop::sample::select(vec![0, 1, 2, 3]), replicas in 1_i32..12, evicted in prop::collection::btree_set(0_usize..4, 1..4),
-        reasons in prop::collection::vec(prop::sample::select(vec![TAINT_UNTOLERATED, APPLICATION_FAILURE, CLUSTER_DRAIN]), 4),
+        reasons in prop::collection::vec(prop::sample::select(vec![TAINT_UNTOLERATED, APPLICATION_FAILURE]), 4),
     ) {
         let names = ["m0", "m1", "m2", "m3"];
         let placement = match strategy {

@@ -14,8 +14,8 @@ use crate::{
     Available, Capacity, Options,
     capacity::Modelling,
     testkit::{
-        affinity, aggregated, applied, at, binding, cluster, clusters, decide_in, duplicated, dynamic, group, lines,
-        spread, taint, targets, task, weighted,
+        affinity, aggregated, applied, at, binding, cluster, clusters, decide_in, draining, duplicated, dynamic, group,
+        lines, spread, taint, targets, task, weighted,
     },
 };
 use ironclad_fleet::Clusters;
@@ -501,6 +501,10 @@ fn evicted_share_returns_where_it_still_fits() {
     let after = applied(&before, &decide_in(&before, &fleet, &none, &Options::default(), 1));
     assert_eq!(result(&after), [("m1", 3), ("m2", 2)], "no other cluster has capacity, but the old copies still run");
     before.spec.graceful_eviction_tasks[0].reason = CLUSTER_DRAIN.into();
+    let over = applied(&before, &decide_in(&before, &fleet, &none, &Options::default(), 1));
+    assert_eq!(result(&over), [("m1", 3), ("m2", 2)], "a drain that ended bars nothing");
+    let mut fleet = fleet;
+    fleet.insert("m1".into(), draining("m1").into());
     let drained = decide_in(&before, &fleet, &none, &Options::default(), 1);
     assert!(lines(&drained).contains(&"m1: cluster(s) is in the process of eviction".to_owned()));
     assert_eq!(drained.next, Next::WhenCapacity);

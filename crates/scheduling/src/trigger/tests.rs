@@ -314,6 +314,13 @@ fn cluster_changes_enqueue_bindings() {
     assert_eq!(with(&|c| c.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into())), Wakes::Concerned);
     assert_eq!(with(&|c| c.metadata.generation = Some(2)), Wakes::Concerned, "taints are in the spec");
     assert_eq!(with(&|c| c.metadata.deletion_timestamp = Some(Time(at(1)))), Wakes::Concerned);
+    assert_eq!(
+        with(&|c| c.metadata.annotations = Some([(DRAINING.to_owned(), "now".to_owned())].into())),
+        Wakes::Nobody
+    );
+    let mut drained = old.clone();
+    drained.metadata.annotations = Some([(DRAINING.to_owned(), "now".to_owned())].into());
+    assert_eq!(wakes(Some(&drained), Some(&old)), Wakes::Concerned, "what was drained may come back");
     assert_eq!(with(&|c| c.metadata.resource_version = Some("9".into())), Wakes::Nobody);
     assert_eq!(with(&|c| c.status.as_mut().unwrap().api_enablements.clear()), Wakes::Concerned);
     assert_eq!(with(&|c| c.status.as_mut().unwrap().conditions.push(condition(READY))), Wakes::Unsettled);

@@ -1,15 +1,18 @@
 use std::sync::Arc;
 
 use ironclad_api::{
+    Toleration,
+    eviction::{APPLICATION_FAILURE, TAINT_UNTOLERATED},
     policy::{
         ClusterAffinity, ClusterAffinityTerm, ClusterFailoverBehavior, FailoverBehavior, ReplicaSchedulingStrategy,
+        SuspendClusters,
     },
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
-    work::{ResourceBinding, ResourceBindingStatus, TargetCluster},
+    work::{BindingSuspension, GracefulEvictionTask, ResourceBinding, ResourceBindingStatus, TargetCluster},
 };
 
 use super::*;
-use crate::testkit::{apis, at, cluster, ready, taint};
+use crate::testkit::{apis, at, cluster, owned, ready, taint, task};
 
 /// Clusters `m1` to `m5`, of which `m1` is lost; regions as in the table.
 fn fleet(change: impl Fn(&str, &mut Cluster)) -> Clusters {
@@ -70,7 +73,9 @@ fn binding(case: &Case) -> Binding {
     };
     spec.resource.api_version = "apps/v1".into();
     spec.resource.kind = "Thing".into();
-    Binding::Namespaced(Arc::new(ResourceBinding::new("web", spec)))
+    let mut binding = ResourceBinding::new("web", spec);
+    binding.metadata.labels = Some(owned());
+    Binding::Namespaced(Arc::new(binding))
 }
 
 fn spread(field: SpreadByField, min: i64, max: i64) -> SpreadConstraint {
@@ -78,7 +83,117 @@ fn spread(field: SpreadByField, min: i64, max: i64) -> SpreadConstraint {
 }
 
 fn checked(binding: &Binding, clusters: &Clusters, check: Check) -> bool {
-    has_target(binding, &BTreeSet::from(["m1".into()]), clusters, check).is_ok()
+    ask(binding, clusters, check).is_ok()
+}
+
+/// Whether the binding may leave m1 at second 100.
+fn ask(binding: &Binding, clusters: &Clusters, check: Check) -> Result<(), NoTarget> {
+    let snapshot = Snapshot { clusters, scheduler: &Options::default(), now: at(100) };
+    has_target(binding, &BTreeSet::from(["m1".into()]), &snapshot, check)
+}
+
+#[test]
+fn no_eviction_that_no_scheduler_would_answer() {
+    let not_scheduled = |why: &str| Err(NoTarget::NotScheduled { why: why.into() });
+    let foreign = |observed| {
+        move |binding: &mut ResourceBinding| {
+            binding.spec.scheduler_name = "another".into();
+            binding.metadata.generation = Some(2);
+            binding.status =
+                Some(ResourceBindingStatus { scheduler_observed_generation: observed, ..Default::default() });
+        }
+    };
+    let suspension = |change: fn(&mut BindingSuspension)| {
+        move |binding: &mut ResourceBinding| {
+            change(binding.spec.suspension.get_or_insert_default());
+        }
+    };
+    let on = |name: &str| Some(SuspendClusters { cluster_names: vec![name.to_owned()] });
+    let leaves = |reason: &'static str| {
+        move |binding: &mut ResourceBinding| {
+            binding.spec.graceful_eviction_tasks = vec![GracefulEvictionTask { reason: reason.into(), ..task("m2") }];
+        }
+    };
+    // m2 has had taint k:NoExecute since second 50.
+    let tolerates = |seconds: Option<i64>| {
+        move |binding: &mut ResourceBinding| {
+            binding.spec.placement.get_or_insert_default().cluster_tolerations = vec![Toleration {
+                key: Some("k".into()),
+                operator: Some("Exists".into()),
+                effect: None,
+                toleration_seconds: seconds,
+                value: None,
+            }];
+        }
+    };
+    type Change = Box<dyn Fn(&mut ResourceBinding)>;
+    let rows: Vec<(&str, Change, bool, Result<(), NoTarget>)> = vec![
+        ("as it is", Box::new(|_| {}), false, Ok(())),
+        (
+            "its policy was deleted",
+            Box::new(|b| b.metadata.labels = None),
+            false,
+            not_scheduled("neither a policy nor a controller owns the binding"),
+        ),
+        (
+            "scheduling is suspended",
+            Box::new(suspension(|s| s.scheduling = Some(true))),
+            false,
+            not_scheduled("scheduling is suspended"),
+        ),
+        (
+            "another scheduler's, which has not answered the present spec",
+            Box::new(foreign(1)),
+            false,
+            not_scheduled("the binding is scheduled by another"),
+        ),
+        ("another scheduler's, which works", Box::new(foreign(2)), false, Ok(())),
+        (
+            "dispatching is suspended",
+            Box::new(suspension(|s| s.dispatching = Some(true))),
+            false,
+            Err(NoTarget::NotDispatched),
+        ),
+        (
+            "dispatching to the only other cluster is suspended",
+            Box::new(move |b| b.spec.suspension.get_or_insert_default().dispatching_on_clusters = on("m2")),
+            false,
+            Err(NoTarget::NoCandidate),
+        ),
+        (
+            "dispatching to a third cluster is suspended",
+            Box::new(move |b| b.spec.suspension.get_or_insert_default().dispatching_on_clusters = on("m3")),
+            false,
+            Ok(()),
+        ),
+        (
+            "its application failed in the only other cluster (IR-20)",
+            Box::new(leaves(APPLICATION_FAILURE)),
+            false,
+            Err(NoTarget::NoCandidate),
+        ),
+        ("a taint moved it away from there", Box::new(leaves(TAINT_UNTOLERATED)), false, Ok(())),
+        ("the other cluster is tainted", Box::new(|_| {}), true, Err(NoTarget::NoCandidate)),
+        ("which it tolerates", Box::new(tolerates(None)), true, Ok(())),
+        ("which it tolerates for another second", Box::new(tolerates(Some(51))), true, Ok(())),
+        ("which it tolerated until now", Box::new(tolerates(Some(50))), true, Err(NoTarget::NoCandidate)),
+    ];
+    for (name, change, tainted, want) in rows {
+        let case = Case { affinity: &["m1", "m2"], divided: true, ..case() };
+        let Binding::Namespaced(shared) = binding(&case) else { unreachable!() };
+        let mut changed = (*shared).clone();
+        change(&mut changed);
+        let clusters = fleet(|at, cluster| {
+            if tainted && at == "m2" {
+                cluster.spec.taints = vec![taint("k", NO_EXECUTE, Some(50))];
+            }
+        });
+        let binding = Binding::Namespaced(Arc::new(changed));
+        for check in [Check::Strict, Check::Relaxed] {
+            assert_eq!(ask(&binding, &clusters, check), want, "{name}, {}", check.as_str());
+        }
+        assert_eq!(ask(&binding, &clusters, Check::Off), Ok(()), "{name}, off");
+    }
 }
 
 #[test]
@@ -116,7 +231,9 @@ fn room_for_what_leaves() {
             let at = ["m2", "m3", "m4", "m5"].iter().position(|name| **name == *cluster.0)?;
             Some(room[at]).filter(|fits| *fits >= 0)
         };
-        let got = has_capacity(&binding(&case), &"m1".into(), &BTreeSet::from(["m1".into()]), &fleet(|_, _| {}), &fits);
+        let clusters = fleet(|_, _| {});
+        let snapshot = Snapshot { clusters: &clusters, scheduler: &Options::default(), now: at(100) };
+        let got = has_capacity(&binding(&case), &"m1".into(), &BTreeSet::from(["m1".into()]), &snapshot, &fits);
         let want = want.map_err(|(wanted, found)| NoTarget::InsufficientCapacity { wanted, found });
         assert_eq!(got, want, "{name}");
     }
@@ -327,7 +444,6 @@ fn groups_from_the_one_in_use_on() {
     });
     let clusters = fleet(|_, _| {});
     assert!(checked(&Binding::Namespaced(shared), &clusters, Check::Strict), "never scheduled: all groups");
-    let why =
-        has_target(&Binding::Namespaced(Arc::new(observed)), &BTreeSet::from(["m1".into()]), &clusters, Check::Strict);
+    let why = ask(&Binding::Namespaced(Arc::new(observed)), &clusters, Check::Strict);
     assert_eq!(why, Err(NoTarget::NoCandidate), "the earlier group is not gone back to");
 }

@@ -31,7 +31,7 @@ proptest! {
         let names = ["m0", "m1", "m2", "m3", "m4"];
         let mut fleet = Clusters::new();
         for (name, tainted) in names.iter().zip(&tainted) {
-            let mut cluster = cluster(name);
+            let mut cluster = if drained.is_some_and(|i| names[i] == *name) { draining(name) } else { cluster(name) };
             cluster.spec.taints = tainted.then(|| taint("k", "v", NO_SCHEDULE)).into_iter().collect();
             fleet.insert((*name).into(), cluster.into());
         }

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use ironclad_api::{ObjectMeta, annotations::PROCEED_WITHOUT_CLEANUP, policy::PurgeMode, work::ResourceBindingSpec};
+use ironclad_api::{
+    ObjectMeta,
+    annotations::PROCEED_WITHOUT_CLEANUP,
+    policy::PurgeMode,
+    work::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster},
+};
 
 use crate::ClusterName;
 
@@ -30,12 +35,25 @@ pub fn targets(spec: &ResourceBindingSpec) -> Vec<Target> {
 /// Where a Work is expected: targets, and clusters that are being left other than directly.
 #[must_use]
 pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
-    let leaving = spec
-        .graceful_eviction_tasks
-        .iter()
-        .filter(|task| task.purge_mode != Some(PurgeMode::Directly))
-        .map(|task| ClusterName::from(task.from_cluster.as_str()));
+    let leaving = old_copies(spec).map(|task| ClusterName::from(task.from_cluster.as_str()));
     targets(spec).into_iter().map(|target| target.cluster).chain(leaving).collect()
+}
+
+/// Clusters of a referrer for the snapshot in the bindings of its dependencies: the scheduler's result, and those that
+/// still hold an old copy. What that copy mounts stays with it until its eviction task ends.
+#[must_use]
+pub fn clusters_of_referrer(spec: &ResourceBindingSpec) -> Vec<TargetCluster> {
+    let mut clusters = spec.clusters.clone();
+    for task in old_copies(spec).filter(|task| spec.target(&task.from_cluster).is_none()) {
+        let replicas = task.replicas.unwrap_or_default();
+        clusters.push(TargetCluster { name: task.from_cluster.clone(), replicas, components: Vec::new() });
+    }
+    clusters
+}
+
+/// Tasks whose old copy runs on until they end.
+fn old_copies(spec: &ResourceBindingSpec) -> impl Iterator<Item = &GracefulEvictionTask> {
+    spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode != Some(PurgeMode::Directly))
 }
 
 /// Returns whether a copy with purge mode Directly must be deleted before a new one starts

@@ -8,7 +8,9 @@ use ironclad_api::{
     policy::{ConflictResolution, SuspendClusters},
     work::{BindingSnapshot, BindingSuspension, ResourceBinding, ResourceBindingSpec},
 };
-use ironclad_fleet::{Because, Event, Plan, because::propagation::Reason, merge_patch_between};
+use ironclad_fleet::{
+    Because, Event, Plan, because::propagation::Reason, merge_patch_between, targets::clusters_of_referrer,
+};
 use serde_json::{Value, json};
 
 use super::{Effect, Seen, edge};
@@ -135,7 +137,7 @@ impl<'a> Attached<'a> {
         let snapshot = BindingSnapshot {
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
-            clusters: by.spec().clusters.clone(),
+            clusters: clusters_of_referrer(by.spec()),
         };
         match self.new.spec.required_by.iter_mut().find(|snapshot| is(snapshot, &key)) {
             Some(old) => *old = snapshot,

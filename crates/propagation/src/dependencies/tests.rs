@@ -246,6 +246,30 @@ fn unscheduled_workload_attaches_nothing() {
 }
 
 #[test]
+fn dependency_stays_with_an_old_copy_until_its_eviction_ends() {
+    let task = |mode: Option<&str>| json!([{"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "TaintManager", "purgeMode": mode}]);
+    for (name, result, tasks, want) in [
+        ("before", &["m1"][..], json!([]), &["m1"][..]),
+        ("no substitute yet", &[], task(Some("Gracefully")), &["m1"]),
+        ("gracefully", &["m2"], task(Some("Gracefully")), &["m2", "m1"]),
+        ("no mode is gracefully", &["m2"], task(None), &["m2", "m1"]),
+        ("never", &["m2"], task(Some("Never")), &["m2", "m1"]),
+        ("back in the result", &["m1", "m2"], task(Some("Gracefully")), &["m1", "m2"]),
+        ("directly: the old copy goes at once", &["m2"], task(Some("Directly")), &["m2"]),
+        ("the task ended", &["m2"], json!([]), &["m2"]),
+    ] {
+        let mut world = World::default();
+        world.workload("web", &["m1"], &["conf"], json!({}));
+        world.config("conf");
+        let _attached = world.reconcile("web");
+        world.workload("web", result, &["conf"], json!({"gracefulEvictionTasks": tasks}));
+        let _moved = world.reconcile("web");
+        assert_eq!(world.clusters(0), want, "{name}");
+        assert!(world.reconcile("web").is_quiet(), "{name}: settled");
+    }
+}
+
+#[test]
 fn deleted_referrer_is_ignored() {
     let mut world = World::default();
     world.workload("a", &["m1"], &["c"], json!({}));

@@ -24,6 +24,9 @@ enum Switch {
     Unlisted,
 }
 
+/// Name of the taint manager.
+const TAINT_MANAGER: &str = "taint-manager";
+
 /// One controller.
 struct Row {
     name: &'static str,
@@ -56,7 +59,7 @@ static CONTROLLERS: [Row; 18] = [
     row("clustertaintpolicy", Switch::Listed, Some(Gate::Failover), taint_policy::new),
     row("gracefulEviction", Switch::Listed, None, graceful_eviction::new),
     row("applicationFailover", Switch::Listed, None, application_failover::new),
-    row("taint-manager", Switch::Listed, Some(Gate::Failover), taint_manager::new),
+    row(TAINT_MANAGER, Switch::Listed, Some(Gate::Failover), taint_manager::new),
 ];
 
 /// Names that `--controllers` accepts because upstream has them. They are parts of other controllers here, or do not
@@ -94,6 +97,11 @@ pub fn controller_names() -> Vec<&'static str> {
 pub(crate) fn construct(setup: &Setup) -> Vec<(&'static str, Arc<dyn Controller>)> {
     let running = CONTROLLERS.iter().filter(|row| runs(row, &setup.settings));
     running.map(|row| (row.name, (row.new)(setup))).collect()
+}
+
+/// True if the taint manager runs with these settings.
+pub(crate) fn evicts(settings: &Settings) -> bool {
+    CONTROLLERS.iter().any(|row| row.name == TAINT_MANAGER && runs(row, settings))
 }
 
 fn runs(row: &Row, settings: &Settings) -> bool {

@@ -6,9 +6,11 @@ use ironclad_api::{policy::PurgeMode, work::TargetCluster};
 use ironclad_failover::{
     drain::{self, Verdict},
     flags::eviction::Check,
+    taint_manager::pre_scheduling_check::Snapshot,
 };
 use ironclad_fleet::{Binding, ClusterName, Clusters, because::migration::Reason};
-use ironclad_scheduling::Capacity;
+use ironclad_scheduling::{Capacity, Options};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,6 +27,25 @@ pub struct Drain {
     pub check: Check,
     /// Removal of the old copies.
     pub purge_mode: PurgeMode,
+    /// Flags and gates of the scheduler, which the check asks.
+    pub scheduler: Options,
+    /// Time at which the check is made.
+    pub now: Timestamp,
+}
+
+impl Drain {
+    /// Drain that a client asks for: the flags of the scheduler are not known to it.
+    #[must_use]
+    pub fn new(cluster: ClusterName, check: Check, purge_mode: PurgeMode, now: Timestamp) -> Self {
+        Self { cluster, check, purge_mode, scheduler: Options::default(), now }
+    }
+
+    /// Verdict on a binding; `None` if it is not on the cluster, or is leaving already.
+    #[must_use]
+    pub fn judge(&self, binding: &Binding, clusters: &Clusters) -> Option<Verdict> {
+        let snapshot = Snapshot { clusters, scheduler: &self.scheduler, now: self.now };
+        drain::judge(binding, &self.cluster, &snapshot, self.check)
+    }
 }
 
 /// Handling of bindings that have no other cluster or are pinned.
@@ -109,7 +130,7 @@ impl Survey {
         let capacity = capacity(clusters);
         let mut survey = Self::default();
         for binding in bindings {
-            match drain::judge(&binding, &drain.cluster, clusters, drain.check) {
+            match drain.judge(&binding, clusters) {
                 Some(verdict) => survey.items.push(item(binding, verdict, clusters, &capacity, drain)),
                 None if drain::is_under_way(binding.spec(), &drain.cluster) => survey.under_way.push(binding),
                 None => {}
@@ -156,8 +177,7 @@ impl Survey {
 /// True if a drain of the cluster moves the binding, reports it, or waits for it.
 #[must_use]
 pub fn concerns(binding: &Binding, clusters: &Clusters, drain: &Drain) -> bool {
-    drain::is_under_way(binding.spec(), &drain.cluster)
-        || drain::judge(binding, &drain.cluster, clusters, drain.check).is_some()
+    drain::is_under_way(binding.spec(), &drain.cluster) || drain.judge(binding, clusters).is_some()
 }
 
 /// The scheduler decides after the pre-scheduling check: a binding that passes the check may still find no cluster.

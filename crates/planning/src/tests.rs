@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::Taint;
+use ironclad_failover::flags::eviction::Check;
 use ironclad_fleet::{ClusterName, World};
 use jiff::Timestamp;
 use proptest::prelude::*;

@@ -4,6 +4,7 @@
 use ironclad_api::{
     cluster::Cluster,
     conditions::{self, TRUE},
+    policy::PurgeMode,
     work::ResourceBindingSpec,
 };
 use ironclad_failover::cluster::lifecycle::REMOVAL_BLOCKED;
@@ -19,28 +20,52 @@ pub struct Impact {
     pub losing: usize,
     /// Number of bindings that target it alone.
     pub left_empty: usize,
+    /// Number of old copies in it that eviction tasks keep until their replacements are healthy.
+    pub old_copies: usize,
 }
 
 impl Impact {
-    /// True if bindings target the cluster.
+    /// True if workloads lose a copy: bindings target the cluster, or an old copy in it waits for its replacement.
     #[must_use]
     pub fn is_targeted(&self) -> bool {
-        self.losing + self.left_empty > 0
+        self.losing + self.left_empty + self.old_copies > 0
+    }
+
+    /// Names what loses a copy.
+    #[must_use]
+    pub fn held_by(&self) -> String {
+        let targeting = match self.losing + self.left_empty {
+            0 => None,
+            1 => Some("1 binding still targets it".to_owned()),
+            several => Some(format!("{several} bindings still target it")),
+        };
+        let waiting = match self.old_copies {
+            0 => None,
+            1 => Some("1 old copy in it waits for its replacement".to_owned()),
+            several => Some(format!("{several} old copies in it wait for their replacements")),
+        };
+        targeting.into_iter().chain(waiting).collect::<Vec<_>>().join(", and ")
     }
 
     /// Counts a binding.
     pub fn count(&mut self, spec: &ResourceBindingSpec, cluster: &str) {
         if spec.target(cluster).is_some() {
             if spec.clusters.len() > 1 { self.losing += 1 } else { self.left_empty += 1 }
+        } else if spec.eviction(cluster).is_some_and(|task| task.purge_mode != Some(PurgeMode::Directly)) {
+            self.old_copies += 1;
         }
     }
 }
 
 impl std::fmt::Display for Impact {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { works, losing, left_empty } = self;
+        let Self { works, losing, left_empty, old_copies } = self;
         let (works, losing) = (count(*works, "work"), count(*losing, "binding"));
-        write!(f, "{works}, {losing} would lose a replica, {left_empty} would have no cluster left")
+        write!(f, "{works}, {losing} would lose a replica, {left_empty} would have no cluster left")?;
+        if *old_copies > 0 {
+            write!(f, ", {} would go before the replacement is healthy", count(*old_copies, "old copy"))?;
+        }
+        Ok(())
     }
 }
 
@@ -54,7 +79,7 @@ pub fn blocked(cluster: &Cluster) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_api::work::TargetCluster;
+    use ironclad_api::work::{GracefulEvictionTask, TargetCluster};
 
     use super::*;
 
@@ -73,5 +98,36 @@ mod tests {
         }
         assert_eq!(impact.to_string(), "4 works, 1 binding would lose a replica, 1 would have no cluster left");
         assert!(impact.is_targeted() && !Impact { works: 1, ..Impact::default() }.is_targeted());
+        assert_eq!(impact.held_by(), "2 bindings still target it");
+    }
+
+    #[test]
+    fn old_copies_that_wait_for_their_replacement_count() {
+        for (mode, result, want) in [
+            (Some(PurgeMode::Gracefully), &["m2"][..], 1),
+            (None, &[], 1),
+            (Some(PurgeMode::Never), &["m2"], 1),
+            (Some(PurgeMode::Directly), &["m2"], 0),
+        ] {
+            let task = GracefulEvictionTask { from_cluster: "m1".into(), purge_mode: mode, ..Default::default() };
+            let target = |name: &&str| TargetCluster { name: (*name).to_owned(), ..TargetCluster::default() };
+            let spec = ResourceBindingSpec {
+                clusters: result.iter().map(target).collect(),
+                graceful_eviction_tasks: vec![task],
+                ..ResourceBindingSpec::default()
+            };
+            let (mut here, mut elsewhere) = (Impact::default(), Impact::default());
+            here.count(&spec, "m1");
+            elsewhere.count(&spec, "m3");
+            assert_eq!((here.old_copies, here.is_targeted()), (want, want > 0), "{mode:?}");
+            assert_eq!(elsewhere, Impact::default(), "{mode:?}");
+        }
+        let both = Impact { losing: 1, old_copies: 2, ..Impact::default() };
+        assert_eq!(both.held_by(), "1 binding still targets it, and 2 old copies in it wait for their replacements");
+        assert_eq!(
+            Impact { works: 1, old_copies: 1, ..Impact::default() }.to_string(),
+            "1 work, 0 bindings would lose a replica, 0 would have no cluster left, 1 old copy would go before the \
+             replacement is healthy"
+        );
     }
 }

@@ -29,7 +29,7 @@ const CRATES: [(&str, Side, &[&str]); 25] = [
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
     ("ironclad-propagation", Core, &["ironclad-fleet", "ironclad-interpreter"]),
-    ("ironclad-failover", Core, &["ironclad-fleet", "ironclad-jsonpath", "ironclad-patch"]),
+    ("ironclad-failover", Core, &["ironclad-jsonpath", "ironclad-patch", "ironclad-scheduling"]),
     (
         "ironclad-planning",
         Core,

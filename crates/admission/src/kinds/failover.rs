@@ -1,8 +1,11 @@
 //! Failover behaviour of policies (specification/admission.md 2.3, 5.5).
 
+use std::collections::BTreeSet;
+
 use ironclad_api::policy::{
     ApplicationFailoverBehavior, ClusterFailoverBehavior, FailoverBehavior, PurgeMode, StatePreservation,
 };
+use ironclad_failover::preserved_state::JsonPath;
 use ironclad_patch::names;
 use serde_json::json;
 
@@ -56,8 +59,20 @@ fn toleration(seconds: Option<i32>, path: &Path, out: &mut Findings) {
 
 fn preserved(preservation: Option<&StatePreservation>, path: &Path, out: &mut Findings) {
     let rules = path.child("statePreservation.rules");
-    for (i, rule) in preservation.iter().flat_map(|p| &p.rules).enumerate() {
+    let Some(preservation) = preservation else { return };
+    if preservation.rules.is_empty() {
+        out.required(&rules, "name at least one label, or leave statePreservation out");
+    }
+    let mut aliases = BTreeSet::new();
+    for (i, rule) in preservation.rules.iter().enumerate() {
         let at = rules.index(i).child("aliasLabelName");
-        out.texts(at, &rule.alias_label_name, names::label_key(&rule.alias_label_name));
+        out.texts(at.clone(), &rule.alias_label_name, names::label_key(&rule.alias_label_name));
+        if !aliases.insert(&rule.alias_label_name) {
+            out.duplicate(&at, &rule.alias_label_name);
+        }
+        // With a path that can't be read the workload would never be evicted.
+        if let Err(error) = JsonPath::parse(&rule.json_path) {
+            out.invalid(rules.index(i).child("jsonPath"), &rule.json_path, &error.to_string());
+        }
     }
 }

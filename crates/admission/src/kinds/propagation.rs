@@ -2,7 +2,7 @@
 
 use ironclad_api::{
     finalizers, labels,
-    policy::{FailoverBehavior, PolicyPreemption, PropagationSpec, SpreadByField, Suspension},
+    policy::{FailoverBehavior, PolicyPreemption, PropagationSpec, PurgeMode, SpreadByField, Suspension},
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_propagation::defaults;
@@ -144,6 +144,7 @@ fn check(kind: &Kind, object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result
         }
         warn_of_dependencies(&spec, &path, out);
         warn_of_partial_state(&spec, behavior, &path, out);
+        warn_of_unused_state(behavior, &path, cx, out);
     }
     selectors(kind, object, &spec, &path.child("resourceSelectors"), out);
     if let Some(suspension) = &spec.suspension {
@@ -192,6 +193,24 @@ fn warn_of_partial_state(spec: &PropagationSpec, behavior: &FailoverBehavior, pa
     if of_cluster.or(of_application).is_some() && !one_cluster {
         let at = path.child("placement").child("spreadConstraints");
         out.warn(format!("{at}: state is preserved only for workloads in one cluster: spreadByField cluster, minGroups 1, maxGroups 1"));
+    }
+}
+
+/// Warns of state that no new copy gets: the gate is off, or the old copy runs on beside the new one
+/// (specification/failover.md 5.4).
+fn warn_of_unused_state(behavior: &FailoverBehavior, path: &Path, cx: &Cx<'_>, out: &mut Findings) {
+    let cluster = behavior.cluster.as_ref().filter(|cluster| cluster.state_preservation.is_some());
+    let application = behavior.application.as_ref().filter(|application| application.state_preservation.is_some());
+    let modes = [("cluster", cluster.map(|c| c.purge_mode())), ("application", application.map(|a| a.purge_mode()))];
+    for (field, mode) in modes.into_iter().filter_map(|(field, mode)| Some((field, mode?))) {
+        let at = path.child("failover").child(field).child("statePreservation");
+        if !cx.config.gates.enabled(Gate::StatefulFailoverInjection) {
+            out.warn(format!("{at} has no effect: feature gate StatefulFailoverInjection is off"));
+        } else if mode != PurgeMode::Directly {
+            out.warn(format!(
+                "{at} has no effect with purgeMode {mode:?}: only copies that replace a deleted one inherit"
+            ));
+        }
     }
 }
 

@@ -306,6 +306,23 @@ fn spec_rules() {
             format!(r#"spec.failover.application.statePreservation.rules[0].aliasLabelName: Invalid value: "a b": {name_form}"#),
         ),
         (
+            "a path without a closing brace",
+            application(json!({"statePreservation": {"rules": [{"aliasLabelName": "a", "jsonPath": "{.rep"}]}})),
+            r#"spec.failover.application.statePreservation.rules[0].jsonPath: Invalid value: "{.rep": unclosed action"#.to_owned(),
+        ),
+        (
+            "an empty path, and an alias twice",
+            failover(json!({"cluster": {"statePreservation": {"rules": [
+                {"aliasLabelName": "a", "jsonPath": "{.x}"}, {"aliasLabelName": "a", "jsonPath": ""},
+            ]}}})),
+            r#"[spec.failover.cluster.statePreservation.rules[1].aliasLabelName: Duplicate value: "a", spec.failover.cluster.statePreservation.rules[1].jsonPath: Invalid value: "": a path stands in braces, as {.field}]"#.to_owned(),
+        ),
+        (
+            "state without a rule",
+            failover(json!({"cluster": {"statePreservation": {"rules": []}}})),
+            "spec.failover.cluster.statePreservation.rules: Required value: name at least one label, or leave statePreservation out".to_owned(),
+        ),
+        (
             "the same for the cluster",
             failover(json!({"cluster": {"statePreservation": {"rules": [{"aliasLabelName": "a b", "jsonPath": "{.x}"}]}}})),
             format!(r#"spec.failover.cluster.statePreservation.rules[0].aliasLabelName: Invalid value: "a b": {name_form}"#),
@@ -384,7 +401,7 @@ fn priority_rules() {
 
 #[test]
 fn settings_without_effect_are_warned_of() {
-    let gates = Gates::default().with(Gate::PriorityBasedScheduling, false);
+    let gates = Gates::default().with(Gate::PriorityBasedScheduling, false).with(Gate::StatefulFailoverInjection, true);
     let toleration = |fields: Value| json!({"placement": {"clusterTolerations": [fields]}});
     let application = |rules: Value| json!({"decisionConditions": {"tolerationSeconds": 5}, "purgeMode": "Directly", "statePreservation": rules});
     let rules = json!({"rules": [{"aliasLabelName": "replicas", "jsonPath": "{.replicas}"}]});
@@ -414,8 +431,19 @@ fn settings_without_effect_are_warned_of() {
         ),
         (
             "state of what runs in several clusters",
-            json!({"propagateDeps": true, "failover": {"application": application(rules)}}),
+            json!({"propagateDeps": true, "failover": {"application": application(rules.clone())}}),
             "spec.placement.spreadConstraints: state is preserved only for workloads in one cluster: spreadByField cluster, minGroups 1, maxGroups 1",
+        ),
+        (
+            "state of what keeps its old copy",
+            json!({
+                "propagateDeps": true, "failover": {"application": {
+                    "decisionConditions": {"tolerationSeconds": 5}, "purgeMode": "Gracefully",
+                    "gracePeriodSeconds": 1, "statePreservation": rules,
+                }},
+                "placement": {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]},
+            }),
+            "spec.failover.application.statePreservation has no effect with purgeMode Gracefully: only copies that replace a deleted one inherit",
         ),
         (
             "a toleration of what needs none",

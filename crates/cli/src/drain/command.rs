@@ -161,7 +161,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     if command.status || command.dry_run != DryRun::None {
         find(&plane, &name).await?;
-        let survey = preview(&plane, &options).await?;
+        let survey = preview(&plane, &options, clock.wall_seconds()).await?;
         print::out(&shown(command, &survey, &find(&plane, &name).await?)?)?;
         return if command.status { Ok(()) } else { refuse(&options, &survey) };
     }
@@ -180,8 +180,19 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 
 async fn drain(plane: &Client, clock: &Clock, options: &Options, command: &Command) -> anyhow::Result<()> {
     let progress = whole(plane, clock, options, command.wait, command.timeout, print::note).await?;
-    let name = &options.cluster;
-    print::out(&format!("cluster {name} drained: {} moved\n", count(progress.evicted, "binding")))
+    let moved = count(progress.evicted, "binding");
+    print::out(&(finished(&options.cluster, &moved, progress.waiting) + "\n"))
+}
+
+/// Result of a drain: without `--wait` old copies may remain.
+fn finished(name: &ClusterName, moved: &str, waiting: usize) -> String {
+    match waiting {
+        0 => format!("cluster {name} drained: {moved} moved"),
+        _ => format!(
+            "cluster {name} is being drained: {moved} moved, {} not healthy yet\n  see: ironclad drain {name} --status",
+            count(waiting, "replacement")
+        ),
+    }
 }
 
 /// The whole of a drain: cordons, looks, moves, waits, and looks again.
@@ -201,7 +212,7 @@ pub async fn whole(
         TaintError::NotFound { name } => DrainError::NotFound { name },
         source => DrainError::Cordon { name: name.to_string(), source },
     })?;
-    let survey = preview(plane, options).await?;
+    let survey = preview(plane, options, clock.wall_seconds()).await?;
     say(&summary(name, &survey));
     for item in survey.stuck() {
         say(&format!("  {} {}: {}", item.word(), item.binding.key(), item.detail()));
@@ -223,7 +234,7 @@ pub async fn whole(
     if waits {
         wait(plane, clock, options, left, timeout, &mut progress, &mut report).await?;
     }
-    let after = preview(plane, options).await?;
+    let after = preview(plane, options, clock.wall_seconds()).await?;
     let remaining = after.remaining(options.stuck);
     if remaining.is_empty() {
         return Ok(progress);

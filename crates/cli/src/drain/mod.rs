@@ -76,6 +76,12 @@ impl Options {
     }
 }
 
+impl Options {
+    fn drain(&self, now: Timestamp) -> Drain {
+        Drain::new(self.cluster.clone(), self.check, self.purge_mode, now)
+    }
+}
+
 /// Why a drain did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
@@ -264,12 +270,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If the control plane can't be asked.
-pub async fn preview(plane: &Client, options: &Options) -> Result<Survey, DrainError> {
+pub async fn preview(plane: &Client, options: &Options, now: Timestamp) -> Result<Survey, DrainError> {
     let clusters = clusters(plane, &options.cluster).await?;
     if !clusters.contains_key(&options.cluster) {
         return Err(DrainError::NotFound { name: options.cluster.to_string() });
     }
-    let drain = Drain { cluster: options.cluster.clone(), check: options.check, purge_mode: options.purge_mode };
+    let drain = options.drain(now);
     let mut concerned = Vec::new();
     for binding in bindings(plane, options, |binding| concerns(binding, &clusters, &drain)).await? {
         if labelled(plane, options, &binding).await? {

@@ -15,6 +15,7 @@ use ironclad_failover::{
 };
 use ironclad_fleet::{Binding, BindingKey, Clusters};
 use ironclad_seam::Clock;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -131,7 +132,7 @@ pub async fn evict(
                 }
             }
         };
-        match one(plane, options, &binding, &clusters, &mut report).await? {
+        match one(plane, options, &binding, &clusters, clock.wall_seconds(), &mut report).await? {
             Some(moved) => {
                 progress.evicted += 1;
                 progress.waiting += usize::from(drain::is_under_way(moved.spec(), &options.cluster));
@@ -176,11 +177,12 @@ async fn one(
     options: &Options,
     binding: &Binding,
     clusters: &Clusters,
+    now: Timestamp,
     report: &mut impl FnMut(Report<'_>),
 ) -> Result<Option<Binding>, DrainError> {
     for _ in 0..TRIES {
         let Some(present) = get(plane, options, binding).await? else { return Ok(Some(deleted(binding))) };
-        match drain::judge(&present, &options.cluster, clusters, options.check) {
+        match options.drain(now).judge(&present, clusters) {
             Some(Verdict::Moves) => {}
             Some(Verdict::Stuck(_)) if options.stuck == Stuck::Force => {}
             Some(_) => return Ok(None),

@@ -7,7 +7,7 @@ use anyhow::bail;
 use ironclad_api::eviction::PRODUCER_TAINT_MANAGER;
 use ironclad_failover::{
     Evictions,
-    taint_manager::pre_scheduling_check,
+    taint_manager::pre_scheduling_check::{Snapshot, candidates, has_target},
     taint_manager::verdict::Verdict,
     taint_manager::{Row, Waiting},
 };
@@ -68,7 +68,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     let wanted = |binding: &&Binding| names.is_empty() || names.iter().any(|name| is_named(binding, name));
     let mut answers = Vec::new();
     for binding in seen.bindings.iter().filter(wanted) {
-        answers.extend(explain(binding, &seen.clusters, &evictions, &queue, !names.is_empty()));
+        answers.extend(explain(binding, &seen.clusters, now, &evictions, &queue, !names.is_empty()));
     }
     answers
         .sort_by(|a, b| (a.rank(), a.place, &a.binding, &a.cluster).cmp(&(b.rank(), b.place, &b.binding, &b.cluster)));
@@ -131,6 +131,7 @@ pub(super) struct Answer {
 fn explain(
     binding: &Binding,
     clusters: &Clusters,
+    now: Timestamp,
     evictions: &Evictions,
     queue: &EvictionQueue,
     all: bool,
@@ -175,7 +176,7 @@ fn explain(
                 let mut answer = blank(&target.name, "Leaves", causes.taints().join(", "));
                 answer.due = Some(causes.due());
                 answer.purge_mode = Some(format!("{purge_mode:?}"));
-                answer.target = Some(target_of(binding, &name, clusters, evictions));
+                answer.target = Some(target_of(binding, &name, clusters, evictions, now));
                 answer.cancels = cancels(&name, row);
                 if let Some(row) = row {
                     // What the leader froze when the fault began, not what the objects say since.
@@ -192,15 +193,22 @@ fn explain(
     answers
 }
 
-fn target_of(binding: &Binding, from: &ClusterName, clusters: &Clusters, evictions: &Evictions) -> String {
+fn target_of(
+    binding: &Binding,
+    from: &ClusterName,
+    clusters: &Clusters,
+    evictions: &Evictions,
+    now: Timestamp,
+) -> String {
+    let snapshot = Snapshot { clusters, scheduler: &evictions.flags().scheduler, now };
     let left_out = BTreeSet::from([from.clone()]);
     let check = evictions.flags().eviction.pre_scheduling_check;
-    match pre_scheduling_check::has_target(binding, &left_out, clusters, check) {
+    match has_target(binding, &left_out, &snapshot, check) {
         Err(why) => format!("none: {why}"),
         Ok(()) => {
             let everywhere = ironclad_api::policy::Placement::default();
             let placement = binding.spec().placement.as_ref().unwrap_or(&everywhere);
-            let found = pre_scheduling_check::candidates(binding, placement, &left_out, clusters);
+            let found = candidates(binding, placement, &left_out, &snapshot);
             let names: Vec<_> = found.iter().filter_map(|cluster| cluster.metadata.name.clone()).take(5).collect();
             let more = found.len().saturating_sub(names.len());
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -331,6 +339,8 @@ mod tests {
             },
         );
         binding.metadata.namespace = Some("shop".into());
+        binding.metadata.labels =
+            Some([(ironclad_api::labels::PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into());
         binding
     }
 
@@ -349,7 +359,7 @@ mod tests {
 
     fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {
         let evictions = seen.decisions(None, at(1_010));
-        explain(&seen.bindings[0], &seen.clusters, &evictions, queue, true)
+        explain(&seen.bindings[0], &seen.clusters, at(1_000), &evictions, queue, true)
     }
 
     #[test]

@@ -214,15 +214,12 @@ fn refuse(command: &Command, impact: Impact) -> anyhow::Result<()> {
     if !impact.is_targeted() || command.no_drain || command.force || command.keep_workloads {
         return Ok(());
     }
-    let targeting = match impact.losing + impact.left_empty {
-        1 => "1 binding still targets".to_owned(),
-        several => format!("{several} bindings still target"),
-    };
     anyhow::bail!(
-        "cluster {name} was not unjoined\n  because {targeting} it\n  \
+        "cluster {name} was not unjoined\n  because {held_by}\n  \
          try: ironclad drain {name}, or ironclad unjoin {name} --drain\n  \
          try: --no-drain, if their replicas there may be lost at once; --keep-workloads, if they go on there unmanaged",
-        name = command.cluster
+        name = command.cluster,
+        held_by = impact.held_by()
     )
 }
 

@@ -91,7 +91,12 @@ fn stories() -> Vec<(&'static str, String, &'static [&'static str])> {
             with(&[policy("web", ", name: web", divided), bound("[{name: m1, replicas: 2}]", divided, "")]),
             &["m4"],
         ),
-        ("drained", with(&[policy("web", ", name: web", one), bound("[{name: m1, replicas: 2}]", one, task)]), &["m4"]),
+        (
+            "drained",
+            with(&[policy("web", ", name: web", one), bound("[{name: m1, replicas: 2}]", one, task)])
+                .replace("{name: m4}, spec", "{name: m4, annotations: {cluster.karmada.io/draining: now}}, spec"),
+            &["m4"],
+        ),
         (
             "suspended",
             with(&[policy("web", ", name: web", "{}"), bound("[]", "{}", ", suspension: {scheduling: true}")]),

@@ -36,12 +36,13 @@ pub(super) struct Observed {
 
 impl Observed {
     /// The form that the decision takes.
-    pub(super) fn seen<'a>(&'a self, observer: &Observer) -> Seen<'a> {
+    pub(super) fn seen<'a>(&'a self, observer: &'a Observer) -> Seen<'a> {
         Seen {
             binding: &self.binding,
             health_is_judged: self.health_is_judged,
             clusters: &self.clusters,
             check: observer.settings.failover.eviction.pre_scheduling_check,
+            scheduler: &observer.settings.scheduler,
             state_injection: observer.settings.gates.enabled(Gate::StatefulFailoverInjection),
             memory: &self.memory,
             began: observer.memories.began(),

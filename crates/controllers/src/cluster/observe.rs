@@ -3,22 +3,19 @@
 use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
-use ironclad_failover::{
-    cluster::lifecycle::{ExecutionSpace, Seen},
-    taints::ByCondition,
-};
+use ironclad_failover::cluster::lifecycle::{ExecutionSpace, Seen};
 use ironclad_fleet::{Binding, ClusterName};
 use ironclad_runtime::Informer;
 use k8s_openapi::api::core::v1::Namespace;
 
-use crate::{bindings::Bindings, caches::NAMESPACES, index::BY_TARGET, setup::Setup};
+use crate::{bindings::Bindings, caches::NAMESPACES, index::BY_TARGET, settings::Settings, setup::Setup};
 
 /// The caches that the controller reads.
 pub(super) struct Observer {
     pub(super) namespaces: Informer<Namespace>,
     bindings: Bindings,
     works: Informer<Work>,
-    taints: ByCondition,
+    settings: Arc<Settings>,
 }
 
 /// The snapshot.
@@ -28,7 +25,7 @@ pub(super) struct Observed {
     space: Option<Arc<Namespace>>,
     works: Vec<Arc<Work>>,
     targeted_by: Vec<Binding>,
-    taints: ByCondition,
+    settings: Arc<Settings>,
 }
 
 impl Observed {
@@ -44,7 +41,8 @@ impl Observed {
             space,
             works: self.works.iter().map(|w| &**w).collect(),
             targeted_by: &self.targeted_by,
-            taints: self.taints,
+            scheduler: &self.settings.scheduler,
+            taints: self.settings.failover.by_condition,
         }
     }
 }
@@ -55,7 +53,7 @@ impl Observer {
             namespaces: setup.caches.take(&NAMESPACES),
             bindings: setup.bindings.clone(),
             works: setup.works.clone(),
-            taints: setup.settings.failover.by_condition,
+            settings: setup.settings.clone(),
         }
     }
 
@@ -67,6 +65,12 @@ impl Observer {
         } else {
             (Vec::new(), Vec::new())
         };
-        Observed { cluster, space: self.namespaces.get("", &namespace), works, targeted_by, taints: self.taints }
+        Observed {
+            cluster,
+            space: self.namespaces.get("", &namespace),
+            works,
+            targeted_by,
+            settings: self.settings.clone(),
+        }
     }
 }

@@ -98,7 +98,8 @@ impl GracefulEviction {
             parts.map(|(_, spec, _)| spec.graceful_eviction_tasks.as_slice()).unwrap_or_default()
         }
         self.metrics.moved(tasks(old), tasks(new));
-        if wakes::graceful_eviction::binding(old, new)
+        let stale_pending = new.is_some_and(|(_, _, status)| self.observer.is_stale_pending(status));
+        if (stale_pending || wakes::graceful_eviction::binding(old, new))
             && let Some((metadata, ..)) = new
         {
             let text = |field: &Option<String>| field.clone().unwrap_or_default();

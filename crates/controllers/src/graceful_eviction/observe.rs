@@ -6,7 +6,10 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ResourceBindingStatus, Work},
 };
-use ironclad_failover::graceful_eviction::{Seen, runs_own_replicas};
+use ironclad_failover::{
+    graceful_eviction::{Seen, runs_own_replicas},
+    wakes,
+};
 use ironclad_fleet::{Binding, ClusterName, not_ready};
 use ironclad_runtime::{Informer, Key};
 
@@ -32,6 +35,7 @@ pub(super) struct Observed {
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
     own_replicas: BTreeSet<ClusterName>,
+    stale_pending: bool,
 }
 
 impl Observed {
@@ -50,6 +54,7 @@ impl Observed {
             copies: &self.copies,
             own_replicas: &self.own_replicas,
             plugins: &observer.settings.failover.evict_plugins,
+            stale_pending: self.stale_pending,
         }
     }
 }
@@ -64,10 +69,18 @@ impl Observer {
         }
     }
 
+    /// True if condition `EvictionPending` stands although no taint manager runs.
+    pub(super) fn is_stale_pending(&self, status: Option<&ResourceBindingStatus>) -> bool {
+        !crate::registry::evicts(&self.settings) && wakes::graceful_eviction::is_pending(status)
+    }
+
     pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
         let binding = self.bindings.get_as_requested(key)?;
         let spec = binding.spec();
-        if spec.graceful_eviction_tasks.is_empty() || binding.metadata().deletion_timestamp.is_some() {
+        let stale_pending = self.is_stale_pending(binding.status());
+        if (spec.graceful_eviction_tasks.is_empty() && !stale_pending)
+            || binding.metadata().deletion_timestamp.is_some()
+        {
             return None;
         }
         let targets = spec.clusters.iter().map(|target| target.name.as_str());
@@ -80,6 +93,6 @@ impl Observer {
             runs_own_replicas(work, spec.target(&cluster.0)?.replicas).then_some(cluster)
         };
         let own_replicas = works.iter().filter_map(own).collect();
-        Some(Observed { binding, not_ready, copies, own_replicas })
+        Some(Observed { binding, not_ready, copies, own_replicas, stale_pending })
     }
 }

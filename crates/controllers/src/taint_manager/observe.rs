@@ -44,6 +44,7 @@ impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         let mut flags = setup.settings.failover.clone();
         flags.eviction.state_preservation = setup.settings.gates.enabled(Gate::StatefulFailoverInjection);
+        flags.scheduler = setup.settings.scheduler.clone();
         Self {
             bindings: setup.bindings.clone(),
             fleet: setup.fleet.clone(),

@@ -17,6 +17,7 @@ use ironclad_api::{
 use ironclad_fleet::{
     Binding, ClusterName, Event, Plan, StatusPart, WorkKey, because::health::Reason, cluster_reference, count::count,
 };
+use ironclad_scheduling::{Options, trigger::responsible};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -56,6 +57,8 @@ pub struct Seen<'a> {
     pub works: Vec<&'a Work>,
     /// Bindings that have the cluster in `spec.clusters`. Read only while the cluster is being deleted.
     pub targeted_by: &'a [Binding],
+    /// Flags and gates of the scheduler, which decides which bindings it moves.
+    pub scheduler: &'a Options,
     /// True if the Ready condition taints.
     pub taints: ByCondition,
 }
@@ -189,8 +192,11 @@ fn empty(seen: &Seen<'_>, name: &str, finalizers: &[String]) -> Plan<Effect> {
 /// Sets or removes the condition that names the blocking bindings; `None` if it is up to date. Bindings that are
 /// leaving are omitted.
 fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
-    let mut stuck: Vec<(String, String)> =
-        seen.targeted_by.iter().filter_map(|binding| Some((binding.key().to_string(), stays(binding)?))).collect();
+    let mut stuck: Vec<(String, String)> = seen
+        .targeted_by
+        .iter()
+        .filter_map(|binding| Some((binding.key().to_string(), stays(binding, seen.scheduler)?)))
+        .collect();
     stuck.sort();
     let standing = seen.cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let condition = if stuck.is_empty() {
@@ -211,9 +217,9 @@ fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
 }
 
 /// Reason why a binding does not leave; `None` if it may leave at any moment.
-fn stays(binding: &Binding) -> Option<String> {
-    if binding.spec().suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true)) {
-        return Some("its scheduling is suspended".to_owned());
+fn stays(binding: &Binding, scheduler: &Options) -> Option<String> {
+    if let Err(why) = responsible(binding.into(), scheduler) {
+        return Some(why.to_string());
     }
     let scheduled = conditions::get(&binding.status()?.conditions, SCHEDULED).filter(|c| c.status == FALSE)?;
     let why = if scheduled.message.is_empty() { &scheduled.reason } else { &scheduled.message };
@@ -261,11 +267,14 @@ fn release(seen: &Seen<'_>, name: &str) -> Plan<Effect> {
 mod tests {
     use ironclad_api::work::{BindingSuspension, ResourceBinding, WorkSpec};
 
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::testkit::{at, cluster, ready};
 
     fn seen<'a>(cluster: &'a Cluster, space: ExecutionSpace<'a>) -> Seen<'a> {
-        Seen { cluster, space, works: Vec::new(), targeted_by: &[], taints: ByCondition::On }
+        static SCHEDULER: LazyLock<Options> = LazyLock::new(Options::default);
+        Seen { cluster, space, works: Vec::new(), targeted_by: &[], scheduler: &SCHEDULER, taints: ByCondition::On }
     }
 
     fn kinds(plan: &Plan<Effect>) -> Vec<String> {
@@ -394,6 +403,7 @@ mod tests {
             suspended.then(|| BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() });
         let mut binding = ResourceBinding::new(name, spec);
         binding.metadata.namespace = Some("shop".into());
+        binding.metadata.labels = Some(crate::testkit::owned());
         let said = scheduled.map(|(status, message)| conditions::condition(SCHEDULED, status, "NoClusterFit", message));
         binding.status.get_or_insert_default().conditions.extend(said);
         Binding::from(std::sync::Arc::new(binding))
@@ -402,6 +412,12 @@ mod tests {
     #[test]
     fn a_cluster_that_cannot_leave_says_who_holds_it() {
         let fits = |name: &str| binding(name, Some(("False", "0/2 clusters are available")), false);
+        let changed = |change: fn(&mut ResourceBinding)| {
+            let Binding::Namespaced(shared) = binding("a", Some(("True", "")), false) else { unreachable!() };
+            let mut changed = (*shared).clone();
+            change(&mut changed);
+            Binding::from(std::sync::Arc::new(changed))
+        };
         let remedy = "; edit their policies, or: ironclad unjoin m1 --force";
         let says = |text: &str| vec![format!("status RemovalBlocked=True {text}{remedy}")];
         let why = "(0/2 clusters are available)";
@@ -422,7 +438,17 @@ mod tests {
             (
                 "who is suspended does",
                 vec![binding("a", Some(("True", "")), true)],
-                says("no other cluster for 1 binding: shop/a (its scheduling is suspended)"),
+                says("no other cluster for 1 binding: shop/a (scheduling is suspended)"),
+            ),
+            (
+                "whose policy was deleted does",
+                vec![changed(|binding| binding.metadata.labels = None)],
+                says("no other cluster for 1 binding: shop/a (neither a policy nor a controller owns the binding)"),
+            ),
+            (
+                "another scheduler's does, until that one moves it",
+                vec![changed(|binding| binding.spec.scheduler_name = "another".into())],
+                says("no other cluster for 1 binding: shop/a (the binding is scheduled by another)"),
             ),
             (
                 "no message: its reason",

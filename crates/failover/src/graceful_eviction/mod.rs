@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{
     ObjectMeta, Time,
+    conditions::{self, binding::EVICTION_PENDING},
     events::{EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, WAITING_FOR_SOURCE_CLEANUP},
     eviction::BINDING_PREEMPTED,
     policy::PurgeMode,
@@ -46,6 +47,8 @@ pub struct Seen<'a> {
     pub own_replicas: &'a BTreeSet<ClusterName>,
     /// `--evict-plugins`.
     pub plugins: &'a Plugins,
+    /// Condition `EvictionPending` stands, and no taint manager runs that would take it back.
+    pub stale_pending: bool,
 }
 
 /// Effects.
@@ -88,6 +91,10 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
     let mut decision = Decision { plan: Plan::default(), cleared: Vec::new(), next: None };
     let mut kept = Vec::new();
     let mut changed = false;
+    if seen.stale_pending {
+        let none = conditions::condition(EVICTION_PENDING, "", "", "");
+        decision.plan.push(Effect::Status(StatusPart::condition(none)), Reason::NothingPends.into());
+    }
     for task in &seen.spec.graceful_eviction_tasks {
         let from = ClusterName::from(task.from_cluster.as_str());
         match assess(task, &from, seen, now) {

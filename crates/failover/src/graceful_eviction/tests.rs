@@ -19,6 +19,7 @@ struct Case {
     metadata: ObjectMeta,
     history: Vec<FailoverRecord>,
     plugins: Plugins,
+    stale_pending: bool,
 }
 
 fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<AggregatedStatusItem>) -> Case {
@@ -26,7 +27,18 @@ fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<Ag
     let own_replicas = BTreeSet::new();
     let metadata = ObjectMeta { generation: Some(5), ..ObjectMeta::default() };
     let history = Vec::new();
-    Case { spec, history, status, lags: false, not_ready, copies, own_replicas, metadata, plugins: Plugins::default() }
+    Case {
+        spec,
+        history,
+        status,
+        lags: false,
+        not_ready,
+        copies,
+        own_replicas,
+        metadata,
+        plugins: Plugins::default(),
+        stale_pending: false,
+    }
 }
 
 impl Case {
@@ -59,6 +71,7 @@ impl Case {
             copies: &self.copies,
             own_replicas: &self.own_replicas,
             plugins: &self.plugins,
+            stale_pending: self.stale_pending,
         };
         decide(&seen, at(now))
     }
@@ -71,6 +84,22 @@ impl Case {
             Some(cleared) => format!("clear by {}", cleared.by),
             None if decision.plan.is_quiet() => format!("keep{until}"),
             None => format!("stamp{until}"),
+        }
+    }
+}
+
+#[test]
+fn a_condition_that_no_taint_manager_takes_back_is_removed() {
+    let removed = |case: &Case| {
+        case.decide(100).plan.effects.into_iter().any(|effect| match effect {
+            Effect::Status(part) => part.conditions.iter().any(|c| c.type_ == EVICTION_PENDING && c.status.is_empty()),
+            _ => false,
+        })
+    };
+    for stale in [false, true] {
+        for tasks in [vec![], vec![task("m1")]] {
+            let case = Case { stale_pending: stale, ..case(&[("m2", 1)], tasks, vec![]) };
+            assert_eq!(removed(&case), stale);
         }
     }
 }

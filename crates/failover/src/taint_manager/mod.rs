@@ -268,6 +268,10 @@ impl Evictions {
                 self.notices.abandoned(&key.binding, Abandoned::Obsolete, now.mono);
             }
         }
+        let elements: Vec<_> = self.queue.of_binding(key).cloned().collect();
+        for cluster in elements {
+            self.queue.recheck(&Key { cluster, binding: key.clone() }, now);
+        }
         self.notices.seen(key, binding, self.queue.of_binding(key).next().is_some(), now.mono);
         let faulty: Vec<ClusterName> = binding
             .spec()

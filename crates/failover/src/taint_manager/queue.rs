@@ -287,6 +287,17 @@ impl Queue {
         self.look_below = self.next_seq;
     }
 
+    /// Returns a parked element to the tail of the queue: its binding changed so that it might find a target.
+    pub fn recheck(&mut self, key: &Key, now: Now) {
+        let Some(order) = self.get(key).filter(|element| element.place == Place::Parked).map(|element| element.order)
+        else {
+            return;
+        };
+        self.parked.remove(&order);
+        let order = (now.mono, self.seq());
+        self.become_ready(key, order, now.mono);
+    }
+
     /// Takes the first ready element of all cluster queues that are not paused. It is in progress until
     /// [`Queue::put_back`], [`Queue::retry`], [`Queue::park`], [`Queue::evicted`] or [`Queue::remove`].
     pub fn take(&mut self) -> Option<(Key, Element)> {

@@ -1,6 +1,11 @@
 //! Wake rules of the graceful eviction controller.
 
-use ironclad_api::{ObjectMeta, cluster::Cluster};
+use ironclad_api::{
+    ObjectMeta,
+    cluster::Cluster,
+    conditions::{self, binding::EVICTION_PENDING},
+    work::ResourceBindingStatus,
+};
 
 use super::Parts;
 
@@ -17,6 +22,12 @@ pub fn binding(old: Option<Parts<'_>>, new: Option<Parts<'_>>) -> bool {
     })
 }
 
+/// Returns true if condition `EvictionPending` stands on a binding.
+#[must_use]
+pub fn is_pending(status: Option<&ResourceBindingStatus>) -> bool {
+    status.is_some_and(|status| conditions::is_true(&status.conditions, EVICTION_PENDING))
+}
+
 /// Returns true if a changed cluster concerns the bindings that leave it or move to it: the report of a cluster counts
 /// only while it is ready.
 #[must_use]
@@ -28,7 +39,7 @@ pub fn cluster(old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ironclad_api::work::{GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus};
+    use ironclad_api::work::{GracefulEvictionTask, ResourceBindingSpec};
     use serde_json::json;
 
     use super::*;

@@ -3,7 +3,7 @@
 use super::Parts;
 
 /// Returns true if a change of a binding may change whether it is evicted: it was recreated or edited, its deletion,
-/// annotations or targets changed, or the scheduler caught up with its spec.
+/// annotations, labels (which name its policy) or targets changed, or the scheduler caught up with its spec.
 #[must_use]
 pub fn binding(old: Option<Parts<'_>>, new: Option<Parts<'_>>) -> bool {
     let is_observed = |(metadata, _, status): Parts<'_>| {
@@ -16,6 +16,7 @@ pub fn binding(old: Option<Parts<'_>>, new: Option<Parts<'_>>) -> bool {
         || a.generation != b.generation
         || a.deletion_timestamp != b.deletion_timestamp
         || a.annotations != b.annotations
+        || a.labels != b.labels
         || old_spec.clusters != new_spec.clusters
         || is_observed(old) != is_observed(new)
 }

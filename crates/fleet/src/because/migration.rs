@@ -18,6 +18,8 @@ pub enum Reason {
         /// The cluster that is left.
         from: ClusterName,
     },
+    /// No taint manager runs, so no eviction is pending.
+    NothingPends,
     /// A person keeps the old copy.
     Suppressed {
         /// The cluster that is left.
@@ -117,6 +119,7 @@ impl Reason {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TaskBegins { .. } => "TaskBegins",
+            Self::NothingPends => "NothingPends",
             Self::Suppressed { .. } => "DeletionSuppressed",
             Self::Released { .. } => "DeletionReleased",
             Self::Cleared { .. } => "TaskCleared",
@@ -142,6 +145,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TaskBegins { from } => write!(f, "the eviction from {from} begins"),
+            Self::NothingPends => f.write_str("no taint manager runs, so no eviction is pending"),
             Self::Suppressed { from } => write!(f, "the copy in {from} stays until suppressDeletion is set to false"),
             Self::Released { from } => write!(f, "suppressDeletion is false: the copy in {from} may go"),
             Self::Cleared { from, by } => write!(f, "the copy in {from} is not needed as a reserve any more: {by}"),

@@ -8,7 +8,6 @@ use ironclad_failover::{
         eviction::{Check, Mode, no_execute_purge_mode},
     },
 };
-use ironclad_patch::FieldError;
 
 use super::Period;
 
@@ -112,12 +111,13 @@ impl EvictionArgs {
     ///
     /// # Errors
     /// A mode that does not exist.
-    pub(crate) fn apply_to(&self, flags: &mut Flags) -> Result<(), FieldError> {
+    pub(crate) fn apply_to(&self, flags: &mut Flags) -> Result<(), String> {
         let unused = !self.enable_no_execute_taint_eviction;
         let purge_mode = match no_execute_purge_mode(&self.no_execute_taint_eviction_purge_mode) {
+            Ok(mode) => mode,
             // Without these evictions the flag has no effect, so its value is not judged, as upstream.
             Err(_) if unused => PurgeMode::Gracefully,
-            parsed => parsed?,
+            Err(error) => return Err(error.to_string()),
         };
         flags.eviction = EvictionFlags {
             resource_eviction_rate: self.resource_eviction_rate,
@@ -126,14 +126,14 @@ impl EvictionArgs {
             large_cluster_num_threshold: self.large_cluster_num_threshold,
             enable_no_execute_taint_eviction: self.enable_no_execute_taint_eviction,
             no_execute_taint_eviction_purge_mode: purge_mode,
-            pre_scheduling_check: Check::parse(&self.pre_scheduling_check)?,
+            pre_scheduling_check: Check::parse(&self.pre_scheduling_check).map_err(|error| error.to_string())?,
             capacity_check: self.eviction_capacity_check,
             concurrent_binding_eviction_syncs: self.concurrent_binding_eviction_syncs,
             halt_eviction_on_total_outage: self.halt_eviction_on_total_outage,
             mass_failure_hold: self.mass_failure_hold.0,
             eviction_warm_up: self.eviction_warm_up.map(|period| period.0),
             max_evictions_per_episode: self.max_evictions_per_episode,
-            failover_mode: Mode::parse(&self.failover_mode)?,
+            failover_mode: Mode::parse(&self.failover_mode).map_err(|error| error.to_string())?,
             rate_limiter_base_delay: self.rate_limiter_base_delay.0,
             rate_limiter_max_delay: self.rate_limiter_max_delay.0,
             rate_limiter_qps: self.rate_limiter_qps,

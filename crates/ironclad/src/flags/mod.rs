@@ -82,7 +82,7 @@ impl ControllerFlags {
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
         warned.extend(warnings);
         warned.extend(controllers.warnings());
-        self.eviction.apply_to(&mut failover).map_err(|error| misused(error.to_string()))?;
+        self.eviction.apply_to(&mut failover).map_err(misused)?;
         let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());

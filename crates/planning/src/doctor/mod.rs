@@ -5,8 +5,15 @@ pub mod drift;
 use std::collections::BTreeSet;
 
 use ironclad_api::conditions::{self, TRUE, cluster::READY};
-use ironclad_failover::{flags::eviction::Check, taint_manager::Report, taint_manager::pre_scheduling_check};
+use ironclad_failover::{
+    flags::eviction::Check,
+    taint_manager::{
+        Report,
+        pre_scheduling_check::{Snapshot, has_target},
+    },
+};
 use ironclad_fleet::{Binding, ClusterName, World};
+use ironclad_scheduling::Options;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -61,7 +68,7 @@ impl Finding {
 pub fn findings(world: &World, report: Option<&Report>, paused: bool, now: Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
     clusters(world, &mut found);
-    failover(world, &mut found);
+    failover(world, report.map_or_else(Check::default, |report| report.check), now, &mut found);
     evictions(report, paused, now, &mut found);
     found
 }
@@ -91,7 +98,7 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
 }
 
 /// Policies that can taint, bindings that PreferNoExecute moves, and bindings that no other cluster could take.
-fn failover(world: &World, found: &mut Vec<Finding>) {
+fn failover(world: &World, check: Check, now: Timestamp, found: &mut Vec<Finding>) {
     let tainting: Vec<String> = world.taint_policies.keys().map(ToString::to_string).collect();
     found.push(match tainting.as_slice() {
         [] => Finding::new(Grade::Fine, "no ClusterTaintPolicy: only people put evicting taints on clusters"),
@@ -107,7 +114,7 @@ fn failover(world: &World, found: &mut Vec<Finding>) {
         ),
     ));
     let stuck: Vec<String> =
-        bindings.iter().filter(|binding| is_stuck(binding, world)).map(|b| b.key().to_string()).collect();
+        bindings.iter().filter(|binding| is_stuck(binding, world, check, now)).map(|b| b.key().to_string()).collect();
     if !stuck.is_empty() {
         found.push(
             Finding::new(
@@ -126,12 +133,13 @@ fn failover(world: &World, found: &mut Vec<Finding>) {
 
 /// True if no other cluster could replace one of the binding's clusters. A binding without a placement follows its
 /// referrers.
-fn is_stuck(binding: &Binding, world: &World) -> bool {
-    let spec = binding.spec();
+fn is_stuck(binding: &Binding, world: &World, check: Check, now: Timestamp) -> bool {
+    let (spec, scheduler) = (binding.spec(), Options::default());
+    let snapshot = Snapshot { clusters: &world.clusters, scheduler: &scheduler, now };
     spec.placement.is_some()
         && spec.clusters.iter().any(|target| {
             let left_out = BTreeSet::from([ClusterName::from(target.name.as_str())]);
-            pre_scheduling_check::has_target(binding, &left_out, &world.clusters, Check::Strict).is_err()
+            has_target(binding, &left_out, &snapshot, check).is_err()
         })
 }
 
@@ -199,7 +207,7 @@ items:
 - {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m2}, spec: {syncMode: Push}, status: *ready}
 - apiVersion: work.karmada.io/v1alpha2
   kind: ResourceBinding
-  metadata: {name: web-deployment, namespace: shop}
+  metadata: {name: web-deployment, namespace: shop, labels: {propagationpolicy.karmada.io/permanent-id: p}}
   spec: {replicas: 2, replicaRequirements: {}, resource: {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: web}, clusters: [{name: m1, replicas: 2}], placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}}
 "#;
 

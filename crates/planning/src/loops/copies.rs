@@ -178,7 +178,9 @@ impl Plan<'_> {
             history: status.map_or(&[], |s| &s.failover_history),
             not_ready: &not_ready,
             copies: &copies,
+            own_replicas: &BTreeSet::new(),
             plugins: &self.options.flags.evict_plugins,
+            stale_pending: false,
         };
         let decision = graceful_eviction::decide(&seen, self.wall());
         if let Some(at) = decision.next {

@@ -7,7 +7,7 @@ use std::{
 
 use ironclad_api::work::ResourceBindingSpec;
 use ironclad_failover::{
-    taint_manager::pre_scheduling_check,
+    taint_manager::pre_scheduling_check::{Snapshot, has_target},
     taint_manager::{Next, Outcome, Waiting},
 };
 use ironclad_fleet::{BindingKey, ClusterName};
@@ -125,10 +125,10 @@ impl Plan<'_> {
     fn no_target(&self, key: &BindingKey, from: &ClusterName) -> Option<String> {
         let check = self.options.flags.eviction.pre_scheduling_check;
         let left_out = BTreeSet::from([from.clone()]);
+        let (clusters, scheduler) = (&self.fleet.world.clusters, &self.options.flags.scheduler);
+        let snapshot = Snapshot { clusters, scheduler, now: self.moment().wall };
         let binding = self.fleet.world.binding(key)?;
-        pre_scheduling_check::has_target(&binding, &left_out, &self.fleet.world.clusters, check)
-            .err()
-            .map(|why| why.to_string())
+        has_target(&binding, &left_out, &snapshot, check).err().map(|why| why.to_string())
     }
 }
 

@@ -103,6 +103,25 @@ async fn b16_directly_deletes_before_it_creates() -> anyhow::Result<()> {
     runner.until_settled("web", &["member2:1"]).await
 }
 
+/// With the default check (specification/failover.md 6.9) the survivors take the replicas of a lost cluster.
+#[tokio::test(start_paused = true)]
+async fn b39_a_divided_workload_that_runs_everywhere_leaves_a_faulty_cluster() -> anyhow::Result<()> {
+    let mut relaxed = setup(3, 0.5);
+    relaxed.settings.failover.eviction.pre_scheduling_check = Check::default();
+    let mut runner = Runner::new(relaxed).await?;
+    let affinity = vec!["member1".into(), "member2".into()];
+    let app = App { replicas: 4, spread: Spread::Divided(2), affinity, ..App::new("web") };
+    runner
+        .add(&app, |policy| {
+            policy["spec"]["placement"]["replicaScheduling"] = json!({"replicaSchedulingType": "Divided"});
+        })
+        .await?;
+    runner.settle(&[]).await?;
+    ensure!(runner.placed("web")?.len() == 2, "{:?}", runner.placed("web")?);
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.until_settled("web", &["member2:4"]).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn b17_directly_does_not_wait_for_a_lost_cluster() -> anyhow::Result<()> {
     let mut runner = runner(3, App { failover: opted_in("Directly", 5), ..one_copy() }).await?;

@@ -282,6 +282,28 @@ fn recovery_abandons_what_waits() {
 }
 
 #[test]
+fn an_edited_binding_that_is_parked_is_checked_again_at_once() {
+    let mut world = World::new(3);
+    let only = |names: &[&str]| {
+        Some(ClusterAffinity {
+            cluster_names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..ClusterAffinity::default()
+        })
+    };
+    let mut pinned = dup("w", &["m1"]);
+    pinned.spec.placement.as_mut().unwrap().cluster_affinity = only(&["m1"]);
+    world.put(pinned.clone());
+    world.fail("m1", NO_EXECUTE);
+    world.run(READY_AT + 20);
+    assert_eq!((world.moved(), world.evictions.queue().tally().ready()), (0, 0), "parked");
+    pinned.spec.placement.as_mut().unwrap().cluster_affinity = only(&["m1", "m2"]);
+    pinned.metadata.generation = Some(2);
+    world.put(pinned);
+    world.run(READY_AT + 22);
+    assert_eq!(world.moved(), 1, "{:?}", world.log);
+}
+
+#[test]
 fn messages_about_one_binding_or_cluster_are_singular() {
     let mut world = World::with(2, flags(|f| f.max_evictions_per_episode = 1));
     world.put(dup("w", &["m1"]));

@@ -8,6 +8,7 @@ use std::{
 
 use ironclad_api::{
     Taint, Toleration,
+    annotations::DRAINING,
     conditions::{binding::EVICTION_PENDING, is_true},
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, PRODUCER_TAINT_MANAGER},
     labels::{BINDING_MANAGED_BY, CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, PROPAGATION_POLICY_PERMANENT_ID},
@@ -170,8 +171,9 @@ impl Bindings {
                 {
                     noted.insert("an evicted binding finds another cluster");
                 }
-                let barring =
-                    task(old, &target.name).filter(|t| bars(&t.reason)).filter(|_| task(new, &target.name).is_some());
+                let barring = task(old, &target.name)
+                    .filter(|t| bars(&t.reason, &target.name, fleet, write, rules))
+                    .filter(|_| task(new, &target.name).is_some());
                 if let (true, Some(task)) = (chosen, barring) {
                     broken
                         .push(format!("invariant 34: {key} goes back to {} in spite of {}", target.name, task.reason));
@@ -210,8 +212,19 @@ fn stuck(binding: &ResourceBinding) -> Option<&'static str> {
     }
 }
 
-fn bars(reason: &str) -> bool {
-    [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason)
+/// True if a task with this reason keeps the scheduler from choosing the cluster: that of a drain does while the drain
+/// goes on.
+fn bars(reason: &str, cluster: &str, fleet: &Fleet, write: &Write, rules: &Rules) -> bool {
+    let drains_since = || {
+        let cluster = fleet.clusters.get(&ClusterName::from(cluster))?;
+        cluster.metadata.annotations.as_ref()?.get(DRAINING)?.parse::<jiff::Timestamp>().ok()
+    };
+    let known = rules.stale.as_secs() as i64 + rules.skew + SECOND;
+    match reason {
+        APPLICATION_FAILURE | BINDING_PREEMPTED => true,
+        CLUSTER_DRAIN => drains_since().is_some_and(|since| since.as_second() + known < write.wall),
+        _ => false,
+    }
 }
 
 fn cleared(

@@ -7,6 +7,7 @@ use ironclad_api::{
     Taint, Time,
     cluster::{APIEnablement, APIResource, Cluster, ClusterSpec},
     conditions::{self, cluster::READY},
+    labels::PROPAGATION_POLICY_PERMANENT_ID,
     policy::{Placement, SpreadByField, SpreadConstraint},
     taints::NO_EXECUTE,
     work::{ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster},
@@ -135,6 +136,7 @@ fn binding(n: usize, on: &str) -> Binding {
     );
     binding.metadata.namespace = Some(format!("team-{}", n % 100));
     binding.metadata.uid = Some(format!("10000000-0000-4000-8000-{n:012}"));
+    binding.metadata.labels = Some([(PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into());
     Binding::from(Arc::new(binding))
 }
 

@@ -20,8 +20,8 @@ enum Switch {
     Listed,
     /// The list may name it, and it runs whatever the list says.
     Always,
-    /// The list does not know it, and it runs.
-    Unlisted,
+    /// Karmada's list does not know it: it runs unless the list excludes it, or, without `*`, names others of these.
+    Own,
 }
 
 /// Name of the taint manager.
@@ -43,16 +43,16 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: fn(&Se
 /// All controllers, in the order in which they are constructed and started.
 static CONTROLLERS: [Row; 18] = [
     row("cluster", Switch::Always, None, cluster::new),
-    row("policy", Switch::Unlisted, None, policy::new),
-    row("detector", Switch::Unlisted, None, detector::new),
-    row("scheduler", Switch::Unlisted, None, scheduler::new),
+    row("policy", Switch::Own, None, policy::new),
+    row("detector", Switch::Own, None, detector::new),
+    row("scheduler", Switch::Own, None, scheduler::new),
     row("binding", Switch::Listed, None, binding::new),
     row("workStatus", Switch::Listed, None, work_status::new),
     row("clusterStatus", Switch::Listed, None, cluster_status::new),
     row("execution", Switch::Listed, None, execution::new),
     row("bindingStatus", Switch::Listed, None, binding_status::new),
     row("namespace", Switch::Listed, None, namespace::new),
-    row("dependencies", Switch::Unlisted, Some(Gate::PropagateDeps), dependencies::new),
+    row("dependencies", Switch::Own, Some(Gate::PropagateDeps), dependencies::new),
     row("workloadRebalancer", Switch::Listed, None, rebalance::new),
     row("unifiedAuth", Switch::Listed, None, unified_auth::new),
     row("federatedResourceQuotaSync", Switch::Listed, None, quota::new),
@@ -87,10 +87,14 @@ const OFF_BY_DEFAULT: [&str; 2] = ["deploymentReplicasSyncer", "hpaScaleTargetMa
 /// Every name that `--controllers` may contain, in alphabetical order (specification/operations.md 8.1).
 #[must_use]
 pub fn controller_names() -> Vec<&'static str> {
-    let listed = CONTROLLERS.iter().filter(|row| row.switch != Switch::Unlisted).map(|row| row.name);
-    let mut names: Vec<_> = listed.chain(ACCEPTED).collect();
+    let mut names: Vec<_> = CONTROLLERS.iter().map(|row| row.name).chain(ACCEPTED).collect();
     names.sort_unstable();
     names
+}
+
+/// The controllers that Karmada's list does not know.
+fn own_names() -> impl Iterator<Item = &'static str> {
+    CONTROLLERS.iter().filter(|row| row.switch == Switch::Own).map(|row| row.name)
 }
 
 /// Constructs the controllers that run with these settings.
@@ -105,7 +109,7 @@ pub(crate) fn evicts(settings: &Settings) -> bool {
 }
 
 fn runs(row: &Row, settings: &Settings) -> bool {
-    let listed = row.switch != Switch::Listed || settings.controllers.enabled(row.name);
+    let listed = row.switch == Switch::Always || settings.controllers.enabled(row.name);
     listed && row.gate.is_none_or(|gate| settings.gates.enabled(gate))
 }
 
@@ -126,11 +130,21 @@ pub struct UnknownController {
 impl ControllerList {
     /// Parses `*,-foo,bar`: `foo` enables, `-foo` disables, `*` means all that are on by default.
     ///
+    /// A list without `*` means the same as in Karmada, whose detector and scheduler are in no list: they run. If it
+    /// names one of these controllers, then only those that it names run, so that parts can run in processes of their
+    /// own.
+    ///
     /// # Errors
     /// If a name is unknown.
     pub fn parse(text: &str) -> Result<Self, UnknownController> {
         let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
-        let mut list = if items.contains(&"*") { Self::default() } else { Self(Default::default()) };
+        let mut list = if items.contains(&"*") {
+            Self::default()
+        } else if own_names().any(|name| items.contains(&name)) {
+            Self(Default::default())
+        } else {
+            Self(own_names().collect())
+        };
         let names = controller_names();
         for item in items.into_iter().filter(|item| *item != "*") {
             let (name, enable) = match item.strip_prefix('-') {
@@ -154,6 +168,12 @@ impl ControllerList {
         let mut warnings = Vec::new();
         if !self.enabled("cluster") {
             warnings.push("controller cluster runs all the same: it connects the members".to_owned());
+        }
+        if self.enabled("policy") != self.enabled("detector") {
+            warnings.push(
+                "controllers policy and detector share a queue: in one process, templates of a deleted policy move on at once"
+                    .to_owned(),
+            );
         }
         let [sync, status] = ["federatedResourceQuotaSync", "federatedResourceQuotaStatus"];
         if self.enabled(sync) != self.enabled(status) {
@@ -180,6 +200,16 @@ mod tests {
             ("binding", "namespace", false),
             ("binding", "binding", true),
             ("", "binding", false),
+            ("", "scheduler", true),
+            ("binding", "detector", true),
+            ("binding,-detector", "detector", false),
+            ("*,-scheduler", "scheduler", false),
+            ("*,-scheduler", "detector", true),
+            ("scheduler", "scheduler", true),
+            ("scheduler", "detector", false),
+            ("scheduler", "binding", false),
+            ("detector,policy,dependencies,binding", "scheduler", false),
+            ("detector,policy,dependencies,binding", "binding", true),
         ];
         for (text, name, expected) in rows {
             assert_eq!(on(text, name), expected, "{text}: {name}");
@@ -189,6 +219,11 @@ mod tests {
             ("*,-binding", &[]),
             ("*,-cluster", &["controller cluster runs all the same: it connects the members"]),
             ("*,-federatedResourceQuotaSync,-federatedResourceQuotaStatus", &[]),
+            (
+                "*,-policy",
+                &["controllers policy and detector share a queue: in one process, templates of a deleted policy move on at once"],
+            ),
+            ("*,-policy,-detector", &[]),
             (
                 "*,-federatedResourceQuotaSync",
                 &["controller federatedResourceQuotaStatus does not run: it is one with federatedResourceQuotaSync"],
@@ -223,5 +258,10 @@ mod tests {
         };
         assert_eq!(without("*", "Failover=false,PropagateDeps=true"), ["clustertaintpolicy", "taint-manager"]);
         assert_eq!(without("*,-namespace,-cluster", "Failover=true,PropagateDeps=true"), ["namespace"]);
+        assert_eq!(running("scheduler", "PropagateDeps=true"), ["cluster", "scheduler"]);
+        assert_eq!(
+            without("*,-detector,-scheduler,-policy,-dependencies", "Failover=true,PropagateDeps=true"),
+            ["policy", "detector", "scheduler", "dependencies"]
+        );
     }
 }

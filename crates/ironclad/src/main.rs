@@ -13,6 +13,7 @@ mod pages;
 mod run;
 mod scripts;
 mod signals;
+mod term;
 mod up;
 
 use std::{io::IsTerminal as _, process::ExitCode};
@@ -95,7 +96,7 @@ struct Log {
     #[arg(long, global = true, env = "IRONCLAD_LOG", value_name = "FILTER")]
     log_filter: Option<String>,
     /// Format of log lines on stderr
-    #[arg(long, global = true, env = "IRONCLAD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    #[arg(long, alias = "logging-format", global = true, env = "IRONCLAD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     log_format: LogFormat,
     #[command(flatten)]
     klog: flags::accepted::KlogArgs,

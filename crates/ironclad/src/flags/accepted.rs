@@ -9,8 +9,15 @@ const OPS: &str = "health is served at --metrics-bind-address";
 const PPROF: &str = "profiles are not served";
 const LEGACY: &str = "it has no effect in Karmada either";
 
-/// Each flag, and the reason why it has no effect.
-pub(crate) const ACCEPTED: [(&str, &str); 19] = [
+const AUTOSCALING: &str = "there is no autoscaling yet";
+const CLUSTER_API: &str = "clusters are not discovered from a Cluster API; `ironclad join` adds them";
+const ESTIMATORS: &str = "there are no estimators yet: available replicas come from Cluster status";
+const DESCHEDULER: &str = "there is no descheduler yet";
+const WEBHOOKS: &str = "webhooks are served at --webhook-bind-address, with certificates that the control plane holds";
+const ELECTION: &str = "`up` always holds the Lease of its control plane while it works";
+
+/// Each flag of `run` and `up`, and the reason why it has no effect.
+pub(crate) const ACCEPTED: [(&str, &str); 45] = [
     ("kube-api-qps", NO_LIMIT),
     ("kube-api-burst", NO_LIMIT),
     ("cluster-api-qps", NO_LIMIT),
@@ -27,26 +34,73 @@ pub(crate) const ACCEPTED: [(&str, &str); 19] = [
     ("resync-period", "caches are kept true by watches alone"),
     ("horizontal-pod-autoscaler-upscale-delay", LEGACY),
     ("horizontal-pod-autoscaler-downscale-delay", LEGACY),
+    ("horizontal-pod-autoscaler-sync-period", AUTOSCALING),
+    ("horizontal-pod-autoscaler-tolerance", AUTOSCALING),
+    ("horizontal-pod-autoscaler-downscale-stabilization", AUTOSCALING),
+    ("horizontal-pod-autoscaler-cpu-initialization-period", AUTOSCALING),
+    ("horizontal-pod-autoscaler-initial-readiness-delay", AUTOSCALING),
+    ("cluster-api-kubeconfig", CLUSTER_API),
+    ("cluster-api-context", CLUSTER_API),
+    ("enable-scheduler-estimator", ESTIMATORS),
+    ("disable-scheduler-estimator-in-pull-mode", ESTIMATORS),
+    ("scheduler-estimator-timeout", ESTIMATORS),
+    ("scheduler-estimator-port", ESTIMATORS),
+    ("scheduler-estimator-service-namespace", ESTIMATORS),
+    ("scheduler-estimator-service-prefix", ESTIMATORS),
+    ("scheduler-estimator-ca-file", ESTIMATORS),
+    ("scheduler-estimator-cert-file", ESTIMATORS),
+    ("scheduler-estimator-key-file", ESTIMATORS),
+    ("insecure-skip-estimator-verify", ESTIMATORS),
+    ("unschedulable-threshold", DESCHEDULER),
+    ("descheduling-interval", DESCHEDULER),
+    ("bind-address", WEBHOOKS),
+    ("secure-port", WEBHOOKS),
+    ("cert-dir", WEBHOOKS),
+    ("tls-cert-file-name", WEBHOOKS),
+    ("tls-private-key-file-name", WEBHOOKS),
+    ("tls-min-version", WEBHOOKS),
     ("health-probe-bind-address", OPS),
     ("enable-pprof", PPROF),
     ("profiling-bind-address", PPROF),
+    ("log-flush-frequency", "each line is written at once"),
 ];
 
-/// Accepted flags on the command line.
-#[derive(Debug, Default)]
-pub(crate) struct AcceptedArgs(Vec<(&'static str, &'static str)>);
+/// The flags of the election, which `run` has.
+const OF_ELECTION: [(&str, &str); 6] = [
+    ("leader-elect", ELECTION),
+    ("leader-elect-lease-duration", ELECTION),
+    ("leader-elect-renew-deadline", ELECTION),
+    ("leader-elect-retry-period", ELECTION),
+    ("leader-elect-resource-name", ELECTION),
+    ("leader-elect-resource-namespace", ELECTION),
+];
 
-impl AcceptedArgs {
+/// Lists of accepted flags.
+const LISTS: [&[(&str, &str)]; 2] = [&ACCEPTED, &OF_ELECTION];
+
+/// Flags of one of the lists that were given on the command line.
+#[derive(Debug, Default)]
+pub(crate) struct Accepted<const LIST: usize>(Vec<(&'static str, &'static str)>);
+
+/// Accepted flags of `run` and `up`.
+pub(crate) type AcceptedArgs = Accepted<0>;
+/// Accepted flags of `up`.
+pub(crate) type AcceptedElectionArgs = Accepted<1>;
+
+impl<const LIST: usize> Accepted<LIST> {
     /// A warning for each.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.0.iter().map(|(flag, why)| format!("--{flag} is ignored: {why}")).collect()
     }
 }
 
-impl clap::Args for AcceptedArgs {
+impl<const LIST: usize> clap::Args for Accepted<LIST> {
     fn augment_args(command: Command) -> Command {
-        let form = |flag: &str| if flag.starts_with("enable-") { Form::Switch } else { Form::Value };
-        command.args(ACCEPTED.map(|(flag, _)| arg(flag, form(flag))))
+        let is_switch = |flag: &str| {
+            flag == "leader-elect" || ["enable-", "disable-", "insecure-"].iter().any(|start| flag.starts_with(start))
+        };
+        let form = |flag: &str| if is_switch(flag) { Form::Switch } else { Form::Value };
+        command.args(LISTS[LIST].iter().map(|(flag, _)| arg(flag, form(flag))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -54,9 +108,9 @@ impl clap::Args for AcceptedArgs {
     }
 }
 
-impl clap::FromArgMatches for AcceptedArgs {
+impl<const LIST: usize> clap::FromArgMatches for Accepted<LIST> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        Ok(Self(ACCEPTED.into_iter().filter(|(flag, _)| matches.contains_id(flag)).collect()))
+        Ok(Self(LISTS[LIST].iter().copied().filter(|(flag, _)| matches.contains_id(flag)).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -140,15 +194,18 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: AcceptedArgs,
+        #[command(flatten)]
+        election: AcceptedElectionArgs,
     }
 
     #[test]
     fn accepted_flags_cause_a_warning() {
         let warnings = |line: &[&str]| {
-            Line::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap().args.warnings()
+            let line = Line::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap();
+            [line.args.warnings(), line.election.warnings()].concat()
         };
         assert_eq!(warnings(&[]), Vec::<String>::new());
-        for (flag, why) in ACCEPTED {
+        for (flag, why) in ACCEPTED.into_iter().chain(OF_ELECTION) {
             let given = format!("--{flag}=-1");
             assert_eq!(warnings(&[&given]), [format!("--{flag} is ignored: {why}")]);
         }

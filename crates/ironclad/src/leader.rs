@@ -1,10 +1,11 @@
-//! Leader election of `run`: flags, identity, and the Leases of a Karmada that is replaced (specification/operations.md
-//! 9).
+//! Leader election of `run` and `up`: flags, identity, and the Leases of a Karmada that is replaced
+//! (specification/operations.md 9).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use ironclad_cli::{duration, report::Misused};
+use ironclad_controllers::Controllers;
 use ironclad_runtime::leader::{Elector, LeaderOptions};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
@@ -17,6 +18,9 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
 };
+use tokio::sync::Notify;
+
+use crate::{ops, term::Present};
 
 /// The Leases of a Karmada's processes that do what we do.
 pub(crate) const OF_KARMADA: [&str; 3] = ["karmada-controller-manager", "karmada-scheduler", "karmada-descheduler"];
@@ -93,6 +97,42 @@ impl LeaderFlags {
     }
 }
 
+/// Prefix of the identities of `up`. Its data directory is locked, so another one that held the Lease has ended.
+const UP: &str = "up_";
+
+/// Returns the elector of `up`, which competes with each `run` that somebody starts beside it. It renews less often than
+/// `run`, as each renewal is a write to the disk, and nobody waits for its end: its control plane ends with it.
+///
+/// # Errors
+/// The namespace cannot be created, or the Lease not be read.
+pub(crate) async fn of_up(client: &Client, seam: &Seam) -> anyhow::Result<Electors> {
+    let options = LeaderOptions {
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(40),
+        retry_period: Duration::from_secs(10),
+        ..LeaderOptions::new(&format!("{UP}{}_{}", host(), seam.rng.uuid()))
+    };
+    ensure_namespace(client, &options.namespace).await?;
+    release_predecessor(client, &options).await?;
+    Ok(Electors { main: Elector::new(client.clone(), seam.clone(), options), beside: Vec::new() })
+}
+
+/// Releases the Lease that an `up` held which was killed.
+async fn release_predecessor(client: &Client, options: &LeaderOptions) -> anyhow::Result<()> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), &options.namespace);
+    let lease = api.get_opt(&options.name).await.with_context(|| format!("reading Lease {}", options.name))?;
+    let Some(mut lease) = lease else { return Ok(()) };
+    let spec = lease.spec.get_or_insert_default();
+    if !spec.holder_identity.as_ref().is_some_and(|holder| holder.starts_with(UP)) {
+        return Ok(());
+    }
+    spec.holder_identity = Some(String::new());
+    api.replace(&options.name, &PostParams::default(), &lease)
+        .await
+        .with_context(|| format!("releasing Lease {}", options.name))?;
+    Ok(())
+}
+
 /// Electors of this process.
 #[derive(Clone)]
 pub(crate) struct Electors {
@@ -117,6 +157,22 @@ impl Electors {
         });
         let (clock, observed) = (seam.clock.clone(), self.main.clone());
         seam.tasks.supervise(&seam.clock, "election observed", move || report_leader(clock.clone(), observed.clone()));
+    }
+
+    /// Waits until this process leads and `started` is notified, or until another one is known to lead.
+    pub(crate) async fn started(&self, clock: &Clock, started: &Notify) {
+        let notified = started.notified();
+        tokio::pin!(notified);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut notified => return,
+                () = clock.sleep(Duration::from_millis(100)) => {}
+            }
+            if !self.main.leads() && !self.main.holder().is_empty() {
+                return;
+            }
+        }
     }
 
     /// Releases all Leases. The work must have ended.
@@ -144,6 +200,11 @@ async fn report_leader(clock: Clock, observed: Elector) {
         }
         last = holder;
     }
+}
+
+/// Readiness. A process that stands by is ready: its caches fill when it becomes the leader.
+pub(crate) fn checks(electors: &Electors, controllers: &Present<Controllers>) -> Vec<ops::Check> {
+    if electors.main.leads() { ops::checks(controllers.lock().as_deref()) } else { vec![("caches", Ok(()))] }
 }
 
 #[derive(Debug)]
@@ -213,9 +274,6 @@ fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
     name.or_else(|| std::env::var("HOSTNAME").ok()).filter(|name| !name.is_empty()).unwrap_or_else(|| "ironclad".into())
 }
-
-/// State of the present term; empty while this process is not the leader.
-pub(crate) type Present<T> = Arc<parking_lot::Mutex<Option<Arc<T>>>>;
 
 #[cfg(test)]
 mod tests {
@@ -361,5 +419,50 @@ mod tests {
         assert!(plane.electors("--leader-elect=false").await.unwrap().is_none());
         let misused = plane.electors("--leader-elect=false --take-over-karmada").await.err().unwrap();
         assert_eq!(misused.to_string(), "--take-over-karmada needs --leader-elect");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn up_leads_at_once_and_a_run_beside_it_stands_by() {
+        let plane = Plane::new().await;
+        let first = plane.seam.child("up");
+        let up = of_up(&plane.client, &first).await.unwrap();
+        up.start(&first, |_| ());
+        let run = plane.electors("").await.unwrap().unwrap();
+        run.start(&plane.seam.child("run"), |_| ());
+        plane.seam.clock.sleep(Duration::from_secs(3_600)).await;
+        assert!(up.main.leads() && !run.main.leads());
+        assert!(run.main.holder().starts_with(UP), "{}", run.main.holder());
+
+        // Killed without a word: the next one on the data directory need not wait until the Lease expires.
+        first.tasks.kill();
+        let second = plane.seam.child("up2");
+        let up = of_up(&plane.client, &second).await.unwrap();
+        up.start(&second, |_| ());
+        plane.seam.clock.sleep(Duration::from_millis(100)).await;
+        assert!(up.main.leads() && !run.main.leads());
+
+        // A clean end lets the other one work.
+        second.tasks.kill();
+        up.release().await;
+        plane.seam.clock.sleep(Duration::from_secs(3)).await;
+        assert!(run.main.leads());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn up_stands_by_while_a_run_leads() {
+        let plane = Plane::new().await;
+        let process = plane.seam.child("run");
+        let run = plane.electors("").await.unwrap().unwrap();
+        run.start(&process, |_| ());
+        plane.seam.clock.sleep(Duration::from_secs(1)).await;
+        let up = of_up(&plane.client, &plane.seam.child("up")).await.unwrap();
+        up.start(&plane.seam, |_| ());
+        up.started(&plane.seam.clock, &Notify::new()).await;
+        plane.seam.clock.sleep(Duration::from_secs(600)).await;
+        assert!(run.main.leads() && !up.main.leads());
+        assert!(checks(&up, &Present::default()).iter().all(|(_, check)| check.is_ok()), "it is ready to take over");
+        process.tasks.kill();
+        plane.seam.clock.sleep(Duration::from_secs(30)).await;
+        assert!(up.main.leads() && !run.main.leads(), "the other one's Lease has expired");
     }
 }

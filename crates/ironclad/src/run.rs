@@ -4,24 +4,21 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
-use ironclad_api::cluster::Cluster;
-use ironclad_controllers::{Connector, Controllers, NetworkConnector};
+use ironclad_controllers::{Controllers, NetworkConnector};
 use ironclad_extension::admission::{WebhookOptions, serve_webhooks};
-use ironclad_runtime::{
-    Traffic, client_from_kubeconfig, kubeconfig_client_config,
-    leader::{Fence, fenced},
-};
+use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
 use ironclad_seam::{Clock, Seam};
-use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Secret};
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Api, Client, api::ListParams, discovery};
 
 use crate::{
     flags::{AdmissionFlags, ControllerFlags, WebhookFlags},
-    leader::{LeaderFlags, Present},
+    leader::{self, LeaderFlags},
     memory,
     ops::{Ops, checks},
     scripts,
     signals::Stop,
+    term::{Parts, Present},
 };
 
 /// Time that a kube-apiserver may need to list a group that it serves already.
@@ -100,39 +97,26 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
 
     let electors = args.leader.electors(&client, &seam).await?;
     let fence = electors.as_ref().map(|electors| electors.main.fence());
-    let network = NetworkConnector::new(members.clone());
-    let connector = Arc::new(FencedConnector { network, fence: fence.clone() });
-    let writer = match fence {
-        Some(fence) => fenced(client, fence),
-        None => client,
-    };
     let present: Present<Controllers> = Arc::default();
+    let connector = Arc::new(NetworkConnector::new(members.clone()));
+    let parts = Parts::new(client, connector, settings, fence, present.clone());
     let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
     Ops::new(
         move || measured.lock().as_ref().map(|context| context.registry()),
         vec![("plane", plane), ("members", members)],
         electors.iter().map(|electors| electors.collector()).collect(),
-        move || {
-            // A process that stands by is ready: its caches fill when it becomes leader.
-            if elected.as_ref().is_some_and(|electors| !electors.main.leads()) {
-                return vec![("caches", Ok(()))];
-            }
-            checks(checked.lock().as_deref())
+        move || match &elected {
+            Some(electors) => leader::checks(electors, &checked),
+            None => checks(checked.lock().as_deref()),
         },
     )
     .start(&args.metrics_bind_address, &seam.tasks)
     .await?;
     memory::start(&seam);
     let begin = move |term: Seam| {
-        let context = Controllers::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
-        *present.lock() = Some(context.clone());
+        eprintln!("starting controllers for {server}");
         let server = server.clone();
-        term.tasks.spawn("start", async move {
-            eprintln!("starting controllers for {server}");
-            context.start().await;
-            println!("ready: controllers run for {server}");
-        });
-        Work(present.clone())
+        parts.begin(term, move || println!("ready: controllers run for {server}"))
     };
     match &electors {
         Some(electors) => {
@@ -151,31 +135,6 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
         electors.release().await;
     }
     Ok(())
-}
-
-/// Running controllers of a leader; dropped at the end of its term.
-struct Work(Present<Controllers>);
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        *self.0.lock() = None;
-    }
-}
-
-/// Connects members over the network; writes get there only while this process leads.
-struct FencedConnector {
-    network: NetworkConnector,
-    fence: Option<Fence>,
-}
-
-impl Connector for FencedConnector {
-    fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String> {
-        let client = self.network.connect(cluster, credentials)?;
-        Ok(match &self.fence {
-            Some(fence) => fenced(client, fence.clone()),
-            None => client,
-        })
-    }
 }
 
 /// Waits for the CRDs: a kube-apiserver lists a group some moments after it serves the first kind, and they may just

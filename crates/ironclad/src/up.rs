@@ -27,14 +27,15 @@ use k8s_openapi::{
     },
 };
 use kube::{Api, Client, api::PostParams};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Notify};
 
 use crate::{
     demo,
-    flags::{AdmissionFlags, ControllerFlags},
-    memory,
-    ops::{Ops, checks},
+    flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs},
+    leader, memory,
+    ops::Ops,
     signals::Stop,
+    term::{Parts, Present},
 };
 use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
 
@@ -78,6 +79,8 @@ pub(crate) struct UpArgs {
     pub controllers: ControllerFlags,
     #[command(flatten)]
     pub admission: AdmissionFlags,
+    #[command(flatten)]
+    pub election: AcceptedElectionArgs,
 }
 
 /// Runs until SIGTERM or ctrl-c.
@@ -89,6 +92,9 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         bail!("{DEMO_NEEDS}");
     }
     let mut stop = Stop::install()?;
+    for warning in args.election.warnings() {
+        tracing::warn!("{warning}");
+    }
     let mut settings = args.controllers.settings()?;
     let seam = Seam::system("ironclad");
     let data_dir = match &args.data_dir {
@@ -146,16 +152,28 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let network = NetworkConnector::new(to_members.clone());
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
     let controllers = seam.child("controllers");
-    let context = Controllers::new(client, controllers.clone(), connector, settings);
+    let electors = leader::of_up(&admin, &controllers).await?;
+    let present: Present<Controllers> = Arc::default();
+    let parts = Parts::new(client, connector, settings, Some(electors.main.fence()), present.clone());
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
-    plane.mount(Arc::new(Explain::new(Arc::new(explain::Here(context.clone())))));
-    let checked = context.clone();
-    let registry = context.registry();
+    plane.mount(Arc::new(Explain::new(Arc::new(explain::Here(present.clone())))));
+    let (checked, elected) = (present.clone(), electors.clone());
     let traffic = vec![("plane", to_plane), ("members", to_members)];
-    Ops::new(move || Some(registry.clone()), traffic, Vec::new(), move || checks(Some(&checked)))
-        .start(&args.metrics_bind_address, &seam.tasks)
-        .await?;
-    context.start().await;
+    Ops::new(
+        move || present.lock().as_ref().map(|controllers| controllers.registry()),
+        traffic,
+        vec![electors.collector()],
+        move || leader::checks(&elected, &checked),
+    )
+    .start(&args.metrics_bind_address, &seam.tasks)
+    .await?;
+    let started = Arc::new(Notify::new());
+    let notify = started.clone();
+    electors.start(&controllers, move |term| {
+        let notify = notify.clone();
+        parts.begin(term, move || notify.notify_one())
+    });
+    electors.started(&seam.clock, &started).await;
     memory::start(&seam);
     println!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display());
 
@@ -169,6 +187,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     eprintln!("stopping");
     // Controllers first, so that their requests do not fail against a stopping server.
     controllers.tasks.kill();
+    electors.release().await;
     plane_seam.tasks.stop();
     seam.tasks.kill();
     engine.close();

@@ -1,22 +1,26 @@
 //! State of this process's controllers, for the group `explain.ironclad.io`.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use ironclad_controllers::Controllers;
 use ironclad_extension::explain::{Leader, Waiting};
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_runtime::QueuedState;
 
-/// The controllers of `up`, which is always its own leader.
-pub(crate) struct Here(pub(crate) Arc<Controllers>);
+use crate::term::Present;
+
+/// The controllers of `up`; none while another process leads.
+pub(crate) struct Here(pub(crate) Present<Controllers>);
 
 impl Leader for Here {
     fn evictions(&self) -> Option<(Report, Vec<Row>)> {
-        self.0.explain_evictions()
+        let controllers = self.0.lock().clone();
+        controllers?.explain_evictions()
     }
 
     fn scheduling_queue(&self) -> Vec<Waiting> {
-        let waiting = self.0.explain_scheduling_queue().into_iter().enumerate().map(|(index, (binding, queued))| {
+        let Some(controllers) = self.0.lock().clone() else { return Vec::new() };
+        let waiting = controllers.explain_scheduling_queue().into_iter().enumerate().map(|(index, (binding, queued))| {
             let (state, priority, wait) = match queued.state {
                 QueuedState::Working => ("Scheduling", "High", None),
                 QueuedState::Ready => ("Active", "High", None),
@@ -24,7 +28,7 @@ impl Leader for Here {
                 QueuedState::Delayed(wait) => ("Backoff", "High", Some(wait)),
             };
             let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            let message = self.0.explain_scheduling(&binding);
+            let message = controllers.explain_scheduling(&binding);
             let (position, wait_ms, attempts) = (index + 1, wait.map(millis), queued.failures);
             Waiting { binding, position, priority, state, wait_ms, attempts, message }
         });

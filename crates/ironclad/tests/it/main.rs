@@ -4,4 +4,5 @@
 
 mod members;
 mod messages;
+mod standby;
 mod verb;

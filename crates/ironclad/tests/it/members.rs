@@ -63,6 +63,17 @@ async fn a_real_member_joins_and_leaves() -> anyhow::Result<()> {
     assert_eq!(cluster["spec"]["region"], "eu", "joining again refreshes");
     let renewed = world.both(&["join", "member1", "--credential=token", "--token-duration", "1h"]).await?;
     assert_eq!(renewed.code, Some(0), "{}", renewed.stderr);
+    assert!(renewed.stderr.contains("the tokens expire at "), "{}", renewed.stderr);
+    let of_member = async |args: &[&str]| world.env.member(0).kubectl().run(["get"].iter().chain(args)).await;
+    let tokens = of_member(&["secrets", "-n", "karmada-cluster", "-o", "name"]).await?;
+    assert_eq!(tokens, "", "no token is left that does not expire");
+
+    let plane = world.env.plane().kubeconfig().display().to_string();
+    let itself = world.plane(&["join", "itself", "--cluster-kubeconfig", &plane]).await?;
+    assert!(itself.stderr.contains("because the member is the control plane itself"), "{}", itself.stderr);
+    let wrong = world.plane(&["unjoin", "member1", "--yes", "--cluster-kubeconfig", &plane]).await?;
+    assert!(wrong.stderr.contains("because --cluster-kubeconfig leads to the control plane"), "{}", wrong.stderr);
+    assert!(world.get(&["secret", "-n", "karmada-cluster", "-o", "name"]).await?.contains("secret/member1\n"));
 
     let other = world.both(&["join", "other"]).await?;
     assert!(other.stderr.contains("is joined already as member1"), "{}", other.stderr);
@@ -78,6 +89,8 @@ async fn a_real_member_joins_and_leaves() -> anyhow::Result<()> {
     );
     let roles = world.env.member(0).kubectl().run(["get", "clusterroles", "-o", "name"]).await?;
     assert!(!roles.contains("karmada"), "the member is clean: {roles}");
+    let namespace = of_member(&["namespace", "karmada-cluster", "--ignore-not-found", "-o", "jsonpath={.status.phase}"]).await?;
+    assert_ne!(namespace.trim(), "Active", "it is deleted, as the join created it");
     let gone = world.plane(&["unjoin", "member1", "--yes"]).await?;
     assert!(
         gone.stderr.starts_with("error: no cluster object member1 found in karmada control Plane"),

@@ -10,7 +10,7 @@ async fn errors_have_three_lines() {
         ),
         (&["unjoin", "member1"], 1, "error: no kubeconfig was found\n  because "),
         (&["join", "Member_1"], 1, "error: cluster name \"Member_1\" can't be used\n  because it has a character"),
-        (&["unjoin", "member1", "--wait", "0"], 2, "error: --wait must be longer than nothing"),
+        (&["unjoin", "member1", "--wait", "0"], 2, "error: --wait must be longer than 0"),
         (
             &["unjoin", "member1", "--wait", "soon"],
             2,

@@ -1,16 +1,25 @@
-//! Certificates that end soon (specification/operations.md 10.5): of the kubeconfig that is used, and those in Secrets
-//! that the control plane holds for its webhooks and its members.
+//! Certificates and tokens that expire soon (specification/operations.md 10.5): of the kubeconfig that is used, and those
+//! in Secrets that the control plane holds for its webhooks and its members.
 
 use std::{fs, sync::Arc};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ironclad_api::{cluster::Cluster, namespaces};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use ironclad_api::{
+    cluster::Cluster,
+    namespaces::{self, SECRET_TOKEN},
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt as _, config::Kubeconfig};
 use x509_parser::pem::Pem;
 
-use ironclad_planning::doctor::{Finding, Grade};
+use ironclad_planning::{
+    count,
+    doctor::{Finding, Grade},
+};
 
 /// A certificate that ends sooner deserves a look: what renews itself does so earlier.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -85,18 +94,35 @@ fn of_secret(secret: &Secret, whose: &str, remedy: &str, now: Timestamp) -> Vec<
         one("ca-bundle.crt", "certificate authority", PemContent::Authorities),
         one("caBundle", "certificate authority", PemContent::Authorities),
     ];
-    all.into_iter().flatten().collect()
+    let token = data.and_then(|data| data.get(SECRET_TOKEN)).and_then(|token| token_expiry(&token.0));
+    let token = token.and_then(|ends| expiring(&format!("the token of {whose}"), ends, remedy, now));
+    all.into_iter().flatten().chain(token).collect()
+}
+
+/// Expiry of a ServiceAccount token, a JWT; `None` if it does not expire.
+fn token_expiry(token: &[u8]) -> Option<Timestamp> {
+    let claims = token.split(|byte| *byte == b'.').nth(1)?;
+    let claims: serde_json::Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
+    Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
 }
 
 fn finding(whose: &str, pem: &[u8], content: PemContent, remedy: &str, now: Timestamp) -> Option<Finding> {
-    let ends = ends(pem, content)?;
+    expiring(whose, ends(pem, content)?, remedy, now)
+}
+
+fn expiring(whose: &str, ends: Timestamp, remedy: &str, now: Timestamp) -> Option<Finding> {
     let left = ends.duration_since(now);
     if left >= SOON {
         return None;
     }
     let at = ends.strftime("%Y-%m-%d");
     let found = if left.is_positive() {
-        Finding::new(Grade::Warning, format!("{whose} ends in {} days, on {at}", left.as_hours() / 24))
+        let (days, hours) = (left.as_hours() / 24, left.as_hours());
+        let left = match days {
+            0 => count(usize::try_from(hours).unwrap_or_default(), "hour"),
+            days => count(usize::try_from(days).unwrap_or_default(), "day"),
+        };
+        Finding::new(Grade::Warning, format!("{whose} ends in {left}, on {at}"))
     } else {
         Finding::new(Grade::Broken, format!("{whose} has ended on {at}"))
     };
@@ -178,15 +204,35 @@ mod tests {
             current_context: Some("b".to_owned()),
             ..Kubeconfig::default()
         };
-        let told = |context| of_kubeconfig(&file, context, now()).into_iter().map(|f| f.what).collect::<Vec<_>>();
-        assert_eq!(told(None), Vec::<String>::new());
+        let found = |context| of_kubeconfig(&file, context, now()).into_iter().map(|f| f.what).collect::<Vec<_>>();
+        assert_eq!(found(None), Vec::<String>::new());
         let want = "the client certificate of context a in the kubeconfig ends in 2 days, on 2026-02-03";
-        assert_eq!(told(Some("a")), [want]);
+        assert_eq!(found(Some("a")), [want]);
         let data = [("tls.crt", ending(2, 3)), ("caBundle", ending(12, 1)), ("token", "t".to_owned())];
         let data = data.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).collect();
         let secret = Secret { data: Some(data), ..Secret::default() };
         let found = of_secret(&secret, "cluster m1", "try", now());
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].what, "the certificate of cluster m1 ends in 2 days, on 2026-02-03");
+    }
+
+    #[test]
+    fn tokens_that_expire_are_found_and_others_are_not() {
+        let token = |claims: &str| format!("header.{}.signature", URL_SAFE_NO_PAD.encode(claims));
+        let at = |time: &str| time.parse::<Timestamp>().unwrap().as_second();
+        for (name, token, want) in [
+            ("hours", token(&format!(r#"{{"exp": {}}}"#, at("2026-02-01T10:00:00Z"))), Some("ends in 10 hours, on 2026-02-01")),
+            ("days", token(&format!(r#"{{"exp": {}}}"#, at("2026-02-02T01:00:00Z"))), Some("ends in 1 day, on 2026-02-02")),
+            ("over", token(&format!(r#"{{"exp": {}}}"#, at("2026-01-31T00:00:00Z"))), Some("has ended on 2026-01-31")),
+            ("far away", token(&format!(r#"{{"exp": {}}}"#, at("2027-01-31T00:00:00Z"))), None),
+            ("without an end", token(r#"{"sub": "system:serviceaccount:a:b"}"#), None),
+            ("no JWT", "opaque".to_owned(), None),
+            ("broken", "a.!!.c".to_owned(), None),
+        ] {
+            let data = [("token".to_owned(), ByteString(token.into_bytes()))].into_iter().collect();
+            let found = of_secret(&Secret { data: Some(data), ..Secret::default() }, "cluster m1", "try", now());
+            let want = want.map(|want| format!("the token of cluster m1 {want}"));
+            assert_eq!(found.first().map(|found| found.what.clone()), want, "{name}");
+        }
     }
 }

@@ -105,7 +105,7 @@ mod tests {
             member("gone", Err("no answer".to_owned())),
         ];
         let found = findings(&dated(None), &members, &clock, Duration::from_secs(5)).await;
-        let told: Vec<&str> = found.iter().map(|finding| finding.what.as_str()).collect();
-        assert_eq!(told, ["the clock of cluster late is 299 s behind this machine's"]);
+        let texts: Vec<&str> = found.iter().map(|finding| finding.what.as_str()).collect();
+        assert_eq!(texts, ["the clock of cluster late is 299 s behind this machine's"]);
     }
 }

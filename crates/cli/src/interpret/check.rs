@@ -1,4 +1,4 @@
-//! `--check`: each script by itself, and whether two want to answer the same question.
+//! `--check`: compiles each script, and finds customizations that implement the same operation of a kind.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) fn run(customizations: &[ResourceInterpreterCustomization], output: O
     Ok(())
 }
 
-/// Problems of the customizations, a line each.
+/// Problems of the customizations, one line each.
 pub(super) fn problems(customizations: &[ResourceInterpreterCustomization]) -> Vec<String> {
     let told = |f: Finding| f.problem.map(|problem| format!("{} {}: {problem}", f.customization, f.operation));
     findings(customizations).into_iter().filter_map(told).collect()

@@ -1,4 +1,4 @@
-//! `--edit`: a customization in the user's editor, again until its scripts can be used (specification/operations.md
+//! `--edit`: opens a customization in the user's editor until its scripts are valid (specification/operations.md
 //! 2.14).
 
 use std::{
@@ -13,7 +13,7 @@ use ironclad_interpreter::Operation;
 use super::{check, files};
 use crate::print;
 
-/// Begins the lines that are ours: they are shown and taken out again.
+/// Prefix of the lines that are added for the user and removed after editing.
 const OURS: &str = "#!";
 /// Initial content of a new file.
 const SKELETON: &str = "apiVersion: config.karmada.io/v1alpha1
@@ -51,17 +51,17 @@ pub(super) fn run(path: &str, show_doc: bool) -> anyhow::Result<()> {
         }
         None => format!("{path} unchanged\n"),
     };
-    // A copy that nobody can take away harms nobody.
+    // A copy that could not be removed is harmless.
     let _ = fs::remove_file(&copy);
     print::out(&said)
 }
 
-/// Lets the user's editor have this text in this file; what it left there.
+/// Writes the text to this file, runs the user's editor on it, and returns the edited text.
 fn in_editor(copy: &Path, text: &str) -> anyhow::Result<String> {
     let chosen = ["KUBE_EDITOR", "VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
     let editor = chosen.filter(|editor| !editor.trim().is_empty()).unwrap_or_else(|| "vi".to_owned());
     fs::write(copy, text).with_context(|| format!("writing {}", copy.display()))?;
-    // Editors come with arguments: the shell takes them apart.
+    // The variable may contain arguments, which the shell splits.
     let ended = Command::new("sh").args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(copy).status();
     let ended = ended.with_context(|| format!("starting the editor {editor:?}\n  try: EDITOR=… in the environment"))?;
     if !ended.success() {
@@ -70,10 +70,10 @@ fn in_editor(copy: &Path, text: &str) -> anyhow::Result<String> {
     fs::read_to_string(copy).with_context(|| format!("reading {}", copy.display()))
 }
 
-/// Has the text edited until its scripts can be used; `None` if it was left as it was.
+/// Runs the editor until the scripts are valid; `None` if the text was not changed.
 ///
 /// # Errors
-/// If the user saves the same again after being told what is wrong, or the editor fails.
+/// If the user saves the same invalid text twice, or the editor fails.
 fn session(
     before: &str,
     show_doc: bool,
@@ -104,7 +104,7 @@ fn problems_of(text: &str) -> Vec<String> {
     }
 }
 
-/// The text under what is to be told.
+/// The text below the lines that are added for the user.
 fn prepared(text: &str, problems: &[String], show_doc: bool) -> String {
     let mut lines: Vec<String> =
         vec!["Save what you want to keep; leave it as it is to change nothing. Lines like these are taken out.".into()];
@@ -120,7 +120,7 @@ fn stripped(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !line.starts_with(OURS)).collect()
 }
 
-/// A rule's field, its function and what that returns (specification/propagation.md 20.3).
+/// Field of a rule, its function, and what the function returns (specification/propagation.md 20.3).
 fn doc(operation: Operation) -> String {
     let (arguments, returns) = match operation {
         Operation::InterpretReplica => ("desiredObj", "replicas, and what one needs or nil"),
@@ -150,7 +150,7 @@ mod tests {
         let (mut shown, mut left) = (Vec::new(), texts.iter());
         let came = session(SKELETON, true, |text| {
             shown.push(text.to_owned());
-            // Ours stay where they are: it has to take them out.
+            // The added lines stay in the file: the session has to remove them.
             let ours: String = text.split_inclusive('\n').filter(|line| line.starts_with(OURS)).collect();
             Ok(format!("{ours}{}", left.next().expect("asked more often than expected")))
         });

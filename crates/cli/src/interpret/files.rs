@@ -6,10 +6,10 @@ use anyhow::{Context as _, bail};
 use ironclad_api::{config::ResourceInterpreterCustomization, work::AggregatedStatusItem};
 use serde_json::Value;
 
-/// Bytes that are read from one file.
+/// Maximum number of bytes read from one file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The customizations in these files; other objects are refused.
+/// Reads the customizations in these files. Other objects are refused.
 pub(super) fn customizations(
     paths: &[String],
     recursive: bool,
@@ -23,7 +23,7 @@ pub(super) fn customizations(
     Ok(found)
 }
 
-/// The customizations in this text, which messages call `name`; other objects are refused.
+/// Parses the customizations in this text, which messages call `name`. Other objects are refused.
 pub(super) fn parsed(text: &str, name: &str) -> anyhow::Result<Vec<ResourceInterpreterCustomization>> {
     of_documents(split(text, name)?, name)
 }
@@ -39,7 +39,7 @@ fn of_documents(documents: Vec<Value>, name: &str) -> anyhow::Result<Vec<Resourc
     documents.into_iter().map(read).collect()
 }
 
-/// The one object of a file.
+/// Reads the only object of a file.
 pub(super) fn object(path: &str) -> anyhow::Result<Value> {
     match <[Value; 1]>::try_from(documents(path)?) {
         Ok([object]) if object.is_object() => Ok(object),
@@ -48,8 +48,8 @@ pub(super) fn object(path: &str) -> anyhow::Result<Value> {
     }
 }
 
-/// The reports of a file: a list of items, an object with them in `aggregatedStatus` or `status.aggregatedStatus`, or a
-/// document each.
+/// Reads the reports of a file: a list of items, an object with them in `aggregatedStatus` or
+/// `status.aggregatedStatus`, or one document for each.
 pub(super) fn reports(path: &str) -> anyhow::Result<Vec<AggregatedStatusItem>> {
     let mut all = Vec::new();
     for document in documents(path)? {

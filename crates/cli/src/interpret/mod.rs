@@ -31,20 +31,20 @@ use crate::{
   ironclad interpret -f customization.yaml --operation AggregateStatus --desired-file template.yaml --status-file reports.yaml
   ironclad interpret --operation InterpretHealth --observed-file deployment.yaml      (what is built in)")]
 pub struct Command {
-    /// Customizations: files, directories with -R, or - for stdin; none asks what is built in
+    /// Customizations: files, directories with -R, or - for stdin [default: the built-in interpreters only]
     #[arg(short = 'f', long = "filename", value_name = "FILE", value_delimiter = ',')]
     pub files: Vec<String>,
-    /// Look into directories of directories
+    /// Read directories recursively
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Only check the scripts
+    /// Only validate the scripts
     #[arg(long, conflicts_with = "operation", requires = "files")]
     pub check: bool,
-    /// Edit the customization in $KUBE_EDITOR, $VISUAL or $EDITOR until its scripts can be used; a file that is not
-    /// there is made
+    /// Edit the customization in $KUBE_EDITOR, $VISUAL or $EDITOR until its scripts are valid; a missing file is
+    /// created
     #[arg(long, conflicts_with_all = ["operation", "check"], requires = "files")]
     pub edit: bool,
-    /// Say in the editor what each script is called with and returns
+    /// Document parameters and results of each script in the editor
     #[arg(long, requires = "edit")]
     pub show_doc: bool,
     /// Operation: Retain, InterpretReplica, InterpretComponent, ReviseReplica, InterpretStatus, AggregateStatus,
@@ -60,11 +60,11 @@ pub struct Command {
     /// The members' reports: items of aggregatedStatus, as a list or as documents
     #[arg(long, value_name = "FILE")]
     pub status_file: Option<String>,
-    /// The replicas to write into the object
+    /// Number of replicas to write into the object
     #[arg(long, value_name = "N")]
     pub desired_replica: Option<i32>,
-    /// Say on stderr what the scripts printed, how often each line ran, where one failed, and what the call took of its
-    /// budget
+    /// Print on stderr the output of the scripts, how often each line ran, the line that failed, and the used part of
+    /// the budget
     #[arg(long)]
     pub trace: bool,
     /// Output format of the results [default: a YAML document each]
@@ -75,7 +75,7 @@ pub struct Command {
 /// Runs the command.
 ///
 /// # Errors
-/// If a file can't be read, a script is wrong, or the question has no answer.
+/// If a file can't be read, a script is invalid, or no interpreter implements the operation.
 pub fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if command.edit {
         return match command.files.as_slice() {
@@ -90,7 +90,7 @@ pub fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     print::out(&answer(command, clock)?)
 }
 
-/// Output of a question.
+/// Runs an operation and returns its output.
 ///
 /// # Errors
 /// As [`run`].
@@ -98,7 +98,7 @@ pub fn answer(command: &Command, clock: &Clock) -> anyhow::Result<String> {
     let customizations = files::customizations(&command.files, command.recursive)?;
     let Some(operation) = &command.operation else {
         return Err(
-            Misused("nothing is asked\n  try: --check, or --operation with the files that it needs".into()).into()
+            Misused("there is nothing to do\n  try: --check, or --operation with the files that it needs".into()).into()
         );
     };
     let Some(operation) = Operation::parse(operation) else {
@@ -115,7 +115,7 @@ pub fn answer(command: &Command, clock: &Clock) -> anyhow::Result<String> {
     let now = clock.wall_seconds().to_string();
     let mut traced = None;
     let results = execute(command, operation, &customizations, &host, &now, &mut traced);
-    // Above all of one that failed.
+    // Print the trace of a failed script, too.
     if let Some((text, trace)) = traced {
         print::note(listing(&text, &trace).trim_end());
         let max = ironclad_interpreter_lua::STEPS_MAX;
@@ -139,11 +139,11 @@ fn listing(text: &str, trace: &Trace) -> String {
 /// Results by their names, in order.
 type Results = Vec<(&'static str, Value)>;
 
-/// Asks the question of the command. What a script did is left in `traced`, with its text, whether or not it came to an
-/// answer.
+/// Executes the operation of the command. The trace of the script and its text are written to `traced`, even if it
+/// fails.
 ///
 /// # Errors
-/// If a file is missing, or the question has no answer.
+/// If a file is missing, or no interpreter implements the operation.
 fn execute(
     command: &Command,
     operation: Operation,
@@ -164,6 +164,9 @@ fn execute(
     };
     let desired = || object(&command.desired_file, "desired-file");
     let observed = || object(&command.observed_file, "observed-file");
+    // Operations on one object take it from either flag, as in Karmada.
+    let template = || if command.desired_file.is_none() && command.observed_file.is_some() { observed() } else { desired() };
+    let copy = || if command.observed_file.is_none() && command.desired_file.is_some() { desired() } else { observed() };
     let mut note = |question: Question<'_>| {
         let (api_version, kind) = question.kind();
         let asked = compiled.iter().filter(|_| command.trace);
@@ -175,18 +178,18 @@ fn execute(
     };
     let results: Results = match operation {
         Operation::InterpretReplica => {
-            let template = desired()?;
+            let template = template()?;
             note(Question::Replicas { template: &template });
             let found = interpreter.replicas(&template)?;
             vec![("replica", json!(found.replicas)), ("requires", json!(found.requirements))]
         }
         Operation::InterpretComponent => {
-            let template = desired()?;
+            let template = template()?;
             note(Question::Components { template: &template });
             vec![("components", json!(interpreter.components(&template)?))]
         }
         Operation::ReviseReplica => {
-            let manifest = desired()?;
+            let manifest = template()?;
             let Some(replicas) = command.desired_replica else {
                 bail!(Misused("--operation ReviseReplica needs --desired-replica".into()));
             };
@@ -199,12 +202,12 @@ fn execute(
             vec![("retained", interpreter.retain(&desired, &observed, None)?)]
         }
         Operation::InterpretStatus => {
-            let object = observed()?;
+            let object = copy()?;
             note(Question::Status { object: &object });
             vec![("status", json!(interpreter.reflect_status(&object)?))]
         }
         Operation::InterpretHealth => {
-            let object = observed()?;
+            let object = copy()?;
             note(Question::Health { object: &object });
             let health = interpreter.health(&object)?;
             vec![("healthy", json!(health.is_none_or(|health| health == ironclad_interpreter::Health::Healthy)))]
@@ -223,7 +226,7 @@ fn execute(
             vec![("aggregatedStatus", template)]
         }
         Operation::InterpretDependency => {
-            let template = desired()?;
+            let template = template()?;
             note(Question::Dependencies { template: &template });
             vec![("dependencies", json!(interpreter.dependencies(&template)?))]
         }

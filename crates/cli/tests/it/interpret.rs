@@ -75,6 +75,28 @@ async fn every_operation_prints_its_results() {
     ] {
         assert_eq!(asked(operation, |_, _| {}).unwrap(), want, "{operation}");
     }
+    for (operation, only) in [
+        ("InterpretReplica", "observed"),
+        ("InterpretComponent", "observed"),
+        ("ReviseReplica", "observed"),
+        ("InterpretDependency", "observed"),
+        ("InterpretStatus", "desired"),
+        ("InterpretHealth", "desired"),
+    ] {
+        let of = |only: &str| {
+            asked(operation, |command, _| {
+                command.desired_replica = Some(9);
+                match only {
+                    "observed" => command.desired_file = None,
+                    "desired" => command.observed_file = None,
+                    _ => {}
+                }
+            })
+        };
+        assert_eq!(of(only).unwrap(), of("both").unwrap(), "{operation} takes the object from either flag");
+    }
+    let neither = asked("InterpretReplica", |command, _| (command.desired_file, command.observed_file) = (None, None));
+    assert_eq!(report::render(&neither.unwrap_err()), "error: --operation InterpretReplica needs --desired-file");
     let revised = asked("ReviseReplica", |command, _| command.desired_replica = Some(9)).unwrap();
     assert!(revised.starts_with("---\n# [1/1] revised:\n") && revised.contains("size: 9"), "{revised}");
     let retained = asked("Retain", |command, folder| {

@@ -1,4 +1,4 @@
-//! `ironclad logs`: what pods in the members say (specification/operations.md 2.9).
+//! `ironclad logs`: logs of pods in the members (specification/operations.md 2.9).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{
     resource::Resources,
 };
 
-/// Lines of each container that are shown of several pods, or of those that labels select.
+/// Default of `--tail` for several pods and for a label selector.
 const TAIL_OF_SEVERAL: i64 = 10;
-/// By this a pod names the container that is meant if none is named.
+/// Annotation of a pod that names its default container.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// Print the logs of pods in the members.
 ///
-/// Without -C the members that have the pod are found; lines of several pods begin with where they come from.
+/// Without -C all members are searched. Lines of several pods begin with cluster, pod and container.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad logs web-7db6d54f7d-fbmhf -n shop
@@ -52,37 +52,37 @@ pub struct Command {
     /// The container
     #[arg(short, long, value_name = "NAME", conflicts_with = "all_containers")]
     pub container: Option<String>,
-    /// All containers, those that ran before the others and those of debugging too
+    /// All containers, including init and ephemeral containers
     #[arg(long)]
     pub all_containers: bool,
-    /// Go on
+    /// Keep running, and print new lines
     #[arg(short, long)]
     pub follow: bool,
     /// Print the logs of the previous container
     #[arg(short, long)]
     pub previous: bool,
-    /// With the time of each line
+    /// Print the time of each line
     #[arg(long)]
     pub timestamps: bool,
-    /// Lines from the end; -1 for all [default: all of one pod, 10 of several or with -l]
+    /// Number of last lines to print; -1 for all [default: all of one pod, 10 of several or with -l]
     #[arg(long, value_name = "LINES", allow_negative_numbers = true)]
     pub tail: Option<i64>,
-    /// Only what is younger
+    /// Only lines younger than this
     #[arg(long, value_name = "DURATION", value_parser = crate::duration, conflicts_with = "since_time")]
     pub since: Option<Duration>,
-    /// Only what was said after this moment, as 2026-01-31T08:00:00Z
+    /// Only lines after this time, such as 2026-01-31T08:00:00Z
     #[arg(long, value_name = "TIME")]
     pub since_time: Option<Timestamp>,
-    /// Bytes of each container at most
+    /// Maximum number of bytes to print for each container
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(1..))]
     pub limit_bytes: Option<i64>,
-    /// Containers that are followed at once at most
+    /// Maximum number of containers to follow at once
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     pub max_log_requests: usize,
-    /// Go on if a container does not answer
+    /// Continue if a container does not answer
     #[arg(long)]
     pub ignore_errors: bool,
-    /// Say before each line where it comes from
+    /// Print cluster, pod and container before each line
     #[arg(long)]
     pub prefix: bool,
     /// Timeout for the answer of a member
@@ -93,7 +93,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// A container somewhere.
+/// A container in a member.
 struct Source {
     cluster: String,
     pod: String,
@@ -104,7 +104,7 @@ struct Source {
 /// Runs the command.
 ///
 /// # Errors
-/// If nothing is found that could say something, or a server refuses.
+/// If no member has such a pod, or a server refuses.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
@@ -114,13 +114,13 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         (name, client, found.and_then(|found| found.map_err(|error| format!("{error:#}"))))
     }))
     .await;
-    let (mut sources, mut told) = (Vec::new(), false);
+    let (mut sources, mut is_noted) = (Vec::new(), false);
     for (cluster, client, pods) in answers {
         match pods {
             Ok(pods) => {
-                if !told && !pods.is_empty() {
-                    tell_default(&pods, command);
-                    told = true;
+                if !is_noted && !pods.is_empty() {
+                    note_default_container(&pods, command);
+                    is_noted = true;
                 }
                 for pod in pods {
                     let api = Api::namespaced(client.clone(), &namespace);
@@ -144,10 +144,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             "no member has a pod for {what} in namespace {namespace}\n  try: ironclad get pods -n {namespace} -s members"
         );
     }
-    say(&sources, command).await
+    print_logs(&sources, command).await
 }
 
-/// The pods that are meant, in one member.
+/// Finds the pods in one member.
 async fn find(client: &Client, command: &Command, namespace: &str) -> anyhow::Result<Vec<Pod>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let labels = match (&command.selector, command.what.as_deref().and_then(|what| what.split_once('/'))) {
@@ -168,7 +168,7 @@ async fn find(client: &Client, command: &Command, namespace: &str) -> anyhow::Re
     Ok(list.items)
 }
 
-/// The labels of the pods of a workload or a Service; `None` if the member does not have it.
+/// Label selector of a workload or a Service; `None` if the member does not have it.
 async fn selector_of(client: &Client, namespace: &str, kind: &str, name: &str) -> anyhow::Result<Option<String>> {
     let resource = Resources::of(client).await?.find(kind)?;
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource.api);
@@ -183,7 +183,7 @@ fn labels_of(object: &Value) -> Option<String> {
     (!terms.is_empty()).then(|| terms.join(","))
 }
 
-/// The containers of a pod whose lines are shown.
+/// Containers of a pod whose logs are printed.
 fn containers(pod: &Pod, command: &Command) -> Vec<String> {
     let spec = pod.spec.as_ref();
     let plain = || spec.into_iter().flat_map(|spec| &spec.containers).map(|c| c.name.clone());
@@ -202,8 +202,8 @@ fn containers(pod: &Pod, command: &Command) -> Vec<String> {
     plain().take(1).collect()
 }
 
-/// Says which container was taken of a pod that has several, as kubectl does.
-fn tell_default(pods: &[Pod], command: &Command) {
+/// Prints the container that was chosen in a pod with several, as kubectl does.
+fn note_default_container(pods: &[Pod], command: &Command) {
     let Some(pod) = pods.iter().find(|pod| pod.spec.as_ref().is_some_and(|spec| spec.containers.len() > 1)) else {
         return;
     };
@@ -232,7 +232,7 @@ fn parameters(command: &Command, container: &str, pods: usize) -> LogParams {
     }
 }
 
-async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
+async fn print_logs(sources: &[Source], command: &Command) -> anyhow::Result<()> {
     if command.follow && sources.len() > command.max_log_requests {
         return Err(Misused(format!(
             "you are attempting to follow {} log streams, but maximum allowed concurrency is {}\n  try: --max-log-requests {}",
@@ -256,7 +256,7 @@ async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
             Ok(lines) => lines,
             Err(error) => {
                 let what = format!(
-                    "container {} of pod {} in member {} says nothing",
+                    "container {} of pod {} in member {} has no logs",
                     source.container, source.pod, source.cluster
                 );
                 if !command.ignore_errors {
@@ -275,7 +275,7 @@ async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    // One after the other: what belongs together stays together.
+    // One container after the other, so that its lines stay together.
     for lines in &mut streams {
         while let Some(line) = lines.next().await {
             print::log(&line?)?;
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_a_container() {
+    fn flags_become_parameters_of_the_request() {
         let of = |words: &str, pods| {
             let asked = parameters(&command(words).unwrap(), "c", pods);
             let mut query = Vec::new();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_lines_are_shown() {
+    fn containers_are_chosen_as_kubectl_does() {
         let pod = |metadata: Value| -> Pod {
             serde_json::from_value(json!({"metadata": metadata, "spec": {
                 "initContainers": [{"name": "init"}], "containers": [{"name": "app"}, {"name": "proxy"}],
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_workload_selects() {
+    fn selectors_of_workloads_and_services() {
         for (object, want) in [
             (json!({"spec": {"selector": {"matchLabels": {"app": "web", "tier": "a"}}}}), Some("app=web,tier=a")),
             (json!({"spec": {"selector": {"app": "web"}}}), Some("app=web")),

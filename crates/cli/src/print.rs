@@ -143,13 +143,17 @@ fn yaml(value: &Value) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// The string at a JSON pointer of an object; empty if there is none.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
 /// `kind.group/name` of an object.
 #[must_use]
 pub fn name(object: &Value) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let kind = text("/kind").to_ascii_lowercase();
-    let group = text("/apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
-    format!("{kind}{group}/{}", text("/metadata/name"))
+    let kind = text(object, "/kind").to_ascii_lowercase();
+    let group = text(object, "/apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
+    format!("{kind}{group}/{}", text(object, "/metadata/name"))
 }
 
 /// Puts a result for people on stdout, or objects, without control characters. A reader that is gone is no error.

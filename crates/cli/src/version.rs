@@ -26,7 +26,7 @@ pub struct Command {
 pub struct Version {
     /// The version of the package.
     pub version: &'static str,
-    /// The commit, where the build was told: `IRONCLAD_COMMIT`.
+    /// The commit, from `IRONCLAD_COMMIT` at build time.
     pub commit: &'static str,
     /// Operating system and architecture.
     pub platform: String,

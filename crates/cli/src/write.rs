@@ -7,6 +7,8 @@ use kube::{
 };
 use serde_json::Value;
 
+use crate::print::text;
+
 /// The command line's field manager.
 pub(crate) const FIELD_MANAGER: &str = "ironclad";
 
@@ -32,10 +34,10 @@ pub(crate) enum Mode {
 
 /// The API of an object's kind, in its namespace if it has one.
 pub(crate) fn api_of(client: &Client, object: &Value) -> Api<DynamicObject> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("/kind")));
-    match text("/metadata/namespace") {
+    let api_version = text(object, "/apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text(object, "/kind")));
+    match text(object, "/metadata/namespace") {
         "" => Api::all_with(client.clone(), &resource),
         namespace => Api::namespaced_with(client.clone(), namespace, &resource),
     }

@@ -159,14 +159,14 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         text.push_str("faulty     no cluster\n");
         return text;
     }
-    let row = |told: &ironclad_failover::taint_manager::EpisodeReport| {
-        let held = if told.recovering { "ready again" } else { "" };
+    let row = |episode: &ironclad_failover::taint_manager::EpisodeReport| {
+        let held = if episode.recovering { "ready again" } else { "" };
         vec![
-            told.cluster.clone(),
-            show::span(told.since, now),
-            told.evicted.to_string(),
-            told.pending.to_string(),
-            told.taints.clone(),
+            episode.cluster.clone(),
+            show::span(episode.since, now),
+            episode.evicted.to_string(),
+            episode.pending.to_string(),
+            episode.taints.clone(),
             held.to_owned(),
         ]
     };
@@ -222,16 +222,16 @@ queue      26 queued; the queue is empty in 52s; 1 delayed; 1 without a target
 FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD
 member1   1m30s   12        28        k:NoExecute
 ";
-        let told = |report: Option<Report>, source, paused| {
+        let rendered = |report: Option<Report>, source, paused| {
             let leader = LeaderReport { report, source, paused, silence: SILENT.to_owned() };
             page(&leader, at(100))
         };
-        assert_eq!(told(Some(report.clone()), Source::ConfigMap, false), want);
+        assert_eq!(rendered(Some(report.clone()), Source::ConfigMap, false), want);
         let now = want.replace("5s ago", "now, by the leader");
-        assert_eq!(told(Some(report.clone()), Source::Leader, false), now);
-        let asked = told(Some(report), Source::Leader, true);
+        assert_eq!(rendered(Some(report.clone()), Source::Leader, false), now);
+        let asked = rendered(Some(report), Source::Leader, true);
         assert!(asked.contains("a pause was asked for and is not in force yet"), "{asked}");
-        let silent = told(None, Source::ConfigMap, true);
+        let silent = rendered(None, Source::ConfigMap, true);
         assert!(silent.starts_with("paused     yes\nleader     no leader reports"), "{silent}");
     }
 }

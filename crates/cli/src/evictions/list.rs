@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_rows_are_shown_and_who_told_them() {
+    fn rows_name_their_source() {
         let row = |namespace: &str, name: &str, cluster: &str| Row {
             binding: BindingKey { namespace: namespace.into(), name: name.into() },
             resource: "r".into(),

@@ -136,7 +136,7 @@ pub(super) async fn eviction_queue(
         let seen = objects(client, None).await?;
         queue.rebuilt = report.rest(seen.rows(Some(report), now));
         queue.notes.push(format!(
-            "it tells of the first {}; the {} behind them are what its decisions come to over the objects",
+            "it reports the first {}; the other {} were decided here from the objects",
             queue.reported.len(),
             queue.rebuilt.len()
         ));
@@ -157,21 +157,20 @@ pub(super) async fn eviction_queue(
     Ok((queue, Some(seen)))
 }
 
-/// That no process holds the Lease of `run`, if that can be said: who may not read it, or uses another name, hears
-/// nothing.
-async fn nobody_leads(client: &Client, told: Option<Timestamp>, now: Timestamp) -> Option<String> {
+/// Note that no process holds the Lease; `None` if one does, or if the Lease can't be read or has another name.
+async fn nobody_leads(client: &Client, last_report: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespaces::SYSTEM);
-    is_vacant(leases.get_opt(LEASE).await.ok().flatten().as_ref(), told, now)
+    is_vacant(leases.get_opt(LEASE).await.ok().flatten().as_ref(), last_report, now)
 }
 
-/// `told` is the time of the last report. A leader that reports after the end of the Lease works without election.
-fn is_vacant(lease: Option<&Lease>, told: Option<Timestamp>, now: Timestamp) -> Option<String> {
+/// A leader that reports (last at `last_report`) after the end of the Lease works without election.
+fn is_vacant(lease: Option<&Lease>, last_report: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let spec = lease?.spec.as_ref()?;
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let renewed = spec.renew_time.as_ref()?.0;
     let lasts = i64::from(spec.lease_duration_seconds.unwrap_or_default()) + LEASE_SLACK_SECONDS;
     let ago = |at: Timestamp| at.duration_since(renewed).as_secs();
-    if (!holder.is_empty() && ago(now) < lasts) || told.is_some_and(|told| ago(told) >= lasts) {
+    if (!holder.is_empty() && ago(now) < lasts) || last_report.is_some_and(|last_report| ago(last_report) >= lasts) {
         return None;
     }
     let who = if holder.is_empty() { String::new() } else { format!(" by {holder}") };
@@ -258,14 +257,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_can_tell_that_nobody_leads() {
+    fn a_vacant_lease_is_recognized() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let lease = |holder: &str, renewed: i64| -> Lease {
             serde_json::from_value(json!({"metadata": {"name": LEASE}, "spec": {"holderIdentity": holder,
                 "leaseDurationSeconds": 15, "renewTime": format!("{}", at(renewed))}}))
             .unwrap()
         };
-        for (name, lease, told, now, vacant) in [
+        for (name, lease, last_report, now, vacant) in [
             ("no Lease: an election of another name, or none", None, None, 1_000, false),
             ("renewed now", Some(lease("p1", 1_000)), None, 1_000, false),
             ("one second before it is sure", Some(lease("p1", 1_000)), None, 1_044, false),
@@ -280,7 +279,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(is_vacant(lease.as_ref(), told.map(at), at(now)).is_some(), vacant, "{name}");
+            assert_eq!(is_vacant(lease.as_ref(), last_report.map(at), at(now)).is_some(), vacant, "{name}");
         }
         let said = is_vacant(Some(&lease("p1", 1_000)), None, at(1_065)).unwrap();
         assert!(

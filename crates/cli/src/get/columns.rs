@@ -1,11 +1,11 @@
-//! Columns of `-o wide` for our kinds that a server can't print.
+//! Columns of `-o wide` for our kinds, computed here because a server can't print them.
 
 use ironclad_api::labels;
 use serde_json::Value;
 
 use super::table::text;
 
-/// A column that is made here.
+/// A column computed from the object.
 pub(super) struct Extra {
     /// Its heading.
     pub(super) name: &'static str,
@@ -20,7 +20,7 @@ const BINDING: [Extra; 3] = [
 ];
 const CLUSTER: [Extra; 1] = [Extra { name: "TAINTS", read: taints }];
 
-/// The further columns of a kind.
+/// The additional columns of a kind.
 pub(super) fn of(kind: &str) -> &'static [Extra] {
     match kind {
         "ResourceBinding" | "ClusterResourceBinding" => &BINDING,
@@ -42,7 +42,7 @@ fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// `member1:2,member2:1`; what leaves is marked.
+/// Clusters with their replicas, `member1:2,member2:1`; clusters that are being evicted are marked.
 fn placement(binding: &Value) -> String {
     let mut all: Vec<String> = items(binding, "/spec/clusters")
         .map(|target| match target["replicas"].as_i64().unwrap_or(0) {
@@ -56,14 +56,14 @@ fn placement(binding: &Value) -> String {
     if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
 }
 
-/// `2/3 healthy`.
+/// Number of healthy clusters, `2/3 healthy`.
 fn health(binding: &Value) -> String {
     let targets = items(binding, "/spec/clusters").count();
     let healthy = items(binding, "/status/aggregatedStatus").filter(|item| item["health"] == "Healthy").count();
     format!("{healthy}/{targets} healthy")
 }
 
-/// Reason of the first condition that is not true, else of Scheduled.
+/// Reason of the first condition that is not True, otherwise of condition Scheduled.
 fn reason(binding: &Value) -> String {
     let all: Vec<&Value> = items(binding, "/status/conditions").collect();
     let broken =

@@ -11,10 +11,10 @@ use crate::{
     report::Misused,
 };
 
-/// As kubectl has them; an answer of a server is bounded already.
+/// Rules of kubectl. The number of results is practically unlimited, because servers bound their answers.
 pub(super) const RULES: Rules = Rules { missing: Missing::Nothing, found_max: 10_000_000 };
 
-/// The ways to print that have no argument.
+/// Formats without an argument.
 const PLAIN: [(&str, Output); 5] = [
     ("table", Output::Table),
     ("wide", Output::Wide),
@@ -26,7 +26,7 @@ const PLAIN: [(&str, Output); 5] = [
 /// Output format of objects.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Format {
-    /// As every verb prints them.
+    /// A format that all verbs have.
     As(Output),
     /// A template that is filled with the object, or with a List of several.
     Template(Template),
@@ -36,7 +36,7 @@ pub(super) enum Format {
     Columns(Vec<Column>),
 }
 
-/// A column of the user's.
+/// A column that the user defines.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Column {
     heading: String,
@@ -44,7 +44,7 @@ pub(super) struct Column {
 }
 
 impl Format {
-    /// Reads the value of `-o`; the file that it names, too.
+    /// Parses the value of `-o`, and reads the file that it names.
     pub(super) fn read(text: &str) -> anyhow::Result<Self> {
         if let Some((_, output)) = PLAIN.into_iter().find(|(name, _)| *name == text) {
             return Ok(Self::As(output));
@@ -90,7 +90,7 @@ impl Format {
         if matches!(self, Self::Template(_)) { print::data(text) } else { print::out(text) }
     }
 
-    /// The text for these objects: the only one by itself, several as a List.
+    /// Returns the text for these objects: one object by itself, several as a List.
     pub(super) fn text(&self, objects: Vec<Value>, single: bool, headings: bool) -> anyhow::Result<String> {
         if let Self::Columns(columns) = self {
             return Ok(rows(columns, &objects, headings));
@@ -127,7 +127,7 @@ fn misused(text: String) -> anyhow::Error {
     Misused(text).into()
 }
 
-/// `HEADING:path,HEADING:path`.
+/// Parses `HEADING:path,HEADING:path`.
 fn columns(text: &str) -> anyhow::Result<Vec<Column>> {
     text.split(',')
         .map(|part| match part.split_once(':') {
@@ -139,7 +139,7 @@ fn columns(text: &str) -> anyhow::Result<Vec<Column>> {
         .collect()
 }
 
-/// A line of headings and a line of paths.
+/// Parses a file with a line of headings and a line of paths.
 fn columns_of(text: &str) -> anyhow::Result<Vec<Column>> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let (headings, paths) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
@@ -173,7 +173,7 @@ fn rows(columns: &[Column], objects: &[Value], headings: bool) -> String {
     if headings { text } else { text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default() }
 }
 
-/// A value in a cell, as Go prints it and so kubectl.
+/// A value in a cell, in the format of Go, which kubectl prints.
 fn as_go(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

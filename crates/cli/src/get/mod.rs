@@ -84,28 +84,28 @@ pub struct Command {
     /// Only these members
     #[arg(short = 'C', long, alias = "cluster", value_delimiter = ',', value_name = "NAMES")]
     pub clusters: Vec<String>,
-    /// Go on showing them as they change
+    /// Keep running, and print objects when they change
     #[arg(short, long)]
     pub watch: bool,
-    /// Only the changes, without what is there already
+    /// Print changes only, not the objects that exist
     #[arg(long)]
     pub watch_only: bool,
-    /// Say of each line whether the object was added, modified or deleted
+    /// Print a column that says whether the object was added, modified or deleted
     #[arg(long)]
     pub output_watch_events: bool,
-    /// In the order of this field, as `.metadata.creationTimestamp`
+    /// Sort by this field, such as `.metadata.creationTimestamp`
     #[arg(long, value_name = "PATH")]
     pub sort_by: Option<String>,
-    /// Without the heading
+    /// Do not print the heading
     #[arg(long)]
     pub no_headers: bool,
-    /// With their labels
+    /// Print all labels in a column
     #[arg(long)]
     pub show_labels: bool,
-    /// With a column for each of these labels
+    /// Print a column for each of these labels
     #[arg(short = 'L', long, value_delimiter = ',', value_name = "LABELS")]
     pub label_columns: Vec<String>,
-    /// With the type before each name
+    /// Print the type before each name
     #[arg(long)]
     pub show_kind: bool,
     /// Exit with 0 if a named object does not exist
@@ -122,7 +122,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// One server that is asked; the control plane has no name.
+/// One server of a query; the control plane has no name.
 struct Server {
     name: Option<String>,
     client: Client,
@@ -135,7 +135,7 @@ struct Query<'a> {
     namespace: Option<String>,
     command: &'a Command,
     format: &'a Format,
-    /// The type stands before each name.
+    /// Print the type before each name.
     kinds: bool,
 }
 
@@ -204,11 +204,11 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }))
         .await;
         let mut table = Table::default();
-        let mut stands = Vec::new();
+        let mut states = Vec::new();
         for (server, answer) in answers {
             match (answer, &server.name) {
                 (Ok(found), _) => {
-                    stands.push((server.name.clone(), watch::Stand::of(&found)));
+                    states.push((server.name.clone(), watch::ListState::of(&found)));
                     table.join(found, server.name.as_deref(), scope != Scope::Karmada);
                 }
                 (Err(why), None) => bail!("{why}"),
@@ -221,14 +221,14 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }
         if watches {
             watch::begin(&table, &query)?;
-            tell_unanswered(&unanswered, servers.len(), command.strict)?;
-            return watch::run(&servers, stands, &query, scope, clock).await;
+            report_unanswered(&unanswered, servers.len(), command.strict)?;
+            return watch::run(&servers, states, &query, scope, clock).await;
         }
         printed += table.rows.len();
         if format.plain() == Some(Output::Name) || format.is_objects() {
             objects.extend(table.rows.into_iter().map(|row| row.object));
         } else if !table.rows.is_empty() {
-            // As kubectl parts the tables of several types.
+            // kubectl separates the tables of several types with an empty line.
             let before = if several && printed > table.rows.len() { "\n" } else { "" };
             print::out(&format!("{before}{}", table.render(&options(&query), &resource.api.kind)))?;
         }
@@ -246,10 +246,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         };
         print::note(&format!("no resources found{place}"));
     }
-    tell_unanswered(&unanswered, servers.len(), command.strict)
+    report_unanswered(&unanswered, servers.len(), command.strict)
 }
 
-/// The servers of the scope, and the members that can't be asked at all.
+/// Returns the servers of the scope, and the members for which there is no client, with the reason.
 async fn servers(
     client: &Client,
     command: &Command,
@@ -279,7 +279,7 @@ async fn servers(
     Ok((servers, silent))
 }
 
-/// All pages of a list as one table with whole objects, or the named objects.
+/// Reads all pages of a list as one table with whole objects, or the named objects.
 async fn list(client: &Client, query: &Query<'_>) -> anyhow::Result<Table> {
     let resource = query.resource;
     let path = DynamicObject::url_path(&resource.api, query.namespace.as_deref());
@@ -314,7 +314,7 @@ fn said(error: kube::Error) -> anyhow::Error {
     anyhow::anyhow!("{}", answer(&error))
 }
 
-/// Asks for the columns that the server prints, with the objects in them.
+/// Requests the table that the server prints, with whole objects in its rows.
 fn as_table(mut request: http::Request<Vec<u8>>, include: &str) -> anyhow::Result<http::Request<Vec<u8>>> {
     let accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json";
     request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(accept));
@@ -324,7 +324,7 @@ fn as_table(mut request: http::Request<Vec<u8>>, include: &str) -> anyhow::Resul
     Ok(request)
 }
 
-/// A named object that no server has is an error, unless that is no matter.
+/// Fails if no server has a named object, unless --ignore-not-found is given.
 fn missing(query: &Query<'_>, table: &Table) -> anyhow::Result<()> {
     if query.command.ignore_not_found {
         return Ok(());
@@ -358,7 +358,7 @@ fn options(query: &Query<'_>) -> table::Options {
     }
 }
 
-fn tell_unanswered(unanswered: &[(String, String)], asked: usize, strict: bool) -> anyhow::Result<()> {
+fn report_unanswered(unanswered: &[(String, String)], asked: usize, strict: bool) -> anyhow::Result<()> {
     for (name, why) in unanswered {
         print::note(&format!(
             "cluster({name}) is inaccessible, please check authorization or network: {}",

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::format::RULES;
 
-/// Sorts by what the path selects first; an object without it comes first, equals stay as they were.
+/// Sorts by the first value that the path selects. Objects without it come first; the sort is stable.
 ///
 /// # Errors
-/// If no object has the field: then its name is wrong.
+/// If no object has the field, whose name is then probably wrong.
 pub(super) fn sort<T>(
     items: &mut Vec<T>,
     path: &Path,
@@ -48,7 +48,7 @@ fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     }
 }
 
-/// Text by its characters, but runs of digits by their number: `web-9` before `web-10`.
+/// Natural order: text by characters, runs of digits by their number, so that `web-9` comes before `web-10`.
 fn naturally(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     loop {
@@ -70,7 +70,7 @@ fn naturally(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Digits or no digits, up to where that changes.
+/// Splits off the longest prefix of digits only, or of other characters only.
 fn run(text: &str) -> &str {
     let Some(first) = text.chars().next() else { return "" };
     let end = text.find(|c: char| c.is_ascii_digit() != first.is_ascii_digit()).unwrap_or(text.len());

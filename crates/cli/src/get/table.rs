@@ -36,17 +36,17 @@ pub(super) struct Table {
 
 /// Options of a table.
 pub(super) struct Options {
-    /// With all columns.
+    /// Print the columns of `-o wide`.
     pub(super) wide: bool,
-    /// With the namespace.
+    /// Print the namespace.
     pub(super) namespaces: bool,
-    /// With the labels.
+    /// Print all labels.
     pub(super) labels: bool,
-    /// Labels that have a column of their own.
+    /// Labels that are printed in columns of their own.
     pub(super) label_columns: Vec<String>,
-    /// With the heading.
+    /// Print the heading.
     pub(super) headings: bool,
-    /// Before each name, as `deployment.apps`.
+    /// Type that is printed before each name, such as `deployment.apps`.
     pub(super) kind: Option<String>,
     /// Watch event of the objects, as the first column.
     pub(super) event: Option<&'static str>,
@@ -66,9 +66,7 @@ impl Table {
                 Some(items) => items.clone(),
                 None => vec![answer],
             };
-            let name = |object: &Value| {
-                object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
-            };
+            let name = |object: &Value| text(object, "/metadata/name");
             let rows =
                 items.into_iter().map(|object| Row { cells: vec![name(&object)], place: None, object: typed(object) });
             return Self {
@@ -91,15 +89,15 @@ impl Table {
         Self { columns: columns.collect(), rows: rows.collect(), version, joined: false }
     }
 
-    /// The columns of another table of the same kind, for an answer that left them out, as further events of a watch
-    /// do.
+    /// Takes the columns of another table of the same kind if this one has none: only the first event of a watch has
+    /// them.
     pub(super) fn learn(&mut self, from: &Self) {
         if self.columns.is_empty() {
             self.columns.clone_from(&from.columns);
         }
     }
 
-    /// Appends a further page. It stands at the version of the first.
+    /// Appends another page. The resourceVersion remains that of the first page.
     pub(super) fn extend(&mut self, page: Self) {
         if self.columns.is_empty() {
             self.columns = page.columns;
@@ -110,7 +108,7 @@ impl Table {
         self.rows.extend(page.rows);
     }
 
-    /// Appends what one server has. With `joined` the table says where each object is.
+    /// Appends the table of one server. With `joined` the cluster of each object is printed.
     pub(super) fn join(&mut self, mut found: Self, server: Option<&str>, joined: bool) {
         let place = server.unwrap_or("Karmada");
         found.rows.iter_mut().for_each(|row| row.place = joined.then(|| place.to_owned()));
@@ -118,7 +116,7 @@ impl Table {
         self.extend(found);
     }
 
-    /// The table as text.
+    /// Renders the table as text.
     pub(super) fn render(&self, options: &Options, kind: &str) -> String {
         let extra = if options.wide { columns::of(kind) } else { &[] };
         let shown: Vec<usize> =
@@ -196,7 +194,7 @@ impl Table {
     }
 }
 
-/// A cell as kubectl shows it.
+/// A cell in the format of kubectl.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "<none>".to_owned(),
@@ -206,7 +204,7 @@ fn cell(value: &Value) -> String {
 }
 
 pub(super) fn text(object: &Value, pointer: &str) -> String {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    print::text(object, pointer).to_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `get -w`: objects as they change, on each server from where its list stood.
+//! `get -w`: prints objects when they change, on each server from its list's resourceVersion on.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,22 +15,22 @@ use super::{
     Query, Scope, Server, as_table,
     format::Format,
     options, said,
-    table::{Row, Table},
+    table::{Row, Table, text},
 };
 use crate::print::{self, Output};
 
-/// Before a watch that ended at once is begun again.
+/// Pause before a watch that ended at once is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// State of one server's list: its resourceVersion, and its columns, which a server names once.
 #[derive(Debug, Default)]
-pub(super) struct Stand {
+pub(super) struct ListState {
     version: String,
     columns: Table,
 }
 
-impl Stand {
-    /// After this answer.
+impl ListState {
+    /// The state after this answer.
     pub(super) fn of(answer: &Table) -> Self {
         let mut columns = Table::default();
         columns.learn(answer);
@@ -38,7 +38,7 @@ impl Stand {
     }
 }
 
-/// Prints what is there when the watch begins.
+/// Prints the objects that exist when the watch begins.
 pub(super) fn begin(table: &Table, query: &Query<'_>) -> anyhow::Result<()> {
     if table.rows.is_empty() && query.format.plain().is_none_or(Output::is_objects) {
         return Ok(());
@@ -46,61 +46,62 @@ pub(super) fn begin(table: &Table, query: &Query<'_>) -> anyhow::Result<()> {
     show(table, query, "ADDED", !query.command.no_headers)
 }
 
-/// Prints rows as they change, until somebody ends it. A watch that the server ends is begun again where it stood.
+/// Prints rows when they change, until the process is interrupted. A watch that the server ends is resumed at its last
+/// resourceVersion.
 pub(super) async fn run(
     servers: &[Server],
-    stands: Vec<(Option<String>, Stand)>,
+    states: Vec<(Option<String>, ListState)>,
     query: &Query<'_>,
     scope: Scope,
     clock: &Clock,
 ) -> anyhow::Result<()> {
     let mut headings = query.command.watch_only && !query.command.no_headers;
-    let only_known = !stands.is_empty();
-    let mut stands: BTreeMap<Option<String>, Stand> = stands.into_iter().collect();
+    let only_known = !states.is_empty();
+    let mut states: BTreeMap<Option<String>, ListState> = states.into_iter().collect();
     let path = DynamicObject::url_path(&query.resource.api, query.namespace.as_deref());
-    // Who did not answer when the watch began is not waited for.
+    // Servers that did not answer the list are not watched.
     let servers: Vec<&Server> =
-        servers.iter().filter(|server| !only_known || stands.contains_key(&server.name)).collect();
+        servers.iter().filter(|server| !only_known || states.contains_key(&server.name)).collect();
     loop {
         let mut streams = Vec::new();
         for server in &servers {
             let mut parameters = WatchParams::default();
             parameters.label_selector.clone_from(&query.command.selector);
             parameters.field_selector.clone_from(&query.command.field_selector);
-            let stand = stands.entry(server.name.clone()).or_default();
-            // Named objects were read one by one, at a version of their own; nothing is known after an error.
-            if stand.version.is_empty() {
-                stand.version = version(server, &path).await?;
+            let state = states.entry(server.name.clone()).or_default();
+            // Named objects were read one by one, each at its own version; after an error no version is known.
+            if state.version.is_empty() {
+                state.version = version(server, &path).await?;
             }
-            let request = as_table(Request::new(&path).watch(&parameters, &stand.version)?, "Object")?;
+            let request = as_table(Request::new(&path).watch(&parameters, &state.version)?, "Object")?;
             let events = server.client.request_events::<Value>(request).await.map_err(said)?;
             streams.push(Box::pin(events.map(move |event| (&server.name, event))));
         }
         let mut events = select_all(streams);
         let mut seen = false;
         while let Some((server, event)) = events.next().await {
-            let stand = stands.entry(server.clone()).or_default();
+            let state = states.entry(server.clone()).or_default();
             let (happened, page) = match event {
                 Ok(WatchEvent::Added(page)) => ("ADDED", page),
                 Ok(WatchEvent::Modified(page)) => ("MODIFIED", page),
                 Ok(WatchEvent::Deleted(page)) => ("DELETED", page),
                 Ok(WatchEvent::Bookmark(bookmark)) => {
-                    stand.version = bookmark.metadata.resource_version;
+                    state.version = bookmark.metadata.resource_version;
                     continue;
                 }
-                // Too old, as a rule.
+                // Usually 410: the version is too old.
                 Ok(WatchEvent::Error(_)) => {
-                    stand.version.clear();
+                    state.version.clear();
                     break;
                 }
                 Err(_) => break,
             };
             seen = true;
             let mut found = Table::read(page, query.resource);
-            found.learn(&stand.columns);
-            stand.columns.learn(&found);
+            found.learn(&state.columns);
+            state.columns.learn(&found);
             if let Some(version) = found.rows.last().map(|row| text(&row.object, "/metadata/resourceVersion")) {
-                stand.version = version;
+                state.version = version;
             }
             let mut table = Table::default();
             table.join(found, server.as_deref(), scope != Scope::Karmada);
@@ -119,11 +120,7 @@ fn is_wanted(row: &Row, names: &[String]) -> bool {
     names.is_empty() || names.contains(&text(&row.object, "/metadata/name"))
 }
 
-fn text(object: &Value, pointer: &str) -> String {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// Each object by itself, as what is to come does not wait for others.
+/// Prints each object by itself: the next one may come much later.
 fn show(table: &Table, query: &Query<'_>, happened: &'static str, headings: bool) -> anyhow::Result<()> {
     let events = query.command.output_watch_events;
     if query.format.plain() == Some(Output::Name) {
@@ -151,7 +148,7 @@ fn show(table: &Table, query: &Query<'_>, happened: &'static str, headings: bool
     Ok(())
 }
 
-/// From where a watch goes on: what the list stands at now.
+/// Returns the resourceVersion of an empty list, from which a watch continues.
 async fn version(server: &Server, path: &str) -> anyhow::Result<String> {
     let request = Request::new(path).list(&ListParams { limit: Some(1), ..ListParams::default() })?;
     let page: Value = server.client.request(request).await.map_err(said)?;

@@ -6,16 +6,16 @@ use kube::Config;
 /// Characters of a line in a PEM file.
 const PEM_LINE: usize = 64;
 
-/// The address of an API server, and whom to trust there.
+/// Address of an API server, and the certificates to trust.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Address {
     /// URL of the server.
     pub endpoint: String,
-    /// The certificates that its certificate must come from, as PEM; empty if the kubeconfig has none.
+    /// Certificate authorities of the server, as PEM; empty if the kubeconfig has none.
     pub ca_bundle: String,
     /// True if its certificate is not verified.
     pub insecure: bool,
-    /// The proxy on the way there, empty if there is none.
+    /// Proxy, empty if there is none.
     pub proxy: String,
 }
 

@@ -12,7 +12,10 @@ use super::{
     Join, JoinError, Side,
     ownership::{self, Owner},
 };
-use crate::write::{self, Mode, Outcome};
+use crate::{
+    print::text,
+    write::{self, Mode, Outcome},
+};
 
 /// An object that a join needs, and the one that is there.
 pub(super) struct Change {
@@ -151,10 +154,6 @@ fn labelled(object: Option<&DynamicObject>) -> bool {
     use ironclad_api::labels::{SYSTEM, TRUE};
     let labels = object.and_then(|object| object.metadata.labels.as_ref());
     labels.and_then(|labels| labels.get(SYSTEM)).is_some_and(|value| value == TRUE)
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Kind, namespace and name.

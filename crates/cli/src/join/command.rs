@@ -49,7 +49,7 @@ pub struct Command {
     /// Namespace of credentials, in the control plane and in the member
     #[arg(long, value_name = "NAME", default_value = ironclad_api::namespaces::CLUSTER)]
     pub cluster_namespace: String,
-    /// Tokens without an end (static), or with one, renewed by joining again (token)
+    /// Tokens that do not expire (static), or tokens that do and are renewed by joining again (token)
     #[arg(long, value_enum, default_value_t = Kind::Static)]
     pub credential: Kind,
     /// Lifetime of tokens that expire
@@ -61,7 +61,7 @@ pub struct Command {
     /// Wait until the cluster is ready, for this long
     #[arg(long, value_parser = crate::duration, value_name = "DURATION", num_args = 0..=1, default_missing_value = "60s", require_equals = true)]
     pub wait: Option<Duration>,
-    /// Only say what would be written; with `server` the servers check it
+    /// Print what would be written, without writing it; with `server` the servers validate it
     #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
     pub dry_run: DryRun,
     /// Output format
@@ -75,9 +75,9 @@ pub struct Command {
 /// Kinds of credentials.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Tokens without an end.
+    /// Tokens that do not expire.
     Static,
-    /// Tokens with an end.
+    /// Tokens that expire.
     Token,
 }
 
@@ -124,7 +124,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         print::note(&format!("the tokens expire at {expires}\n  try: the same `ironclad join {name}` again before"));
     }
     if command.output.is_none() && options.wait.is_none() {
-        print::note(&format!("look: kubectl get cluster {}", options.cluster));
+        print::note(&format!("see: kubectl get cluster {}", options.cluster));
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ async fn dry_run(
             _ => Ok(()),
         };
         let result = match (answer, change.outcome()) {
-            // Its namespace would be made first, but is not there for the server to check against.
+            // A join creates its namespace first; in a dry run it does not exist.
             (Err(kube::Error::Api(status)), Outcome::Created) if status.code == 404 => {
                 "created (dry run, its namespace does not exist yet)"
             }

@@ -27,15 +27,15 @@ const FILLED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 /// Type of Secrets that the member's token controller fills.
 pub(super) const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
-/// The ConfigMap that every namespace has with the certificate of its API server.
+/// ConfigMap in each namespace with the certificate authority of the API server.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Credentials of the control plane in the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// Tokens without an end, from Secrets of the member.
+    /// Tokens that do not expire, from Secrets of the member.
     Static,
-    /// Tokens with an end, asked of the member; joining again renews them.
+    /// Tokens that expire, requested from the member; joining again renews them.
     Token {
         /// Requested lifetime; the member may grant less.
         seconds: i64,
@@ -49,7 +49,7 @@ pub(super) struct Tokens {
     pub(super) controller: String,
     /// Token of the account that impersonates users.
     pub(super) impersonator: String,
-    /// The certificates that the member's certificate must come from, as PEM.
+    /// Certificate authorities of the member, as PEM.
     pub(super) ca_bundle: String,
     /// Time at which the first of them expires.
     pub(super) expires: Option<Timestamp>,
@@ -58,7 +58,7 @@ pub(super) struct Tokens {
 pub(super) async fn obtain(join: &Join<'_>) -> Result<Tokens, JoinError> {
     let account = member_service_account(&join.options.cluster);
     let (controller, impersonator) = (token(join, &account).await?, token(join, IMPERSONATOR).await?);
-    // The certificates by which we reached the member are the ones that are right for its address.
+    // The authorities by which the member was reached are valid for its address.
     let ca_bundle = match &join.options.address.ca_bundle {
         given if !given.is_empty() => given.clone(),
         _ => controller.ca.clone().filter(|ca| !ca.is_empty()).unwrap_or(root_ca(join).await?),

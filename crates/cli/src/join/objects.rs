@@ -90,7 +90,7 @@ fn service_account(options: &JoinOptions, name: &str) -> Value {
     })
 }
 
-/// A Secret that the member's token controller fills with a token without an end.
+/// A Secret that the member's token controller fills with a token that does not expire.
 fn token_secret(options: &JoinOptions, account: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": TOKEN_SECRET,

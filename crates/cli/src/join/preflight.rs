@@ -15,12 +15,12 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, api::ListParams, client::Body};
 use serde::de::DeserializeOwned;
 
-/// Skew of clocks that is worth a word: signed tokens and leases suffer from it.
+/// Clock skew beyond which a warning is printed: it breaks signed tokens and Leases.
 const SKEW_MAX: SignedDuration = SignedDuration::from_secs(5);
-/// An answer that takes longer is worth a word.
+/// Latency beyond which a warning is printed.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// Facts about a member.
+/// Properties of a member.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preflight {
     /// Its git version.
@@ -66,7 +66,8 @@ impl Preflight {
         }
         if self.managed_objects > 0 {
             lines.push(format!(
-                "warning: the member has {} objects that a control plane put there before (label {MANAGED}={TRUE})",
+                "warning: the member has at least {} Deployments, ConfigMaps and Services that a control plane propagated (label \
+                 {MANAGED}={TRUE})",
                 self.managed_objects
             ));
         }
@@ -80,7 +81,7 @@ fn skew(date: &str, now: Timestamp) -> Option<SignedDuration> {
     Some(SignedDuration::from_secs(date.as_second() - now.as_second()))
 }
 
-/// Counted as far as the member lets us; a preflight refuses nobody.
+/// Number of managed objects of this kind; 0 if the member does not permit to list them.
 async fn managed<K>(member: &Client) -> i64
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_odd_is_a_warning() {
+    fn slow_skewed_and_managed_members_cause_warnings() {
         let fine = Preflight {
             version: "v1.36.3".into(),
             latency: Duration::from_millis(4),

@@ -9,21 +9,21 @@ use ironclad_patch::selector::{LabelSelector as Text, Operator};
 /// Change of a member.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// It answers nothing, and nothing in it moves.
+    /// Stop it: its server does not answer, and its controllers stand still.
     Down,
-    /// Nothing is wrong with it any more.
+    /// Remove all its faults.
     Up,
-    /// It is up and down by turns.
+    /// Stop and start it in turns.
     Flap(Flap),
-    /// Every answer comes that much later.
+    /// Delay every answer.
     Slow(Slow),
-    /// It is cut off from the control plane, and goes on by itself.
+    /// Cut it off from the control plane; it keeps running.
     Partition,
-    /// Its metrics API says this of these pods, in place of what it said of just these.
+    /// Set the usage that its metrics API reports for these pods. It replaces a rule for exactly the same pods.
     Load(UsageRule),
-    /// It says nothing special of any pod.
+    /// Remove all usage that was set.
     Unload,
-    /// It has so many nodes, each with this capacity and these labels where they are named.
+    /// Set number, capacity and labels of its nodes; values that are not given stay.
     Nodes {
         /// Number of nodes, if it changes.
         count: Option<i32>,
@@ -35,7 +35,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Confirmation: `member1 is down`.
+    /// The confirmation, such as `is down`.
     #[must_use]
     pub fn said(&self) -> String {
         match self {
@@ -55,7 +55,7 @@ impl Action {
         }
     }
 
-    /// The spec after it.
+    /// The spec after the change.
     #[must_use]
     pub fn on(&self, spec: &SimulatedClusterSpec) -> SimulatedClusterSpec {
         let mut spec = spec.clone();
@@ -92,7 +92,7 @@ fn whose(rule: &UsageRule) -> String {
     text
 }
 
-/// Faults of a member in a few words; `-` if there are none.
+/// Summary of a member's faults; `-` if there are none.
 #[must_use]
 pub fn faults(faults: &Faults) -> String {
     let mut said = Vec::new();
@@ -111,10 +111,10 @@ pub fn faults(faults: &Faults) -> String {
     if said.is_empty() { "-".to_owned() } else { said.join(", ") }
 }
 
-/// A selector as kubectl takes it (`app=web,tier in (a,b)`).
+/// Parses a selector in the format of kubectl (`app=web,tier in (a,b)`).
 ///
 /// # Errors
-/// Why it is none.
+/// The problem.
 pub fn selector(text: &str) -> Result<LabelSelector, String> {
     let parsed = Text::parse(text).map_err(|e| e.to_string())?;
     let mut out = LabelSelector::default();

@@ -18,8 +18,9 @@ use crate::{
 
 /// Change the simulated members of `ironclad up`: faults, load, nodes, adding and removing members.
 ///
-/// Each verb changes the SimulatedCluster of that name, which kubectl can do too, and waits until the member follows.
-/// Faults stand between a member and the control plane; they outlive a restart of `up`.
+/// Each verb changes the SimulatedCluster of that name, which kubectl can do too, and waits until the member applies
+/// it.
+/// Faults affect the connection of a member to the control plane, and survive a restart of `up`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad sim list
@@ -41,7 +42,7 @@ pub struct Command {
 /// Action.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
-    /// Show the simulated members: their nodes, what is wrong with them, what they report
+    /// Show the simulated members with their nodes, faults and reported usage
     #[command(
         visible_alias = "get",
         after_help = "Examples:\n  ironclad sim list\n  ironclad sim list member1 -o yaml"
@@ -54,13 +55,13 @@ pub enum Verb {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Its server answers nothing, and nothing in it moves
+    /// Stop members: their servers do not answer, and their controllers stand still
     #[command(after_help = "Examples:\n  ironclad sim down member1\n  ironclad sim down member1 member2 --wait 0")]
     Down(Targets),
-    /// Nothing is wrong with it any more
+    /// Remove all faults of members
     #[command(visible_alias = "heal", after_help = "Examples:\n  ironclad sim up member1\n  ironclad sim heal --all")]
     Up(Targets),
-    /// It is up and down by turns, up first
+    /// Stop and start members in turns, beginning with up
     #[command(after_help = "Examples:\n  ironclad sim flap member1 --up 2m --down 30s")]
     Flap {
         #[command(flatten)]
@@ -73,7 +74,7 @@ pub enum Verb {
         #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = written_duration)]
         down: String,
     },
-    /// Every answer to the control plane comes later
+    /// Delay every answer to the control plane
     #[command(after_help = "Examples:\n  ironclad sim slow member1 --latency 2s")]
     Slow {
         #[command(flatten)]
@@ -83,10 +84,10 @@ pub enum Verb {
         #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = written_duration)]
         latency: String,
     },
-    /// It is cut off from the control plane, and goes on by itself
+    /// Cut members off from the control plane; they keep running
     #[command(after_help = "Examples:\n  ironclad sim partition member1\n  ironclad sim heal member1")]
     Partition(Targets),
-    /// Set the usage that its metrics API reports for each of these pods
+    /// Set the usage that the metrics API of members reports for each of these pods
     #[command(after_help = "Examples:
   ironclad sim load member1 -n shop -l app=web --cpu 800m --memory 1Gi
   ironclad sim load member1 --cpu 2
@@ -101,17 +102,17 @@ pub enum Verb {
         /// Labels of the pods, as app=web [default: all]
         #[arg(short = 'l', long, value_name = "SELECTOR")]
         selector: Option<String>,
-        /// Cpu of each
+        /// CPU usage of each pod
         #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
         cpu: Option<Quantity>,
-        /// Memory of each
+        /// Memory usage of each pod
         #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
         memory: Option<Quantity>,
-        /// Forget all that it was told to report
+        /// Remove all usage that was set
         #[arg(long, conflicts_with_all = ["cpu", "memory", "namespace", "selector"])]
         clear: bool,
     },
-    /// Set the number and size of its nodes
+    /// Set the number and size of the nodes of members
     #[command(
         after_help = "Examples:\n  ironclad sim nodes member1 --count 5\n  ironclad sim nodes member1 --cpu 16 --node-label disk=ssd"
     )]
@@ -126,15 +127,15 @@ pub enum Verb {
         #[allow(missing_docs, reason = "described where it is defined")]
         each: Capacity,
     },
-    /// More members, which are joined at once
+    /// Add members, and join them
     #[command(after_help = "Examples:
   ironclad sim add member4
   ironclad sim add edge1 edge2 --nodes 2 --cpu 4 --memory 8Gi --label tier=edge --label topology.kubernetes.io/region=eu")]
     Add {
-        /// Their names
+        /// Names of the members
         #[arg(value_name = "MEMBER", required = true)]
         members: Vec<String>,
-        /// Nodes of each
+        /// Number of nodes of each
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
         nodes: u32,
         #[command(flatten)]
@@ -151,7 +152,7 @@ pub enum Verb {
         #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::duration)]
         wait: Duration,
     },
-    /// Take members out of the fleet for good, with all that runs in them
+    /// Delete members with everything that runs in them
     #[command(visible_alias = "rm", after_help = "Examples:\n  ironclad sim remove edge1 edge2")]
     Remove(Targets),
 }
@@ -173,16 +174,16 @@ pub struct Targets {
 /// Size of a node.
 #[derive(clap::Args, Debug)]
 pub struct Capacity {
-    /// Cpu of each node
+    /// CPU of each node
     #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
     pub cpu: Option<Quantity>,
     /// Memory of each node
     #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
     pub memory: Option<Quantity>,
-    /// Pods that each node takes
+    /// Maximum number of pods of each node
     #[arg(long, value_name = "COUNT")]
     pub pods: Option<u32>,
-    /// Labels of each node, as disk=ssd (repeatable)
+    /// Label of each node, such as disk=ssd (repeatable)
     #[arg(long = "node-label", value_name = "KEY=VALUE", value_parser = pair)]
     pub node_labels: Vec<(String, String)>,
 }
@@ -202,7 +203,7 @@ impl Capacity {
 fn written_duration(text: &str) -> Result<String, String> {
     match crate::duration(text)? {
         time if time.is_zero() => Err("it must be longer than nothing".to_owned()),
-        // A bare number is seconds on a command line, and nothing in an object.
+        // A number without a unit means seconds on the command line, and is invalid in an object.
         _ if text.bytes().all(|b| b.is_ascii_digit()) => Ok(format!("{text}s")),
         _ => Ok(text.to_owned()),
     }
@@ -225,7 +226,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// Runs the command.
 ///
 /// # Errors
-/// If there are no such members, the control plane refuses, or a member does not follow in time.
+/// If there are no such members, the control plane refuses, or a member does not apply the change in time.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let fleet = Fleet { plane: command.plane.client().await?, clock: clock.clone() };
     let act = async |targets: &Targets, action: Action| {

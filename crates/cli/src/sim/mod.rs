@@ -21,7 +21,7 @@ use crate::{print, write::FIELD_MANAGER};
 const LOOK: Duration = Duration::from_millis(100);
 /// Attempts of a write after conflicts.
 const TRIES: usize = 5;
-/// Holds the object until its member is taken apart; what takes it apart puts it there too.
+/// Finalizer that keeps the object until its member is deleted. The process that deletes members sets it.
 const FINALIZER: &str = "sim.ironclad.io/member";
 const STARTUP_DELAY: &str = "sim.ironclad.io/startup-delay";
 

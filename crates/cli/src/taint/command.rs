@@ -62,7 +62,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         let (taints, outcome) = edited(name, &cluster.spec.taints, &request, overwrite)?;
         planned.push((cluster, taints, outcome));
     }
-    let evicted = tell_impact(&plane, &request, &planned, clock).await?;
+    let evicted = note_impact(&plane, &request, &planned, clock).await?;
     if command.dry_run == DryRun::None && !command.yes && evicted > QUESTION_ABOVE {
         confirm(&request, evicted)?;
     }
@@ -74,7 +74,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 }
 
 /// Says what the taints that evict would move; returns how much that is.
-async fn tell_impact(
+async fn note_impact(
     plane: &kube::Client,
     request: &Request,
     planned: &[(Cluster, Vec<Taint>, Outcome)],

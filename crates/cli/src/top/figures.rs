@@ -5,16 +5,16 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use ironclad_api::{ResourceList, quantity::Amount};
 use serde_json::Value;
 
-/// By what rows are ordered; otherwise by name.
+/// Order of rows; without one they are ordered by name.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SortBy {
-    /// The most cpu first.
+    /// Highest CPU usage first.
     Cpu,
-    /// The most memory first.
+    /// Highest memory usage first.
     Memory,
 }
 
-/// An amount of both resources.
+/// Amounts of CPU and memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     /// Thousandths of a core.
@@ -30,7 +30,7 @@ impl Used {
         Self { cpu_millis: amount("cpu").milli_value(), memory_bytes: amount("memory").value() }
     }
 
-    /// Both added up.
+    /// The sum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -39,14 +39,14 @@ impl Used {
         }
     }
 
-    /// The cells of both, as kubectl writes them.
+    /// The cells of both, in the format of kubectl.
     #[must_use]
     pub fn cells(self) -> [String; 2] {
         [format!("{}m", self.cpu_millis), format!("{}Mi", self.memory_bytes >> 20)]
     }
 }
 
-/// A pod, a container or a node, and what it uses.
+/// Usage of a pod, a container or a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Figure {
     /// Its member.
@@ -61,7 +61,7 @@ pub struct Figure {
     pub used: Used,
 }
 
-/// The rows of a `PodMetricsList`: one a pod, or one a container.
+/// The rows of a `PodMetricsList`: one for each pod, or for each container.
 #[must_use]
 pub fn pods(cluster: &str, list: &Value, each_container: bool) -> Vec<Figure> {
     let mut rows = Vec::new();
@@ -121,7 +121,7 @@ pub fn amounts(list: &ResourceList) -> Used {
     Used::of(&serde_json::json!(usage))
 }
 
-/// `12%`, or a dash if there is nothing to have a share of.
+/// A percentage such as `12%`, or a dash if the total is zero.
 #[must_use]
 pub fn share(part: i64, whole: i64) -> String {
     if whole <= 0 {

@@ -1,4 +1,4 @@
-//! `ironclad top`: what pods, nodes and clusters use (specification/operations.md 2.15).
+//! `ironclad top`: usage of pods, nodes and clusters (specification/operations.md 2.15).
 
 pub mod figures;
 
@@ -39,7 +39,7 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// Subject of the figures.
+/// Kind of object whose usage is printed.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
     /// Pods
@@ -47,7 +47,7 @@ pub enum Verb {
   ironclad top pod -n shop -l app=web
   ironclad top pod -A --containers --sort-by memory --sum")]
     Pod {
-        /// Only this one
+        /// Only the pod of this name
         #[arg(value_name = "NAME")]
         name: Option<String>,
         /// Namespace [default: the context's]
@@ -62,10 +62,10 @@ pub enum Verb {
         /// Only pods with these fields
         #[arg(long, value_name = "SELECTOR")]
         field_selector: Option<String>,
-        /// A row for each container
+        /// Print a row for each container
         #[arg(long)]
         containers: bool,
-        /// With a last row that adds up the others
+        /// Print the sum in a last row
         #[arg(long)]
         sum: bool,
         #[command(flatten)]
@@ -77,20 +77,20 @@ pub enum Verb {
   ironclad top node --sort-by cpu
   ironclad top node -C member1,member2 --show-capacity")]
     Node {
-        /// Only this one
+        /// Only the node of this name
         #[arg(value_name = "NAME")]
         name: Option<String>,
         /// Only nodes with these labels
         #[arg(short = 'l', long, value_name = "SELECTOR")]
         selector: Option<String>,
-        /// Shares of the capacity instead of what is allocatable
+        /// Print percentages of the capacity instead of the allocatable resources
         #[arg(long)]
         show_capacity: bool,
         #[command(flatten)]
         #[allow(missing_docs, reason = "described where it is defined")]
         shape: Shape,
     },
-    /// Clusters: what they have, what is asked of it, what is used
+    /// Clusters: allocatable, requested and used resources
     #[command(
         visible_alias = "clusters",
         after_help = "Examples:\n  ironclad top cluster\n  ironclad top cluster -C member1"
@@ -102,7 +102,7 @@ pub enum Verb {
     },
 }
 
-/// Members, and the form of the answer.
+/// Members, and output options.
 #[derive(clap::Args, Debug)]
 pub struct Shape {
     /// Only these members
@@ -111,7 +111,7 @@ pub struct Shape {
     /// Order of the rows
     #[arg(long, value_enum, value_name = "RESOURCE")]
     pub sort_by: Option<SortBy>,
-    /// Without the heading
+    /// Do not print the heading
     #[arg(long)]
     pub no_headers: bool,
 }
@@ -131,7 +131,7 @@ impl Shape {
 /// Runs the command.
 ///
 /// # Errors
-/// If the control plane does not answer, or what is named is nowhere.
+/// If the control plane does not answer, or no member has the named object.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
     match &command.verb {
@@ -231,7 +231,7 @@ async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clo
         let used = used.get(&name).copied();
         let pods = |list: &ironclad_api::ResourceList| list.get("pods").map_or_else(|| "-".to_owned(), |q| q.0.clone());
         let [cpu, memory] = used.map_or_else(unknown, Used::cells);
-        // A cluster whose nodes were never listed has nothing, rather than nothing of it.
+        // The nodes of this cluster were never listed: its resources are unknown, not zero.
         let known = |used: Used| if summary.allocatable.is_empty() { unknown() } else { used.cells() };
         let ([whole_cpu, whole_memory], [asked_cpu, asked_memory]) = (known(whole), known(asked));
         let [waiting_cpu, waiting_memory] = known(waiting);
@@ -268,7 +268,7 @@ fn unknown() -> [String; 2] {
     ["-".to_owned(), "-".to_owned()]
 }
 
-/// Answers of the members; a member that does not answer joins the silent ones.
+/// Queries the members; one that does not answer is added to the silent ones.
 async fn lists(asked: &mut Asked, path: &str, clock: &Clock, patience: Duration) -> Vec<(String, Value)> {
     let answers = join_all(asked.members.iter().map(async |(name, client)| {
         let question = async {

@@ -45,11 +45,11 @@ pub struct Command {
     /// Move workloads away first, as `ironclad drain` does
     #[arg(long, conflicts_with = "no_drain")]
     pub drain: bool,
-    /// Go on although bindings target the cluster: their replicas there are lost at once
+    /// Continue although bindings target the cluster: their replicas there are lost at once
     #[arg(long)]
     pub no_drain: bool,
-    /// Leave in the member what was propagated to it, without our labels and annotations; the control plane places the
-    /// replicas elsewhere, too
+    /// Keep propagated objects in the member, without our labels and annotations; the control plane also places the
+    /// replicas elsewhere
     #[arg(long, conflicts_with = "drain")]
     pub keep_workloads: bool,
     /// Don't ask for confirmation
@@ -58,8 +58,8 @@ pub struct Command {
     /// Timeout until the cluster is deleted
     #[arg(long, value_parser = crate::duration, default_value = "60s", value_name = "DURATION")]
     pub wait: Duration,
-    /// Go on although bindings target the cluster, and if it does not go in time take its finalizers away: objects may
-    /// stay in the member
+    /// Continue although bindings target the cluster, and remove its finalizers if it is not deleted in time: objects
+    /// may stay in the member
     #[arg(long)]
     pub force: bool,
     /// Print what would happen, without doing it
@@ -77,7 +77,7 @@ pub struct Command {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let name = &command.cluster;
     if command.wait.is_zero() {
-        return Err(Misused("--wait must be longer than nothing".to_owned()).into());
+        return Err(Misused("--wait must be longer than 0".to_owned()).into());
     }
     let plane = command.plane.client().await?;
     let member = match &command.cluster_kubeconfig {
@@ -87,7 +87,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     print::out(&whole(&plane, member.as_ref(), clock, command, print::note).await?)
 }
 
-/// The whole of an unjoin, in clients; returns what is printed when it is done.
+/// Executes an unjoin with these clients; returns the text to print at its end.
 ///
 /// # Errors
 /// If the cluster can't be removed, or somebody says no.
@@ -152,7 +152,7 @@ pub async fn whole(
             again(command)
         )),
     }
-    // The Cluster owned its credentials; those of a join that broke off nobody owns.
+    // Credentials are deleted with their Cluster, which owns them, except those of a join that was interrupted.
     if let Err(super::UnjoinError::Server { doing, source, .. }) =
         clean_plane(plane, name, &command.cluster_namespace).await
     {
@@ -166,7 +166,7 @@ fn again(command: &Command) -> String {
     format!("ironclad unjoin {} --yes --cluster-kubeconfig {file}", command.cluster)
 }
 
-/// Removes what is left of a cluster that is gone: of a join or an unjoin that broke off.
+/// Removes the remains of a join or unjoin that was interrupted, if the Cluster does not exist any more.
 async fn leftovers(
     plane: &kube::Client,
     member: &kube::Client,
@@ -192,7 +192,7 @@ async fn leftovers(
 
 async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow::Result<kube::Client> {
     let kubeconfig = connect::read(Some(file))?;
-    // No other context is taken: in a file of several clusters the current one may be any of them.
+    // The current context is not used: in a file of several clusters it may be any of them.
     let context = match (context, kubeconfig.contexts.as_slice()) {
         (Some(context), _) => context.to_owned(),
         (None, [only]) => only.name.clone(),
@@ -204,20 +204,20 @@ async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow:
 /// Announces what happens to the objects in the member, before the confirmation.
 fn kept(workloads: Workloads) -> &'static str {
     match workloads {
-        Workloads::Keep => "; what runs there stays there, and is managed by nobody",
-        Workloads::Remove => "; what runs there is removed",
+        Workloads::Keep => "; its workloads stay there, unmanaged",
+        Workloads::Remove => "; its workloads are removed from it",
     }
 }
 
 fn refuse(command: &Command, impact: Impact) -> anyhow::Result<()> {
-    // What is kept is not lost: nothing has to be moved first.
+    // Workloads that are kept need not be moved first.
     if !impact.is_targeted() || command.no_drain || command.force || command.keep_workloads {
         return Ok(());
     }
     anyhow::bail!(
         "cluster {name} was not unjoined\n  because {held_by}\n  \
          try: ironclad drain {name}, or ironclad unjoin {name} --drain\n  \
-         try: --no-drain, if their replicas there may be lost at once; --keep-workloads, if they go on there unmanaged",
+         try: --no-drain, if their replicas there may be lost at once; --keep-workloads, to keep them there unmanaged",
         name = command.cluster,
         held_by = impact.held_by()
     )

@@ -1,4 +1,4 @@
-//! Taking the finalizers away of what holds a cluster: its Works, its execution space, itself.
+//! Removal of finalizers that block the deletion of a Cluster: of its Works, its execution namespace and itself.
 
 use ironclad_api::{cluster::Cluster, names::execution_namespace, work::Work};
 use k8s_openapi::api::core::v1::Namespace;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{UnjoinError, each, failed};
 
-/// In this order, so that nothing outlives what it belongs to.
+/// Removes them in this order: Works, namespace, Cluster, so that no object outlives its owner.
 pub(super) async fn strip(plane: &Client, cluster: &str) -> Result<(), UnjoinError> {
     let space = execution_namespace(cluster);
     let works: Api<Work> = Api::namespaced(plane.clone(), &space);
@@ -38,7 +38,7 @@ where
     api.patch_metadata(name, &PatchParams::default(), &patch).await.map(drop)
 }
 
-/// A namespace has finalizers of its own kind, which only its subresource takes away.
+/// Removes the finalizers in the spec of a namespace, which only the subresource `finalize` can do.
 async fn finalize(namespaces: &Api<Namespace>, name: &str) -> Result<(), kube::Error> {
     let mut namespace = namespaces.get(name).await?;
     namespace.metadata.finalizers = None;

@@ -1,4 +1,4 @@
-//! Taking a push member out of the fleet (specification/operations.md 2.4).
+//! Removal of a push member from the fleet (specification/operations.md 2.4).
 
 pub mod command;
 mod force;
@@ -80,7 +80,7 @@ pub enum UnjoinError {
         /// Its name.
         name: String,
     },
-    /// It is still there.
+    /// The Cluster was not deleted in time.
     #[error(
         "timed out after {seconds} s waiting for cluster {name} to go\n  because {holds}\n  \
          try: kubectl describe cluster {name}; or --force, which may leave objects in the member"

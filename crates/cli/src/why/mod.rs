@@ -22,10 +22,10 @@ use crate::{
     connect::Plane, evictions::why::Evicted, print as output, print::Output, report::Misused, resource::arguments,
 };
 
-/// Say why something is as it is: the real decision, run again over the objects.
+/// Explain a placement: the decision is made again over the objects, with its reasons.
 ///
-/// TYPE/NAME tells which policy has the template and which lost, and for every cluster why the template is or is not
-/// there. Nothing is stored for this and nothing is written.
+/// TYPE/NAME prints the policy that claims the template, the policies that were not chosen, and for every cluster why
+/// the template is or is not there. Nothing is written.
 #[derive(clap::Args, Debug)]
 #[command(
     subcommand_negates_reqs = true,

@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::{
     plan::read::{dumped, every},
+    print,
     resource::{self, Resources},
 };
 
@@ -93,7 +94,7 @@ pub(super) fn of_objects(
 ) -> anyhow::Result<(Fleet, Interpreter, ObjectKey)> {
     let (mut fleet, mut templates) = (Fleet::default(), BTreeSet::new());
     for object in objects {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |pointer: &str| print::text(&object, pointer).to_owned();
         let (of, at, called) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
         if resource::is_word_for(kind, &of)
             && called == name

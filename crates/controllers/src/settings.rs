@@ -20,6 +20,8 @@ pub struct Settings {
     pub scheduler: scheduling::Options,
     /// Flags of cluster health, taints and failover.
     pub failover: failover::Flags,
+    /// `--success-events`: each success event of Karmada is written, once per change.
+    pub success_events: bool,
     /// Record of the interpreter scripts that run, if the process keeps one.
     pub running_scripts: Option<Arc<RunningScripts>>,
 }

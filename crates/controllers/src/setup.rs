@@ -80,7 +80,7 @@ impl Setup {
         let work_metrics = WorkMetrics::register(&mut registry);
         registry.register_collector(Box::new(PanicMetrics(seam.tasks.panics().clone())));
         let interpreter_metrics = InterpreterMetrics::register(&mut registry);
-        let events = Events::new(plane.clone(), &seam);
+        let events = Events::new(plane.clone(), &seam, &settings);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let interpreters = Interpreters::follow(
             &seam, &plane, &connector, &caches, &events, &interpreter_metrics, &settings.running_scripts,

@@ -24,6 +24,7 @@ pub mod quota;
 pub mod rebalance;
 pub mod selector;
 pub mod skipped_resources;
+pub mod success;
 pub mod template;
 pub mod template_hash;
 pub mod unified_auth;

@@ -102,7 +102,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     plan
 }
 
-fn reference(work: &Work) -> ironclad_api::work::ObjectReference {
+pub(crate) fn reference(work: &Work) -> ironclad_api::work::ObjectReference {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     ironclad_api::work::ObjectReference {
         api_version: "work.karmada.io/v1alpha1".into(),

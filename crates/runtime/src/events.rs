@@ -64,6 +64,11 @@ impl Recorder {
 
     /// Records an event, unless the last one of this reason on this object had the same message.
     pub fn record(&self, about: &EventAbout, type_: EventType, reason: &str, message: &str) {
+        self.record_from(self.0.component, about, type_, reason, message);
+    }
+
+    /// Records an event of another component than the recorder's.
+    pub fn record_from(&self, component: &str, about: &EventAbout, type_: EventType, reason: &str, message: &str) {
         let message = cut(message, MESSAGE_BYTES_MAX);
         {
             let mut last = self.0.last.lock();
@@ -94,7 +99,7 @@ impl Recorder {
             type_: Some(if type_ == EventType::Normal { "Normal" } else { "Warning" }.to_owned()),
             reason: Some(reason.to_owned()),
             message: Some(message.to_owned()),
-            source: Some(EventSource { component: Some(self.0.component.to_owned()), host: None }),
+            source: Some(EventSource { component: Some(component.to_owned()), host: None }),
             first_timestamp: Some(now.clone()),
             last_timestamp: Some(now),
             count: Some(1),

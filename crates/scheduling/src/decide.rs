@@ -302,8 +302,7 @@ fn fail(
     if let Some(condition) = updated {
         plan.effects.push(Effect::Status(StatusPart::condition(condition)));
         report_failed_groups(binding, failed, plan);
-        let message = cut(&error, EVENT_MAX);
-        plan.effects.push(Effect::Event(Event::warning(binding.reference(), SCHEDULE_BINDING_FAILED, message)));
+        plan.effects.extend(failed_events(binding, &error));
     }
     next
 }
@@ -380,9 +379,25 @@ fn report_failed_groups(binding: BindingRef<'_>, failed: &[GroupFailure], plan: 
         let kind = binding.kind();
         let message =
             format!("failed to schedule {kind}({}) with clusterAffiliates index({index}): {failure}", binding.key());
-        let event = Event::warning(binding.reference(), SCHEDULE_BINDING_FAILED, cut(&message, EVENT_MAX));
-        plan.effects.push(Effect::Event(event));
+        plan.effects.extend(failed_events(binding, &message));
     }
+}
+
+/// The event on the binding and on its template, where people look first.
+fn failed_events(binding: BindingRef<'_>, message: &str) -> [Effect; 2] {
+    [binding.reference(), binding.spec().resource.clone()]
+        .map(|about| Effect::Event(Event::warning(about, SCHEDULE_BINDING_FAILED, cut(message, EVENT_MAX))))
+}
+
+/// The success event of Karmada on the binding itself, which is written with `--success-events` only
+/// (specification/api.md 18).
+#[must_use]
+pub fn success(binding: BindingRef<'_>, effects: &[Effect]) -> Vec<Event> {
+    let on_template = effects.iter().filter_map(|effect| match effect {
+        Effect::Event(event) if event.reason == SCHEDULE_BINDING_SUCCEED => Some(event.message.clone()),
+        _ => None,
+    });
+    on_template.map(|message| Event::normal(binding.reference(), SCHEDULE_BINDING_SUCCEED, message)).collect()
 }
 
 fn success_message(binding: BindingRef<'_>, targets: &[TargetCluster]) -> String {

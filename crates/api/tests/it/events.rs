@@ -42,7 +42,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 24] = [
 ];
 
 /// Calls whose reason is not a constant of `ironclad_api`: file, name in that file, and possible reasons.
-const OTHER_NAMES: [(&str, &str, &[&str]); 2] = [
+const OTHER_NAMES: [(&str, &str, &[&str]); 3] = [
+    ("propagation/src/success.rs", "reason", &["SyncWorkSucceed", "SyncSucceed", "AggregateStatusSucceed"]),
     ("propagation/src/detector.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
     ("propagation/src/policy.rs", "NO_TEMPLATE_MATCHED", &["NoTemplateMatched"]),
 ];
@@ -227,4 +228,36 @@ fn both_references_say_the_same_of_events() {
         }
     }
     assert!(compared > 20, "only {compared} letters were compared");
+}
+
+/// Columns "On" and "Source component" of specification/api.md 18.
+#[test]
+fn events_come_from_the_component_of_the_table() {
+    use ironclad_api::events::source;
+    let mut compared = 0;
+    for row in &Reference::Api.table("## 18.").rows {
+        let objects: &[(&str, &str)] = match row[2].as_str() {
+            "FederatedResourceQuota" => &[("FederatedResourceQuota", "shop")],
+            "Cluster" => &[("Cluster", "")],
+            _ => &[("ResourceBinding", "shop"), ("Deployment", "shop"), ("ClusterResourceBinding", ""), ("ClusterRole", "")],
+        };
+        for (reason, _) in of_row(&row[0], &row[1]) {
+            for (kind, namespace) in objects {
+                let from = source(&reason, kind, namespace);
+                if from == "ironclad" {
+                    let ours = ["Deschedule", "EvictWorkload", "Service", "EndpointSlice", "Rescale", "FailedGet"];
+                    let others = ["ScaleFailed", "RuleFailed", "Cron", "Coredns", "Selector", "NotFound", "APIIncompatible"];
+                    let more = ["FailedCompute", "FailedUpdate", "UpdateStatus", "InvalidMetric"];
+                    let is_unbuilt = ours.iter().chain(&others).chain(&more).any(|part| reason.contains(part));
+                    assert!(is_unbuilt, "{reason} has no component");
+                    continue;
+                }
+                compared += 1;
+                assert!(row[3].contains(from), "{reason} on {kind}: {from}, not {}", row[3]);
+                let is_binding = row[3].contains("cluster-resource-binding") && row[3].contains(", ");
+                assert!(!is_binding || from.starts_with("cluster") == namespace.is_empty(), "{reason} on {kind}: {from}");
+            }
+        }
+    }
+    assert!(compared > 60, "only {compared} were compared");
 }

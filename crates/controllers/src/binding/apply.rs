@@ -6,6 +6,7 @@ use ironclad_api::{names, work::Work};
 use ironclad_fleet::{Plan, WorkKey};
 use ironclad_propagation::{
     binding::{self, Effect},
+    success,
     work::key_of,
 };
 use ironclad_runtime::{Failure, Informer, Key, Next, Writer};
@@ -46,6 +47,8 @@ impl Applier {
         if !plan.effects.iter().any(|effect| matches!(effect, Effect::AwaitScheduler(_))) {
             self.waits.end(key);
         }
+        let successes =
+            self.events.successes(|| seen.with_seen(|s| success::of_binding(s.binding, s.template, &plan.effects)));
         let (mut next, mut failed, mut created) = (Next::Forget, None, false);
         for effect in plan.effects {
             let outcome = match effect {
@@ -89,6 +92,9 @@ impl Applier {
             if let Err(failure) = outcome {
                 failed.get_or_insert(failure);
             }
+        }
+        if failed.is_none() {
+            self.events.record_all(&successes);
         }
         failed.map_or(Ok(next), Err)
     }

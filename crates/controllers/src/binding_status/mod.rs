@@ -10,6 +10,7 @@ use ironclad_api::{
 use ironclad_fleet::{Gvk, ObjectKey, not_ready};
 use ironclad_propagation::{
     binding_status::{self, Effect, Seen, SeenTemplate},
+    success,
     wakes::binding_status::{self as wakes, Urgency, Wake},
 };
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, StatusWriter, run_workers};
@@ -124,6 +125,8 @@ impl BindingStatus {
         let works: Vec<&Work> = works.iter().map(|w| &**w).collect();
         let seen = Seen { binding: binding.view(), works: &works, not_ready: &not_ready };
         let plan = binding_status::binding(&seen, self.seam.clock.wall_seconds());
+        let successes = self.events.successes(|| success::of_binding_status(binding.view(), &plan.effects));
+        self.events.record_all(&successes);
         for effect in plan.effects {
             match effect {
                 Effect::Status(part) => self.bindings.request_status(key, binding.uid(), CONTRIBUTOR, part),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::work::ResourceBinding;
 use ironclad_fleet::{BindingKey, BindingRef, Plan};
-use ironclad_propagation::dependencies::Effect;
+use ironclad_propagation::{dependencies::Effect, success};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use kube::{Api, Client, api::PropagationPolicy};
 
@@ -34,6 +34,8 @@ impl Applier {
             tracing::debug!(binding = %key, %because, "dependencies");
         }
         let api = |namespace: &str| Api::<ResourceBinding>::namespaced(self.plane.clone(), namespace);
+        let successes =
+            self.events.successes(|| seen.with_seen(|s| success::of_dependencies(s.binding, s.template, &plan.effects)));
         let mut next = Next::Forget;
         for effect in plan.effects {
             match effect {
@@ -69,6 +71,7 @@ impl Applier {
                 Effect::Event(event) => self.events.record(&event),
             }
         }
+        self.events.record_all(&successes);
         Ok(next)
     }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use ironclad_fleet::{BindingKey, Plan};
-use ironclad_propagation::detector::{self, Effect};
+use ironclad_propagation::{
+    detector::{self, Effect},
+    success,
+};
 use ironclad_runtime::{Failure, Next, StatusWriter, Writer};
 use kube::{Api, Client, api::DynamicObject};
 use serde_json::Value;
@@ -44,6 +47,7 @@ impl Applier {
         for because in &plan.because {
             tracing::debug!(template = %seen.key, %because, "detected");
         }
+        let successes = self.events.successes(|| success::of_detector(seen.json(), &plan.effects));
         let mut next = Next::Forget;
         for effect in plan.effects {
             match effect {
@@ -77,6 +81,7 @@ impl Applier {
                 Effect::Event(event) => self.events.record(&event),
             }
         }
+        self.events.record_all(&successes);
         Ok(next)
     }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use ironclad_api::work::Work;
 use ironclad_fleet::{Plan, StatusPart};
-use ironclad_propagation::execution::{self, Effect};
+use ironclad_propagation::{
+    execution::{self, Effect},
+    success,
+};
 use ironclad_runtime::{Failure, Informer, Next, Writer};
 use ironclad_seam::Clock;
 use kube::{Api, Client, ResourceExt as _, api::PropagationPolicy};
@@ -100,6 +103,8 @@ impl Applier {
     }
 
     async fn send(&self, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
+        let cluster = || cluster_of(&seen.work).map(|cluster| cluster.0).unwrap_or_default();
+        let successes = self.events.successes(|| success::of_execution(&seen.work, &cluster(), &plan.effects));
         let mut next = Next::Forget;
         for effect in plan.effects {
             match effect {
@@ -149,6 +154,7 @@ impl Applier {
                 Effect::Event(event) => self.events.record(&event),
             }
         }
+        self.events.record_all(&successes);
         Ok(next)
     }
 

@@ -7,7 +7,7 @@ use ironclad_api::work::Work;
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_interpreter::Kept;
 use ironclad_propagation::{
-    drift,
+    drift, success,
     work_status::{self, Effect, Seen},
 };
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, run_workers};
@@ -103,12 +103,15 @@ impl WorkStatusController {
         let object = object.json()?;
         let seen = Seen { work: &seen_work, object: &object, interpreter: &interpreter };
         let resolved = self.interpreters.resolve(&interpreter, || work_status::decide(&seen)).await;
+        let effects = &resolved.plan.effects;
+        let successes = self.events.successes(|| success::of_work_status(&work, &object, effects));
         for effect in resolved.plan.effects {
             match effect {
                 Effect::Status(part) => self.work_status.request(&work, "workStatus", part, false),
                 Effect::Event(event) => self.events.record(&event),
             }
         }
+        self.events.record_all(&successes);
         Ok(resolved.retry.next(Next::Forget))
     }
 }

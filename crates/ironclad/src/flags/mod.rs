@@ -50,6 +50,9 @@ pub(crate) struct ControllerFlags {
     /// Features to switch on or off, as `Failover=true,PropagateDeps=false`
     #[arg(long, env = "IRONCLAD_FEATURE_GATES", default_value = "", hide_default_value = true, value_name = "GATES")]
     feature_gates: String,
+    /// Also write Karmada's success events, once per change, for tools that wait for them
+    #[arg(long, env = "IRONCLAD_SUCCESS_EVENTS", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    success_events: bool,
     #[command(flatten)]
     propagation: propagation::PropagationFlags,
     #[command(flatten)]
@@ -97,6 +100,7 @@ impl ControllerFlags {
             propagation: self.propagation.settings()?,
             scheduler,
             failover,
+            success_events: self.success_events,
             running_scripts: None,
         })
     }

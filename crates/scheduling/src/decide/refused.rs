@@ -2,13 +2,12 @@
 
 use ironclad_api::{
     conditions::FALSE,
-    events::SCHEDULE_BINDING_FAILED,
     reasons::binding::{QUOTA_EXCEEDED, SCHEDULER_ERROR},
 };
-use ironclad_fleet::{BindingRef, Event, Plan, StatusPart, because::schedule::Reason};
+use ironclad_fleet::{BindingRef, Plan, StatusPart, because::schedule::Reason};
 use jiff::Timestamp;
 
-use super::{EVENT_MAX, Effect, cut, scheduled};
+use super::{Effect, failed_events, scheduled};
 
 /// Condition and event of a result that was rejected permanently; nothing if both are already recorded. `error` is the
 /// server's message; the result stays unchanged.
@@ -18,8 +17,7 @@ pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Eff
     plan.note(Reason::SchedulerError { error: error.to_owned() }.into());
     if let Some(condition) = scheduled(binding, FALSE, reason, error, binding.generation(), now) {
         plan.effects.push(Effect::Status(StatusPart::condition(condition)));
-        let event = Event::warning(binding.reference(), SCHEDULE_BINDING_FAILED, cut(error, EVENT_MAX));
-        plan.effects.push(Effect::Event(event));
+        plan.effects.extend(failed_events(binding, error));
     }
     plan
 }
@@ -44,9 +42,11 @@ mod tests {
         ] {
             let mut binding = binding("web", 5, &[("m1", 2)]);
             let plan = refused((&binding).into(), &error, at(5));
-            let [Effect::Status(part), Effect::Event(event)] = plan.effects.as_slice() else {
+            let [Effect::Status(part), Effect::Event(event), Effect::Event(on_template)] = plan.effects.as_slice() else {
                 panic!("{name}: {plan:?}")
             };
+            let kinds = (event.about.kind.as_str(), on_template.about.kind.as_str());
+            assert_eq!((kinds, &on_template.message), (("ResourceBinding", "Deployment"), &event.message), "{name}");
             let condition = part.conditions[0].clone();
             assert_eq!((condition.reason.as_str(), condition.message.as_str()), (want, error.as_str()), "{name}");
             assert_eq!((event.reason, event.message.as_str()), ("ScheduleBindingFailed", error.as_str()), "{name}");

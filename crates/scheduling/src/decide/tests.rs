@@ -336,7 +336,8 @@ fn insufficient_capacity_keeps_the_result_and_reports_it_once() {
     let text =
         "failed to assign replicas: failed to scale up: Clusters available replicas 3 are not enough to schedule.";
     assert_eq!(condition(&after), ("Unschedulable", text));
-    assert_eq!(events(&decision), [("ResourceBinding", "ScheduleBindingFailed", text)]);
+    let both = ["ResourceBinding", "Deployment"].map(|kind| (kind, "ScheduleBindingFailed", text));
+    assert_eq!(events(&decision), both);
     assert_eq!(after.status.as_ref().unwrap().scheduler_observed_generation, 2, "never advanced on failure");
     assert_eq!(decision.next, Next::WhenCapacity);
     let again = decide_in(&after, &fleet, &available, &Options::default(), 3);
@@ -528,7 +529,8 @@ fn cluster_resource_binding_reports_with_its_own_text() {
     let none = Clusters::new();
     let seen = Seen { clusters: &none, ..seen };
     let text = "0/0 clusters are available: no cluster exists.";
-    assert_eq!(events(&decide(&seen, at(1))), [("ClusterResourceBinding", "ScheduleBindingFailed", text)]);
+    let both = ["ClusterResourceBinding", "Deployment"].map(|kind| (kind, "ScheduleBindingFailed", text));
+    assert_eq!(events(&decide(&seen, at(1))), both, "on the template, too, where people look first");
 }
 
 #[test]

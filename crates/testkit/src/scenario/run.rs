@@ -217,6 +217,7 @@ impl Runner {
                     settings.controllers = ControllerList::parse(value)?;
                     warnings.extend(settings.controllers.warnings());
                 }
+                "success-events" => settings.success_events = value == "true",
                 "skipped-propagating-apis" => apis = value,
                 "skipped-propagating-namespaces" => namespaces = value,
                 _ => bail!("flag --{name} is not supported in scripts"),

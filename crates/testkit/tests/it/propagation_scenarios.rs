@@ -16,6 +16,7 @@ macro_rules! scenarios {
 
 scenarios! {
     propagation_01_cost
+    propagation_01_success_events
     propagation_02_kinds
     propagation_03_policies
     propagation_04_matching

@@ -161,7 +161,7 @@ fn up_has_the_flags_of_run_except_webhooks() {
         .filter(|flag| !up.contains_key(*flag))
         .filter(|flag| !flag.starts_with("webhook-"))
         .collect();
-    assert_eq!(missing, ["context", "serve-legacy-binding-api", "take-over-karmada"]);
+    assert_eq!(missing, ["context", "script-state-dir", "serve-legacy-binding-api", "take-over-karmada"]);
 }
 
 /// specification/operations.md 9: the row of the controller manager, and our own Lease below it.

@@ -29,6 +29,7 @@ pub use self::awaited::{NAMESPACE_WAIT_MAX, resolves_namespace};
 pub use self::comparison::{Comparison, compare_content, content_hash};
 pub use self::drifted::drifted;
 pub use self::object::object_key;
+pub(crate) use self::report::template_of;
 use self::snapshot::Context;
 pub use self::snapshot::{Effect, Observed, Seen, Served, Space};
 use crate::{detector::binding::Binding, work};

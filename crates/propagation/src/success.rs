@@ -129,9 +129,9 @@ pub fn of_execution(work: &Work, cluster: &str, effects: &[execution::Effect]) -
     if work.metadata.deletion_timestamp.is_some() || !effects.iter().any(writes) || effects.iter().any(is_reported) {
         return Vec::new();
     }
-    let work = work_status::reference(work);
-    let message = format!("Sync {} to cluster({cluster}) successful", named(&work));
-    on(std::iter::once(work), SYNC_SUCCEED, &message)
+    let about = work_status::reference(work);
+    let message = format!("Sync {} to cluster({cluster}) successful", named(&about));
+    on(std::iter::once(about).chain(execution::template_of(work)), SYNC_SUCCEED, &message)
 }
 
 /// Events of the controller that reflects status and health of an object into its Work.
@@ -290,6 +290,11 @@ mod tests {
         let want = "Work SyncSucceed: Sync Work(karmada-es-m1/web-1) to cluster(m1) successful";
         assert_eq!(texts(&of_execution(&work, "m1", &written)), [want]);
         assert_eq!(of_execution(&work, "m1", &[execution::Effect::Retry]), []);
+        let mut manifest = template();
+        manifest["metadata"]["annotations"][annotations::TEMPLATE_UID] = json!("u1");
+        let of_template = json!({"spec": {"workload": {"manifests": [manifest]}}, "metadata": work.metadata});
+        let events = of_execution(&serde_json::from_value(of_template).unwrap(), "m1", &written);
+        assert_eq!(texts(&events)[1], want.replacen("Work", "Deployment", 1), "on its template, too");
 
         let status = |fields: Value| {
             let fields: Map<String, Value> = serde_json::from_value(fields).unwrap();

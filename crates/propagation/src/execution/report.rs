@@ -8,6 +8,7 @@ use ironclad_api::{
     conditions::{self, work as types},
     events,
     reasons::work as reasons,
+    work::Work,
 };
 use ironclad_fleet::{Because, Event, Plan, StatusPart};
 use jiff::Timestamp;
@@ -150,12 +151,15 @@ fn record_event(
     event: impl Fn(ironclad_api::work::ObjectReference) -> Event,
 ) {
     let work = cx.seen.work;
-    let template = work.spec.workload.manifests.first().and_then(|manifest| {
-        let manifest = &manifest.object();
-        let uid = template::annotation(manifest, annotations::TEMPLATE_UID).to_owned();
-        (!uid.is_empty()).then(|| ironclad_api::work::ObjectReference { uid, ..Identity::of(manifest).reference() })
-    });
-    plan.effects.extend(std::iter::once(reference(work)).chain(template).map(|about| Effect::Event(event(about))));
+    let both = std::iter::once(reference(work)).chain(template_of(work));
+    plan.effects.extend(both.map(|about| Effect::Event(event(about))));
+}
+
+/// Reference to the template of a Work, for events.
+pub(crate) fn template_of(work: &Work) -> Option<ironclad_api::work::ObjectReference> {
+    let manifest = &work.spec.workload.manifests.first()?.object();
+    let uid = template::annotation(manifest, annotations::TEMPLATE_UID).to_owned();
+    (!uid.is_empty()).then(|| ironclad_api::work::ObjectReference { uid, ..Identity::of(manifest).reference() })
 }
 
 fn bounded(error: &str) -> Cow<'_, str> {

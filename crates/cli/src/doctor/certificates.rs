@@ -16,10 +16,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt as _, config::Kubeconfig};
 use x509_parser::pem::Pem;
 
-use ironclad_planning::{
-    count,
-    doctor::{Finding, Grade},
-};
+use ironclad_fleet::count::count;
+use ironclad_planning::doctor::{Finding, Grade};
 
 /// A certificate that ends sooner deserves a look: what renews itself does so earlier.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -117,10 +115,9 @@ fn expiring(whose: &str, ends: Timestamp, remedy: &str, now: Timestamp) -> Optio
     }
     let at = ends.strftime("%Y-%m-%d");
     let found = if left.is_positive() {
-        let (days, hours) = (left.as_hours() / 24, left.as_hours());
-        let left = match days {
-            0 => count(usize::try_from(hours).unwrap_or_default(), "hour"),
-            days => count(usize::try_from(days).unwrap_or_default(), "day"),
+        let left = match left.as_hours() {
+            hours @ ..48 => count(hours, "hour"),
+            hours => format!("{} days", hours / 24),
         };
         Finding::new(Grade::Warning, format!("{whose} ends in {left}, on {at}"))
     } else {
@@ -222,7 +219,7 @@ mod tests {
         let at = |time: &str| time.parse::<Timestamp>().unwrap().as_second();
         for (name, token, want) in [
             ("hours", token(&format!(r#"{{"exp": {}}}"#, at("2026-02-01T10:00:00Z"))), Some("ends in 10 hours, on 2026-02-01")),
-            ("days", token(&format!(r#"{{"exp": {}}}"#, at("2026-02-02T01:00:00Z"))), Some("ends in 1 day, on 2026-02-02")),
+            ("days", token(&format!(r#"{{"exp": {}}}"#, at("2026-02-02T01:00:00Z"))), Some("ends in 25 hours, on 2026-02-02")),
             ("over", token(&format!(r#"{{"exp": {}}}"#, at("2026-01-31T00:00:00Z"))), Some("has ended on 2026-01-31")),
             ("far away", token(&format!(r#"{{"exp": {}}}"#, at("2027-01-31T00:00:00Z"))), None),
             ("without an end", token(r#"{"sub": "system:serviceaccount:a:b"}"#), None),

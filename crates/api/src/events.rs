@@ -226,10 +226,14 @@ pub fn source(reason: &str, kind: &str, namespace: &str) -> &'static str {
         | DEPENDENCY_POLICY_CONFLICT
         | GET_DEPENDENCIES_SUCCEED
         | GET_DEPENDENCIES_FAILED => "dependencies-distributor",
-        APPLY_POLICY_SUCCEED | APPLY_POLICY_FAILED | PREEMPT_POLICY_SUCCEED | PREEMPT_POLICY_FAILED
-        | GET_REPLICAS_SUCCEED | GET_REPLICAS_FAILED | GET_COMPONENTS_SUCCEED | GET_COMPONENTS_FAILED => {
-            "resource-detector"
-        }
+        APPLY_POLICY_SUCCEED
+        | APPLY_POLICY_FAILED
+        | PREEMPT_POLICY_SUCCEED
+        | PREEMPT_POLICY_FAILED
+        | GET_REPLICAS_SUCCEED
+        | GET_REPLICAS_FAILED
+        | GET_COMPONENTS_SUCCEED
+        | GET_COMPONENTS_FAILED => "resource-detector",
         APPLY_OVERRIDE_POLICY_SUCCEED | APPLY_OVERRIDE_POLICY_FAILED => "override-manager",
         _ => "ironclad",
     }

@@ -221,7 +221,9 @@ mod tests {
             ("*,-federatedResourceQuotaSync,-federatedResourceQuotaStatus", &[]),
             (
                 "*,-policy",
-                &["controllers policy and detector share a queue: in one process, templates of a deleted policy move on at once"],
+                &[
+                    "controllers policy and detector share a queue: in one process, templates of a deleted policy move on at once",
+                ],
             ),
             ("*,-policy,-detector", &[]),
             (

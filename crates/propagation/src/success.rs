@@ -5,8 +5,8 @@ use ironclad_api::{
     annotations,
     events::{
         AGGREGATE_STATUS_SUCCEED, APPLY_OVERRIDE_POLICY_SUCCEED, APPLY_POLICY_SUCCEED, GET_DEPENDENCIES_SUCCEED,
-        GET_REPLICAS_SUCCEED, INTERPRET_HEALTH_SUCCEED, REFLECT_STATUS_SUCCEED, SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_SUCCEED,
-        SYNC_SUCCEED, SYNC_WORK_SUCCEED,
+        GET_REPLICAS_SUCCEED, INTERPRET_HEALTH_SUCCEED, REFLECT_STATUS_SUCCEED,
+        SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_SUCCEED, SYNC_SUCCEED, SYNC_WORK_SUCCEED,
     },
     names,
     work::{ObjectReference, Work},
@@ -38,8 +38,7 @@ fn named(object: &ObjectReference) -> String {
 #[must_use]
 pub fn of_detector(template: &Value, effects: &[detector::Effect]) -> Vec<Event> {
     use detector::Effect;
-    let is_reported =
-        |effect: &Effect| matches!(effect, Effect::Event(event) if event.reason == APPLY_POLICY_SUCCEED);
+    let is_reported = |effect: &Effect| matches!(effect, Effect::Event(event) if event.reason == APPLY_POLICY_SUCCEED);
     let (mut is_written, mut replicas) = (false, None);
     for effect in effects {
         match effect {
@@ -88,9 +87,8 @@ pub fn of_binding(binding: BindingRef<'_>, template: Option<&Value>, effects: &[
             }
             Effect::Patch { key, patch } => {
                 let all = patch.pointer("/metadata/annotations");
-                let get = |key: &str| {
-                    all.and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or_default().to_owned()
-                };
+                let get =
+                    |key: &str| all.and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or_default().to_owned();
                 let both = [get(annotations::APPLIED_CLUSTER_OVERRIDES), get(annotations::APPLIED_OVERRIDES)];
                 (names::execution_namespace(&key.cluster.0), both)
             }
@@ -155,9 +153,7 @@ pub fn of_work_status(work: &Work, object: &Value, effects: &[work_status::Effec
 /// Events of the controller that aggregates the status of Works into their binding.
 #[must_use]
 pub fn of_binding_status(binding: BindingRef<'_>, effects: &[binding_status::Effect]) -> Vec<Event> {
-    let aggregates = |effect: &binding_status::Effect| {
-        matches!(effect, binding_status::Effect::Status(part) if part.fields.contains_key("aggregatedStatus"))
-    };
+    let aggregates = |effect: &binding_status::Effect| matches!(effect, binding_status::Effect::Status(part) if part.fields.contains_key("aggregatedStatus"));
     if !effects.iter().any(aggregates) {
         return Vec::new();
     }
@@ -258,15 +254,25 @@ mod tests {
         use binding::Effect;
         let overrides = json!([{"policyName": "o", "overriders": {}}]).to_string();
         let key = WorkKey { cluster: ClusterName::from("m2"), name: "web-1".into() };
-        let on_binding = "ResourceBinding SyncWorkSucceed: Sync work of ResourceBinding(shop/web-deployment) successful";
+        let on_binding =
+            "ResourceBinding SyncWorkSucceed: Sync work of ResourceBinding(shop/web-deployment) successful";
         let on_template = "Deployment SyncWorkSucceed: Sync work of ResourceBinding(shop/web-deployment) successful";
-        let of = |by: &str| format!("Deployment ApplyOverridePolicySucceed: Apply {by}(o) for cluster({}) succeed", if by.starts_with('c') { "m2" } else { "m1" });
+        let of = |by: &str| {
+            format!(
+                "Deployment ApplyOverridePolicySucceed: Apply {by}(o) for cluster({}) succeed",
+                if by.starts_with('c') { "m2" } else { "m1" }
+            )
+        };
         let patch = |patch: Value| Effect::Patch { key: key.clone(), patch };
         let failed = Event::warning(binding().spec.resource, ironclad_api::events::SYNC_WORK_FAILED, "no");
         for (name, effects, want) in [
             ("nothing changed", vec![], vec![]),
             ("a wait", vec![Effect::Retry], vec![]),
-            ("created", vec![Effect::Create(Box::new(work(json!({}))))], vec![on_binding.to_owned(), on_template.to_owned()]),
+            (
+                "created",
+                vec![Effect::Create(Box::new(work(json!({}))))],
+                vec![on_binding.to_owned(), on_template.to_owned()],
+            ),
             ("some failed", vec![patch(json!({})), Effect::Event(failed)], vec![]),
             (
                 "overridden",
@@ -274,7 +280,12 @@ mod tests {
                     Effect::Create(Box::new(work(json!({annotations::APPLIED_OVERRIDES: overrides})))),
                     patch(json!({"metadata": {"annotations": {annotations::APPLIED_CLUSTER_OVERRIDES: overrides}}})),
                 ],
-                vec![of("override policy"), of("cluster override policy"), on_binding.to_owned(), on_template.to_owned()],
+                vec![
+                    of("override policy"),
+                    of("cluster override policy"),
+                    on_binding.to_owned(),
+                    on_template.to_owned(),
+                ],
             ),
         ] {
             let events = of_binding(BindingRef::from(&binding()), Some(&template()), &effects);
@@ -300,7 +311,8 @@ mod tests {
             let fields: Map<String, Value> = serde_json::from_value(fields).unwrap();
             StatusPart { fields, conditions: Vec::new() }
         };
-        let reflected = |health: &str| work_status::Effect::Status(status(json!({"manifestStatuses": [{"health": health}]})));
+        let reflected =
+            |health: &str| work_status::Effect::Status(status(json!({"manifestStatuses": [{"health": health}]})));
         let reflect = "Work ReflectStatusSucceed: Reflect status for Deployment(shop/web) succeed";
         let healthy = "Work InterpretHealthSucceed: Interpret health of Deployment(shop/web) as Healthy";
         assert_eq!(texts(&of_work_status(&work, &template(), &[reflected("Healthy")])), [reflect, healthy]);
@@ -308,7 +320,8 @@ mod tests {
         assert_eq!(of_work_status(&work, &template(), &[]), []);
 
         let aggregated = binding_status::Effect::Status(status(json!({"aggregatedStatus": []})));
-        let message = "AggregateStatusSucceed: Update ResourceBinding(shop/web-deployment) with AggregatedStatus successfully";
+        let message =
+            "AggregateStatusSucceed: Update ResourceBinding(shop/web-deployment) with AggregatedStatus successfully";
         let events = of_binding_status(BindingRef::from(&binding()), &[aggregated]);
         assert_eq!(texts(&events), [format!("ResourceBinding {message}"), format!("Deployment {message}")]);
         let condition = binding_status::Effect::Status(status(json!({})));
@@ -318,10 +331,12 @@ mod tests {
     #[test]
     fn dependencies_are_reported_when_they_are_recorded_or_attached() {
         use dependencies::Effect;
-        let recorded = Effect::PatchBinding { patch: json!({"metadata": {"annotations": {annotations::DEPENDENCIES: "[]"}}}) };
+        let recorded =
+            Effect::PatchBinding { patch: json!({"metadata": {"annotations": {annotations::DEPENDENCIES: "[]"}}}) };
         let of = |effects: &[Effect]| texts(&of_dependencies(BindingRef::from(&binding()), Some(&template()), effects));
         assert_eq!(of(&[recorded]), ["Deployment GetDependenciesSucceed: Get dependencies([]) succeed"]);
-        let attached = "ResourceBinding SyncScheduleResultToDependenciesSucceed: Sync schedule results to dependencies succeed";
+        let attached =
+            "ResourceBinding SyncScheduleResultToDependenciesSucceed: Sync schedule results to dependencies succeed";
         assert_eq!(of(&[Effect::Create(Box::new(binding()))]), [attached]);
         assert_eq!(of(&[Effect::Retry]), Vec::<String>::new());
     }

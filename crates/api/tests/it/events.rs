@@ -243,14 +243,20 @@ fn events_come_from_the_component_of_the_table() {
         let objects: &[(&str, &str)] = match row[2].as_str() {
             "FederatedResourceQuota" => &[("FederatedResourceQuota", "shop")],
             "Cluster" => &[("Cluster", "")],
-            _ => &[("ResourceBinding", "shop"), ("Deployment", "shop"), ("ClusterResourceBinding", ""), ("ClusterRole", "")],
+            _ => &[
+                ("ResourceBinding", "shop"),
+                ("Deployment", "shop"),
+                ("ClusterResourceBinding", ""),
+                ("ClusterRole", ""),
+            ],
         };
         for (reason, _) in of_row(&row[0], &row[1]) {
             for (kind, namespace) in objects {
                 let from = source(&reason, kind, namespace);
                 if from == "ironclad" {
                     let ours = ["Deschedule", "EvictWorkload", "Service", "EndpointSlice", "Rescale", "FailedGet"];
-                    let others = ["ScaleFailed", "RuleFailed", "Cron", "Coredns", "Selector", "NotFound", "APIIncompatible"];
+                    let others =
+                        ["ScaleFailed", "RuleFailed", "Cron", "Coredns", "Selector", "NotFound", "APIIncompatible"];
                     let more = ["FailedCompute", "FailedUpdate", "UpdateStatus", "InvalidMetric"];
                     let is_unbuilt = ours.iter().chain(&others).chain(&more).any(|part| reason.contains(part));
                     assert!(is_unbuilt, "{reason} has no component");
@@ -259,7 +265,10 @@ fn events_come_from_the_component_of_the_table() {
                 compared += 1;
                 assert!(components.contains(from), "{reason} on {kind}: {from}, not {components}");
                 let is_binding = components.contains("cluster-resource-binding");
-                assert!(!is_binding || from.starts_with("cluster") == namespace.is_empty(), "{reason} on {kind}: {from}");
+                assert!(
+                    !is_binding || from.starts_with("cluster") == namespace.is_empty(),
+                    "{reason} on {kind}: {from}"
+                );
             }
         }
     }

@@ -218,8 +218,16 @@ mod tests {
         let token = |claims: &str| format!("header.{}.signature", URL_SAFE_NO_PAD.encode(claims));
         let at = |time: &str| time.parse::<Timestamp>().unwrap().as_second();
         for (name, token, want) in [
-            ("hours", token(&format!(r#"{{"exp": {}}}"#, at("2026-02-01T10:00:00Z"))), Some("ends in 10 hours, on 2026-02-01")),
-            ("days", token(&format!(r#"{{"exp": {}}}"#, at("2026-02-02T01:00:00Z"))), Some("ends in 25 hours, on 2026-02-02")),
+            (
+                "hours",
+                token(&format!(r#"{{"exp": {}}}"#, at("2026-02-01T10:00:00Z"))),
+                Some("ends in 10 hours, on 2026-02-01"),
+            ),
+            (
+                "days",
+                token(&format!(r#"{{"exp": {}}}"#, at("2026-02-02T01:00:00Z"))),
+                Some("ends in 25 hours, on 2026-02-02"),
+            ),
             ("over", token(&format!(r#"{{"exp": {}}}"#, at("2026-01-31T00:00:00Z"))), Some("has ended on 2026-01-31")),
             ("far away", token(&format!(r#"{{"exp": {}}}"#, at("2027-01-31T00:00:00Z"))), None),
             ("without an end", token(r#"{"sub": "system:serviceaccount:a:b"}"#), None),

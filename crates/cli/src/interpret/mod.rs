@@ -97,9 +97,10 @@ pub fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 pub fn answer(command: &Command, clock: &Clock) -> anyhow::Result<String> {
     let customizations = files::customizations(&command.files, command.recursive)?;
     let Some(operation) = &command.operation else {
-        return Err(
-            Misused("there is nothing to do\n  try: --check, or --operation with the files that it needs".into()).into()
-        );
+        return Err(Misused(
+            "there is nothing to do\n  try: --check, or --operation with the files that it needs".into(),
+        )
+        .into());
     };
     let Some(operation) = Operation::parse(operation) else {
         let all: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
@@ -165,8 +166,10 @@ fn execute(
     let desired = || object(&command.desired_file, "desired-file");
     let observed = || object(&command.observed_file, "observed-file");
     // Operations on one object take it from either flag, as in Karmada.
-    let template = || if command.desired_file.is_none() && command.observed_file.is_some() { observed() } else { desired() };
-    let copy = || if command.observed_file.is_none() && command.desired_file.is_some() { desired() } else { observed() };
+    let template =
+        || if command.desired_file.is_none() && command.observed_file.is_some() { observed() } else { desired() };
+    let copy =
+        || if command.observed_file.is_none() && command.desired_file.is_some() { desired() } else { observed() };
     let mut note = |question: Question<'_>| {
         let (api_version, kind) = question.kind();
         let asked = compiled.iter().filter(|_| command.trace);

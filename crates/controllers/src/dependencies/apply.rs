@@ -34,8 +34,9 @@ impl Applier {
             tracing::debug!(binding = %key, %because, "dependencies");
         }
         let api = |namespace: &str| Api::<ResourceBinding>::namespaced(self.plane.clone(), namespace);
-        let successes =
-            self.events.successes(|| seen.with_seen(|s| success::of_dependencies(s.binding, s.template, &plan.effects)));
+        let successes = self
+            .events
+            .successes(|| seen.with_seen(|s| success::of_dependencies(s.binding, s.template, &plan.effects)));
         let mut next = Next::Forget;
         for effect in plan.effects {
             match effect {

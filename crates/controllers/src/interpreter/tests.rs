@@ -88,7 +88,10 @@ fn sources(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Int
     let plane = in_process_client(nobody, Arc::new(Traffic::default()));
     let asked = Arc::new(AtomicUsize::new(0));
     let connector: Arc<dyn Connector> = Arc::new(Hooks { asked: asked.clone(), answer });
-    let (events, metrics) = (Events::new(plane.clone(), &seam, &Settings::default()), InterpreterMetrics::register(&mut Registry::default()));
+    let (events, metrics) = (
+        Events::new(plane.clone(), &seam, &Settings::default()),
+        InterpreterMetrics::register(&mut Registry::default()),
+    );
     let sources = Interpreters::follow(&seam, &plane, &connector, &Caches::default(), &events, &metrics, &None);
     sources.set_webhooks(Webhooks::new([&configuration(timeout_seconds)]));
     (sources, asked)

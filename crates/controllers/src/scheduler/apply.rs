@@ -69,8 +69,7 @@ impl Applier {
                 }
             }
         }
-        let successes =
-            self.events.successes(|| scheduling::success(seen.binding.view(), &decision.plan.effects));
+        let successes = self.events.successes(|| scheduling::success(seen.binding.view(), &decision.plan.effects));
         self.events.record_all(&successes);
         Ok(match scheduling::again(decision.next, self.clock.wall(), self.capacity.expires_in()) {
             Again::Never => Next::Forget,

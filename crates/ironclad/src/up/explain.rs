@@ -20,18 +20,19 @@ impl Leader for Here {
 
     fn scheduling_queue(&self) -> Vec<Waiting> {
         let Some(controllers) = self.0.lock().clone() else { return Vec::new() };
-        let waiting = controllers.explain_scheduling_queue().into_iter().enumerate().map(|(index, (binding, queued))| {
-            let (state, priority, wait) = match queued.state {
-                QueuedState::Working => ("Scheduling", "High", None),
-                QueuedState::Ready => ("Active", "High", None),
-                QueuedState::LowPriority => ("Active", "Low", None),
-                QueuedState::Delayed(wait) => ("Backoff", "High", Some(wait)),
-            };
-            let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            let message = controllers.explain_scheduling(&binding);
-            let (position, wait_ms, attempts) = (index + 1, wait.map(millis), queued.failures);
-            Waiting { binding, position, priority, state, wait_ms, attempts, message }
-        });
+        let waiting =
+            controllers.explain_scheduling_queue().into_iter().enumerate().map(|(index, (binding, queued))| {
+                let (state, priority, wait) = match queued.state {
+                    QueuedState::Working => ("Scheduling", "High", None),
+                    QueuedState::Ready => ("Active", "High", None),
+                    QueuedState::LowPriority => ("Active", "Low", None),
+                    QueuedState::Delayed(wait) => ("Backoff", "High", Some(wait)),
+                };
+                let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                let message = controllers.explain_scheduling(&binding);
+                let (position, wait_ms, attempts) = (index + 1, wait.map(millis), queued.failures);
+                Waiting { binding, position, priority, state, wait_ms, attempts, message }
+            });
         waiting.collect()
     }
 }

@@ -89,7 +89,8 @@ async fn a_real_member_joins_and_leaves() -> anyhow::Result<()> {
     );
     let roles = world.env.member(0).kubectl().run(["get", "clusterroles", "-o", "name"]).await?;
     assert!(!roles.contains("karmada"), "the member is clean: {roles}");
-    let namespace = of_member(&["namespace", "karmada-cluster", "--ignore-not-found", "-o", "jsonpath={.status.phase}"]).await?;
+    let namespace =
+        of_member(&["namespace", "karmada-cluster", "--ignore-not-found", "-o", "jsonpath={.status.phase}"]).await?;
     assert_ne!(namespace.trim(), "Active", "it is deleted, as the join created it");
     let gone = world.plane(&["unjoin", "member1", "--yes"]).await?;
     assert!(

@@ -42,7 +42,8 @@ mod tests {
         ] {
             let mut binding = binding("web", 5, &[("m1", 2)]);
             let plan = refused((&binding).into(), &error, at(5));
-            let [Effect::Status(part), Effect::Event(event), Effect::Event(on_template)] = plan.effects.as_slice() else {
+            let [Effect::Status(part), Effect::Event(event), Effect::Event(on_template)] = plan.effects.as_slice()
+            else {
                 panic!("{name}: {plan:?}")
             };
             let kinds = (event.about.kind.as_str(), on_template.about.kind.as_str());

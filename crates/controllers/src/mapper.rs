@@ -7,14 +7,9 @@ use std::{
 };
 
 use ironclad_fleet::Gvk;
-use ironclad_runtime::Failure;
+use ironclad_runtime::{Failure, discover};
 use ironclad_seam::Clock;
-use kube::{
-    Api, Client, Resource,
-    api::ApiResource,
-    core::DynamicResourceScope,
-    discovery::{Discovery, Scope},
-};
+use kube::{Api, Client, Resource, api::ApiResource, core::DynamicResourceScope, discovery::Scope};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -89,7 +84,7 @@ impl Mapper {
         if let Some(at) = *last {
             self.clock.sleep_until(at + REFRESH_MIN).await;
         }
-        let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
+        let discovery = discover(&self.client).await?;
         *last = Some(self.clock.mono());
         let mut known = BTreeMap::new();
         for group in discovery.groups_alphabetical() {

@@ -7,6 +7,7 @@
 mod cache;
 mod caches;
 mod client;
+mod discovery;
 mod events;
 mod failure;
 mod informer;
@@ -26,6 +27,7 @@ pub use client::{
     ClientError, TokenAccess, Traffic, client_by_token, client_config, client_from_kubeconfig, in_process_client,
     kubeconfig_client_config, webhook_client,
 };
+pub use discovery::discover;
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
 pub use informer::{Indexer, Informer, WatchScope};

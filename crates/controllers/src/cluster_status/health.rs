@@ -13,9 +13,9 @@ use ironclad_failover::{
     wakes::cluster_status::collection_is_due,
 };
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Informer, Key, StatusWriter};
+use ironclad_runtime::{Informer, Key, StatusWriter, discover};
 use ironclad_seam::Clock;
-use kube::{Client, discovery::Discovery};
+use kube::Client;
 use tokio::{
     sync::Notify,
     time::{Instant, timeout},
@@ -130,7 +130,7 @@ async fn probe(client: &Client) -> Probe {
 
 async fn collect(client: &Client) -> Collected {
     let kubernetes_version = client.apiserver_version().await.map(|v| v.git_version).unwrap_or_default();
-    let Ok(discovery) = Discovery::new(client.clone()).run_aggregated().await else {
+    let Ok(discovery) = discover(client).await else {
         return Collected { kubernetes_version, ..Collected::default() };
     };
     let mut apis = Vec::new();

@@ -6,7 +6,7 @@ use futures::{StreamExt as _, future::BoxFuture};
 use ironclad_seam::{Clock, Seam, Stream, Tasks};
 use kube::{
     Api, Resource,
-    runtime::watcher::{self, Event},
+    runtime::watcher::{self, Event, InitialListStrategy},
 };
 use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
@@ -256,8 +256,8 @@ where
         });
     }
 
-    async fn follow(self, name: &'static str, api: Api<K>, config: watcher::Config, clock: Clock, jitter: Stream) {
-        let mut stream = Box::pin(watcher::watcher(api, config));
+    async fn follow(self, name: &'static str, api: Api<K>, mut config: watcher::Config, clock: Clock, jitter: Stream) {
+        let mut stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
         let (mut failures, mut yields) = (0u32, Yields::default());
         while let Some(event) = stream.next().await {
             match event {
@@ -268,6 +268,11 @@ where
                     if listed {
                         yields.done().await;
                     }
+                }
+                // Kubernetes before 1.34, or with the gate WatchList off. After a list in pages it is not asked again.
+                Err(error) if refuses_streaming_list(&error) => {
+                    config.initial_list_strategy = InitialListStrategy::ListWatch;
+                    stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
                 }
                 Err(error) => {
                     let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
@@ -331,5 +336,53 @@ where
                 handler(change);
             }
         }
+    }
+}
+
+/// True if the server refuses to send the initial list as events of a watch.
+fn refuses_streaming_list(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    status.code == http::StatusCode::UNPROCESSABLE_ENTITY.as_u16() && status.message.contains("sendInitialEvents")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response, StatusCode};
+    use ironclad_seam::Rng;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{Client, client::Body};
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+
+    /// A server with one ConfigMap and without WatchList, whose watches have no events.
+    fn server_without_watch_list() -> Client {
+        let service = service_fn(|request: Request<Body>| async move {
+            let query = request.uri().query().unwrap_or_default();
+            let (code, text) = if query.contains("sendInitialEvents") {
+                let text = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,
+                    "message":"ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: it needs a feature gate"}"#;
+                (StatusCode::UNPROCESSABLE_ENTITY, text)
+            } else if query.contains("watch=true") {
+                std::future::pending().await
+            } else {
+                let text = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},
+                    "items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"3"}}]}"#;
+                (StatusCode::OK, text)
+            };
+            Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(text.as_bytes().to_vec()))?)
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_streaming_lists_is_listed_in_pages() {
+        let seam = Seam { clock: Clock::system(), rng: Rng::from_seed(1), tasks: Tasks::new("t") };
+        let informer: Informer<ConfigMap> = Informer::new(&[]);
+        let scope = WatchScope::default();
+        informer.start("configmaps", &seam, &seam.tasks, Api::all(server_without_watch_list()), &scope);
+        tokio::time::timeout(Duration::from_secs(5), informer.synced()).await.expect("the list is complete");
+        assert!(informer.get("n", "a").is_some());
+        assert_eq!(informer.last_error(), None);
     }
 }

@@ -26,6 +26,7 @@ pub mod policy;
 pub mod quantity;
 pub mod reasons;
 pub mod remedy;
+pub mod roles;
 mod schema;
 pub mod search;
 pub mod selector;

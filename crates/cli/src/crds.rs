@@ -1,11 +1,15 @@
-//! `ironclad crds`: prints our CustomResourceDefinitions, or installs them and waits until they are served.
+//! `ironclad crds`: prints our CustomResourceDefinitions, or installs them with the ClusterRoles for their users and
+//! waits until they are served.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use ironclad_api::roles::cluster_roles;
 use ironclad_seam::Clock;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::rbac::v1::ClusterRole, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, PostParams},
@@ -31,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(100);
   ironclad crds --install --kubeconfig plane.kubeconfig
   ironclad crds --install --dry-run")]
 pub struct Command {
-    /// Install them in the control plane
+    /// Install them, and the ClusterRoles karmada-view and karmada-edit
     #[arg(long)]
     pub install: bool,
     /// Only say what --install would do; the server checks it
@@ -57,14 +61,20 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if command.install {
         let client = command.plane.client().await?;
         let done = install(&client, clock, crds, command.timeout, command.dry_run).await?;
+        let roles = install_roles(&client, command.dry_run).await?;
+        let roles =
+            roles.into_iter().map(|(name, outcome)| (format!("clusterrole.rbac.authorization.k8s.io/{name}"), outcome));
+        let done = done.into_iter();
+        let done =
+            done.map(|(name, outcome)| (format!("customresourcedefinition.apiextensions.k8s.io/{name}"), outcome));
         let dry_run = if command.dry_run { " (server dry run)" } else { "" };
-        let lines = done.iter().map(|(name, outcome)| {
+        let lines = done.chain(roles).map(|(name, outcome)| {
             let outcome = match outcome {
                 Outcome::Created => "created",
                 Outcome::Updated => "configured",
                 Outcome::Unchanged => "unchanged",
             };
-            format!("customresourcedefinition.apiextensions.k8s.io/{name} {outcome}{dry_run}\n")
+            format!("{name} {outcome}{dry_run}\n")
         });
         return print::out(&lines.collect::<String>());
     }
@@ -117,6 +127,53 @@ pub async fn install(
             .await?;
     }
     Ok(installed)
+}
+
+/// Annotation of a role that its administrator maintains: the value `false` keeps it as it is.
+const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+/// Installs the ClusterRoles for users of our kinds. One that differs is replaced, unless its annotation
+/// `rbac.authorization.kubernetes.io/autoupdate` is `false`.
+///
+/// # Errors
+/// If a role is refused.
+pub async fn install_roles(client: &Client, dry_run: bool) -> anyhow::Result<Vec<(String, Outcome)>> {
+    let api: Api<ClusterRole> = Api::all(client.clone());
+    let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+    let mut done = Vec::new();
+    for role in cluster_roles() {
+        let name = role.name_any();
+        let outcome = put_role(&api, &params, role).await;
+        let outcome = outcome.with_context(|| {
+            format!("ClusterRole {name} was not installed\n  try: a kubeconfig of a cluster administrator")
+        })?;
+        done.push((name, outcome));
+    }
+    Ok(done)
+}
+
+async fn put_role(api: &Api<ClusterRole>, params: &PostParams, role: ClusterRole) -> Result<Outcome, kube::Error> {
+    let name = role.name_any();
+    loop {
+        let written = match api.get_opt(&name).await? {
+            None => api.create(params, &role).await.map(|_| Outcome::Created),
+            Some(present) => {
+                let has_labels = role.labels().iter().all(|(key, value)| present.labels().get(key) == Some(value));
+                let is_kept = present.annotations().get(AUTO_UPDATE).is_some_and(|value| value == "false");
+                if is_kept || (has_labels && present.rules == role.rules) {
+                    return Ok(Outcome::Unchanged);
+                }
+                let mut wanted = present.clone();
+                wanted.rules = role.rules.clone();
+                wanted.labels_mut().extend(role.labels().clone());
+                api.replace(&name, params, &wanted).await.map(|_| Outcome::Updated)
+            }
+        };
+        match written {
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
+            done => return done,
+        }
+    }
 }
 
 /// A definition is replaced whole: merged, fields that a newer version dropped would stay.

@@ -136,6 +136,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
 
     let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
     install_crds(&admin).await?;
+    ironclad_cli::crds::install_roles(&admin, false).await?;
     let start = ensure_namespace(&admin, namespaces::CLUSTER).await?;
     start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), &credentials);
 

@@ -83,6 +83,15 @@ impl Definition {
         self
     }
 
+    /// Lets the reasons of status conditions be empty.
+    pub(super) fn with_empty_reasons(mut self) -> Self {
+        let reason = self.at(&["status", "conditions"]).pointer_mut("/items/properties/reason");
+        let reason = reason.and_then(Value::as_object_mut).expect("the kind has conditions");
+        reason.remove("minLength");
+        reason.insert("pattern".to_owned(), json!("^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?$"));
+        self
+    }
+
     /// Removes a property from the schema.
     pub(super) fn without(mut self, place: &[&str], property: &str) -> Self {
         let properties = self.at(place)["properties"].as_object_mut().expect("our schemas of objects have properties");

@@ -114,6 +114,8 @@ fn definitions() -> Vec<Definition> {
 fn cluster_definition() -> Definition {
     Definition::of::<cluster::Cluster>("cluster")
         .with_status()
+        // Other controllers write conditions of their own, without reasons (specification/api.md 0).
+        .with_empty_reasons()
         .columns(&[
             ["Version", ".status.kubernetesVersion", "string"],
             ["Mode", ".spec.syncMode", "string"],

@@ -29,7 +29,7 @@ mod again;
 mod refused;
 
 pub use again::{Again, UNSCHEDULABLE_AGAIN, again};
-pub use refused::refused;
+pub use refused::{refused, template_accepted, template_refused};
 
 /// Message of the condition after success.
 const SUCCEEDED: &str = "Binding has been scheduled successfully.";

@@ -32,7 +32,7 @@ pub use ironclad_fleet::divide;
 pub use cycle::{Class, Failure, ScheduleResult, available_replicas, available_replicas_for_eviction, dry_run};
 pub use decide::{
     Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
-    observed_generation, refused, success,
+    observed_generation, refused, success, template_accepted, template_refused,
 };
 pub use plugin::{CycleEvent, Plugin, Step};
 pub use plugins::Plugins;

@@ -5,11 +5,10 @@ use ironclad_fleet::gates::Gate;
 use ironclad_propagation::quota::usage::{self, Amounts, limited};
 use serde_json::{Value, json};
 
-use super::lens::at;
 use crate::{
     Denial, Effect, Need, Operation, Request, Resource,
     field::Findings,
-    request::{Config, Cx, Needs, decode},
+    request::{Config, Cx, Needs, decode, decode_spec},
 };
 
 /// The resource FederatedResourceQuota.
@@ -56,7 +55,7 @@ pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
 /// Difference of usage between the new and the old binding; empty if the write changes nothing.
 fn charged(request: &Request<'_>) -> Result<Amounts, Denial> {
     let spec = |object: Option<&Value>| -> Result<Option<ResourceBindingSpec>, Denial> {
-        object.map(|object| decode(at(object, "/spec"))).transpose()
+        object.map(|object| decode_spec(object)).transpose()
     };
     let Some(new) = spec(request.object)? else { return Ok(Amounts::new()) };
     let old = spec(request.old.filter(|_| request.operation == Operation::Update))?;

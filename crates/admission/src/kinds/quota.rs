@@ -34,6 +34,12 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     }
     let path = Path::new("spec");
     amounts(&quota.spec.overall, &path.child("overall"), out);
+    for key in quota.spec.overall.keys().filter(|key| !is_enforced(key)) {
+        out.warn(format!(
+            "{}: {key} is not enforced: bindings carry the requests of their replicas, neither limits nor counts nor storage",
+            path.child("overall").key(key)
+        ));
+    }
     let (mut seen, mut assigned) = (BTreeSet::new(), BTreeMap::<&str, Amount>::new());
     for (i, assignment) in quota.spec.static_assignments.iter().enumerate() {
         let at = path.child("staticAssignments").index(i);
@@ -116,6 +122,11 @@ fn amounts(list: &ResourceList, path: &Path, out: &mut Findings) {
 fn is_standard(key: &str) -> bool {
     let pages = key.strip_prefix("requests.").unwrap_or(key).strip_prefix("hugepages-");
     COUNTED.contains(&key) || MEASURED.contains(&key) || pages.is_some_and(|size| Amount::parse(size).is_ok())
+}
+
+/// Returns true for resources that bindings are charged with: the requests of their replicas.
+fn is_enforced(key: &str) -> bool {
+    !COUNTED.contains(&key) && !key.starts_with("limits.") && key != "requests.storage"
 }
 
 /// Resources with integer amounts: counts, and extended resources such as `example.com/gpu`.

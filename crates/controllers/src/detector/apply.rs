@@ -2,18 +2,26 @@
 
 use std::sync::Arc;
 
-use ironclad_fleet::{BindingKey, Plan};
+use ironclad_fleet::{BindingKey, BindingRef, Plan};
 use ironclad_propagation::{
     detector::{self, Effect},
     success,
 };
 use ironclad_runtime::{Failure, Next, StatusWriter, Writer};
+use ironclad_scheduling as scheduling;
+use ironclad_seam::Clock;
+use jiff::Timestamp;
 use kube::{Api, Client, api::DynamicObject};
 use serde_json::Value;
 
 use super::observe::Observed;
 use crate::{
-    bindings::Bindings, events::Events, objects::Objects, policies::Policies, setup::Setup, targets::Templates,
+    bindings::{Bindings, queue_key},
+    events::Events,
+    objects::Objects,
+    policies::Policies,
+    setup::Setup,
+    targets::Templates,
     templates::TemplateQueue,
 };
 
@@ -27,6 +35,7 @@ pub(super) struct Applier {
     template_status: StatusWriter<Templates>,
     queue: TemplateQueue,
     events: Events,
+    clock: Clock,
 }
 
 impl Applier {
@@ -40,6 +49,7 @@ impl Applier {
             template_status: setup.template_status.clone(),
             queue: setup.template_queue.clone(),
             events: setup.events.clone(),
+            clock: setup.seam.clock.clone(),
         }
     }
 
@@ -48,7 +58,7 @@ impl Applier {
             tracing::debug!(template = %seen.key, %because, "detected");
         }
         let successes = self.events.successes(|| success::of_detector(seen.json(), &plan.effects));
-        let mut next = Next::Forget;
+        let (mut next, mut refused) = (Next::Forget, false);
         for effect in plan.effects {
             match effect {
                 Effect::PatchPolicy { policy, patch } => {
@@ -70,7 +80,17 @@ impl Applier {
                     let created = self.writer.create(&api, Some(&self.bindings.cluster_scoped), &*binding).await;
                     created.map_err(|failure| self.report_refusal(seen, failure))?;
                 }
-                Effect::PatchBinding { key, patch } => self.patch_binding(seen, &key, patch).await?,
+                Effect::PatchBinding { key, patch } => match self.patch_binding(seen, &key, patch).await {
+                    // Quota may be freed at any time, and nothing is broken.
+                    Err(Failure::OverQuota(refusal)) => {
+                        self.report_quota(seen, |binding, now| {
+                            (binding.key() == key).then(|| scheduling::template_refused(binding, &refusal, now))
+                        });
+                        refused = true;
+                        next = Next::Retry;
+                    }
+                    patched => patched?,
+                },
                 Effect::Wait(what) => {
                     self.queue.wait(&seen.key, what);
                 }
@@ -82,7 +102,30 @@ impl Applier {
             }
         }
         self.events.record_all(&successes);
+        if !refused {
+            self.report_quota(seen, |binding, now| Some(scheduling::template_accepted(binding, now)));
+        }
         Ok(next)
+    }
+
+    /// Writes what a quota has to do with the template's bindings.
+    fn report_quota(
+        &self,
+        seen: &Observed,
+        report: impl Fn(BindingRef<'_>, Timestamp) -> Option<Plan<scheduling::Effect>>,
+    ) {
+        for binding in seen.bindings() {
+            let Some(plan) = report(binding.view(), self.clock.wall_seconds()) else { continue };
+            for effect in plan.effects {
+                match effect {
+                    scheduling::Effect::Result { .. } => {}
+                    scheduling::Effect::Status(part) => {
+                        self.bindings.request_status(&queue_key(binding), binding.uid(), "detector", part);
+                    }
+                    scheduling::Effect::Event(event) => self.events.record(&event),
+                }
+            }
+        }
     }
 
     /// Records on the template that its binding was refused.

@@ -1,13 +1,13 @@
 //! Condition and event when the API server rejects a result (specification/scheduling.md 13.1).
 
 use ironclad_api::{
-    conditions::FALSE,
-    reasons::binding::{QUOTA_EXCEEDED, SCHEDULER_ERROR},
+    conditions::{FALSE, TRUE},
+    reasons::binding::{QUOTA_EXCEEDED, SCHEDULER_ERROR, SUCCESS},
 };
 use ironclad_fleet::{BindingRef, Plan, StatusPart, because::schedule::Reason};
 use jiff::Timestamp;
 
-use super::{Effect, failed_events, scheduled};
+use super::{Effect, failed_events, scheduled, success_message};
 
 /// Condition and event of a result that was rejected permanently; nothing if both are already recorded. `error` is the
 /// server's message; the result stays unchanged.
@@ -18,6 +18,38 @@ pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Eff
     if let Some(condition) = scheduled(binding, FALSE, reason, error, binding.generation(), now) {
         plan.effects.push(Effect::Status(StatusPart::condition(condition)));
         plan.effects.extend(failed_events(binding, error));
+    }
+    plan
+}
+
+/// Beginning of the message if a quota refused the change of a binding that a change of its template asked for.
+const TEMPLATE_REFUSED: &str = "the change of the template is not taken over: ";
+
+/// Condition and events of a change of the template that a quota refused. The binding keeps its requests and clusters,
+/// and members keep the last copies.
+pub fn template_refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
+    refused(binding, &format!("{TEMPLATE_REFUSED}{error}"), now)
+}
+
+/// Condition once the template asks for what the binding has again; nothing unless [`template_refused`] was recorded
+/// last.
+pub fn template_accepted(binding: BindingRef<'_>, now: Timestamp) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    let was_refused = binding
+        .scheduled()
+        .is_some_and(|scheduled| scheduled.reason == QUOTA_EXCEEDED && scheduled.message.starts_with(TEMPLATE_REFUSED));
+    if was_refused
+        && binding.observed_generation() == binding.generation()
+        && let Some(condition) = scheduled(
+            binding,
+            TRUE,
+            SUCCESS,
+            &success_message(binding, &binding.spec().clusters),
+            binding.generation(),
+            now,
+        )
+    {
+        plan.effects.push(Effect::Status(StatusPart::condition(condition)));
     }
     plan
 }
@@ -53,6 +85,38 @@ mod tests {
             assert_eq!((event.reason, event.message.as_str()), ("ScheduleBindingFailed", error.as_str()), "{name}");
             binding.status.get_or_insert_default().conditions = vec![condition];
             assert!(refused((&binding).into(), &error, at(9)).is_quiet(), "{name}: reported once");
+            assert!(
+                template_accepted((&binding).into(), at(9)).is_quiet(),
+                "{name}: the scheduler's own refusal stays"
+            );
         }
+    }
+
+    #[test]
+    fn refused_change_of_a_template_is_reported_until_it_is_taken_back() {
+        let error = "FederatedResourceQuota(shop/q) exceeded for resource cpu: requested sum 5, limit 4";
+        let mut binding = binding("web", 5, &[("m1", 5)]);
+        binding.metadata.generation = Some(3);
+        let apply = |binding: &mut ironclad_api::work::ResourceBinding, plan: Plan<Effect>| {
+            for effect in &plan.effects {
+                if let Effect::Status(part) = effect {
+                    binding.status.get_or_insert_default().conditions = part.conditions.clone();
+                }
+            }
+            plan.effects.len()
+        };
+        binding.status.get_or_insert_default().scheduler_observed_generation = 3;
+        assert!(template_accepted((&binding).into(), at(1)).is_quiet(), "nothing was refused");
+        let plan = template_refused((&binding).into(), error, at(2));
+        assert_eq!(apply(&mut binding, plan), 3, "condition, and events of binding and template");
+        let scheduled = binding.status.as_ref().unwrap().conditions[0].clone();
+        assert_eq!((scheduled.status.as_str(), scheduled.reason.as_str()), ("False", "QuotaExceeded"));
+        assert_eq!(scheduled.message, format!("the change of the template is not taken over: {error}"));
+        assert!(template_refused((&binding).into(), error, at(3)).is_quiet(), "reported once");
+        let plan = template_accepted((&binding).into(), at(4));
+        assert_eq!(apply(&mut binding, plan), 1);
+        let scheduled = binding.status.as_ref().unwrap().conditions[0].clone();
+        assert_eq!((scheduled.status.as_str(), scheduled.reason.as_str()), ("True", "Success"));
+        assert!(template_accepted((&binding).into(), at(5)).is_quiet());
     }
 }

@@ -44,6 +44,7 @@ scenarios! {
     propagation_23_unified_auth
     propagation_25_enforced
     propagation_25_quota
+    propagation_25_refused
     propagation_26_rebalancer
     propagation_29_cluster_status
     propagation_30_flags

@@ -163,15 +163,28 @@ pub fn body(call: &Call, uid: &str) -> ResourceInterpreterContext {
     ResourceInterpreterContext { request: Some(request), ..ResourceInterpreterContext::default() }
 }
 
-/// Decodes the body of an answer to the request with this id.
+/// Decodes the body of an answer to the request with this id. Only its `response` counts: Karmada's SDK for webhooks
+/// sends neither `apiVersion` nor `kind`, and other fields as null.
 ///
 /// # Errors
 /// If it has no response, or answers another request.
 pub fn decode(body: &[u8], uid: &str) -> Called {
-    let context: ResourceInterpreterContext = serde_json::from_slice(body)
+    let mut context: Value = serde_json::from_slice(body)
         .map_err(|error| format!("its answer is not a ResourceInterpreterContext: {error}"))?;
-    let response = context.response.ok_or("its answer has no response")?;
+    let mut response = match context.get_mut("response").map(Value::take) {
+        None | Some(Value::Null) => return Err("its answer has no response".into()),
+        Some(response) => response,
+    };
+    if let Some(fields) = response.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    let response: ResourceInterpreterResponse =
+        serde_json::from_value(response).map_err(|error| format!("the response of its answer: {error}"))?;
     if response.uid != uid {
+        // The SDK cannot name the request if it could not read it.
+        if let Some(status) = response.status.as_ref().filter(|_| !response.successful && response.uid.is_empty()) {
+            return Err(format!("it answered {}: {}", status.code, status.message));
+        }
         return Err(format!("its answer has uid {:?} instead of {uid:?}", response.uid));
     }
     Ok(response)

@@ -10,16 +10,18 @@ use std::{
 };
 
 use http::{Method, Request, Response};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::rt::TokioExecutor;
 use kube::{
     Client, Config,
     client::{Body, ConfigExt as _},
     config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use rustls::pki_types::ServerName;
 use secrecy::SecretString;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-use crate::proxy::ProxyConnector;
+use crate::{proxy::ProxyConnector, webhook_tls::WebhookVerifier};
 
 /// Time until the first byte of an answer, after which a request fails (specification/propagation.md 29).
 const REQUEST_DEADLINE: Duration = Duration::from_secs(32);
@@ -116,6 +118,18 @@ pub async fn client_config(kubeconfig: Kubeconfig, context: Option<&str>) -> Res
 /// # Errors
 /// If the credentials, the TLS settings or the proxy can't be used.
 pub fn client_from_kubeconfig(config: Config, traffic: Arc<Traffic>) -> Result<Client, ClientError> {
+    client_with(config, traffic, None)
+}
+
+/// Verification of a webhook's certificate: the verifier, and the name in the certificate where it differs from the
+/// host.
+type Verification = (WebhookVerifier, Option<ServerName<'static>>);
+
+fn client_with(
+    config: Config,
+    traffic: Arc<Traffic>,
+    verification: Option<Verification>,
+) -> Result<Client, ClientError> {
     let server = config.cluster_url.to_string();
     let failed = |source| ClientError::Credentials { server: server.clone(), source: Box::new(source) };
     let connector = ProxyConnector::new(config.proxy_url.as_ref()).map_err(|why| ClientError::Proxy {
@@ -123,7 +137,18 @@ pub fn client_from_kubeconfig(config: Config, traffic: Arc<Traffic>) -> Result<C
         server: server.clone(),
         why,
     })?;
-    let https = config.rustls_https_connector_with_connector(connector).map_err(failed)?;
+    let https = match verification {
+        None => config.rustls_https_connector_with_connector(connector).map_err(failed)?,
+        Some((verifier, name)) => {
+            let mut tls = config.rustls_client_config().map_err(failed)?;
+            tls.dangerous().set_certificate_verifier(Arc::new(verifier));
+            let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+            if let Some(name) = name {
+                builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+            }
+            builder.enable_http1().wrap_connector(connector)
+        }
+    };
     let service = ServiceBuilder::new()
         .map_request(move |request: Request<Body>| {
             traffic.count(&request);
@@ -188,8 +213,15 @@ pub fn webhook_client(
     let uri: http::Uri = endpoint.parse().map_err(|e| format!("{endpoint:?} is not a URL: {e}"))?;
     let mut config = Config::new(uri);
     config.tls_server_name = server_name.map(str::to_owned);
-    config.root_cert = ca_bundle.map(certificates).transpose()?;
-    client_from_kubeconfig(config, traffic).map_err(|e| e.to_string())
+    let Some(bundle) = ca_bundle.map(certificates).transpose()? else {
+        return client_from_kubeconfig(config, traffic).map_err(|e| e.to_string());
+    };
+    let name = server_name.map(|name| ServerName::try_from(name.to_owned()));
+    let name =
+        name.transpose().map_err(|e| format!("{:?} is no name of a server: {e}", server_name.unwrap_or_default()))?;
+    let verifier = WebhookVerifier::new(&bundle)?;
+    config.root_cert = Some(bundle);
+    client_with(config, traffic, Some((verifier, name))).map_err(|e| e.to_string())
 }
 
 /// The certificates of a PEM bundle, as DER.

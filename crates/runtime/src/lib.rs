@@ -18,6 +18,7 @@ mod proxy;
 mod queue;
 mod reconcile;
 mod status;
+mod webhook_tls;
 mod write;
 mod yields;
 

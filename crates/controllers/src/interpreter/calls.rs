@@ -52,8 +52,9 @@ struct Target {
 impl Callers {
     pub(super) async fn call(&self, call: &Call) -> Called {
         let now = self.seam.clock.mono();
-        if let Some(left) = self.pause(&call.hook, now) {
-            return Err(format!("it failed too often and is left alone for {} s more", left.as_secs() + 1));
+        if self.pause(&call.hook, now).is_some() {
+            // The same text throughout, so that the events of an object fold into one.
+            return Err("it failed too often and is not called for a while: see the events of its configuration".into());
         }
         let seconds = call.hook.webhook.timeout_seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         let deadline = seconds.map_or(DEADLINE, Duration::from_secs);

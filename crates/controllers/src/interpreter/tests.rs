@@ -189,7 +189,7 @@ async fn a_webhook_that_fails_repeatedly_is_not_called_for_a_while() {
     assert_eq!(
         (said.unwrap_err().as_str(), next),
         (
-            "interpreter webhook farms/farms.example.com: InterpretHealth: it failed too often and is left alone for 11 s more",
+            "interpreter webhook farms/farms.example.com: InterpretHealth: it failed too often and is not called for a while: see the events of its configuration",
             Next::Retry
         )
     );

@@ -232,9 +232,25 @@ fn response_must_echo_the_uid() {
         .to_string()
     };
     assert_eq!(decode(answer("u").as_bytes(), "u").unwrap().healthy, Some(true));
+    // As Karmada's SDK answers.
+    let bare = r#"{"response":{"uid":"u","successful":true,"replicas":2,"replicaRequirements":{"resourceRequest":{"cpu":"1"}}}}"#;
+    assert_eq!(decode(bare.as_bytes(), "u").unwrap().replicas, Some(2));
+    let nulls = r#"{"request":null,"response":{"uid":"u","successful":true,"status":null,"patch":null,"components":null,"dependencies":null,"rawStatus":{"a":1}}}"#;
+    assert_eq!(decode(nulls.as_bytes(), "u").unwrap().raw_status, Some(json!({"a": 1})));
+    let empty =
+        r#"{"kind":"","apiVersion":"","response":{"uid":"u","successful":false,"status":{"message":"no","code":500}}}"#;
+    assert_eq!(decode(empty.as_bytes(), "u").unwrap().status.unwrap().message, "no");
     for (body, want) in [
         (answer("v"), "its answer has uid \"v\" instead of \"u\""),
-        ("{}".into(), "its answer is not a ResourceInterpreterContext: missing field `apiVersion` at line 1 column 2"),
+        ("{}".into(), "its answer has no response"),
+        (
+            r#"{"response": {"uid": "", "successful": false, "status": {"code": 400, "message": "no body"}}}"#.into(),
+            "it answered 400: no body",
+        ),
+        ("[]".into(), "its answer has no response"),
+        ("OK".into(), "its answer is not a ResourceInterpreterContext: expected value at line 1 column 1"),
+        (r#"{"response": null}"#.into(), "its answer has no response"),
+        (r#"{"response": {"successful": true}}"#.into(), "the response of its answer: missing field `uid`"),
         (r#"{"apiVersion": "x", "kind": "y"}"#.into(), "its answer has no response"),
     ] {
         assert_eq!(decode(body.as_bytes(), "u").unwrap_err(), want);

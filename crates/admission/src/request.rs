@@ -220,6 +220,9 @@ pub struct Denial {
 /// Reason of a refusal by quota. The scheduler depends on it (specification/admission.md 1.1).
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 
+/// Code of a refusal of an object that cannot be decoded.
+pub(crate) const UNDECODABLE: u16 = 400;
+
 impl Denial {
     /// A rule refuses the write.
     #[must_use]
@@ -236,7 +239,7 @@ impl Denial {
     /// The object cannot be decoded as its kind.
     #[must_use]
     pub fn undecodable(message: impl Into<String>) -> Self {
-        Self { code: 400, reason: "BadRequest", ..Self::forbidden(message) }
+        Self { code: UNDECODABLE, reason: "BadRequest", ..Self::forbidden(message) }
     }
 
     /// The review itself failed.
@@ -269,9 +272,15 @@ pub struct Verdict {
     pub effects: Vec<Effect>,
 }
 
-/// Decodes an object as its kind.
+/// Decodes an object as its kind. The schema, which names the field of a wrong type, is checked before by all servers.
 pub(crate) fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, Denial> {
-    K::deserialize(object).map_err(|e| Denial::undecodable(e.to_string()))
+    K::deserialize(object).map_err(|error| Denial::undecodable(error.to_string()))
+}
+
+/// Decodes the spec of an object.
+pub(crate) fn decode_spec<S: DeserializeOwned>(object: &Value) -> Result<S, Denial> {
+    S::deserialize(object.get("spec").unwrap_or(&Value::Null))
+        .map_err(|error| Denial::undecodable(format!("spec: {error}")))
 }
 
 /// The needs of a review.

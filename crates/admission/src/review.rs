@@ -196,7 +196,7 @@ mod tests {
             (
                 "undecodable",
                 undecodable,
-                json!({"uid": "u1", "allowed": false, "status": {"code": 400, "reason": "BadRequest", "message": "invalid type: integer `3`, expected struct Overriders", "status": "Failure"}}),
+                json!({"uid": "u1", "allowed": false, "status": {"code": 400, "reason": "BadRequest", "message": "spec: invalid type: integer `3`, expected struct Overriders", "status": "Failure"}}),
             ),
         ] {
             assert_eq!(answer("/validate-overridepolicy", &review("overridepolicies", object)), want, "{name}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     Config, Denial, Lookups, Need, Operation, Request, Verdict,
     field::{Findings, Kind},
-    request::Cx,
+    request::{Cx, UNDECODABLE},
     table::{Act, Phase, WEBHOOKS, Webhook},
 };
 
@@ -26,10 +26,11 @@ pub fn needs(phase: Phase, request: &Request<'_>, config: &Config) -> BTreeSet<N
     needs
 }
 
-/// Sets defaults. `None` if nothing changes.
+/// Sets defaults. `None` if nothing changes: also for an object that cannot be decoded as its kind, which validation
+/// refuses.
 ///
 /// # Errors
-/// If the object cannot be decoded as its kind.
+/// If the defaults cannot be determined.
 pub fn mutate(request: &Request<'_>, lookups: &Lookups, config: &Config) -> Result<Option<Value>, Denial> {
     let mut changed: Option<Value> = None;
     for webhook in asked(Phase::Mutating, request, config) {
@@ -76,7 +77,14 @@ pub(crate) fn one_mutation(
     config: &Config,
 ) -> Result<(), Denial> {
     let Act::Mutate(mutate) = webhook.act else { return Ok(()) };
-    mutate(object, &Cx { request, lookups, config }).map_err(|denial| Denial { webhook: webhook.name, ..denial })
+    let mut changed = object.clone();
+    match mutate(&mut changed, &Cx { request, lookups, config }) {
+        Ok(()) => *object = changed,
+        // The schema, which is checked after the defaults, names the field and what it takes; so does validation.
+        Err(denial) if denial.code == UNDECODABLE => {}
+        Err(denial) => return Err(Denial { webhook: webhook.name, ..denial }),
+    }
+    Ok(())
 }
 
 pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: &Lookups, config: &Config) -> Verdict {

@@ -1,6 +1,6 @@
 //! Selection by region: regions, and clusters in them (specification/scheduling.md 7.4 to 7.6).
 //!
-//! Unlike Karmada, it rejects sets of regions larger than the clusters allowed, and it checks the capacity inside the
+//! Unlike Karmada, it prefers regions that the limit of clusters has room for, and it checks the capacity inside the
 //! selected regions (specification/scheduling.md 16.12).
 
 use std::{
@@ -87,7 +87,9 @@ fn choose(
     }
     let paths = paths(&groups, regions, clusters.min);
     let mut short = None;
-    for path in paths.iter().filter(|path| path.len() <= clusters.max) {
+    // Regions that the limit of clusters has no room for are the last choice: each gets one cluster nevertheless.
+    let (fitting, larger): (Vec<_>, Vec<_>) = paths.iter().partition(|path| path.len() <= clusters.max);
+    for path in fitting.into_iter().chain(larger) {
         let first: Vec<&Candidate> = path.iter().map(|i| groups[*i].clusters[0]).collect();
         let taken: BTreeSet<&ClusterName> = first.iter().map(|c| &c.name).collect();
         let mut rest: Vec<Candidate> = path
@@ -97,7 +99,7 @@ fn choose(
             .map(|c| (*c).clone())
             .collect();
         Candidate::sort(&mut rest);
-        let k = (first.len() + rest.len()).min(clusters.max);
+        let k = (first.len() + rest.len()).min(clusters.max.max(first.len()));
         if let Need::Replicas(need) = need {
             let available: i64 = first.iter().fold(0, |sum, c| sum.saturating_add(c.available()));
             if !exchange_for_capacity(&mut rest, k - first.len(), need.saturating_sub(available)) {
@@ -316,7 +318,7 @@ mod tests {
             ("three of five", five, (1, 3), (6, 8), ok(&["m1", "m5", "m2", "m6", "m3", "m4"])),
             ("too few regions", two, (3, 3), (3, 3), Err(SelectError::TooFewRegions)),
             ("no region has four", two, (1, 1), (4, 4), Err(SelectError::TooFewClustersInRegions)),
-            ("more regions than clusters allowed", two, (2, 2), (1, 1), Err(SelectError::TooFewClustersInRegions)),
+            ("more regions than clusters: one cluster in each", two, (2, 2), (1, 1), ok(&["m1", "m3"])),
         ] {
             assert_eq!(chosen(regions, bounds, clusters), want, "{name}");
         }

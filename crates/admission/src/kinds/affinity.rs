@@ -2,6 +2,7 @@
 
 use ironclad_api::policy::{ClusterAffinity, FieldSelector, ResourceSelector};
 use ironclad_patch::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::field::{Findings, Path};
 
@@ -10,6 +11,9 @@ const FIELDS: [&str; 3] = ["provider", "region", "zone"];
 
 /// Validates a cluster affinity.
 pub(crate) fn affinity(affinity: &ClusterAffinity, path: &Path, out: &mut Findings) {
+    if let Some(selector) = &affinity.label_selector {
+        label_selector(selector, &path.child("labelSelector"), out);
+    }
     if let Some(selector) = &affinity.field_selector {
         field_selector(selector, &path.child("fieldSelector"), out);
     }
@@ -19,7 +23,7 @@ pub(crate) fn affinity(affinity: &ClusterAffinity, path: &Path, out: &mut Findin
 }
 
 fn field_selector(selector: &FieldSelector, path: &Path, out: &mut Findings) {
-    for expression in &selector.match_expressions {
+    for (i, expression) in selector.match_expressions.iter().enumerate() {
         if !FIELDS.contains(&expression.key.as_str()) {
             let detail = format!("unsupported key {:?}, must be provider, region, or zone", expression.key);
             return out.invalid(path, selector, &detail);
@@ -27,6 +31,55 @@ fn field_selector(selector: &FieldSelector, path: &Path, out: &mut Findings) {
         if !["In", "NotIn"].contains(&expression.operator.as_str()) {
             let detail = format!("unsupported operator {:?}, must be In or NotIn", expression.operator);
             return out.invalid(path, selector, &detail);
+        }
+        if expression.values.as_deref().unwrap_or_default().is_empty() {
+            let at = path.child("matchExpressions").index(i).child("values");
+            out.required(at, "without a value no cluster is selected by it: name at least one");
+        }
+    }
+}
+
+/// Validates a label selector as Kubernetes does. One that cannot be evaluated selects nothing, without a word.
+pub(crate) fn label_selector(selector: &LabelSelector, path: &Path, out: &mut Findings) {
+    let at = path.child("matchLabels");
+    for (key, value) in selector.match_labels.iter().flatten() {
+        out.texts(&at, key, names::label_key(key));
+        out.texts(&at, value, names::label_value(value));
+    }
+    for (i, requirement) in selector.match_expressions.iter().flatten().enumerate() {
+        let at = path.child("matchExpressions").index(i);
+        let values = requirement.values.as_deref().unwrap_or_default();
+        out.texts(at.child("key"), &requirement.key, names::label_key(&requirement.key));
+        match requirement.operator.as_str() {
+            "In" | "NotIn" if values.is_empty() => {
+                out.required(at.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "In" | "NotIn" => {}
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                out.forbidden(at.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+            }
+            "Exists" | "DoesNotExist" => {}
+            other => out.invalid(at.child("operator"), other, "not a valid selector operator"),
+        }
+        for (j, value) in values.iter().enumerate() {
+            out.texts(at.child("values").index(j), value, names::label_value(value));
+        }
+    }
+}
+
+/// Validates the kinds and labels of resource selectors.
+pub(crate) fn resource_selectors(selectors: &[ResourceSelector], path: &Path, out: &mut Findings) {
+    for (i, selector) in selectors.iter().enumerate() {
+        let at = path.index(i);
+        for (field, text) in [("apiVersion", &selector.api_version), ("kind", &selector.kind)] {
+            if text.is_empty() {
+                out.required(at.child(field), "");
+            } else if text.contains('*') {
+                out.invalid(at.child(field), text, "must name one kind: patterns are not possible");
+            }
+        }
+        if let Some(labels) = &selector.label_selector {
+            label_selector(labels, &at.child("labelSelector"), out);
         }
     }
 }

@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::{
     affinity,
-    lens::{at, edit, text},
+    lens::{edit, text},
 };
 use crate::{
     Denial,
     field::{Findings, Path},
-    request::{Cx, decode},
+    request::{Cx, decode_spec},
 };
 
 /// Limit of the total size of an object's annotations, in bytes.
@@ -38,7 +38,7 @@ pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
 }
 
 pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
-    let spec: OverrideSpec = decode(at(object, "/spec"))?;
+    let spec: OverrideSpec = decode_spec(object)?;
     let path = Path::new("spec");
     let namespace = text(object, "/metadata/namespace");
     affinity::own_namespace(&spec.resource_selectors, namespace, &path.child("resourceSelectors"), out);
@@ -47,11 +47,12 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
 }
 
 pub(crate) fn validate_cluster(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
-    check(&decode(at(object, "/spec"))?, &Path::new("spec"), out);
+    check(&decode_spec(object)?, &Path::new("spec"), out);
     Ok(())
 }
 
 fn check(spec: &OverrideSpec, path: &Path, out: &mut Findings) {
+    affinity::resource_selectors(&spec.resource_selectors, &path.child("resourceSelectors"), out);
     let deprecated = spec.overriders != Overriders::default();
     if !spec.override_rules.is_empty() {
         if spec.target_cluster.is_some() {

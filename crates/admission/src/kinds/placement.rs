@@ -89,6 +89,9 @@ fn spread(constraints: &[SpreadConstraint], path: &Path, out: &mut Findings) {
         let at = path.index(i);
         if constraint.spread_by_field.is_some() && !constraint.spread_by_label.is_empty() {
             out.invalid(&at, constraint, "spreadByLabel should not co-exist with spreadByField");
+        } else if !constraint.spread_by_label.is_empty() {
+            let detail = "spreading by label is not possible: use spreadByField cluster, zone, region or provider";
+            out.forbidden(at.child("spreadByLabel"), detail);
         }
         if constraint.min_groups < 0 {
             out.invalid(&at, constraint, "minGroups lower than 0");
@@ -108,6 +111,16 @@ fn spread(constraints: &[SpreadConstraint], path: &Path, out: &mut Findings) {
                 out.invalid(path, constraints, &format!("multiple {name} spread constraints are not allowed"));
             }
         }
+    }
+    let bounds = |field| constraints.iter().find(|constraint| constraint.spread_by_field == Some(field));
+    if let (Some(clusters), Some(regions)) = (bounds(SpreadByField::Cluster), bounds(SpreadByField::Region))
+        && clusters.max_groups > 0
+        && regions.min_groups > clusters.max_groups
+    {
+        out.warn(format!(
+            "{path}: {} regions are asked for and at most {} clusters: one cluster of each region is selected",
+            regions.min_groups, clusters.max_groups
+        ));
     }
     if !fields.is_empty() && !fields.contains_key(&SpreadByField::Cluster) {
         let detail = "the cluster spread constraint must be enabled in one of the constraints in case of SpreadByField is enabled";

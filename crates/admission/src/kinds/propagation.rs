@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use super::{
     affinity, failover,
-    lens::{add_finalizer, at, edit, label, set_label, text},
+    lens::{add_finalizer, edit, label, set_label, text},
     placement, priority,
 };
 use crate::{
     Denial, Need, Operation, Request, Resource,
     field::{Findings, Path},
-    request::{Config, Cx, Needs, decode},
+    request::{Config, Cx, Needs, decode_spec},
 };
 
 /// Differences between the two kinds.
@@ -64,7 +64,7 @@ pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
 }
 
 fn spec(object: &Value) -> Result<PropagationSpec, Denial> {
-    decode(at(object, "/spec"))
+    decode_spec(object)
 }
 
 pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
@@ -218,6 +218,7 @@ fn selectors(kind: &Kind, object: &Value, spec: &PropagationSpec, path: &Path, o
     if kind.namespaced {
         affinity::own_namespace(&spec.resource_selectors, text(object, "/metadata/namespace"), path, out);
     }
+    affinity::resource_selectors(&spec.resource_selectors, path, out);
     for (i, selector) in spec.resource_selectors.iter().enumerate() {
         let at = path.index(i);
         if spec.preemption == Some(PolicyPreemption::Always) && selector.name.is_empty() {

@@ -28,7 +28,7 @@ pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
     };
     for manifest in manifests {
         if !manifest.is_object() {
-            return Err(Denial::failure("a manifest of the Work is not an object"));
+            return Err(Denial::undecodable("spec.workload.manifests: a manifest is not an object"));
         }
         // Keep what a controller has set; add only what every manifest must have.
         let conflict = manifest.pointer("/metadata/annotations").and_then(|a| a.get(annotations::CONFLICT_RESOLUTION));

@@ -9,6 +9,7 @@ mod overrides;
 mod propagation;
 mod protection;
 mod quotas;
+mod selectors;
 mod work_objects;
 
 use ironclad_patch::merge_patch;

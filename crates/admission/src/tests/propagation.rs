@@ -232,7 +232,11 @@ fn placement_rules() {
             json!({"spreadConstraints": [{"spreadByField": "region"}]}),
             r#"spec.placement.spreadConstraints: Invalid value: [{"spreadByField":"region"}]: the cluster spread constraint must be enabled in one of the constraints in case of SpreadByField is enabled"#.to_owned(),
         ),
-        ("labels need no clusters", json!({"spreadConstraints": [{"spreadByLabel": "x"}]}), String::new()),
+        (
+            "labels are no groups",
+            json!({"spreadConstraints": [{"spreadByLabel": "x"}]}),
+            "spec.placement.spreadConstraints[0].spreadByLabel: Forbidden: spreading by label is not possible: use spreadByField cluster, zone, region or provider".to_owned(),
+        ),
         (
             "a group key that is no label key",
             json!({"workloadAffinity": {"affinity": {"groupByLabelKey": "a b"}}}),
@@ -356,7 +360,7 @@ fn spec_rules() {
         (
             "a wrong type",
             json!({"priority": "high"}),
-            r#"invalid type: string "high", expected i32"#.to_owned(),
+            r#"spec: invalid type: string "high", expected i32"#.to_owned(),
         ),
     ] {
         assert_eq!(create(&spec).refusal(), want, "{name}");

@@ -45,8 +45,7 @@ pub(crate) struct RunArgs {
     /// Address of health and metrics, 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
-    /// Directory that remembers which interpreter scripts run, so that one that ended the process is skipped at the
-    /// next start; in a Pod, an emptyDir [default: $XDG_STATE_HOME/ironclad, else ~/.local/state/ironclad]
+    /// Record of running interpreter scripts: one that ended the process is skipped [default: ~/.local/state/ironclad]
     #[arg(long, env = "IRONCLAD_SCRIPT_STATE_DIR", value_name = "DIR")]
     pub script_state_dir: Option<PathBuf>,
     #[command(flatten)]

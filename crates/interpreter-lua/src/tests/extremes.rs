@@ -218,3 +218,21 @@ proptest! {
         }
     }
 }
+
+/// Integers that no wrapper sees, such as keys of tables, overflow in the engine. `.cargo/config.toml` has the flag; a
+/// `CFLAGS` of one's own, or objects compiled before it, lack it. In its own process: without the flag an optimised
+/// engine writes past its stack.
+#[test]
+fn engine_is_compiled_with_wrapping_arithmetic() {
+    const IN_CHILD: &str = "IRONCLAD_TEST_WRAPS";
+    if std::env::var_os(IN_CHILD).is_some() {
+        let call = mlua::Lua::new().load("return unpack({}, -2147483648, 2147483647)").eval::<mlua::MultiValue>();
+        let error = call.unwrap_err().to_string();
+        assert!(error.contains("too many results to unpack"), "{error}");
+        return;
+    }
+    let name = "tests::extremes::engine_is_compiled_with_wrapping_arithmetic";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = child.args(["--exact", name]).env(IN_CHILD, "1").output().unwrap();
+    assert!(output.status.success(), "build the engine anew with -fwrapv: cargo clean -p mlua-sys: {output:?}");
+}

@@ -100,8 +100,8 @@ impl LeaderFlags {
 /// Prefix of the identities of `up`. Its data directory is locked, so another one that held the Lease has ended.
 const UP: &str = "up_";
 
-/// Returns the elector of `up`, which competes with each `run` that somebody starts beside it. It renews less often than
-/// `run`, as each renewal is a write to the disk, and nobody waits for its end: its control plane ends with it.
+/// Returns the elector of `up`, which competes with each `run` that somebody starts beside it. It renews less often
+/// than `run`, as each renewal is a write to the disk, and nobody waits for its end: its control plane ends with it.
 ///
 /// # Errors
 /// The namespace cannot be created, or the Lease not be read.

@@ -1,5 +1,5 @@
-//! Certificates and tokens that expire soon (specification/operations.md 10.5): of the kubeconfig that is used, and those
-//! in Secrets that the control plane holds for its webhooks and its members.
+//! Certificates and tokens that expire soon (specification/operations.md 10.5): of the kubeconfig that is used, and
+//! those in Secrets that the control plane holds for its webhooks and its members.
 
 use std::{fs, sync::Arc};
 

@@ -12,7 +12,7 @@ use kube::Client;
 /// State of the present term; empty while this process is not the leader.
 pub(crate) type Present<T> = Arc<parking_lot::Mutex<Option<Arc<T>>>>;
 
-/// What controllers need, the same for each term.
+/// Client, connector and settings of controllers, the same for each term.
 #[derive(Clone)]
 pub(crate) struct Parts {
     /// Client of the control plane; its writes pass only while this process leads.

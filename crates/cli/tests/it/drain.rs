@@ -128,7 +128,7 @@ async fn what_has_nowhere_to_go_stops_it_unless_told_otherwise() {
     let world = world().await;
     bind(&world, "free", &["m2"]).await;
     bind(&world, "stuck", &[]).await;
-    let survey = preview(&world.plane.client, &Options::new("m1")).await.unwrap();
+    let survey = preview(&world.plane.client, &Options::new("m1"), world.seam.clock.wall_seconds()).await.unwrap();
     let told: Vec<_> = survey.items.iter().map(|item| (item.word(), item.detail())).collect();
     assert_eq!(told[0], ("moves", "m2:2".to_owned()), "where it would go");
     assert!(told[1].0 == "unmovable" && told[1].1.starts_with("nowhere to go: "), "{told:?}");

@@ -18,7 +18,7 @@ use tower::service_fn;
 use super::*;
 use prometheus_client::registry::Registry;
 
-use crate::Connector;
+use crate::{Connector, Settings};
 
 /// A webhook in this process, and the number of its calls.
 struct Hooks {

@@ -8,6 +8,7 @@
 mod budget;
 mod check;
 mod functions;
+mod lexer;
 mod nesting;
 mod value;
 
@@ -151,7 +152,7 @@ impl Expression {
         if nesting::depth(text) > nesting::DEPTH_MAX {
             return Err(shown(text, 0, &format!("expression nests deeper than {}", nesting::DEPTH_MAX)));
         }
-        let mut tree = parse(text)?;
+        let mut tree = parse(text, &lexer::without_pairs(text))?;
         let (known, mistakes) = check::check(text, &tree, variables);
         if !mistakes.is_empty() {
             let all = mistakes.iter().map(|(at, message)| shown(text, *at, message));
@@ -223,14 +224,20 @@ impl Expression {
     }
 }
 
+/// Mistakes of one expression that are told, as in cel-go.
+const ERRORS_MAX: usize = 100;
+/// Bytes of a line that a mistake is shown in; of a longer one, its surroundings are shown.
+const SHOWN_MAX: usize = 500;
+
 /// Stack of the parser's thread: without optimisation it needs tens of kilobytes for each level.
 const PARSER_STACK: usize = 32 << 20;
 
-fn parse(text: &str) -> Result<IdedExpr, String> {
+/// Parses `reduced`; what is wrong with it is shown in `text`, in which everything is at the same place.
+fn parse(text: &str, reduced: &str) -> Result<IdedExpr, String> {
     let run = || {
-        let parsed = Parser::default().enable_optional_syntax(true).parse(text);
+        let parsed = Parser::default().enable_optional_syntax(true).parse(reduced);
         parsed.map_err(|all| {
-            let all = all.errors.iter().map(|e| {
+            let all = all.errors.iter().take(ERRORS_MAX).map(|e| {
                 let line = usize::try_from(e.pos.0 - 1).unwrap_or(0);
                 let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
                 shown(text, start + usize::try_from(e.pos.1 - 1).unwrap_or(0), &e.msg)
@@ -279,7 +286,14 @@ fn shown(text: &str, offset: usize, message: &str) -> String {
     let line = before.matches('\n').count();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
     let source = text.lines().nth(line).unwrap_or_default();
-    format!("ERROR: <input>:{}:{}: {message}\n | {source}\n | {}^", line + 1, column + 1, ".".repeat(column))
+    let (skipped, source) = if source.len() <= SHOWN_MAX {
+        (0, source.to_owned())
+    } else {
+        let skipped = column.saturating_sub(SHOWN_MAX / 2);
+        (skipped, source.chars().skip(skipped).take(SHOWN_MAX).collect())
+    };
+    let dots = ".".repeat(column - skipped);
+    format!("ERROR: <input>:{}:{}: {message}\n | {source}\n | {dots}^", line + 1, column + 1)
 }
 
 #[cfg(test)]
@@ -309,6 +323,10 @@ mod tests {
             ("self.l[?5].orValue(9) == 9", Ok(Outcome::Bool(true))),
             ("self.l.exists_one(x, x == 1) && 2 in self.l", Ok(Outcome::Bool(true))),
             ("quantity('1Gi').isGreaterThan(quantity('1Mi'))", Ok(Outcome::Bool(true))),
+            ("!!(self.a == 1)", Ok(Outcome::Bool(true))),
+            ("!!!(self.a == 1)", Ok(Outcome::Bool(false))),
+            ("--self.a == 1", Ok(Outcome::Bool(true))),
+            ("3--self.a == 4", Ok(Outcome::Bool(true))),
             ("self.l", Ok(Outcome::Other)),
             ("self.b", Err("no such key: b".to_owned())),
             ("self.l[3] == 1", Err("index out of bounds: 3".to_owned())),
@@ -391,6 +409,15 @@ mod tests {
     }
 
     #[test]
+    fn an_error_is_not_much_longer_than_its_expression() {
+        let many = Expression::compile(&"@".repeat(16_000), &anything()).unwrap_err();
+        assert!(many.len() < 200_000, "{} bytes", many.len());
+        let long = Expression::compile(&format!("{}foo > 1", "self.a && ".repeat(1_500)), &anything()).unwrap_err();
+        assert!(long.starts_with("ERROR: <input>:1:15001: undeclared reference to 'foo'"), "{long:.100}");
+        assert!(long.len() < 2_000, "{} bytes", long.len());
+    }
+
+    #[test]
     fn deeply_nested_expressions_are_rejected() {
         let at = nesting::DEPTH_MAX;
         for (text, fits) in [
@@ -406,6 +433,10 @@ mod tests {
             ("self".to_owned() + &".a".repeat(at), true),
             (format!("{}true", "!".repeat(at)), true),
             (format!("{}1 == 1", "1+".repeat(at / 2 - 2)), true),
+            (format!(r#"r"\" == "" || {}1 == 1"#, "1+".repeat(7_900)), false),
+            (format!(r#"r"\" == "" || self{} == 1"#, ".a".repeat(7_900)), false),
+            (format!("'\\q' + {}1", "1+".repeat(7_900)), false),
+            (format!("{}{}{}", "!!(".repeat(12), "self.a && ".repeat(1_500) + "self.on", ")".repeat(12)), true),
         ] {
             // Half the stack of a worker thread.
             let run = move || Expression::compile(&text, &anything()).map_err(|e| format!("{e:.300}"));

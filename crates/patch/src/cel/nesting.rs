@@ -1,5 +1,7 @@
 //! Nesting depth of an expression, computed before it is parsed: parser and evaluation are recursive.
 
+use super::lexer;
+
 /// The deepest expression that is parsed.
 pub(super) const DEPTH_MAX: usize = 80;
 
@@ -16,64 +18,52 @@ struct Level {
     fields: usize,
 }
 
-/// Returns the nesting depth: brackets, nested operators, chained fields. String literals and comments don't count.
+/// Returns the nesting depth: brackets, nested operators, chained fields. String literals and comments don't count,
+/// unless a literal is malformed: then what the parser takes for code is unclear, and everything counts.
 pub(super) fn depth(text: &str) -> usize {
+    match lexer::code(text) {
+        Some(pieces) => depth_of(pieces.into_iter().map(|piece| &text[piece]), true),
+        None => depth_of(std::iter::once(text), false),
+    }
+}
+
+/// Where it is not clear what is code, nothing ends and nothing is a sibling.
+fn depth_of<'a>(code: impl Iterator<Item = &'a str>, is_clear: bool) -> usize {
     let mut levels = vec![Level::default()];
-    let mut deepest = 0;
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        rest = &rest[c.len_utf8()..];
-        if c == '/' && rest.starts_with('/') {
-            rest = rest.split_once('\n').map_or("", |(_, after)| after);
-            continue;
-        }
+    // Of all levels together.
+    let (mut inside, mut deepest) = (0, 0);
+    for c in code.flat_map(str::chars) {
         match c {
-            '"' | '\'' => rest = after_text(rest, c),
             '(' | '[' | '{' => levels.push(Level::default()),
-            ')' | ']' | '}' if levels.len() > 1 => {
-                levels.pop();
+            ')' | ']' | '}' if is_clear && levels.len() > 1 => {
+                let closed = levels.pop().unwrap_or_default();
+                inside -= closed.operators + closed.fields;
             }
             _ => {}
         }
         let Some(level) = levels.last_mut() else { continue };
+        let before = level.operators + level.fields;
         match c {
             // Operands of these are siblings: they do not nest.
-            ',' | '&' | '|' => *level = Level::default(),
+            ',' | '&' | '|' if is_clear => *level = Level::default(),
             '.' => level.fields += 1,
             '?' => level.operators += BRACKET,
             '!' => level.operators += 1,
             '+' | '-' | '*' | '/' | '%' | '<' | '>' | '=' => {
                 level.operators += OPERATOR;
-                level.fields = 0;
+                if is_clear {
+                    level.fields = 0;
+                }
             }
             _ => {}
         }
-        let open = levels.iter().map(|l| l.operators + l.fields).sum::<usize>() + BRACKET * (levels.len() - 1);
-        deepest = deepest.max(open);
+        inside = inside + level.operators + level.fields - before;
+        deepest = deepest.max(inside + BRACKET * (levels.len() - 1));
         if deepest > DEPTH_MAX {
             break;
         }
     }
     deepest
-}
-
-/// Returns the text after the literal that this quote began.
-fn after_text(rest: &str, quote: char) -> &str {
-    let triple: String = std::iter::repeat_n(quote, 3).collect();
-    if rest.starts_with(&triple[1..]) {
-        let inside = &rest[2..];
-        return inside.find(&triple).map_or("", |end| &inside[end + 3..]);
-    }
-    let mut escaped = false;
-    for (at, c) in rest.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            _ if c == quote => return &rest[at + 1..],
-            _ => {}
-        }
-    }
-    ""
 }
 
 #[cfg(test)]
@@ -96,6 +86,10 @@ mod tests {
             ("// (((", 0),
             ("a.b && c.d && e.f", 1),
             ("!!!a", 3),
+            (r#"r"\\" == "" || ((1))"#, 8),
+            ("'\\q (((( '", 16),
+            ("'a\n'((((", 16),
+            ("'\\q' + (')', (')'", 10),
         ] {
             assert_eq!(depth(text), want, "{text}");
         }

@@ -30,8 +30,10 @@ struct Group {
     state: Mutex<State>,
     /// Shared by a group and its children.
     panics: Panics,
-    /// Notified when a task ends and when the group is stopped.
-    changed: Notify,
+    /// Notified when a task ends. Apart from `stopped`, for which thousands of watches may wait.
+    ended: Notify,
+    /// Notified when the group is stopped.
+    stopped: Notify,
 }
 
 #[derive(Default)]
@@ -58,7 +60,13 @@ impl Tasks {
     }
 
     fn with_panics(name: &str, panics: Panics) -> Self {
-        Self(Arc::new(Group { name: name.to_owned(), state: Mutex::default(), panics, changed: Notify::new() }))
+        Self(Arc::new(Group {
+            name: name.to_owned(),
+            state: Mutex::default(),
+            panics,
+            ended: Notify::new(),
+            stopped: Notify::new(),
+        }))
     }
 
     /// Creates a group that is stopped and killed with this one, or alone.
@@ -155,7 +163,8 @@ impl Tasks {
         for child in children {
             child.kill();
         }
-        self.0.changed.notify_waiters();
+        self.0.stopped.notify_waiters();
+        self.0.ended.notify_waiters();
     }
 
     /// Returns `true` once the group was killed.
@@ -173,13 +182,13 @@ impl Tasks {
         for child in children {
             child.stop();
         }
-        self.0.changed.notify_waiters();
+        self.0.stopped.notify_waiters();
     }
 
     /// Resolves when the group is stopped. Tasks that must finish some work first await it.
     pub async fn stopping(&self) {
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.0.stopped.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             if self.0.state.lock().stopping {
@@ -192,7 +201,7 @@ impl Tasks {
     /// Resolves when no task of this group (children not counted) runs any more.
     pub async fn ended(&self) {
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.0.ended.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             if self.0.state.lock().running.is_empty() {
@@ -227,7 +236,7 @@ impl Drop for Running {
             let task = name.map_or(Cow::Borrowed("?"), |(name, _)| name);
             tracing::error!(group = %self.group.name, %task, "task panicked");
         }
-        self.group.changed.notify_waiters();
+        self.group.ended.notify_waiters();
     }
 }
 

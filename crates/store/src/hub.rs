@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Options, Transaction};
+use crate::{Options, Revision, Transaction};
 
 /// The watchers of a server, by prefix.
 #[derive(Default)]
@@ -29,6 +29,8 @@ pub(crate) struct InboxState {
     pub(crate) bytes: usize,
     pub(crate) waker: Option<Waker>,
     pub(crate) end: Option<End>,
+    /// The newest transaction that was queued. It may be taken before the rest of its keys are looked at.
+    pub(crate) queued: Option<Revision>,
 }
 
 /// Reason why a watch ends after its queue.
@@ -64,7 +66,7 @@ impl Hub {
         self.by_prefix.values().map(BTreeMap::len).sum()
     }
 
-    /// Queues the transaction for every watcher of one of its keys. A watcher with a full buffer is ended.
+    /// Queues the transaction once for every watcher of one of its keys. A watcher with a full buffer is ended.
     pub(crate) fn deliver(
         &mut self,
         transaction: &Arc<Transaction>,
@@ -78,10 +80,10 @@ impl Hub {
                 for (id, inbox) in watchers {
                     let mut inbox = inbox.0.lock();
                     // A watcher gets a transaction once, however many of its keys match.
-                    let has = inbox.queue.back().is_some_and(|(t, _)| t.revision == transaction.revision);
-                    if has || inbox.end.is_some() {
+                    if inbox.queued == Some(transaction.revision) || inbox.end.is_some() {
                         continue;
                     }
+                    inbox.queued = Some(transaction.revision);
                     let has_capacity = inbox.queue.len() < options.watch_buffer
                         && (inbox.queue.is_empty() || inbox.bytes + bytes <= options.watch_buffer_bytes);
                     if has_capacity {
@@ -139,6 +141,25 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transaction_comes_once_also_to_a_watcher_that_takes_it_meanwhile() {
+        let mut hub = Hub::default();
+        let (_, inbox) = hub.register("/a/");
+        let event = |key: &str| crate::Event { key: key.into(), entry: None, previous: None };
+        let revision = Revision::new(7).unwrap();
+        let whole = Arc::new(Transaction { revision, events: vec![event("/a/1"), event("/a/2")].into() });
+        // Delivery lets go of the inbox between two keys: here the watcher takes what is queued at that point.
+        let first = Arc::new(Transaction { revision, events: vec![event("/a/1")].into() });
+        let rest = Arc::new(Transaction { revision, events: vec![event("/a/2")].into() });
+        hub.deliver(&first, 1, &Options::default(), &mut vec![]);
+        assert!(inbox.0.lock().queue.pop_front().is_some());
+        hub.deliver(&rest, 1, &Options::default(), &mut vec![]);
+        assert!(inbox.0.lock().queue.is_empty(), "queued again");
+        let next = Arc::new(Transaction { revision: Revision::new(8).unwrap(), events: whole.events.clone() });
+        hub.deliver(&next, 1, &Options::default(), &mut vec![]);
+        assert_eq!(inbox.0.lock().queue.len(), 1, "the next one comes, and once");
+    }
 
     #[test]
     fn prefixes_of_a_key_find_its_watchers() {

@@ -9,7 +9,7 @@ pub mod limits {
     /// The longest key.
     pub const KEY_BYTES_MAX: usize = 4_096;
     /// The most changes, and the most conditions, of one transaction.
-    pub const TXN_OPS_MAX: usize = 1_024;
+    pub const TXN_OPS_MAX: usize = 10_240;
     /// The most bytes of keys and values of one transaction.
     pub const TXN_BYTES_MAX: usize = 16 * 1024 * 1024;
     /// Bytes that wait for the committer. Further writers wait.

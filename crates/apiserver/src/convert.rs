@@ -7,10 +7,14 @@ use serde_json::{Value, json};
 
 use crate::{
     context::Cx,
+    crd::{ConversionWebhook, conversion as webhook},
     object,
     registry::{Resource, group_version, strategy::Conversion},
     status::ApiError,
 };
+
+/// Objects in one review of a conversion webhook.
+const OBJECTS_AT_ONCE: usize = 500;
 
 /// Gives an object in another `apiVersion`; one that it knows nothing of it gives back as it is.
 pub type Converter = fn(object: &Value, api_version: &str) -> Value;
@@ -29,7 +33,7 @@ fn conversion(resource: &Resource) -> Option<&'static Conversion> {
     resource.builtin()?.strategy.conversion.as_ref()
 }
 
-/// A stored object in the request's version.
+/// A stored object in the request's version, as its schema is now.
 ///
 /// # Errors
 /// It can't be decoded. It can still be deleted.
@@ -40,8 +44,87 @@ pub(crate) fn read(resource: &Resource, entry: &Entry) -> Result<Value, ApiError
             resource.kind
         ))
     })?;
+    if let Some(missing) = unconverted(resource, &value) {
+        return Err(ApiError::internal(format!("conversion webhook {} was not asked for this object", missing.name)));
+    }
     from_storage(resource, &mut value);
+    if let Some(custom) = resource.custom().filter(|custom| entry.modified <= custom.since) {
+        // A field that the schema lost is hidden, one that it got has its default.
+        let _ = custom.schema.prune(&mut value);
+        custom.schema.default(&mut value);
+    }
     Ok(value)
+}
+
+/// The webhook that has to convert an object to this resource's version.
+fn unconverted<'a>(resource: &'a Resource, object: &Value) -> Option<&'a ConversionWebhook> {
+    let custom = resource.custom()?;
+    let wanted = resource.api_version();
+    if object["apiVersion"] == *wanted {
+        return None;
+    }
+    let known = custom.converter.is_some_and(|converter| converter(object, &wanted)["apiVersion"] == *wanted);
+    custom.webhook.as_ref().filter(|_| !known)
+}
+
+/// Stored objects as if they had been stored in the request's version: a conversion webhook is asked for all of them
+/// at once. Objects that can't be decoded stay as they are.
+///
+/// # Errors
+/// The webhook can't be asked, or its answer is none.
+pub(crate) async fn in_version(cx: &Cx, entries: &mut [&mut Entry]) -> Result<(), ApiError> {
+    let resource = &*cx.resource;
+    if resource.custom().is_none_or(|custom| custom.webhook.is_none()) {
+        return Ok(());
+    }
+    let wanted = resource.api_version();
+    let mut converted: Vec<(usize, Value)> = Vec::new();
+    for (at, entry) in
+        entries.iter().enumerate().filter(|(_, entry)| object::api_version(&entry.value) != Some(&wanted))
+    {
+        let Ok(value) = object::decode(&entry.value, entry.modified) else { continue };
+        if unconverted(resource, &value).is_some() {
+            converted.push((at, value));
+        }
+    }
+    for part in converted.chunks(OBJECTS_AT_ONCE) {
+        let objects: Vec<&Value> = part.iter().map(|(_, value)| value).collect();
+        let answers = webhook::ask(&cx.state, resource, &wanted, &objects).await?;
+        for ((at, _), answer) in part.iter().zip(answers) {
+            entries[*at].value = object::encode(&answer);
+        }
+    }
+    Ok(())
+}
+
+/// The same for one object.
+pub(crate) async fn one_in_version(cx: &Cx, entry: &Entry) -> Result<Entry, ApiError> {
+    let mut entry = entry.clone();
+    in_version(cx, &mut [&mut entry]).await?;
+    Ok(entry)
+}
+
+/// The object in the version that is stored.
+///
+/// # Errors
+/// As for [`in_version`].
+pub(crate) async fn to_stored<'a>(cx: &Cx, object: &'a Value) -> Result<Cow<'a, Value>, ApiError> {
+    let resource = &*cx.resource;
+    let version = storage_api_version(resource);
+    let Some(custom) = resource.custom().filter(|custom| custom.webhook.is_some()) else {
+        return Ok(stored(resource, object));
+    };
+    let known = |converter: Converter| converter(object, &version)["apiVersion"] == *version;
+    if object["apiVersion"] == *version || custom.converter.is_some_and(known) {
+        return Ok(stored(resource, object));
+    }
+    let answers = webhook::ask(&cx.state, resource, &version, &[object]).await?;
+    answers.into_iter().next().map(Cow::Owned).ok_or_else(|| ApiError::internal("the conversion has no object"))
+}
+
+/// True for an object that is stored in another version than new ones are.
+pub(crate) fn is_outdated(resource: &Resource, entry: &Entry) -> bool {
+    resource.custom().is_some() && object::api_version(&entry.value) != Some(&storage_api_version(resource))
 }
 
 /// The same for one of many objects: those that can't be decoded are left out and reported.
@@ -54,36 +137,46 @@ pub(crate) fn read_or_skip(cx: &Cx, key: &str, entry: &Entry) -> Option<Value> {
     read.ok()
 }
 
-/// True when reading means more than copying bytes.
-pub(crate) fn needed(resource: &Resource) -> bool {
+/// True when reading means more than copying bytes: the object is stored in another version, or was stored before the
+/// schema was what it is now.
+pub(crate) fn needed(resource: &Resource, entry: &Entry) -> bool {
     match resource.custom() {
-        Some(custom) => custom.storage_version != resource.version,
+        Some(custom) => {
+            entry.modified <= custom.since || object::api_version(&entry.value) != Some(&resource.api_version())
+        }
         None => conversion(resource).is_some(),
     }
 }
 
+/// True for kinds whose metadata may differ between versions.
+pub(crate) fn is_metadata_converted(resource: &Resource) -> bool {
+    resource.custom().map_or_else(|| conversion(resource).is_some(), |custom| custom.converter.is_some())
+}
+
 /// Turns an object of the store into the request's version.
 pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
-    if !needed(resource) {
-        return;
-    }
-    if let Some(converter) = resource.custom().and_then(|custom| custom.converter) {
-        *object = converter(object, &resource.api_version());
-    }
-    object["apiVersion"] = json!(resource.api_version());
     if let Some(custom) = resource.custom() {
+        let wanted = resource.api_version();
+        if object["apiVersion"] == *wanted {
+            return;
+        }
+        if let Some(converter) = custom.converter {
+            *object = converter(object, &wanted);
+        }
+        object["apiVersion"] = json!(wanted);
         // A version shows what its own schema knows; what is stored was read once, so nothing is wrong with it.
         let _ = custom.schema.prune(object);
         return;
     }
     if let Some(conversion) = conversion(resource) {
+        object["apiVersion"] = json!(resource.api_version());
         (conversion.from_storage)(object);
     }
 }
 
 /// The object in its stored version; borrowed where no conversion is needed.
 pub(crate) fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
-    if !needed(resource) {
+    if object["apiVersion"] == *storage_api_version(resource) {
         return Cow::Borrowed(object);
     }
     let mut object = object.clone();
@@ -113,9 +206,6 @@ pub(crate) fn reviewed<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Va
 
 /// Turns an object of the request's version into the one of the store.
 fn to_storage(resource: &Resource, object: &mut Value) {
-    if !needed(resource) {
-        return;
-    }
     let version = storage_api_version(resource);
     if let Some(converter) = resource.custom().and_then(|custom| custom.converter) {
         *object = converter(object, &version);

@@ -151,6 +151,13 @@ fn end_of_value(json: &[u8], from: usize) -> Option<usize> {
     }
 }
 
+/// The apiVersion of a stored value, which is its first member.
+pub(crate) fn api_version(stored: &[u8]) -> Option<&str> {
+    let rest = json(stored).strip_prefix(b"{\"apiVersion\":\"")?;
+    let end = rest.iter().position(|c| *c == b'"')?;
+    std::str::from_utf8(&rest[..end]).ok()
+}
+
 /// The JSON of a stored value, without its resourceVersion.
 pub(crate) fn json(stored: &[u8]) -> &[u8] {
     split(stored).1

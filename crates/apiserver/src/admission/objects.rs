@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    convert, object,
+    convert,
     registry::{Lookup, Registry, Resource},
 };
 
@@ -36,9 +36,7 @@ impl<'a> Objects<'a> {
     pub fn get(&self, group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = self.resource(group, version, resource)?;
         let entry = self.store.get(&resource.key(namespace, name))?;
-        let mut value = object::decode(&entry.value, entry.modified).ok()?;
-        convert::from_storage(&resource, &mut value);
-        Some(value)
+        convert::read(&resource, &entry).ok()
     }
 
     /// All objects of a resource, in one namespace or, if that is empty, everywhere.
@@ -96,11 +94,7 @@ impl<'a> Objects<'a> {
     ) -> Vec<Value> {
         let prefix = resource.prefix_of(Some(namespace).filter(|n| !n.is_empty()));
         let Ok(range) = self.store.range(&Query::prefix(&prefix)) else { return vec![] };
-        let decoded = range.entries.iter().filter_map(|(_, entry)| {
-            let mut value = object::decode(&entry.value, entry.modified).ok()?;
-            convert::from_storage(resource, &mut value);
-            Some(value)
-        });
+        let decoded = range.entries.iter().filter_map(|(_, entry)| convert::read(resource, entry).ok());
         decoded.filter(|value| wanted(value)).take(at_most).collect()
     }
 }

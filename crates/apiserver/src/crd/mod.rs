@@ -1,6 +1,7 @@
 //! CustomResourceDefinitions: what one adds to the registry, and the status that the server gives it
 //! (specification/apiserver.md 18).
 
+pub(crate) mod conversion;
 pub(crate) mod lifecycle;
 mod validate;
 
@@ -18,6 +19,7 @@ use crate::{
     schema::CustomSchema,
 };
 
+pub(crate) use conversion::ConversionWebhook;
 pub(crate) use validate::validate;
 
 /// The finalizer that holds a CRD while instances of it exist.
@@ -37,6 +39,10 @@ pub(crate) struct CustomVersion {
     pub(crate) storage_version: String,
     /// Converts between versions, where more than the name differs.
     pub(crate) converter: Option<Converter>,
+    /// Converts what the converter doesn't know.
+    pub(crate) webhook: Option<ConversionWebhook>,
+    /// The last write of the CRD: what is older may be of another schema.
+    pub(crate) since: Revision,
     /// Types, defaults, pruning.
     pub(crate) schema: CustomSchema,
     /// `openAPIV3Schema` as it was sent, for OpenAPI: as text, since it is seldom asked for and a tree takes ten times
@@ -240,7 +246,7 @@ impl Definition {
         let mut resources = vec![];
         if condition(&crd, "Established") {
             let served = versions(&crd).filter(|v| v["served"] == true);
-            resources.extend(served.filter_map(|v| resource(&crd, v, converter)).map(Arc::new));
+            resources.extend(served.filter_map(|v| resource(&crd, v, modified, converter)).map(Arc::new));
         }
         if let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) {
             spec.remove("versions");
@@ -274,7 +280,7 @@ pub(crate) fn groups(crds: &[Arc<Definition>]) -> Vec<Group> {
     groups
 }
 
-fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Option<Resource> {
+fn resource(crd: &Value, version: &Value, since: Revision, converter: Option<Converter>) -> Option<Resource> {
     let group = text_at(crd, "/spec/group").to_owned();
     let names = crd.pointer("/status/acceptedNames").filter(|n| !text_at(n, "/plural").is_empty())?;
     let plural = text_at(names, "/plural").to_owned();
@@ -334,6 +340,8 @@ fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Optio
         identity: format!("{}/{}", object::meta_str(crd, "uid"), crd["metadata"]["generation"]),
         storage_version: storage_version(crd).to_owned(),
         converter: converter.filter(|_| text_at(crd, "/spec/conversion/strategy") == "Webhook"),
+        webhook: ConversionWebhook::of(crd),
+        since,
         schema,
         open_api,
         columns: columns.collect(),

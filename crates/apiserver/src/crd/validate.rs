@@ -54,6 +54,8 @@ pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
             "must have exactly one version marked as storage version",
         ));
     }
+    stored_versions(crd, &mut causes);
+    conversion(&crd["spec"]["conversion"], &mut causes);
     if crd.pointer("/spec/preserveUnknownFields") == Some(&json!(true)) {
         causes.push(Cause::invalid(
             "spec.preserveUnknownFields",
@@ -100,6 +102,73 @@ pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
         }
     }
     causes
+}
+
+/// A version that objects may be stored in has to stay.
+fn stored_versions(crd: &Value, causes: &mut Vec<Cause>) {
+    let stored = crd.pointer("/status/storedVersions").and_then(Value::as_array);
+    for (i, version) in stored.into_iter().flatten().enumerate() {
+        if !versions(crd).any(|known| known["name"] == *version) {
+            let name = version.as_str().unwrap_or_default();
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a \
+                 storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            causes.push(Cause::invalid(format!("status.storedVersions[{i}]"), version, why));
+        }
+    }
+}
+
+/// Fields go by their names inside a kube-apiserver.
+fn conversion(conversion: &Value, causes: &mut Vec<Cause>) {
+    const CLIENT: &str = "spec.conversion.webhookClientConfig";
+    const REVIEWS: &str = "spec.conversion.conversionReviewVersions";
+    let (client, reviews) =
+        (&conversion["webhook"]["clientConfig"], &conversion["webhook"]["conversionReviewVersions"]);
+    match text_at(conversion, "/strategy") {
+        "Webhook" => {}
+        strategy => {
+            match strategy {
+                "None" => {}
+                "" => causes.push(Cause::required("spec.conversion.strategy", "")),
+                other => {
+                    causes.push(Cause::unsupported("spec.conversion.strategy", &json!(other), &["None", "Webhook"]));
+                }
+            }
+            let why = "should not be set when strategy is not set to Webhook";
+            if client.is_object() {
+                causes.push(Cause::forbidden(CLIENT, why));
+            }
+            if reviews.as_array().is_some_and(|list| !list.is_empty()) {
+                causes.push(Cause::forbidden(REVIEWS, why));
+            }
+            return;
+        }
+    }
+    match (client.is_object(), client["url"].as_str(), client["service"].is_object()) {
+        (false, ..) => causes.push(Cause::required(CLIENT, "required when strategy is set to Webhook")),
+        (_, Some(_), true) | (_, None, false) => {
+            causes.push(Cause::required(CLIENT, "exactly one of url or service is required"));
+        }
+        (_, Some(url), false) if !url.starts_with("https://") => {
+            let why = "'https' is the only allowed URL scheme";
+            causes.push(Cause::invalid(format!("{CLIENT}.url"), &json!(url), why));
+        }
+        (_, None, true) => {
+            for key in ["namespace", "name"] {
+                if text_at(client, &format!("/service/{key}")).is_empty() {
+                    causes.push(Cause::required(format!("{CLIENT}.service.{key}"), ""));
+                }
+            }
+        }
+        _ => {}
+    }
+    let versions: Vec<&str> = reviews.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if versions.is_empty() {
+        causes.push(Cause::required(REVIEWS, ""));
+    } else if !versions.iter().any(|v| super::conversion::REVIEWS.contains(v)) {
+        causes.push(Cause::invalid(REVIEWS, reviews, "must include at least one of v1, v1beta1"));
+    }
 }
 
 fn protected_group(crd: &Value, group: &str, causes: &mut Vec<Cause>) {

@@ -15,8 +15,8 @@ use super::subresource::found;
 const NO_ADDRESSES: &str = "no preferred addresses found; known addresses: []";
 
 /// Answers a request for logs: the kubelet can't be reached.
-pub(crate) fn log(cx: &Cx) -> Result<Reply, ApiError> {
-    let pod = found(cx)?;
+pub(crate) async fn log(cx: &Cx) -> Result<Reply, ApiError> {
+    let pod = found(cx).await?;
     let of = |list: &str| {
         let containers = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array).into_iter().flatten();
         containers.filter_map(|c| c["name"].as_str()).collect::<Vec<_>>()
@@ -51,7 +51,7 @@ pub(crate) async fn connect(cx: &Cx) -> Result<Reply, ApiError> {
     let mut options = options(cx);
     admission::mutate_subresource(cx, Operation::Connect, None, &mut options, false).await?;
     admission::validate_subresource(cx, Operation::Connect, None, &options, false).await?;
-    let object = found(cx)?;
+    let object = found(cx).await?;
     if cx.subresource() == Some("proxy") {
         return Err(ApiError::bad_request("address not allowed"));
     }

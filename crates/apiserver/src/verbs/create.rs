@@ -99,7 +99,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
         object::metadata_mut(&mut value).remove("resourceVersion");
         return Ok(Some(value));
     }
-    let put = state.put(resource, key.clone(), &convert::stored(resource, &value))?;
+    let put = state.put(resource, key.clone(), &*convert::to_stored(cx, &value).await?)?;
     let (mut compares, mut ops) = (hooks.reservations)(None, Some(&value));
     compares.insert(0, Compare::absent(key));
     ops.push(put);

@@ -57,6 +57,7 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     let range = cx.state.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
     let mut deleted: Vec<Entry> = Vec::new();
     for (key, entry) in range.entries {
+        let entry = convert::one_in_version(cx, &entry).await?;
         // An object that can't be decoded has no fields to select it by.
         let selected = selector.is_everything() || convert::read(resource, &entry).is_ok_and(|o| selector.matches(&o));
         if !selected {
@@ -109,7 +110,7 @@ async fn attempt(
     options: &DeleteOptions,
 ) -> Result<Option<Outcome>, ApiError> {
     let resource = &*cx.resource;
-    let old = match convert::read(resource, entry) {
+    let old = match convert::read(resource, &convert::one_in_version(cx, entry).await?) {
         Ok(old) => old,
         Err(error) => return remove_unreadable(cx, key, entry, options, &error).await,
     };
@@ -127,7 +128,7 @@ async fn attempt(
         if new == old || options.dry_run {
             return Ok(Some(Outcome::Marked(new)));
         }
-        let put = cx.state.put(resource, key.to_owned(), &convert::stored(resource, &new))?;
+        let put = cx.state.put(resource, key.to_owned(), &*convert::to_stored(cx, &new).await?)?;
         let (mut compares, mut ops) = (vec![Compare::modified(key, entry.modified)], vec![put]);
         sides.join(&mut compares, &mut ops);
         return match cx.state.txn(compares, ops).await? {
@@ -255,7 +256,7 @@ fn mark(cx: &Cx, old: &Value, new: &mut Value, grace: i64) {
         return;
     }
     let at = jiff::Timestamp::from_second(cx.state.seam.clock.wall().as_second().saturating_add(grace))
-        .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        .unwrap_or(jiff::Timestamp::MAX);
     let first = !object::terminating(old);
     let metadata = object::metadata_mut(new);
     metadata.insert("deletionTimestamp".into(), json!(at.to_string()));

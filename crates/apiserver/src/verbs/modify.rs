@@ -75,13 +75,13 @@ async fn attempt(
     make: &mut Make<'_>,
 ) -> Result<Option<Value>, ApiError> {
     let resource = &*cx.resource;
-    let old = convert::read(resource, entry)?;
+    let old = convert::read(resource, &convert::one_in_version(cx, entry).await?)?;
     let candidate = make(&old)?;
     check_revision(cx, &candidate, entry, needs_revision)?;
     // As it was sent: a kube-apiserver completes the metadata later.
     (kinds::hooks(resource).check_escalation)(cx, Some(&old), &candidate)?;
     let (new, sides) = prepare(cx, scope, options, &old, candidate).await?;
-    if unchanged(&old, &new) {
+    if unchanged(&old, &new) && !convert::is_outdated(resource, entry) {
         return Ok(Some(old));
     }
     let removed = removable(resource, &old, &new);
@@ -92,7 +92,7 @@ async fn attempt(
     let op = if removed {
         Op::delete(key)
     } else {
-        cx.state.put(resource, key.to_owned(), &convert::stored(resource, &new))?
+        cx.state.put(resource, key.to_owned(), &*convert::to_stored(cx, &new).await?)?
     };
     let (mut compares, mut ops) = (kinds::hooks(resource).reservations)(Some(&old), Some(&new).filter(|_| !removed));
     compares.push(Compare::modified(key, entry.modified));
@@ -272,9 +272,10 @@ fn restrict(resource: &Resource, scope: UpdateScope, old: &Value, new: &mut Valu
 
 /// A change that changes nothing is not written. The times of managedFields don't count.
 fn unchanged(old: &Value, new: &Value) -> bool {
-    fn fields(value: &Value) -> Vec<(&Value, &Value)> {
+    fn fields(value: &Value) -> Vec<[&Value; 5]> {
+        const KEYS: [&str; 5] = ["manager", "operation", "apiVersion", "subresource", "fieldsV1"];
         let list = object::metadata(value).get("managedFields").and_then(Value::as_array);
-        list.into_iter().flatten().map(|e| (&e["manager"], &e["fieldsV1"])).collect()
+        list.into_iter().flatten().map(|entry: &Value| KEYS.map(|key| &entry[key])).collect()
     }
     if old == new {
         return true;

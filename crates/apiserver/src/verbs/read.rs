@@ -28,7 +28,7 @@ pub(crate) async fn get(cx: &Cx) -> Result<Reply, ApiError> {
     }
     let resource = &*cx.resource;
     match cx.state.store.get(&cx.key()) {
-        Some(entry) => respond::stored(cx, 200, &entry),
+        Some(entry) => respond::stored(cx, 200, &convert::one_in_version(cx, &entry).await?),
         None => Err(ApiError::not_found(&resource.plural, &resource.group, cx.name())),
     }
 }
@@ -77,7 +77,7 @@ pub(crate) async fn list(cx: &Cx) -> Result<Reply, ApiError> {
             (at, None, limit)
         }
     };
-    let page = read(cx, &selector, &prefix, start_after, limit, at)?;
+    let page = read(cx, &selector, &prefix, start_after, limit, at).await?;
     respond::list(cx, &page.0, &page.1)
 }
 
@@ -157,7 +157,7 @@ fn token(revision: i64, prefix: &str, last: &str) -> String {
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
 }
 
-fn read(
+async fn read(
     cx: &Cx,
     selector: &Selector,
     prefix: &str,
@@ -172,7 +172,7 @@ fn read(
     loop {
         let piece = limit.map(|l| if everything { l } else { PIECE });
         let query = Query { prefix, start_after: start_after.as_deref(), limit: piece, at };
-        let range = cx.state.store.range(&query).map_err(|e| match e {
+        let mut range = cx.state.store.range(&query).map_err(|e| match e {
             RevisionError::Compacted { .. } => {
                 let mut error = ApiError::expired("The resourceVersion for the provided list is too old.");
                 if let Some(start) = &start_after {
@@ -185,6 +185,7 @@ fn read(
         })?;
         // Later pieces and pages show the state of the first.
         at = Some(range.revision);
+        convert::in_version(cx, &mut range.entries.iter_mut().map(|(_, entry)| entry).collect::<Vec<_>>()).await?;
         let remaining = range.remaining;
         let left = range.entries.len();
         for (i, (key, entry)) in range.entries.into_iter().enumerate() {

@@ -46,17 +46,17 @@ pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         ("binding", Verb::Create) => bind(cx, bytes).await,
         ("eviction", Verb::Create) => evict(cx, bytes).await,
         ("token", Verb::Create) => token::request(cx, bytes).await,
-        ("log", Verb::Get) => connect::log(cx),
+        ("log", Verb::Get) => connect::log(cx).await,
         ("exec" | "attach" | "portforward" | "proxy", _) => connect::connect(cx).await,
         _ => Err(ApiError::no_resource()),
     }
 }
 
 /// The object of the path.
-pub(crate) fn found(cx: &Cx) -> Result<Value, ApiError> {
+pub(crate) async fn found(cx: &Cx) -> Result<Value, ApiError> {
     let entry = cx.state.store.get(&cx.key());
     let entry = entry.ok_or_else(|| ApiError::not_found(&cx.resource.plural, &cx.resource.group, cx.name()))?;
-    convert::read(&cx.resource, &entry)
+    convert::read(&cx.resource, &convert::one_in_version(cx, &entry).await?)
 }
 
 /// The path of the replicas.
@@ -113,7 +113,7 @@ fn scale_of(cx: &Cx, value: &Value) -> Result<Value, ApiError> {
 
 async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
     if verb == Verb::Get {
-        return Ok(respond::formatted(cx, 200, &scale_of(cx, &found(cx)?)?));
+        return Ok(respond::formatted(cx, 200, &scale_of(cx, &found(cx).await?)?));
     }
     let kind = if verb == Verb::Update { "UpdateOptions" } else { "PatchOptions" };
     let options = WriteOptions::parse(&cx.query, kind)?;
@@ -164,7 +164,7 @@ async fn reviewed_scale(
     request: &ScaleRequest,
     options: &WriteOptions,
 ) -> Result<(String, DesiredScale), ApiError> {
-    let old = found(cx)?;
+    let old = found(cx).await?;
     let mut wanted = desired_scale(cx, request, options, &old)?;
     let (operation, dry_run) = (Operation::Update, options.dry_run);
     identify_as(cx, &mut wanted.scale, "autoscaling/v1", "Scale", cx.name());
@@ -384,7 +384,7 @@ async fn evict(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     if admission::is_asked(cx) {
         admission::validate_subresource(cx, Operation::Create, None, &eviction, dry_run).await?;
     }
-    let pod = found(cx)?;
+    let pod = found(cx).await?;
     let pending =
         matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Pending" | "Succeeded" | "Failed"));
     let dry_run = eviction["deleteOptions"]["dryRun"].as_array().is_some_and(|list| !list.is_empty());

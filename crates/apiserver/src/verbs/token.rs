@@ -37,7 +37,7 @@ pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         subresource::track_subresource(cx, &mut given, (GROUP, "v1", "TokenRequest"));
         admission::mutate_subresource(cx, Operation::Create, None, &mut given, dry_run).await?;
     }
-    let account = subresource::found(cx)?;
+    let account = subresource::found(cx).await?;
     let named = object::meta_str(&given, "name").to_owned();
     if !named.is_empty() && named != cx.name() {
         let why = "must match the service account name if specified";

@@ -31,6 +31,8 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// Without a timeout in the request, a watch lives 30 to 60 minutes.
 const DEFAULT_LIFE_SECONDS: u64 = 1_800;
+/// A watch that asks for more time ends after this.
+const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Watches shorter than this get no last bookmark.
 const SHORT: Duration = Duration::from_secs(10);
@@ -104,7 +106,7 @@ fn plan(cx: &Cx) -> Result<Plan, ApiError> {
         bookmarks,
         marks_end: initial && bookmarks,
         not_older_than: wanted,
-        life: Duration::from_secs(seconds),
+        life: Duration::from_secs(seconds).min(LIFE_MAX),
     })
 }
 
@@ -186,12 +188,24 @@ impl Run {
         let cx = self.cx.clone();
         let Ok(range) = cx.state.store.range(&Query::prefix(&plan.prefix)) else { return Err(Gone) };
         for (_, entry) in &range.entries {
+            let Some(entry) = &self.converted(entry).await? else { continue };
             if !plan.selector.is_everything() && !self.selects(plan, entry) {
                 continue;
             }
             self.send("ADDED", entry, entry.modified).await?;
         }
         Ok(range.revision)
+    }
+
+    /// The entry in the request's version. An object that can't be converted is reported to the reader.
+    async fn converted(&mut self, entry: &Entry) -> Result<Option<Entry>, Gone> {
+        match convert::one_in_version(&self.cx, entry).await {
+            Ok(entry) => Ok(Some(entry)),
+            Err(error) => {
+                self.push(frame("ERROR", &error.status())).await?;
+                Ok(None)
+            }
+        }
     }
 
     fn selects(&self, plan: &Plan, entry: &Entry) -> bool {
@@ -244,6 +258,11 @@ impl Run {
 
     async fn event(&mut self, plan: &Plan, event: &Event, revision: Revision) -> Result<(), Gone> {
         let everything = plan.selector.is_everything();
+        let mut event = event.clone();
+        for entry in [&mut event.entry, &mut event.previous].into_iter().flatten() {
+            let Some(converted) = self.converted(entry).await? else { return Ok(()) };
+            *entry = converted;
+        }
         let matches = |entry: &Option<Entry>| entry.as_ref().filter(|e| everything || self.selects(plan, e)).cloned();
         let (now, before) = (matches(&event.entry), matches(&event.previous));
         match (now, before) {
@@ -301,12 +320,12 @@ struct Encoder {
 
 impl Encoder {
     fn new(cx: Arc<Cx>) -> Self {
-        let plain = cx.accept.shape == Shape::Object && !convert::needed(&cx.resource);
+        let plain = cx.accept.shape == Shape::Object;
         Self { cx, plain, columns_sent: false }
     }
 
     fn event(&mut self, kind: &str, entry: &Entry, revision: Revision) -> Bytes {
-        if self.plain {
+        if self.plain && !convert::needed(&self.cx.resource, entry) {
             let mut out = BytesMut::with_capacity(entry.value.len() + 80);
             out.extend_from_slice(b"{\"type\":\"");
             out.extend_from_slice(kind.as_bytes());
@@ -318,19 +337,19 @@ impl Encoder {
         if let Some(frame) = self.metadata_event(kind, entry, revision) {
             return frame;
         }
-        match object::decode(&entry.value, revision) {
+        match convert::read(&self.cx.resource, entry) {
             Ok(mut value) => {
-                convert::from_storage(&self.cx.resource, &mut value);
+                self.cx.state.set_revision(&mut value, revision);
                 self.shaped(kind, value)
             }
-            Err(e) => frame("ERROR", &ApiError::internal(e).status()),
+            Err(e) => frame("ERROR", &e.status()),
         }
     }
 
     /// The frame of a metadata-only watch, cut out of the stored bytes: clients that follow every kind request these.
     fn metadata_event(&self, kind: &str, entry: &Entry, revision: Revision) -> Option<Bytes> {
         let Shape::Partial { version, .. } = self.cx.accept.shape else { return None };
-        if convert::needed(&self.cx.resource) {
+        if convert::is_metadata_converted(&self.cx.resource) {
             return None;
         }
         let mut out = BytesMut::with_capacity(640);

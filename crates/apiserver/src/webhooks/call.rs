@@ -84,7 +84,7 @@ async fn response(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Va
 ///
 /// This server is in no cluster network: of Services it reaches those of type ExternalName.
 /// The error names the address, too.
-fn address(state: &State, client: &Value) -> Result<(String, Option<String>), (String, String)> {
+pub(crate) fn address(state: &State, client: &Value) -> Result<(String, Option<String>), (String, String)> {
     if let Some(url) = client["url"].as_str() {
         return Ok((url.to_owned(), None));
     }

@@ -75,7 +75,10 @@ pub(crate) fn matches<'w>(
         if rules.iter().any(|rule| covers(rule, &cx.resource)) {
             return Some(cx.resource.clone());
         }
-        let others = if matcher.equivalent && !rules.is_empty() { equivalents(cx) } else { vec![] };
+        // Objects of kinds with a conversion webhook are reviewed in their own version only.
+        let convertible =
+            cx.resource.custom().is_none_or(|custom| custom.webhook.is_none() || custom.converter.is_some());
+        let others = if matcher.equivalent && convertible && !rules.is_empty() { equivalents(cx) } else { vec![] };
         others.into_iter().find(|other| rules.iter().any(|rule| covers(rule, other)))
     };
     let ruled = if matcher.all { Some(cx.resource.clone()) } else { named(&matcher.rules) };

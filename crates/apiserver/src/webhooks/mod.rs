@@ -21,15 +21,16 @@ use ironclad_patch::PatchError;
 use serde_json::{Value, json};
 
 pub use self::caller::{WebhookAnswer, WebhookCall, WebhookCaller};
-use self::{
-    call::{Answer, Kind},
-    config::Hook,
-};
 pub(crate) use self::{
+    call::address,
     config::Webhooks,
     matcher::{Matcher, condition_type, label_selector},
     matching::{Seen, matches},
     review::request,
+};
+use self::{
+    call::{Answer, Kind},
+    config::Hook,
 };
 use crate::{
     admission::review::{Operation, Write},

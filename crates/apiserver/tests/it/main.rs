@@ -18,5 +18,6 @@ mod serving;
 mod tls;
 mod tokens;
 mod twelve;
+mod versions;
 mod watching;
 mod webhooks;

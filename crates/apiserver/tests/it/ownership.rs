@@ -89,3 +89,26 @@ async fn custom_resources_and_their_status_are_applied() {
     assert_eq!((status.at("/status/size"), status.at("/spec/size")), (&json!(1), &json!(2)));
     assert_eq!(owners(&status), ["m Apply", "s Apply"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_owners_alone_is_written() {
+    let world = World::new().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let made = world.post(&format!("{maps}?fieldManager=kubectl"), config_map("a", json!({"k": "v"}))).await;
+    let mut entry = made.expect(201).at("/metadata/managedFields/0").clone();
+    // As clients do that go over to server-side apply.
+    for (field, value) in [("operation", "Apply"), ("manager", "other")] {
+        entry[field] = json!(value);
+        let patch = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [entry.clone()]}]);
+        let patched = world.patch(&format!("{maps}/a"), "json-patch+json", patch).await.expect(200);
+        assert_eq!(patched.at("/metadata/managedFields/0")[field], value, "answered");
+        let read = world.get(&format!("{maps}/a")).await.expect(200);
+        assert_eq!(read.at("/metadata/managedFields/0")[field], value, "stored");
+    }
+    let revision = |answer: &Answer| answer.at("/metadata/resourceVersion").clone();
+    let before = revision(&world.get(&format!("{maps}/a")).await);
+    entry["time"] = json!("2020-01-01T00:00:00Z");
+    let patch = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [entry]}]);
+    let same = world.patch(&format!("{maps}/a"), "json-patch+json", patch).await.expect(200);
+    assert_eq!(revision(&same), before, "times alone are no change");
+}

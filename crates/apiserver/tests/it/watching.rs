@@ -132,3 +132,13 @@ async fn kubes_watcher_follows_in_both_modes() {
         assert_eq!(seen, ["Init", "InitApply(a)", "InitDone", "Apply(a)", "Delete(a)"]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_may_ask_for_any_time() {
+    let world = World::new().await;
+    world.post(MAPS, config_map("a", json!({}))).await.expect(201);
+    for seconds in [1, i64::from(u32::MAX), 9_223_372_036, i64::MAX] {
+        let mut watch = world.watch(&format!("{MAPS}?watch=1&timeoutSeconds={seconds}"), "application/json").await;
+        assert_eq!(watch.brief().await, "ADDED a", "{seconds}");
+    }
+}

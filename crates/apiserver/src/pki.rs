@@ -12,15 +12,18 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ironclad_seam::Seam;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::RwLock;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType, SerialNumber,
 };
 use rustls::{
     RootCertStore, ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier},
+    sign::CertifiedKey,
 };
+use serde_json::Value;
 
 use crate::{MASTERS, TokenKey};
 
@@ -30,8 +33,11 @@ pub use authority::{Authority, Order};
 const CA_DAYS: i64 = 3_650;
 /// Validity of the certificates that it signs.
 const LEAF_DAYS: i64 = 365;
-/// Certificates that end sooner than this are made anew at start.
+/// Certificates that end sooner than this are made anew, at the start and while the server runs.
 const RENEW_DAYS: i64 = 90;
+/// Names that a server's certificate always has, besides loopback addresses.
+const SERVER_NAMES: [&str; 4] = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
 
 /// An error of certificates and their files.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +85,18 @@ pub struct Pki {
     server: Pair,
     admin: Pair,
     token_key: TokenKey,
+    hosts: Vec<String>,
+    served: Arc<Served>,
+}
+
+/// The certificate that new connections get.
+#[derive(Debug, Default)]
+struct Served(RwLock<Option<Arc<CertifiedKey>>>);
+
+impl ResolvesServerCert for Served {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.read().clone()
+    }
 }
 
 impl Pki {
@@ -91,21 +109,63 @@ impl Pki {
     /// # Errors
     /// A directory that can't be written to.
     pub fn load_or_create(dir: &Path, seam: &Seam, name: &str) -> Result<Self, PkiError> {
-        fs::create_dir_all(dir).map_err(|source| PkiError::File { path: dir.into(), source })?;
+        Self::load_or_create_for(dir, seam, name, &[])
+    }
+
+    /// The same with a server certificate that is also for these names and addresses.
+    ///
+    /// # Errors
+    /// A directory that can't be written to, or a host that is neither a name nor an address.
+    pub fn load_or_create_for(dir: &Path, seam: &Seam, name: &str, hosts: &[String]) -> Result<Self, PkiError> {
+        create_private_dir(dir)?;
+        let hosts: Vec<String> =
+            SERVER_NAMES.into_iter().chain(LOOPBACK).map(str::to_owned).chain(hosts.iter().cloned()).collect();
         let now = seam.clock.wall_seconds();
         let (ca, fresh) = match read_pair(dir, "ca", now) {
             Some(ca) => (ca, false),
             None => (store(dir, "ca", make_ca(name, now, seam))?, true),
         };
-        let leaf = |file: &str, profile: Profile<'_>| match read_pair(dir, file, now).filter(|_| !fresh) {
-            Some(pair) => Ok(pair),
-            None => store(dir, file, make_leaf(&ca, &profile, now, seam)),
+        let leaf = |file: &str, profile: Profile<'_>| {
+            let fits = |pair: &Pair| !fresh && profile.fits(&pair.certificate);
+            match read_pair(dir, file, now).filter(fits) {
+                Some(pair) => Ok(pair),
+                None => store(dir, file, make_leaf(&ca, &profile, now, seam)),
+            }
         };
-        let server = leaf("server", Profile::Server)?;
+        let server = leaf("server", Profile::Server(&hosts))?;
         let admin = leaf("admin", Profile::Client { user: "ironclad-admin", group: MASTERS })?;
         let token_key = token_key(&dir.join("sa.key"))?;
         let authority = Authority::new(ca.clone(), seam.rng.stream("certificate-serials"));
-        Ok(Self { dir: dir.into(), authority, ca, server, admin, token_key })
+        let served = Arc::default();
+        Ok(Self { dir: dir.into(), authority, ca, server, admin, token_key, hosts, served })
+    }
+
+    /// Makes the certificates anew that end soon, and serves the new one to connections that come from now on. True if
+    /// there are new ones: then kubeconfigs with the administrator's certificate are to be written again.
+    ///
+    /// # Errors
+    /// A directory that can't be written to.
+    pub fn renew(&mut self, seam: &Seam) -> Result<bool, PkiError> {
+        let now = seam.clock.wall_seconds();
+        let current = |file: &str| read_pair(&self.dir, file, now).is_some();
+        if current("server") && current("admin") {
+            return Ok(false);
+        }
+        let served = self.served.clone();
+        *self = Self { served, ..Self::load_or_create_for(&self.dir, seam, "", &self.hosts)? };
+        let key = self.certified_key()?;
+        *self.served.0.write() = Some(Arc::new(key));
+        Ok(true)
+    }
+
+    fn certified_key(&self) -> Result<CertifiedKey, PkiError> {
+        let bad = |file: &str, detail: String| PkiError::Certificate { path: self.dir.join(file), detail };
+        let certificate = CertificateDer::from_pem_slice(self.server.certificate.as_bytes());
+        let chain = vec![certificate.map_err(|e| bad("server.crt", e.to_string()))?];
+        let key =
+            PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| bad("server.key", e.to_string()))?;
+        CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider())
+            .map_err(|e| bad("server.crt", e.to_string()))
     }
 
     /// The CA's certificate, PEM.
@@ -157,15 +217,12 @@ impl Pki {
             .allow_unauthenticated()
             .build()
             .map_err(|e| bad("ca.crt", e.to_string()))?;
-        let chain = vec![certificate(&self.server.certificate).map_err(|e| bad("server.crt", e))?];
-        let key =
-            PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| bad("server.key", e.to_string()))?;
+        *self.served.0.write() = Some(Arc::new(self.certified_key()?));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| bad("server.crt", e.to_string()))?
             .with_client_cert_verifier(clients)
-            .with_single_cert(chain, key)
-            .map_err(|e| bad("server.crt", e.to_string()))?;
+            .with_cert_resolver(self.served.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
@@ -202,7 +259,8 @@ pub fn kubeconfig(contexts: &[Context]) -> String {
     let mut users = String::new();
     let mut list = String::new();
     for context in contexts {
-        let name = &context.name;
+        // Quoted: a name such as `123` or `true` is no text otherwise.
+        let name = &Value::from(context.name.as_str()).to_string();
         let b64 = |text: &str| STANDARD.encode(text);
         clusters += &format!(
             "- name: {name}\n  cluster:\n    server: {}\n    certificate-authority-data: {}\n",
@@ -216,7 +274,7 @@ pub fn kubeconfig(contexts: &[Context]) -> String {
         );
         list += &format!("- name: {name}\n  context:\n    cluster: {name}\n    user: {name}\n");
     }
-    let current = contexts.first().map_or("", |c| c.name.as_str());
+    let current = Value::from(contexts.first().map_or("", |c| c.name.as_str())).to_string();
     format!(
         "apiVersion: v1\nkind: Config\nclusters:\n{clusters}users:\n{users}contexts:\n{list}current-context: {current}\n"
     )
@@ -238,7 +296,19 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&temporary).map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&temporary, path).map_err(failed)
+    fs::rename(&temporary, path).map_err(failed)?;
+    // The new name, too, is to be there after a power cut.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+}
+
+/// Makes a directory that only its owner may read; one that is there becomes that.
+fn create_private_dir(dir: &Path) -> Result<(), PkiError> {
+    let failed = |source| PkiError::File { path: dir.into(), source };
+    fs::create_dir_all(dir).map_err(failed)?;
+    #[cfg(unix)]
+    fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700)).map_err(failed)?;
+    Ok(())
 }
 
 /// The key in this file, made if there is none. One that can't be read is not replaced: tokens that it signed are in
@@ -289,14 +359,21 @@ pub fn authority(name: &str, days: i64, seam: &Seam) -> Result<Pair, String> {
 /// A name that is none, or an authority that can't sign.
 pub fn serving(authority: &Pair, name: &str, hosts: &[String], days: i64, seam: &Seam) -> Result<Pair, String> {
     let mut params = params(name, "", seam.clock.wall_seconds(), days, seam);
-    for host in hosts {
-        params.subject_alt_names.push(match host.parse() {
-            Ok(address) => SanType::IpAddress(address),
-            Err(_) => SanType::DnsName(host.as_str().try_into().map_err(|e: rcgen::Error| format!("{host}: {e}"))?),
-        });
-    }
+    params.subject_alt_names = alternative_names(hosts)?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     sign(authority, params)
+}
+
+fn alternative_names(hosts: &[String]) -> Result<Vec<SanType>, String> {
+    let name = |host: &String| {
+        if let Ok(address) = host.parse() {
+            return Ok(SanType::IpAddress(address));
+        }
+        let wrong = |error: &dyn std::fmt::Display| format!("{host:?} is neither a DNS name nor an address: {error}");
+        ServerName::try_from(host.strip_prefix("*.").unwrap_or(host)).map_err(|e| wrong(&e))?;
+        Ok(SanType::DnsName(host.as_str().try_into().map_err(|e: rcgen::Error| wrong(&e))?))
+    };
+    hosts.iter().map(name).collect()
 }
 
 /// When a certificate ends, and which names and addresses it is for; `None` if it can't be read.
@@ -321,8 +398,20 @@ fn address(bytes: &[u8]) -> Option<String> {
 
 /// The purpose of a certificate.
 enum Profile<'a> {
-    Server,
-    Client { user: &'a str, group: &'a str },
+    /// A server at these names and addresses.
+    Server(&'a [String]),
+    Client {
+        user: &'a str,
+        group: &'a str,
+    },
+}
+
+impl Profile<'_> {
+    /// True for a certificate that is for all hosts of this profile.
+    fn fits(&self, certificate: &str) -> bool {
+        let Profile::Server(hosts) = self else { return true };
+        validity(certificate).is_some_and(|(_, names)| hosts.iter().all(|host| names.contains(host)))
+    }
 }
 
 fn params(common_name: &str, organization: &str, now: Timestamp, days: i64, seam: &Seam) -> CertificateParams {
@@ -363,17 +452,9 @@ fn make_authority(name: &str, now: Timestamp, days: i64, seam: &Seam) -> Result<
 
 fn make_leaf(ca: &Pair, profile: &Profile<'_>, now: Timestamp, seam: &Seam) -> Result<Pair, String> {
     let params = match profile {
-        Profile::Server => {
+        Profile::Server(hosts) => {
             let mut params = params("kube-apiserver", "", now, LEAF_DAYS, seam);
-            let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
-            for name in names {
-                params
-                    .subject_alt_names
-                    .push(SanType::DnsName(name.try_into().map_err(|e: rcgen::Error| e.to_string())?));
-            }
-            let loopback =
-                [std::net::IpAddr::from([127, 0, 0, 1]), std::net::IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
-            params.subject_alt_names.extend(loopback.map(SanType::IpAddress));
+            params.subject_alt_names = alternative_names(hosts)?;
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
             params
         }
@@ -393,4 +474,99 @@ fn sign(ca: &Pair, mut params: CertificateParams) -> Result<Pair, String> {
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     let certificate = params.signed_by(&key, &issuer).map_err(|e| e.to_string())?;
     Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_seam::{Clock, Rng, Tasks};
+
+    use super::*;
+
+    fn seam(days: i64) -> Seam {
+        let at = Timestamp::from_second(1_767_225_600 + days * 86_400).unwrap();
+        Seam { clock: Clock::simulated(at), rng: Rng::from_seed(1), tasks: Tasks::new("test") }
+    }
+
+    fn certificates(pki: &Pki) -> [String; 3] {
+        [&pki.ca, &pki.server, &pki.admin].map(|pair| pair.certificate.clone())
+    }
+
+    #[test]
+    fn the_server_certificate_follows_its_hosts() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |hosts: &[&str]| {
+            let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+            Pki::load_or_create_for(dir.path(), &seam(0), "test", &hosts)
+        };
+        let first = open(&[]).unwrap();
+        let (_, names) = validity(&first.server.certificate).unwrap();
+        assert_eq!(
+            names,
+            ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
+        );
+        assert_eq!(certificates(&open(&[]).unwrap()), certificates(&first), "nothing changed");
+        let more = open(&["10.0.0.5", "fd00::5", "fleet.example"]).unwrap();
+        let (_, names) = validity(&more.server.certificate).unwrap();
+        assert!(
+            ["10.0.0.5", "fd00::5", "fleet.example", "localhost"].iter().all(|n| names.iter().any(|m| m == n)),
+            "{names:?}"
+        );
+        assert_eq!((&more.ca.certificate, &more.admin.certificate), (&first.ca.certificate, &first.admin.certificate));
+        assert_eq!(certificates(&open(&["10.0.0.5"]).unwrap()), certificates(&more), "one with more names fits");
+        assert!(open(&["no name"]).is_err());
+    }
+
+    #[test]
+    fn certificates_are_renewed_while_they_are_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut pki = Pki::load_or_create_for(dir.path(), &seam(0), "test", &["10.0.0.5".to_owned()]).unwrap();
+        let config = pki.server_config().unwrap();
+        let before = certificates(&pki);
+        let of_served = |pki: &Pki| pki.served.0.read().as_ref().unwrap().cert[0].to_vec();
+        let served = of_served(&pki);
+        assert!(!pki.renew(&seam(200)).unwrap());
+        assert_eq!(certificates(&pki), before);
+        assert!(pki.renew(&seam(300)).unwrap());
+        let after = certificates(&pki);
+        assert_eq!(after[0], before[0], "the authority stays");
+        assert!(after[1] != before[1] && after[2] != before[2]);
+        assert!(of_served(&pki) != served, "new connections get the new certificate");
+        let (ends, names) = validity(&pki.server.certificate).unwrap();
+        assert!(ends.as_second() > 1_767_225_600 + 600 * 86_400 && names.iter().any(|n| n == "10.0.0.5"));
+        assert!(config.alpn_protocols.len() == 2);
+    }
+
+    #[test]
+    fn any_name_of_a_context_is_a_text() {
+        let pair = Pair { certificate: "c".to_owned(), key: "k".to_owned() };
+        for name in ["member1", "123", "true", "null", "1e3", "a: b", "\"", "~"] {
+            let server = "https://127.0.0.1:1".to_owned();
+            let text =
+                kubeconfig(&[Context { name: name.to_owned(), server, ca: "c".to_owned(), client: pair.clone() }]);
+            let read: Value = serde_saphyr::from_str(&text).unwrap();
+            for pointer in [
+                "/clusters/0/name",
+                "/users/0/name",
+                "/contexts/0/name",
+                "/contexts/0/context/cluster",
+                "/contexts/0/context/user",
+                "/current-context",
+            ] {
+                assert_eq!(read.pointer(pointer), Some(&Value::from(name)), "{pointer}");
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn keys_are_in_a_directory_of_their_owner() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("pki");
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        Pki::load_or_create(&dir, &seam(0), "test").unwrap();
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+    }
 }

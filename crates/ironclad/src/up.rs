@@ -5,7 +5,12 @@ mod explain;
 mod local;
 mod members;
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use ironclad_admission::convert::convert;
@@ -39,6 +44,10 @@ use crate::{
 };
 use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
 
+/// Clients get this long at the end until their connections are cut off.
+const STOP_TIME_MAX: Duration = Duration::from_secs(8);
+/// Interval of looking whether certificates end.
+const RENEW_EVERY: Duration = Duration::from_secs(12 * 3_600);
 const DEMO_NEEDS: &str = "--demo needs three members\n  try: --clusters 3";
 /// User of the controllers, whose own writes are not reviewed (specification/admission.md 1.3).
 const CONTROLLERS_USER: &str = "ironclad-controllers";
@@ -61,6 +70,9 @@ pub(crate) struct UpArgs {
     /// Address of the API, with TLS
     #[arg(long, env = "IRONCLAD_LISTEN", default_value = "127.0.0.1:6443", value_name = "ADDRESS:PORT")]
     pub listen: String,
+    /// Further name or address in the API's certificate; the first one is the server in the kubeconfig. May repeat
+    #[arg(long, env = "IRONCLAD_TLS_SAN", value_delimiter = ',', value_name = "NAME")]
+    pub tls_san: Vec<String>,
     /// File of the kubeconfig [default: DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -103,7 +115,9 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     };
     let listener = listen(&args.listen).await?;
     let address = listener.local_addr()?;
-    let (endpoint, address) = (format!("https://{address}"), address.ip());
+    let endpoint = endpoint(address, &args.tls_san);
+    let hosts = certified_hosts(address.ip(), &args.tls_san);
+    let address = address.ip();
 
     if let Some(file) = &args.restore {
         let restored = restore(file, &data_dir)
@@ -115,7 +129,8 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let engine = Engine::open(Box::new(backend), Commit::Thread, seam.clock.clone())?;
     let plane_seam = seam.child("plane");
     let admission = args.admission.config(&settings, Some(CONTROLLERS_USER.to_owned()), seam.clock.clone());
-    let credentials = pki::Pki::load_or_create(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad")?;
+    let credentials =
+        pki::Pki::load_or_create_for(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad", &hosts)?;
     let options = ServerOptions {
         name: "plane".to_owned(),
         token_key: Some(credentials.token_key().clone()),
@@ -127,7 +142,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     };
     let plane = Server::open(options, engine.store("plane"), plane_seam.clone()).await?;
     let (server, tls) = (plane.clone(), credentials.server_config()?);
-    plane_seam.tasks.spawn("serve", async move {
+    let serving = plane_seam.tasks.spawn("serve", async move {
         if let Err(error) = server.serve(listener, tls).await {
             tracing::error!(%error, "API listener failed");
         }
@@ -145,6 +160,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let file = KubeconfigFile::new(kubeconfig.clone(), credentials.admin_context("ironclad", &endpoint));
     let of_backup = data_dir.clone();
     let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file).await?;
+    renew_certificates(credentials.clone(), simulated.clone(), endpoint.clone(), &seam);
     print_members(&simulated);
     println!("kubeconfig: {}", kubeconfig.display());
 
@@ -189,10 +205,53 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     // Controllers first, so that their requests do not fail against a stopping server.
     controllers.tasks.kill();
     electors.release().await;
+    // Requests under way are answered, and watches end with their last frame.
     plane_seam.tasks.stop();
+    if tokio::time::timeout(STOP_TIME_MAX, serving).await.is_err() {
+        tracing::warn!("connections did not end in time and are cut off");
+    }
     seam.tasks.kill();
     engine.close();
     Ok(())
+}
+
+/// The address of the API for clients. One that listens on every address is reached by a name of its certificate, or
+/// from this host.
+fn endpoint(address: SocketAddr, names: &[String]) -> String {
+    let host = match names.first() {
+        Some(name) => {
+            name.parse::<IpAddr>().map_or_else(|_| name.clone(), |ip| SocketAddr::new(ip, 0).ip().to_string())
+        }
+        None if address.ip().is_unspecified() => "127.0.0.1".to_owned(),
+        None => address.ip().to_string(),
+    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    format!("https://{host}:{}", address.port())
+}
+
+/// Names and addresses of the certificate, besides those that it always has.
+fn certified_hosts(address: IpAddr, names: &[String]) -> Vec<String> {
+    let listened = (!address.is_unspecified() && !address.is_loopback()).then(|| address.to_string());
+    names.iter().cloned().chain(listened).collect()
+}
+
+/// Makes the certificates of the plane anew before they end.
+fn renew_certificates(mut credentials: pki::Pki, simulated: SimulatedMembers, endpoint: String, seam: &Seam) {
+    let of_task = seam.clone();
+    seam.tasks.spawn("certificates", async move {
+        loop {
+            of_task.clock.sleep(RENEW_EVERY).await;
+            let renewed = match credentials.renew(&of_task) {
+                Ok(false) => continue,
+                Ok(true) => simulated.set_plane_context(credentials.admin_context("ironclad", &endpoint)),
+                Err(error) => Err(error.into()),
+            };
+            match renewed {
+                Ok(()) => tracing::info!("certificates were renewed and the kubeconfig written"),
+                Err(error) => tracing::error!(%error, "certificates could not be renewed"),
+            }
+        }
+    });
 }
 
 /// Starts the controllers that maintain the control plane's objects; none that would start templates.
@@ -283,5 +342,32 @@ fn print_members(simulated: &SimulatedMembers) {
         _ if members.is_empty() => {}
         0 => println!("simulated members: {}", names.join(", ")),
         more => println!("simulated members: {} and {more} more", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_certificate_has_the_names_by_which_the_api_is_reached() {
+        for (listened, names, url, hosts) in [
+            ("127.0.0.1:6443", vec![], "https://127.0.0.1:6443", vec![]),
+            ("0.0.0.0:6443", vec![], "https://127.0.0.1:6443", vec![]),
+            ("10.0.0.5:6443", vec![], "https://10.0.0.5:6443", vec!["10.0.0.5"]),
+            ("[fd00::5]:443", vec![], "https://[fd00::5]:443", vec!["fd00::5"]),
+            (
+                "0.0.0.0:6443",
+                vec!["fleet.example", "10.0.0.5"],
+                "https://fleet.example:6443",
+                vec!["fleet.example", "10.0.0.5"],
+            ),
+            ("10.0.0.5:6443", vec!["fd00::7"], "https://[fd00::7]:6443", vec!["fd00::7", "10.0.0.5"]),
+        ] {
+            let address: SocketAddr = listened.parse().unwrap();
+            let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+            assert_eq!(endpoint(address, &names), url, "{listened} {names:?}");
+            assert_eq!(certified_hosts(address.ip(), &names), hosts, "{listened} {names:?}");
+        }
     }
 }

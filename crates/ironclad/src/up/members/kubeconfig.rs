@@ -13,7 +13,7 @@ const CURRENT: &str = "current-context: ";
 /// The file.
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
-    plane: Context,
+    plane: Mutex<Context>,
     /// Content of the last write: equal content is not written again.
     written: Mutex<String>,
 }
@@ -21,12 +21,17 @@ pub(crate) struct KubeconfigFile {
 impl KubeconfigFile {
     /// A file that is not written yet.
     pub(crate) fn new(path: PathBuf, plane: Context) -> Self {
-        Self { path, plane, written: Mutex::default() }
+        Self { path, plane: Mutex::new(plane), written: Mutex::default() }
+    }
+
+    /// The context of the control plane from the next write on.
+    pub(super) fn set_plane(&self, plane: Context) {
+        *self.plane.lock() = plane;
     }
 
     /// Writes the contexts of the control plane and of these members. Which of them is the current one stays.
     pub(super) fn write(&self, members: &[Arc<SimulatedMember>]) -> anyhow::Result<()> {
-        let mut contexts = vec![self.plane.clone()];
+        let mut contexts = vec![self.plane.lock().clone()];
         contexts.extend(members.iter().map(|m| m.pki.admin_context(&m.name, &m.endpoint)));
         let mut written = self.written.lock();
         let before = std::fs::read_to_string(&self.path).unwrap_or_default();
@@ -43,10 +48,13 @@ impl KubeconfigFile {
 
 /// The text with the current context of the text before, if it is still there.
 fn keep_current(text: String, before: &str, names: &[&str]) -> String {
-    let of = |text: &str| text.lines().find_map(|l| l.strip_prefix(CURRENT)).map(|c| c.trim().to_owned());
+    let of = |text: &str| {
+        let current = text.lines().find_map(|l| l.strip_prefix(CURRENT))?;
+        Some(current.trim().trim_matches(['"', '\'']).to_owned())
+    };
     match (of(&text), of(before)) {
         (Some(now), Some(kept)) if names.contains(&kept.as_str()) => {
-            text.replace(&format!("{CURRENT}{now}"), &format!("{CURRENT}{kept}"))
+            text.replace(&format!("{CURRENT}{now:?}"), &format!("{CURRENT}{kept:?}"))
         }
         _ => text,
     }
@@ -58,10 +66,12 @@ mod tests {
 
     #[test]
     fn the_current_context_is_kept_while_it_exists() {
-        let text = |current: &str| format!("kind: Config\ncurrent-context: {current}\n");
+        let text = |current: &str| format!("kind: Config\ncurrent-context: {current:?}\n");
+        let by_hand = |current: &str| format!("kind: Config\ncurrent-context: {current}\n");
         for (name, before, want) in [
             ("the first time it is the control plane's", String::new(), "ironclad"),
             ("a choice stays", text("member1"), "member1"),
+            ("without quotes as well", by_hand("member1"), "member1"),
             ("one that is gone does not", text("member9"), "ironclad"),
         ] {
             assert_eq!(keep_current(text("ironclad"), &before, &["ironclad", "member1"]), text(want), "{name}");

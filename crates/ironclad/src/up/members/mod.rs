@@ -17,6 +17,7 @@ use ironclad_api::{
     cluster::{Cluster, ClusterSpec, SyncMode},
     sim::SimulatedCluster,
 };
+use ironclad_apiserver::pki::Context;
 use ironclad_runtime::{
     EventAbout, EventType, Failure, Informer, Next, Queue, Recorder, WatchScope, Writer, run_workers,
 };
@@ -71,6 +72,15 @@ struct Running {
 }
 
 impl SimulatedMembers {
+    /// Writes the kubeconfig with another context of the control plane.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub(crate) fn set_plane_context(&self, plane: Context) -> anyhow::Result<()> {
+        self.0.kubeconfig.set_plane(plane);
+        self.0.write_kubeconfig()
+    }
+
     /// Starts the members that the control plane has; afterwards they follow their SimulatedClusters.
     ///
     /// # Errors

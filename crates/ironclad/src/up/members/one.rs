@@ -55,18 +55,25 @@ impl Environment {
     ) -> anyhow::Result<SimulatedMember> {
         let name = simulated.name_any();
         let kept = simulated.status.as_ref().and_then(|s| s.endpoint.rsplit(':').next()?.parse::<u16>().ok());
-        let listener =
-            TcpListener::bind(SocketAddr::new(self.address, kept.unwrap_or(0))).await.with_context(|| {
-                let port = kept.unwrap_or_default();
-                format!(
-                    "{}:{port}, the port of {name} in the kubeconfig, is in use\n  try: stop the process that holds it",
-                    self.address
-                )
-            })?;
-        let endpoint = format!("https://{}", listener.local_addr()?);
+        let bind = |port| TcpListener::bind(SocketAddr::new(self.address, port));
+        let listener = match bind(kept.unwrap_or(0)).await {
+            Err(error) if kept.is_some() => {
+                tracing::warn!(member = %name, %error, port = kept, "the member's port is in use: it gets another one");
+                bind(0).await
+            }
+            bound => bound,
+        };
+        let listener = listener.with_context(|| format!("listening on {} for the member {name}", self.address))?;
+        let address = listener.local_addr()?;
+        let endpoint = crate::up::endpoint(address, &[]);
         // A later life draws other uids.
         let seam = self.seam.child(&if life == 0 { name.clone() } else { format!("{name}-{life}") });
-        let pki = pki::Pki::load_or_create(&self.pki_dir(&name), &seam, &name)?;
+        let pki = pki::Pki::load_or_create_for(
+            &self.pki_dir(&name),
+            &seam,
+            &name,
+            &crate::up::certified_hosts(address.ip(), &[]),
+        )?;
         let options = MemberOptions {
             name: name.clone(),
             shape: wanted.shape.clone(),

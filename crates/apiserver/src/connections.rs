@@ -18,7 +18,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use ironclad_seam::Clock;
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit},
+    time::Instant,
+};
 
 use crate::ResponseBody;
 
@@ -56,6 +59,9 @@ struct Doing {
     since: Instant,
     /// Requests given up before they were answered; each answered one makes up for one of them.
     given_up: usize,
+    /// Answers of which a piece waits for the client, with the time since when.
+    unread: BTreeMap<u64, Instant>,
+    last_answer: u64,
 }
 
 /// An open connection; it ends when this is dropped.
@@ -98,7 +104,8 @@ impl Connections {
         }
         let id = open.next;
         open.next += 1;
-        let doing = Doing { requests: 0, since: self.clock.mono(), given_up: 0 };
+        let doing =
+            Doing { requests: 0, since: self.clock.mono(), given_up: 0, unread: BTreeMap::new(), last_answer: 0 };
         let state =
             Arc::new(Shared { doing: Mutex::new(doing), had_request: AtomicBool::new(false), close: Notify::new() });
         open.all.insert(id, state.clone());
@@ -141,7 +148,15 @@ impl Connection {
             return None;
         }
         doing.requests += 1;
-        Some(Underway { state: self.state.clone(), clock: self.of.clock.clone(), answered: false })
+        doing.last_answer += 1;
+        let id = doing.last_answer;
+        Some(Underway { id, state: self.state.clone(), clock: self.of.clock.clone(), answered: false })
+    }
+
+    /// True if the client leaves an answer unread for longer than this.
+    pub(crate) fn is_stalled(&self, longest: std::time::Duration) -> bool {
+        let now = self.of.clock.mono();
+        self.state.doing.lock().unread.values().any(|since| now - *since > longest)
     }
 }
 
@@ -154,6 +169,7 @@ impl Drop for Connection {
 
 /// A request under way.
 pub(crate) struct Underway {
+    id: u64,
     state: Arc<Shared>,
     clock: Clock,
     answered: bool,
@@ -164,12 +180,23 @@ impl Underway {
     pub(crate) fn answered(&mut self) {
         self.answered = true;
     }
+
+    /// A piece of the answer waits for the client from now on, or was taken.
+    fn set_unread(&self, is_unread: bool) {
+        let mut doing = self.state.doing.lock();
+        if is_unread {
+            doing.unread.insert(self.id, self.clock.mono());
+        } else {
+            doing.unread.remove(&self.id);
+        }
+    }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
         let mut doing = self.state.doing.lock();
         doing.requests -= 1;
+        doing.unread.remove(&self.id);
         doing.since = self.clock.mono();
         if self.answered {
             doing.given_up = doing.given_up.saturating_sub(1);
@@ -184,8 +211,20 @@ impl Drop for Underway {
 
 /// The body of an answer, whose request is under way until all of it was sent.
 pub(crate) struct Sending {
-    pub(crate) body: ResponseBody,
-    pub(crate) _underway: Underway,
+    body: ResponseBody,
+    underway: Underway,
+    /// The request's permit, so that those who don't read count against the limit of requests; watches have none.
+    _permit: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl Sending {
+    pub(crate) fn new(body: ResponseBody, underway: Underway, permit: Option<Arc<OwnedSemaphorePermit>>) -> Self {
+        if body.is_watch() {
+            return Self { body, underway, _permit: None };
+        }
+        underway.set_unread(!body.is_end_stream());
+        Self { body, underway, _permit: permit }
+    }
 }
 
 impl Body for Sending {
@@ -196,7 +235,12 @@ impl Body for Sending {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if self.body.is_watch() {
+            return Pin::new(&mut self.body).poll_frame(cx);
+        }
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.underway.set_unread(matches!(polled, Poll::Ready(Some(_))));
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

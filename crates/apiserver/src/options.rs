@@ -103,6 +103,8 @@ pub struct Bounds {
     pub head: Duration,
     /// Timeout of the body of a request.
     pub body: Duration,
+    /// A connection ends whose client leaves an answer unread for this long. Watches are not meant.
+    pub send: Duration,
 }
 
 impl Default for Bounds {
@@ -114,6 +116,7 @@ impl Default for Bounds {
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(30),
             body: Duration::from_secs(60),
+            send: Duration::from_secs(60),
         }
     }
 }

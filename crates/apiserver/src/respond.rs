@@ -32,6 +32,9 @@ impl std::fmt::Debug for ResponseBody {
     }
 }
 
+/// The most bytes of a frame of a body that is there as a whole.
+const PIECE_BYTES: usize = 256 * 1024;
+
 enum Inner {
     Boxed(Pin<Box<dyn Body<Data = Bytes, Error = io::Error> + Send>>),
     Full(Bytes),
@@ -70,6 +73,11 @@ impl ResponseBody {
         Self(Inner::Stream { frames, ended: false })
     }
 
+    /// True for the body of a watch.
+    pub(crate) fn is_watch(&self) -> bool {
+        matches!(self.0, Inner::Stream { .. })
+    }
+
     /// The bytes of a body that is there as a whole; `None` for a stream.
     #[must_use]
     pub fn bytes(&self) -> Option<&Bytes> {
@@ -88,7 +96,11 @@ impl Body for ResponseBody {
         match &mut self.0 {
             Inner::Boxed(body) => body.as_mut().poll_frame(cx),
             Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Inner::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            // In pieces, so that a connection shows how far its reader is.
+            Inner::Full(bytes) => {
+                let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+                Poll::Ready(Some(Ok(Frame::data(piece))))
+            }
             Inner::Stream { ended: true, .. } => Poll::Ready(None),
             Inner::Stream { frames, ended } => frames.poll_recv(cx).map(|frame| match frame {
                 Some(StreamFrame::Data { bytes, .. }) => Some(Ok(Frame::data(bytes))),
@@ -207,7 +219,7 @@ pub(crate) fn formatted(cx: &Cx, code: u16, value: &Value) -> Reply {
 
 /// One stored object.
 pub(crate) fn stored(cx: &Cx, code: u16, entry: &Entry) -> Result<Reply, ApiError> {
-    if cx.accept.shape == Shape::Object && cx.plain_json() && !convert::needed(&cx.resource) {
+    if cx.accept.shape == Shape::Object && cx.plain_json() && !convert::needed(&cx.resource, entry) {
         let mut out = BytesMut::with_capacity(entry.value.len() + 64);
         object::write_into(&mut out, &entry.value, entry.modified);
         out.extend_from_slice(b"\n");
@@ -270,7 +282,7 @@ pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply,
         )));
     }
     let metadata = meta.value(resource.custom().is_some() && !matches!(cx.accept.shape, Shape::Table { .. }));
-    if cx.accept.shape == Shape::Object && cx.plain_json() && !convert::needed(resource) {
+    if cx.accept.shape == Shape::Object && cx.plain_json() && !entries.iter().any(|e| convert::needed(resource, e)) {
         let bytes: usize = entries.iter().map(|e| e.value.len() + 48).sum();
         let mut out = BytesMut::with_capacity(bytes + 256);
         out.extend_from_slice(

@@ -3,7 +3,10 @@
 use std::{io, sync::Arc, time::Duration};
 
 use http::{Request, Response, header};
-use hyper::{body::Incoming, service::service_fn};
+use hyper::{
+    body::{Body as _, Incoming},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
@@ -11,7 +14,7 @@ use hyper_util::{
 use ironclad_seam::Tasks;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
@@ -131,9 +134,9 @@ impl Server {
             let underway = of_requests.begin();
             async move {
                 let mut underway = underway.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
-                let reply = server.networked(request, identity, requests).await?;
+                let (reply, permit) = server.networked(request, identity, requests).await?;
                 underway.answered();
-                io::Result::Ok(reply.map(|body| Sending { body, _underway: underway }))
+                io::Result::Ok(reply.map(|body| Sending::new(body, underway, permit)))
             }
         });
         let mut builder = auto::Builder::new(Streams(tasks.clone()));
@@ -150,6 +153,8 @@ impl Server {
         let first_request = self.state.seam.clock.sleep(bounds.head);
         tokio::pin!(first_request);
         let mut waited = false;
+        let checked = self.state.seam.clock.sleep(bounds.send / 2);
+        tokio::pin!(checked);
         let grace = loop {
             tokio::select! {
                 biased;
@@ -161,6 +166,13 @@ impl Server {
                 }
                 () = tasks.stopping() => break GRACE,
                 () = slot.closing() => break CLOSE_GRACE,
+                () = checked.as_mut() => {
+                    if slot.is_stalled(bounds.send) {
+                        tracing::debug!("connection is closed: its client does not read an answer");
+                        return;
+                    }
+                    checked.set(self.state.seam.clock.sleep(bounds.send / 2));
+                }
                 // Before the first byte, the protocol isn't known and no other time-out runs.
                 () = first_request.as_mut(), if !waited => {
                     waited = true;
@@ -179,24 +191,31 @@ impl Server {
         request: Request<Incoming>,
         by_certificate: Option<Identity>,
         requests: Arc<Semaphore>,
-    ) -> io::Result<Reply> {
+    ) -> io::Result<(Reply, Option<Arc<OwnedSemaphorePermit>>)> {
         let bearer = request.headers().get(header::AUTHORIZATION).map(|v| String::from_utf8_lossy(v.as_bytes()));
         let identity = match by_certificate {
             Some(identity) => identity,
             None => match auth::authenticate_token(&self.state, bearer.as_deref()) {
                 Ok(identity) => identity,
-                Err(error) => return Ok(self.finish(request.headers(), respond::error(&error), &[])),
+                Err(error) => return Ok((self.finish(request.headers(), respond::error(&error), &[]), None)),
             },
         };
-        let permit = requests.try_acquire_owned().ok();
+        let permit = requests.try_acquire_owned().ok().map(Arc::new);
         if permit.is_none() && !identity.is_master() {
-            return Ok(self.finish(request.headers(), respond::error(&ApiError::too_many_requests()), &[]));
+            return Ok((self.finish(request.headers(), respond::error(&ApiError::too_many_requests()), &[]), None));
         }
         let (parts, body) = request.into_parts();
+        // Whoever may not send a body can't make the server wait for it.
+        if !body.is_end_stream()
+            && let Err(error) = self.may_ask(&parts, &identity)
+        {
+            return Ok((self.refuse(&parts, &error), None));
+        }
         let body =
             timeout(self.state.options.bounds.body, read_body(body)).await.unwrap_or_else(|_| Err(ApiError::timeout()));
-        let reply: Option<Response<_>> = self.handle_read(parts, body, identity, permit).await;
-        reply.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))
+        let reply: Option<Response<_>> = self.handle_read(parts, body, identity, permit.clone()).await;
+        let reply = reply.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))?;
+        Ok((reply, permit))
     }
 }
 

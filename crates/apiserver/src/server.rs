@@ -120,13 +120,12 @@ impl Server {
         parts: http::request::Parts,
         body: Result<Bytes, ApiError>,
         identity: Identity,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<Arc<OwnedSemaphorePermit>>,
     ) -> Option<Reply> {
         let server = self.clone();
         let task = self.state.seam.tasks.spawn("request", async move {
-            let _permit = permit;
             match body {
-                Ok(body) => server.answer(Request::from_parts(parts, body), identity).await,
+                Ok(body) => server.answer(Request::from_parts(parts, body), identity, permit).await,
                 Err(error) => server.finish(&parts.headers, respond::error(&error), &[]),
             }
         });
@@ -137,31 +136,53 @@ impl Server {
         }
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Bytes>, identity: Identity) -> Reply {
+    /// Authorizes a request by its head.
+    pub(crate) fn may_ask(&self, parts: &http::request::Parts, identity: &Identity) -> Result<(), ApiError> {
+        let identity = auth::impersonated(&self.state, identity.clone(), &parts.headers)?;
+        let (path, query) = (parts.uri.path(), Query::parse(parts.uri.query()));
+        match request::parse_path(path) {
+            None => auth::authorize_path(&self.state, &identity, path, &parts.method),
+            Some(address) => {
+                let verb = request::authorized_verb(&parts.method, &address, &query);
+                auth::authorize(&self.state, &identity, &address, verb, &query)
+            }
+        }
+    }
+
+    /// The answer to a request that is refused before it is read.
+    pub(crate) fn refuse(&self, parts: &http::request::Parts, error: &ApiError) -> Reply {
+        let pretty = respond::is_pretty(&Query::parse(parts.uri.query()), &parts.headers);
+        self.finish(&parts.headers, refusal(&parts.headers, pretty, error), &[])
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Bytes>,
+        identity: Identity,
+        permit: Option<Arc<OwnedSemaphorePermit>>,
+    ) -> Reply {
         let headers = request.headers().clone();
         let pretty = respond::is_pretty(&Query::parse(request.uri().query()), &headers);
         let unlimited = self.route_of(request.uri().path()).is_some()
             || (Query::parse(request.uri().query()).flag("watch") && request.method() == Method::GET);
-        let answered = async {
-            match self.route(request, identity).await {
+        let (server, of_request) = (self.clone(), headers.clone());
+        let mut answered = Box::pin(async move {
+            let _permit = permit;
+            match server.route(request, identity).await {
                 Ok(done) => done,
-                Err(error) => {
-                    let mut reply = respond::error_for(&headers, pretty, &error);
-                    // A kube-apiserver writes refusals for the user before it negotiates types.
-                    if matches!(error.code, 400 | 403) {
-                        let nosniff = HeaderValue::from_static("nosniff");
-                        reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-                    }
-                    (reply, vec![])
-                }
+                Err(error) => (refusal(&of_request, pretty, &error), vec![]),
             }
-        };
+        });
         let (reply, warnings) = if unlimited {
             answered.await
         } else {
-            match tokio::time::timeout(REQUEST_TIME_MAX, answered).await {
+            match tokio::time::timeout(REQUEST_TIME_MAX, &mut answered).await {
                 Ok(done) => done,
-                Err(_) => (respond::error(&ApiError::timeout()), vec![]),
+                Err(_) => {
+                    // The client need not wait, but a write that was begun ends with all that follows from it.
+                    drop(self.state.seam.tasks.spawn("late request", answered));
+                    (respond::error(&ApiError::timeout()), vec![])
+                }
             }
         };
         self.finish(&headers, reply, &warnings)
@@ -282,6 +303,16 @@ impl Server {
             _ => respond::page_not_found(),
         }
     }
+}
+
+/// An error of a request that was not dispatched.
+fn refusal(headers: &HeaderMap, pretty: bool, error: &ApiError) -> Reply {
+    let mut reply = respond::error_for(headers, pretty, error);
+    // A kube-apiserver writes refusals for the user before it negotiates types.
+    if matches!(error.code, 400 | 403) {
+        reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
+    reply
 }
 
 /// Deletes expired objects, each minute.

@@ -1,7 +1,9 @@
 //! Authorization with the roles that every cluster has (specification/apiserver.md 19, 20).
 
 use http::Method;
-use ironclad_apiserver::{Identity, Options};
+use ironclad_apiserver::{Identity, Options, Server};
+use ironclad_seam::{Clock, Rng, Seam, Tasks};
+use ironclad_store::{Backend, BackendError, BackendStats, Commit, Engine, Loaded, MemoryBackend, Record, Revision};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, World, config_map};
@@ -178,5 +180,61 @@ async fn server_without_bootstrap_has_no_objects() {
     assert_eq!(roles.at("/items"), &json!([]));
     world.asks(&Identity::anonymous(), Method::GET, "/version", None).await.expect(403);
     world.post("/api/v1/namespaces/default/configmaps", config_map("a", json!({}))).await.expect(404);
+    world.seam.tasks.kill();
+}
+
+/// Commits take long.
+struct Slow(MemoryBackend, std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Backend for Slow {
+    fn load(&mut self) -> Result<Loaded, BackendError> {
+        self.0.load()
+    }
+
+    fn commit(&mut self, group: &[Record]) -> Result<(), BackendError> {
+        if self.1.load(std::sync::atomic::Ordering::Relaxed) {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        self.0.commit(group)
+    }
+
+    fn compact(&mut self, server: &str, floor: Revision) -> Result<(), BackendError> {
+        self.0.compact(server, floor)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.0.stats()
+    }
+}
+
+/// In virtual time, a commit of another thread outlasts the time limit of its request.
+#[tokio::test(start_paused = true)]
+async fn a_removed_binding_gives_no_right_although_its_removal_was_answered_late() {
+    let slow = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+    let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH);
+    let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(1), tasks: Tasks::new("test") };
+    let engine = Engine::open(Box::new(Slow(MemoryBackend::default(), slow.clone())), Commit::Thread, clock).unwrap();
+    let server = Server::open(Options::default(), engine.store("test"), seam.clone()).await.unwrap();
+    let world = World { server, seam };
+    let alice = Identity::user("alice", &[]);
+    let bindings = format!("{RBAC}/clusterrolebindings");
+    let secrets = "/api/v1/secrets";
+    let until = async |code: u16| {
+        let mut codes = Vec::new();
+        for _ in 0..200 {
+            codes.push(world.asks(&alice, Method::GET, secrets, None).await.code);
+            if codes.last() == Some(&code) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            tokio::task::yield_now().await;
+        }
+        panic!("rights never led to {code}: {codes:?}");
+    };
+    world.post(&bindings, binding("all", "cluster-admin", user("alice"))).await;
+    until(200).await;
+    slow.store(true, std::sync::atomic::Ordering::Relaxed);
+    world.delete(&format!("{bindings}/all")).await.expect(504);
+    until(403).await;
     world.seam.tasks.kill();
 }

@@ -437,3 +437,52 @@ async fn crds_have_limits() {
     is_served(&served).await;
     served.seam.tasks.kill();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_is_not_awaited_of_a_client_that_may_not_send_it() {
+    let bounds = Bounds { requests: 1, body: 4 * DEADLINE, ..Bounds::default() };
+    let served = serve(bounds).await;
+    for path in [CONFIG_MAPS, "/nowhere", "/apis/nowhere/v1/x"] {
+        let mut stranger = Raw::connect_as(&served, false).await;
+        stranger.head("POST", path, "application/json", 1_000).await;
+        let (code, status) = stranger.answer().await;
+        assert_eq!(code, 403, "{path}: {status}");
+        // Its place is free although it stays.
+        let mut robot = Raw::connect_as(&served, false).await;
+        robot.send(b"GET /version HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer s3cret\r\n\r\n").await;
+        assert_eq!(robot.answer().await.0, 200, "{path}");
+    }
+    served.seam.tasks.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_its_answer_unread_is_disconnected() {
+    let served = serve(Bounds { requests: 1, send: Duration::from_millis(500), ..Bounds::default() }).await;
+    let mut admin = Raw::connect(&served).await;
+    for n in 0..24 {
+        let map = config_map(&format!("large{n}"), json!({"a": "x".repeat(1_000_000)})).to_string();
+        assert_eq!(admin.ask("POST", CONFIG_MAPS, "application/json", map.as_bytes()).await.0, 201);
+    }
+    // Far more than fits into the buffers between the two.
+    let mut lazy = Raw::connect(&served).await;
+    lazy.send(format!("GET {CONFIG_MAPS} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await;
+    let version = async || {
+        let mut robot = Raw::connect_as(&served, false).await;
+        robot.send(b"GET /version HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer s3cret\r\n\r\n").await;
+        robot.answer().await.0
+    };
+    timeout(DEADLINE, async {
+        while version().await != 429 {
+            tokio::task::yield_now().await;
+        }
+        while version().await != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the answer counts as a request under way, and ends with its connection");
+    let got = lazy.rest().await;
+    assert!(got.len() < 24_000_000, "{} bytes", got.len());
+    is_served(&served).await;
+    served.seam.tasks.kill();
+}

@@ -418,3 +418,51 @@ async fn services_get_distinct_addresses_and_ports() {
     let headless = world.post(services, service("h", json!({"clusterIP": "None"}))).await.expect(201);
     assert_eq!(headless.at("/spec/clusterIPs"), &json!(["None"]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn services_with_many_node_ports_are_answered_soon() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let world = World::new().await;
+    let service = |ports: Vec<serde_json::Value>| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}});
+    let began = std::time::Instant::now();
+    // Comparing each port with all before it takes minutes.
+    let ports = (1..=60_000).map(|i| json!({"port": 1, "nodePort": i})).collect();
+    world.post(&format!("{SERVICES}?dryRun=All"), service(ports)).await.expect(422);
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    let good = |n: u64| json!({"name": format!("p{n}"), "port": n + 1, "nodePort": 30_000 + n});
+    let made = world.post(SERVICES, service((0..1_500).map(good).collect())).await.expect(201);
+    world.delete(&format!("{SERVICES}/s")).await.expect(200);
+    let again = world.post(SERVICES, service((0..1_500).map(good).collect())).await.expect(201);
+    assert_eq!(made.at("/spec/ports"), again.at("/spec/ports"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_with_an_endless_grace_period_is_far_away() {
+    let world = World::new().await;
+    world.post("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    world.post(pods, pod).await.expect(201);
+    let path = format!("{pods}/p?gracePeriodSeconds={}", i64::MAX);
+    let marked = world.delete(&path).await.expect(200);
+    assert_eq!(marked.at("/metadata/deletionTimestamp"), "9999-12-30T22:00:00.999999999Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn evictions_count_budgets_with_a_selector_only() {
+    let world = World::new().await;
+    world.post("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
+    let (pods, budgets) =
+        ("/api/v1/namespaces/default/pods", "/apis/policy/v1/namespaces/default/poddisruptionbudgets");
+    for (name, selector, code) in [("none", json!(null), 201), ("all", json!({}), 429)] {
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        world.post(pods, pod).await.expect(201);
+        let running = json!({"status": {"phase": "Running"}});
+        world.patch(&format!("{pods}/{name}/status"), "merge-patch+json", running).await.expect(200);
+        let budget = json!({"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": selector}});
+        world.post(budgets, budget).await.expect(201);
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        world.post(&format!("{pods}/{name}/eviction"), eviction).await.expect(code);
+    }
+}

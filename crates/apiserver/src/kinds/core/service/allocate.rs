@@ -1,7 +1,10 @@
 //! Cluster addresses and node ports of Services: drawn at random, each reserved by a key of its own that is written in
 //! the same transaction as the Service. So no list of reservations is stored or searched.
 
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+};
 
 use ironclad_store::{Compare, Op};
 use serde_json::{Value, json};
@@ -165,18 +168,14 @@ fn draw_ports(state: &State, service: &mut Value) -> Result<(), ApiError> {
 /// A node port that two ports of one protocol ask for.
 fn claimed_twice(service: &Value) -> Option<(String, Value)> {
     let ports = service.pointer("/spec/ports")?.as_array()?;
-    let asked = |port: &Value| {
-        let number = port["nodePort"].as_u64().filter(|n| *n != 0)?;
-        Some(port_key(number, port["protocol"].as_str().unwrap_or("TCP")))
-    };
-    let twice = |(i, port): &(usize, &Value)| {
-        asked(port).is_some_and(|key| ports[..*i].iter().filter_map(asked).any(|k| k == key))
-    };
-    ports
-        .iter()
-        .enumerate()
-        .find(twice)
-        .map(|(i, port)| (format!("spec.ports[{i}].nodePort"), port["nodePort"].clone()))
+    let mut seen = BTreeSet::new();
+    for (i, port) in ports.iter().enumerate() {
+        let number = port["nodePort"].as_u64().filter(|n| *n != 0);
+        if number.is_some_and(|n| !seen.insert((n, port["protocol"].as_str().unwrap_or("TCP")))) {
+            return Some((format!("spec.ports[{i}].nodePort"), port["nodePort"].clone()));
+        }
+    }
+    None
 }
 
 /// The reservations to write and delete with a change of a Service.

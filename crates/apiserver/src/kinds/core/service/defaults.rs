@@ -1,5 +1,7 @@
 //! Defaults of Service.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use crate::kinds::shared::defaults::{child, each, set};
@@ -111,10 +113,13 @@ pub(super) fn keep_node_ports(old: &Value, new: &mut Value) {
     let number = |port: &Value| port["nodePort"].as_u64().filter(|n| *n != 0);
     let name = |port: &Value| port["name"].as_str().unwrap_or_default().to_owned();
     let list = |of: &Value| of.pointer("/spec/ports").and_then(Value::as_array).cloned().unwrap_or_default();
-    let taken: Vec<u64> = list(new).iter().filter_map(number).collect();
-    let had = list(old);
+    let taken: BTreeSet<u64> = list(new).iter().filter_map(number).collect();
+    let mut had = BTreeMap::new();
+    for port in list(old) {
+        had.entry(name(&port)).or_insert(port);
+    }
     for port in each(child(new, "spec"), "ports").filter(|port| number(port).is_none()) {
-        let before = had.iter().find(|h| name(h) == name(port)).and_then(number).filter(|n| !taken.contains(n));
+        let before = had.get(&name(port)).and_then(number).filter(|n| !taken.contains(n));
         if let (Some(before), Some(map)) = (before, port.as_object_mut()) {
             map.insert("nodePort".into(), json!(before));
         }

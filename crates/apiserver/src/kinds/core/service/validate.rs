@@ -162,10 +162,11 @@ fn addresses(object: &Value, out: &mut Vec<Cause>) {
         out.push(Cause::invalid(IPS, all, "first value must match `clusterIP`"));
     }
     let families: Vec<&str> = list(object, "/spec/ipFamilies").iter().filter_map(Value::as_str).collect();
+    let mut seen = BTreeSet::new();
     for (i, family) in families.iter().enumerate() {
         let field = format!("spec.ipFamilies[{i}]");
         supported(family, &field, &["IPv4", "IPv6"], out);
-        if families[..i].contains(family) {
+        if !seen.insert(*family) {
             out.push(Cause::duplicate(field, &json!(family)));
         }
     }

@@ -1,5 +1,7 @@
 //! Which changes of a pod are taken.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::status::Cause;
@@ -66,8 +68,8 @@ fn tolerations(new: &Value, old: &Value, out: &mut Vec<Cause>) -> bool {
         }
         toleration
     };
-    let is: Vec<Value> = list(new, "/tolerations").iter().map(plain).collect();
-    if !list(old, "/tolerations").iter().all(|t| is.contains(&plain(t))) {
+    let is: BTreeSet<String> = list(new, "/tolerations").iter().map(|t| plain(t).to_string()).collect();
+    if !list(old, "/tolerations").iter().all(|t| is.contains(&plain(t).to_string())) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         out.push(Cause::forbidden("spec.tolerations", why));
         return false;

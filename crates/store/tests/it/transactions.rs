@@ -97,8 +97,8 @@ fn bounds_in_pairs() {
             "one change more",
             many(limits::TXN_OPS_MAX + 1),
             Some(
-                "a transaction of 1025 changes and 5040 bytes is too large: \
-                 at most 1024 and 16777216 are allowed, split it",
+                "a transaction of 10241 changes and 60577 bytes is too large: \
+                 at most 10240 and 16777216 are allowed, split it",
             ),
         ),
         ("the heaviest", heavy(10), None),
@@ -107,7 +107,7 @@ fn bounds_in_pairs() {
             heavy(11),
             Some(
                 "a transaction of 11 changes and 17301527 bytes is too large: \
-                 at most 1024 and 16777216 are allowed, split it",
+                 at most 10240 and 16777216 are allowed, split it",
             ),
         ),
         (

@@ -132,7 +132,7 @@ async fn a_member_follows_its_object_from_creation_to_deletion() {
     let cluster = w.clusters().get("edge").await.unwrap();
     assert_eq!((cluster.labels()["tier"].as_str(), cluster.spec.region.as_str()), ("edge", "eu"));
     assert_eq!(cluster.spec.api_endpoint, w.members.get("edge").unwrap().endpoint);
-    assert!(w.kubeconfig().contains("name: edge"));
+    assert!(w.kubeconfig().contains("name: \"edge\""));
 
     w.patch("edge", json!({"spec": {"nodes": 4}})).await;
     w.until("the nodes follow", async || w.nodes("edge").await == 4).await;
@@ -143,7 +143,7 @@ async fn a_member_follows_its_object_from_creation_to_deletion() {
     w.until("it is gone", async || w.objects().get_opt("edge").await.unwrap().is_none()).await;
     assert!(w.clusters().get_opt("edge").await.unwrap().is_none(), "it left the fleet");
     assert!(w.members.get("edge").is_none());
-    assert!(!w.kubeconfig().contains("name: edge"));
+    assert!(!w.kubeconfig().contains("name: \"edge\""));
     assert!(w.engine.store("member/edge").is_empty(), "nothing of it is stored");
     assert!(!w.dir.path().join("pki/members/edge").exists());
 }

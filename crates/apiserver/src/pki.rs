@@ -546,12 +546,8 @@ mod tests {
                 kubeconfig(&[Context { name: name.to_owned(), server, ca: "c".to_owned(), client: pair.clone() }]);
             let read: Value = serde_saphyr::from_str(&text).unwrap();
             for pointer in [
-                "/clusters/0/name",
-                "/users/0/name",
-                "/contexts/0/name",
-                "/contexts/0/context/cluster",
-                "/contexts/0/context/user",
-                "/current-context",
+                "/clusters/0/name", "/users/0/name", "/contexts/0/name", "/contexts/0/context/cluster",
+                "/contexts/0/context/user", "/current-context",
             ] {
                 assert_eq!(read.pointer(pointer), Some(&Value::from(name)), "{pointer}");
             }

@@ -1,7 +1,7 @@
 //! Authorization by class: requests drawn from a seed, answered by a real kube-apiserver and by the embedded one. Both
 //! must refuse the same requests with the same words.
 //!
-//! What a request would do is not compared: writes are dry runs, and all that is not refused counts as allowed.
+//! Effects of requests are not compared: writes are dry runs, and all that is not refused counts as allowed.
 
 mod draw;
 
@@ -58,7 +58,7 @@ pub async fn run(seed: u64, count: usize) -> anyhow::Result<Option<Outcome>> {
     Ok(Some(outcome))
 }
 
-/// What authorization says of a request.
+/// The answer of authorization to a request.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     Allowed,

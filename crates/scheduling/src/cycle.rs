@@ -337,8 +337,8 @@ fn divides_by_capacity(placement: &Placement) -> bool {
     placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!is_weighted(strategy) || dynamic)
 }
 
-/// Replicas that a cluster had before a taint or a drain evicted them, counted as previous result while the binding has no valid
-/// one: the former result is restored where it still fits (specification/failover.md IR-30).
+/// Replicas that a cluster had before a taint or a drain evicted them, counted as previous result while the binding has
+/// no valid one: the former result is restored where it still fits (specification/failover.md IR-30).
 fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let binding = seen.binding;
     if !binding.spec().clusters.is_empty() && binding.is_scheduled() {

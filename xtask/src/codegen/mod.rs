@@ -2,8 +2,8 @@
 //!
 //! | output | file | source |
 //! | --- | --- | --- |
-//! | `openapi` | `crates/patch/data/kubernetes-schemas.json.gz` | every document of `/openapi/v3`, and Go's struct tags |
-//! | `openapi` | `crates/apiserver/data/kubernetes-descriptions.json.gz` | the same documents: descriptions of kinds and fields |
+//! | `openapi` | `crates/patch/data/kubernetes-schemas.json.gz` | the documents of `/openapi/v3`, Go's struct tags |
+//! | `openapi` | `crates/apiserver/data/kubernetes-descriptions.json.gz` | the same documents: descriptions |
 //! | `openapi` | `crates/patch/data/kubernetes-resources.json` | the discovery documents |
 //! | `goldens` | `crates/patch/data/*-goldens.json` | the answers to patches that the same file lists |
 //! | `protobuf` | `crates/apiserver/data/protobuf.txt` | the published `generated.proto` files and their Go types |

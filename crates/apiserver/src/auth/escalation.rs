@@ -16,7 +16,7 @@ pub(crate) fn check(cx: &Cx, old: Option<&Value>, new: &Value) -> Result<(), Api
     if cx.identity.is_master() {
         return Ok(());
     }
-    // A label can make rules part of an aggregated role, so that all changes count but those that let objects be deleted.
+    // A label can make rules part of an aggregated role, so all changes count but those that let objects be deleted.
     if old.is_some_and(|old| changes_owners_only(old, new)) {
         return Ok(());
     }

@@ -124,7 +124,7 @@ impl Bindings {
         self.cluster.iter().chain(self.namespaces.get(namespace).into_iter().flatten())
     }
 
-    /// The roles that bindings of a user name and that don't exist, as an error of a kube-apiserver; `None` without any.
+    /// Roles that bindings of a user name and that don't exist, as an error of a kube-apiserver; `None` without any.
     pub(crate) fn missing_roles(&self, identity: &Identity, namespace: &str) -> Option<String> {
         let dangling = self.of_namespace(namespace).filter(|b| b.rules.is_none());
         let dangling = dangling.filter(|b| subject_of(&b.binding, identity).is_some());

@@ -27,8 +27,8 @@ pub(super) fn script(seed: u64) -> Script {
     script
 }
 
-/// Users mount ConfigMaps, pin workloads, override replicas, delete policies and suspend bindings; operators give drains
-/// up, and unjoin what has no bindings any more. Their steps are numbered behind all others.
+/// Users mount ConfigMaps, pin workloads, override replicas, delete policies and suspend bindings; operators
+/// give drains up, and unjoin clusters without bindings. Their steps are numbered behind all others.
 fn users(draws: &Stream, members: usize, apps: &mut [App], steps: &mut Vec<(usize, Step)>) {
     if !draws.chance(0.6) {
         return;

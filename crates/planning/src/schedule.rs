@@ -64,7 +64,14 @@ pub fn search(
     without: &BTreeSet<ClusterName>,
 ) -> Result<Vec<TargetCluster>, String> {
     let (available, options) = (Available::new(), Options::default());
-    let seen = Seen { binding: binding.view(), clusters, available: &available, capacity, options: &options };
+    let seen = Seen {
+        binding: binding.view(),
+        clusters,
+        available: &available,
+        capacity,
+        options: &options,
+        api_appeared: false,
+    };
     let (found, _) = scheduling::dry_run(&seen, without);
     found.map(|found| found.targets).map_err(|failure| failure.to_string())
 }
@@ -75,7 +82,14 @@ pub fn search(
 pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Scheduling, Vec<TargetCluster>) {
     let (view, options, available) = (binding.view(), Options::default(), Available::new());
     let capacity = capacity(clusters);
-    let seen = Seen { binding: view, clusters, available: &available, capacity: &capacity, options: &options };
+    let seen = Seen {
+        binding: view,
+        clusters,
+        available: &available,
+        capacity: &capacity,
+        options: &options,
+        api_appeared: false,
+    };
     let decision = scheduling::decide(&seen, now);
     let trigger = decision.plan.because.first().cloned();
     let result = decision.result().unwrap_or(&binding.spec().clusters).to_vec();

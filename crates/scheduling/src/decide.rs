@@ -16,7 +16,7 @@ use ironclad_fleet::{
     BindingRef, ClusterName, Event, Plan, StatusPart,
     because::schedule::{Keeping, Reason},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -227,8 +227,9 @@ fn succeed(seen: &Seen<'_>, found: &ScheduleResult, failed: &[GroupFailure], now
         part.fields.insert("schedulerObservingAffinityName".into(), group.into());
     }
     let scheduled_now = changed || flipped || binding.reschedule_required();
-    if scheduled_now && binding.last_scheduled() != Some(now) {
-        part.fields.insert("lastScheduledTime".into(), json!(Time(now)));
+    let at = answered_at(binding, now);
+    if scheduled_now && binding.last_scheduled() != Some(at) {
+        part.fields.insert("lastScheduledTime".into(), json!(Time(at)));
     }
     part.conditions.extend(scheduled(binding, TRUE, SUCCESS, SUCCEEDED, generation, now));
     if !part.is_empty() {
@@ -247,6 +248,14 @@ fn succeed(seen: &Seen<'_>, found: &ScheduleResult, failed: &[GroupFailure], now
     if changed {
         warn_insufficient_capacity(seen, &found.targets, plan);
     }
+}
+
+/// Time of a cycle for `lastScheduledTime`: after the request that it answers, which may have the same second. Otherwise
+/// the request would stay open, and the next event of any cluster would divide everything anew
+/// (specification/scheduling.md 16.15).
+fn answered_at(binding: BindingRef<'_>, now: Timestamp) -> Timestamp {
+    let requested = binding.spec().reschedule_triggered_at.as_ref().filter(|_| binding.reschedule_required());
+    requested.map_or(now, |at| now.max(at.0.saturating_add(SignedDuration::from_secs(1)).unwrap_or(at.0)))
 }
 
 /// Warns about targets that may lack the capacity for a result that does not depend on capacity; the result is kept

@@ -191,7 +191,17 @@ pub(crate) fn decide_in(
     now: i64,
 ) -> Decision {
     let capacity = Capacity::default();
-    decide(&Seen { binding: BindingRef::from(binding), clusters, available, capacity: &capacity, options }, at(now))
+    decide(
+        &Seen {
+            binding: BindingRef::from(binding),
+            clusters,
+            available,
+            capacity: &capacity,
+            options,
+            api_appeared: false,
+        },
+        at(now),
+    )
 }
 
 /// Binding after its effects were applied by the server and the status writer.

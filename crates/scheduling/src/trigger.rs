@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ironclad_api::{
     annotations::{APPLIED_PLACEMENT, DRAINING},
-    cluster::{Cluster, ClusterStatus},
+    cluster::{ApiEnablement, Cluster, ClusterStatus},
     conditions::{
         self,
         cluster::{COMPLETE_API_ENABLEMENTS, READY},
@@ -74,6 +74,9 @@ pub fn schedule_decision(seen: &Seen<'_>) -> ScheduleDecision {
     }
     if binding.reschedule_required() {
         return ScheduleDecision::Schedule(Reason::RescheduleRequested);
+    }
+    if seen.api_appeared {
+        return ScheduleDecision::Schedule(Reason::ApiAppeared);
     }
     if !spec.is_workload() || !divided {
         return ScheduleDecision::Schedule(Reason::FollowsFleet);
@@ -208,6 +211,19 @@ pub fn concerns(binding: BindingRef<'_>, cluster: &Cluster, options: &Options) -
     }
     let lags = !placement.cluster_affinities.is_empty() && binding.observed_generation() != binding.generation();
     lags || chooses(placement, binding.observed_group(), cluster)
+}
+
+/// Returns true if the cluster did not serve the kind of the binding's template, does now, and is no target. A divided
+/// binding that was scheduled before counts the cluster then: a CustomResourceDefinition and its objects are often applied
+/// together, and members report their kinds one after the other (specification/scheduling.md 2.2).
+#[must_use]
+pub fn api_appears(binding: BindingRef<'_>, old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return false };
+    let spec = binding.spec();
+    let serves = |cluster: &Cluster| cluster.api_enablement(&spec.resource.api_version, &spec.resource.kind);
+    spec.target(new.metadata.name.as_deref().unwrap_or_default()).is_none()
+        && serves(old) == ApiEnablement::Disabled
+        && serves(new) == ApiEnablement::Enabled
 }
 
 fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bool {

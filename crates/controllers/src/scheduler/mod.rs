@@ -6,7 +6,7 @@ pub(crate) mod metrics;
 mod observe;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{
     cluster::Cluster,
@@ -16,7 +16,7 @@ use ironclad_fleet::{Binding, BindingRef, ClusterName};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Decision,
-    trigger::{Wakes, concerns, is_unsettled, may_fit, wakes},
+    trigger::{Wakes, api_appears, concerns, is_unsettled, may_fit, wakes},
     wakes::Wake,
 };
 use ironclad_seam::Seam;
@@ -58,6 +58,8 @@ struct Scheduler {
     /// `.await`.
     cycle: sync::Mutex<()>,
     waiting: Arc<Mutex<Waiting>>,
+    /// Bindings for whose kind a cluster serves the API since their last cycle.
+    api_appeared: Mutex<BTreeSet<Key>>,
     observer: Observer,
     applier: Applier,
     metrics: SchedulerMetrics,
@@ -76,6 +78,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         capacity: setup.capacity.clone(),
         cycle: sync::Mutex::new(()),
         waiting: metrics.waiting(),
+        api_appeared: Mutex::default(),
         observer: Observer::new(setup),
         applier: Applier::new(setup),
         metrics,
@@ -105,17 +108,24 @@ impl Scheduler {
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         self.waiting.lock().leave(&key);
         let cycle = self.cycle.lock().await;
-        let Some(observed) = self.observer.observe(&key) else { return Ok(Next::Forget) };
+        let api_appeared = self.api_appeared.lock().contains(&key);
+        let Some(observed) = self.observer.observe(&key) else {
+            self.api_appeared.lock().remove(&key);
+            return Ok(Next::Forget);
+        };
         self.capacity.expire();
         let mut attempt = self.metrics.attempt(&self.seam.clock);
         let decision = {
             let capacity = self.capacity.lock();
-            let seen = observed.seen(&capacity, self.capacity.options());
+            let seen = observed.seen(&capacity, self.capacity.options(), api_appeared);
             scheduling::decide_timed(&seen, self.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
         };
         let assumed = decision.result().map(|targets| self.capacity.assume(observed.binding.view(), targets));
         drop(cycle);
         let outcome = self.applier.apply(&key, &observed, &decision, assumed).await;
+        if api_appeared && outcome.is_ok() {
+            self.api_appeared.lock().remove(&key);
+        }
         attempt.ended(decision.attempt(), outcome.is_ok());
         self.note_failure(&key, &decision, outcome.is_ok());
         outcome
@@ -181,6 +191,9 @@ impl Scheduler {
             let view = binding.view();
             let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(view, cluster, options));
             if concerned && (wakes == Wakes::Concerned || is_unsettled(view)) {
+                if api_appears(view, old, new) {
+                    self.api_appeared.lock().insert(queue_key(&binding));
+                }
                 self.enqueue(queue_key(&binding), Incoming::ClusterChanged);
             }
         }

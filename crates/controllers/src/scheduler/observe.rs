@@ -24,9 +24,9 @@ pub(super) struct Observed {
 
 impl Observed {
     /// The form that the decision takes.
-    pub(super) fn seen<'a>(&'a self, capacity: &'a Capacity, options: &'a Options) -> Seen<'a> {
+    pub(super) fn seen<'a>(&'a self, capacity: &'a Capacity, options: &'a Options, api_appeared: bool) -> Seen<'a> {
         let binding = self.binding.view();
-        Seen { binding, clusters: &self.clusters, available: &self.available, capacity, options }
+        Seen { binding, clusters: &self.clusters, available: &self.available, capacity, options, api_appeared }
     }
 }
 

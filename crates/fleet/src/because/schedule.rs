@@ -31,6 +31,8 @@ pub enum Reason {
     ReplicasChanged,
     /// A cycle runs: a reschedule was requested.
     RescheduleRequested,
+    /// A cluster that did not serve the kind of the template serves it now.
+    ApiAppeared,
     /// A cycle runs: bindings of this kind follow every change of the fleet.
     FollowsFleet,
     /// A cycle runs: a target is being removed from the fleet, or does not exist.
@@ -176,6 +178,7 @@ impl Reason {
             Self::PlacementChanged => "PlacementChanged",
             Self::ReplicasChanged => "ReplicasChanged",
             Self::RescheduleRequested => "RescheduleRequested",
+            Self::ApiAppeared => "ApiAppeared",
             Self::FollowsFleet => "FollowsFleet",
             Self::TargetLeaving { .. } => "TargetLeaving",
             Self::TargetDrifted { .. } => "TargetDrifted",
@@ -210,6 +213,7 @@ impl fmt::Display for Reason {
             Self::PlacementChanged => f.write_str("the placement changed"),
             Self::ReplicasChanged => f.write_str("the replicas changed"),
             Self::RescheduleRequested => f.write_str("a fresh scheduling was asked for"),
+            Self::ApiAppeared => f.write_str("a cluster serves the kind now that did not before"),
             Self::FollowsFleet => f.write_str("every change of the fleet is followed"),
             Self::TargetLeaving { cluster } => write!(f, "target {cluster} leaves the fleet or does not exist"),
             Self::TargetDrifted { cluster } => write!(f, "the affinity does not choose target {cluster} any more"),

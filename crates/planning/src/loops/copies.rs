@@ -127,6 +127,7 @@ impl Plan<'_> {
             available: &Available::new(),
             capacity: &self.capacity,
             options: &self.options.scheduling,
+            api_appeared: false,
         };
         let decision = scheduling::decide(&seen, self.wall());
         let mut current = binding.clone();

@@ -7,7 +7,6 @@ use ironclad_api::{
     taints::NO_SCHEDULE,
     work::{ClusterResourceBinding, Component, ReplicaRequirements, ResourceBinding},
 };
-use jiff::SignedDuration;
 
 use super::*;
 use crate::{
@@ -57,7 +56,10 @@ fn asking(mut binding: ResourceBinding, cpu: &str) -> ResourceBinding {
 fn by_summary(binding: &ResourceBinding, fleet: &(Clusters, Capacity), available: &Available) -> Decision {
     let options = Options::default();
     let (clusters, capacity) = (&fleet.0, &fleet.1);
-    decide(&Seen { binding: binding.into(), clusters, available, capacity, options: &options }, at(1))
+    decide(
+        &Seen { binding: binding.into(), clusters, available, capacity, options: &options, api_appeared: false },
+        at(1),
+    )
 }
 
 fn result(binding: &ResourceBinding) -> Vec<(&str, i32)> {
@@ -274,6 +276,7 @@ fn attempts_as_metrics_count_them() {
         available: &available,
         capacity: &capacity,
         options: &options,
+        api_appeared: false,
     };
     let _ = decide_timed(&seen, at(1), &mut |on_event| match on_event {
         CycleEvent::Step(step) => steps.push(step.as_str()),
@@ -447,6 +450,46 @@ fn ordered_groups() {
 }
 
 #[test]
+fn reschedule_request_is_answered_once_even_in_the_second_of_the_last_scheduling() {
+    let fleet = clusters(&["m1", "m2"]);
+    let free = |m1, m2| estimates(&[("m1", m1), ("m2", m2)]);
+    let before = placed(aggregated(), 6);
+    let mut binding = applied(&before, &decide_in(&before, &fleet, &free(10, 2), &Options::default(), 100));
+    assert_eq!(result(&binding), [("m1", 6)]);
+    for (name, requested, now) in [("in the same second", 100, 100), ("by a clock that is ahead", 109, 105)] {
+        binding.spec.reschedule_triggered_at = Some(Time(at(requested)));
+        binding = applied(&binding, &decide_in(&binding, &fleet, &free(10, 2), &Options::default(), now));
+        assert!(!BindingRef::from(&binding).reschedule_required(), "{name}");
+        let later = decide_in(&binding, &fleet, &free(0, 20), &Options::default(), now + 1);
+        assert!(later.plan.is_quiet(), "{name}, capacity changed: {:?}", later.plan);
+    }
+    binding.spec.replicas = 7;
+    binding = applied(&binding, &decide_in(&binding, &fleet, &free(0, 20), &Options::default(), 200));
+    assert_eq!(result(&binding), [("m1", 6), ("m2", 1)], "one replica is added, none is moved");
+}
+
+#[test]
+fn divided_binding_is_scheduled_again_when_a_member_gets_its_api() {
+    let fleet = clusters(&["m1", "m2"]);
+    let only_m1 = clusters(&["m1"]);
+    let before = placed(weighted(&[("m1", 1), ("m2", 1)]), 4);
+    let settled = applied(&before, &plain(&before, &only_m1, 100));
+    assert_eq!(result(&settled), [("m1", 4)]);
+    assert!(plain(&settled, &fleet, 101).plan.is_quiet(), "another event");
+    let (capacity, options) = (Capacity::default(), Options::default());
+    let seen = Seen {
+        binding: (&settled).into(),
+        clusters: &fleet,
+        available: &Available::new(),
+        capacity: &capacity,
+        options: &options,
+        api_appeared: true,
+    };
+    let moved = applied(&settled, &decide(&seen, at(102)));
+    assert_eq!(result(&moved), [("m1", 2), ("m2", 2)]);
+}
+
+#[test]
 fn overflow_tiers_open_and_close() {
     let fleet = clusters(&["m1", "m2"]);
     let mut main = group("main", &["m1"]);
@@ -523,6 +566,7 @@ fn cluster_resource_binding_reports_with_its_own_text() {
         available: &available,
         capacity: &Capacity::default(),
         options: &options,
+        api_appeared: false,
     };
     let decision = decide(&seen, at(1));
     assert_eq!(events(&decision)[0].2, "Binding has been scheduled successfully. Result {m1:0}");

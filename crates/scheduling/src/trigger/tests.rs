@@ -36,6 +36,7 @@ fn decision_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options
         available: &Available::new(),
         capacity: &Capacity::default(),
         options,
+        api_appeared: false,
     })
 }
 
@@ -265,6 +266,7 @@ fn replica_changes() {
             available: &Available::new(),
             capacity: &Capacity::default(),
             options: &options,
+            api_appeared: false,
         };
         assert_eq!(replicas_changed(&seen, &placement), want, "{name}");
     }
@@ -286,6 +288,7 @@ fn changes_of_components() {
             available: &Available::new(),
             capacity: &Capacity::default(),
             options: &options,
+            api_appeared: false,
         };
         replicas_changed(&seen, &placement)
     };
@@ -326,6 +329,33 @@ fn cluster_changes_enqueue_bindings() {
     assert_eq!(with(&|c| c.status.as_mut().unwrap().conditions.push(condition(READY))), Wakes::Unsettled);
     assert_eq!(with(&|c| c.status.as_mut().unwrap().conditions.push(condition("Other"))), Wakes::Nobody);
     assert_eq!(with(&|c| c.status.as_mut().unwrap().kubernetes_version = "v1".into()), Wakes::Nobody);
+}
+
+#[test]
+fn api_that_a_member_gets_counts_for_bindings_that_do_not_run_there() {
+    let with = |kinds: &[&str], complete: &str| -> Cluster {
+        let mut cluster = cluster("m2");
+        let status = cluster.status.as_mut().unwrap();
+        let resources: Vec<_> = kinds.iter().map(|kind| serde_json::json!({"name": "x", "kind": kind})).collect();
+        let groups = serde_json::json!([{"groupVersion": "apps/v1", "resources": resources}]);
+        status.api_enablements = serde_json::from_value(groups).unwrap();
+        status.conditions = vec![conditions::condition(COMPLETE_API_ENABLEMENTS, complete, "R", "")];
+        cluster
+    };
+    let without = with(&["StatefulSet"], "True");
+    let (serves, unknown) = (with(&["StatefulSet", "Deployment"], "True"), with(&["StatefulSet"], "False"));
+    let elsewhere = settled(weighted(&[]), 4, &[("m1", 4)]);
+    let there = settled(weighted(&[]), 4, &[("m1", 2), ("m2", 2)]);
+    for (name, binding, old, new, want) in [
+        ("it got the kind", &elsewhere, Some(&without), Some(&serves), true),
+        ("it had the kind", &elsewhere, Some(&serves), Some(&serves), false),
+        ("another kind", &elsewhere, Some(&with(&[], "True")), Some(&without), false),
+        ("its kinds were not known", &elsewhere, Some(&unknown), Some(&serves), false),
+        ("it joined", &elsewhere, None, Some(&serves), false),
+        ("it is a target", &there, Some(&without), Some(&serves), false),
+    ] {
+        assert_eq!(api_appears(binding.into(), old, new), want, "{name}");
+    }
 }
 
 #[test]

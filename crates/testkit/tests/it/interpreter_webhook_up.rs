@@ -54,16 +54,6 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
         })
         .await?;
     }
-    for n in 1..=2 {
-        let cluster = format!("cluster/member{n}");
-        until("the control plane knows that the member serves the kind", DEADLINE, async || {
-            let served =
-                plane.run(["get", &cluster, "-o", "jsonpath={.status.apiEnablements[*].groupVersion}"]).await?;
-            ensure!(served.contains("farm.io/v1"), "{served}");
-            Ok(())
-        })
-        .await?;
-    }
     plane.apply(FARM).await?;
 
     // Replicas and their requirements, their division, and the share of each copy.

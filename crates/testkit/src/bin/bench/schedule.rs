@@ -54,6 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                         available: &available,
                         capacity: &capacity,
                         options: &options,
+                        api_appeared: false,
                     };
                     drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)));
                 }

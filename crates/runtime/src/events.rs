@@ -1,6 +1,6 @@
 //! Recorder of Kubernetes Events, with the times and names of the seam, deduplicated by message.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_seam::Seam;
 use k8s_openapi::{
@@ -9,9 +9,12 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// Remembered pairs of object and reason. Beyond it the memory is cleared, and an event may be recorded twice.
 const REMEMBERED_MAX: usize = 10_000;
+/// Time after which an event with the same message is recorded again: servers delete events after an hour.
+const REPEATED_AFTER: Duration = Duration::from_secs(50 * 60);
 /// Bytes of a message, beyond which it is cut: the server refuses longer ones.
 const MESSAGE_BYTES_MAX: usize = 1024;
 /// Bytes of an object's name.
@@ -52,7 +55,14 @@ struct Shared {
     client: Client,
     seam: Seam,
     component: &'static str,
-    last: Mutex<BTreeMap<(String, String), String>>,
+    last: Mutex<BTreeMap<(String, String), Last>>,
+}
+
+/// Last event of one reason on one object.
+struct Last {
+    message: String,
+    type_: EventType,
+    at: Instant,
 }
 
 impl Recorder {
@@ -62,7 +72,8 @@ impl Recorder {
         Self(Arc::new(Shared { client, seam: seam.clone(), component, last: Mutex::default() }))
     }
 
-    /// Records an event, unless the last one of this reason on this object had the same message.
+    /// Records an event, unless the last one of this reason on this object had the same message, was recorded less than
+    /// 50 minutes ago, and, if it is a warning, no normal event of the object came after it.
     pub fn record(&self, about: &EventAbout, type_: EventType, reason: &str, message: &str) {
         self.record_from(self.0.component, about, type_, reason, message);
     }
@@ -75,10 +86,20 @@ impl Recorder {
             if last.len() >= REMEMBERED_MAX {
                 last.clear();
             }
-            let before = last.insert((about.uid.clone(), reason.to_owned()), message.to_owned());
-            if before.as_deref() == Some(message) {
+            let (key, at) = ((about.uid.clone(), reason.to_owned()), self.0.seam.clock.mono());
+            let is_same = |last: &Last| last.message == message && at.duration_since(last.at) < REPEATED_AFTER;
+            if last.get(&key).is_some_and(is_same) {
                 return;
             }
+            if type_ == EventType::Normal {
+                // The failure is over: if it comes back, it is recorded again.
+                let of_object = (about.uid.clone(), String::new())..;
+                let over: Vec<_> = last.range(of_object).take_while(|((uid, _), _)| *uid == about.uid).collect();
+                let over: Vec<_> = over.into_iter().filter(|(_, one)| one.type_ == EventType::Warning).collect();
+                let over: Vec<_> = over.into_iter().map(|(key, _)| key.clone()).collect();
+                over.iter().for_each(|key| drop(last.remove(key)));
+            }
+            last.insert(key, Last { message: message.to_owned(), type_, at });
         }
         let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
         let now = Time(self.0.seam.clock.wall_seconds());
@@ -106,10 +127,11 @@ impl Recorder {
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.0.client.clone(), namespace);
-        let reason = reason.to_owned();
+        let (key, shared) = ((about.uid.clone(), reason.to_owned()), self.0.clone());
         self.0.seam.tasks.spawn("event", async move {
             if let Err(error) = api.create(&PostParams::default(), &event).await {
-                tracing::debug!(%reason, %error, "event was not written");
+                tracing::debug!(reason = %key.1, %error, "event was not written");
+                shared.last.lock().remove(&key);
             }
         });
     }
@@ -132,7 +154,61 @@ fn cut(text: &str, bytes_max: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::{convert::Infallible, sync::atomic::Ordering};
+
+    use bytes::Bytes;
+    use http_body::Body as _;
+    use ironclad_seam::{Clock, Rng, Tasks};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_is_repeated_once_it_may_be_gone_or_the_failure_was_over() {
+        let written: Arc<std::sync::atomic::AtomicU32> = Arc::default();
+        let refuses: Arc<std::sync::atomic::AtomicBool> = Arc::default();
+        let (count, refused) = (written.clone(), refuses.clone());
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (count, refused) = (count.clone(), refused.clone());
+            async move {
+                assert!(!request.into_body().is_end_stream(), "an event is sent");
+                let status = if refused.load(Ordering::Relaxed) { 500 } else { 201 };
+                if status == 201 {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                let body = http_body_util_full(b"{\"metadata\":{},\"involvedObject\":{}}");
+                Ok::<_, Infallible>(http::Response::builder().status(status).body(body).unwrap())
+            }
+        });
+        let seam = Seam { clock: Clock::system(), rng: Rng::from_seed(1), tasks: Tasks::new("t") };
+        let recorder = Recorder::new(Client::new(service, "default"), &seam, "test");
+        let about = EventAbout {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: "n".into(),
+            name: "p".into(),
+            uid: "u".into(),
+        };
+        let after = async |wait: Duration, type_, reason: &str| {
+            tokio::time::sleep(wait).await;
+            recorder.record(&about, type_, reason, "text");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            written.swap(0, Ordering::Relaxed)
+        };
+        let (second, warning) = (Duration::from_secs(1), EventType::Warning);
+        assert_eq!(after(second, warning, "Failed").await, 1, "the first");
+        assert_eq!(after(second, warning, "Failed").await, 0, "the same again");
+        assert_eq!(after(REPEATED_AFTER, warning, "Failed").await, 1, "servers deleted it");
+        assert_eq!(after(second, EventType::Normal, "Done").await, 1, "the failure is over");
+        assert_eq!(after(second, warning, "Failed").await, 1, "it came back");
+        refuses.store(true, Ordering::Relaxed);
+        assert_eq!(after(REPEATED_AFTER, warning, "Failed").await, 0, "the server refuses it");
+        refuses.store(false, Ordering::Relaxed);
+        assert_eq!(after(second, warning, "Failed").await, 1, "it is sent again");
+    }
+
+    fn http_body_util_full(text: &'static [u8]) -> kube::client::Body {
+        kube::client::Body::from(Bytes::from_static(text))
+    }
 
     #[test]
     fn names_of_events_fit_the_limit_of_names() {

@@ -27,6 +27,12 @@ pub enum Failure {
         /// The requested wait, if any.
         after: Option<Duration>,
     },
+    /// The same write was sent too often: nothing was sent this time ([`crate::HotLoops`]).
+    #[error("the same write was sent again and again; the next one is due in {after:?}")]
+    HotLoop {
+        /// Time until the next write may be sent.
+        after: Duration,
+    },
     /// The server can't answer now; nothing was written.
     #[error("{0}")]
     Unavailable(String),
@@ -72,6 +78,7 @@ impl Failure {
             Self::Conflict(_) => "Conflict",
             Self::Expired(_) => "Expired",
             Self::Throttled { .. } => "Throttled",
+            Self::HotLoop { .. } => "HotLoop",
             Self::Unavailable(_) => "Unavailable",
             Self::Denied(_) => "Denied",
             Self::OverQuota(_) => "OverQuota",

@@ -10,6 +10,7 @@ mod client;
 mod discovery;
 mod events;
 mod failure;
+mod hot_loop;
 mod informer;
 pub mod leader;
 mod metrics;
@@ -31,6 +32,7 @@ pub use client::{
 pub use discovery::discover;
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
+pub use hot_loop::{HotLoop, HotLoops};
 pub use informer::{Indexer, Informer, WatchScope};
 pub use metrics::WorkMetrics;
 pub use panics::PanicMetrics;

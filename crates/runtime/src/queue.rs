@@ -34,7 +34,8 @@ struct State<T> {
     ready: BTreeMap<(u8, u64), Ready<T>>,
     place: BTreeMap<T, (u8, u64)>,
     delayed: BTreeSet<(Instant, T)>,
-    due: BTreeMap<T, Instant>,
+    /// Time and priority of the delayed keys.
+    due: BTreeMap<T, (Instant, u8)>,
     working: BTreeMap<T, Working>,
     failures: BTreeMap<T, u32>,
     next: u64,
@@ -157,16 +158,29 @@ impl<T: Ord + Clone + Debug> Queue<T> {
 
     /// Adds a key that becomes ready after this wait. An earlier time has precedence.
     pub fn add_after(&self, key: T, wait: Duration) {
+        self.delay(key, wait, NORMAL);
+    }
+
+    /// Adds a key again that a worker took, after this wait, with the priority that it had. An earlier time has
+    /// precedence.
+    pub(crate) fn take_back(&self, taken: &Taken<T>, wait: Duration) {
+        self.delay(taken.key.clone(), wait, if taken.is_low_priority { LOW } else { NORMAL });
+    }
+
+    fn delay(&self, key: T, wait: Duration, priority: u8) {
         if wait.is_zero() {
-            return self.add(key);
+            return self.enqueue(key, priority);
         }
         let at = self.0.clock.mono() + wait;
         {
             let mut state = self.0.state.lock();
-            if state.place.contains_key(&key) || state.due.get(&key).is_some_and(|due| *due <= at) {
+            if state.place.contains_key(&key) {
                 return;
             }
-            if let Some(earlier) = state.due.insert(key.clone(), at) {
+            let before = state.due.get(&key).copied();
+            let priority = before.map_or(priority, |(_, before)| before.min(priority));
+            let at = before.map_or(at, |(before, _)| before.min(at));
+            if let Some((earlier, _)) = state.due.insert(key.clone(), (at, priority)) {
                 state.delayed.remove(&(earlier, key.clone()));
             }
             state.delayed.insert((at, key));
@@ -175,7 +189,15 @@ impl<T: Ord + Clone + Debug> Queue<T> {
     }
 
     /// Adds a failed key again, after a wait that doubles with each failure in a row. Returns the wait.
-    pub fn retry(&self, key: T) -> Duration {
+    #[cfg(test)]
+    fn retry(&self, key: T) -> Duration {
+        self.retry_taken(&Taken { key, is_low_priority: false }, Duration::ZERO)
+    }
+
+    /// Adds a failed key again that a worker took, with the priority that it had, after a wait that doubles with each
+    /// failure in a row and is at least this long. Returns the wait.
+    pub(crate) fn retry_taken(&self, taken: &Taken<T>, at_least: Duration) -> Duration {
+        let key = taken.key.clone();
         let failures = {
             let mut state = self.0.state.lock();
             let failures = state.failures.entry(key.clone()).or_insert(0);
@@ -187,7 +209,8 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         if let Some(meter) = self.meter() {
             meter.retries.inc();
         }
-        self.add_after(key, wait);
+        let wait = wait.max(at_least);
+        self.take_back(taken, wait);
         wait
     }
 
@@ -285,7 +308,7 @@ impl<T: Ord + Clone + Debug> Queue<T> {
     fn enqueue(&self, key: T, priority: u8) {
         {
             let mut state = self.0.state.lock();
-            if let Some(due) = state.due.remove(&key) {
+            if let Some((due, _)) = state.due.remove(&key) {
                 state.delayed.remove(&(due, key.clone()));
             }
             state.insert(key, priority, self.0.clock.mono(), self.meter());
@@ -332,8 +355,8 @@ impl<T: Ord + Clone> State<T> {
                 break;
             }
             self.delayed.remove(&(at, key.clone()));
-            self.due.remove(&key);
-            self.insert(key, NORMAL, now, meter);
+            let priority = self.due.remove(&key).map_or(NORMAL, |(_, priority)| priority);
+            self.insert(key, priority, now, meter);
         }
     }
 
@@ -409,6 +432,42 @@ mod tests {
             order.push(key);
         }
         assert_eq!(order, ["u", "r2", "r1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_or_delayed_key_of_low_priority_comes_back_with_low_priority() {
+        let q = queue();
+        for key in ["fails", "waits", "raised"] {
+            q.add_low_priority(key);
+        }
+        for _ in 0..3 {
+            let taken = q.take_next().await;
+            if taken.key == "fails" {
+                q.retry_taken(&taken, Duration::ZERO);
+            } else {
+                q.take_back(&taken, Duration::from_millis(1));
+            }
+            q.done(&taken.key);
+        }
+        q.add_after("raised", Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        q.add("user");
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            let taken = q.take_next().await;
+            q.done(&taken.key);
+            order.push((taken.key, taken.is_low_priority));
+        }
+        assert_eq!(order[..2], [("user", false), ("raised", false)]);
+        assert!(order[2..].contains(&("fails", true)) && order[2..].contains(&("waits", true)), "{order:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_key_waits_as_long_as_the_server_asks() {
+        let q = queue();
+        let taken = Taken { key: "a", is_low_priority: false };
+        assert_eq!(q.retry_taken(&taken, Duration::from_secs(7)), Duration::from_secs(7));
+        assert!(q.retry_taken(&taken, Duration::ZERO) < Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,9 @@ use parking_lot::Mutex;
 
 use crate::{Failure, Queue, queue::Taken};
 
+/// Longest wait that a server may ask for by `Retry-After`.
+const THROTTLED_MAX: Duration = Duration::from_secs(60);
+
 /// Next step for a key after a successful reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
@@ -94,17 +97,17 @@ async fn work<T, F, Fut>(
     Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
 {
     loop {
-        let Taken { key, is_low_priority } = queue.take_next().await;
+        let taken = queue.take_next().await;
         if let Some(meter) = queue.meter() {
             meter.active.inc();
         }
-        let outcome = AssertUnwindSafe(async { reconcile(key.clone()).await }).catch_unwind().await;
+        let outcome = AssertUnwindSafe(async { reconcile(taken.key.clone()).await }).catch_unwind().await;
         if let Some(meter) = queue.meter() {
             meter.active.dec();
         }
-        after(name, &queue, &counters, &panics, &key, outcome);
-        queue.done(&key);
-        if is_low_priority {
+        after(name, &queue, &counters, &panics, &taken, outcome);
+        queue.done(&taken.key);
+        if taken.is_low_priority {
             // A reconcile that finds nothing to do never waits: thousands of them would delay a user's change.
             tokio::task::yield_now().await;
         }
@@ -116,9 +119,10 @@ fn after<T: Ord + Clone + Debug + Display>(
     queue: &Queue<T>,
     counters: &Worker,
     panics: &Panics<T>,
-    key: &T,
+    taken: &Taken<T>,
     outcome: Result<Result<Next, Failure>, Box<dyn std::any::Any + Send>>,
 ) {
+    let key = &taken.key;
     let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
     if let Some(meter) = queue.meter() {
         match &outcome {
@@ -142,16 +146,25 @@ fn after<T: Ord + Clone + Debug + Display>(
                 Next::Forget => queue.forget(key),
                 Next::After(wait) => {
                     queue.forget(key);
-                    queue.add_after(key.clone(), wait);
+                    queue.take_back(taken, wait);
                 }
                 Next::Retry => {
-                    queue.retry(key.clone());
+                    queue.retry_taken(taken, Duration::ZERO);
                 }
             }
         }
+        // The write is not refused for a fault of this key, and the guard reported it.
+        Ok(Err(Failure::HotLoop { after })) => {
+            count(&counters.failed);
+            queue.take_back(taken, after);
+        }
         Ok(Err(failure)) => {
             count(&counters.failed);
-            let wait = queue.retry(key.clone());
+            let at_least = match &failure {
+                Failure::Throttled { after: Some(after), .. } => (*after).min(THROTTLED_MAX),
+                _ => Duration::ZERO,
+            };
+            let wait = queue.retry_taken(taken, at_least);
             if failure.is_conflict() {
                 tracing::debug!(reconciler = name, %key, ?wait, %failure, "the object changed, observing again");
             } else {
@@ -160,7 +173,7 @@ fn after<T: Ord + Clone + Debug + Display>(
         }
         Err(panic) => {
             count(&counters.panicked);
-            let wait = queue.retry(key.clone());
+            let wait = queue.retry_taken(taken, Duration::ZERO);
             let what = panic
                 .downcast_ref::<&str>()
                 .map(|s| (*s).to_owned())
@@ -256,7 +269,8 @@ mod tests {
         let (queue, panics) = (Queue::new(Clock::system(), Rng::from_seed(1).stream("q")), Panics::default());
         let counters = Worker::default();
         assert!(is_new_panic(&panics, &"a", "nothing there"));
-        after("test", &queue, &counters, &panics, &"a", Ok(Ok(Next::Forget)));
+        let taken = Taken { key: "a", is_low_priority: false };
+        after("test", &queue, &counters, &panics, &taken, Ok(Ok(Next::Forget)));
         assert!(is_new_panic(&panics, &"a", "nothing there"));
     }
 }

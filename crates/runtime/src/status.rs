@@ -175,7 +175,7 @@ impl<T: StatusTarget> StatusWriter<T> {
         };
         let (sent, patch) = {
             let mut requests = self.0.requests.lock();
-            let Some(entry) = requests.get(&key) else { return Ok(Next::Forget) };
+            let Some(entry) = requests.get_mut(&key) else { return Ok(Next::Forget) };
             if entry.due > now {
                 return Ok(Next::After(entry.due - now));
             }
@@ -185,6 +185,7 @@ impl<T: StatusTarget> StatusWriter<T> {
                 requests.remove(&key);
                 return Ok(Next::Forget);
             };
+            entry.urgent = false;
             (entry.parts.clone(), patch)
         };
         match self.0.target.write(&key, &current.resource_version, patch).await {
@@ -192,6 +193,17 @@ impl<T: StatusTarget> StatusWriter<T> {
             Err(Failure::NotFound(_)) => {
                 self.0.requests.lock().remove(&key);
                 return Ok(Next::Forget);
+            }
+            // The server never takes it. If it stayed requested, reconcilers would read it back as if it were stored.
+            Err(failure @ Failure::Invalid(_)) => {
+                let mut requests = self.0.requests.lock();
+                if let Some(entry) = requests.get_mut(&key) {
+                    entry.parts.retain(|contributor, part| sent.get(contributor) != Some(part));
+                    if entry.parts.is_empty() {
+                        requests.remove(&key);
+                    }
+                }
+                return Err(failure);
             }
             Err(failure) => return Err(failure),
         }
@@ -202,8 +214,10 @@ impl<T: StatusTarget> StatusWriter<T> {
             if entry.parts.is_empty() {
                 requests.remove(&key);
             } else {
-                (entry.first, entry.due, entry.urgent) = (now, now + QUIET, false);
-                return Ok(Next::After(QUIET));
+                // A part that was requested during the write may be urgent.
+                let wait = if entry.urgent { Duration::ZERO } else { QUIET };
+                (entry.first, entry.due) = (now, now + wait);
+                return Ok(Next::After(wait));
             }
         }
         Ok(Next::Forget)
@@ -261,6 +275,10 @@ mod tests {
         status: Value,
         writes: Vec<(u128, Value)>,
         conflicts: u32,
+        /// The server refuses every status.
+        invalid: bool,
+        /// Duration of a write.
+        takes: Duration,
         began: Option<Instant>,
     }
 
@@ -293,7 +311,10 @@ mod tests {
             patch: Value,
         ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
             let mut state = self.0.lock();
-            let outcome = if state.conflicts > 0 {
+            let takes = state.takes;
+            let outcome = if state.invalid {
+                Err(Failure::Invalid("too long".into()))
+            } else if state.conflicts > 0 {
                 state.conflicts -= 1;
                 state.version += 1;
                 Err(Failure::Conflict("modified".into()))
@@ -305,7 +326,10 @@ mod tests {
                 state.writes.push((at, patch));
                 Ok(())
             };
-            Box::pin(async move { outcome })
+            Box::pin(async move {
+                tokio::time::sleep(takes).await;
+                outcome
+            })
         }
     }
 
@@ -366,6 +390,31 @@ mod tests {
         request(&writer, "y", json!({"failed": true}), true);
         pass(10).await;
         assert_eq!(times(&fake), [10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_that_is_urgent_during_a_write_is_written_right_after_it() {
+        let (fake, writer) = writer();
+        fake.0.lock().takes = Duration::from_millis(100);
+        request(&writer, "x", json!({"x": 1}), false);
+        pass(50).await;
+        request(&writer, "y", json!({"failed": true}), true);
+        pass(2_000).await;
+        assert_eq!(times(&fake), [0, 100]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_the_server_never_takes_is_not_read_back() {
+        let (fake, writer) = writer();
+        fake.0.lock().invalid = true;
+        request(&writer, "x", json!({"x": 1}), true);
+        pass(1_000).await;
+        assert_eq!(writer.read(&"a".into(), "u", || json!({})), None);
+        assert!(writer.is_quiet());
+        fake.0.lock().invalid = false;
+        request(&writer, "x", json!({"x": 2}), true);
+        pass(1_000).await;
+        assert_eq!(fake.0.lock().status, json!({"x": 2}));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,11 @@
 //! Writes: conditional, under our own field manager, and taken into the cache at once.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{
+    fmt::Debug,
+    hash::{DefaultHasher, Hasher as _},
+    io,
+    sync::Arc,
+};
 
 use kube::{
     Api, Resource, ResourceExt,
@@ -9,19 +14,70 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{Failure, Informer, Key};
+use crate::{Failure, HotLoop, HotLoops, Informer, Key};
+
+/// Field managers of controllers begin with this.
+const MANAGER_PREFIX: &str = "ironclad-";
 
 /// Writer of one controller, with field manager `ironclad-<controller>`.
 #[derive(Debug, Clone)]
 pub struct Writer {
     manager: Arc<str>,
+    hot_loops: Option<HotLoops>,
 }
 
 impl Writer {
     /// A writer for this controller.
     #[must_use]
     pub fn new(controller: &str) -> Self {
-        Self { manager: format!("ironclad-{controller}").into() }
+        Self { manager: format!("{MANAGER_PREFIX}{controller}").into(), hot_loops: None }
+    }
+
+    /// The same writer with a guard over its creates, patches and deletes: one that is sent again and again with the
+    /// same content has to wait.
+    #[must_use]
+    pub fn guarded(self, hot_loops: &HotLoops) -> Self {
+        Self { hot_loops: Some(hot_loops.clone()), ..self }
+    }
+
+    /// Checks that the write is not sent again and again. `source` is what the write comes from.
+    /// Returns the key under which the write was counted.
+    fn guard<K, S>(&self, api: &Api<K>, object: &K, source: &S) -> Result<Option<String>, Failure>
+    where
+        K: Resource + Serialize,
+        S: Serialize + ?Sized,
+    {
+        let Some(hot_loops) = &self.hot_loops else { return Ok(None) };
+        let controller = self.controller();
+        let meta = object.meta();
+        let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+        let about = || {
+            // Rare: the kind is only known to the serialized object.
+            let json = serde_json::to_value(object).ok()?;
+            let text = |field: &str| json[field].as_str().unwrap_or_default().to_owned();
+            Some(HotLoop {
+                controller: controller.to_owned(),
+                api_version: text("apiVersion"),
+                kind: text("kind"),
+                namespace,
+                name: name.clone(),
+                uid: meta.uid.clone().unwrap_or_default(),
+            })
+        };
+        let key = format!("{}/{name}", api.resource_url());
+        let attempt = hot_loops.attempt(controller, key.clone(), hash(source), about);
+        attempt.map(|()| Some(key)).map_err(|after| Failure::HotLoop { after })
+    }
+
+    fn controller(&self) -> &str {
+        self.manager.strip_prefix(MANAGER_PREFIX).unwrap_or(&self.manager)
+    }
+
+    /// Takes back a counted write that failed.
+    fn retract<T>(&self, counted: Option<String>, outcome: &kube::Result<T>) {
+        if let (Some(hot_loops), Some(key), Err(_)) = (&self.hot_loops, counted, outcome) {
+            hot_loops.retract(self.controller(), &key);
+        }
     }
 
     fn post(&self) -> PostParams {
@@ -40,8 +96,11 @@ impl Writer {
     where
         K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
     {
+        let counted = self.guard(api, object, object)?;
         let creating = cache.map(Informer::creating);
-        let created = api.create(&self.post(), object).await?;
+        let created = api.create(&self.post(), object).await;
+        self.retract(counted, &created);
+        let created = created?;
         if let Some(creating) = creating {
             creating.answered(created.clone());
         }
@@ -77,11 +136,14 @@ impl Writer {
         patch: Value,
     ) -> Result<K, Failure>
     where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
     {
+        let counted = self.guard(api, seen, &patch)?;
         let (name, base) = (seen.name_any(), seen.resource_version().unwrap_or_default());
         let patch = conditional(patch, &base);
-        let patched = api.patch(&name, &self.patch_params(), &Patch::Merge(&patch)).await?;
+        let patched = api.patch(&name, &self.patch_params(), &Patch::Merge(&patch)).await;
+        self.retract(counted, &patched);
+        let patched = patched?;
         if let Some(cache) = cache {
             cache.written(Some(&base), patched.clone());
         }
@@ -123,7 +185,7 @@ impl Writer {
         propagation: PropagationPolicy,
     ) -> Result<(), Failure>
     where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         self.delete_if(api, cache, seen, propagation, None).await
     }
@@ -134,7 +196,7 @@ impl Writer {
     /// `Conflict` if it changed or another object has that name; the failure of the request.
     pub async fn delete_unchanged<K>(&self, api: &Api<K>, cache: Option<&Informer<K>>, seen: &K) -> Result<(), Failure>
     where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         self.delete_if(api, cache, seen, PropagationPolicy::Background, seen.resource_version()).await
     }
@@ -148,15 +210,18 @@ impl Writer {
         version: Option<String>,
     ) -> Result<(), Failure>
     where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         let uid = seen.uid().unwrap_or_default();
+        let counted = self.guard(api, seen, &format!("delete {uid}"))?;
         let params = DeleteParams {
             propagation_policy: Some(propagation),
             preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: version }),
             ..DeleteParams::default()
         };
-        match api.delete(&seen.name_any(), &params).await.map_err(Failure::from) {
+        let deleted = api.delete(&seen.name_any(), &params).await;
+        self.retract(counted, &deleted);
+        match deleted.map_err(Failure::from) {
             Ok(answer) => {
                 // The watch shows an object that waits for finalizers; a removed object is removed from the cache now.
                 if let (Some(cache), true) = (cache, answer.is_right()) {
@@ -168,6 +233,26 @@ impl Writer {
             Err(other) => Err(other),
         }
     }
+}
+
+/// A hash of the JSON form, without building it.
+fn hash<S: Serialize + ?Sized>(source: &S) -> u64 {
+    struct Hashing(DefaultHasher);
+    impl io::Write for Hashing {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    // Without keys of its own, it is the same in every process.
+    let mut hashing = Hashing(DefaultHasher::new());
+    // A value that is no JSON is refused by the request itself.
+    let _ = serde_json::to_writer(&mut hashing, source);
+    hashing.0.finish()
 }
 
 fn conditional(mut patch: Value, base: &str) -> Value {

@@ -36,6 +36,8 @@ pub const INTERPRETER_WEBHOOK_FAILED: &str = "InterpreterWebhookFailed";
 pub const SYNC_SUCCEED: &str = "SyncSucceed";
 /// On Work; template: manifests not applied.
 pub const SYNC_FAILED: &str = "SyncFailed";
+/// On the object, or on Work and template: written again and again, since something else changes it back.
+pub const HOT_LOOP: &str = "HotLoop";
 /// On Work: Dispatching condition flipped.
 pub const WORK_DISPATCHING: &str = "WorkDispatching";
 /// On binding: orphan Works not removed.

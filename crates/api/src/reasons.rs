@@ -66,6 +66,10 @@ pub mod work {
     pub const TERMINATING: &str = "Terminating";
     /// The member does not serve the kind.
     pub const API_NOT_INSTALLED: &str = "APINotInstalled";
+    /// Something else in the member changes the object back again and again.
+    pub const CHANGED_BY_ANOTHER_WRITER: &str = "ChangedByAnotherWriter";
+    /// The object stays as it was applied.
+    pub const STAYS_APPLIED: &str = "StaysApplied";
     /// The namespace existed already.
     pub const ALREADY_EXISTS: &str = "AlreadyExists";
 }

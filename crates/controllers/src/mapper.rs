@@ -9,12 +9,19 @@ use std::{
 use ironclad_fleet::Gvk;
 use ironclad_runtime::{Failure, discover};
 use ironclad_seam::Clock;
-use kube::{Api, Client, Resource, api::ApiResource, core::DynamicResourceScope, discovery::Scope};
+use kube::{
+    Api, Client, Resource,
+    api::ApiResource,
+    core::DynamicResourceScope,
+    discovery::{Discovery, Scope, verbs},
+};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Time after which a kind that was not found is looked up again (specification/propagation.md 2).
 const ABSENT_FOR: Duration = Duration::from_secs(30);
+/// Reads of discovery for one question, if definitions change meanwhile.
+const READS_MAX: usize = 3;
 /// Shortest time between two reads of the whole discovery document.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
 
@@ -53,13 +60,23 @@ pub(crate) struct Mapper {
     clock: Clock,
     state: Mutex<State>,
     /// Locked during a look-up: one at a time.
-    refreshing: tokio::sync::Mutex<Option<Instant>>,
+    refreshing: tokio::sync::Mutex<Option<Read>>,
 }
 
 #[derive(Default)]
 struct State {
     known: BTreeMap<Gvk, Arc<Served>>,
     absent: BTreeMap<Gvk, Instant>,
+    /// Number of times that something was forgotten: answers from before say nothing about kinds that were not found.
+    forgotten: u64,
+}
+
+/// A complete read of discovery.
+#[derive(Clone, Copy)]
+struct Read {
+    began: Instant,
+    /// [`State::forgotten`] when it began.
+    forgotten: u64,
 }
 
 impl Mapper {
@@ -78,39 +95,47 @@ impl Mapper {
             return Ok(answer);
         }
         let mut last = self.refreshing.lock().await;
-        if let Some(answer) = self.remembered(gvk) {
-            return Ok(answer);
-        }
-        if let Some(at) = *last {
-            self.clock.sleep_until(at + REFRESH_MIN).await;
-        }
-        let discovery = discover(&self.client).await?;
-        *last = Some(self.clock.mono());
-        let mut known = BTreeMap::new();
-        for group in discovery.groups_alphabetical() {
-            let best = group.preferred_version_or_latest();
-            let mut seen = BTreeSet::new();
-            let others = group.versions().filter(|version| *version != best);
-            for version in std::iter::once(best).chain(others) {
-                for (resource, capabilities) in group.versioned_resources(version) {
-                    let preferred = seen.insert(resource.plural.clone());
-                    let gvk = Gvk {
-                        group: resource.group.as_str().into(),
-                        version: resource.version.as_str().into(),
-                        kind: resource.kind.as_str().into(),
-                    };
-                    known.insert(gvk, Arc::new(Served { resource, scope: capabilities.scope, preferred }));
+        for _ in 0..READS_MAX {
+            if let Some(answer) = self.remembered(gvk) {
+                return Ok(answer);
+            }
+            if let Some(read) = *last {
+                if self.clock.mono() < read.began + REFRESH_MIN && self.is_absent_since(gvk, read) {
+                    return Ok(None);
                 }
+                self.clock.sleep_until(read.began + REFRESH_MIN).await;
+            }
+            let read = Read { began: self.clock.mono(), forgotten: self.state.lock().forgotten };
+            let discovery = discover(&self.client).await?;
+            *last = Some(read);
+            let known = kinds(&discovery);
+            let answer = {
+                let mut state = self.state.lock();
+                state.known = known;
+                state.absent.clear();
+                state.known.get(gvk).cloned()
+            };
+            if answer.is_some() || self.is_absent_since(gvk, read) {
+                return Ok(answer);
             }
         }
+        Ok(None)
+    }
+
+    /// Notes that the kind was not found, unless something was forgotten since the read began: then the kind may have been
+    /// made meanwhile. Returns true if it was noted.
+    fn is_absent_since(&self, gvk: &Gvk, read: Read) -> bool {
         let mut state = self.state.lock();
-        state.known = known;
-        state.absent.clear();
-        let answer = state.known.get(gvk).cloned();
-        if answer.is_none() {
-            state.absent.insert(gvk.clone(), self.clock.mono());
+        let is_current = state.forgotten == read.forgotten;
+        if is_current {
+            state.absent.insert(gvk.clone(), read.began);
         }
-        Ok(answer)
+        is_current
+    }
+
+    /// True if the server is known to serve the kind.
+    pub(crate) fn is_known(&self, gvk: &Gvk) -> bool {
+        self.state.lock().known.contains_key(gvk)
     }
 
     /// Returns true if discovery prefers this version of the kind: only this version is a template
@@ -125,6 +150,7 @@ impl Mapper {
     /// Forgets a resource, so that it is looked up again; returns its known kinds.
     pub(crate) fn forget(&self, plural: &str, group: &str) -> Vec<Gvk> {
         let mut state = self.state.lock();
+        state.forgotten += 1;
         let is_it = |served: &Served| served.resource.plural == plural && served.resource.group == group;
         let gone: Vec<Gvk> =
             state.known.iter().filter(|(_, served)| is_it(served)).map(|(gvk, _)| gvk.clone()).collect();
@@ -136,7 +162,9 @@ impl Mapper {
 
     /// Forgets that kinds were not found: they are looked up again.
     pub(crate) fn forget_absent(&self) {
-        self.state.lock().absent.clear();
+        let mut state = self.state.lock();
+        state.forgotten += 1;
+        state.absent.clear();
     }
 
     fn remembered(&self, gvk: &Gvk) -> Option<Option<Arc<Served>>> {
@@ -147,4 +175,31 @@ impl Mapper {
         let asked = state.absent.get(gvk)?;
         (self.clock.mono() < *asked + ABSENT_FOR).then_some(None)
     }
+}
+
+/// The kinds whose objects can be listed, watched and deleted: only they can be templates
+/// (specification/propagation.md 2.1).
+fn kinds(discovery: &Discovery) -> BTreeMap<Gvk, Arc<Served>> {
+    let mut known = BTreeMap::new();
+    for group in discovery.groups_alphabetical() {
+        let best = group.preferred_version_or_latest();
+        let mut seen = BTreeSet::new();
+        let others = group.versions().filter(|version| *version != best);
+        for version in std::iter::once(best).chain(others) {
+            for (resource, capabilities) in group.versioned_resources(version) {
+                if ![verbs::LIST, verbs::WATCH, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb))
+                {
+                    continue;
+                }
+                let preferred = seen.insert(resource.plural.clone());
+                let gvk = Gvk {
+                    group: resource.group.as_str().into(),
+                    version: resource.version.as_str().into(),
+                    kind: resource.kind.as_str().into(),
+                };
+                known.insert(gvk, Arc::new(Served { resource, scope: capabilities.scope, preferred }));
+            }
+        }
+    }
+    known
 }

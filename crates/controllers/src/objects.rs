@@ -13,7 +13,7 @@ use kube::{
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     index::{BY_POLICY, object_key, policy_ids},
@@ -43,6 +43,8 @@ struct Kind<K> {
     served: Arc<Served>,
     informer: Informer<K>,
     tasks: Tasks,
+    /// Start of its watch.
+    since: Instant,
 }
 
 impl<K> Objects<K>
@@ -92,22 +94,37 @@ where
         informer.on_change(move |change| handlers.read().iter().for_each(|handler| handler(&of_kind, change)));
         let tasks = self.tasks.child(&gvk.to_string());
         informer.start("objects", &self.seam, &tasks, served.api(&self.client, ""), &self.scope);
-        kinds.insert(gvk.clone(), Kind { served, informer: informer.clone(), tasks });
+        let since = self.seam.clock.mono();
+        kinds.insert(gvk.clone(), Kind { served, informer: informer.clone(), tasks, since });
         Ok(Some(informer))
     }
 
     /// The informer of a kind once its first list is complete; `None` if the control plane does not serve the kind.
     ///
     /// # Errors
-    /// `Unavailable` if the list does not complete in time, so that a kind that can't be listed delays no other for
-    /// long.
+    /// `Unavailable` if the list is not complete within 5 s after the start of the watch, so that a kind that can't be
+    /// listed delays no other for long.
     pub(crate) async fn listed(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
         let Some(informer) = self.informer(gvk).await? else { return Ok(None) };
-        if timeout(LIST_DEADLINE, informer.synced()).await.is_ok() {
+        if self.wait_for_list(gvk, LIST_DEADLINE).await {
             return Ok(Some(informer));
         }
         let why = informer.last_error().unwrap_or_else(|| "no answer yet".to_owned());
         Err(Failure::Unavailable(format!("{gvk} can't be listed: {why}")))
+    }
+
+    /// Waits for the first list of a watched kind, at most until this time after the start of its watch: a kind that can't
+    /// be listed holds up its first objects, not each of them. Returns true if the list is complete.
+    pub(crate) async fn wait_for_list(&self, gvk: &Gvk, deadline: Duration) -> bool {
+        let watched = self.kinds.read().get(gvk).map(|kind| (kind.informer.clone(), kind.since));
+        let Some((informer, since)) = watched else { return false };
+        let left = (since + deadline).saturating_duration_since(self.seam.clock.mono());
+        timeout(left, informer.synced()).await.is_ok()
+    }
+
+    /// Returns true if the kind is watched, or known to be served by the control plane.
+    pub(crate) fn serves(&self, gvk: &Gvk) -> bool {
+        self.kinds.read().contains_key(gvk) || self.mapper.is_known(gvk)
     }
 
     /// Ends the watch of a kind that is no longer served, and removes its objects.

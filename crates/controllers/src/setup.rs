@@ -2,8 +2,15 @@
 
 use std::sync::Arc;
 
-use ironclad_api::{cluster::Cluster, work::Work};
-use ironclad_runtime::{Caches, Change, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer};
+use ironclad_api::{
+    cluster::Cluster,
+    events::HOT_LOOP,
+    work::{ObjectReference, Work},
+};
+use ironclad_fleet::Event;
+use ironclad_runtime::{
+    Caches, Change, HotLoops, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer,
+};
 use ironclad_seam::Seam;
 use kube::{Api, Client, Resource, api::DynamicObject};
 use parking_lot::Mutex;
@@ -46,6 +53,8 @@ pub(crate) struct Setup {
     pub(crate) caches: Caches,
     /// Recorder of events.
     pub(crate) events: Events,
+    /// Guard against writes that are sent again and again.
+    pub(crate) hot_loops: HotLoops,
     /// Answers about kinds.
     pub(crate) interpreters: Arc<Interpreters>,
     /// Bindings of both kinds with the writer of their status.
@@ -81,6 +90,7 @@ impl Setup {
         registry.register_collector(Box::new(PanicMetrics(seam.tasks.panics().clone())));
         let interpreter_metrics = InterpreterMetrics::register(&mut registry);
         let events = Events::new(plane.clone(), &seam, &settings);
+        let hot_loops = hot_loops(&seam, &mut registry, &events);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let interpreters = Interpreters::follow(
             &seam, &plane, &connector, &caches, &events, &interpreter_metrics, &settings.running_scripts,
@@ -121,6 +131,7 @@ impl Setup {
             registry: Mutex::new(registry),
             caches,
             events,
+            hot_loops,
             interpreters,
             bindings,
             works,
@@ -145,6 +156,11 @@ impl Setup {
         queue(&self.seam, &self.work_metrics, name)
     }
 
+    /// A writer for this controller that does not send the same again and again.
+    pub(crate) fn writer(&self, controller: &str) -> Writer {
+        Writer::new(controller).guarded(&self.hot_loops)
+    }
+
     /// Registers the metrics of a controller.
     pub(crate) fn register<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
         register(&mut self.registry.lock())
@@ -154,6 +170,22 @@ impl Setup {
     pub(crate) fn take_registry(&self) -> Registry {
         std::mem::take(&mut self.registry.lock())
     }
+}
+
+/// The guard, which reports hot loops as events on the objects.
+fn hot_loops(seam: &Seam, registry: &mut Registry, events: &Events) -> HotLoops {
+    let events = events.clone();
+    HotLoops::new(seam.clock.clone(), registry, move |found| {
+        let about = ObjectReference {
+            api_version: found.api_version.clone(),
+            kind: found.kind.clone(),
+            namespace: found.namespace.clone(),
+            name: found.name.clone(),
+            uid: found.uid.clone(),
+            resource_version: String::new(),
+        };
+        events.record(&Event::warning(about, HOT_LOOP, found.to_string()));
+    })
 }
 
 fn queue<T>(seam: &Seam, metrics: &WorkMetrics, name: &'static str) -> Queue<T>

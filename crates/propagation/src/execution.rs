@@ -28,7 +28,7 @@ use jiff::Timestamp;
 pub use self::awaited::{NAMESPACE_WAIT_MAX, resolves_namespace};
 pub use self::comparison::{Comparison, compare_content, content_hash};
 pub use self::drifted::drifted;
-pub use self::object::object_key;
+pub use self::object::{object_key, serving_api};
 pub(crate) use self::report::template_of;
 use self::snapshot::Context;
 pub use self::snapshot::{Effect, Observed, Seen, Served, Space};
@@ -55,11 +55,11 @@ pub fn is_wanted_again(work: &Work, binding: Binding<'_>) -> bool {
     !binding.is_deleting() && same_binding && same_object && work::key_of(work).is_some_and(here)
 }
 
-/// Returns true if a failed write to the member is the member's answer about the Work, by the class of the failure.
-/// Otherwise nothing is known, and the write is retried.
+/// Returns true if a failed write to the member is the member's answer about the Work, by the class of the failure, or if
+/// the write was not sent, since something else changes the object back again and again. Otherwise nothing is known, and the write is retried.
 #[must_use]
 pub fn is_verdict(class: &str) -> bool {
-    matches!(class, "Denied" | "Invalid" | "NotFound")
+    matches!(class, "Denied" | "Invalid" | "NotFound" | "HotLoop")
 }
 
 /// Returns true if the member had the object before, according to the Work's status.
@@ -99,7 +99,9 @@ pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan
     let Some(key) = work::key_of(seen.work) else { return plan };
     plan.note(Reason::MemberRefused { cluster: key.cluster.clone(), message: error.to_owned() }.into());
     let cx = Context { seen, key, now };
-    if seen.work.metadata.deletion_timestamp.is_some() {
+    if class == "HotLoop" {
+        report::contested(&mut plan, &cx);
+    } else if seen.work.metadata.deletion_timestamp.is_some() {
         report::not_removed(&mut plan, &cx, error);
     } else if class == "Invalid" {
         report::refused(&mut plan, &cx, error);

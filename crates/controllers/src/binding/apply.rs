@@ -30,7 +30,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup, waits: Arc<SchedulerWaits>) -> Self {
         Self {
-            writer: Writer::new("binding"),
+            writer: setup.writer("binding"),
             plane: setup.plane.clone(),
             bindings: setup.bindings.clone(),
             works: setup.works.clone(),

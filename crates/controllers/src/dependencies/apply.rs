@@ -22,7 +22,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            writer: Writer::new("dependencies"),
+            writer: setup.writer("dependencies"),
             plane: setup.plane.clone(),
             bindings: setup.bindings.clone(),
             events: setup.events.clone(),

@@ -41,7 +41,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            writer: Writer::new("detector"),
+            writer: setup.writer("detector"),
             plane: setup.plane.clone(),
             policies: Policies::take(&setup.caches, &setup.plane),
             bindings: setup.bindings.clone(),

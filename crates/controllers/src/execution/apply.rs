@@ -8,7 +8,7 @@ use ironclad_propagation::{
     execution::{self, Effect},
     success,
 };
-use ironclad_runtime::{Failure, Informer, Next, Writer};
+use ironclad_runtime::{Failure, HotLoops, Informer, Next, Writer};
 use ironclad_seam::Clock;
 use kube::{Api, Client, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
@@ -26,6 +26,8 @@ use crate::{
 /// create that met an object.
 const READS_MAX: usize = 3;
 
+const CONTROLLER: &str = "execution";
+
 /// Failure of a plan that was not carried out completely.
 pub(super) struct Unapplied {
     pub(super) failure: Failure,
@@ -42,6 +44,7 @@ impl From<Failure> for Unapplied {
 /// The writes of the controller.
 pub(super) struct Applier {
     writer: Writer,
+    hot_loops: HotLoops,
     plane: Client,
     works: Informer<Work>,
     work_status: WorkStatus,
@@ -68,7 +71,8 @@ fn of_member(failure: Failure) -> Stopped {
 impl Applier {
     pub(super) fn new(setup: &Setup, metrics: ExecutionMetrics) -> Self {
         Self {
-            writer: Writer::new("execution"),
+            writer: Writer::new(CONTROLLER),
+            hot_loops: setup.hot_loops.clone(),
             plane: setup.plane.clone(),
             works: setup.works.clone(),
             work_status: setup.work_status.clone(),
@@ -110,9 +114,11 @@ impl Applier {
             match effect {
                 Effect::Read(_) => return Err(Stopped::Read),
                 Effect::CreateInMember(object) => {
+                    self.guard(member, seen)?;
                     let Place { api, cache, .. } = place(seen)?;
-                    let created = self.writer.create(api, Some(cache), &parse(object)?).await;
+                    let created = self.writer.create(api, cache.as_ref(), &parse(object)?).await;
                     self.count(seen, MemberWrite::Create { again: execution::was_applied(&seen.work) }, &created);
+                    self.retract(member, seen, &created);
                     match created {
                         Ok(_) => {}
                         Err(Failure::AlreadyExists(_)) => return Err(Stopped::Read),
@@ -120,20 +126,23 @@ impl Applier {
                     }
                 }
                 Effect::ReplaceInMember(object) => {
+                    self.guard(member, seen)?;
                     let Place { api, cache, .. } = place(seen)?;
-                    let replaced = self.writer.replace(api, Some(cache), &parse(object)?).await;
+                    let replaced = self.writer.replace(api, cache.as_ref(), &parse(object)?).await;
                     self.count(seen, MemberWrite::Update, &replaced);
+                    self.retract(member, seen, &replaced);
                     replaced.map_err(of_member)?;
                 }
                 Effect::PatchInMember { patch, .. } => {
                     let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
-                    let patched = self.writer.patch(api, Some(cache), &standing, patch).await;
+                    let patched = self.writer.patch(api, cache.as_ref(), &standing, patch).await;
                     self.count(seen, MemberWrite::Update, &patched);
                     patched.map_err(of_member)?;
                 }
                 Effect::DeleteInMember { .. } => {
                     let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
-                    let deleted = self.writer.delete(api, Some(cache), &standing, PropagationPolicy::Background).await;
+                    let deleted =
+                        self.writer.delete(api, cache.as_ref(), &standing, PropagationPolicy::Background).await;
                     self.count(seen, MemberWrite::Delete, &deleted);
                     deleted.map_err(of_member)?;
                 }
@@ -158,6 +167,19 @@ impl Applier {
         Ok(next)
     }
 
+    /// Slows down writes of an object that something else in the member changes back, as long as the Work stays the same.
+    fn guard(&self, member: &Member, seen: &Observed) -> Result<(), Stopped> {
+        let source = u64::try_from(seen.work.metadata.generation.unwrap_or_default()).unwrap_or_default();
+        let attempt = self.hot_loops.attempt(CONTROLLER, guarded_object(member, seen), source, || None);
+        attempt.map_err(|after| Stopped::Refused(Failure::HotLoop { after }))
+    }
+
+    fn retract<T>(&self, member: &Member, seen: &Observed, outcome: &Result<T, Failure>) {
+        if outcome.is_err() {
+            self.hot_loops.retract(CONTROLLER, &guarded_object(member, seen));
+        }
+    }
+
     fn count<T>(&self, seen: &Observed, write: MemberWrite, outcome: &Result<T, Failure>) {
         // A conflict is no failure: the next reconcile observes again (specification/operations.md 6).
         if matches!(outcome, Err(failure) if failure.is_conflict()) {
@@ -173,7 +195,10 @@ impl Applier {
     fn report(&self, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
         let now = self.clock.wall_seconds();
         let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
-        let mut next = None;
+        let mut next = match &failure {
+            Failure::HotLoop { after } => Some(Next::After(*after)),
+            _ => None,
+        };
         for effect in plan.effects {
             match effect {
                 Effect::WorkStatus(part) => self.request_status(seen, part),
@@ -192,6 +217,11 @@ impl Applier {
     }
 }
 
+/// The object of a Work, among all that this controller writes.
+fn guarded_object(member: &Member, seen: &Observed) -> String {
+    format!("{}/{}", member.name, seen.work.metadata.uid.as_deref().unwrap_or_default())
+}
+
 /// Has the Work wait for the namespace. An event since the snapshot enqueues it at once.
 fn await_namespace(member: &Member, seen: &Observed, namespace: &str) {
     let work: Arc<str> = seen.work.name_any().into();
@@ -206,7 +236,9 @@ async fn read(seen: &mut Observed) -> Result<(), Failure> {
     seen.object = match api.get_opt(&key.name).await? {
         Some(object) => {
             let whole = object.json()?;
-            cache.reread(object);
+            if let Some(cache) = cache {
+                cache.reread(object);
+            }
             Known::Present(whole)
         }
         None => Known::Absent,

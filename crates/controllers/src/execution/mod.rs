@@ -111,6 +111,8 @@ impl Execution {
         }
         match applied {
             Ok(next) => Ok(retry.next(next)),
+            // The Work reports it, and the guard counts it.
+            Err(Unapplied { failure: Failure::HotLoop { .. }, next: Some(next) }) => Ok(next),
             Err(Unapplied { failure, next: Some(next) }) => {
                 tracing::warn!(cluster = %member.name, work = name, %failure, %next, "the member refuses the object");
                 Ok(next)

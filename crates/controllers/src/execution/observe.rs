@@ -13,9 +13,8 @@ use ironclad_propagation::{
 use ironclad_runtime::{Failure, Informer};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
+use kube::{Api, api::ApiResource};
 use serde_json::Value;
-use tokio::time::timeout;
 
 use crate::{
     awaiting::Seen as NamespaceEvents, bindings::Bindings, caches::NAMESPACES, index::binding_of,
@@ -35,7 +34,7 @@ pub(super) struct Observer {
     namespaces_synced: Option<Arc<Settings>>,
 }
 
-/// Time limit for the first list of a kind, after which the one object is read instead.
+/// Time limit for the first list of a kind since its watch began, after which the one object is read instead.
 const SYNC_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The snapshot.
@@ -103,7 +102,8 @@ impl Known {
 pub(super) struct Place {
     pub(super) key: ObjectKey,
     pub(super) api: Api<MemberObject>,
-    pub(super) cache: Informer<MemberObject>,
+    /// `None` for an API that is not watched.
+    pub(super) cache: Option<Informer<MemberObject>>,
 }
 
 impl Observed {
@@ -132,6 +132,30 @@ impl Observed {
             interpreter: &self.interpreter,
         };
         decide(&seen, now)
+    }
+}
+
+impl Observed {
+    /// The API through which the object of a Work that is being deleted is found, if the member serves its kind in another
+    /// version, or if the control plane does not serve the kind any more.
+    fn other_api(&self, member: &Member, key: &ObjectKey) -> Option<Api<MemberObject>> {
+        self.work.metadata.deletion_timestamp.as_ref()?;
+        let (gvk, plural) = execution::serving_api(self.cluster.as_deref()?, &key.gvk)?;
+        if gvk == key.gvk && member.objects.serves(&gvk) {
+            return None;
+        }
+        let resource = ApiResource {
+            group: gvk.group.to_string(),
+            version: gvk.version.to_string(),
+            api_version: gvk.api_version(),
+            kind: gvk.kind.to_string(),
+            plural,
+        };
+        Some(if key.namespace.is_empty() {
+            Api::all_with(member.client.clone(), &resource)
+        } else {
+            Api::namespaced_with(member.client.clone(), &key.namespace, &resource)
+        })
     }
 }
 
@@ -167,13 +191,17 @@ impl Observer {
             observed.namespace_events = member.awaiting.begin(&key.namespace, name);
             observed.space = self.space(member, &key.namespace)?;
         }
+        if let Some(api) = observed.other_api(member, &key) {
+            observed.place = Some(Place { key, api, cache: None });
+            return Ok(Some(observed));
+        }
         if let Some(cache) = member.objects.informer(&key.gvk).await? {
-            if timeout(SYNC_DEADLINE, cache.synced()).await.is_ok() {
+            if member.objects.wait_for_list(&key.gvk, SYNC_DEADLINE).await {
                 observed.object = Known::cached(cache.get(&key.namespace, &key.name).as_deref())?;
             }
             observed.place = member.objects.watched(&key.gvk).map(|(served, cache)| {
                 let api = served.api(&member.client, &key.namespace);
-                Place { key, api, cache }
+                Place { key, api, cache: Some(cache) }
             });
         }
         Ok(Some(observed))

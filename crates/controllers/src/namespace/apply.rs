@@ -20,7 +20,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            writer: Writer::new("namespace"),
+            writer: setup.writer("namespace"),
             plane: setup.plane.clone(),
             works: setup.works.clone(),
             events: setup.events.clone(),

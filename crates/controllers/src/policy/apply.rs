@@ -27,7 +27,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup, policies: Policies) -> Self {
         Self {
-            writer: Writer::new("detector"),
+            writer: setup.writer("detector"),
             plane: setup.plane.clone(),
             policies,
             bindings: setup.bindings.clone(),

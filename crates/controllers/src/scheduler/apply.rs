@@ -24,7 +24,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            writer: Writer::new("scheduler"),
+            writer: setup.writer("scheduler"),
             bindings: setup.bindings.clone(),
             capacity: setup.capacity.clone(),
             events: setup.events.clone(),

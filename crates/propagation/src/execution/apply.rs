@@ -118,6 +118,7 @@ fn keep(
 
 fn applied(plan: &mut Plan<Effect>, cx: &Context<'_>) {
     report::success(plan, cx, reasons::APPLIED_SUCCESSFUL, "Manifest has been successfully applied");
+    report::end_of_contest(plan, cx);
 }
 
 /// Returns true if the object is ours or becomes ours, and is not being deleted. Otherwise adds effects to the plan.

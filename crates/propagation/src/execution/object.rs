@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use ironclad_api::{
-    annotations, labels,
+    annotations,
+    cluster::Cluster,
+    labels,
     work::{Named, ObjectReference, Work},
 };
 use ironclad_fleet::{Gvk, ObjectKey};
@@ -22,6 +24,19 @@ pub fn object_key(work: &Work) -> Option<ObjectKey> {
         namespace: metadata.namespace.into(),
         name: metadata.name.into(),
     })
+}
+
+/// The version and the plural name under which a member serves a kind: its own version, otherwise another one. A member
+/// that dropped the version of a Work still has the object. `None` if the member does not serve the kind.
+#[must_use]
+pub fn serving_api(cluster: &Cluster, gvk: &Gvk) -> Option<(Gvk, String)> {
+    let enablements = cluster.status.iter().flat_map(|status| &status.api_enablements);
+    let versions = enablements.filter_map(|enablement| {
+        let served = Gvk::from_manifest(&enablement.group_version, &gvk.kind);
+        let resource = enablement.resources.iter().find(|resource| *resource.kind == *gvk.kind)?;
+        (served.group == gvk.group).then(|| (served, resource.name.clone()))
+    });
+    versions.min_by_key(|(served, _)| (served.version != gvk.version, served.version.clone()))
 }
 
 /// The manifest as it is sent to the member. Our binding controller completes manifests itself; those of other writers

@@ -6,7 +6,7 @@ use ironclad_fleet::{Because, Plan, because::propagation::Reason};
 use serde_json::{Value, json};
 
 use super::{
-    object::{finished, object_key},
+    object::{finished, object_key, serving_api},
     owner::{self, Owner},
     report,
     snapshot::{Context, Effect, Observed, Served},
@@ -50,7 +50,10 @@ fn cleaned(plan: &mut Plan<Effect>, cx: &Context<'_>) -> bool {
     let manifest = manifest.object();
     let identity = Identity::of(&manifest);
     let api = || identity.gvk().to_string();
-    if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
+    if seen.cluster.is_some_and(|c| {
+        c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled
+            && serving_api(c, &identity.gvk()).is_none()
+    }) {
         // Without the API there are no objects of the kind.
         plan.note(Reason::ApiNotInstalled { cluster: cx.key.cluster.clone(), api: api() }.into());
         return true;
@@ -63,11 +66,12 @@ fn cleaned(plan: &mut Plan<Effect>, cx: &Context<'_>) -> bool {
         return false;
     }
     match seen.object {
-        Observed::Unknown => {
+        // The cache may be late, or the answer to a create may be lost: look before the Work is released.
+        Observed::Unknown | Observed::Uncached => {
             plan.push(Effect::Read(key.clone()), Reason::NotLookedUp { object: key }.into());
             return false;
         }
-        Observed::Uncached | Observed::Absent => plan.note(Because::Gone { object: key }),
+        Observed::Absent => plan.note(Because::Gone { object: key }),
         Observed::Cached { object: observed, .. } | Observed::Present(observed) => {
             remove(plan, cx, &manifest, observed)
         }

@@ -11,7 +11,7 @@ use ironclad_api::{
     work::Work,
 };
 use ironclad_fleet::{Because, Event, Plan, StatusPart};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
@@ -22,6 +22,9 @@ use crate::template::{self, Identity};
 
 /// Longest error that is repeated, in bytes: a member's answer has no limit, a condition's message has (32768).
 const ERROR_BYTES_MAX: usize = 4096;
+
+/// Shortest time for which a contested object is reported.
+const CONTESTED_MIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// First words of the refusal of an object that is not ours. Clients of Karmada match on them
 /// (specification/propagation.md 31 row 19).
@@ -98,6 +101,42 @@ pub(super) fn blocked(plan: &mut Plan<Effect>, cx: &Context<'_>, reason: &str, m
         let text = format!("cluster {}: {message}", cx.key.cluster);
         record_event(plan, cx, |about| Event::warning(about, events::SYNC_FAILED, text.clone()));
     }
+}
+
+/// Something else changes the object back again and again, so the next write has to wait. Applied stays as it is: the
+/// copy runs, and its status counts.
+pub(super) fn contested(plan: &mut Plan<Effect>, cx: &Context<'_>) {
+    let is_new = !conditions::is_true(present_conditions(cx), types::DEGRADED);
+    let object = cx.seen.work.spec.workload.manifests.first().map(|manifest| Identity::of(&manifest.object()).key());
+    let object = object.map_or_else(String::new, |key| key.to_string());
+    let message = format!(
+        "something else in cluster {} changes {object} back again and again, so it is repaired with pauses: find the \
+         other writer in metadata.managedFields of the object, and take the fields that it owns out of the template, or \
+         do not propagate the object to this cluster",
+        cx.key.cluster
+    );
+    let type_ = types::DEGRADED;
+    let reason = reasons::CHANGED_BY_ANOTHER_WRITER;
+    set_conditions(plan, cx, vec![conditions::condition(type_, conditions::TRUE, reason, message.clone())]);
+    if is_new {
+        record_event(plan, cx, |about| Event::warning(about, events::HOT_LOOP, message.clone()));
+    }
+}
+
+/// Ends the report of [`contested`] once the object stayed as it was applied for a minute.
+pub(super) fn end_of_contest(plan: &mut Plan<Effect>, cx: &Context<'_>) {
+    let degraded = conditions::get(present_conditions(cx), types::DEGRADED);
+    let Some(degraded) = degraded.filter(|condition| condition.status == conditions::TRUE) else { return };
+    let since = cx.now.duration_since(degraded.last_transition_time.0);
+    let writes = plan.effects.iter().any(|effect| {
+        matches!(effect, Effect::CreateInMember(_) | Effect::ReplaceInMember(_) | Effect::PatchInMember { .. })
+    });
+    if writes || since < CONTESTED_MIN {
+        plan.effects.push(Effect::RetryAfter(CONTESTED_MIN.unsigned_abs()));
+        return;
+    }
+    let (type_, message) = (types::DEGRADED, "The object stays as it was applied");
+    set_conditions(plan, cx, vec![conditions::condition(type_, conditions::FALSE, reasons::STAYS_APPLIED, message)]);
 }
 
 /// The object could not be deleted; the Work remains until it is.

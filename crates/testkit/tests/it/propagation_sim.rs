@@ -1,6 +1,13 @@
 //! Propagation in virtual time: one seed has one history, and no single fault at any write changes the final state.
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{
@@ -15,10 +22,13 @@ use ironclad_testkit::sim::{
     propagation::{self, Disturbance},
 };
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Event, Namespace},
+};
 use kube::{
     Api,
-    api::{ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -168,6 +178,95 @@ async fn a_work_is_applied_as_soon_as_its_namespace_exists() -> anyhow::Result<(
     let tries = lines.iter().filter(|line| line.contains("->member1 POST ") && line.contains("/shop/deployments?"));
     ensure!(tries.filter(|line| line.contains(" body ")).count() == 1, "it was tried without its namespace");
     Ok(())
+}
+
+/// Something in the member that changes an object back whenever it is repaired.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_something_else_keeps_changing_is_repaired_with_pauses_and_reported_once() -> anyhow::Result<()>
+{
+    let mut world = World::start(WorldOptions { seed: 31, members: 1 }).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    let of = |value| ConfigMap {
+        data: Some([("owner".to_owned(), String::from(value))].into()),
+        ..serde_json::from_value(json!({"metadata": {"name": "contested"}})).unwrap_or_default()
+    };
+    let policy = json!({"metadata": {"name": "contested"}, "spec": {
+        "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "contested"}], "placement": {}}});
+    let policy: ironclad_api::policy::PropagationPolicy = serde_json::from_value(policy)?;
+    Api::namespaced(user.clone(), "default").create(&PostParams::default(), &policy).await?;
+    let templates: Api<ConfigMap> = Api::namespaced(user.clone(), "default");
+    templates.create(&PostParams::default(), &of("plane")).await?;
+    let copies: Api<ConfigMap> = Api::namespaced(world.members.get("member1").context("member1")?.client(), "default");
+    let owner = async |copies: &Api<ConfigMap>| -> anyhow::Result<Option<String>> {
+        let copy = copies.get_opt("contested").await?;
+        Ok(copy.and_then(|copy| copy.data).and_then(|mut data| data.remove("owner")))
+    };
+    world.until("the copy exists", async || Ok(owner(&copies).await?.as_deref() == Some("plane"))).await?;
+
+    let (changes, stop) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, stopped, fought, clock) = (changes.clone(), stop.clone(), copies.clone(), world.clock().clone());
+    world.spawn("fighter", async move {
+        while !stopped.load(Ordering::Relaxed) {
+            let data = fought.get_opt("contested").await.ok().flatten().and_then(|copy| copy.data);
+            if data.is_some_and(|data| data["owner"] == "plane") {
+                let patch = Patch::Merge(json!({"data": {"owner": "member"}}));
+                if fought.patch("contested", &PatchParams::default(), &patch).await.is_ok() {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            clock.sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let works: Api<Work> = Api::namespaced(user.clone(), "karmada-es-member1");
+    let degraded = async |works: &Api<Work>| -> anyhow::Result<Option<String>> {
+        let works = works.list(&ListParams::default()).await?.items;
+        let of_copy = works.iter().filter(|work| work.spec.workload.manifests[0].named().kind == "ConfigMap");
+        let all = of_copy.filter_map(|work| work.status.as_ref()).flat_map(|status| &status.conditions);
+        Ok(all.into_iter().find(|one| one.type_ == "Degraded").map(|one| format!("{} {}", one.status, one.reason)))
+    };
+    world.pass(Duration::from_secs(300)).await?;
+    let fights = changes.load(Ordering::Relaxed);
+    ensure!((21..=30).contains(&fights), "the copy was repaired {fights} times in five minutes");
+    ensure!(degraded(&works).await?.as_deref() == Some("True ChangedByAnotherWriter"), "{:?}", degraded(&works).await?);
+    let events: Api<Event> = Api::namespaced(user.clone(), "default");
+    let events = events.list(&ListParams::default().fields("reason=HotLoop")).await?.items;
+    let about: Vec<_> = events.iter().map(|event| event.involved_object.kind.as_deref().unwrap_or_default()).collect();
+    ensure!(about == ["ConfigMap"], "events on {about:?}");
+
+    stop.store(true, Ordering::Relaxed);
+    world.until("it is repaired", async || Ok(owner(&copies).await?.as_deref() == Some("plane"))).await?;
+    world
+        .until(
+            "it is no longer reported",
+            async || Ok(degraded(&works).await?.as_deref() == Some("False StaysApplied")),
+        )
+        .await?;
+    world.until_quiet().await
+}
+
+/// Bindings are not watched by users only: what is deleted by hand is made again.
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_is_deleted_by_hand_comes_back() -> anyhow::Result<()> {
+    let mut world = World::start(WorldOptions { seed: 32, members: 1 }).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
+    let bindings: Api<ResourceBinding> = Api::namespaced(user.clone(), "default");
+    Api::namespaced(user.clone(), "default").create(&PostParams::default(), &propagation::policy()?).await?;
+    deployments.create(&PostParams::default(), &propagation::deployment()?).await?;
+    propagation::settled(&mut world, &deployments, 2).await?;
+    world.pass(Duration::from_secs(120)).await?;
+    let before = bindings.get("web-deployment").await?.metadata.uid;
+    bindings.delete("web-deployment", &DeleteParams::default()).await?;
+    world
+        .until("there is another binding", async || {
+            let now = bindings.get_opt("web-deployment").await?;
+            Ok(now.is_some_and(|now| now.metadata.uid != before))
+        })
+        .await?;
+    propagation::settled(&mut world, &deployments, 2).await?;
+    world.until_quiet().await
 }
 
 #[test]

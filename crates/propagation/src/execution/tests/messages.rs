@@ -89,6 +89,29 @@ fn refusal_and_recovery_are_reported_once() {
 }
 
 #[test]
+fn object_that_something_else_changes_back_is_reported_until_it_stays_as_applied() {
+    let drifted = changed(object(&web()), json!({"spec": {"replicas": 9}}));
+    let scene = Scene::of(done(&web())).has(drifted);
+    let interpreter = Interpreter::default();
+    let at = |seconds: i64| Timestamp::from_second(now().as_second() + seconds).unwrap();
+    let report = failed(&scene.seen(&interpreter), "HotLoop", "too often", now());
+    assert_eq!(
+        words(&report),
+        ["Degraded=True/ChangedByAnotherWriter", "Warning HotLoop Work", "Warning HotLoop Deployment"],
+        "Applied stays"
+    );
+    let scene = scene.after(&report);
+    assert_eq!(words(&failed(&scene.seen(&interpreter), "HotLoop", "too often", at(5))), Vec::<String>::new(), "once");
+    let repaired = decide(&scene.seen(&interpreter), at(300));
+    assert_eq!(words(&repaired), ["replace", "retry after 60 s"], "it may be changed back");
+    let scene = scene.after(&repaired);
+    assert_eq!(words(&decide(&scene.seen(&interpreter), at(59))), ["retry after 60 s"], "soon after the report");
+    let plan = decide(&scene.seen(&interpreter), at(360));
+    assert_eq!(words(&plan), ["Degraded=False/StaysApplied"]);
+    assert_eq!(words(&decide(&scene.after(&plan).seen(&interpreter), at(361))), Vec::<String>::new());
+}
+
+#[test]
 fn retry_depends_on_the_failure_class() {
     let (living, gone) = (Scene::of(web()), Scene::of(deleting(&web())));
     for (class, scene, want) in [

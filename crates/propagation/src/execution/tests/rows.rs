@@ -296,6 +296,7 @@ fn work_being_deleted() {
             vec!["delete uid-member", release],
         ),
         ("absent", Scene::of(gone.clone()), vec![release]),
+        ("not in the cache, which may be late: looked up", Scene::of(gone.clone()).cached(), vec![READ]),
         (
             "suspension does not hold it",
             Scene::of(with(&gone, json!({"spec": {"suspendDispatching": true}}))).has(there.clone()),
@@ -475,7 +476,34 @@ fn missing_api_releases_the_work() {
         {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
         {"type": "CompleteAPIEnablements", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
     ]}}));
-    assert_eq!(words(&Scene { served: Served::No, ..scene.unknown() }.plan()), [r#"release ["other"]"#]);
+    assert_eq!(words(&Scene { served: Served::No, ..scene.clone().unknown() }.plan()), [r#"release ["other"]"#]);
+    // The object was applied in a version that the member dropped since.
+    let scene = scene.cluster(json!({"status": {"apiEnablements": [
+        {"groupVersion": "apps/v2", "resources": [{"name": "deployments", "kind": "Deployment"}]},
+    ]}}));
+    assert_eq!(words(&scene.clone().unknown().plan()), [READ]);
+    assert_eq!(words(&scene.has(object(&web())).plan()), ["delete uid-member", r#"release ["other"]"#]);
+}
+
+#[test]
+fn api_under_which_a_member_serves_a_kind() {
+    let cluster = |versions: &[(&str, &str)]| {
+        let list: Vec<_> = versions
+            .iter()
+            .map(|(version, kind)| json!({"groupVersion": version, "resources": [{"name": kind.to_lowercase(), "kind": kind}]}))
+            .collect();
+        crate::testkit::patched(&cluster("m1", "True"), &json!({"status": {"apiEnablements": list}}))
+    };
+    for (name, versions, want) in [
+        ("its own version first", &[("x.io/v1", "Foo"), ("x.io/v2", "Foo")][..], Some("x.io/v2 Foo")),
+        ("another version", &[("x.io/v1", "Foo")], Some("x.io/v1 Foo")),
+        ("another kind", &[("x.io/v2", "Bar")], None),
+        ("another group", &[("y.io/v2", "Foo")], None),
+        ("nothing", &[], None),
+    ] {
+        let served = serving_api(&cluster(versions), &ironclad_fleet::Gvk::from_manifest("x.io/v2", "Foo"));
+        assert_eq!(served.map(|(gvk, _)| gvk.to_string()).as_deref(), want, "{name}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
-use ironclad_fleet::{Binding, StatusPart};
+use ironclad_fleet::{Binding, ObjectKey, StatusPart};
 use ironclad_runtime::{Caches, Failure, Informer, Key, StatusWriter, Writer};
 use ironclad_seam::Seam;
 use kube::{Api, Client};
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::{
     caches::{BINDINGS, CLUSTER_BINDINGS},
+    index::{BY_TEMPLATE, template_name},
     targets::{Typed, json},
 };
 
@@ -84,6 +85,13 @@ impl Bindings {
     pub(crate) fn by_index(&self, index: &'static str, value: &str) -> Vec<Binding> {
         let namespaced = self.namespaced.by_index(index, value).into_iter().map(Binding::Namespaced);
         namespaced.chain(self.cluster_scoped.by_index(index, value).into_iter().map(Binding::Cluster)).collect()
+    }
+
+    /// The binding that a policy makes for a template: the one in the template's own namespace, or without a namespace. A
+    /// cluster-scoped template may besides have a namespaced binding, as a dependency of a workload.
+    pub(crate) fn of_template(&self, template: &ObjectKey) -> Option<Binding> {
+        let all = self.by_index(BY_TEMPLATE, &template_name(template));
+        all.into_iter().find(|binding| *binding.view().key().namespace == *template.namespace)
     }
 
     /// All bindings, namespaced ones first.

@@ -142,7 +142,8 @@ impl BindingStatus {
             return Ok(Next::Forget);
         }
         let Some(template) = self.templates.get(key) else { return Ok(Next::Forget) };
-        let found = self.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next();
+        let attached = || self.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next();
+        let found = self.bindings.of_template(key).or_else(attached);
         let Some(binding) = found.and_then(|found| self.bindings.get_as_requested(&queue_key(&found))) else {
             return Ok(Next::Forget);
         };

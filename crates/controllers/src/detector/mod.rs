@@ -6,6 +6,7 @@ mod observe;
 
 use std::sync::Arc;
 
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{detector, new_ids::NewIds};
 use ironclad_runtime::{Change, Failure, Next, run_workers};
@@ -16,11 +17,11 @@ use self::{apply::Applier, metrics::DetectorMetrics, observe::Observer};
 use crate::{
     bindings::Bindings,
     controller::Controller,
-    index::object_key,
+    index::{object_key, template_key},
     interpreter::{Interpreters, Resolved},
     objects::Objects,
     settings::Settings,
-    setup::Setup,
+    setup::{Setup, on_change},
     templates::{TemplateQueue, counts},
 };
 
@@ -51,6 +52,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         applier: Applier::new(setup),
         metrics: setup.register(DetectorMetrics::register),
     });
+    on_change(&setup.bindings.namespaced, &this, Detector::on_binding);
+    on_change(&setup.bindings.cluster_scoped, &this, Detector::on_cluster_binding);
     let weak = Arc::downgrade(&this);
     setup.templates.on_change(move |gvk, change| {
         if let Some(this) = weak.upgrade() {
@@ -101,6 +104,19 @@ impl Detector {
             self.metrics.applied(self.seam.clock.mono() - began, &applied);
         }
         applied.map(|next| retry.next(next))
+    }
+
+    /// A binding that somebody deleted is made again for a template that is still claimed.
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        if let (Some(deleted), None) = (&change.old, &change.new) {
+            self.queue.queue.add(template_key(&deleted.spec));
+        }
+    }
+
+    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
+        if let (Some(deleted), None) = (&change.old, &change.new) {
+            self.queue.queue.add(template_key(&deleted.spec));
+        }
     }
 
     fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {

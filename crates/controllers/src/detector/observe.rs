@@ -20,7 +20,6 @@ use serde_json::Value;
 use crate::{
     bindings::Bindings,
     caches::PRIORITY_CLASSES,
-    index::{BY_TEMPLATE, template_name},
     interpreter::Interpreters,
     objects::Objects,
     policies::{AnyPolicy, Policies},
@@ -124,7 +123,7 @@ impl Observer {
             key: key.clone(),
             template,
             policies,
-            binding: self.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next(),
+            binding: self.bindings.of_template(key),
             json,
             named: self.bindings.get(&Key::new(&key.namespace, &first_name)),
             waiting: self.queue.waiting(key),

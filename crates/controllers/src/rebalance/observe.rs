@@ -8,11 +8,7 @@ use ironclad_propagation::rebalance::Seen;
 use ironclad_runtime::{Informer, Key};
 use jiff::Timestamp;
 
-use crate::{
-    bindings::Bindings,
-    index::{BY_TEMPLATE, template_name},
-    setup::Setup,
-};
+use crate::{bindings::Bindings, setup::Setup};
 
 /// The caches that the controller reads.
 pub(super) struct Observer {
@@ -54,7 +50,7 @@ impl Observer {
                     namespace: workload.namespace.as_str().into(),
                     name: workload.name.as_str().into(),
                 };
-                self.bindings.by_index(BY_TEMPLATE, &template_name(&key)).into_iter().next()
+                self.bindings.of_template(&key)
             })
             .collect();
         Some(Observed { rebalancer, bindings })

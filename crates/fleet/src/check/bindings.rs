@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
     ObjectMeta, annotations, conditions, labels,
-    policy::ReplicaSchedulingType,
+    policy::{ActivationPreference, PropagationSpec, ReplicaSchedulingType},
     work::{ResourceBindingSpec, ResourceBindingStatus},
 };
 use serde_json::Value;
@@ -62,17 +62,31 @@ pub(super) fn claims(world: &World, found: &mut Vec<Violation>) {
             found.push(Violation::TwoClaims { template: key.clone() });
         }
         let Some((policy, id)) = namespaced.or(cluster) else { continue };
-        let metadata = world
+        let claimant = world
             .policies
             .get(&policy)
-            .map(|p| &p.metadata)
-            .or_else(|| world.cluster_policies.get(&policy).map(|p| &p.metadata));
+            .map(|p| (&p.metadata, &p.spec))
+            .or_else(|| world.cluster_policies.get(&policy).map(|p| (&p.metadata, &p.spec)));
+        let metadata = claimant.map(|(metadata, _)| metadata);
         let label = if policy.namespace.is_empty() { CLUSTER.0 } else { NAMESPACED.0 };
         let stands = metadata.is_some_and(|m| m.labels.as_ref().and_then(|l| l.get(label)) == Some(&id));
         if !stands {
             found.push(Violation::ClaimantMissing { template: key.clone(), policy });
+        } else if claimant.is_some_and(|(metadata, spec)| binds_at_once(metadata, spec))
+            && template.pointer("/metadata/deletionTimestamp").is_none()
+            && value(template, "labels", labels::CLAIMED_BY).is_empty()
+            && world.binding_of(key).is_none()
+        {
+            found.push(Violation::BindingMissing { template: key.clone(), policy });
         }
     }
+}
+
+/// Returns true if the policy makes bindings for the templates that it claims without waiting for anything.
+fn binds_at_once(metadata: &ObjectMeta, spec: &PropagationSpec) -> bool {
+    metadata.deletion_timestamp.is_none()
+        && spec.dependent_overrides.is_empty()
+        && spec.activation_preference != Some(ActivationPreference::Lazy)
 }
 
 /// A binding of either kind.
@@ -111,7 +125,9 @@ pub(super) fn bindings(world: &World, found: &mut Vec<Violation>) {
             name: resource.name.as_str().into(),
         };
         let same = (template.gvk.group.to_string(), &*resource.kind, &*resource.namespace, &*resource.name);
-        if let Some(first) = by_template.insert(same, binding.key) {
+        // A cluster-scoped object that workloads need may have a binding in a namespace besides that of its policy.
+        let is_attached = resource.namespace.is_empty() && !binding.key.namespace.is_empty();
+        if !is_attached && let Some(first) = by_template.insert(same, binding.key) {
             let (first, second) = (first.clone(), binding.key.clone());
             found.push(Violation::TwoBindings { template: template.clone(), first, second });
         }

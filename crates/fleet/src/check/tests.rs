@@ -179,7 +179,7 @@ fn what_can_be_wrong_with_taints_health_and_tasks() {
     assert!(found.iter().any(|one| one == line), "{found:?}");
 }
 
-const ROWS: [Row; 29] = [
+const ROWS: [Row; 31] = [
     (
         "two claims",
         |w| {
@@ -211,6 +211,27 @@ const ROWS: [Row; 29] = [
             w.insert_policy(other);
         },
         &["Deployment shop/web is claimed by PropagationPolicy shop/policy, which does not exist"],
+    ),
+    (
+        "the binding was deleted",
+        |w| {
+            w.bindings.clear();
+            w.works.clear();
+            w.members.clear();
+        },
+        &["Deployment shop/web is claimed by PropagationPolicy shop/policy and has no binding"],
+    ),
+    (
+        "a cluster-scoped object has a binding of its policy and one of the workloads that need it",
+        |w| {
+            let role = json!({"resource": {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "namespace": "", "name": "r", "uid": "r"}, "clusters": [], "placement": null});
+            let of = |id: &str| json!({"metadata": {"name": "r-clusterrole", "labels": {"resourcebinding.karmada.io/permanent-id": id, "propagationpolicy.karmada.io/permanent-id": null}}, "spec": role, "status": null});
+            w.insert_binding(changed(binding(), of("rb2")));
+            let mut cluster = of("rb3");
+            cluster["metadata"]["namespace"] = Value::Null;
+            w.insert_cluster_binding(changed(binding(), cluster));
+        },
+        &[],
     ),
     (
         "binding and template disagree on the claim",
@@ -484,6 +505,7 @@ fn cluster_scoped_bindings_are_judged_alike() {
 fn only_what_a_change_can_pass_through_is_passing() {
     let mut world = world();
     world.bindings.clear();
+    world.templates.clear();
     assert!(check(&world).iter().all(|violation| !violation.is_passing()));
     let mut world = self::world();
     world.policies.clear();

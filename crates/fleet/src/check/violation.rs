@@ -22,6 +22,13 @@ pub enum Violation {
         /// Whose claim it carries.
         policy: PolicyKey,
     },
+    /// A template is claimed and has no binding.
+    BindingMissing {
+        /// The template.
+        template: ObjectKey,
+        /// The policy that claims it.
+        policy: PolicyKey,
+    },
     /// A binding carries another claim than its template.
     ClaimsDiffer {
         /// The binding.
@@ -229,6 +236,7 @@ impl Violation {
             | Self::PushUnknown { .. }
             | Self::TaskTwice { .. } => false,
             Self::ClaimantMissing { .. }
+            | Self::BindingMissing { .. }
             | Self::ClaimsDiffer { .. }
             | Self::TargetMissing { .. }
             | Self::ReportUnexpected { .. }
@@ -250,6 +258,9 @@ impl fmt::Display for Violation {
         match self {
             Self::TwoClaims { template } => {
                 write!(f, "{template} is claimed by a PropagationPolicy and by a ClusterPropagationPolicy")
+            }
+            Self::BindingMissing { template, policy } => {
+                write!(f, "{template} is claimed by {policy} and has no binding")
             }
             Self::ClaimantMissing { template, policy } => {
                 write!(f, "{template} is claimed by {policy}, which does not exist")

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::{
     caches::{CLUSTER_OVERRIDES, CLUSTER_POLICIES, OVERRIDES, POLICIES},
+    index::policy_ids,
     selected::may_select,
 };
 
@@ -27,6 +28,14 @@ impl AnyPolicy {
         match self {
             Self::Namespaced(policy) => Policy::Namespaced(policy),
             Self::Cluster(policy) => Policy::Cluster(policy),
+        }
+    }
+
+    /// Its permanent id, as its claims carry it.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        match self {
+            Self::Namespaced(policy) => policy_ids(&**policy),
+            Self::Cluster(policy) => policy_ids(&**policy),
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Seen<'a> {
     pub template: Option<&'a Value>,
     /// The objects that [`needs`] named or selected, as far as they exist.
     pub objects: &'a [&'a Value],
+    /// Kinds whose objects are unknown now, since they could not be listed: what is attached stays.
+    pub unlisted: &'a [Gvk],
     /// The attached bindings: those with this binding's `depended-by` label, those of `objects`, and those under the
     /// default names of such bindings.
     pub attached: &'a [Arc<ResourceBinding>],
@@ -154,6 +156,10 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         .filter(|object| dependencies.iter().any(|dependency| selects(dependency, object)))
         .collect();
     for existing in seen.attached.iter().filter(|one| has_label(one, &label)) {
+        let resource = &existing.spec.resource;
+        if seen.unlisted.contains(&Gvk::from_manifest(&resource.api_version, &resource.kind)) {
+            continue;
+        }
         let still = required.iter().any(|object| binds(Binding::from(&**existing), object));
         if !still {
             Attached::of(existing, seen).release(&mut plan, binding);

@@ -88,7 +88,7 @@ impl Dependencies {
         let decide = || observed.with_seen(|seen| dependencies::decide(seen, ids.clone()));
         let resolved = self.interpreters.resolve(&observed.interpreter, decide).await;
         let next = self.applier.apply(key, &observed, resolved.plan).await?;
-        Ok(resolved.retry.next(next))
+        Ok(if observed.unlisted.is_empty() { resolved.retry.next(next) } else { Next::Retry })
     }
 
     fn on_binding(&self, change: &Change<ResourceBinding>) {

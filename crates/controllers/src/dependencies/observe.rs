@@ -36,6 +36,8 @@ pub(super) struct Observed {
     pub(super) attached: Vec<Arc<ResourceBinding>>,
     template: Option<Value>,
     objects: Vec<Value>,
+    /// Kinds that could not be listed.
+    pub(super) unlisted: Vec<Gvk>,
     referrers: Vec<Binding>,
     pub(super) interpreter: Interpreter,
 }
@@ -49,6 +51,7 @@ impl Observed {
             binding: self.binding.view(),
             template: self.template.as_ref(),
             objects: &objects,
+            unlisted: &self.unlisted,
             attached: &self.attached,
             referrers: &referrers,
             interpreter: &self.interpreter,
@@ -69,7 +72,7 @@ impl Observer {
         let Some(binding) = self.bindings.get(key) else { return Ok(None) };
         let template = self.templates.read(&binding.template()).await?;
         let interpreter = self.interpreters.for_a_decision();
-        let mut objects = Vec::new();
+        let (mut objects, mut unlisted) = (Vec::new(), Vec::new());
         // The decision reports a template that can't be read.
         let needs = self
             .interpreters
@@ -77,7 +80,16 @@ impl Observer {
             .await;
         for needed in needs.plan.unwrap_or_default() {
             let gvk = Gvk::from_manifest(&needed.api_version, &needed.kind);
-            let Some(informer) = self.templates.listed(&gvk).await? else { continue };
+            let informer = match self.templates.listed(&gvk).await {
+                Ok(Some(informer)) => informer,
+                Ok(None) => continue,
+                // One kind that can't be listed does not stop the others (specification/propagation.md 8.2).
+                Err(failure) => {
+                    tracing::warn!(binding = %key, %failure, "dependencies of a kind are left as they are");
+                    unlisted.push(gvk);
+                    continue;
+                }
+            };
             for object in found(&informer, &needed.namespace, &needed.name) {
                 let json = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
                 if dependencies::selects(&needed, &Identity::of(&json)) {
@@ -109,6 +121,7 @@ impl Observer {
             attached,
             template,
             objects,
+            unlisted,
             referrers: referrers.into_values().collect(),
             interpreter,
         }))

@@ -7,7 +7,9 @@ mod observe;
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy, ResourceSelector};
+use ironclad_api::policy::{
+    ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy, ResourceSelector,
+};
 use ironclad_fleet::{Gvk, PolicyKey, gates::Gate};
 use ironclad_propagation::{changes, new_ids::NewIds, policy, policy_match::Policy};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
@@ -16,27 +18,34 @@ use kube::{ResourceExt as _, api::DynamicObject};
 
 use self::{apply::Applier, observe::Observer};
 use crate::{
-    caches::{DEFINITIONS, Definition},
+    bindings::Bindings,
+    caches::{CLUSTER_OVERRIDES, DEFINITIONS, Definition, OVERRIDES},
     controller::Controller,
+    index::BY_POLICY,
     mapper::Mapper,
     objects::Objects,
     policies::{AnyPolicy, Policies},
     settings::Settings,
     setup::{Setup, on_change},
+    templates::TemplateQueue,
 };
 
-/// Kinds of aggregated API servers have no definition: those that some policy waits for are looked up again after this
-/// time.
-const LOOK_UP_AGAIN: Duration = Duration::from_secs(300);
+/// Kinds of aggregated API servers have no definition, and a server may serve a kind some time after its definition is
+/// established: those that some policy waits for are looked up again after this time (specification/propagation.md 2).
+const LOOK_UP_AGAIN: Duration = Duration::from_secs(30);
 
 struct PolicyController {
     seam: Seam,
     settings: Arc<Settings>,
     queue: Queue<Key>,
     policies: Policies,
+    bindings: Bindings,
+    template_queue: TemplateQueue,
     templates: Arc<Objects<DynamicObject>>,
     mapper: Arc<Mapper>,
     definitions: Informer<Definition>,
+    overrides: Informer<OverridePolicy>,
+    cluster_overrides: Informer<ClusterOverridePolicy>,
     observer: Observer,
     applier: Applier,
 }
@@ -48,15 +57,21 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         settings: setup.settings.clone(),
         queue: setup.queue("policy"),
         policies: policies.clone(),
+        bindings: setup.bindings.clone(),
+        template_queue: setup.template_queue.clone(),
         templates: setup.templates.clone(),
         mapper: setup.mapper.clone(),
         definitions: setup.caches.take(&DEFINITIONS),
+        overrides: setup.caches.take(&OVERRIDES),
+        cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
         observer: Observer::new(setup, policies.clone()),
         applier: Applier::new(setup, policies.clone()),
     });
     on_change(&policies.namespaced, &this, PolicyController::on_policy);
     on_change(&policies.cluster_wide, &this, PolicyController::on_cluster_policy);
     on_change(&this.definitions, &this, PolicyController::on_definition);
+    on_change(&this.overrides, &this, PolicyController::on_override);
+    on_change(&this.cluster_overrides, &this, PolicyController::on_cluster_override);
     this
 }
 
@@ -68,6 +83,7 @@ impl Controller for PolicyController {
             async move {
                 loop {
                     this.seam.clock.sleep(LOOK_UP_AGAIN).await;
+                    this.mapper.forget_absent();
                     this.enqueue_unserved();
                 }
             }
@@ -89,7 +105,11 @@ impl PolicyController {
         let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
         let ids = NewIds::from(self.seam.rng.uuid());
         let plan = observed.with_seen(self.seam.clock.wall(), |seen| policy::decide(seen, ids));
-        self.applier.apply(&observed, plan).await
+        let next = self.applier.apply(&observed, plan).await?;
+        for failure in &observed.unlisted {
+            tracing::warn!(policy = %key, %failure, "templates of a kind are neither claimed nor released");
+        }
+        Ok(if observed.unlisted.is_empty() { next } else { Next::Retry })
     }
 
     fn on_policy(&self, change: &Change<PropagationPolicy>) {
@@ -116,6 +136,31 @@ impl PolicyController {
             let views: Vec<Policy<'_>> = all.iter().map(AnyPolicy::view).collect();
             for key in policy::policies_that_gain(&views, old, new) {
                 self.queue.add(queue_key(&key));
+            }
+        }
+    }
+
+    fn on_override(&self, change: &Change<OverridePolicy>) {
+        if let (None, Some(new)) = (&change.old, &change.new) {
+            self.enqueue_waiting_for(&new.namespace().unwrap_or_default(), &new.name_any());
+        }
+    }
+
+    fn on_cluster_override(&self, change: &Change<ClusterOverridePolicy>) {
+        if let (None, Some(new)) = (&change.old, &change.new) {
+            self.enqueue_waiting_for("", &new.name_any());
+        }
+    }
+
+    /// Enqueues the policies that wait for a new override policy, and the templates that they claimed.
+    fn enqueue_waiting_for(&self, namespace: &str, name: &str) {
+        for policy in self.policies.of_scope(namespace) {
+            if policy.view().spec().dependent_overrides.iter().any(|needed| needed == name) {
+                self.queue.add(queue_key(&policy.view().key()));
+                for id in policy.ids() {
+                    let claimed = self.bindings.by_index(BY_POLICY, &id);
+                    claimed.iter().for_each(|binding| self.template_queue.queue.add(binding.template()));
+                }
             }
         }
     }

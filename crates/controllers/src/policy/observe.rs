@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     bindings::Bindings,
-    index::{BY_POLICY, BY_TEMPLATE, object_key, policy_ids, template_name},
+    index::{BY_POLICY, object_key},
     mapper::Mapper,
     objects::Objects,
     policies::{AnyPolicy, Policies},
@@ -44,6 +44,8 @@ pub(super) struct Observed {
     waiting: Vec<Value>,
     preemption: Option<Vec<(CachedTemplate, Option<AnyPolicy>)>>,
     overrides: BTreeSet<String>,
+    /// Reasons why kinds could not be listed: their templates are missing here.
+    pub(super) unlisted: BTreeSet<String>,
 }
 
 /// A cached template.
@@ -120,10 +122,7 @@ impl Observer {
     pub(super) async fn observe(&self, key: &Key) -> Result<Option<Observed>, Failure> {
         let policy = self.policies.get(&PolicyKey { namespace: key.namespace.clone(), name: key.name.clone() });
         let Some(policy) = policy else { return Ok(None) };
-        let ids = match &policy {
-            AnyPolicy::Namespaced(policy) => policy_ids(&**policy),
-            AnyPolicy::Cluster(policy) => policy_ids(&**policy),
-        };
+        let ids = policy.ids();
         let kinds: BTreeSet<Gvk> = policy
             .view()
             .spec()
@@ -131,20 +130,30 @@ impl Observer {
             .iter()
             .map(|s| Gvk::from_manifest(&s.api_version, &s.kind))
             .collect();
-        let mut templates = Vec::new();
+        let (mut templates, mut unlisted) = (Vec::new(), BTreeSet::new());
         for gvk in &kinds {
-            // The policy is enqueued again when the kind is served.
-            let Some(informer) = self.selectable(gvk).await? else { continue };
+            let informer = match self.selectable(gvk).await {
+                Ok(Some(informer)) => informer,
+                // The policy is enqueued again when the kind is served.
+                Ok(None) => continue,
+                // One kind that can't be listed stops neither the others nor the end of the policy.
+                Err(failure) => {
+                    unlisted.insert(failure.to_string());
+                    continue;
+                }
+            };
             for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
                 let cached = CachedTemplate::new(object_key(gvk, &*object), object)?;
-                let binding = self.bindings.by_index(BY_TEMPLATE, &template_name(&cached.key)).into_iter().next();
+                let binding = self.bindings.of_template(&cached.key);
                 templates.push((cached, binding));
             }
         }
         let mut claimed = Vec::new();
         for binding in ids.iter().flat_map(|id| self.bindings.by_index(BY_POLICY, id)) {
             let key = binding.template();
-            self.templates.listed(&key.gvk).await?;
+            if let Err(failure) = self.templates.listed(&key.gvk).await {
+                unlisted.insert(failure.to_string());
+            }
             let cached = self.templates.get(&key).map(|object| CachedTemplate::new(key, object)).transpose()?;
             claimed.push((binding, cached));
         }
@@ -158,7 +167,7 @@ impl Observer {
         let overrides = if key.namespace.is_empty() { cluster } else { namespaced };
         let preempts = self.settings.gates.enabled(Gate::PropagationPolicyPreemption);
         let preemption = preempts.then(|| self.preemption(&policy)).transpose()?;
-        Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides }))
+        Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides, unlisted }))
     }
 
     /// The informer of a kind whose objects may be templates, at the version that discovery prefers

@@ -48,6 +48,7 @@ impl Replay<'_> {
         let named = attached.iter().flat_map(|one| &one.spec.required_by);
         let referrers: Vec<BindingRef<'_>> = named.filter_map(|snapshot| referrer(world, snapshot)).collect();
         let seen = dependencies::Seen {
+            unlisted: &[],
             binding,
             template: Some(template),
             objects: &objects,

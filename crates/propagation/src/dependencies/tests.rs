@@ -7,6 +7,7 @@ struct World {
     objects: Vec<Value>,
     independent: Vec<(ResourceBinding, Value)>,
     attached: Vec<Arc<ResourceBinding>>,
+    unlisted: Vec<Gvk>,
 }
 
 impl World {
@@ -42,6 +43,7 @@ impl World {
                 binding: Binding::from(binding),
                 template: Some(template),
                 objects: &objects,
+                unlisted: &self.unlisted,
                 attached: &self.attached,
                 referrers: &referrers,
                 interpreter: &Interpreter::default(),
@@ -321,6 +323,19 @@ fn object_status_write_costs_no_write() {
     assert!(world.reconcile("web").is_quiet());
     merge(&mut world.objects[0], &json!({"metadata": {"resourceVersion": "7"}, "data": {"x": "1"}}));
     assert!(matches!(world.reconcile("web").effects.as_slice(), [Effect::Patch { .. }]));
+}
+
+#[test]
+fn attached_binding_of_a_kind_that_cannot_be_listed_stays() {
+    let mut world = World::default();
+    world.workload("web", &["m1"], &["conf"], json!({}));
+    world.config("conf");
+    let _first = world.reconcile("web");
+    world.objects.clear();
+    world.unlisted = vec![Gvk::from_manifest("v1", "ConfigMap")];
+    assert!(world.reconcile("web").is_quiet(), "unknown");
+    world.unlisted.clear();
+    assert!(!world.reconcile("web").is_quiet(), "deleted");
 }
 
 #[test]

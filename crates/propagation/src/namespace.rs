@@ -19,8 +19,9 @@ use crate::{
     skipped_resources::{self, Skipped},
     template::{self, Identity},
     work::{
-        key_of,
+        Owner, key_of,
         manifest::{self, Marks},
+        owner,
     },
 };
 
@@ -94,6 +95,15 @@ pub fn requeue_delay(is_deleted: bool) -> Duration {
 pub fn of_work(work: &ObjectMeta) -> Option<&str> {
     let owners = work.owner_references.iter().flatten();
     owners.into_iter().find(|o| o.controller == Some(true) && o.kind == "Namespace").map(|o| o.name.as_str())
+}
+
+/// The namespace of a Work that its binding left to [`decide`].
+#[must_use]
+pub fn left_by_binding(old: &Work, new: &Work) -> Option<String> {
+    let was_of_binding = matches!(owner(old), Some(Owner::Binding { .. }));
+    let named = new.spec.workload.manifests.first()?.named();
+    let is_namespace = (&*named.api_version, &*named.kind) == ("v1", "Namespace");
+    (was_of_binding && owner(new).is_none() && is_namespace).then(|| named.metadata.name.to_string())
 }
 
 /// Returns true if a ClusterOverridePolicy may apply to namespaces. One without selectors applies to everything.

@@ -29,6 +29,7 @@ use crate::{
     interpreter::Interpreters,
     objects::Objects,
     selected::may_select,
+    settings::Settings,
     setup::Setup,
 };
 
@@ -46,6 +47,7 @@ pub(super) struct Observer {
     interpreters: Arc<Interpreters>,
     waits: Arc<SchedulerWaits>,
     clock: Clock,
+    namespace_sync: Option<Arc<Settings>>,
     options: Options,
 }
 
@@ -65,6 +67,8 @@ pub(super) struct Observed {
     limits: Vec<Arc<FederatedResourceQuota>>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
+    /// The settings, if the namespace controller runs.
+    namespace_sync: Option<Arc<Settings>>,
     options: Options,
     waited: Duration,
 }
@@ -83,6 +87,7 @@ impl Observed {
             overrides: &self.overrides,
             quotas: &self.limits,
             interpreter: &self.interpreter,
+            namespace_sync: self.namespace_sync.as_ref().map(|settings| &settings.propagation.skipped),
             options: &self.options,
             waited: self.waited,
         })
@@ -103,6 +108,7 @@ impl Observer {
             interpreters: setup.interpreters.clone(),
             waits,
             clock: setup.seam.clock.clone(),
+            namespace_sync: setup.settings.controllers.enabled("namespace").then(|| setup.settings.clone()),
             options: Options { state_injection: setup.settings.gates.enabled(Gate::StatefulFailoverInjection) },
         }
     }
@@ -141,6 +147,7 @@ impl Observer {
             overrides,
             limits,
             interpreter: self.interpreters.for_a_decision(),
+            namespace_sync: self.namespace_sync.clone(),
             options: self.options.clone(),
             waited: self.waits.waited(key, self.clock.mono()),
             binding,

@@ -83,6 +83,11 @@ impl NamespaceSync {
     }
 
     fn on_work(&self, change: &Change<Work>) {
+        if let (Some(old), Some(new)) = (change.old.as_deref(), change.new.as_deref())
+            && let Some(name) = namespace::left_by_binding(old, new)
+        {
+            self.queue.add(NamespaceKey { name: name.as_str().into(), cluster: cluster_of(new) });
+        }
         let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
         if change.new.as_deref().is_some_and(|new| !changes::work(Some(&old.metadata), &new.metadata)) {
             return;

@@ -26,8 +26,10 @@ use serde_json::{Value, json};
 
 use crate::{
     detector::binding::Binding,
+    namespace,
     new_ids::NewIds,
     overrides,
+    skipped_resources::Skipped,
     template::{self, Identity},
     work::{
         Owner, key_of,
@@ -83,6 +85,8 @@ pub struct Seen<'a> {
     pub quotas: &'a [Arc<FederatedResourceQuota>],
     /// Resource interpreter.
     pub interpreter: &'a Interpreter,
+    /// Resources that are not propagated, if namespace sync runs: it takes the Works of namespaces that are left.
+    pub namespace_sync: Option<&'a Skipped>,
     /// Feature gates.
     pub options: &'a Options,
     /// Time for which the Works have waited for the scheduler ([`Effect::AwaitScheduler`]).
@@ -165,6 +169,16 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         tasks.any(|task| task.purge_mode == Some(PurgeMode::Directly) && *task.from_cluster == *cluster.0)
     };
     let (left, moved): (Vec<_>, Vec<_>) = orphans(seen).into_iter().partition(|(key, _)| left(&key.cluster));
+    let moved: Vec<_> = moved
+        .into_iter()
+        .filter_map(|(work, object)| match leave_to_namespace_sync(seen, object) {
+            Some(effect) => {
+                plan.push(effect, Reason::NotATarget { work }.into());
+                None
+            }
+            None => Some((work, object)),
+        })
+        .collect();
     remove(&mut plan, left, Replacement::Exists);
     if let Some(cluster) = old_copy_remains(seen) {
         remove(&mut plan, moved, Replacement::Exists);
@@ -214,7 +228,7 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let binding = seen.binding;
     let because = Because::from(Reason::BindingDeleted { binding: binding.key() });
     for work in seen.works.iter().filter(|work| work.metadata.deletion_timestamp.is_none()) {
-        plan.effects.extend(delete(work));
+        plan.effects.extend(leave_to_namespace_sync(seen, work).or_else(|| delete(work)));
     }
     let list = binding.metadata().finalizers.clone().unwrap_or_default();
     if list.iter().any(|f| f == binding.finalizer()) {
@@ -222,6 +236,22 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
         plan.effects.push(Effect::PatchBinding { patch: json!({"metadata": {"finalizers": rest}}) });
     }
     plan.note(because);
+}
+
+/// Gives a Work of a Namespace back to namespace sync, which wants the namespace in every member: if the Work were
+/// deleted, the namespace would be, too, with all that is in it (specification/propagation.md 22).
+fn leave_to_namespace_sync(seen: &Seen<'_>, work: &Work) -> Option<Effect> {
+    let template = seen.template?;
+    let key = key_of(work)?;
+    let stays = seen.clusters.get(&key.cluster).is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none());
+    let of_template = work.spec.workload.manifests.first().is_some_and(|m| Identity::of(template).is_named(&m.named()));
+    let is_namespace = Identity::of(template).gvk() == Gvk::from_manifest("v1", "Namespace");
+    if !(stays && of_template && is_namespace && namespace::is_synced(template, seen.namespace_sync?)) {
+        return None;
+    }
+    let removed = |keys: &[&str]| -> Value { keys.iter().map(|key| ((*key).to_owned(), Value::Null)).collect() };
+    let patch = json!({"metadata": {"labels": removed(&OWNER_LABELS), "annotations": removed(&OWNER_ANNOTATIONS)}});
+    Some(Effect::Patch { key, patch })
 }
 
 fn delete(work: &Work) -> Option<Effect> {

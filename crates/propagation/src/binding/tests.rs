@@ -60,6 +60,7 @@ impl World {
                 overrides: &self.overrides,
                 quotas: &[],
                 interpreter: &Interpreter::default(),
+                namespace_sync: None,
                 options: &self.options,
                 // The wait for the scheduler is over, so that schedule results of tests need not add up.
                 waited: await_scheduler::WAIT_MAX,
@@ -562,6 +563,7 @@ fn cluster_scoped_bindings_use_their_own_labels() {
             overrides: &[],
             quotas: &[],
             interpreter: &Interpreter::default(),
+            namespace_sync: None,
             options: &Options::default(),
             waited: Duration::ZERO,
         },
@@ -579,6 +581,71 @@ fn cluster_scoped_bindings_use_their_own_labels() {
         "",
         "no generation, no mark"
     );
+}
+
+#[test]
+fn namespace_that_a_policy_leaves_goes_back_to_namespace_sync() {
+    let id = "clusterresourcebinding.karmada.io/permanent-id";
+    let template = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "u"}});
+    let binding = |clusters: Value, extra: Value| -> ClusterResourceBinding {
+        let mut binding = json!({
+            "metadata": {"name": "shop-namespace", "labels": {id: "c"}, "finalizers": ["karmada.io/cluster-resource-binding-controller"]},
+            "spec": {"resource": {"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "u"}, "clusters": clusters}});
+        merge(&mut binding["metadata"], &extra);
+        serde_json::from_value(binding).unwrap()
+    };
+    let both = json!([{"name": "m1"}, {"name": "m2"}]);
+    let leaving = patched(&cluster("m2", "True"), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let (skipped, none) = (Skipped::default(), Vec::new());
+    let run = |binding: &ClusterResourceBinding, works: &[Arc<Work>], template: &Value, m2: Cluster, sync| {
+        let clusters = [("m1".into(), Arc::new(cluster("m1", "True"))), ("m2".into(), Arc::new(m2))].into();
+        let seen = Seen {
+            binding: Binding::from(binding),
+            template: Some(template),
+            works,
+            named: &none,
+            owned: &[],
+            clusters: &clusters,
+            cluster_overrides: &[],
+            overrides: &[],
+            interpreter: &Interpreter::default(),
+            namespace_sync: sync,
+            options: &Options::default(),
+            waited: await_scheduler::WAIT_MAX,
+        };
+        decide(&seen, ids("new"))
+    };
+    let m2 = || cluster("m2", "True");
+    let works: Vec<Arc<Work>> = run(&binding(both.clone(), json!({})), &[], &template, m2(), Some(&skipped))
+        .effects
+        .iter()
+        .filter_map(|effect| if let Effect::Create(work) = effect { Some(Arc::new((**work).clone())) } else { None })
+        .collect();
+    assert_eq!(works.len(), 2);
+    let narrowed = binding(json!([{"name": "m1"}]), json!({}));
+    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let mut deleted = template.clone();
+    merge(&mut deleted, &going);
+    let mut hidden = template.clone();
+    merge(&mut hidden, &json!({"metadata": {"labels": {"namespace.karmada.io/skip-auto-propagation": "true"}}}));
+    for (name, template, m2, sync, want) in [
+        ("synced", &template, m2(), Some(&skipped), &["patch"][..]),
+        ("namespace sync does not run", &template, m2(), None, &["delete"][..]),
+        ("the namespace is deleted", &deleted, m2(), Some(&skipped), &["delete"][..]),
+        ("the namespace is not synced", &hidden, m2(), Some(&skipped), &["patch", "delete"][..]),
+        ("the cluster leaves", &template, leaving, Some(&skipped), &["delete"][..]),
+    ] {
+        let plan = run(&narrowed, &works, template, m2, sync);
+        assert_eq!(kinds(&plan), want, "{name}");
+        if let [Effect::Patch { key, patch }] = plan.effects.as_slice() {
+            assert_eq!(*key.cluster.0, *"m2");
+            let left = patched(&*works[1], patch);
+            assert_eq!(crate::work::owner(&left), None, "{name}");
+        }
+    }
+    let ended = binding(both, going["metadata"].clone());
+    let plan = run(&ended, &works, &template, m2(), Some(&skipped));
+    assert_eq!(kinds(&plan), ["patch", "patch", "binding"], "the binding is deleted");
 }
 
 proptest! {

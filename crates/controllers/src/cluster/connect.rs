@@ -1,16 +1,21 @@
 //! Connects members, once for each set of credentials.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock, atomic::AtomicBool},
+};
 
 use ironclad_api::{
-    cluster::{Cluster, SyncMode},
-    labels,
+    cluster::{Cluster, LocalSecretReference, SyncMode},
+    labels, namespaces,
     work::Work,
 };
 use ironclad_fleet::{ClusterName, Gvk};
-use ironclad_runtime::{Informer, Queue, WatchScope, WorkMetrics};
+use ironclad_runtime::{Change, Informer, Key, Queue, WatchScope, WorkMetrics};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use parking_lot::Mutex;
 
 use crate::{
     awaiting::Awaiting,
@@ -32,9 +37,16 @@ pub(super) struct Connections {
     mapper: Arc<Mapper>,
     interpreters: Arc<Interpreters>,
     works: Informer<Work>,
+    plane: Client,
+    /// The credentials in the namespace of clusters.
     pub(super) secrets: Informer<Secret>,
+    /// Credentials in other namespaces, each watched alone.
+    elsewhere: Mutex<BTreeMap<Key, Informer<Secret>>>,
+    on_elsewhere: OnceLock<OnSecret>,
     pub(super) members: Arc<Members>,
 }
+
+type OnSecret = Arc<dyn Fn(&Change<Secret>) + Send + Sync>;
 
 impl Connections {
     pub(super) fn new(setup: &Setup) -> Self {
@@ -45,9 +57,35 @@ impl Connections {
             mapper: setup.mapper.clone(),
             interpreters: setup.interpreters.clone(),
             works: setup.works.clone(),
+            plane: setup.plane.clone(),
             secrets: setup.caches.take(&SECRETS),
+            elsewhere: Mutex::default(),
+            on_elsewhere: OnceLock::new(),
             members: setup.members.clone(),
         }
+    }
+
+    /// Calls this for changes of credentials outside of the namespace of clusters. Only the first call counts.
+    pub(super) fn on_secret_elsewhere(&self, handler: impl Fn(&Change<Secret>) + Send + Sync + 'static) {
+        let _ = self.on_elsewhere.set(Arc::new(handler));
+    }
+
+    /// The credentials that a Cluster names, in whichever namespace.
+    fn credentials(&self, named: &LocalSecretReference) -> Option<Arc<Secret>> {
+        if named.namespace == namespaces::CLUSTER {
+            return self.secrets.get(&named.namespace, &named.name);
+        }
+        let mut elsewhere = self.elsewhere.lock();
+        let informer = elsewhere.entry(Key::new(&named.namespace, &named.name)).or_insert_with(|| {
+            let informer = Informer::new(&[]);
+            let handler = self.on_elsewhere.get().cloned();
+            informer.on_change(move |change| handler.iter().for_each(|handler| handler(change)));
+            let scope = WatchScope { labels: None, fields: Some(format!("metadata.name={}", named.name)) };
+            let api = Api::namespaced(self.plane.clone(), &named.namespace);
+            informer.start("credentials", &self.seam, &self.seam.tasks, api, &scope);
+            informer
+        });
+        informer.get(&named.namespace, &named.name)
     }
 
     /// Makes sure that the cluster is connected with its present credentials. Pull members have an agent instead.
@@ -55,7 +93,7 @@ impl Connections {
         if cluster.spec.sync_mode != SyncMode::Push {
             return;
         }
-        let credentials = cluster.spec.secret_ref.as_ref().and_then(|r| self.secrets.get(&r.namespace, &r.name));
+        let credentials = cluster.spec.secret_ref.as_ref().and_then(|named| self.credentials(named));
         let identity = connection_identity(cluster, credentials.as_deref());
         if !self.members.is_current(name, &identity) {
             self.members.set(name, identity, self.make(name, cluster, credentials.as_deref()));

@@ -59,6 +59,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     });
     on_change(&setup.clusters, &this, ClusterController::on_cluster);
     on_change(&this.connections.secrets, &this, ClusterController::on_secret);
+    let weak = Arc::downgrade(&this);
+    this.connections.on_secret_elsewhere(move |change| {
+        if let Some(this) = weak.upgrade() {
+            this.on_secret(change);
+        }
+    });
     on_change(&this.observer.namespaces, &this, ClusterController::on_namespace);
     on_change(&setup.bindings.namespaced, &this, ClusterController::on_binding);
     on_change(&setup.bindings.cluster_scoped, &this, ClusterController::on_cluster_binding);

@@ -15,7 +15,7 @@ use ironclad_failover::{
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Informer, Key, StatusWriter, discover};
 use ironclad_seam::Clock;
-use kube::Client;
+use kube::{Client, core::discovery::v2::APIGroupDiscovery};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout},
@@ -26,6 +26,11 @@ use crate::{members::Members, settings::Settings, setup::Setup, targets::Typed};
 
 /// A probe that is not answered within this time counts as not reachable.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A collection of versions and APIs, which takes several requests, fails after this time.
+const COLLECT_DEADLINE: Duration = Duration::from_secs(10);
+/// Freshness of a group version whose aggregated API server does not answer.
+const STALE: &str = "Stale";
 
 /// The health checks of all clusters.
 pub(super) struct HealthChecks {
@@ -98,8 +103,10 @@ impl HealthChecks {
         let due = collection_is_due(state.collected.map(|at| mono - at), &cluster);
         let collected = match &client {
             Ok(client) if due && health::collects(&seen, &probe, elapsed) => {
-                state.collected = Some(mono);
-                let collected = timeout(PROBE_DEADLINE, collect(client)).await.ok();
+                let collected = timeout(COLLECT_DEADLINE, collect(client)).await.ok();
+                // What could not be read is read again at the next check: nothing can be placed there before.
+                let complete = collected.as_ref().is_some_and(|collected| !collected.apis.is_empty());
+                state.collected = complete.then_some(mono);
                 self.metrics.synced(&name.0, self.clock.mono() - mono);
                 collected
             }
@@ -130,21 +137,79 @@ async fn probe(client: &Client) -> Probe {
 
 async fn collect(client: &Client) -> Collected {
     let kubernetes_version = client.apiserver_version().await.map(|v| v.git_version).unwrap_or_default();
-    let Ok(discovery) = discover(client).await else {
-        return Collected { kubernetes_version, ..Collected::default() };
+    let lists = async {
+        let core = client.list_core_api_versions_aggregated().await?.items;
+        Ok::<_, kube::Error>(core.into_iter().chain(client.list_api_groups_aggregated().await?.items).collect())
     };
+    let (apis, failed_group_versions) = match lists.await.map(served) {
+        Ok((apis, failed)) if !apis.is_empty() => (apis, failed),
+        // A server without aggregated discovery does not say what it could not read.
+        _ => (listed(client).await, Vec::new()),
+    };
+    Collected { kubernetes_version, apis, failed_group_versions, resources: None }
+}
+
+/// The APIs of a member, in whichever form it serves its discovery; none if it does not answer.
+async fn listed(client: &Client) -> Vec<APIEnablement> {
+    let Ok(discovery) = discover(client).await else { return Vec::new() };
     let mut apis = Vec::new();
     for group in discovery.groups_alphabetical() {
         for version in group.versions() {
-            let resources: Vec<APIResource> = group
-                .versioned_resources(version)
-                .into_iter()
-                .map(|(resource, _)| APIResource { name: resource.plural, kind: resource.kind })
-                .collect();
+            let resources = group.versioned_resources(version).into_iter();
+            let resources = resources.map(|(resource, _)| APIResource { name: resource.plural, kind: resource.kind });
             let group_version =
                 if group.name().is_empty() { version.to_owned() } else { format!("{}/{version}", group.name()) };
-            apis.push(APIEnablement { group_version, resources });
+            apis.push(APIEnablement { group_version, resources: resources.collect() });
         }
     }
-    Collected { kubernetes_version, apis, failed_group_versions: Vec::new(), resources: None }
+    apis
+}
+
+/// The APIs of a member, and the group versions that it could not read from its aggregated API servers.
+fn served(groups: Vec<APIGroupDiscovery>) -> (Vec<APIEnablement>, Vec<String>) {
+    let (mut apis, mut failed) = (Vec::new(), Vec::new());
+    for group in groups {
+        let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+        for version in group.versions {
+            let text = version.version.unwrap_or_default();
+            let group_version = if name.is_empty() { text } else { format!("{name}/{text}") };
+            if version.freshness.as_deref() == Some(STALE) {
+                failed.push(group_version);
+                continue;
+            }
+            let resources = version.resources.into_iter().filter_map(|resource| {
+                Some(APIResource { name: resource.resource?, kind: resource.response_kind?.kind? })
+            });
+            apis.push(APIEnablement { group_version, resources: resources.collect() });
+        }
+    }
+    (apis, failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn group_versions_that_the_member_could_not_read_are_told_apart() {
+        let resource = |name: &str, kind: &str| json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": kind}});
+        let groups = json!([
+            {"metadata": {}, "versions": [{"version": "v1", "freshness": "Current", "resources": [resource("pods", "Pod"), {"resource": "odd"}]}]},
+            {"metadata": {"name": "x.io"}, "versions": [
+                {"version": "v1", "freshness": "Stale", "resources": []},
+                {"version": "v1beta1", "resources": [resource("foos", "Foo")]},
+            ]},
+        ]);
+        let (apis, failed) = served(serde_json::from_value(groups).unwrap());
+        let text: Vec<String> = apis
+            .iter()
+            .map(|api| {
+                format!("{} {:?}", api.group_version, api.resources.iter().map(|r| &*r.kind).collect::<Vec<_>>())
+            })
+            .collect();
+        assert_eq!(text, [r#"v1 ["Pod"]"#, r#"x.io/v1beta1 ["Foo"]"#]);
+        assert_eq!(failed, ["x.io/v1"]);
+    }
 }

@@ -608,6 +608,7 @@ fn namespace_that_a_policy_leaves_goes_back_to_namespace_sync() {
             clusters: &clusters,
             cluster_overrides: &[],
             overrides: &[],
+            quotas: &[],
             interpreter: &Interpreter::default(),
             namespace_sync: sync,
             options: &Options::default(),

@@ -105,7 +105,7 @@ mod tests {
             ("by the other spelling", &[requests], manifest(2, "101m"), true),
             ("fewer, but larger", std::slice::from_ref(&cpu), manifest(1, "200m"), false),
             ("fewer, and too large", std::slice::from_ref(&cpu), manifest(1, "201m"), true),
-            ("less", &[cpu], manifest(1, "10m"), false),
+            ("less", std::slice::from_ref(&cpu), manifest(1, "10m"), false),
             ("another resource is limited", &[quota(json!({"memory": "1"}))], manifest(50, "1"), false),
             ("no quota", none, manifest(50, "1"), false),
         ] {

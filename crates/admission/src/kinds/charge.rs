@@ -54,9 +54,8 @@ pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
 
 /// Difference of usage between the new and the old binding; empty if the write changes nothing.
 fn charged(request: &Request<'_>) -> Result<Amounts, Denial> {
-    let spec = |object: Option<&Value>| -> Result<Option<ResourceBindingSpec>, Denial> {
-        object.map(decode_spec).transpose()
-    };
+    let spec =
+        |object: Option<&Value>| -> Result<Option<ResourceBindingSpec>, Denial> { object.map(decode_spec).transpose() };
     let Some(new) = spec(request.object)? else { return Ok(Amounts::new()) };
     let old = spec(request.old.filter(|_| request.operation == Operation::Update))?;
     let mut delta = usage(&new)?;

@@ -6,15 +6,11 @@ use ironclad_store::Entry;
 use serde_json::{Value, json};
 
 use crate::{
-    context::Cx,
-    crd::{ConversionWebhook, conversion as webhook},
+    crd::ConversionWebhook,
     object,
     registry::{Resource, group_version, strategy::Conversion},
     status::ApiError,
 };
-
-/// Objects in one review of a conversion webhook.
-const OBJECTS_AT_ONCE: usize = 500;
 
 /// Gives an object in another `apiVersion`; one that it knows nothing of it gives back as it is.
 pub type Converter = fn(object: &Value, api_version: &str) -> Value;
@@ -57,7 +53,7 @@ pub(crate) fn read(resource: &Resource, entry: &Entry) -> Result<Value, ApiError
 }
 
 /// The webhook that has to convert an object to this resource's version.
-fn unconverted<'a>(resource: &'a Resource, object: &Value) -> Option<&'a ConversionWebhook> {
+pub(crate) fn unconverted<'a>(resource: &'a Resource, object: &Value) -> Option<&'a ConversionWebhook> {
     let custom = resource.custom()?;
     let wanted = resource.api_version();
     if object["apiVersion"] == *wanted {
@@ -67,74 +63,9 @@ fn unconverted<'a>(resource: &'a Resource, object: &Value) -> Option<&'a Convers
     custom.webhook.as_ref().filter(|_| !known)
 }
 
-/// Stored objects as if they had been stored in the request's version: a conversion webhook is asked for all of them
-/// at once. Objects that can't be decoded stay as they are.
-///
-/// # Errors
-/// The webhook can't be asked, or its answer is none.
-pub(crate) async fn in_version(cx: &Cx, entries: &mut [&mut Entry]) -> Result<(), ApiError> {
-    let resource = &*cx.resource;
-    if resource.custom().is_none_or(|custom| custom.webhook.is_none()) {
-        return Ok(());
-    }
-    let wanted = resource.api_version();
-    let mut converted: Vec<(usize, Value)> = Vec::new();
-    for (at, entry) in
-        entries.iter().enumerate().filter(|(_, entry)| object::api_version(&entry.value) != Some(&wanted))
-    {
-        let Ok(value) = object::decode(&entry.value, entry.modified) else { continue };
-        if unconverted(resource, &value).is_some() {
-            converted.push((at, value));
-        }
-    }
-    for part in converted.chunks(OBJECTS_AT_ONCE) {
-        let objects: Vec<&Value> = part.iter().map(|(_, value)| value).collect();
-        let answers = webhook::ask(&cx.state, resource, &wanted, &objects).await?;
-        for ((at, _), answer) in part.iter().zip(answers) {
-            entries[*at].value = object::encode(&answer);
-        }
-    }
-    Ok(())
-}
-
-/// The same for one object.
-pub(crate) async fn one_in_version(cx: &Cx, entry: &Entry) -> Result<Entry, ApiError> {
-    let mut entry = entry.clone();
-    in_version(cx, &mut [&mut entry]).await?;
-    Ok(entry)
-}
-
-/// The object in the version that is stored.
-///
-/// # Errors
-/// As for [`in_version`].
-pub(crate) async fn to_stored<'a>(cx: &Cx, object: &'a Value) -> Result<Cow<'a, Value>, ApiError> {
-    let resource = &*cx.resource;
-    let version = storage_api_version(resource);
-    let Some(custom) = resource.custom().filter(|custom| custom.webhook.is_some()) else {
-        return Ok(stored(resource, object));
-    };
-    let known = |converter: Converter| converter(object, &version)["apiVersion"] == *version;
-    if object["apiVersion"] == *version || custom.converter.is_some_and(known) {
-        return Ok(stored(resource, object));
-    }
-    let answers = webhook::ask(&cx.state, resource, &version, &[object]).await?;
-    answers.into_iter().next().map(Cow::Owned).ok_or_else(|| ApiError::internal("the conversion has no object"))
-}
-
 /// True for an object that is stored in another version than new ones are.
 pub(crate) fn is_outdated(resource: &Resource, entry: &Entry) -> bool {
     resource.custom().is_some() && object::api_version(&entry.value) != Some(&storage_api_version(resource))
-}
-
-/// The same for one of many objects: those that can't be decoded are left out and reported.
-pub(crate) fn read_or_skip(cx: &Cx, key: &str, entry: &Entry) -> Option<Value> {
-    let read = read(&cx.resource, entry);
-    if let Err(error) = &read {
-        tracing::error!(key, error = error.message, "stored object is left out of a list");
-        cx.warn(format!("{key} is left out: {}", error.message));
-    }
-    read.ok()
 }
 
 /// True when reading means more than copying bytes: the object is stored in another version, or was stored before the

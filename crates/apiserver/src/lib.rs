@@ -12,6 +12,7 @@ mod bootstrap;
 mod cached;
 mod connections;
 mod context;
+mod conversion;
 mod convert;
 mod crd;
 mod discovery;

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
     context::Cx,
-    convert,
+    conversion, convert,
     negotiate::{self, Format, Shape},
     object,
     request::Query,
@@ -303,7 +303,7 @@ pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply,
         return Ok(reply(200, "application/json", out.freeze()));
     }
     let items: Vec<Value> =
-        entries.iter().filter_map(|entry| convert::read_or_skip(cx, &resource.plural, entry)).collect();
+        entries.iter().filter_map(|entry| conversion::read_or_skip(cx, &resource.plural, entry)).collect();
     let value = match cx.accept.shape {
         Shape::Object => json!({
             "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items,

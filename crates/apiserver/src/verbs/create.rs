@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     admission::{self, Operation},
     context::Cx,
-    convert, kinds, meta, object,
+    conversion, kinds, meta, object,
     respond::{self, Reply},
     state::{State, check_depth},
     status::ApiError,
@@ -99,7 +99,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
         object::metadata_mut(&mut value).remove("resourceVersion");
         return Ok(Some(value));
     }
-    let put = state.put(resource, key.clone(), &*convert::to_stored(cx, &value).await?)?;
+    let put = state.put(resource, key.clone(), &*conversion::to_stored(cx, &value).await?)?;
     let (mut compares, mut ops) = (hooks.reservations)(None, Some(&value));
     compares.insert(0, Compare::absent(key));
     ops.push(put);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     admission::{self, Operation},
     context::Cx,
-    convert, kinds, meta, object,
+    conversion, convert, kinds, meta, object,
     registry::Resource,
     respond::{self, Reply},
     select::Selector,
@@ -57,7 +57,7 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     let range = cx.state.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
     let mut deleted: Vec<Entry> = Vec::new();
     for (key, entry) in range.entries {
-        let entry = convert::one_in_version(cx, &entry).await?;
+        let entry = conversion::one_in_version(cx, &entry).await?;
         // An object that can't be decoded has no fields to select it by.
         let selected = selector.is_everything() || convert::read(resource, &entry).is_ok_and(|o| selector.matches(&o));
         if !selected {
@@ -110,7 +110,7 @@ async fn attempt(
     options: &DeleteOptions,
 ) -> Result<Option<Outcome>, ApiError> {
     let resource = &*cx.resource;
-    let old = match convert::read(resource, &convert::one_in_version(cx, entry).await?) {
+    let old = match convert::read(resource, &conversion::one_in_version(cx, entry).await?) {
         Ok(old) => old,
         Err(error) => return remove_unreadable(cx, key, entry, options, &error).await,
     };
@@ -128,7 +128,7 @@ async fn attempt(
         if new == old || options.dry_run {
             return Ok(Some(Outcome::Marked(new)));
         }
-        let put = cx.state.put(resource, key.to_owned(), &*convert::to_stored(cx, &new).await?)?;
+        let put = cx.state.put(resource, key.to_owned(), &*conversion::to_stored(cx, &new).await?)?;
         let (mut compares, mut ops) = (vec![Compare::modified(key, entry.modified)], vec![put]);
         sides.join(&mut compares, &mut ops);
         return match cx.state.txn(compares, ops).await? {

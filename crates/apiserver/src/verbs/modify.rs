@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     admission::{self, Operation, SideWrites},
     context::Cx,
-    convert, kinds, meta, object,
+    conversion, convert, kinds, meta, object,
     registry::Resource,
     state::check_depth,
     status::{ApiError, Cause},
@@ -75,7 +75,7 @@ async fn attempt(
     make: &mut Make<'_>,
 ) -> Result<Option<Value>, ApiError> {
     let resource = &*cx.resource;
-    let old = convert::read(resource, &convert::one_in_version(cx, entry).await?)?;
+    let old = convert::read(resource, &conversion::one_in_version(cx, entry).await?)?;
     let candidate = make(&old)?;
     check_revision(cx, &candidate, entry, needs_revision)?;
     // As it was sent: a kube-apiserver completes the metadata later.
@@ -92,7 +92,7 @@ async fn attempt(
     let op = if removed {
         Op::delete(key)
     } else {
-        cx.state.put(resource, key.to_owned(), &*convert::to_stored(cx, &new).await?)?
+        cx.state.put(resource, key.to_owned(), &*conversion::to_stored(cx, &new).await?)?
     };
     let (mut compares, mut ops) = (kinds::hooks(resource).reservations)(Some(&old), Some(&new).filter(|_| !removed));
     compares.push(Compare::modified(key, entry.modified));

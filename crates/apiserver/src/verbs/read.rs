@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     context::Cx,
-    convert,
+    conversion,
     respond::{self, ListMeta, Reply},
     select::Selector,
     state::State,
@@ -28,7 +28,7 @@ pub(crate) async fn get(cx: &Cx) -> Result<Reply, ApiError> {
     }
     let resource = &*cx.resource;
     match cx.state.store.get(&cx.key()) {
-        Some(entry) => respond::stored(cx, 200, &convert::one_in_version(cx, &entry).await?),
+        Some(entry) => respond::stored(cx, 200, &conversion::one_in_version(cx, &entry).await?),
         None => Err(ApiError::not_found(&resource.plural, &resource.group, cx.name())),
     }
 }
@@ -185,13 +185,13 @@ async fn read(
         })?;
         // Later pieces and pages show the state of the first.
         at = Some(range.revision);
-        convert::in_version(cx, &mut range.entries.iter_mut().map(|(_, entry)| entry).collect::<Vec<_>>()).await?;
+        conversion::in_version(cx, &mut range.entries.iter_mut().map(|(_, entry)| entry).collect::<Vec<_>>()).await?;
         let remaining = range.remaining;
         let left = range.entries.len();
         for (i, (key, entry)) in range.entries.into_iter().enumerate() {
             start_after = Some(key.as_str().to_owned());
             if !everything {
-                match convert::read_or_skip(cx, key.as_str(), &entry) {
+                match conversion::read_or_skip(cx, key.as_str(), &entry) {
                     Some(value) if selector.matches(&value) => {}
                     _ => continue,
                 }

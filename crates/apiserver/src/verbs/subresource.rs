@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     admission::{self, Operation},
     context::Cx,
-    convert, object,
+    conversion, convert, object,
     request::Verb,
     respond::{self, Reply},
     schema,
@@ -56,7 +56,7 @@ pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
 pub(crate) async fn found(cx: &Cx) -> Result<Value, ApiError> {
     let entry = cx.state.store.get(&cx.key());
     let entry = entry.ok_or_else(|| ApiError::not_found(&cx.resource.plural, &cx.resource.group, cx.name()))?;
-    convert::read(&cx.resource, &convert::one_in_version(cx, &entry).await?)
+    convert::read(&cx.resource, &conversion::one_in_version(cx, &entry).await?)
 }
 
 /// The path of the replicas.

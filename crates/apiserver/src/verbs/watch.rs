@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::{
     context::Cx,
-    convert,
+    conversion, convert,
     negotiate::{Format, Shape},
     object,
     respond::{Reply, ResponseBody, StreamFrame},
@@ -199,7 +199,7 @@ impl Run {
 
     /// The entry in the request's version. An object that can't be converted is reported to the reader.
     async fn converted(&mut self, entry: &Entry) -> Result<Option<Entry>, Gone> {
-        match convert::one_in_version(&self.cx, entry).await {
+        match conversion::one_in_version(&self.cx, entry).await {
             Ok(entry) => Ok(Some(entry)),
             Err(error) => {
                 self.push(frame("ERROR", &error.status())).await?;

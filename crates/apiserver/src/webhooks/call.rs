@@ -4,8 +4,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{caller::WebhookCall, config::Hook, matching::Seen, review};
-use crate::{context::Cx, state::State, status::ApiError};
+use super::{address::address, caller::WebhookCall, config::Hook, matching::Seen, review};
+use crate::{context::Cx, status::ApiError};
 
 /// The answer of a webhook that allows a write.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,35 +78,6 @@ async fn response(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Va
         Err(_) => return Err(failed(format!("Post {url:?}: context deadline exceeded"))),
     };
     read(&answer, uid)
-}
-
-/// The URL of a webhook, and the server name of its certificate if that differs from the host.
-///
-/// This server is in no cluster network: of Services it reaches those of type ExternalName.
-/// The error names the address, too.
-pub(crate) fn address(state: &State, client: &Value) -> Result<(String, Option<String>), (String, String)> {
-    if let Some(url) = client["url"].as_str() {
-        return Ok((url.to_owned(), None));
-    }
-    let service = &client["service"];
-    let text = |key: &str| service[key].as_str().unwrap_or_default();
-    let (namespace, name) = (text("namespace"), text("name"));
-    let port = service["port"].as_u64().unwrap_or(443);
-    let path = text("path").trim_start_matches('/');
-    let at = |host: &str| format!("https://{host}:{port}/{path}");
-    let in_cluster = format!("{name}.{namespace}.svc");
-    let Some(found) = state.builtin_object("", "services", namespace, name) else {
-        return Err((at(&in_cluster), format!("service {name:?} not found")));
-    };
-    let host = found["spec"]["externalName"].as_str().filter(|_| found["spec"]["type"] == "ExternalName");
-    let Some(host) = host else {
-        let why = format!(
-            "service {name:?} is in a network that this server is not part of: name a clientConfig.url, or make the Service \
-             one of type ExternalName"
-        );
-        return Err((at(&in_cluster), why));
-    };
-    Ok((at(host), Some(in_cluster)))
 }
 
 /// The `response` in an AdmissionReview.

@@ -8,6 +8,7 @@
 //! Subresources with a kind of their own (scale, binding, eviction, token, exec) are reviewed as objects of that kind;
 //! the change of their parent object is not reviewed again.
 
+mod address;
 mod call;
 mod caller;
 mod config;
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 
 pub use self::caller::{WebhookAnswer, WebhookCall, WebhookCaller};
 pub(crate) use self::{
-    call::address,
+    address::address,
     config::Webhooks,
     matcher::{Matcher, condition_type, label_selector},
     matching::{Seen, matches},

@@ -388,6 +388,7 @@ const ROWS: [Row; 31] = [
         "no binding",
         |w| w.bindings.clear(),
         &[
+            "Deployment shop/web is claimed by PropagationPolicy shop/policy and has no binding",
             "Work m1:web-1 carries the id rb of a binding that does not exist",
             "Work m2:web-1 carries the id rb of a binding that does not exist",
         ],

@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 24] = [
+const BESIDE_THE_TABLE: [(&str, &str); 25] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -39,6 +39,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 24] = [
     ("NoTemplateMatched", "N"),
     // specification/failover.md 8.4.
     ("DependenciesNotPropagated", "W"),
+    // No section yet: writes that something else undoes again and again.
+    ("HotLoop", "W"),
 ];
 
 /// Calls whose reason is not a constant of `ironclad_api`: file, name in that file, and possible reasons.

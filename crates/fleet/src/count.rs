@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 
-/// `1 binding`, `2 bindings`.
+/// `1 binding`, `2 bindings`, `2 policies`, `2 days`.
 #[must_use]
 pub fn count(number: impl Display, noun: &str) -> String {
     let number = number.to_string();
-    match (number.as_str(), noun.strip_suffix('y')) {
+    match (number.as_str(), noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']))) {
         ("1", _) => format!("1 {noun}"),
         (_, Some(stem)) => format!("{number} {stem}ies"),
         (_, None) => format!("{number} {noun}s"),
@@ -50,6 +50,7 @@ mod tests {
             (2, "binding", "2 bindings"),
             (1, "old copy", "1 old copy"),
             (2, "old copy", "2 old copies"),
+            (2, "day", "2 days"),
         ] {
             assert_eq!(count(number, noun), want);
         }

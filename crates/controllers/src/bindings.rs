@@ -87,8 +87,8 @@ impl Bindings {
         namespaced.chain(self.cluster_scoped.by_index(index, value).into_iter().map(Binding::Cluster)).collect()
     }
 
-    /// The binding that a policy makes for a template: the one in the template's own namespace, or without a namespace. A
-    /// cluster-scoped template may besides have a namespaced binding, as a dependency of a workload.
+    /// The binding that a policy makes for a template: the one in the template's own namespace, or without a namespace.
+    /// A cluster-scoped template may besides have a namespaced binding, as a dependency of a workload.
     pub(crate) fn of_template(&self, template: &ObjectKey) -> Option<Binding> {
         let all = self.by_index(BY_TEMPLATE, &template_name(template));
         all.into_iter().find(|binding| *binding.view().key().namespace == *template.namespace)

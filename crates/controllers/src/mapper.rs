@@ -122,8 +122,8 @@ impl Mapper {
         Ok(None)
     }
 
-    /// Notes that the kind was not found, unless something was forgotten since the read began: then the kind may have been
-    /// made meanwhile. Returns true if it was noted.
+    /// Notes that the kind was not found, unless something was forgotten since the read began: then the kind may have
+    /// been made meanwhile. Returns true if it was noted.
     fn is_absent_since(&self, gvk: &Gvk, read: Read) -> bool {
         let mut state = self.state.lock();
         let is_current = state.forgotten == read.forgotten;
@@ -178,7 +178,7 @@ impl Mapper {
 }
 
 /// The kinds whose objects can be listed, watched and deleted: only they can be templates
-/// (specification/propagation.md 2.1).
+/// (specification/propagation.md 2).
 fn kinds(discovery: &Discovery) -> BTreeMap<Gvk, Arc<Served>> {
     let mut known = BTreeMap::new();
     for group in discovery.groups_alphabetical() {

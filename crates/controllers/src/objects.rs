@@ -113,8 +113,8 @@ where
         Err(Failure::Unavailable(format!("{gvk} can't be listed: {why}")))
     }
 
-    /// Waits for the first list of a watched kind, at most until this time after the start of its watch: a kind that can't
-    /// be listed holds up its first objects, not each of them. Returns true if the list is complete.
+    /// Waits for the first list of a watched kind, at most until this time after the start of its watch: a kind that
+    /// can't be listed holds up its first objects, not each of them. Returns true if the list is complete.
     pub(crate) async fn wait_for_list(&self, gvk: &Gvk, deadline: Duration) -> bool {
         let watched = self.kinds.read().get(gvk).map(|kind| (kind.informer.clone(), kind.since));
         let Some((informer, since)) = watched else { return false };

@@ -55,8 +55,9 @@ pub fn is_wanted_again(work: &Work, binding: Binding<'_>) -> bool {
     !binding.is_deleting() && same_binding && same_object && work::key_of(work).is_some_and(here)
 }
 
-/// Returns true if a failed write to the member is the member's answer about the Work, by the class of the failure, or if
-/// the write was not sent, since something else changes the object back again and again. Otherwise nothing is known, and the write is retried.
+/// Returns true if a failed write to the member is the member's answer about the Work, by the class of the failure, or
+/// if the write was not sent, since something else changes the object back again and again. Otherwise nothing is known,
+/// and the write is retried.
 #[must_use]
 pub fn is_verdict(class: &str) -> bool {
     matches!(class, "Denied" | "Invalid" | "NotFound" | "HotLoop")

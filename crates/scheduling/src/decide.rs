@@ -250,8 +250,8 @@ fn succeed(seen: &Seen<'_>, found: &ScheduleResult, failed: &[GroupFailure], now
     }
 }
 
-/// Time of a cycle for `lastScheduledTime`: after the request that it answers, which may have the same second. Otherwise
-/// the request would stay open, and the next event of any cluster would divide everything anew
+/// Time of a cycle for `lastScheduledTime`: after the request that it answers, which may have the same second.
+/// Otherwise the request would stay open, and the next event of any cluster would divide everything anew
 /// (specification/scheduling.md 16.15).
 fn answered_at(binding: BindingRef<'_>, now: Timestamp) -> Timestamp {
     let requested = binding.spec().reschedule_triggered_at.as_ref().filter(|_| binding.reschedule_required());

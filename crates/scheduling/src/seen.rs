@@ -25,7 +25,8 @@ pub struct Seen<'a> {
     pub capacity: &'a Capacity,
     /// Flags and gates.
     pub options: &'a Options,
-    /// True if a cluster that did not serve the binding's kind serves it since the last cycle ([`crate::trigger::api_appears`]).
+    /// True if a cluster that did not serve the binding's kind serves it since the last cycle
+    /// ([`crate::trigger::api_appears`]).
     pub api_appeared: bool,
 }
 

@@ -214,8 +214,8 @@ pub fn concerns(binding: BindingRef<'_>, cluster: &Cluster, options: &Options) -
 }
 
 /// Returns true if the cluster did not serve the kind of the binding's template, does now, and is no target. A divided
-/// binding that was scheduled before counts the cluster then: a CustomResourceDefinition and its objects are often applied
-/// together, and members report their kinds one after the other (specification/scheduling.md 2.2).
+/// binding that was scheduled before counts the cluster then: a CustomResourceDefinition and its objects are often
+/// applied together, and members report their kinds one after the other (specification/scheduling.md 2.2).
 #[must_use]
 pub fn api_appears(binding: BindingRef<'_>, old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return false };

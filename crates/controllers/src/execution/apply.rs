@@ -167,7 +167,8 @@ impl Applier {
         Ok(next)
     }
 
-    /// Slows down writes of an object that something else in the member changes back, as long as the Work stays the same.
+    /// Slows down writes of an object that something else in the member changes back, as long as the Work stays the
+    /// same.
     fn guard(&self, member: &Member, seen: &Observed) -> Result<(), Stopped> {
         let source = u64::try_from(seen.work.metadata.generation.unwrap_or_default()).unwrap_or_default();
         let attempt = self.hot_loops.attempt(CONTROLLER, guarded_object(member, seen), source, || None);

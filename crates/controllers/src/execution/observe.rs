@@ -136,8 +136,8 @@ impl Observed {
 }
 
 impl Observed {
-    /// The API through which the object of a Work that is being deleted is found, if the member serves its kind in another
-    /// version, or if the control plane does not serve the kind any more.
+    /// The API through which the object of a Work that is being deleted is found, if the member serves its kind in
+    /// another version, or if the control plane does not serve the kind any more.
     fn other_api(&self, member: &Member, key: &ObjectKey) -> Option<Api<MemberObject>> {
         self.work.metadata.deletion_timestamp.as_ref()?;
         let (gvk, plural) = execution::serving_api(self.cluster.as_deref()?, &key.gvk)?;

@@ -237,7 +237,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn equal_writes_slow_down_and_are_reported_once() {
-        let (mut objects, began) = (Objects::default(), Instant::now());
+        let (mut objects, began) = (Objects::default(), Clock::system().mono());
         let mut passed = Vec::new();
         let mut reports = 0;
         for tick in 0..10 * 60 * 100_u32 {
@@ -259,7 +259,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn rare_writes_and_writes_of_a_changing_source_pass() {
-        let (mut objects, began) = (Objects::default(), Instant::now());
+        let (mut objects, began) = (Objects::default(), Clock::system().mono());
         for (name, every, source) in [
             ("an edit every 4 s", 4 * SECOND, (|_| 1) as fn(u32) -> u64),
             ("a source that changes with each write", SECOND / 10, |n| u64::from(n)),
@@ -273,7 +273,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn hot_loop_is_over_after_ten_minutes_without_writes() {
-        let (mut objects, began) = (Objects::default(), Instant::now());
+        let (mut objects, began) = (Objects::default(), Clock::system().mono());
         (0..WRITES_MAX).for_each(|_| assert_eq!(objects.attempt("a", 1, began), Attempt::Pass));
         let wait = |after, is_new| Attempt::Wait { after, is_new };
         assert_eq!(objects.attempt("a", 1, began), wait(5 * SECOND, true));
@@ -286,7 +286,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failed_writes_do_not_count() {
-        let (mut objects, began) = (Objects::default(), Instant::now());
+        let (mut objects, began) = (Objects::default(), Clock::system().mono());
         for _ in 0..1_000 {
             assert_eq!(objects.attempt("a", 1, began), Attempt::Pass);
             objects.retract(&"a");
@@ -295,7 +295,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
-        let (mut objects, began) = (Objects::default(), Instant::now());
+        let (mut objects, began) = (Objects::default(), Clock::system().mono());
         for n in 0..u32::try_from(REMEMBERED_MAX).unwrap() * 3 {
             objects.attempt(n, 1, began + SECOND * n);
         }

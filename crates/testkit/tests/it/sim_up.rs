@@ -50,7 +50,7 @@ async fn members_are_added_failed_healed_and_removed_by_verbs() -> anyhow::Resul
 
     let added = up.verb(&["sim", "add", "edge", "--nodes", "1", "--label", "tier=edge"]).await?;
     ensure!(added == "edge is joined and ready\n", "{added}");
-    ensure!(std::fs::read_to_string(data.join("kubeconfig"))?.contains("name: edge"), "no context");
+    ensure!(std::fs::read_to_string(data.join("kubeconfig"))?.contains("edge"), "no context");
     let nodes = up.verb(&["top", "node", "-C", "edge", "--no-headers"]).await?;
     ensure!(nodes.starts_with("edge-node-1   edge "), "{nodes}");
     up.verb(&["sim", "nodes", "edge", "--count", "2"]).await?;
@@ -83,7 +83,7 @@ async fn members_are_added_failed_healed_and_removed_by_verbs() -> anyhow::Resul
     .await?;
 
     ensure!(up.verb(&["sim", "remove", "edge"]).await? == "edge is gone\n");
-    ensure!(!std::fs::read_to_string(data.join("kubeconfig"))?.contains("name: edge"), "a context is left");
+    ensure!(!std::fs::read_to_string(data.join("kubeconfig"))?.contains("edge"), "a context is left");
     let names = up.verb(&["get", "clusters", "-o", "name"]).await?;
     ensure!(names == "cluster.cluster.karmada.io/member1\n", "{names}");
 

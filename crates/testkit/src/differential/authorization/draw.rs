@@ -204,7 +204,7 @@ impl Draw {
         ];
         add(&paths("", "roles"), json!({"metadata": {"name": IMPERSONATOR}, "rules": rules}));
         let who = json!({"kind": "ServiceAccount", "namespace": "a", "name": IMPERSONATOR});
-        add(&paths("", "rolebindings"), binding(IMPERSONATOR, "ClusterRole", IMPERSONATOR, &[who.clone()]));
+        add(&paths("", "rolebindings"), binding(IMPERSONATOR, "ClusterRole", IMPERSONATOR, std::slice::from_ref(&who)));
         let accounts = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}]);
         add(&paths("a", "roles"), json!({"metadata": {"name": IMPERSONATOR}, "rules": accounts}));
         add(&paths("a", "rolebindings"), binding(IMPERSONATOR, "Role", IMPERSONATOR, &[who]));

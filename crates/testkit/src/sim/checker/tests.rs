@@ -99,7 +99,8 @@ impl Court {
         let applied = json!({ironclad_api::annotations::APPLIED_PLACEMENT: placement.to_string()});
         let binding: ResourceBinding = serde_json::from_value(json!({
             "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
-            "metadata": {"name": "b", "namespace": "n", "uid": "b", "annotations": applied},
+            "metadata": {"name": "b", "namespace": "n", "uid": "b", "annotations": applied,
+                "labels": {ironclad_api::labels::PROPAGATION_POLICY_PERMANENT_ID: "p"}},
             "spec": {
                 "placement": placement,
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "n", "name": "b"}, "replicas": 1,

@@ -13,11 +13,12 @@ use ironclad_api::{
 use ironclad_cli::drain::{self, Options, Stuck, command::whole};
 use ironclad_simcluster::{Faults, Flap};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{App, Failover, TaintPolicy};
@@ -272,14 +273,23 @@ pub(super) async fn join_all(world: &World) -> anyhow::Result<()> {
     for name in world.members.keys() {
         if clusters.get_opt(name).await?.is_none() {
             // A user deletes the objects that an unreachable member kept when its Cluster was deleted.
-            let remnants: Api<Deployment> = Api::namespaced(world.member(name)?.client(), "default");
-            let managed = ListParams::default().labels(&format!("{}=true", labels::MANAGED));
-            for remnant in remnants.list(&managed).await? {
-                let name = remnant.metadata.name.unwrap_or_default();
-                remnants.delete(&name, &DeleteParams::background()).await?;
-            }
+            let member = world.member(name)?.client();
+            delete_managed(&Api::<Deployment>::namespaced(member.clone(), "default")).await?;
+            delete_managed(&Api::<ConfigMap>::namespaced(member, "default")).await?;
             world.join(name).await?;
         }
+    }
+    Ok(())
+}
+
+async fn delete_managed<K>(remnants: &Api<K>) -> anyhow::Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug,
+{
+    let managed = ListParams::default().labels(&format!("{}=true", labels::MANAGED));
+    for remnant in remnants.list(&managed).await? {
+        let name = remnant.meta().name.as_deref().unwrap_or_default();
+        remnants.delete(name, &DeleteParams::background()).await?;
     }
     Ok(())
 }

@@ -322,21 +322,23 @@ fn fail(
 fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<Effect>) -> Next {
     let binding = seen.binding;
     let clusters = &binding.spec().clusters;
-    if !binding.spec().graceful_eviction_tasks.is_empty() {
-        plan.note(Reason::ResultKept { because: Keeping::EvictionsUnderWay }.into());
-        return Next::Recheck;
-    }
+    let staying: Vec<_> = clusters.iter().filter(|t| !trigger::is_leaving(seen, &t.name)).cloned().collect();
+    let evicting = !binding.spec().graceful_eviction_tasks.is_empty();
     let unfit_since = binding.scheduled().filter(|c| c.status == FALSE && c.reason == NO_CLUSTER_FIT);
     let since = unfit_since.map_or(now, |condition| condition.last_transition_time.0);
     let deadline = since.checked_add(seen.options.clear_unfit_result_after).unwrap_or(Timestamp::MAX);
-    let staying: Vec<_> = clusters.iter().filter(|t| !trigger::is_leaving(seen, &t.name)).cloned().collect();
-    if *trigger == Reason::PlacementChanged || deadline <= now || staying.is_empty() {
+    let is_over = !evicting && (*trigger == Reason::PlacementChanged || deadline <= now);
+    if is_over || staying.is_empty() {
         plan.note(Reason::ResultWithdrawn.into());
         plan.effects.extend(result(seen, &[], true));
         return Next::Recheck;
     }
     if staying.len() != clusters.len() {
         plan.effects.extend(result(seen, &staying, true));
+    }
+    if evicting {
+        plan.note(Reason::ResultKept { because: Keeping::EvictionsUnderWay }.into());
+        return Next::Recheck;
     }
     plan.note(Reason::ResultKept { because: Keeping::Waiting }.into());
     Next::At(deadline)

@@ -180,6 +180,38 @@ fn remaining_targets_are_kept_when_no_cluster_fits() {
     assert_eq!(kept, left, "no cluster fits, and an eviction is under way: the survivors stay (IR-31)");
 }
 
+/// A cluster that somebody removes is no survivor: an eviction task may never end.
+#[test]
+fn targets_that_leave_the_fleet_are_removed_during_evictions_too() {
+    let moved = |affinity: &[&str]| among(duplicated(), affinity);
+    for (name, placement, targets, want) in [
+        ("the only target", on_one(&["m1", "m2"]), &["m1"][..], &[][..]),
+        ("one of two, which no longer match", moved(&["m1"]), &["m1", "m3"], &["m3"]),
+        ("all", moved(&["m1", "m4"]), &["m1", "m4"], &[]),
+    ] {
+        for reason_of_task in [APPLICATION_FAILURE, TAINT_UNTOLERATED] {
+            let mut binding =
+                placed(among(duplicated(), &["m1", "m2", "m3", "m4"]), 2, &healthy(&["m1", "m2", "m3", "m4"]));
+            binding.spec.clusters.retain(|target| targets.contains(&&*target.name) || target.name == "m2");
+            evict(&mut binding, "m2", reason_of_task);
+            binding.spec.placement = Some(placement.clone());
+            let mut clusters = fleet(&[("m2", Some(NO_EXECUTE)), ("m3", None)]);
+            for leaving in ["m1", "m4"] {
+                let mut cluster = cluster(leaving);
+                cluster.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+                clusters.insert(leaving.into(), cluster.into());
+            }
+            let decision = decide_on(&binding, &clusters, 2);
+            let after = applied(&binding, &decision);
+            assert_eq!(reason(&after), "NoClusterFit", "{name}, {reason_of_task}");
+            let left: Vec<&str> = result(&after).into_iter().map(|(name, _)| name).collect();
+            assert_eq!(left, want, "{name}, {reason_of_task}");
+            assert_eq!(after.spec.graceful_eviction_tasks.len(), 1, "{name}: the old copy stays");
+            assert!(decide_on(&after, &clusters, 3).plan.is_quiet(), "{name}: settled");
+        }
+    }
+}
+
 #[test]
 fn prefer_no_execute_rejects_for_opted_in_workloads_and_scores_for_others() {
     let faulty = fleet(&[("m1", Some(PREFER_NO_EXECUTE)), ("m2", None)]);

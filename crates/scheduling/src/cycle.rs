@@ -164,7 +164,8 @@ fn run_cycle(
 ) -> Result<Vec<TargetCluster>, Failure> {
     let spec = seen.binding.spec();
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
-    let filter = Filter { spec, placement, group, plugins: seen.options.plugins, now };
+    let history = seen.binding.status().map_or(&[][..], |status| &status.failover_history);
+    let filter = Filter { spec, placement, group, plugins: seen.options.plugins, history, now };
     let feasible = feasible(seen, &filter, &before, without, trace);
     (trace.on_event)(CycleEvent::Step(Step::Filter));
     let feasible = feasible.map_err(Failure::NoFit)?;

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ironclad_api::{
     annotations::DRAINING,
     cluster::Cluster,
-    eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN},
+    eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, TAINT_UNTOLERATED},
     policy::{ClusterAffinityTerm, Placement},
     taints::PREFER_NO_EXECUTE,
-    work::ResourceBindingSpec,
+    work::{FailoverRecord, ResourceBindingSpec},
 };
 use ironclad_fleet::{ClusterName, Clusters, because::schedule::Refusal};
 use jiff::Timestamp;
@@ -35,13 +35,22 @@ pub struct Filter<'a> {
     pub group: Option<&'a ClusterAffinityTerm>,
     /// Enabled filters and scores.
     pub plugins: Plugins,
+    /// Last migrations of the binding, from its status.
+    pub history: &'a [FailoverRecord],
     /// Time at which `tolerationSeconds` are evaluated.
     pub now: Timestamp,
 }
 
 impl Filter<'_> {
-    fn question(&self) -> Question<'_> {
-        Question { spec: self.spec, placement: self.placement, group: self.group, now: self.now }
+    /// The input of the plugins about a cluster. Its time is not before the last eviction from there by a NoExecute
+    /// taint: if the clock went back since, or a leader with a slower clock took over, the toleration that ran out
+    /// would count again, and the workload would be placed straight back (specification/failover.md 13, invariant 21).
+    fn question(&self, cluster: &Cluster) -> Question<'_> {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        let evictions = self.history.iter().filter(|record| record.from == name && record.reason == TAINT_UNTOLERATED);
+        let evicted = evictions.filter_map(|record| Some(record.evicted_at.as_ref()?.0)).max();
+        let now = evicted.map_or(self.now, |evicted| evicted.max(self.now));
+        Question { spec: self.spec, placement: self.placement, group: self.group, now }
     }
 
     /// Checks whether the cluster may be used. Returns the tier of the affinity group that selects it
@@ -72,12 +81,12 @@ impl Filter<'_> {
         }
         for plugin in self.plugins.enabled() {
             let Point::Filter(filter) = plugin.point else { continue };
-            let answer = filter(&self.question(), cluster, state);
+            let answer = filter(&self.question(cluster), cluster, state);
             on_event(CycleEvent::Plugin { plugin, passed: answer.is_ok() });
             answer?;
         }
         let has_overflow = self.group.is_some_and(|group| !group.overflow_affinities.is_empty());
-        Ok(if has_overflow { self.question().tier(cluster).unwrap_or(0) } else { 0 })
+        Ok(if has_overflow { self.question(cluster).tier(cluster).unwrap_or(0) } else { 0 })
     }
 
     /// Clusters that the affinity names but that do not exist, most likely by a typing error.
@@ -109,7 +118,7 @@ impl Filter<'_> {
         let mut sum = if state == TargetState::New && avoided() { AVOIDED } else { 0 };
         for plugin in self.plugins.enabled() {
             let Point::Score(score) = plugin.point else { continue };
-            sum += score(&self.question(), cluster, state);
+            sum += score(&self.question(cluster), cluster, state);
             on_event(CycleEvent::Plugin { plugin, passed: true });
         }
         sum
@@ -151,10 +160,13 @@ impl std::fmt::Display for FitError {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_api::taints::{NO_EXECUTE, NO_SCHEDULE};
+    use ironclad_api::{
+        Taint, Time, Toleration,
+        taints::{NO_EXECUTE, NO_SCHEDULE},
+    };
 
     use super::*;
-    use crate::testkit::{affinity, binding, cluster, failover, group, spread, taint, task, toleration};
+    use crate::testkit::{affinity, at, binding, cluster, failover, group, spread, taint, task, toleration};
     use ironclad_api::policy::SpreadByField;
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,6 +218,7 @@ mod tests {
                 placement: &placement,
                 group: None,
                 plugins: Plugins::default(),
+                history: &[],
                 now: Timestamp::MIN,
             };
             assert_eq!(fit(&filter, &cluster, state), want, "{name}");
@@ -232,9 +245,49 @@ mod tests {
                 placement: &Placement::default(),
                 group: None,
                 plugins: Plugins::default(),
+                history: &[],
                 now: Timestamp::MIN,
             };
             assert_eq!(fit(&filter, &cluster, TargetState::New), want, "{reason}, draining: {draining}");
+        }
+    }
+
+    #[test]
+    fn tolerations_that_ran_out_stay_so_when_the_clock_goes_back() {
+        let placement = Placement {
+            cluster_tolerations: vec![Toleration {
+                toleration_seconds: Some(60),
+                ..toleration("k", "Exists", NO_EXECUTE)
+            }],
+            ..Placement::default()
+        };
+        let mut cluster = cluster("m1");
+        cluster.spec.taints = vec![Taint { time_added: Some(Time(at(100))), ..taint("k", "", NO_EXECUTE) }];
+        let record = |from: &str, reason: &str, second| FailoverRecord {
+            from: from.to_owned(),
+            reason: reason.to_owned(),
+            evicted_at: Some(Time(at(second))),
+            ..FailoverRecord::default()
+        };
+        for (name, history, now, want) in [
+            ("not yet", vec![], 159, true),
+            ("over", vec![], 160, false),
+            ("evicted, and the clock went back", vec![record("m1", TAINT_UNTOLERATED, 160)], 90, false),
+            ("evicted by an earlier taint", vec![record("m1", TAINT_UNTOLERATED, 50)], 120, true),
+            ("from another cluster", vec![record("m2", TAINT_UNTOLERATED, 160)], 120, true),
+            ("for another reason", vec![record("m1", APPLICATION_FAILURE, 160)], 120, true),
+            ("twice", vec![record("m1", TAINT_UNTOLERATED, 170), record("m1", TAINT_UNTOLERATED, 20)], 120, false),
+        ] {
+            let binding = binding("web", 1, &[]);
+            let filter = Filter {
+                spec: &binding.spec,
+                placement: &placement,
+                group: None,
+                plugins: Plugins::default(),
+                history: &history,
+                now: at(now),
+            };
+            assert_eq!(filter.test(&cluster, TargetState::New).is_ok(), want, "{name}");
         }
     }
 
@@ -247,6 +300,7 @@ mod tests {
             placement: &placement,
             group: None,
             plugins: Plugins::default(),
+            history: &[],
             now: Timestamp::MIN,
         };
         assert_eq!(fit(&filter, &cluster("m1"), TargetState::Target), Err(Refusal::Affinity));
@@ -269,6 +323,7 @@ mod tests {
                 placement: &placement,
                 group: Some(&group),
                 plugins: Plugins::default(),
+                history: &[],
                 now: Timestamp::MIN,
             };
             ["m1", "m2", "m3", "m4"].map(|name| fit(&filter, &cluster(name), TargetState::New).ok().map(|fit| fit.tier))
@@ -291,6 +346,7 @@ mod tests {
                 placement: &placement,
                 group: None,
                 plugins: Plugins::default(),
+                history: &[],
                 now: Timestamp::MIN,
             };
             assert_eq!(fit(&filter, &cluster("m1"), TargetState::Target), Err(want), "{field:?}, also for targets");

@@ -41,6 +41,7 @@ pub fn candidates<'a>(
 ) -> Vec<&'a Arc<Cluster>> {
     let spec = binding.spec();
     let observed = binding.status().map_or("", |status| status.scheduler_observed_affinity_name.as_str());
+    let history = binding.status().map_or(&[][..], |status| &status.failover_history);
     let groups = &placement.cluster_affinities;
     let from = groups.iter().position(|group| group.affinity_name == observed).unwrap_or(0);
     let grouped = placement.cluster_affinity.is_none() && !groups.is_empty();
@@ -55,7 +56,7 @@ pub fn candidates<'a>(
             && !suspended.is_some_and(|on| on.cluster_names.iter().any(|suspended| **suspended == *name.0))
             && terms.iter().any(|group| {
                 let (plugins, now) = (snapshot.scheduler.plugins, snapshot.now);
-                Filter { spec, placement, group: *group, plugins, now }.test(cluster, state).is_ok()
+                Filter { spec, placement, group: *group, plugins, history, now }.test(cluster, state).is_ok()
             })
     };
     snapshot.clusters.iter().filter(usable).map(|(_, cluster)| cluster).collect()

@@ -63,9 +63,10 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
 }
 
 /// Seeds that found bugs (docs/development/simulation.md), in Ironclad or in the checker.
-const FOUND: [u64; 8] = [
+const FOUND: [u64; 10] = [
     1_806_146_854_875_475_175, 7_383_933_221_329_863_325, 14_401_176_098_906_740_768, 16_567_658_818_147_586_975,
     15_131_547_778_077_012_804, 474_025_781_294_115_229, 65_842_373_549_793_085, 6_776_195_408_786_231_057,
+    16_175_596_238_128_629_087, 9_452_939_821_608_122_048,
 ];
 /// The same, for scripts without long outages and actions of users.
 const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];

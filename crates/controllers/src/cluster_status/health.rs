@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::{join, join_all, join3};
 use http::Request;
 use ironclad_api::cluster::{APIEnablement, APIResource, Cluster};
 use ironclad_failover::{
@@ -13,7 +14,7 @@ use ironclad_failover::{
     wakes::cluster_status::collection_is_due,
 };
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Informer, Key, StatusWriter, discover};
+use ironclad_runtime::{Informer, Key, StatusWriter};
 use ironclad_seam::Clock;
 use kube::{Client, core::discovery::v2::APIGroupDiscovery};
 use tokio::{
@@ -135,34 +136,44 @@ async fn probe(client: &Client) -> Probe {
     Probe::Unhealthy
 }
 
+/// Reads the version and the APIs of a member. The requests are sent at once: their latencies must not add up to the
+/// deadline.
 async fn collect(client: &Client) -> Collected {
-    let kubernetes_version = client.apiserver_version().await.map(|v| v.git_version).unwrap_or_default();
-    let lists = async {
-        let core = client.list_core_api_versions_aggregated().await?.items;
-        Ok::<_, kube::Error>(core.into_iter().chain(client.list_api_groups_aggregated().await?.items).collect())
+    let version = client.apiserver_version();
+    let (core, groups) = (client.list_core_api_versions_aggregated(), client.list_api_groups_aggregated());
+    let (version, core, groups) = join3(version, core, groups).await;
+    let aggregated = match (core, groups) {
+        (Ok(core), Ok(groups)) => served(core.items.into_iter().chain(groups.items).collect()),
+        _ => (Vec::new(), Vec::new()),
     };
-    let (apis, failed_group_versions) = match lists.await.map(served) {
-        Ok((apis, failed)) if !apis.is_empty() => (apis, failed),
-        // A server without aggregated discovery does not say what it could not read.
-        _ => (listed(client).await, Vec::new()),
-    };
+    let (apis, failed_group_versions) = if aggregated.0.is_empty() { listed(client).await } else { aggregated };
+    let kubernetes_version = version.map(|version| version.git_version).unwrap_or_default();
     Collected { kubernetes_version, apis, failed_group_versions, resources: None }
 }
 
-/// The APIs of a member, in whichever form it serves its discovery; none if it does not answer.
-async fn listed(client: &Client) -> Vec<APIEnablement> {
-    let Ok(discovery) = discover(client).await else { return Vec::new() };
-    let mut apis = Vec::new();
-    for group in discovery.groups_alphabetical() {
-        for version in group.versions() {
-            let resources = group.versioned_resources(version).into_iter();
-            let resources = resources.map(|(resource, _)| APIResource { name: resource.plural, kind: resource.kind });
-            let group_version =
-                if group.name().is_empty() { version.to_owned() } else { format!("{}/{version}", group.name()) };
-            apis.push(APIEnablement { group_version, resources: resources.collect() });
-        }
+/// The APIs of a member without aggregated discovery, and the group versions that could not be read; no APIs if it does
+/// not answer.
+async fn listed(client: &Client) -> (Vec<APIEnablement>, Vec<String>) {
+    let (Ok(core), Ok(groups)) = join(client.list_core_api_versions(), client.list_api_groups()).await else {
+        return (Vec::new(), Vec::new());
+    };
+    let groups: Vec<String> =
+        groups.groups.into_iter().flat_map(|group| group.versions).map(|version| version.group_version).collect();
+    let read_core = join_all(core.versions.iter().map(|version| client.list_core_api_resources(version)));
+    let read_groups = join_all(groups.iter().map(|version| client.list_api_group_resources(version)));
+    let (read_core, read_groups) = join(read_core, read_groups).await;
+    let (mut apis, mut failed) = (Vec::new(), Vec::new());
+    let names = core.versions.into_iter().chain(groups);
+    for (group_version, read) in names.zip(read_core.into_iter().chain(read_groups)) {
+        let Ok(list) = read else {
+            failed.push(group_version);
+            continue;
+        };
+        let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+        let resources = resources.map(|resource| APIResource { name: resource.name, kind: resource.kind }).collect();
+        apis.push(APIEnablement { group_version, resources });
     }
-    apis
+    (apis, failed)
 }
 
 /// The APIs of a member, and the group versions that it could not read from its aggregated API servers.
@@ -188,9 +199,67 @@ fn served(groups: Vec<APIGroupDiscovery>) -> (Vec<APIEnablement>, Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use http::{Response, StatusCode, header::ACCEPT};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::{BoxError, service_fn};
 
     use super::*;
+
+    fn kinds(apis: &[APIEnablement]) -> Vec<String> {
+        let text = |api: &APIEnablement| {
+            format!("{} {:?}", api.group_version, api.resources.iter().map(|r| &*r.kind).collect::<Vec<_>>())
+        };
+        apis.iter().map(text).collect()
+    }
+
+    /// A server that knows no aggregated discovery, with an API whose server is down, and in which each answer takes
+    /// this long.
+    fn old_server(latency: Duration) -> Client {
+        let service = service_fn(move |request: Request<Body>| async move {
+            tokio::time::sleep(latency).await;
+            let resource = |name: &str, kind: &str| json!({"name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["list"]});
+            let list = |version: &str, resources: Vec<Value>| json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
+            let group = |name: &str| json!({"name": name, "versions": [{"groupVersion": format!("{name}/v1"), "version": "v1"}]});
+            let accepted = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+            let (code, answer) = match request.uri().path() {
+                _ if accepted.contains("APIGroupDiscoveryList") => (
+                    StatusCode::NOT_ACCEPTABLE,
+                    json!({"kind": "Status", "status": "Failure", "reason": "NotAcceptable", "message": "no", "code": 406}),
+                ),
+                "/version" => (
+                    StatusCode::OK,
+                    json!({"major": "1", "minor": "25", "gitVersion": "v1.25.0", "gitCommit": "", "gitTreeState": "",
+                        "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
+                ),
+                "/api" => (
+                    StatusCode::OK,
+                    json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+                ),
+                "/apis" => (StatusCode::OK, json!({"kind": "APIGroupList", "groups": [group("apps"), group("x.io")]})),
+                "/api/v1" => {
+                    (StatusCode::OK, list("v1", vec![resource("pods", "Pod"), resource("pods/status", "Pod")]))
+                }
+                "/apis/apps/v1" => (StatusCode::OK, list("apps/v1", vec![resource("deployments", "Deployment")])),
+                _ => (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    json!({"kind": "Status", "status": "Failure", "reason": "ServiceUnavailable", "message": "no", "code": 503}),
+                ),
+            };
+            Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()))?)
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_servers_are_read_group_by_group_and_their_latencies_do_not_add_up() {
+        for latency in [Duration::ZERO, Duration::from_secs(3)] {
+            let collected = timeout(COLLECT_DEADLINE, collect(&old_server(latency))).await.unwrap();
+            assert_eq!(collected.kubernetes_version, "v1.25.0");
+            assert_eq!(kinds(&collected.apis), [r#"v1 ["Pod"]"#, r#"apps/v1 ["Deployment"]"#], "{latency:?}");
+            assert_eq!(collected.failed_group_versions, ["x.io/v1"]);
+        }
+    }
 
     #[test]
     fn group_versions_that_the_member_could_not_read_are_told_apart() {
@@ -203,13 +272,7 @@ mod tests {
             ]},
         ]);
         let (apis, failed) = served(serde_json::from_value(groups).unwrap());
-        let text: Vec<String> = apis
-            .iter()
-            .map(|api| {
-                format!("{} {:?}", api.group_version, api.resources.iter().map(|r| &*r.kind).collect::<Vec<_>>())
-            })
-            .collect();
-        assert_eq!(text, [r#"v1 ["Pod"]"#, r#"x.io/v1beta1 ["Foo"]"#]);
+        assert_eq!(kinds(&apis), [r#"v1 ["Pod"]"#, r#"x.io/v1beta1 ["Foo"]"#]);
         assert_eq!(failed, ["x.io/v1"]);
     }
 }

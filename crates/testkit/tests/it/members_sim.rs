@@ -98,6 +98,25 @@ async fn members_are_read_only_before_writes() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A member far away answers every health probe, so it is Ready; it must be a place for workloads, too.
+#[tokio::test(start_paused = true)]
+async fn apis_of_a_member_with_two_seconds_of_latency_are_read_when_it_joins() -> anyhow::Result<()> {
+    let mut world = World::start(WorldOptions { seed: 15, members: 2 }).await?;
+    let slow = Faults { slow: Some(Duration::from_secs(2)), ..Faults::default() };
+    world.members.get("member2").context("member2")?.set_faults(slow);
+    world.start_controllers().await;
+    world.pass(Duration::from_secs(30)).await?;
+    let clusters: Api<Cluster> = Api::all(world.user());
+    for name in ["member1", "member2"] {
+        let cluster = clusters.get(name).await?;
+        let status = cluster.status.as_ref().context("no status")?;
+        let complete = conditions::get(&status.conditions, "CompleteAPIEnablements").context("no condition")?;
+        ensure!(cluster.is_ready() && complete.status == "True", "{name}: {:?}", status.conditions);
+        ensure!(status.api_enablements.iter().any(|api| api.group_version == "apps/v1"), "{name} has no APIs");
+    }
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn invalid_objects_are_retried_late_or_when_they_change() -> anyhow::Result<()> {
     let mut world = ready(12, 1).await?;

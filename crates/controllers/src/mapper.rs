@@ -47,6 +47,12 @@ impl Served {
         }
     }
 
+    /// Name of the CustomResourceDefinition that it has, if it has one.
+    #[must_use]
+    pub(crate) fn definition_name(&self) -> String {
+        format!("{}.{}", self.resource.plural, self.resource.group)
+    }
+
     /// True if its objects have a namespace.
     #[must_use]
     pub(crate) fn is_namespaced(&self) -> bool {

@@ -22,6 +22,7 @@ pub mod pod;
 mod prune;
 mod question;
 mod replicas;
+mod replicas_paths;
 mod retain;
 mod status;
 pub mod webhook;
@@ -44,6 +45,7 @@ pub use crate::{
     prune::prune,
     question::{Answer, Question, Reply, Source, checked_object},
     replicas::Replicas,
+    replicas_paths::{ReplicasPaths, replicas_paths},
 };
 use crate::{kind::Kind, webhook::CallLog};
 
@@ -62,6 +64,7 @@ pub enum Health {
 #[derive(Debug, Clone, Default)]
 pub struct Interpreter {
     sources: Arc<Vec<Arc<dyn Source>>>,
+    replicas_paths: Arc<ReplicasPaths>,
     calls: Arc<CallLog>,
 }
 
@@ -69,14 +72,33 @@ impl Interpreter {
     /// Places these sources before the native rules, in order of precedence.
     #[must_use]
     pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
-        Self { sources: Arc::new(sources), calls: Arc::default() }
+        Self { sources: Arc::new(sources), ..Self::default() }
+    }
+
+    /// The same sources with these paths, for the label `retain-replicas`.
+    #[must_use]
+    pub fn with_replicas_paths(self, replicas_paths: Arc<ReplicasPaths>) -> Self {
+        Self { replicas_paths, ..self }
+    }
+
+    /// The kind of a manifest whose replicas are to be retained, if it is not known where it has them: look it up and
+    /// pass it to [`Self::with_replicas_paths`].
+    #[must_use]
+    pub fn missing_replicas_path(&self, manifest: &Value) -> Option<Gvk> {
+        if !retain::asks_to_retain_replicas(manifest) || retain::native_replicas_path(manifest).is_some() {
+            return None;
+        }
+        let (api_version, kind) = (lens::text(manifest, "/apiVersion"), lens::text(manifest, "/kind"));
+        let gvk = Gvk::from_manifest(api_version, kind);
+        let is_scripted = self.sources.iter().any(|source| source.implements(api_version, kind, Operation::Retain));
+        (!is_scripted && !self.replicas_paths.contains_key(&gvk)).then_some(gvk)
     }
 
     /// The same sources without any answers, for one decision. The decision is run again as long as
     /// [`Self::take_open`] returns calls, each answered with [`Self::answer`]. A clone belongs to the same decision.
     #[must_use]
     pub fn for_a_decision(&self) -> Self {
-        Self { sources: self.sources.clone(), calls: Arc::default() }
+        Self { calls: Arc::default(), ..self.clone() }
     }
 
     /// The calls that the last run of the decision needed, without duplicates.
@@ -215,20 +237,19 @@ impl Interpreter {
     /// The manifest with the fields that the member owns taken from the member object (specification/propagation.md
     /// 14; 31, row 25).
     ///
-    /// `replicas_path` is the kind's `specReplicasPath` (`.spec.replicas`) if it has a scale subresource. A source
-    /// that implements Retain ignores it.
+    /// Label `retain-replicas` also keeps the replicas of kinds with a scale subresource, if the path is known
+    /// ([`Self::missing_replicas_path`]). A source that implements Retain decides alone.
     ///
     /// # Errors
     /// If an object is malformed, or replicas are to be retained and the member object has none.
-    pub fn retain(
-        &self,
-        desired: &Value,
-        observed: &Value,
-        replicas_path: Option<&str>,
-    ) -> Result<Value, InterpretError> {
+    pub fn retain(&self, desired: &Value, observed: &Value) -> Result<Value, InterpretError> {
         match self.ask(&Question::Retain { desired, observed })? {
             Some(Reply::Object(retained)) => Ok(retained),
-            _ => Ok(retain::retain(Kind::of(desired), desired, observed, replicas_path)?),
+            _ => {
+                let gvk = Gvk::from_manifest(lens::text(desired, "/apiVersion"), lens::text(desired, "/kind"));
+                let path = self.replicas_paths.get(&gvk).and_then(Option::as_deref);
+                Ok(retain::retain(Kind::of(desired), desired, observed, path)?)
+            }
         }
     }
 

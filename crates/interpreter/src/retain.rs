@@ -35,11 +35,7 @@ pub(crate) fn retain(
         }
         _ => {}
     }
-    let path = match kind {
-        Some(Kind::Deployment | Kind::ReplicaSet | Kind::StatefulSet) => Some(".spec.replicas"),
-        _ => replicas_path,
-    };
-    if let Some(path) = path.filter(|_| lens::label(desired, RETAIN_REPLICAS) == Some(labels::TRUE)) {
+    if let Some(path) = native_replicas_path(desired).or(replicas_path).filter(|_| asks_to_retain_replicas(desired)) {
         let keys: Vec<&str> = path.trim_start_matches('.').split('.').collect();
         let pointer = format!("/{}", keys.join("/"));
         if observed.pointer(&pointer).and_then(Value::as_i64).is_none() {
@@ -52,6 +48,20 @@ pub(crate) fn retain(
         copy(&mut kept, observed, &keys, |_| true);
     }
     Ok(kept)
+}
+
+/// Returns true if the label of the manifest asks to keep the member's replicas.
+pub(crate) fn asks_to_retain_replicas(manifest: &Value) -> bool {
+    lens::label(manifest, RETAIN_REPLICAS) == Some(labels::TRUE)
+}
+
+/// Path of the replicas in a kind of Kubernetes that has a scale subresource.
+pub(crate) fn native_replicas_path(object: &Value) -> Option<&'static str> {
+    let scales = matches!(
+        (lens::text(object, "/apiVersion"), lens::text(object, "/kind")),
+        ("apps/v1", "Deployment" | "ReplicaSet" | "StatefulSet") | ("v1", "ReplicationController")
+    );
+    scales.then_some(".spec.replicas")
 }
 
 /// Sets the field under `keys` to the observed value, if it exists and `accepted` accepts it.
@@ -243,6 +253,29 @@ mod tests {
         let kept = |path| retain(None, &desired, &observed, path).unwrap()["spec"].clone();
         assert_eq!(kept(Some(".spec.size.n")), json!({"size": {"n": 4}}));
         assert_eq!(kept(None), json!({"size": {"n": 1}}));
+    }
+
+    #[test]
+    fn kinds_of_kubernetes_with_a_scale_keep_their_replicas() {
+        for (api_version, kind, want) in [
+            ("apps/v1", "Deployment", 4),
+            ("apps/v1", "StatefulSet", 4),
+            ("apps/v1", "ReplicaSet", 4),
+            ("v1", "ReplicationController", 4),
+            ("apps/v1", "DaemonSet", 1),
+            ("x.io/v1", "Deployment", 1),
+        ] {
+            for (label, want) in [("true", want), ("yes", 1)] {
+                let desired = o(
+                    api_version,
+                    kind,
+                    json!({"metadata": {"labels": {RETAIN_REPLICAS: label}}, "spec": {"replicas": 1}}),
+                );
+                let observed = o(api_version, kind, json!({"spec": {"replicas": 4}}));
+                let kept = retain(Kind::of(&desired), &desired, &observed, None).unwrap();
+                assert_eq!(kept["spec"]["replicas"], want, "{api_version} {kind}, {label}");
+            }
+        }
     }
 
     #[test]

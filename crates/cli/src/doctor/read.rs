@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use futures::future::join_all;
 use ironclad_api::{config::ResourceInterpreterWebhookConfiguration, crds::crds, labels};
 use ironclad_fleet::{ClusterName, World};
-use ironclad_interpreter::{Interpreter, webhook::Webhooks};
+use ironclad_interpreter::{Interpreter, ReplicasPaths, replicas_paths, webhook::Webhooks};
 use ironclad_seam::Clock;
 use k8s_openapi::{
     api::apps::v1::ReplicaSet, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -42,7 +42,7 @@ pub(super) struct Read {
 pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patience: Duration) -> anyhow::Result<Read> {
     let mut read = Read { world: World::default(), interpreter: Interpreter::default(), findings: Vec::new() };
     let resources = Resources::of(plane).await.context("asking the control plane what it serves")?;
-    definitions(plane, &mut read).await?;
+    let replicas_paths = definitions(plane, &mut read).await?;
     let world = &mut read.world;
     every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_cluster(one));
     every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_policy(one));
@@ -52,7 +52,8 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
     every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_cluster_binding(one));
     every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_work(one));
     let hooks: Vec<ResourceInterpreterWebhookConfiguration> = every(Api::all(plane.clone())).await?;
-    read.interpreter = interpreter(clock, &every(Api::all(plane.clone())).await?, Webhooks::new(&hooks));
+    read.interpreter = interpreter(clock, &every(Api::all(plane.clone())).await?, Webhooks::new(&hooks))
+        .with_replicas_paths(replicas_paths.into());
     let kinds = templates(world);
     for resource in kinds.iter().filter_map(|kind| of_kind(&resources, kind)) {
         for object in list(plane, &resource, None).await.map_err(|error| anyhow::anyhow!(answer(&error)))? {
@@ -142,9 +143,10 @@ async fn within_member(
     Ok(found)
 }
 
-/// Kinds of ours that the control plane does not serve.
-async fn definitions(plane: &Client, read: &mut Read) -> anyhow::Result<()> {
+/// Finds kinds of ours that the control plane does not serve. Returns where defined kinds have their replicas.
+async fn definitions(plane: &Client, read: &mut Read) -> anyhow::Result<ReplicasPaths> {
     let present = every(Api::<CustomResourceDefinition>::all(plane.clone())).await?;
+    let paths = present.iter().flat_map(replicas_paths).collect();
     let present: BTreeSet<String> = present.iter().map(|definition| definition.name_any()).collect();
     let missing: Vec<String> = crds().iter().map(|d| d.name_any()).filter(|name| !present.contains(name)).collect();
     if !missing.is_empty() {
@@ -153,7 +155,7 @@ async fn definitions(plane: &Client, read: &mut Read) -> anyhow::Result<()> {
                 .remedy("ironclad crds --install"),
         );
     }
-    Ok(())
+    Ok(paths)
 }
 
 /// ReplicaSets that a controller of Kubernetes made out of templates: the control plane would run them itself.

@@ -202,7 +202,7 @@ fn execute(
         Operation::Retain => {
             let (desired, observed) = (desired()?, observed()?);
             note(Question::Retain { desired: &desired, observed: &observed });
-            vec![("retained", interpreter.retain(&desired, &observed, None)?)]
+            vec![("retained", interpreter.retain(&desired, &observed)?)]
         }
         Operation::InterpretStatus => {
             let object = copy()?;

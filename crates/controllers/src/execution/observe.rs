@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use crate::{
     awaiting::Seen as NamespaceEvents, bindings::Bindings, caches::NAMESPACES, index::binding_of,
-    interpreter::Interpreters, member_object::MemberObject, members::Member, settings::Settings, setup::Setup,
-    works::WorkStatus,
+    interpreter::Interpreters, mapper::Mapper, member_object::MemberObject, members::Member, settings::Settings,
+    setup::Setup, works::WorkStatus,
 };
 
 /// The caches that the controller reads.
@@ -30,6 +30,7 @@ pub(super) struct Observer {
     clusters: Informer<Cluster>,
     namespaces: Informer<Namespace>,
     interpreters: Arc<Interpreters>,
+    mapper: Arc<Mapper>,
     /// The settings, if the namespace controller runs.
     namespaces_synced: Option<Arc<Settings>>,
 }
@@ -128,7 +129,6 @@ impl Observed {
             served: if self.place.is_some() { Served::Yes } else { Served::No },
             wanted_again: self.wanted_again,
             namespace: self.space.seen(),
-            replicas_path: None,
             interpreter: &self.interpreter,
         };
         decide(&seen, now)
@@ -169,12 +169,18 @@ impl Observer {
             clusters: setup.clusters.clone(),
             namespaces: setup.caches.take(&NAMESPACES),
             interpreters: setup.interpreters.clone(),
+            mapper: setup.mapper.clone(),
             namespaces_synced: synced.then(|| setup.settings.clone()),
         }
     }
 
     pub(super) async fn observe(&self, member: &Member, name: &str) -> Result<Option<Observed>, Failure> {
         let Some(work) = self.works.get(&names::execution_namespace(&member.name.0), name) else { return Ok(None) };
+        let mut interpreter = self.interpreters.for_a_decision();
+        if let Some(gvk) = execution::missing_replicas_path(&work, &interpreter) {
+            self.interpreters.read_replicas_path(&self.mapper, &gvk).await?;
+            interpreter = self.interpreters.for_a_decision();
+        }
         let mut observed = Observed {
             seen_work: self.work_status.as_requested(&work),
             cluster: self.clusters.get("", &member.name.0),
@@ -183,7 +189,7 @@ impl Observer {
             namespace_events: NamespaceEvents::default(),
             place: None,
             object: Known::Unknown,
-            interpreter: self.interpreters.for_a_decision(),
+            interpreter,
             work,
         };
         let Some(key) = execution::object_key(&observed.work) else { return Ok(Some(observed)) };

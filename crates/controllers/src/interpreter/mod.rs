@@ -5,6 +5,7 @@ mod calls;
 mod counted;
 pub(crate) mod metrics;
 mod reference;
+mod replicas_paths;
 mod resolved;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -15,7 +16,7 @@ use ironclad_api::{
     events,
 };
 use ironclad_fleet::{Event, Gvk};
-use ironclad_interpreter::{Interpreter, webhook::Webhooks};
+use ironclad_interpreter::{Interpreter, ReplicasPaths, webhook::Webhooks};
 use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host, RunningScripts, Shipped};
 use ironclad_runtime::{Caches, Change, Informer};
 use ironclad_seam::Seam;
@@ -25,7 +26,7 @@ use parking_lot::{Mutex, RwLock};
 pub(crate) use self::resolved::Resolved;
 use self::{calls::Callers, counted::Counted, metrics::InterpreterMetrics, reference::reference, resolved::Retry};
 use crate::{
-    caches::{CUSTOMIZATIONS, INTERPRETER_WEBHOOKS},
+    caches::{CUSTOMIZATIONS, DEFINITIONS, INTERPRETER_WEBHOOKS},
     connector::Connector,
     events::Events,
 };
@@ -58,6 +59,9 @@ struct Sources {
     compiled: BTreeMap<String, Arc<Customization>>,
     declarative: Arc<Declarative>,
     webhooks: Arc<Webhooks>,
+    replicas_paths: Arc<ReplicasPaths>,
+    /// Number of times that paths were forgotten: answers from before may be old.
+    forgotten: u64,
 }
 
 impl Interpreters {
@@ -111,6 +115,12 @@ impl Interpreters {
                 this.on_webhooks(change);
             }
         });
+        let weak = Arc::downgrade(&this);
+        caches.take(&DEFINITIONS).on_change(move |change| {
+            if let Some(this) = weak.upgrade() {
+                this.on_definition(change);
+            }
+        });
         this
     }
 
@@ -151,11 +161,12 @@ impl Interpreters {
         let counted = |engines| Counted { engines, elapsed: self.host.elapsed.clone(), metrics: self.metrics.clone() };
         let customizations = sources.compiled.len();
         self.metrics.kept(counted::CUSTOMIZATION, customizations);
-        *self.current.write() = Interpreter::new(vec![
+        let interpreter = Interpreter::new(vec![
             Arc::new(counted(counted::Engines::Customizations(sources.declarative.clone()))),
             sources.webhooks.clone(),
             Arc::new(counted(counted::Engines::Shipped(self.shipped.clone()))),
         ]);
+        *self.current.write() = interpreter.with_replicas_paths(sources.replicas_paths.clone());
     }
 
     /// Replaces the webhooks.

@@ -125,7 +125,7 @@ fn scripts_accept_absent_fields() {
                     InterpretComponent => interpreter.components(&template).err(),
                     InterpretHealth => interpreter.health(&template).err(),
                     InterpretStatus => interpreter.reflect_status(&template).err(),
-                    Retain => interpreter.retain(&template, &template, None).err(),
+                    Retain => interpreter.retain(&template, &template).err(),
                     InterpretDependency => interpreter.dependencies(&template).err(),
                     AggregateStatus => [&[][..], &items]
                         .into_iter()

@@ -158,7 +158,7 @@ fn is_for_an_update(
 
 fn update(plan: &mut Plan<Effect>, cx: &Context<'_>, object: ObjectKey, manifest: &Value, observed: &Value) {
     let retained = retention::retain_metadata(manifest, observed);
-    let mut desired = match cx.seen.interpreter.retain(&retained, observed, cx.seen.replicas_path) {
+    let mut desired = match cx.seen.interpreter.retain(&retained, observed) {
         Ok(desired) => desired,
         Err(error) => {
             let message = error.to_string();

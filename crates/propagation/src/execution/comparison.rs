@@ -53,7 +53,7 @@ pub fn compare_content(work: &Work, object: &Value, interpreter: &Interpreter) -
     if !is_it {
         return None;
     }
-    let desired = interpreter.retain(&finished(work, &raw.object()), object, None).ok()?;
+    let desired = interpreter.retain(&finished(work, &raw.object()), object).ok()?;
     Some(Comparison {
         manifest: hash(raw),
         same: compare::content_difference(&desired, object).is_none(),

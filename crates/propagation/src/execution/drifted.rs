@@ -26,6 +26,6 @@ pub fn drifted(work: &Work, object: &Value, interpreter: &Interpreter) -> Option
         return None;
     }
     let retained = retention::retain_metadata(&manifest, object);
-    let desired = interpreter.retain(&retained, object, None).ok()?;
+    let desired = interpreter.retain(&retained, object).ok()?;
     compare::difference(&desired, object)
 }

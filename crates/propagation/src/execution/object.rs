@@ -9,6 +9,7 @@ use ironclad_api::{
     work::{Named, ObjectReference, Work},
 };
 use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_interpreter::Interpreter;
 use serde_json::Value;
 
 use crate::{template, work::manifest};
@@ -37,6 +38,18 @@ pub fn serving_api(cluster: &Cluster, gvk: &Gvk) -> Option<(Gvk, String)> {
         (served.group == gvk.group).then(|| (served, resource.name.clone()))
     });
     versions.min_by_key(|(served, _)| (served.version != gvk.version, served.version.clone()))
+}
+
+/// The kind of a Work whose replicas the member decides, if it is not known where the kind has them
+/// ([`Interpreter::missing_replicas_path`]).
+#[must_use]
+pub fn missing_replicas_path(work: &Work, interpreter: &Interpreter) -> Option<Gvk> {
+    let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
+    // Most manifests need not be parsed to tell.
+    if !manifest.as_str().contains(labels::RETAIN_REPLICAS) {
+        return None;
+    }
+    interpreter.missing_replicas_path(&manifest.object())
 }
 
 /// The manifest as it is sent to the member. Our binding controller completes manifests itself; those of other writers

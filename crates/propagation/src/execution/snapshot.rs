@@ -65,8 +65,6 @@ pub struct Seen<'a> {
     pub wanted_again: bool,
     /// Propagation of the object's namespace to this member.
     pub namespace: Space<'a>,
-    /// `specReplicasPath` (`.spec.replicas`) if the kind has a scale subresource, for the label `retain-replicas`.
-    pub replicas_path: Option<&'a str>,
     /// Resource interpreter.
     pub interpreter: &'a Interpreter,
 }

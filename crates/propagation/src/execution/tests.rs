@@ -160,7 +160,6 @@ impl Scene {
             served: self.served,
             wanted_again: self.wanted_again,
             namespace: Space { exists: true, ..Space::default() },
-            replicas_path: None,
             interpreter,
         }
     }

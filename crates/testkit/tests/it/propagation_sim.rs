@@ -13,6 +13,7 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{
     cluster::Cluster,
     conditions,
+    policy::PropagationPolicy,
     work::{ResourceBinding, ResourceHealth, Work},
 };
 use ironclad_seam::Rng;
@@ -22,13 +23,16 @@ use ironclad_testkit::sim::{
     propagation::{self, Disturbance},
 };
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{ConfigMap, Event, Namespace},
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Event, Namespace},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -282,4 +286,65 @@ fn fresh_seeds_with_one_fault_each_settle() -> anyhow::Result<()> {
         propagation::run(options, Some(disturbance)).with_context(|| format!("{options:?} {disturbance:?}"))?;
     }
     Ok(())
+}
+
+/// A kind with a scale subresource keeps the replicas that an autoscaler of the member sets, if its label asks for it.
+#[tokio::test(start_paused = true)]
+async fn replicas_of_a_defined_kind_stay_as_the_member_scales_them() -> anyhow::Result<()> {
+    let mut world = World::start(WorldOptions { seed: 33, members: 1 }).await?;
+    world.start_controllers().await;
+    let (user, member) = (world.user(), world.members.get("member1").context("member1")?.client());
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let scale = json!({"specReplicasPath": ".spec.size.n", "statusReplicasPath": ".status.n"});
+    let definition: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": {"name": "farms.x.io"},
+        "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "farms", "singular": "farm", "kind": "Farm"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"scale": scale}}]},
+    }))?;
+    for client in [&user, &member] {
+        Api::all(client.clone()).create(&PostParams::default(), &definition).await?;
+    }
+    let policy: PropagationPolicy = serde_json::from_value(json!({"metadata": {"name": "farms"}, "spec": {
+        "resourceSelectors": [{"apiVersion": "x.io/v1", "kind": "Farm"}], "placement": {}}}))?;
+    Api::namespaced(user.clone(), "default").create(&PostParams::default(), &policy).await?;
+    let farms = ApiResource {
+        group: "x.io".into(),
+        version: "v1".into(),
+        api_version: "x.io/v1".into(),
+        kind: "Farm".into(),
+        plural: "farms".into(),
+    };
+    let templates: Api<DynamicObject> = Api::namespaced_with(user, "default", &farms);
+    let copies: Api<DynamicObject> = Api::namespaced_with(member, "default", &farms);
+    for (name, label) in [("kept", "true"), ("ours", "false")] {
+        let farm = json!({"apiVersion": "x.io/v1", "kind": "Farm", "metadata": {"name": name, "labels":
+            {"resourcetemplate.karmada.io/retain-replicas": label}}, "spec": {"size": {"n": 1}, "color": "red"}});
+        templates.create(&PostParams::default(), &serde_json::from_value(farm)?).await?;
+    }
+    let has = async |name: &str, color: &str, replicas: i64| -> anyhow::Result<bool> {
+        let Some(copy) = copies.get_opt(name).await? else { return Ok(false) };
+        Ok(copy.data["spec"] == json!({"size": {"n": replicas}, "color": color}))
+    };
+    let patch = async |api: &Api<DynamicObject>, name: &str, spec: serde_json::Value| {
+        api.patch(name, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await.map(drop)
+    };
+    for name in ["kept", "ours"] {
+        world.until("the copies exist", async || has(name, "red", 1).await).await?;
+        patch(&copies, name, json!({"size": {"n": 4}})).await?;
+    }
+    world.until("the other copy is repaired", async || has("ours", "red", 1).await).await?;
+    world.pass(Duration::from_secs(30)).await?;
+    ensure!(has("kept", "red", 4).await?, "the member's replicas are its own: {:?}", copies.get("kept").await?.data);
+    patch(&templates, "kept", json!({"color": "blue"})).await?;
+    world.until("a change of the template is applied", async || has("kept", "blue", 4).await).await?;
+    patch(&copies, "kept", json!({"color": "green"})).await?;
+    world.until("drift is repaired", async || has("kept", "blue", 4).await).await?;
+
+    // Without scale subresource nothing is known of replicas.
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.user());
+    let mut other = definitions.get("farms.x.io").await?;
+    other.spec.versions[0].subresources = None;
+    definitions.replace("farms.x.io", &PostParams::default(), &other).await?;
+    world.until("the definition of the control plane counts", async || has("kept", "blue", 1).await).await?;
+    world.until_quiet().await
 }

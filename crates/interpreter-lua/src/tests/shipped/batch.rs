@@ -28,7 +28,7 @@ fn argo_and_volcano() {
     }
     let mut member = with_status(workflow.clone(), json!({"phase": "Running"}));
     member["spec"]["suspend"] = json!(true);
-    let kept = interpreter().retain(&workflow, &member, None).unwrap();
+    let kept = interpreter().retain(&workflow, &member).unwrap();
     assert_eq!((&kept["spec"]["suspend"], &kept["status"]), (&json!(true), &json!({"phase": "Running"})));
 
     let job = object(

@@ -36,7 +36,7 @@ fn flux() {
         assert_eq!(status["observedGeneration"], 2, "{kind}");
         let mut member = template.clone();
         member["spec"]["suspend"] = json!(true);
-        assert_eq!(interpreter().retain(&template, &member, None).unwrap()["spec"]["suspend"], true, "{kind}");
+        assert_eq!(interpreter().retain(&template, &member).unwrap()["spec"]["suspend"], true, "{kind}");
         assert_eq!(dependencies(&template), ["ServiceAccount n/flux"], "{kind}");
     }
     let release = object(

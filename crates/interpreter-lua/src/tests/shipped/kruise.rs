@@ -56,7 +56,7 @@ fn kruise() {
     let mut member = job.clone();
     member["spec"]["template"]["metadata"]["labels"] = json!({"mine": "1"});
     assert_eq!(
-        interpreter().retain(&job, &member, None).unwrap()["spec"]["template"]["metadata"]["labels"],
+        interpreter().retain(&job, &member).unwrap()["spec"]["template"]["metadata"]["labels"],
         json!({"mine": "1"})
     );
 

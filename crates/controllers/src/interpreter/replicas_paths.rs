@@ -1,0 +1,56 @@
+//! Reads from CustomResourceDefinitions where their kinds have replicas, when an object with the label
+//! `retain-replicas` needs it. The cache of definitions has only their metadata.
+
+use std::sync::Arc;
+
+use ironclad_fleet::Gvk;
+use ironclad_interpreter::{ReplicasPaths, replicas_paths};
+use ironclad_runtime::{Change, Failure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, ResourceExt as _};
+
+use super::Interpreters;
+use crate::{caches::Definition, mapper::Mapper};
+
+impl Interpreters {
+    /// Reads where a kind has its replicas. Decisions that begin afterwards know it.
+    pub(crate) async fn read_replicas_path(&self, mapper: &Mapper, gvk: &Gvk) -> Result<(), Failure> {
+        let forgotten = self.sources.lock().forgotten;
+        let mut read: ReplicasPaths = [(gvk.clone(), None)].into();
+        if let Some(served) = mapper.served(gvk).await? {
+            let definitions: Api<CustomResourceDefinition> = Api::all(self.callers.plane.clone());
+            let definition = definitions.get_opt(&served.definition_name()).await?;
+            read.extend(definition.iter().flat_map(replicas_paths));
+        }
+        let mut sources = self.sources.lock();
+        if sources.forgotten != forgotten {
+            return Err(Failure::Conflict(format!("the definition of {gvk} changed while it was read")));
+        }
+        Arc::make_mut(&mut sources.replicas_paths).extend(read);
+        self.publish(&sources);
+        Ok(())
+    }
+
+    /// Forgets the paths of the group of a changed definition.
+    pub(super) fn on_definition(&self, change: &Change<Definition>) {
+        let Some(definition) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let name = definition.name_any();
+        let group = name.split_once('.').map_or("", |(_, group)| group);
+        let forgotten = {
+            let mut sources = self.sources.lock();
+            sources.forgotten += 1;
+            let (forgotten, kept): (ReplicasPaths, ReplicasPaths) = sources
+                .replicas_paths
+                .iter()
+                .map(|(gvk, path)| (gvk.clone(), path.clone()))
+                .partition(|(gvk, _)| &*gvk.group == group);
+            if forgotten.is_empty() {
+                return;
+            }
+            sources.replicas_paths = Arc::new(kept);
+            self.publish(&sources);
+            forgotten
+        };
+        self.notify(&|gvk| forgotten.contains_key(gvk));
+    }
+}

@@ -31,6 +31,8 @@ use crate::{
 pub enum Waiting {
     /// No policy selects the template. A template that waits for an edit of its user carries [`AWAITS_EDIT`] instead.
     ForPolicy,
+    /// Override policies in `dependentOverrides` of the policy that selects it do not exist.
+    ForOverrides,
 }
 
 /// Snapshot of one template.
@@ -260,11 +262,16 @@ fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, 
     let policy = choice.policy;
     report_choice(plan, identity, &choice);
     if !overrides_exist(plan, seen, policy) {
+        // The policy enqueues the templates that wait as soon as the last of its override policies exists.
+        if seen.waiting.is_none() {
+            plan.effects.push(Effect::Wait(Waiting::ForOverrides));
+        }
         return;
     }
     let claim = claim_of(plan, policy, ids);
     if let Some(mut patch) = claim.patch_of_template(seen.template) {
-        if policy.is_lazy() && (seen.waiting.is_some() || is_older(seen.template, policy)) {
+        let waited = seen.waiting == Some(Waiting::ForPolicy);
+        if policy.is_lazy() && (waited || is_older(seen.template, policy)) {
             // The template is older than the policy: claim it now, bind it at the user's next edit. Templates that did
             // not wait because no policy watched their kind are recognised by their age.
             patch["metadata"]["annotations"][AWAITS_EDIT] = TemplateHash::of(seen.template).users_text().into();

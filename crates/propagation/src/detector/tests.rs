@@ -245,7 +245,11 @@ fn missing_override_policies_are_reported_on_the_template() {
         }
         world.policies[0].spec.dependent_overrides = vec!["o".into()];
         let plan = world.reconcile();
-        let [Effect::Event(event), Effect::Retry] = plan.effects.as_slice() else { panic!("{settled}: {plan:?}") };
+        let [Effect::Event(event), Effect::Retry, waits @ ..] = plan.effects.as_slice() else {
+            panic!("{settled}: {plan:?}")
+        };
+        let want: &[Effect] = if settled { &[] } else { &[Effect::Wait(Waiting::ForOverrides)] };
+        assert_eq!(waits, want, "{settled}: the policy finds an unclaimed template among those that wait");
         assert_eq!((event.about.kind.as_str(), event.reason), ("Deployment", "ApplyPolicyFailed"), "{settled}");
         let want = "waiting for dependent overrides of PropagationPolicy shop/p: o";
         assert_eq!(event.message, want, "{settled}");

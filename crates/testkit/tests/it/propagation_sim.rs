@@ -142,6 +142,47 @@ async fn a_member_that_fails_during_an_apply_delays_no_others_and_catches_up() -
     world.until_quiet().await
 }
 
+/// Templates that wait for override policies are claimed when the last of these appears, not when a back-off ends.
+#[tokio::test(start_paused = true)]
+async fn templates_are_claimed_as_soon_as_their_dependent_overrides_exist() -> anyhow::Result<()> {
+    let mut world = World::start(WorldOptions { seed: 14, members: 1 }).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "maps", "namespace": "default"},
+        "spec": {
+            "dependentOverrides": ["one", "two"], "placement": {"clusterAffinity": {}},
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"a": "b"}}}],
+        },
+    });
+    let policy: ironclad_api::policy::PropagationPolicy = serde_json::from_value(policy)?;
+    let map = |name: &str| serde_json::from_value(json!({"metadata": {"name": name, "labels": {"a": "b"}}}));
+    let maps: Api<ConfigMap> = Api::namespaced(user.clone(), "default");
+    maps.create(&PostParams::default(), &map("older")?).await?;
+    world.until_quiet().await?;
+    Api::namespaced(user.clone(), "default").create(&PostParams::default(), &policy).await?;
+    world.advance(Duration::from_secs(5)).await;
+    maps.create(&PostParams::default(), &map("newer")?).await?;
+    // Back-off grows up to a minute.
+    world.advance(Duration::from_secs(300)).await;
+    let bindings: Api<ResourceBinding> = Api::namespaced(user.clone(), "default");
+    for name in ["one", "two"] {
+        ensure!(bindings.list(&ListParams::default()).await?.items.is_empty(), "{name} is not there yet");
+        let overrides = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"name": name, "namespace": "default"}, "spec": {"overrideRules": []},
+        });
+        let overrides: ironclad_api::policy::OverridePolicy = serde_json::from_value(overrides)?;
+        Api::namespaced(user.clone(), "default").create(&PostParams::default(), &overrides).await?;
+        world.advance(Duration::from_secs(2)).await;
+    }
+    let names = bindings.list(&ListParams::default()).await?.items.into_iter().filter_map(|b| b.metadata.name);
+    let names: Vec<String> = names.collect();
+    ensure!(names == ["newer-configmap", "older-configmap"], "{names:?}");
+    world.until_quiet().await
+}
+
 /// Objects that wait for their namespace reach the member as soon as it exists, not when a backoff ends.
 #[tokio::test(start_paused = true)]
 async fn a_work_is_applied_as_soon_as_its_namespace_exists() -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{ResourceList, policy::FederatedResourceQuota, quantity::Amount};
 use ironclad_patch::names;
+use ironclad_propagation::quota::usage::PODS;
 use serde_json::Value;
 
 use super::lens::at;
@@ -36,7 +37,8 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     amounts(&quota.spec.overall, &path.child("overall"), out);
     for key in quota.spec.overall.keys().filter(|key| !is_enforced(key)) {
         out.warn(format!(
-            "{}: {key} is not enforced: bindings carry the requests of their replicas, neither limits nor counts nor storage",
+            "{}: {key} is not enforced over clusters: bindings carry the requests and the number of their replicas, neither limits \
+             nor other counts nor storage; staticAssignments limit it in each cluster",
             path.child("overall").key(key)
         ));
     }
@@ -124,9 +126,9 @@ fn is_standard(key: &str) -> bool {
     COUNTED.contains(&key) || MEASURED.contains(&key) || pages.is_some_and(|size| Amount::parse(size).is_ok())
 }
 
-/// Returns true for resources that bindings are charged with: the requests of their replicas.
+/// Returns true for resources that bindings are charged with: the requests of their replicas, and these as pods.
 fn is_enforced(key: &str) -> bool {
-    !COUNTED.contains(&key) && !key.starts_with("limits.") && key != "requests.storage"
+    (key == PODS || !COUNTED.contains(&key)) && !key.starts_with("limits.") && key != "requests.storage"
 }
 
 /// Resources with integer amounts: counts, and extended resources such as `example.com/gpu`.

@@ -106,6 +106,8 @@ mod tests {
             ("fewer, but larger", std::slice::from_ref(&cpu), manifest(1, "200m"), false),
             ("fewer, and too large", std::slice::from_ref(&cpu), manifest(1, "201m"), true),
             ("less", std::slice::from_ref(&cpu), manifest(1, "10m"), false),
+            ("more pods", &[quota(json!({"pods": "10"}))], manifest(3, "10m"), true),
+            ("no more pods", &[quota(json!({"pods": "10"}))], manifest(2, "9"), false),
             ("another resource is limited", &[quota(json!({"memory": "1"}))], manifest(50, "1"), false),
             ("no quota", none, manifest(50, "1"), false),
         ] {

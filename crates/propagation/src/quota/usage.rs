@@ -4,16 +4,19 @@
 use std::collections::BTreeMap;
 
 use ironclad_api::{
-    ResourceList,
+    Quantity, ResourceList,
     quantity::{Amount, QuantityError},
-    work::{ResourceBindingSpec, TargetCluster},
+    work::ResourceBindingSpec,
 };
 
 /// Amounts by resource.
 pub type Amounts = BTreeMap<String, Amount>;
 
+/// The resource that counts replicas.
+pub const PODS: &str = "pods";
+
 /// Usage of a binding over all its clusters: requests of one replica times replicas, or of one set of components times
-/// clusters.
+/// clusters. Each replica is one of [`PODS`].
 ///
 /// # Errors
 /// If a quantity cannot be parsed.
@@ -27,20 +30,29 @@ pub fn of_binding(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> 
         }
         Ok(())
     };
+    let pod = ResourceList::from([(PODS.to_owned(), Quantity("1".to_owned()))]);
     if spec.components.is_empty() {
+        let replicas = spec.clusters.iter().map(|target| i64::from(target.replicas.max(0))).sum();
+        add(&pod, replicas)?;
         if let Some(requirements) = &spec.replica_requirements {
-            let replicas = |target: &TargetCluster| i64::from(target.replicas.max(0));
-            add(&requirements.resource_request, spec.clusters.iter().map(replicas).sum())?;
+            // A request for the resource of this name would count twice.
+            let mut request = requirements.resource_request.clone();
+            request.remove(PODS);
+            add(&request, replicas)?;
         }
     } else {
         let clusters = i64::try_from(spec.clusters.len()).unwrap_or(i64::MAX);
         for component in &spec.components {
+            let times = i64::from(component.replicas).saturating_mul(clusters);
+            add(&pod, times)?;
             if let Some(requirements) = &component.replica_requirements {
-                let times = i64::from(component.replicas).saturating_mul(clusters);
-                add(&requirements.resource_request, times)?;
+                let mut request = requirements.resource_request.clone();
+                request.remove(PODS);
+                add(&request, times)?;
             }
         }
     }
+    total.retain(|key, amount| key != PODS || !amount.is_zero());
     Ok(total)
 }
 
@@ -99,14 +111,14 @@ mod tests {
             (
                 "requests times replicas of all clusters",
                 json!({"replicas": 5, "replicaRequirements": {"resourceRequest": {"cpu": "100m", "memory": "1Gi"}}, "clusters": clusters}),
-                json!({"cpu": "500m", "memory": "5Gi"}),
+                json!({"cpu": "500m", "memory": "5Gi", "pods": "5"}),
             ),
             (
                 "a set of components in each cluster",
                 json!({"components": [
                     {"name": "head", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}},
                     {"name": "worker", "replicas": 3, "replicaRequirements": {"resourceRequest": {"cpu": "2"}}}], "clusters": clusters}),
-                json!({"cpu": "14"}),
+                json!({"cpu": "14", "pods": "8"}),
             ),
             (
                 "not placed yet",
@@ -118,14 +130,20 @@ mod tests {
                 json!({"components": [
                     {"name": "a", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "-100", "memory": "1"}}},
                     {"name": "b", "replicas": -5, "replicaRequirements": {"resourceRequest": {"memory": "1"}}}], "clusters": clusters}),
-                json!({"cpu": "0", "memory": "2"}),
+                json!({"cpu": "0", "memory": "2", "pods": "2"}),
             ),
             (
                 "negative replicas count as none",
                 json!({"replicaRequirements": {"resourceRequest": {"cpu": "1"}}, "clusters": [{"name": "m1", "replicas": -3}, {"name": "m2", "replicas": 2}]}),
-                json!({"cpu": "2"}),
+                json!({"cpu": "2", "pods": "2"}),
             ),
-            ("no requests", json!({"replicas": 5, "clusters": clusters}), json!({})),
+            ("no requests", json!({"replicas": 5, "clusters": clusters}), json!({"pods": "5"})),
+            ("no replicas", json!({"clusters": [{"name": "m1"}]}), json!({})),
+            (
+                "a request for pods",
+                json!({"replicaRequirements": {"resourceRequest": {"pods": "7"}}, "clusters": [{"name": "m1", "replicas": 2}]}),
+                json!({"pods": "2"}),
+            ),
         ] {
             let mut value = value;
             value["resource"] = resource.clone();
@@ -145,8 +163,8 @@ mod tests {
             }))
         };
         let all = [one("1"), one("250m"), one("nonsense")];
-        let overall = list(json!({"cpu": "10", "requests.cpu": "20", "memory": "1Gi"}));
-        let want = json!({"cpu": "2500m", "requests.cpu": "2500m", "memory": "0"});
+        let overall = list(json!({"cpu": "10", "requests.cpu": "20", "memory": "1Gi", "pods": "9", "limits.cpu": "1"}));
+        let want = json!({"cpu": "2500m", "requests.cpu": "2500m", "memory": "0", "pods": "4", "limits.cpu": "0"});
         assert_eq!(json!(counted(&overall, &all)), want);
     }
 

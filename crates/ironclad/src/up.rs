@@ -120,7 +120,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let address = address.ip();
 
     if let Some(file) = &args.restore {
-        let restored = restore(file, &data_dir)
+        let restored = restore(file, &data_dir, &seam.clock)
             .context("nothing was started\n  try: --restore with a file that `ironclad backup` completed, and an empty --data-dir")?;
         println!("restored {} from {}", crate::backup::counted(&restored), file.display());
     }

@@ -1,7 +1,7 @@
 //! Backup and restore: all servers of an engine at one moment, and files beside them, as one stream of bytes.
 //!
-//! A backup has the newest state of every key with its revisions, so that a restored server continues with the next
-//! revision. It has no history, so watches must start anew. A backup contains every secret.
+//! A backup has the newest state of every key with its revisions, and no history. A restored server continues at a
+//! revision that it never had, so watches start anew. A backup contains every secret.
 
 mod format;
 mod restore;

@@ -6,12 +6,14 @@ use std::{
     path::Path,
 };
 
+use ironclad_seam::Clock;
+
 use super::{
     BackupError, Summary,
     format::{Piece, Reader, inspect},
 };
 use crate::{
-    BackendError, Entry, Key, RedbBackend,
+    BackendError, Entry, Key, RedbBackend, Revision,
     data_dir::{DataDir, LOCK_FILE, classify, private_file},
 };
 
@@ -21,6 +23,11 @@ pub(crate) const MARKER: &str = "restoring";
 const LOST_AND_FOUND: &str = "lost+found";
 /// Approximate bytes of the transactions that write entries.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
+/// A restored server continues at least this many revisions after the backup, as `etcdutl --bump-revision` suggests.
+const BUMP_MIN: u64 = 1_000_000_000;
+/// Revisions per second since 1970 from which a restored server continues at least, so that a second restore of one
+/// backup does not repeat those of the first. No disk commits as many.
+const REVISIONS_PER_SECOND: u64 = 100_000;
 
 /// A backup that was not restored.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +50,17 @@ pub enum RestoreError {
 ///
 /// An interrupted restore leaves a directory that only another restore accepts.
 ///
+/// Servers continue at revisions that none had before, also not after the backup: whoever watches or lists from an
+/// older one is told to list anew, and no condition on a revision holds for other content. The summary names them.
+///
 /// # Errors
 /// The directory is not empty, in use or not writable; the file is not a backup, or is damaged.
-pub fn restore(backup: &Path, data_dir: &Path) -> Result<Summary, RestoreError> {
-    let summary = inspect(backup)?;
+pub fn restore(backup: &Path, data_dir: &Path, clock: &Clock) -> Result<Summary, RestoreError> {
+    let mut summary = inspect(backup)?;
+    let now = clock.wall().as_second();
+    for (_, revision, _) in &mut summary.servers {
+        *revision = bumped(*revision, now);
+    }
     let shown = data_dir.display().to_string();
     let failed = |error: io::Error| RestoreError::Directory(classify(&shown, error));
     let again = data_dir.join(MARKER).try_exists().map_err(failed)?;
@@ -63,7 +77,7 @@ pub fn restore(backup: &Path, data_dir: &Path) -> Result<Summary, RestoreError> 
         match piece {
             Piece::Server { name, revision } => {
                 filling.flush()?;
-                filling.server = filling.backend.put_server(&name, revision)?;
+                filling.server = filling.backend.put_server(&name, bumped(revision, now))?;
             }
             Piece::Entry { key, entry } => filling.put(key, entry)?,
             Piece::File { path, bytes } => write_file(data_dir, &path, &bytes).map_err(failed)?,
@@ -75,6 +89,12 @@ pub fn restore(backup: &Path, data_dir: &Path) -> Result<Summary, RestoreError> 
     fs::remove_file(data_dir.join(MARKER)).map_err(failed)?;
     dir.sync().map_err(failed)?;
     Ok(summary)
+}
+
+/// The revision at which a restored server continues.
+fn bumped(revision: Revision, unix_seconds: i64) -> Revision {
+    let by_time = u64::try_from(unix_seconds).unwrap_or(0).saturating_mul(REVISIONS_PER_SECOND);
+    Revision::new(revision.get().saturating_add(BUMP_MIN).max(by_time)).unwrap_or(revision)
 }
 
 /// Returns `true` if the directory is missing or contains no files of a user.

@@ -1,11 +1,17 @@
 //! Backups under load, and their restore.
 
-use std::{fs, path::Path};
-
-use ironclad_seam::Tasks;
-use ironclad_store::{
-    BackendError, Engine, Op, Query, RedbBackend, RestoreError, Snapshot, Store, Summary, inspect, restore,
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicI64, Ordering},
 };
+
+use ironclad_seam::{Clock, Tasks};
+use ironclad_store::{
+    BackendError, Engine, Op, Query, RedbBackend, RestoreError, RevisionError, Snapshot, Store, Summary, inspect,
+    restore,
+};
+use jiff::Timestamp;
 
 use crate::support::{chain, delete, inline, put, rev, threaded, txn, words};
 
@@ -13,9 +19,15 @@ fn write(snapshot: Snapshot, path: &Path) {
     fs::write(path, snapshot.chunks().flatten().collect::<Vec<u8>>()).unwrap();
 }
 
-/// Everything of a server, with revisions, versions and expiries.
+/// Everything of a server, with the revisions of entries, versions and expiries.
 fn state(store: &Store) -> String {
-    format!("{} {:?} {}", store.revision(), store.range(&Query::prefix("")).unwrap(), words(store, &Query::prefix("")))
+    format!("{:?} {}", store.range(&Query::prefix("")).unwrap().entries, words(store, &Query::prefix("")))
+}
+
+/// 2027, one second later than the last time.
+fn clock() -> Clock {
+    static LATER: AtomicI64 = AtomicI64::new(1_800_000_000);
+    Clock::simulated(Timestamp::from_second(LATER.fetch_add(1, Ordering::Relaxed)).unwrap())
 }
 
 fn open(path: &Path) -> Engine {
@@ -23,7 +35,7 @@ fn open(path: &Path) -> Engine {
 }
 
 #[test]
-fn a_restored_store_continues_at_the_backups_revision() {
+fn a_restored_store_has_the_backups_state_at_a_revision_that_it_never_had() {
     let dir = tempfile::tempdir().unwrap();
     let (data, backup, other) = (dir.path().join("data"), dir.path().join("backup"), dir.path().join("a/b"));
     fs::create_dir_all(data.join("pki/members")).unwrap();
@@ -51,16 +63,33 @@ fn a_restored_store_continues_at_the_backups_revision() {
 
     let summary = Summary { servers: vec![("members/one".into(), rev(2), 1), ("plane".into(), rev(6), 2)], files: 2 };
     assert_eq!(inspect(&backup).unwrap(), summary);
-    assert_eq!(restore(&backup, &other).unwrap(), summary);
+    let restored = restore(&backup, &other, &clock()).unwrap();
+    let continues = restored.servers[1].1;
+    assert!(restored.servers.iter().all(|(_, revision, _)| revision.get() > 1_000_000_000), "{restored:?}");
+    let counts =
+        |summary: &Summary| summary.servers.iter().map(|(name, _, keys)| (name.clone(), *keys)).collect::<Vec<_>>();
+    assert_eq!((counts(&restored), restored.files), (counts(&summary), summary.files));
     assert_eq!(fs::read_to_string(other.join("pki/ca.key")).unwrap(), "secret");
     assert_eq!(fs::read_to_string(other.join("pki/members/m.crt")).unwrap(), "certificate");
     for _ in 0..2 {
         let restored = open(&other);
         assert_eq!((state(&restored.store("plane")), state(&restored.store("members/one"))), want);
-        // History is not restored; the next revision follows the backup's.
-        assert!(restored.store("plane").watch("", rev(5)).is_err());
+        // Watches begin anew: those from before the backup, and those from writes after it, which are lost.
+        for seen in [5, 6, 7, 1_000_000, continues.get() - 1] {
+            let error = restored.store("plane").watch("", rev(seen)).err();
+            assert!(matches!(error, Some(RevisionError::Compacted { .. })), "{seen}: {error:?}");
+        }
+        assert!(restored.store("plane").watch("", continues).is_ok());
     }
-    assert_eq!(put(&open(&other).store("plane"), "/a", "3"), rev(7));
+    let next = put(&open(&other).store("plane"), "/a", "3");
+    assert_eq!(next, continues.next());
+    // Another restore of the same backup repeats no revision of the first one.
+    let again = restore(&backup, &dir.path().join("again"), &clock()).unwrap().servers[1].1;
+    assert!(again.get() >= continues.get() + 100_000, "{again} {continues}");
+    // Nor does one on a machine with a clock that is wrong.
+    let wrong = Clock::simulated(Timestamp::UNIX_EPOCH);
+    let wrong = restore(&backup, &dir.path().join("wrong"), &wrong).unwrap().servers[1].1;
+    assert_eq!(wrong, rev(1_000_000_006));
     assert_eq!(open(&other).store("plane").get("/a").unwrap().version, 3);
 
     engine.close();
@@ -83,7 +112,7 @@ fn restored_files_are_private_to_their_owner() {
     let mut snapshot = open(&data).snapshot();
     snapshot.add_folder(&data, "pki").unwrap();
     write(snapshot, &backup);
-    restore(&backup, &other).unwrap();
+    restore(&backup, &other, &clock()).unwrap();
     let mode = |path: &str| fs::metadata(other.join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!(["", "pki", "pki/ca.key", "store.redb"].map(mode), [0o700, 0o700, 0o600, 0o600]);
 }
@@ -112,13 +141,14 @@ async fn a_backup_under_load_is_a_consistent_state() {
         let acknowledged = plane.reached(rev(plane.revision().get() + 5)).await;
         let (backup, other) = (dir.path().join("backup"), dir.path().join(format!("restored-{number}")));
         write(engine.snapshot(), &backup);
-        restore(&backup, &other).unwrap();
+        restore(&backup, &other, &clock()).unwrap();
         let restored = open(&other).store("plane");
         assert!(restored.revision() >= acknowledged, "acknowledged writes are missing");
         let side = |side: &str| words(&restored, &Query::prefix(side)).replace(side, "");
         assert_eq!(side("/left"), side("/right"), "half of a transaction is in it");
         let newest = restored.range(&Query::prefix("")).unwrap().entries.iter().map(|(_, e)| e.modified).max();
-        assert_eq!(newest, Some(restored.revision()), "the revision is that of the last change");
+        let taken = inspect(&backup).unwrap().servers[0].1;
+        assert_eq!(newest, Some(taken), "the revision is that of the last change");
     }
     tasks.kill();
     engine.close();
@@ -132,7 +162,7 @@ fn restore_into_a_nonempty_directory_changes_nothing() {
     let (full, mounted) = (dir.path().join("full"), dir.path().join("mounted"));
     fs::create_dir_all(&full).unwrap();
     fs::write(full.join("thesis.txt"), "years").unwrap();
-    let error = restore(&backup, &full).unwrap_err();
+    let error = restore(&backup, &full, &clock()).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -142,9 +172,9 @@ fn restore_into_a_nonempty_directory_changes_nothing() {
     );
     assert_eq!(fs::read_dir(&full).unwrap().count(), 1);
     fs::create_dir_all(mounted.join("lost+found")).unwrap();
-    restore(&backup, &mounted).unwrap();
+    restore(&backup, &mounted, &clock()).unwrap();
     assert!(
-        matches!(restore(&backup, &mounted), Err(RestoreError::NotEmpty { .. })),
+        matches!(restore(&backup, &mounted, &clock()), Err(RestoreError::NotEmpty { .. })),
         "a backup is not restored over another store"
     );
 }
@@ -170,11 +200,11 @@ fn an_invalid_backup_changes_nothing() {
         ("empty", Vec::new(), "is not a backup"),
     ] {
         fs::write(&backup, bytes).unwrap();
-        let error = chain(&restore(&backup, &other).unwrap_err());
+        let error = chain(&restore(&backup, &other, &clock()).unwrap_err());
         assert!(error.contains(says) && error.contains(&backup.display().to_string()), "{name}: {error}");
         assert!(!other.exists(), "{name}: the directory was created");
     }
-    let error = chain(&restore(&dir.path().join("missing"), &other).unwrap_err());
+    let error = chain(&restore(&dir.path().join("missing"), &other, &clock()).unwrap_err());
     assert!(error.contains("can't be read"), "{error}");
 }
 
@@ -185,13 +215,13 @@ fn an_interrupted_restore_is_detected_and_can_be_repeated() {
     let engine = open(&dir.path().join("data"));
     put(&engine.store("plane"), "/a", "value");
     write(engine.snapshot(), &backup);
-    restore(&backup, &other).unwrap();
+    restore(&backup, &other, &clock()).unwrap();
     // As after a power cut during the restore.
     fs::write(other.join("restoring"), "").unwrap();
     let error = RedbBackend::open(&other).err().unwrap();
     assert!(matches!(error, BackendError::HalfRestored { .. }));
     assert!(error.to_string().contains("start again with `--restore FILE`"), "{error}");
-    restore(&backup, &other).unwrap();
+    restore(&backup, &other, &clock()).unwrap();
     assert_eq!(words(&open(&other).store("plane"), &Query::prefix("")), "/a=value");
 }
 

@@ -94,6 +94,25 @@ pub(crate) async fn release(state: &State, name: &str) -> Result<(), ApiError> {
     }
 }
 
+/// Shows in the condition Terminating why instances of a CRD remain. A concurrent write has precedence.
+pub(crate) async fn note_failed_clean_up(state: &State, name: &str, error: &ApiError) {
+    let key = format!("{CRD_PREFIX}{name}");
+    let Some(entry) = state.store.get(&key) else { return };
+    let Ok(mut value) = object::decode(&entry.value, entry.modified) else { return };
+    let message = format!("could not issue all deletes: {}", error.message);
+    let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
+    let told = conditions.is_some_and(|list| list.iter().any(|c| c["message"] == message.as_str()));
+    if told || !object::terminating(&value) {
+        return;
+    }
+    crd::set_terminating(&mut value, "InstanceDeletionFailed", &message, &state.now());
+    let compare = Compare::modified(key.as_str(), entry.modified);
+    let put = Op::put(key.as_str(), object::encode(&value));
+    if let Err(error) = state.txn(vec![compare], vec![put]).await {
+        tracing::warn!(crd = name, %error, "writing the condition Terminating");
+    }
+}
+
 /// Sets the conditions of CRDs in conflict again, since names of their group became free. A concurrent write of one of
 /// them sets them as well.
 async fn set_conditions_of_group(state: &State, group: &str) -> Result<(), ApiError> {

@@ -71,21 +71,23 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
         }
     }
     let meta = respond::ListMeta { revision: range.revision, next: None, remaining: None };
-    respond::list(cx, &deleted, &meta)
+    respond::list(cx, &deleted, &meta).await
 }
 
-/// Deletes every object of a resource for the server itself: a CRD's instances.
+/// Deletes every object of a resource for the server itself: a CRD's instances. One that can't be deleted does not
+/// keep the others; the first failure is returned.
 pub(super) async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
+    let mut failure = Ok(());
     let range = cx.state.store.range(&Query::prefix(&cx.resource.prefix)).map_err(ApiError::internal)?;
     for (key, _) in range.entries {
         let (namespace, name) = cx.resource.address_of(key.as_str());
         match delete_object(cx, namespace, name, &DeleteOptions::default()).await {
             Ok(_) => {}
             Err(e) if e.code == 404 => {}
-            Err(e) => return Err(e),
+            Err(e) => failure = failure.and(Err(e)),
         }
     }
-    Ok(())
+    failure
 }
 
 async fn delete_object(cx: &Cx, namespace: &str, name: &str, options: &DeleteOptions) -> Result<Outcome, ApiError> {

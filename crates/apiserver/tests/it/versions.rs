@@ -219,6 +219,41 @@ async fn objects_are_converted_by_the_webhook_of_their_definition() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn instances_that_could_not_be_deleted_with_their_definition_are_deleted_later() {
+    let caller = Arc::new(Addresses::default());
+    let world = World::seeded(1, Options { webhooks: Some(caller.clone()), ..Options::default() }).await;
+    let v1 = json!({"host": {"type": "string"}, "port": {"type": "integer"}});
+    let v2 = json!({"address": {"type": "string"}});
+    let mut crd = crd(&[version("v1", true, v1), version("v2", false, v2)]);
+    let webhook = json!({"clientConfig": {"url": "https://h.example/convert"}, "conversionReviewVersions": ["v1"]});
+    crd["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": webhook});
+    world.post(CRDS, crd.clone()).await.expect(201);
+    for name in ["a", "b"] {
+        world.post(&foos("v1"), foo("v1", name, json!({"host": "h", "port": 1}))).await.expect(201);
+    }
+    caller.fails.store(true, std::sync::atomic::Ordering::Relaxed);
+    world.delete(CRD).await.expect(200);
+    world.seam.clock.sleep(std::time::Duration::from_secs(3_600)).await;
+    let waits = world.get(CRD).await.expect(200);
+    let conditions = waits.at("/status/conditions").as_array().unwrap();
+    let terminating = conditions.iter().find(|condition| condition["type"] == "Terminating").unwrap();
+    assert_eq!(terminating["reason"], "InstanceDeletionFailed");
+    assert!(terminating["message"].as_str().unwrap().contains("no way"), "{terminating}");
+    assert!(caller.calls.load(std::sync::atomic::Ordering::Relaxed) < 100, "it is tried with pauses");
+    caller.fails.store(false, std::sync::atomic::Ordering::Relaxed);
+    world.seam.clock.sleep(std::time::Duration::from_secs(600)).await;
+    world.get(CRD).await.expect(404);
+    assert!(world.server.store().get("/registry/t.io/foos/default/a").is_none(), "no instance is left");
+
+    // A definition that is made anew while the old one's clean-up waits keeps its instances.
+    world.post(CRDS, crd).await.expect(201);
+    world.post(&foos("v1"), foo("v1", "new", json!({"host": "h", "port": 1}))).await.expect(201);
+    world.seam.clock.sleep(std::time::Duration::from_secs(600)).await;
+    world.get(&format!("{}/new", foos("v1"))).await.expect(200);
+    world.seam.tasks.kill();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_conversion_that_cannot_work_is_refused() {
     let world = World::new().await;
     let url = json!({"url": "https://h.example/convert"});

@@ -14,6 +14,9 @@ pub struct Options {
     /// Refuses pods whose ServiceAccount doesn't exist, as a kube-apiserver does. Requires a controller that creates
     /// the default ServiceAccounts.
     pub service_account_admission: bool,
+    /// Address at which clients reach the server, `https://HOST:PORT`, for the documents by which others verify
+    /// tokens of ServiceAccounts; without one, the address in the cluster.
+    pub external_url: Option<String>,
     /// Bearer tokens and their users.
     pub tokens: Vec<Token>,
     /// The key that signs tokens of ServiceAccounts; without one, the server generates a key for this process.
@@ -40,6 +43,7 @@ impl Default for Options {
         Self {
             name: "apiserver".into(),
             service_account_admission: false,
+            external_url: None,
             tokens: vec![],
             token_key: None,
             bootstrap: true,

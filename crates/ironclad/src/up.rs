@@ -133,6 +133,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         pki::Pki::load_or_create_for(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad", &hosts)?;
     let options = ServerOptions {
         name: "plane".to_owned(),
+        external_url: Some(endpoint.clone()),
         token_key: Some(credentials.token_key().clone()),
         webhooks: Some(Arc::new(NetworkCaller::default())),
         admission: Some(Arc::new(InProcessAdmission::new(admission))),

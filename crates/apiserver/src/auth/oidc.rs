@@ -17,10 +17,10 @@ pub(crate) fn openid(state: &State, parts: &http::request::Parts) -> Reply {
     let (content_type, value) = if parts.uri.path() == "/openid/v1/jwks" {
         ("application/jwk-set+json", key.public())
     } else {
-        let named = parts.headers.get(header::HOST).and_then(|v| v.to_str().ok());
-        let host = parts.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or("localhost");
+        // Not the Host header: anybody can send one, and the answer may be kept by a cache for all.
+        let base = state.options.external_url.as_deref().unwrap_or(ISSUER).trim_end_matches('/');
         let configuration = json!({
-            "issuer": ISSUER, "jwks_uri": format!("https://{host}/openid/v1/jwks"),
+            "issuer": ISSUER, "jwks_uri": format!("{base}/openid/v1/jwks"),
             "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": key.public_algorithms(),
         });

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ironclad_apiserver::Identity;
+use http::Method;
+use ironclad_apiserver::{Identity, Options};
 use k8s_openapi::api::{
     authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
@@ -172,11 +173,28 @@ async fn token_authenticates_its_service_account() {
     assert_eq!(keys["keys"][0]["alg"], "ES256");
     let known: Value = client.request(get("/.well-known/openid-configuration")).await.unwrap();
     assert_eq!(known["issuer"], ISSUER);
-    assert!(known["jwks_uri"].as_str().unwrap().starts_with(&served.url), "{known}");
+    assert_eq!(known["jwks_uri"], format!("{ISSUER}/openid/v1/jwks"));
     accounts.delete("s", &Default::default()).await.unwrap();
     match client.apiserver_version().await {
         Err(kube::Error::Api(status)) => assert_eq!(status.code, 401),
         other => panic!("still known: {other:?}"),
     }
     served.seam.tasks.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_the_issuer_are_at_the_configured_address_whatever_host_a_client_names() {
+    for (external, want) in [
+        (Some("https://plane.example:6443/"), "https://plane.example:6443/openid/v1/jwks".to_owned()),
+        (None, format!("{ISSUER}/openid/v1/jwks")),
+    ] {
+        let options = Options { external_url: external.map(str::to_owned), ..Options::default() };
+        let world = World::seeded(1, options).await;
+        let path = "/.well-known/openid-configuration";
+        let named = world.send(Method::GET, path, &[("host", "evil.example")], "").await.expect(200);
+        assert_eq!(named.at("/jwks_uri"), &json!(want));
+        let absolute = world.send(Method::GET, &format!("https://evil.example{path}"), &[], "").await.expect(200);
+        assert_eq!(absolute.at("/jwks_uri"), &json!(want));
+        world.seam.tasks.kill();
+    }
 }

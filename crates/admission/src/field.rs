@@ -99,6 +99,11 @@ impl Findings {
         self.errors.push(Finding { error, kind: Kind::Security });
     }
 
+    /// `Forbidden: detail`, which cannot be overruled.
+    pub fn not_permitted(&mut self, path: impl Into<String>, detail: &str) {
+        self.errors.push(Finding { error: FieldError::forbidden(path, detail), kind: Kind::Security });
+    }
+
     /// One `Invalid value` for each reason that the functions of `names` return.
     pub fn texts(&mut self, path: impl Into<String>, value: &str, mistakes: Vec<String>) {
         let path = path.into();

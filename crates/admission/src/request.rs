@@ -97,6 +97,21 @@ pub enum Need {
         /// Its name.
         name: String,
     },
+    /// One value if this user may do this to one object, else none.
+    Access {
+        /// Name of the user.
+        user: String,
+        /// Groups of the user.
+        groups: Vec<String>,
+        /// The verb.
+        verb: &'static str,
+        /// The resource.
+        resource: Resource,
+        /// The object's namespace, empty for cluster-scoped ones.
+        namespace: String,
+        /// The object's name.
+        name: String,
+    },
     /// The first objects of any kind in a namespace with this label.
     Labelled {
         /// The label's key.

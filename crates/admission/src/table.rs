@@ -287,6 +287,7 @@ pub static WEBHOOKS: &[Webhook] = &[
         resource: "clusters",
         scope: Scope::Cluster,
         act: Act::Validate { object: kinds::cluster::validate, change: kinds::cluster::change },
+        needs: kinds::cluster::needs,
         ..BASE
     },
     Webhook {

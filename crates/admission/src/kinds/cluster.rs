@@ -1,5 +1,7 @@
 //! Cluster: defaults, validation and immutable fields (specification/admission.md 7, specification/api.md 2.2).
 
+use std::net::IpAddr;
+
 use ironclad_api::{
     Quantity,
     cluster::{Cluster, ClusterSpec, ResourceModel, ResourceModelRange},
@@ -15,10 +17,17 @@ use super::{
     quota,
 };
 use crate::{
-    Denial, Operation,
+    Denial, Need, Operation, Request, Resource,
     field::{Findings, Path},
-    request::{Cx, decode},
+    request::{Config, Cx, Needs, decode},
 };
+
+/// The resource Secret.
+const SECRETS: Resource = Resource { group: "", version: "v1", kind: "Secret", plural: "secrets" };
+/// Fields that name credentials.
+const REFERENCES: [&str; 2] = ["secretRef", "impersonatorSecretRef"];
+/// Fields that decide where credentials are sent, and who can read them on the way.
+const DESTINATION: [&str; 5] = ["syncMode", "apiEndpoint", "proxyURL", "proxyHeader", "insecureSkipTLSVerification"];
 
 /// Upper bound of the last grade.
 const NO_END: i64 = i64::MAX;
@@ -117,9 +126,7 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     if !spec.api_endpoint.is_empty() {
         endpoint(&spec.api_endpoint, &path.child("apiEndpoint"), out);
     }
-    for (field, reference) in
-        [("secretRef", &spec.secret_ref), ("impersonatorSecretRef", &spec.impersonator_secret_ref)]
-    {
+    for (field, reference) in REFERENCES.into_iter().zip([&spec.secret_ref, &spec.impersonator_secret_ref]) {
         let Some(reference) = reference else { continue };
         for (part, text) in [("namespace", &reference.namespace), ("name", &reference.name)] {
             if text.is_empty() {
@@ -129,6 +136,9 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     }
     if !spec.proxy_url.is_empty() {
         proxy(&spec.proxy_url, &path.child("proxyURL"), out);
+    }
+    for (name, value) in &spec.proxy_header {
+        proxy_header(name, value, &path.child("proxyHeader").key(name), out);
     }
     for (field, text) in [("provider", &spec.provider), ("region", &spec.region), ("zone", &spec.zone)] {
         out.texts(path.child(field), text, names::label_value(text));
@@ -146,8 +156,55 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     Ok(())
 }
 
-/// Refuses changes of immutable fields.
+/// The right to read each Secret that this write sends to another address, by the field that names it.
+fn credentials(request: &Request<'_>) -> Vec<(&'static str, Need)> {
+    let Some(new) = request.object else { return vec![] };
+    let spec = |object: &Value, field: &str| at(object, &format!("/spec/{field}")).clone();
+    let differs = |field: &str| request.old.is_none_or(|old| spec(old, field) != spec(new, field));
+    let moves = DESTINATION.iter().any(|field| differs(field));
+    let named = REFERENCES.into_iter().filter(|field| moves || differs(field));
+    let need = |field: &str| -> Option<Need> {
+        let [namespace, name] =
+            ["namespace", "name"].map(|part| text(new, &format!("/spec/{field}/{part}")).to_owned());
+        (!namespace.is_empty() && !name.is_empty()).then(|| Need::Access {
+            user: request.user.to_owned(),
+            groups: request.groups.to_vec(),
+            verb: "get",
+            resource: SECRETS,
+            namespace,
+            name,
+        })
+    };
+    named.filter_map(|field| Some((field, need(field)?))).collect()
+}
+
+pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
+    needs.extend(credentials(request).into_iter().map(|(_, need)| need));
+}
+
+/// Refuses to send a Secret to an address of somebody who may not read it.
+fn check_credentials(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    for (field, need) in credentials(cx.request) {
+        let Need::Access { namespace, name, .. } = &need else { continue };
+        let Some(found) = cx.lookups.get(&need) else {
+            return Err(Denial::failure(format!(
+                "the right to read Secret {namespace}/{name} is not known; try again"
+            )));
+        };
+        if found.is_empty() {
+            let why = format!(
+                "the control plane would send the token of Secret {namespace}/{name} to spec.apiEndpoint, and user {:?} may not get that Secret",
+                cx.request.user
+            );
+            out.not_permitted(Path::new("spec").child(field), &why);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses changes of immutable fields, and credentials that the writer may not read.
 pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    check_credentials(cx, out)?;
     let (Operation::Update, Some(old), Some(new)) = (cx.request.operation, cx.request.old, cx.request.object) else {
         return Ok(());
     };
@@ -181,6 +238,9 @@ fn endpoint(url: &str, path: &Path, out: &mut Findings) {
     if host.contains('@') {
         out.invalid(path, url, "user information is not permitted in the URL");
     }
+    if is_link_local(rest) {
+        out.insecure(path, url, LINK_LOCAL);
+    }
     if url.contains('#') {
         out.invalid(path, url, "fragments are not permitted in the URL");
     }
@@ -198,7 +258,42 @@ fn proxy(url: &str, path: &Path, out: &mut Findings) {
         Some((_, rest)) if rest.split(['/', '?', '#']).next().unwrap_or_default().is_empty() => {
             out.invalid(path, url, "must be a URL with a host, as https://host:port");
         }
+        Some((_, rest)) if is_link_local(rest) => out.insecure(path, url, LINK_LOCAL),
         Some(_) => {}
+    }
+}
+
+const LINK_LOCAL: &str = "must not be a link-local, multicast or unspecified address: no API server has one, and clouds \
+                          answer there with the credentials of machines";
+
+/// True if the host after the scheme is an address that no member and no proxy can have.
+fn is_link_local(rest: &str) -> bool {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((v6, _)) => v6,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let Ok(address) = host.parse::<IpAddr>() else { return false };
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast() || v4.is_unspecified() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast() || v6.is_unspecified(),
+    }
+}
+
+/// Headers that make the request to the proxy and are not for others to set.
+const OWN_HEADERS: [&str; 4] = ["host", "content-length", "transfer-encoding", "connection"];
+
+fn proxy_header(name: &str, value: &str, path: &Path, out: &mut Findings) {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(token) {
+        out.invalid(path, name, "must be a name of an HTTP header");
+    }
+    if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        out.forbidden(path, "this header cannot be set");
+    }
+    if value.chars().any(char::is_control) {
+        out.invalid(path, value, "must not contain control characters");
     }
 }
 

@@ -84,8 +84,75 @@ fn cluster_defaults() {
     }
 }
 
+/// The right to get a Secret in `karmada-cluster`.
+fn may_get(name: &str) -> Need {
+    let resource = crate::Resource { group: "", version: "v1", kind: "Secret", plural: "secrets" };
+    let namespace = "karmada-cluster".to_owned();
+    Need::Access { user: "alice".into(), groups: vec![], verb: "get", resource, namespace, name: name.into() }
+}
+
+#[test]
+fn a_secret_is_sent_only_to_addresses_of_those_who_may_read_it() {
+    let secret = |name: &str| json!({"namespace": "karmada-cluster", "name": name});
+    let with = |spec: Value| with_spec(&cluster(), &spec);
+    let both = || with(json!({"secretRef": secret("a"), "impersonatorSecretRef": secret("b")}));
+    let plain = || with(json!({"secretRef": secret("a")}));
+    for (name, old, new, want) in [
+        ("no Secret", None, cluster(), vec![]),
+        ("a new cluster", None, both(), vec!["a", "b"]),
+        ("without changes", Some(both()), both(), vec![]),
+        ("a change of something else", Some(both()), with_spec(&both(), &json!({"region": "r"})), vec![]),
+        ("another Secret", Some(plain()), with(json!({"secretRef": secret("c")})), vec!["c"]),
+        ("one more", Some(plain()), both(), vec!["b"]),
+        ("none any more", Some(both()), plain(), vec![]),
+        ("another address", Some(both()), with_spec(&both(), &json!({"apiEndpoint": "https://evil"})), vec!["a", "b"]),
+        ("another proxy", Some(plain()), with_spec(&plain(), &json!({"proxyURL": "http://evil"})), vec!["a"]),
+        (
+            "any certificate",
+            Some(plain()),
+            with_spec(&plain(), &json!({"insecureSkipTLSVerification": true})),
+            vec!["a"],
+        ),
+        ("half a Secret", None, with(json!({"secretRef": {"namespace": "n", "name": ""}})), vec![]),
+    ] {
+        let mut write = match old {
+            None => Write::create(GROUP, "clusters", new),
+            Some(old) => Write::update(GROUP, "clusters", old, new),
+        };
+        let asked = write.with_request(|request| needs(Phase::Validating, request, &write.config));
+        assert_eq!(asked, want.iter().map(|secret| may_get(secret)).collect(), "{name}");
+        if want.is_empty() {
+            continue;
+        }
+        assert_eq!(write.validated().denial.map(|denial| denial.code), Some(500), "{name}: not known is not permitted");
+        for allowed in [false, true] {
+            let found = |_: &&str| if allowed { vec![Value::Bool(true)] } else { vec![] };
+            write.lookups.found = want.iter().map(|secret| (may_get(secret), found(secret))).collect();
+            let refused = write.refusal();
+            assert_eq!(refused.is_empty(), allowed, "{name}: {refused}");
+            // Members of the break-glass group, too.
+            write.groups = vec![crate::BYPASS_GROUP.to_owned()];
+            let asked = write.with_request(|request| needs(Phase::Validating, request, &write.config));
+            write.lookups.found = asked.into_iter().map(|need| (need, found(&""))).collect();
+            assert_eq!(write.refusal().is_empty(), allowed, "{name}: break-glass");
+            write.groups.clear();
+        }
+    }
+    let mut write = Write::create(GROUP, "clusters", plain());
+    write.lookups.found.insert(may_get("a"), vec![]);
+    assert_eq!(
+        write.refusal(),
+        "spec.secretRef: Forbidden: the control plane would send the token of Secret karmada-cluster/a to spec.apiEndpoint, and user \"alice\" may not get that Secret"
+    );
+}
+
 #[test]
 fn cluster_rules() {
+    let never = |path: &str, url: &str| {
+        format!(
+            "{path}: Invalid value: {url:?}: must not be a link-local, multicast or unspecified address: no API server has one, and clouds answer there with the credentials of machines"
+        )
+    };
     let max = "9223372036854775807";
     let label = |path: &str| {
         format!(
@@ -113,6 +180,16 @@ fn cluster_rules() {
         ("a proxy", json!({"proxyURL": "socks5://p:1"}), String::new()),
         ("a proxy that is none", json!({"proxyURL": "p"}), r#"spec.proxyURL: Invalid value: "p": must be a URL, as https://host:port"#.into()),
         ("a proxy of another scheme", json!({"proxyURL": "ftp://p"}), r#"spec.proxyURL: Invalid value: "ftp://p": unsupported scheme "ftp", must be http, https, or socks5"#.into()),
+        ("a member on this host", json!({"apiEndpoint": "https://127.0.0.1:6443"}), String::new()),
+        ("a service of the cloud", json!({"apiEndpoint": "https://169.254.169.254/latest"}), never("spec.apiEndpoint", "https://169.254.169.254/latest")),
+        ("the same in IPv6", json!({"apiEndpoint": "[::ffff:169.254.169.254]:80"}), never("spec.apiEndpoint", "[::ffff:169.254.169.254]:80")),
+        ("a link-local address", json!({"apiEndpoint": "https://[fe80::1]:6443"}), never("spec.apiEndpoint", "https://[fe80::1]:6443")),
+        ("every address", json!({"apiEndpoint": "https://0.0.0.0:6443"}), never("spec.apiEndpoint", "https://0.0.0.0:6443")),
+        ("a link-local proxy", json!({"proxyURL": "http://u:p@169.254.0.1:80"}), never("spec.proxyURL", "http://u:p@169.254.0.1:80")),
+        ("headers for the proxy", json!({"proxyHeader": {"X-A": "a, b"}}), String::new()),
+        ("a header without a name", json!({"proxyHeader": {"X A": "a"}}), r#"spec.proxyHeader[X A]: Invalid value: "X A": must be a name of an HTTP header"#.into()),
+        ("a header of two lines", json!({"proxyHeader": {"X": "a\r\nY: b"}}), r#"spec.proxyHeader[X]: Invalid value: "a\r\nY: b": must not contain control characters"#.into()),
+        ("the host of the proxy", json!({"proxyHeader": {"Host": "a"}}), "spec.proxyHeader[Host]: Forbidden: this header cannot be set".into()),
         ("provider", json!({"provider": "a b"}), label("spec.provider")),
         ("region", json!({"region": "a b"}), label("spec.region")),
         ("zone", json!({"zone": "a b"}), label("spec.zone")),

@@ -52,10 +52,7 @@ fn mutate(cx: &Cx, operation: Operation, old: Option<&Value>, new: &mut Value, d
     let changed = {
         let old = old.map(|old| convert::reviewed(&cx.resource, old));
         let asked = convert::reviewed(&cx.resource, new);
-        reviewer.mutate(
-            &review(cx, operation, old.as_deref(), Some(&asked), dry_run),
-            &Objects::new(&cx.state.store, &cx.state.registry, &cx.state.seam),
-        )?
+        reviewer.mutate(&review(cx, operation, old.as_deref(), Some(&asked), dry_run), &Objects::new(&cx.state))?
     };
     if let Some(mut changed) = changed {
         if convert::reviewed_version(&cx.resource) != cx.resource.version {
@@ -90,7 +87,7 @@ pub(crate) async fn validate(
     let in_version = |object| convert::reviewed(&cx.resource, object);
     let (old, new) = (old.map(in_version), new.map(in_version));
     let review = review(cx, operation, old.as_deref(), new.as_deref(), dry_run);
-    let admitted = reviewer.validate(&review, &Objects::new(&cx.state.store, &cx.state.registry, &cx.state.seam))?;
+    let admitted = reviewer.validate(&review, &Objects::new(&cx.state))?;
     admitted.warnings.into_iter().for_each(|text| cx.warn(text));
     if dry_run {
         return Ok(SideWrites::default());

@@ -34,6 +34,10 @@ impl InProcessAdmission {
                     .get(resource.group, resource.version, resource.plural, namespace, name)
                     .into_iter()
                     .collect(),
+                Need::Access { user, groups, verb, resource, namespace, name } => {
+                    let allowed = objects.may(user, groups, verb, (resource.group, resource.plural), namespace, name);
+                    allowed.then_some(Value::Bool(true)).into_iter().collect()
+                }
                 Need::Labelled { key, value, namespace, at_most } => objects.labelled(namespace, key, value, *at_most),
             };
             lookups.found.insert(need, found);

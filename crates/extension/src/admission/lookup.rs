@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_admission::{Effect, Lookups, Need, Resource};
 use ironclad_seam::Seam;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -62,6 +63,21 @@ async fn answer(client: &Client, need: &Need) -> Result<Vec<Value>, kube::Error>
                     json(&object)
                 })
                 .collect())
+        }
+        Need::Access { user, groups, verb, resource, namespace, name } => {
+            let review = serde_json::json!({
+                "spec": {
+                    "user": user, "groups": groups,
+                    "resourceAttributes": {
+                        "verb": verb, "group": resource.group, "version": resource.version,
+                        "resource": resource.plural, "namespace": namespace, "name": name,
+                    },
+                },
+            });
+            let review: SubjectAccessReview = serde_json::from_value(review).map_err(kube::Error::SerdeError)?;
+            let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+            let allowed = answer.status.is_some_and(|status| status.allowed);
+            Ok(allowed.then_some(Value::Bool(true)).into_iter().collect())
         }
         Need::Labelled { key, value, namespace, at_most } => labelled(client, key, value, namespace, *at_most).await,
     }

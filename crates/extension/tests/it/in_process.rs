@@ -1,7 +1,11 @@
 //! The rules within the embedded server: at every verb, with names drawn, in dry runs, with warnings.
 
+use std::sync::Arc;
+
 use ironclad_admission::Config;
+use ironclad_apiserver::Identity;
 use ironclad_fleet::gates::{Gate, Gates};
+use ironclad_runtime::in_process_client;
 use serde_json::{Value, json};
 
 use crate::support::{OWN, client, plane, send};
@@ -231,4 +235,48 @@ async fn a_dry_run_of_a_taint_policy_names_the_clusters() {
     let one = format!("{policies}/p?dryRun=All");
     let (code, warnings, answer) = send(user, "PATCH", &one, MERGE, &change).await;
     assert_eq!((code, warnings), (200, told(2, 1, "m2").to_vec()), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_write_clusters_sends_no_secret_that_they_may_not_read() {
+    const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+    let plane = plane(Config::default(), &["clusters"]).await;
+    let admin = &plane.client;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let rule = |groups: &str, resource: &str| json!([{"apiGroups": [groups], "resources": [resource], "verbs": ["*"]}]);
+    let subject = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}]);
+    for (kind, namespace, rules) in [
+        ("ClusterRole", "", rule("cluster.karmada.io", "clusters")),
+        ("Role", "namespaces/default/", rule("", "secrets")),
+    ] {
+        let plural = format!("{rbac}/{namespace}{}s", kind.to_lowercase());
+        let role = json!({"metadata": {"name": "bob"}, "rules": rules});
+        assert_eq!(send(admin, "POST", &plural, JSON, &role).await.0, 201);
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "bob"});
+        let binding = json!({"metadata": {"name": "bob"}, "roleRef": role, "subjects": subject});
+        let plural = plural.replace("roles", "rolebindings");
+        assert_eq!(send(admin, "POST", &plural, JSON, &binding).await.0, 201);
+    }
+    let bob = in_process_client(plane.server.in_process(Identity::user("bob", &[])), Arc::default());
+    let cluster = |name: &str, namespace: &str| {
+        json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {
+                "syncMode": "Push", "apiEndpoint": "https://evil.example",
+                "secretRef": {"namespace": namespace, "name": "any"},
+            },
+        })
+    };
+    for (namespace, want) in [("karmada-cluster", 403), ("default", 201)] {
+        let (code, _, answer) = send(&bob, "POST", CLUSTERS, JSON, &cluster(namespace, namespace)).await;
+        assert_eq!(code, want, "{answer}");
+    }
+    assert_eq!(send(admin, "POST", CLUSTERS, JSON, &cluster("theirs", "karmada-cluster")).await.0, 201);
+    for patch in [json!({"apiEndpoint": "https://evil2.example"}), json!({"proxyURL": "http://evil"})] {
+        let (code, _, answer) =
+            send(&bob, "PATCH", &format!("{CLUSTERS}/theirs"), MERGE, &json!({"spec": patch})).await;
+        assert_eq!(code, 403, "{answer}");
+    }
+    let (code, ..) = send(&bob, "PATCH", &format!("{CLUSTERS}/theirs"), MERGE, &json!({"spec": {"region": "r"}})).await;
+    assert_eq!(code, 200, "what sends nothing elsewhere is not asked about");
 }

@@ -12,8 +12,10 @@ use crate::{
     object,
     registry::{Resource, SubresourceKind},
     request::{Query, ResourcePath, Verb},
+    room::Taken,
     schema,
     state::State,
+    status::ApiError,
 };
 
 /// One request and the state to handle it.
@@ -53,6 +55,18 @@ impl Cx {
             pretty: false,
             warnings: Mutex::default(),
         }
+    }
+
+    /// Room for an answer of this size. Requests within the process have their own bounds, and members of
+    /// `system:masters` are exempt as from the limit of requests.
+    ///
+    /// # Errors
+    /// Other answers did not leave enough in time.
+    pub(crate) async fn room(&self, bytes: usize) -> Result<Option<Taken>, ApiError> {
+        if self.identity.is_in_process() || self.identity.is_master() {
+            return Ok(None);
+        }
+        self.state.answers.take(bytes).await
     }
 
     /// The namespace of the path.

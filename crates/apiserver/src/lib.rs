@@ -32,6 +32,7 @@ mod protobuf;
 mod registry;
 mod request;
 mod respond;
+mod room;
 mod route;
 mod schema;
 mod select;

@@ -109,6 +109,9 @@ pub struct Bounds {
     pub body: Duration,
     /// A connection ends whose client leaves an answer unread for this long. Watches are not meant.
     pub send: Duration,
+    /// Bytes of answers that are built or sent at once, but for members of `system:masters`. Others wait for a moment and
+    /// are then answered 429. Watches are not meant.
+    pub answer_bytes: usize,
 }
 
 impl Default for Bounds {
@@ -121,6 +124,7 @@ impl Default for Bounds {
             head: Duration::from_secs(30),
             body: Duration::from_secs(60),
             send: Duration::from_secs(60),
+            answer_bytes: 256 * 1024 * 1024,
         }
     }
 }

@@ -19,12 +19,17 @@ use crate::{
     negotiate::{self, Format, Shape},
     object,
     request::Query,
+    room::Taken,
     status::ApiError,
     table,
 };
 
 /// The body of an answer: bytes at once, or the frames of a watch as they come.
-pub struct ResponseBody(Inner);
+pub struct ResponseBody {
+    inner: Inner,
+    /// Returned when the body was sent.
+    room: Option<Taken>,
+}
 
 impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -54,10 +59,22 @@ pub(crate) enum StreamFrame {
 }
 
 impl ResponseBody {
+    fn of(inner: Inner) -> Self {
+        Self { inner, room: None }
+    }
+
+    /// Holds this room until the body was sent: what of it the body needs.
+    pub(crate) fn hold(&mut self, mut room: Taken) {
+        if let Some(bytes) = self.bytes() {
+            room.shrink(bytes.len());
+        }
+        self.room = Some(room);
+    }
+
     /// A body that is there as a whole.
     #[must_use]
     pub fn full(bytes: impl Into<Bytes>) -> Self {
-        Self(Inner::Full(bytes.into()))
+        Self::of(Inner::Full(bytes.into()))
     }
 
     /// The body of a route's answer.
@@ -66,22 +83,22 @@ impl ResponseBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        Self(Inner::Boxed(Box::pin(http_body_util::BodyExt::map_err(body, io::Error::other))))
+        Self::of(Inner::Boxed(Box::pin(http_body_util::BodyExt::map_err(body, io::Error::other))))
     }
 
     pub(crate) fn stream(frames: mpsc::Receiver<StreamFrame>) -> Self {
-        Self(Inner::Stream { frames, ended: false })
+        Self::of(Inner::Stream { frames, ended: false })
     }
 
     /// True for the body of a watch.
     pub(crate) fn is_watch(&self) -> bool {
-        matches!(self.0, Inner::Stream { .. })
+        matches!(self.inner, Inner::Stream { .. })
     }
 
     /// The bytes of a body that is there as a whole; `None` for a stream.
     #[must_use]
     pub fn bytes(&self) -> Option<&Bytes> {
-        match &self.0 {
+        match &self.inner {
             Inner::Full(bytes) => Some(bytes),
             Inner::Boxed(_) | Inner::Stream { .. } => None,
         }
@@ -93,7 +110,7 @@ impl Body for ResponseBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        match &mut self.0 {
+        match &mut self.inner {
             Inner::Boxed(body) => body.as_mut().poll_frame(cx),
             Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             // In pieces, so that a connection shows how far its reader is.
@@ -117,7 +134,7 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.inner {
             Inner::Boxed(body) => body.is_end_stream(),
             Inner::Full(bytes) => bytes.is_empty(),
             Inner::Stream { ended, .. } => *ended,
@@ -125,7 +142,7 @@ impl Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.inner {
             Inner::Boxed(body) => body.size_hint(),
             Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Stream { .. } => SizeHint::default(),
@@ -271,8 +288,30 @@ impl ListMeta {
     }
 }
 
+/// Decoded objects take so many times the memory of their text.
+const DECODED: usize = 8;
+/// The most objects of a table or of a list of metadata that are decoded at once.
+const PIECE_OBJECTS: usize = 200;
+/// Bytes of objects that are decoded until other tasks of the worker run.
+const YIELD_BYTES: usize = 256 * 1024;
+
+/// Lets other tasks of the worker run now and then, while many objects are decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses(usize);
+
+impl Pauses {
+    /// After this many bytes were decoded.
+    pub(crate) async fn after(&mut self, bytes: usize) {
+        self.0 += bytes;
+        if self.0 >= YIELD_BYTES {
+            self.0 = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// A list of stored objects.
-pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply, ApiError> {
+pub(crate) async fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply, ApiError> {
     let resource = &cx.resource;
     if let Shape::Partial { list: false, .. } = cx.accept.shape {
         return Err(ApiError::not_acceptable(format!(
@@ -281,62 +320,117 @@ pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply,
             resource.list_kind
         )));
     }
-    let metadata = meta.value(resource.custom().is_some() && !matches!(cx.accept.shape, Shape::Table { .. }));
-    if cx.accept.shape == Shape::Object && cx.plain_json() && !entries.iter().any(|e| convert::needed(resource, e)) {
-        let bytes: usize = entries.iter().map(|e| e.value.len() + 48).sum();
-        let mut out = BytesMut::with_capacity(bytes + 256);
-        out.extend_from_slice(
-            format!(
-                "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
-                json!(resource.list_kind),
-                json!(resource.api_version())
-            )
-            .as_bytes(),
-        );
-        for (i, entry) in entries.iter().enumerate() {
-            if i > 0 {
-                out.extend_from_slice(b",");
-            }
-            object::write_into(&mut out, &entry.value, entry.modified);
-        }
-        out.extend_from_slice(b"]}\n");
-        return Ok(reply(200, "application/json", out.freeze()));
-    }
-    let items: Vec<Value> =
-        entries.iter().filter_map(|entry| conversion::read_or_skip(cx, &resource.plural, entry)).collect();
-    let value = match cx.accept.shape {
-        Shape::Object => json!({
-            "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items,
-        }),
-        Shape::Table { version } => table::table(cx, version, metadata, &items, true)?,
-        Shape::Partial { version, .. } => {
-            let items: Vec<Value> = items.into_iter().map(|i| object::partial(i, version)).collect();
-            json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
-                "metadata": metadata, "items": items,
-            })
+    let bytes: usize = entries.iter().map(|e| e.value.len() + 48).sum();
+    let as_stored =
+        cx.accept.shape == Shape::Object && cx.plain_json() && !entries.iter().any(|e| convert::needed(resource, e));
+    let decoded_at_once = match cx.accept.shape {
+        _ if as_stored => 0,
+        Shape::Object => bytes,
+        Shape::Table { .. } | Shape::Partial { .. } => {
+            entries.chunks(PIECE_OBJECTS).map(|piece| piece.iter().map(|e| e.value.len()).sum::<usize>()).max().unwrap_or(0)
         }
     };
-    Ok(formatted(cx, 200, &value))
+    let room = cx.room(bytes + DECODED * decoded_at_once).await?;
+    let metadata = meta.value(resource.custom().is_some() && !matches!(cx.accept.shape, Shape::Table { .. }));
+    let mut reply = if as_stored {
+        stored_list(cx, entries, &metadata, bytes)
+    } else {
+        formatted(cx, 200, &decoded_list(cx, entries, metadata).await?)
+    };
+    if let Some(room) = room {
+        reply.body_mut().hold(room);
+    }
+    Ok(reply)
+}
+
+/// A list of objects as they are stored.
+fn stored_list(cx: &Cx, entries: &[Entry], metadata: &Value, bytes: usize) -> Reply {
+    let resource = &cx.resource;
+    let mut out = BytesMut::with_capacity(bytes + 256);
+    out.extend_from_slice(
+        format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
+            json!(resource.list_kind),
+            json!(resource.api_version())
+        )
+        .as_bytes(),
+    );
+    for (i, entry) in entries.iter().enumerate() {
+        if i > 0 {
+            out.extend_from_slice(b",");
+        }
+        object::write_into(&mut out, &entry.value, entry.modified);
+    }
+    out.extend_from_slice(b"]}\n");
+    reply(200, "application/json", out.freeze())
+}
+
+/// A list of objects in the requested shape. Whole objects are needed of a piece at a time only.
+async fn decoded_list(cx: &Cx, entries: &[Entry], metadata: Value) -> Result<Value, ApiError> {
+    let resource = &cx.resource;
+    let mut pauses = Pauses::default();
+    let mut list = match cx.accept.shape {
+        Shape::Object => json!({
+            "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": [],
+        }),
+        Shape::Table { version } => table::table(cx, version, metadata, &[], true)?,
+        Shape::Partial { version, .. } => json!({
+            "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
+            "metadata": metadata, "items": [],
+        }),
+    };
+    let mut items: Vec<Value> = Vec::with_capacity(entries.len());
+    for piece in entries.chunks(PIECE_OBJECTS) {
+        let mut objects: Vec<Value> = Vec::with_capacity(piece.len());
+        for entry in piece {
+            objects.extend(conversion::read_or_skip(cx, &resource.plural, entry));
+            pauses.after(entry.value.len()).await;
+        }
+        match cx.accept.shape {
+            Shape::Object => items.append(&mut objects),
+            Shape::Table { version } => {
+                if let Value::Array(mut rows) = table::table(cx, version, Value::Null, &objects, false)?["rows"].take()
+                {
+                    items.append(&mut rows);
+                }
+            }
+            Shape::Partial { version, .. } => {
+                items.extend(objects.into_iter().map(|object| object::partial(object, version)));
+            }
+        }
+    }
+    list[if matches!(cx.accept.shape, Shape::Table { .. }) { "rows" } else { "items" }] = Value::Array(items);
+    Ok(list)
 }
 
 /// Answers from this size on are compressed for clients that accept it.
 const COMPRESS_FROM: usize = 128 * 1024;
 
-/// Compresses a large answer if the client accepts gzip; true when it did.
-pub(crate) fn compress(request: &http::HeaderMap, reply: &mut Reply) -> bool {
+/// Compresses a large answer if the client accepts gzip. Other tasks of the worker run in between.
+pub(crate) async fn compress(request: &http::HeaderMap, reply: &mut Reply) {
     use std::io::Write;
     let accepts = request
         .get(header::ACCEPT_ENCODING)
         .and_then(|v| v.to_str().ok())
         .is_some_and(|v| v.split(',').any(|e| e.trim().split(';').next() == Some("gzip")));
-    let Some(bytes) = reply.body().bytes().filter(|b| accepts && b.len() >= COMPRESS_FROM) else { return false };
+    let Some(bytes) = reply.body().bytes().filter(|b| accepts && b.len() >= COMPRESS_FROM).cloned() else { return };
     if reply.headers().contains_key(header::CONTENT_ENCODING) {
-        return false;
+        return;
     }
     let mut encoder = flate2::write::GzEncoder::new(Vec::with_capacity(bytes.len() / 8), flate2::Compression::fast());
-    let Ok(packed) = encoder.write_all(bytes).and_then(|()| encoder.finish()) else { return false };
+    let mut pauses = Pauses::default();
+    for piece in bytes.chunks(PIECE_BYTES) {
+        if encoder.write_all(piece).is_err() {
+            return;
+        }
+        pauses.after(piece.len()).await;
+    }
+    let Ok(packed) = encoder.finish() else { return };
+    let room = reply.body_mut().room.take();
     *reply.body_mut() = ResponseBody::full(packed);
+    if let Some(room) = room {
+        reply.body_mut().hold(room);
+    }
     reply.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    true
+    reply.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 }

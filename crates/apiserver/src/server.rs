@@ -173,7 +173,7 @@ impl Server {
                 Err(error) => (refusal(&of_request, pretty, &error), vec![]),
             }
         });
-        let (reply, warnings) = if unlimited {
+        let (mut reply, warnings) = if unlimited {
             answered.await
         } else {
             match tokio::time::timeout(REQUEST_TIME_MAX, &mut answered).await {
@@ -185,6 +185,7 @@ impl Server {
                 }
             }
         };
+        respond::compress(&headers, &mut reply).await;
         self.finish(&headers, reply, &warnings)
     }
 
@@ -195,14 +196,10 @@ impl Server {
             None => HeaderValue::from_str(&self.state.seam.rng.stream("audit").uuid())
                 .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
         };
-        let compressed = respond::compress(request, &mut reply);
         let headers = reply.headers_mut();
         headers.insert("audit-id", audit);
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        }
-        if compressed {
-            headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         for text in warnings.iter().take(WARNINGS_MAX) {
             let text: String = text.chars().take(WARNING_CHARS_MAX).collect();

@@ -16,6 +16,7 @@ use crate::{
     object,
     policies::Policies,
     registry::{Group, Lookup, Registry, Resource},
+    room::Room,
     status::{ApiError, error_chain},
     webhooks::Webhooks,
 };
@@ -33,6 +34,8 @@ pub(crate) struct State {
     /// The CRDs as they were last read, by key.
     pub(crate) definitions: Mutex<BTreeMap<Key, Arc<Definition>>>,
     pub(crate) token_key: TokenKey,
+    /// Room for answers to clients over the network.
+    pub(crate) answers: Room,
     webhooks: Cached<Webhooks>,
     policies: Cached<Policies>,
     rbac: Cached<Bindings>,
@@ -46,6 +49,7 @@ impl State {
             TokenKey::secret(&secret)
         });
         Self {
+            answers: Room::new(options.bounds.answer_bytes),
             options,
             store,
             seam,

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     context::Cx,
     conversion,
-    respond::{self, ListMeta, Reply},
+    respond::{self, ListMeta, Pauses, Reply},
     select::Selector,
     state::State,
     status::{ApiError, Cause},
@@ -28,7 +28,14 @@ pub(crate) async fn get(cx: &Cx) -> Result<Reply, ApiError> {
     }
     let resource = &*cx.resource;
     match cx.state.store.get(&cx.key()) {
-        Some(entry) => respond::stored(cx, 200, &conversion::one_in_version(cx, &entry).await?),
+        Some(entry) => {
+            let room = cx.room(entry.value.len()).await?;
+            let mut reply = respond::stored(cx, 200, &conversion::one_in_version(cx, &entry).await?)?;
+            if let Some(room) = room {
+                reply.body_mut().hold(room);
+            }
+            Ok(reply)
+        }
         None => Err(ApiError::not_found(&resource.plural, &resource.group, cx.name())),
     }
 }
@@ -78,7 +85,7 @@ pub(crate) async fn list(cx: &Cx) -> Result<Reply, ApiError> {
         }
     };
     let page = read(cx, &selector, &prefix, start_after, limit, at).await?;
-    respond::list(cx, &page.0, &page.1)
+    respond::list(cx, &page.0, &page.1).await
 }
 
 fn limit(cx: &Cx) -> Result<Option<usize>, ApiError> {
@@ -169,6 +176,7 @@ async fn read(
     let mut start_after = start_after;
     let mut entries: Vec<Entry> = Vec::new();
     let everything = selector.is_everything();
+    let mut pauses = Pauses::default();
     loop {
         let piece = limit.map(|l| if everything { l } else { PIECE });
         let query = Query { prefix, start_after: start_after.as_deref(), limit: piece, at };
@@ -191,6 +199,7 @@ async fn read(
         for (i, (key, entry)) in range.entries.into_iter().enumerate() {
             start_after = Some(key.as_str().to_owned());
             if !everything {
+                pauses.after(entry.value.len()).await;
                 match conversion::read_or_skip(cx, key.as_str(), &entry) {
                     Some(value) if selector.matches(&value) => {}
                     _ => continue,

@@ -456,6 +456,54 @@ async fn a_body_is_not_awaited_of_a_client_that_may_not_send_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lists_that_clients_leave_unread_are_bounded_by_their_bytes() {
+    const OBJECTS: usize = 80;
+    const MIB: usize = 1024 * 1024;
+    let served = serve(Bounds { answer_bytes: 48 * MIB, ..Bounds::default() }).await;
+    let mut admin = Raw::connect(&served).await;
+    for n in 0..OBJECTS {
+        let object = json!({"metadata": {"name": format!("large-{n}")}, "data": {"d": "x".repeat(MIB / 2)}});
+        let (code, answer) = admin.ask("POST", CONFIG_MAPS, "application/json", object.to_string().as_bytes()).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]);
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "robot"});
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "robot"});
+    for (plural, object) in [
+        ("roles", json!({"metadata": {"name": "robot"}, "rules": rules})),
+        ("rolebindings", json!({"metadata": {"name": "robot"}, "roleRef": role, "subjects": [subject]})),
+    ] {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/default/{plural}");
+        let (code, answer) = admin.ask("POST", &path, "application/json", object.to_string().as_bytes()).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+    let asked = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer s3cret\r\n\r\n");
+    let robot = async |path: &str| {
+        let mut robot = Raw::connect_as(&served, false).await;
+        robot.send(asked(path).as_bytes()).await;
+        robot
+    };
+    // 40 MiB that nobody reads.
+    let mut stuck = robot(CONFIG_MAPS).await;
+    let mut begun = Vec::new();
+    stuck.more(&mut begun).await;
+    assert!(begun.starts_with(b"HTTP/1.1 200 "));
+    for path in [CONFIG_MAPS, &format!("{CONFIG_MAPS}?labelSelector=!none")] {
+        let (code, answer) = robot(path).await.answer().await;
+        assert_eq!(code, 429, "{path}: a second one of that size is not built");
+        assert_eq!(answer["reason"], "TooManyRequests");
+    }
+    for path in [format!("{CONFIG_MAPS}/large-1"), format!("{CONFIG_MAPS}?limit=3")] {
+        assert_eq!(robot(&path).await.answer().await.0, 200, "{path}: there is room for smaller ones");
+    }
+    assert_eq!(admin.ask("GET", CONFIG_MAPS, "", b"").await.0, 200, "administrators are exempt");
+    // It is returned with the connection.
+    drop(stuck);
+    let again = timeout(DEADLINE, async { while robot(CONFIG_MAPS).await.answer().await.0 != 200 {} });
+    again.await.expect("there is room again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_leaves_its_answer_unread_is_disconnected() {
     let served = serve(Bounds { requests: 1, send: Duration::from_millis(500), ..Bounds::default() }).await;
     let mut admin = Raw::connect(&served).await;

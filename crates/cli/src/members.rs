@@ -51,6 +51,7 @@ async fn one(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster)
         token: access.token,
         ca_bundle: access.ca_bundle,
         proxy: access.proxy,
+        proxy_header: &cluster.spec.proxy_header,
     };
     client_by_token(access, Arc::new(Traffic::default()))
 }

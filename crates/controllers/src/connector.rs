@@ -46,6 +46,7 @@ impl Connector for NetworkConnector {
             token: access.token,
             ca_bundle: access.ca_bundle,
             proxy: access.proxy,
+            proxy_header: &cluster.spec.proxy_header,
         };
         client_by_token(access, self.traffic.clone())
     }

@@ -1,6 +1,7 @@
 //! Clients over the network and in-process. They do not retry: queues retry, and know which failures to retry.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{
         Arc,
@@ -21,7 +22,10 @@ use rustls::pki_types::ServerName;
 use secrecy::SecretString;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-use crate::{proxy::ProxyConnector, webhook_tls::WebhookVerifier};
+use crate::{
+    proxy::{Bars, ProxyConnector, is_never_a_server},
+    webhook_tls::WebhookVerifier,
+};
 
 /// Time until the first byte of an answer, after which a request fails (specification/propagation.md 29).
 const REQUEST_DEADLINE: Duration = Duration::from_secs(32);
@@ -118,26 +122,33 @@ pub async fn client_config(kubeconfig: Kubeconfig, context: Option<&str>) -> Res
 /// # Errors
 /// If the credentials, the TLS settings or the proxy can't be used.
 pub fn client_from_kubeconfig(config: Config, traffic: Arc<Traffic>) -> Result<Client, ClientError> {
-    client_with(config, traffic, None)
+    client_with(config, traffic, Route::default())
 }
 
 /// Verification of a webhook's certificate: the verifier, and the name in the certificate where it differs from the
 /// host.
 type Verification = (WebhookVerifier, Option<ServerName<'static>>);
 
-fn client_with(
-    config: Config,
-    traffic: Arc<Traffic>,
+/// How a server is reached, besides its configuration.
+#[derive(Default)]
+struct Route {
     verification: Option<Verification>,
-) -> Result<Client, ClientError> {
+    /// Headers for the proxy.
+    proxy_header: BTreeMap<String, String>,
+    /// Addresses that are not connected to, whatever name leads there.
+    bars: Option<Bars>,
+}
+
+fn client_with(config: Config, traffic: Arc<Traffic>, route: Route) -> Result<Client, ClientError> {
     let server = config.cluster_url.to_string();
     let failed = |source| ClientError::Credentials { server: server.clone(), source: Box::new(source) };
-    let connector = ProxyConnector::new(config.proxy_url.as_ref()).map_err(|why| ClientError::Proxy {
+    let connector = ProxyConnector::new(config.proxy_url.as_ref(), &route.proxy_header, route.bars);
+    let connector = connector.map_err(|why| ClientError::Proxy {
         proxy: config.proxy_url.as_ref().and_then(http::Uri::host).unwrap_or_default().to_owned(),
         server: server.clone(),
         why,
     })?;
-    let https = match verification {
+    let https = match route.verification {
         None => config.rustls_https_connector_with_connector(connector).map_err(failed)?,
         Some((verifier, name)) => {
             let mut tls = config.rustls_client_config().map_err(failed)?;
@@ -174,9 +185,11 @@ pub struct TokenAccess<'a> {
     pub ca_bundle: Option<&'a [u8]>,
     /// The proxy on the way there, `http://HOST:PORT`; empty for none.
     pub proxy: &'a str,
+    /// Headers for the proxy.
+    pub proxy_header: &'a BTreeMap<String, String>,
 }
 
-/// A client for a server over the network, authenticated by a token.
+/// A client for a server over the network, authenticated by a token. It does not connect to link-local addresses.
 ///
 /// # Errors
 /// One line that says which part of the access can't be used.
@@ -194,7 +207,9 @@ pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result
     if let Some(bundle) = access.ca_bundle {
         config.root_cert = Some(certificates(bundle)?);
     }
-    client_from_kubeconfig(config, traffic).map_err(|e| e.to_string())
+    let proxy_header = access.proxy_header.clone();
+    let route = Route { proxy_header, bars: Some(is_never_a_server), ..Route::default() };
+    client_with(config, traffic, route).map_err(|e| e.to_string())
 }
 
 /// A client for a webhook at `https://HOST:PORT`, without credentials.
@@ -221,7 +236,8 @@ pub fn webhook_client(
         name.transpose().map_err(|e| format!("{:?} is no name of a server: {e}", server_name.unwrap_or_default()))?;
     let verifier = WebhookVerifier::new(&bundle)?;
     config.root_cert = Some(bundle);
-    client_with(config, traffic, Some((verifier, name))).map_err(|e| e.to_string())
+    let route = Route { verification: Some((verifier, name)), ..Route::default() };
+    client_with(config, traffic, route).map_err(|e| e.to_string())
 }
 
 /// The certificates of a PEM bundle, as DER.

@@ -1,12 +1,15 @@
-//! Connections through an HTTP proxy (the `proxy-url` of a kubeconfig, `spec.proxyURL` of a Cluster).
+//! Connections through an HTTP proxy (the `proxy-url` of a kubeconfig, `spec.proxyURL` of a Cluster), and the
+//! addresses that are never connected to.
 
 use std::{
+    collections::BTreeMap,
+    net::IpAddr,
     pin::Pin,
     task::{Context, Poll},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::Uri;
+use http::{HeaderName, HeaderValue, Uri, header::PROXY_AUTHORIZATION};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use percent_encoding::percent_decode_str;
 use tokio::{
@@ -18,11 +21,25 @@ use tower::{BoxError, Service};
 /// A proxy's answer that is longer is refused.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
 
+/// True for addresses that are not connected to.
+pub(crate) type Bars = fn(&IpAddr) -> bool;
+
+/// True for an address that neither a member nor its proxy has: link-local ones, at which clouds answer with the
+/// credentials of machines, and those of no single host. Admission refuses them in Clusters; names can lead to them.
+pub(crate) fn is_never_a_server(address: &IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast() || v4.is_unspecified() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast() || v6.is_unspecified(),
+    }
+}
+
 /// Opens TCP connections, through a proxy if there is one.
 #[derive(Clone)]
 pub(crate) struct ProxyConnector {
     http: HttpConnector,
     proxy: Option<Proxy>,
+    /// Addresses that are not connected to.
+    bars: Option<Bars>,
 }
 
 #[derive(Clone)]
@@ -30,25 +47,53 @@ struct Proxy {
     address: Uri,
     /// Value of `Proxy-Authorization`, empty for none.
     authorization: String,
+    /// Lines of further headers.
+    headers: String,
 }
 
 impl ProxyConnector {
-    /// A connector through this proxy.
+    /// A connector through this proxy, to which these headers are sent. A header with several values has them joined
+    /// by commas.
     ///
     /// # Errors
-    /// If the proxy is of a kind that is not supported.
-    pub(crate) fn new(proxy: Option<&Uri>) -> Result<Self, &'static str> {
+    /// If the proxy is of a kind that is not supported, or a header can't be sent.
+    pub(crate) fn new(
+        proxy: Option<&Uri>,
+        headers: &BTreeMap<String, String>,
+        bars: Option<Bars>,
+    ) -> Result<Self, &'static str> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
-        let Some(proxy) = proxy else { return Ok(Self { http, proxy: None }) };
+        let Some(proxy) = proxy else { return Ok(Self { http, proxy: None, bars }) };
         if proxy.scheme_str() != Some("http") {
             return Err("only proxies that are reached by http are supported");
         }
         let user = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
         let decoded = user.map(|user| percent_decode_str(user).collect::<Vec<u8>>());
         let authorization = decoded.map_or_else(String::new, |user| format!("Basic {}", STANDARD.encode(user)));
-        Ok(Self { http, proxy: Some(Proxy { address: proxy.clone(), authorization }) })
+        let mut lines = String::new();
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "a proxy header has a name that is none")?;
+            // The URL's user information comes first, as in Go.
+            if name == PROXY_AUTHORIZATION && !authorization.is_empty() {
+                continue;
+            }
+            for value in value.split(',').map(str::trim) {
+                if HeaderValue::from_str(value).is_err() {
+                    return Err("a proxy header has a value that can't be sent");
+                }
+                lines += &format!("{name}: {value}\r\n");
+            }
+        }
+        Ok(Self { http, proxy: Some(Proxy { address: proxy.clone(), authorization, headers: lines }), bars })
     }
+}
+
+/// Refuses a connection to a barred address, before anything is sent.
+fn check_peer(stream: &TcpStream, bars: Option<Bars>) -> Result<(), BoxError> {
+    let Some(bars) = bars else { return Ok(()) };
+    let address = stream.peer_addr()?.ip();
+    if bars(&address) { Err(format!("{address} is never connected to").into()) } else { Ok(()) }
 }
 
 impl Service<Uri> for ProxyConnector {
@@ -62,12 +107,21 @@ impl Service<Uri> for ProxyConnector {
 
     fn call(&mut self, server: Uri) -> Self::Future {
         let Some(proxy) = self.proxy.clone() else {
-            let connecting = self.http.call(server);
-            return Box::pin(async move { Ok(connecting.await?) });
+            let (connecting, bars) = (self.http.call(server), self.bars);
+            return Box::pin(async move {
+                let connection = connecting.await?;
+                check_peer(connection.inner(), bars)?;
+                Ok(connection)
+            });
         };
-        let connecting = self.http.call(proxy.address.clone());
+        let (connecting, bars) = (self.http.call(proxy.address.clone()), self.bars);
         Box::pin(async move {
             let connection = connecting.await.map_err(|error| format!("proxy {}: {error}", named(&proxy.address)))?;
+            check_peer(connection.inner(), bars)?;
+            let literal = server.host().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+            if literal.zip(bars).is_some_and(|(address, bars)| bars(&address)) {
+                return Err(format!("{} is never connected to", server.host().unwrap_or_default()).into());
+            }
             let stream = tunnel(connection.into_inner(), &server, &proxy).await;
             stream.map(TokioIo::new).map_err(|error| format!("proxy {}: {error}", named(&proxy.address)).into())
         })
@@ -87,6 +141,7 @@ async fn tunnel(mut stream: TcpStream, server: &Uri, proxy: &Proxy) -> Result<Tc
     if !proxy.authorization.is_empty() {
         request += &format!("Proxy-Authorization: {}\r\n", proxy.authorization);
     }
+    request += &proxy.headers;
     stream.write_all((request + "\r\n").as_bytes()).await?;
     // Byte by byte: what follows the answer belongs to the connection.
     let mut answer = Vec::new();
@@ -112,7 +167,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::{ClientError, Traffic, client_config, client_from_kubeconfig};
+    use crate::{ClientError, TokenAccess, Traffic, client_by_token, client_config, client_from_kubeconfig};
 
     /// Accepts one connection, answers each block of headers with the next answer, and returns the blocks.
     #[expect(clippy::disallowed_methods, reason = "the test awaits the task itself")]
@@ -182,6 +237,70 @@ mod tests {
             format!("CONNECT api.example:8080 HTTP/1.1\r\nHost: api.example:8080\r\n{authorization}\r\n\r\n")
         );
         assert!(requests[1].starts_with("GET /version") && !requests[1].contains("roxy"), "{}", requests[1]);
+    }
+
+    fn access<'a>(endpoint: &'a str, proxy: &'a str, proxy_header: &'a BTreeMap<String, String>) -> TokenAccess<'a> {
+        TokenAccess { endpoint, token: b"t", ca_bundle: None, proxy, proxy_header }
+    }
+
+    #[tokio::test]
+    async fn headers_of_a_cluster_are_sent_to_its_proxy_alone() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (proxy, served) = serve(&["HTTP/1.1 200 Connection established\r\n\r\n", OK]).await;
+        let headers = [("X-Tenant", "a, b"), ("Proxy-Authorization", "Bearer p")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let url = format!("http://{proxy}");
+        let client = client_by_token(access("http://api.example:8080", &url, &headers), Arc::default()).unwrap();
+        assert_eq!(get(&client).await.unwrap(), "ok");
+        let requests = served.await.unwrap();
+        for header in ["x-tenant: a", "x-tenant: b", "proxy-authorization: Bearer p"] {
+            assert!(requests[0].contains(&format!("\r\n{header}\r\n")), "{header}: {}", requests[0]);
+            assert!(!requests[1].contains(header), "{}", requests[1]);
+        }
+        let broken = [("X".to_owned(), "a\r\nY: b".to_owned())].into();
+        let refused = client_by_token(access("http://api.example", &url, &broken), Arc::default()).err().unwrap();
+        assert!(refused.contains("a proxy header has a value that can't be sent"), "{refused}");
+    }
+
+    #[test]
+    fn addresses_that_no_server_has() {
+        for (address, want) in [
+            ("169.254.169.254", true),
+            ("::ffff:169.254.169.254", true),
+            ("fe80::1", true),
+            ("0.0.0.0", true),
+            ("::", true),
+            ("224.0.0.1", true),
+            ("ff02::1", true),
+            ("255.255.255.255", true),
+            ("127.0.0.1", false),
+            ("10.0.0.1", false),
+            ("fd00::1", false),
+            ("203.0.113.7", false),
+        ] {
+            assert_eq!(is_never_a_server(&address.parse().unwrap()), want, "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn barred_addresses_are_not_connected_to() {
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let bars: Bars = |address| *address == IpAddr::from([127, 0, 0, 2]);
+        let there = format!("http://127.0.0.2:{port}");
+        for (server, proxy) in [
+            (there.as_str(), ""),
+            // 127.0.0.2 as one number, which resolvers take.
+            (format!("http://2130706434:{port}").as_str(), ""),
+            ("http://api.example", there.as_str()),
+            ("http://127.0.0.2", format!("http://127.0.0.1:{port}").as_str()),
+        ] {
+            let proxy: Option<Uri> = (!proxy.is_empty()).then(|| proxy.parse().unwrap());
+            let mut connector = ProxyConnector::new(proxy.as_ref(), &BTreeMap::new(), Some(bars)).unwrap();
+            let error = connector.call(server.parse().unwrap()).await.err().map(|error| error.to_string());
+            let error = error.unwrap_or_else(|| panic!("{server} {proxy:?}: connected"));
+            assert!(error.contains("127.0.0.2 is never connected to"), "{server} {proxy:?}: {error}");
+        }
     }
 
     #[tokio::test]

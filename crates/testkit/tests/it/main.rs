@@ -38,6 +38,7 @@ mod propagation_real;
 mod propagation_scenarios;
 mod propagation_sim;
 mod propagation_up;
+mod proxied_members;
 mod real_env;
 mod shown;
 mod sim_up;

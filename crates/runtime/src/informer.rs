@@ -20,6 +20,9 @@ const BACKOFF_BASE: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Duration of one watch, seconds. Load balancers drop idle connections after 240 s.
 const WATCH_SECONDS: u32 = 200;
+/// A server that begins a watch with initial events sends the next one within this time, or marks their end. One that
+/// doesn't is asked for a list instead.
+const INITIAL_EVENTS_WAIT: Duration = Duration::from_secs(10);
 
 /// Selectors of the objects that an informer watches.
 #[derive(Debug, Clone, Default)]
@@ -259,11 +262,31 @@ where
     async fn follow(self, name: &'static str, api: Api<K>, mut config: watcher::Config, clock: Clock, jitter: Stream) {
         let mut stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
         let (mut failures, mut yields) = (0u32, Yields::default());
-        while let Some(event) = stream.next().await {
+        // The server has begun a watch with initial events, and not marked their end.
+        let mut awaits_end = false;
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = stream.next() => event,
+                () = clock.sleep(INITIAL_EVENTS_WAIT), if awaits_end => {
+                    // Kubernetes before 1.27 ignores the request for initial events, as others may do.
+                    tracing::debug!(informer = name, "the server does not end its initial events: it is asked for a list");
+                    awaits_end = false;
+                    config.initial_list_strategy = InitialListStrategy::ListWatch;
+                    stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
+                    continue;
+                }
+            };
+            let Some(event) = event else { return };
             match event {
                 Ok(event) => {
                     failures = 0;
                     let listed = matches!(event, Event::InitApply(_));
+                    awaits_end = match event {
+                        Event::Init => config.initial_list_strategy == InitialListStrategy::StreamingList,
+                        Event::InitApply(_) => awaits_end,
+                        Event::InitDone | Event::Apply(_) | Event::Delete(_) => false,
+                    };
                     self.observe(event);
                     if listed {
                         yields.done().await;
@@ -271,10 +294,12 @@ where
                 }
                 // Kubernetes before 1.34, or with the gate WatchList off. After a list in pages it is not asked again.
                 Err(error) if refuses_streaming_list(&error) => {
+                    awaits_end = false;
                     config.initial_list_strategy = InitialListStrategy::ListWatch;
                     stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
                 }
                 Err(error) => {
+                    awaits_end = false;
                     let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
                     let wait = wait + jitter.duration_up_to(wait / 2);
                     failures = failures.saturating_add(1);
@@ -339,15 +364,21 @@ where
     }
 }
 
-/// True if the server refuses to send the initial list as events of a watch.
+/// True if the server refuses to send the initial list as events of a watch: it knows the request and refuses it, or,
+/// before 1.27, knows only the parameter that comes with it.
 fn refuses_streaming_list(error: &watcher::Error) -> bool {
     let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
-    status.code == http::StatusCode::UNPROCESSABLE_ENTITY.as_u16() && status.message.contains("sendInitialEvents")
+    status.code == http::StatusCode::UNPROCESSABLE_ENTITY.as_u16()
+        && ["sendInitialEvents", "resourceVersionMatch"].iter().any(|parameter| status.message.contains(parameter))
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use futures::TryStreamExt as _;
     use http::{Request, Response, StatusCode};
+    use http_body::Frame;
+    use http_body_util::{BodyExt as _, Full, StreamBody};
     use ironclad_seam::Rng;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::{Client, client::Body};
@@ -355,34 +386,81 @@ mod tests {
 
     use super::*;
 
-    /// A server with one ConfigMap and without WatchList, whose watches have no events.
-    fn server_without_watch_list() -> Client {
-        let service = service_fn(|request: Request<Body>| async move {
-            let query = request.uri().query().unwrap_or_default();
-            let (code, text) = if query.contains("sendInitialEvents") {
-                let text = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,
-                    "message":"ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: it needs a feature gate"}"#;
-                (StatusCode::UNPROCESSABLE_ENTITY, text)
-            } else if query.contains("watch=true") {
-                std::future::pending().await
-            } else {
-                let text = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},
-                    "items":[{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"3"}}]}"#;
-                (StatusCode::OK, text)
+    /// What a server without WatchList makes of a request for initial events.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Without {
+        /// Kubernetes 1.27 to 1.33 with the gate off.
+        Refuses,
+        /// Kubernetes before 1.27, which forbids the parameter that comes with it.
+        RefusesMatch,
+        /// It sends what is there, and never that this was all.
+        SendsAll,
+        /// It begins the watch at the newest state.
+        SendsNothing,
+    }
+
+    /// A server with one ConfigMap and without WatchList. After a list its watch adds a second one.
+    fn server_without_watch_list(without: Without) -> Client {
+        let service = service_fn(move |request: Request<Body>| async move {
+            let object = |name: &str, version: u8| {
+                format!(
+                    r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"n","uid":"{name}","resourceVersion":"{version}"}}}}"#
+                )
             };
-            Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(text.as_bytes().to_vec()))?)
+            let whole = |code: StatusCode, text: String| {
+                let body = Full::new(Bytes::from(text)).map_err(BoxError::from).boxed_unsync();
+                Response::builder().status(code).body(body)
+            };
+            let refusal = |why: &str| {
+                let text = format!(
+                    r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,
+                    "message":"ListOptions.meta.k8s.io \"\" is invalid: {why}"}}"#
+                );
+                whole(StatusCode::UNPROCESSABLE_ENTITY, text)
+            };
+            let events = |first: String| {
+                let first = futures::stream::iter([Ok::<_, BoxError>(Bytes::from(first))]);
+                let body = StreamBody::new(first.chain(futures::stream::pending()).map_ok(Frame::data));
+                Response::builder().body(body.boxed_unsync())
+            };
+            let added = |name: &str, version| format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", object(name, version));
+            let query = request.uri().query().unwrap_or_default();
+            let answer = match without {
+                _ if !query.contains("watch=true") => whole(
+                    StatusCode::OK,
+                    format!(
+                        r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},"items":[{}]}}"#,
+                        object("a", 3)
+                    ),
+                ),
+                _ if query.contains("resourceVersion=7") => events(added("b", 8)),
+                Without::Refuses => refusal("sendInitialEvents: Forbidden: it needs a feature gate"),
+                Without::RefusesMatch => {
+                    refusal("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch")
+                }
+                Without::SendsAll => events(added("a", 3)),
+                Without::SendsNothing => events(String::new()),
+            };
+            Ok::<_, BoxError>(answer?)
         });
         Client::new(service, "default")
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_refuses_streaming_lists_is_listed_in_pages() {
-        let seam = Seam { clock: Clock::system(), rng: Rng::from_seed(1), tasks: Tasks::new("t") };
-        let informer: Informer<ConfigMap> = Informer::new(&[]);
-        let scope = WatchScope::default();
-        informer.start("configmaps", &seam, &seam.tasks, Api::all(server_without_watch_list()), &scope);
-        tokio::time::timeout(Duration::from_secs(5), informer.synced()).await.expect("the list is complete");
-        assert!(informer.get("n", "a").is_some());
-        assert_eq!(informer.last_error(), None);
+    async fn a_server_without_streaming_lists_is_listed_in_pages() {
+        for without in [Without::Refuses, Without::RefusesMatch, Without::SendsAll, Without::SendsNothing] {
+            let seam = Seam { clock: Clock::system(), rng: Rng::from_seed(1), tasks: Tasks::new("t") };
+            let informer: Informer<ConfigMap> = Informer::new(&[]);
+            let scope = WatchScope::default();
+            let client = server_without_watch_list(without);
+            informer.start("configmaps", &seam, &seam.tasks, Api::all(client), &scope);
+            let synced = tokio::time::timeout(INITIAL_EVENTS_WAIT * 2, informer.synced()).await;
+            assert!(synced.is_ok(), "{without:?}: the list is complete");
+            assert!(informer.get("n", "a").is_some(), "{without:?}");
+            assert_eq!(informer.last_error(), None, "{without:?}");
+            seam.clock.sleep(Duration::from_secs(1)).await;
+            assert!(informer.get("n", "b").is_some(), "{without:?}: and followed");
+            seam.tasks.kill();
+        }
     }
 }

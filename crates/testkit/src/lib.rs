@@ -9,3 +9,4 @@ mod numbers;
 pub mod real;
 pub mod scenario;
 pub mod sim;
+pub mod tenant;

@@ -204,6 +204,11 @@ impl World {
         client_of(&self.plane)
     }
 
+    /// A client of this user, as [`World::user`].
+    pub fn client_of(&self, identity: Identity) -> Client {
+        in_process_client(self.plane.in_process(identity), Arc::new(Traffic::default()))
+    }
+
     /// A client of the controllers' user, whose writes under a field manager `ironclad-…` are exempt from admission.
     pub fn ours(&self) -> Client {
         in_process_client(self.plane.in_process(Identity::admin(CONTROLLERS_USER)), Arc::new(Traffic::default()))

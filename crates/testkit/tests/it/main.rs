@@ -43,6 +43,7 @@ mod real_env;
 mod shown;
 mod sim_up;
 mod taints_sim;
+mod tenant;
 
 /// As in Ironclad: thousands of worlds are created and dropped.
 #[global_allocator]

@@ -46,6 +46,8 @@ enum Task {
     Clients,
     /// Run the scenarios of kubectl with kubectl of two older minors, built from the Go module proxy.
     KubectlMatrix,
+    /// Run the test of a member with the oldest Kubernetes, built from the Go module proxy.
+    OldestKubernetes,
     /// Regenerate data from a real kube-apiserver, or compare it.
     Codegen(codegen::Args),
     /// Run a part that takes input from outside under AddressSanitizer.
@@ -78,6 +80,7 @@ fn run() -> anyhow::Result<()> {
             Ok(())
         }
         Task::KubectlMatrix => programs::kubectl_matrix(&root),
+        Task::OldestKubernetes => programs::oldest_kubernetes(&root),
         Task::Codegen(arguments) => codegen::run(&arguments, &root, || kubernetes::ensure(&root)),
         Task::Fuzz(arguments) => fuzz::run(&root, &arguments),
         Task::Licences => licences::check(&root),

@@ -16,6 +16,9 @@ const KUBECTL_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_KUBECTL";
 /// Parts of the names of the scenarios that it plays.
 const ONLY_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_ONLY";
 
+/// The kube-apiserver of the oldest Kubernetes (`ironclad_testkit::real`).
+const OLDEST_VARIABLE: &str = "IRONCLAD_OLDEST_API_SERVER";
+
 /// Arguments of the benchmark.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -62,6 +65,16 @@ pub(crate) fn kubectl_matrix(root: &Path) -> anyhow::Result<()> {
         cargo::run(command.env(KUBECTL_VARIABLE, kubectl).env(ONLY_VARIABLE, "kubectl/"))?;
     }
     Ok(())
+}
+
+/// Runs the test of a member whose kube-apiserver is of the oldest Kubernetes that is supported.
+pub(crate) fn oldest_kubernetes(root: &Path) -> anyhow::Result<()> {
+    let (folder, oldest) = (kubernetes::ensure(root)?, kubernetes::oldest(root)?);
+    cargo::run(cargo::cargo(root).args(["build", "--workspace", "--profile", "sim", "--bin", "ironclad"]))?;
+    let mut command = cargo::cargo(root);
+    command.args(["test", "--workspace", "--profile", "sim", "--test", "it", "old_member::"]);
+    command.env(location::FOLDER_VARIABLE, folder).env(OLDEST_VARIABLE, oldest);
+    cargo::run(command.env(PRODUCT_VARIABLE, cargo::target_directory(root).join("sim/ironclad")))
 }
 
 /// Measures the product as people run it, in profile `dist`.

@@ -84,6 +84,23 @@ pub(crate) fn older_kubectl(root: &Path, minor: &str) -> anyhow::Result<PathBuf>
     Ok(folder.join(PROGRAM))
 }
 
+/// Returns the kube-apiserver of the oldest Kubernetes that members are tested with; builds it if it is missing.
+pub(crate) fn oldest(root: &Path) -> anyhow::Result<PathBuf> {
+    const PROGRAM: &str = "kube-apiserver";
+    let module = root.join("tools/kubernetes/oldest");
+    let version = Version::of(&fs::read_to_string(module.join("go.mod"))?)?;
+    let inputs = location::fingerprint(&module, &location::files(&module)?, location::LINKER_FLAGS)?;
+    let folder = location::cache()?.join(format!("{PROGRAM}-oldest-{inputs}"));
+    if !folder.join(PROGRAM).is_file() {
+        ensure!(go_is_there(), GO_IS_MISSING);
+        once(&folder, &[PROGRAM], |unfinished| {
+            eprintln!("building kube-apiserver of Kubernetes {version} into {}", folder.display());
+            go_build(&module, unfinished, &version.linker_flags(), &["k8s.io/kubernetes/cmd/kube-apiserver"])
+        })?;
+    }
+    Ok(folder.join(PROGRAM))
+}
+
 fn build(root: &Path, folder: &Path) -> anyhow::Result<()> {
     let tools = root.join("tools/kubernetes");
     let version = Version::of(&fs::read_to_string(tools.join("go.mod"))?)?;

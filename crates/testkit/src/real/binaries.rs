@@ -24,6 +24,8 @@ pub const QUICK_VARIABLE: &str = "IRONCLAD_QUICK";
 #[derive(Debug, Clone)]
 pub struct Binaries {
     folder: PathBuf,
+    /// Another kube-apiserver than the one in the folder.
+    api_server: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +58,7 @@ impl Binaries {
             }
         };
         if location::is_complete(&folder) {
-            Ok(Self { folder })
+            Ok(Self { folder, api_server: None })
         } else if go_is_there() {
             Err(Missing::NotBuilt { folder })
         } else {
@@ -90,7 +92,15 @@ impl Binaries {
 
     pub(super) fn program(&self, name: &str) -> PathBuf {
         debug_assert!(location::PROGRAMS.contains(&name), "no such program: {name}");
-        self.folder.join(name)
+        match &self.api_server {
+            Some(other) if name == "kube-apiserver" => other.clone(),
+            _ => self.folder.join(name),
+        }
+    }
+
+    /// The same programs with another kube-apiserver.
+    pub(super) fn with_api_server(self, program: PathBuf) -> Self {
+        Self { api_server: Some(program), ..self }
     }
 }
 

@@ -37,10 +37,16 @@ const PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controll
     ttl-after-finished-controller,certificatesigningrequest-signing-controller,\
     certificatesigningrequest-approving-controller,certificatesigningrequest-cleaner-controller";
 
+/// Controllers that any kube-apiserver of the last years serves.
+const UNSCHEDULED_CONTROLLERS: &str = "namespace-controller,serviceaccount-controller,serviceaccount-token-controller,\
+    deployment-controller,replicaset-controller";
+
 #[derive(Debug, Clone)]
 pub(super) enum Role {
     Plane,
     Member(NodeShape),
+    /// Workloads get Pods, which no node runs: its kube-apiserver may be older than the other programs.
+    Unscheduled,
 }
 
 #[derive(Debug)]
@@ -125,6 +131,7 @@ impl Cluster {
         let controllers = match role {
             Role::Plane => PLANE_CONTROLLERS,
             Role::Member(_) => "*",
+            Role::Unscheduled => UNSCHEDULED_CONTROLLERS,
         };
         start("kube-controller-manager", &pki::CONTROLLER_MANAGER, manager_flags(&self.directory, controllers))?;
         if let Role::Member(_) = role {
@@ -160,7 +167,7 @@ impl Cluster {
             let look = async {
                 accounts.get("default").await.context("the service account that kube-controller-manager makes")?;
                 match role {
-                    Role::Plane => Ok(()),
+                    Role::Plane | Role::Unscheduled => Ok(()),
                     Role::Member(_) => nodes::are_ready(&client).await,
                 }
             };

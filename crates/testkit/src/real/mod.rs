@@ -26,6 +26,7 @@ pub use self::{
     cluster::Cluster,
     kubectl::{Kubectl, Output, Running},
     nodes::NodeShape,
+    old_member::{OLDEST_VARIABLE, OldMember},
     wait::until,
 };
 use self::{
@@ -40,6 +41,7 @@ mod cluster;
 mod etcd;
 mod kubectl;
 mod nodes;
+mod old_member;
 mod pki;
 mod port;
 mod process;

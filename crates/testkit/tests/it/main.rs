@@ -31,6 +31,7 @@ mod interpreter_webhook_up;
 mod kill_loop;
 mod limits_up;
 mod members_sim;
+mod old_member;
 mod propagation;
 mod propagation_bad_input;
 mod propagation_matrix;

@@ -9,7 +9,9 @@ mod tests;
 use std::sync::Arc;
 
 use ironclad_api::{annotations, events, finalizers, names, selector, work::ResourceBinding};
-use ironclad_fleet::{Because, BindingKey, Event, Gvk, Plan, because::propagation::Reason, merge_patch_between};
+use ironclad_fleet::{
+    Because, BindingKey, Event, Gvk, Plan, because::propagation::Reason, finalizer, merge_patch_between,
+};
 use ironclad_interpreter::{Dependency, InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
@@ -185,12 +187,12 @@ fn record(plan: &mut Plan<Effect>, binding: Binding<'_>, dependencies: &[Depende
     let text = serde_json::to_string(dependencies).expect("references are plain data");
     let mut annotation_map = metadata.annotations.clone().unwrap_or_default();
     annotation_map.insert(annotations::DEPENDENCIES.into(), text);
-    let mut list = metadata.finalizers.clone().unwrap_or_default();
-    if !list.iter().any(|f| f == finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR) {
-        list.push(finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR.into());
+    let old = json!({"annotations": metadata.annotations});
+    let mut patch = merge_patch_between(&old, &json!({"annotations": annotation_map})).unwrap_or_else(|| json!({}));
+    if let Some(list) = finalizer::added(metadata, finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR) {
+        patch["finalizers"] = json!(list);
     }
-    let old = json!({"annotations": metadata.annotations, "finalizers": metadata.finalizers});
-    if let Some(patch) = merge_patch_between(&old, &json!({"annotations": annotation_map, "finalizers": list})) {
+    if patch != json!({}) {
         plan.effects.push(Effect::PatchBinding { patch: json!({"metadata": patch}) });
     }
 }
@@ -240,11 +242,8 @@ fn release_all(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
         Attached::of(existing, seen).release(plan, seen.binding);
     }
     let metadata = seen.binding.metadata();
-    let list: Vec<&String> = metadata.finalizers.iter().flatten().collect();
-    let rest: Vec<&String> =
-        list.iter().copied().filter(|f| *f != finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR).collect();
     let mut patch = serde_json::Map::new();
-    if rest.len() != list.len() {
+    if let Some(rest) = finalizer::removed(metadata, finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR) {
         patch.insert("finalizers".into(), json!(rest));
     }
     if metadata.annotations.as_ref().is_some_and(|map| map.contains_key(annotations::DEPENDENCIES)) {

@@ -10,7 +10,9 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverrideSpec},
     work::{Work, WorkSpec, WorkloadTemplate},
 };
-use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propagation::Reason, merge_patch_between};
+use ironclad_fleet::{
+    Because, ClusterName, Event, Plan, WorkKey, because::propagation::Reason, finalizer, merge_patch_between,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -203,10 +205,7 @@ fn fill(work: &mut Work, namespace: &Value, overridden: overrides::Overridden, i
     let owners = work.metadata.owner_references.get_or_insert_default();
     owners.retain(|other| other.controller != Some(true));
     owners.push(owner);
-    let finalizer_list = work.metadata.finalizers.get_or_insert_default();
-    if !finalizer_list.iter().any(|f| f == finalizers::EXECUTION_CONTROLLER) {
-        finalizer_list.push(finalizers::EXECUTION_CONTROLLER.into());
-    }
+    finalizer::add(&mut work.metadata, finalizers::EXECUTION_CONTROLLER);
     let label_map = work.metadata.labels.get_or_insert_default();
     if label_map.get(labels::WORK_PERMANENT_ID).is_none_or(String::is_empty) {
         label_map.insert(labels::WORK_PERMANENT_ID.into(), ids.allocate());

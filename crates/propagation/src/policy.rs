@@ -9,8 +9,10 @@ mod tests;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use ironclad_api::{events, finalizers, policy::PolicyPreemption, policy::ResourceSelector, work::ObjectReference};
-use ironclad_fleet::{Because, BindingKey, Event, Gvk, ObjectKey, Plan, PolicyKey, because::propagation::Reason};
+use ironclad_api::{events, policy::PolicyPreemption, policy::ResourceSelector, work::ObjectReference};
+use ironclad_fleet::{
+    Because, BindingKey, Event, Gvk, ObjectKey, Plan, PolicyKey, because::propagation::Reason, finalizer,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -354,10 +356,6 @@ fn selector_text(selector: &ResourceSelector) -> String {
 /// Releases all claims, then removes the finalizer (specification/propagation.md 6.2). Bindings, Works and copies
 /// remain.
 fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
-    let finalizer = match seen.policy {
-        Policy::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
-        Policy::Cluster(_) => finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
-    };
     let key = seen.policy.key();
     if let Some(id) = seen.policy.permanent_id() {
         let claim = Claim::new(seen.policy, id.to_owned());
@@ -382,9 +380,7 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
             }
         }
     }
-    let list = seen.policy.metadata().finalizers.clone().unwrap_or_default();
-    if list.iter().any(|f| f == finalizer) {
-        let rest: Vec<&String> = list.iter().filter(|f| *f != finalizer).collect();
+    if let Some(rest) = finalizer::removed(seen.policy.metadata(), seen.policy.finalizer()) {
         plan.effects.push(Effect::PatchPolicy { patch: json!({"metadata": {"finalizers": rest}}) });
     }
 }

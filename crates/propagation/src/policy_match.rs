@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use ironclad_api::{
-    ObjectMeta, labels,
+    ObjectMeta, finalizers, labels,
     policy::{ActivationPreference, ClusterPropagationPolicy, PropagationPolicy, PropagationSpec},
 };
 use ironclad_fleet::PolicyKey;
@@ -61,6 +61,15 @@ impl<'a> Policy<'a> {
         match self {
             Self::Namespaced(_) => labels::PROPAGATION_POLICY_PERMANENT_ID,
             Self::Cluster(_) => labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
+        }
+    }
+
+    /// The finalizer that guards its claims.
+    #[must_use]
+    pub fn finalizer(self) -> &'static str {
+        match self {
+            Self::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
+            Self::Cluster(_) => finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
         }
     }
 

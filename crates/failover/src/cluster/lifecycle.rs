@@ -16,6 +16,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{
     Binding, ClusterName, Event, Plan, StatusPart, WorkKey, because::health::Reason, cluster_reference, count::count,
+    finalizer,
 };
 use ironclad_scheduling::{Options, trigger::responsible};
 use jiff::Timestamp;
@@ -103,11 +104,9 @@ fn join(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     let cluster = seen.cluster;
     let mut plan = Plan::default();
     let mut patch = json!({});
-    let finalizers = cluster.metadata.finalizers.clone().unwrap_or_default();
-    let guarded = finalizers.iter().any(|finalizer| finalizer == CLUSTER_CONTROLLER);
-    if !guarded {
-        let with: Vec<_> = finalizers.iter().map(String::as_str).chain([CLUSTER_CONTROLLER]).collect();
-        patch["metadata"] = json!({ "finalizers": with });
+    let guarding = finalizer::added(&cluster.metadata, CLUSTER_CONTROLLER);
+    if let Some(finalizers) = &guarding {
+        patch["metadata"] = json!({ "finalizers": finalizers });
     }
     let tainted = taints::wanted(cluster, seen.taints, now);
     if let Some(taints) = &tainted {
@@ -131,7 +130,7 @@ fn join(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
             message,
         )));
     }
-    let set_up = guarded && seen.space != ExecutionSpace::Missing;
+    let set_up = guarding.is_none() && seen.space != ExecutionSpace::Missing;
     plan.note(if set_up { Reason::SetUp } else { Reason::Joining }.into());
     match tainted {
         Some(taints) => {
@@ -148,12 +147,11 @@ fn join(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
 fn leave(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     let cluster = seen.cluster;
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
-    let finalizers = cluster.metadata.finalizers.clone().unwrap_or_default();
-    if !finalizers.iter().any(|finalizer| finalizer == CLUSTER_CONTROLLER) {
+    let Some(other_finalizers) = finalizer::removed(&cluster.metadata, CLUSTER_CONTROLLER) else {
         return Plan::nothing(Reason::NotOurs { cluster: name.into() }.into());
-    }
+    };
     let mut plan = if seen.targeted_by.is_empty() {
-        empty(seen, name, &finalizers)
+        empty(seen, name, other_finalizers)
     } else {
         Plan::nothing(Reason::TargetedBy { bindings: seen.targeted_by.len() }.into())
     };
@@ -162,7 +160,7 @@ fn leave(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
 }
 
 /// Deletions once no binding names the cluster.
-fn empty(seen: &Seen<'_>, name: &str, finalizers: &[String]) -> Plan<Effect> {
+fn empty(seen: &Seen<'_>, name: &str, other_finalizers: Vec<String>) -> Plan<Effect> {
     let cluster = seen.cluster;
     match seen.space {
         ExecutionSpace::Active { uid } => {
@@ -182,8 +180,7 @@ fn empty(seen: &Seen<'_>, name: &str, finalizers: &[String]) -> Plan<Effect> {
         }
         ExecutionSpace::Terminating => release(seen, name),
         ExecutionSpace::Missing => {
-            let others: Vec<_> = finalizers.iter().filter(|finalizer| *finalizer != CLUSTER_CONTROLLER).collect();
-            let others = if others.is_empty() { Value::Null } else { json!(others) };
+            let others = Some(other_finalizers).filter(|others| !others.is_empty());
             Plan::one(Effect::Patch { patch: json!({ "metadata": { "finalizers": others } }) }, Reason::MayGo.into())
         }
     }
@@ -240,20 +237,18 @@ pub fn says_other(old: Option<&ResourceBindingStatus>, new: Option<&ResourceBind
 /// The Works that are left in a space that is going. A member that is ready cleans up itself; of one that is not
 /// no process will, and the Works would remain for ever.
 fn release(seen: &Seen<'_>, name: &str) -> Plan<Effect> {
-    let held = |work: &&&Work| work.metadata.finalizers.iter().flatten().any(|f| f == EXECUTION_CONTROLLER);
-    let held: Vec<_> = seen.works.iter().filter(held).collect();
-    if seen.cluster.is_ready() || held.is_empty() {
+    let others = |work: &Work| finalizer::removed(&work.metadata, EXECUTION_CONTROLLER);
+    let guarded: Vec<_> = seen.works.iter().filter_map(|work| Some((work, others(work)?))).collect();
+    if seen.cluster.is_ready() || guarded.is_empty() {
         let works = seen.works.len();
         return Plan::nothing(
             if works > 0 { Reason::WorksRemain { works } } else { Reason::ExecutionSpaceGoing }.into(),
         );
     }
     let mut plan = Plan::default();
-    plan.note(Reason::WorksReleased { works: held.len() }.into());
-    for work in held {
-        let others = work.metadata.finalizers.iter().flatten().filter(|f| *f != EXECUTION_CONTROLLER);
-        let others: Vec<_> = others.collect();
-        let others = if others.is_empty() { Value::Null } else { json!(others) };
+    plan.note(Reason::WorksReleased { works: guarded.len() }.into());
+    for (work, others) in guarded {
+        let others = Some(others).filter(|others| !others.is_empty());
         let key = WorkKey {
             cluster: ClusterName::from(name),
             name: work.metadata.name.as_deref().unwrap_or_default().into(),

@@ -18,7 +18,7 @@ use ironclad_api::{
 use ironclad_fleet::{
     Because, ClusterName, Event, Gvk, Plan, WorkKey,
     because::propagation::Reason,
-    merge_patch_between,
+    finalizer, merge_patch_between,
     targets::{Target, expected_clusters, targets, waits_for_source},
 };
 use ironclad_interpreter::{InterpretError, Interpreter, Operation};
@@ -230,9 +230,7 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     for work in seen.works.iter().filter(|work| work.metadata.deletion_timestamp.is_none()) {
         plan.effects.extend(leave_to_namespace_sync(seen, work).or_else(|| delete(work)));
     }
-    let list = binding.metadata().finalizers.clone().unwrap_or_default();
-    if list.iter().any(|f| f == binding.finalizer()) {
-        let rest: Vec<&String> = list.iter().filter(|f| *f != binding.finalizer()).collect();
+    if let Some(rest) = finalizer::removed(binding.metadata(), binding.finalizer()) {
         plan.effects.push(Effect::PatchBinding { patch: json!({"metadata": {"finalizers": rest}}) });
     }
     plan.note(because);
@@ -263,9 +261,7 @@ fn stamp(binding: Binding<'_>, ids: &mut NewIds) -> Option<Value> {
     if binding.permanent_id().is_none() {
         metadata.insert("labels".into(), json!({binding.id_label(): ids.allocate()}));
     }
-    let mut list = binding.metadata().finalizers.clone().unwrap_or_default();
-    if !list.iter().any(|f| f == binding.finalizer()) {
-        list.push(binding.finalizer().into());
+    if let Some(list) = finalizer::added(binding.metadata(), binding.finalizer()) {
         metadata.insert("finalizers".into(), json!(list));
     }
     (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
@@ -498,10 +494,7 @@ impl Copy<'_> {
                 None => annotation_map.remove(key),
             };
         }
-        let finalizer_list = work.metadata.finalizers.get_or_insert_default();
-        if !finalizer_list.iter().any(|f| f == finalizers::EXECUTION_CONTROLLER) {
-            finalizer_list.push(finalizers::EXECUTION_CONTROLLER.into());
-        }
+        finalizer::add(&mut work.metadata, finalizers::EXECUTION_CONTROLLER);
 
         let mut manifest = overridden.manifest;
         manifest::set_label(&mut manifest, binding.id_label(), binding_id);

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ironclad_api::{ObjectMeta, StringMap, annotations, finalizers, labels};
-use ironclad_fleet::PolicyKey;
+use ironclad_api::{ObjectMeta, StringMap, annotations, labels};
+use ironclad_fleet::{PolicyKey, finalizer};
 use serde_json::{Map, Value, json};
 
 use crate::{new_ids::NewIds, policy_match::Policy, template, template_hash::AWAITS_EDIT};
@@ -172,10 +172,6 @@ fn patch(labels: (&StringMap, &StringMap), annotations: (&StringMap, &StringMap)
 /// The permanent id of a policy, and the merge patch that sets id and finalizer if they are missing.
 #[must_use]
 pub fn stamp(policy: Policy<'_>, ids: &mut NewIds) -> (String, Option<Value>) {
-    let finalizer = match policy {
-        Policy::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
-        Policy::Cluster(_) => finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
-    };
     let mut metadata = serde_json::Map::new();
     let id = match policy.permanent_id() {
         Some(id) => id.to_owned(),
@@ -185,9 +181,7 @@ pub fn stamp(policy: Policy<'_>, ids: &mut NewIds) -> (String, Option<Value>) {
             id
         }
     };
-    let mut list = policy.metadata().finalizers.clone().unwrap_or_default();
-    if !list.iter().any(|f| f == finalizer) {
-        list.push(finalizer.into());
+    if let Some(list) = finalizer::added(policy.metadata(), policy.finalizer()) {
         metadata.insert("finalizers".into(), json!(list));
     }
     (id, (!metadata.is_empty()).then(|| json!({"metadata": metadata})))

@@ -2,7 +2,7 @@
 //! specification/propagation.md 31 rows 2 and 3).
 
 use ironclad_api::{annotations, cluster::ApiEnablement, finalizers, labels};
-use ironclad_fleet::{Because, Plan, because::propagation::Reason};
+use ironclad_fleet::{Because, Plan, because::propagation::Reason, finalizer};
 use serde_json::{Value, json};
 
 use super::{
@@ -19,10 +19,7 @@ use crate::{
 /// Suspension does not delay a deletion. The Work does not wait for the end of the member object.
 pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
     let work = cx.seen.work;
-    let list = work.metadata.finalizers.as_deref().unwrap_or_default();
-    if !list.iter().any(|finalizer| finalizer == finalizers::EXECUTION_CONTROLLER) {
-        return;
-    }
+    let Some(rest) = finalizer::removed(&work.metadata, finalizers::EXECUTION_CONTROLLER) else { return };
     let leaves = cx.seen.cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
     if let Some(object) = object_key(work).filter(|_| cx.seen.wanted_again && !leaves) {
         // Nothing is sent to the member, so it need not be reachable.
@@ -36,7 +33,6 @@ pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
     } else if !cleaned(plan, cx) {
         return;
     }
-    let rest: Vec<&String> = list.iter().filter(|finalizer| *finalizer != finalizers::EXECUTION_CONTROLLER).collect();
     plan.effects.push(Effect::ReleaseWork { patch: json!({"metadata": {"finalizers": rest}}) });
 }
 

@@ -7,7 +7,7 @@ use ironclad_api::{
     OwnerReference, StringMap, annotations, finalizers, labels, names,
     work::{Work, WorkSpec, WorkloadTemplate},
 };
-use ironclad_fleet::{ClusterName, WorkKey, merge_patch_between};
+use ironclad_fleet::{ClusterName, WorkKey, finalizer, merge_patch_between};
 use serde_json::{Value, json};
 
 use super::{
@@ -77,10 +77,7 @@ pub fn write(desired: DesiredWork<'_>, existing: Option<&Work>, ids: &mut NewIds
     if let Some(owner) = desired.owner {
         work.metadata.owner_references = Some(vec![owner]);
     }
-    let list = work.metadata.finalizers.get_or_insert_default();
-    if !list.iter().any(|f| f == finalizers::EXECUTION_CONTROLLER) {
-        list.push(finalizers::EXECUTION_CONTROLLER.into());
-    }
+    finalizer::add(&mut work.metadata, finalizers::EXECUTION_CONTROLLER);
     let label_map = work.metadata.labels.get_or_insert_default();
     label_map.extend(desired.labels);
     let work_id = label_map.entry(labels::WORK_PERMANENT_ID.into()).or_insert_with(|| ids.allocate()).clone();

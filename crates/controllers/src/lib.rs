@@ -54,5 +54,5 @@ mod works;
 
 pub use connector::{Connector, NetworkConnector};
 pub use process::Controllers;
-pub use registry::{UnknownController, controller_names};
+pub use registry::{ControllerRow, UnknownController, controller_names, controller_rows};
 pub use settings::{ControllerList, Settings};

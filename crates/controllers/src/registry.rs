@@ -33,52 +33,101 @@ struct Row {
     switch: Switch,
     /// The feature gate without which it does not run.
     gate: Option<Gate>,
-    new: fn(&Setup) -> Arc<dyn Controller>,
+    new: Constructor,
+    about: &'static str,
 }
 
-const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: fn(&Setup) -> Arc<dyn Controller>) -> Row {
-    Row { name, switch, gate, new }
+type Constructor = fn(&Setup) -> Arc<dyn Controller>;
+
+const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constructor, about: &'static str) -> Row {
+    Row { name, switch, gate, new, about }
 }
 
 /// All controllers, in the order in which they are constructed and started.
 static CONTROLLERS: [Row; 18] = [
-    row("cluster", Switch::Always, None, cluster::new),
-    row("policy", Switch::Own, None, policy::new),
-    row("detector", Switch::Own, None, detector::new),
-    row("scheduler", Switch::Own, None, scheduler::new),
-    row("binding", Switch::Listed, None, binding::new),
-    row("workStatus", Switch::Listed, None, work_status::new),
-    row("clusterStatus", Switch::Listed, None, cluster_status::new),
-    row("execution", Switch::Listed, None, execution::new),
-    row("bindingStatus", Switch::Listed, None, binding_status::new),
-    row("namespace", Switch::Listed, None, namespace::new),
-    row("dependencies", Switch::Own, Some(Gate::PropagateDeps), dependencies::new),
-    row("workloadRebalancer", Switch::Listed, None, rebalance::new),
-    row("unifiedAuth", Switch::Listed, None, unified_auth::new),
-    row("federatedResourceQuotaSync", Switch::Listed, None, quota::new),
-    row("clustertaintpolicy", Switch::Listed, Some(Gate::Failover), taint_policy::new),
-    row("gracefulEviction", Switch::Listed, None, graceful_eviction::new),
-    row("applicationFailover", Switch::Listed, None, application_failover::new),
-    row(TAINT_MANAGER, Switch::Listed, Some(Gate::Failover), taint_manager::new),
+    row(
+        "cluster",
+        Switch::Always,
+        None,
+        cluster::new,
+        "Connects members, keeps execution namespaces and taints by condition; runs always",
+    ),
+    row(
+        "policy",
+        Switch::Own,
+        None,
+        policy::new,
+        "Finalizers and ids of policies, release of what a deleted policy claimed",
+    ),
+    row("detector", Switch::Own, None, detector::new, "Claims templates for policies and makes bindings"),
+    row("scheduler", Switch::Own, None, scheduler::new, "Chooses clusters and replicas"),
+    row("binding", Switch::Listed, None, binding::new, "Makes Works of bindings, with overrides"),
+    row("workStatus", Switch::Listed, None, work_status::new, "Collects the status of objects in members"),
+    row("clusterStatus", Switch::Listed, None, cluster_status::new, "Health, APIs and capacity of members"),
+    row("execution", Switch::Listed, None, execution::new, "Applies Works in members"),
+    row("bindingStatus", Switch::Listed, None, binding_status::new, "Aggregates status into bindings and templates"),
+    row("namespace", Switch::Listed, None, namespace::new, "Copies namespaces to members"),
+    row(
+        "dependencies",
+        Switch::Own,
+        Some(Gate::PropagateDeps),
+        dependencies::new,
+        "Propagates what a workload refers to",
+    ),
+    row(
+        "workloadRebalancer",
+        Switch::Listed,
+        None,
+        rebalance::new,
+        "Reschedules the workloads that a WorkloadRebalancer names",
+    ),
+    row("unifiedAuth", Switch::Listed, None, unified_auth::new, "Impersonation rights of users in members"),
+    row(
+        "federatedResourceQuotaSync",
+        Switch::Listed,
+        None,
+        quota::new,
+        "ResourceQuotas in members, usage of FederatedResourceQuotas",
+    ),
+    row(
+        "clustertaintpolicy",
+        Switch::Listed,
+        Some(Gate::Failover),
+        taint_policy::new,
+        "Taints of ClusterTaintPolicies",
+    ),
+    row("gracefulEviction", Switch::Listed, None, graceful_eviction::new, "Ends eviction tasks"),
+    row("applicationFailover", Switch::Listed, None, application_failover::new, "Evicts workloads that stay unhealthy"),
+    row(
+        TAINT_MANAGER,
+        Switch::Listed,
+        Some(Gate::Failover),
+        taint_manager::new,
+        "Evicts from clusters with NoExecute taints",
+    ),
 ];
 
-/// Names that `--controllers` accepts because upstream has them. They are parts of other controllers here, or do not
-/// exist.
-const ACCEPTED: [&str; 14] = [
-    "agentcsrapproving",
-    "cronFederatedHorizontalPodAutoscaler",
-    "deploymentReplicasSyncer",
-    "endpointSlice",
-    "endpointsliceCollect",
-    "endpointsliceDispatch",
-    "federatedHorizontalPodAutoscaler",
-    "federatedResourceQuotaEnforcement",
-    "federatedResourceQuotaStatus",
-    "hpaScaleTargetMarker",
-    "multiclusterservice",
-    "remedy",
-    "serviceExport",
-    "serviceImport",
+/// Description of controllers that this build does not have.
+const NOT_BUILT: &str = "Not built yet; accepted without effect";
+/// Description of parts of [`federatedResourceQuotaSync`](CONTROLLERS).
+const PART_OF_QUOTA: &str = "Part of `federatedResourceQuotaSync`";
+
+/// Names that `--controllers` accepts because upstream has them, with their descriptions.
+const ACCEPTED: [(&str, &str); 14] = [
+    ("agentcsrapproving", NOT_BUILT),
+    ("cronFederatedHorizontalPodAutoscaler", NOT_BUILT),
+    ("deploymentReplicasSyncer", NOT_BUILT),
+    ("endpointSlice", NOT_BUILT),
+    ("endpointsliceCollect", NOT_BUILT),
+    ("endpointsliceDispatch", NOT_BUILT),
+    ("federatedHorizontalPodAutoscaler", NOT_BUILT),
+    ("federatedResourceQuotaEnforcement", PART_OF_QUOTA),
+    ("federatedResourceQuotaStatus", PART_OF_QUOTA),
+    ("hpaScaleTargetMarker", NOT_BUILT),
+    ("multiclusterservice", NOT_BUILT),
+    ("remedy", NOT_BUILT),
+    ("serviceExport", NOT_BUILT),
+    ("serviceImport", NOT_BUILT),
 ];
 
 /// Names that `*` does not contain.
@@ -87,9 +136,31 @@ const OFF_BY_DEFAULT: [&str; 2] = ["deploymentReplicasSyncer", "hpaScaleTargetMa
 /// Every name that `--controllers` may contain, in alphabetical order (specification/operations.md 8.1).
 #[must_use]
 pub fn controller_names() -> Vec<&'static str> {
-    let mut names: Vec<_> = CONTROLLERS.iter().map(|row| row.name).chain(ACCEPTED).collect();
+    let mut names: Vec<_> = CONTROLLERS.iter().map(|row| row.name).chain(ACCEPTED.map(|(name, _)| name)).collect();
     names.sort_unstable();
     names
+}
+
+/// A controller as the documentation describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControllerRow {
+    /// Its name in `--controllers`.
+    pub name: &'static str,
+    /// True if `*` contains it.
+    pub on_by_default: bool,
+    /// The feature gate without which it does not run.
+    pub gate: Option<Gate>,
+    /// Its task.
+    pub about: &'static str,
+}
+
+/// Every name that `--controllers` may contain, with its description; those that do something come first.
+#[must_use]
+pub fn controller_rows() -> Vec<ControllerRow> {
+    let running = CONTROLLERS.iter().map(|row| (row.name, row.gate, row.about));
+    let all = running.chain(ACCEPTED.map(|(name, about)| (name, None, about)));
+    let on_by_default = |name| !OFF_BY_DEFAULT.contains(&name);
+    all.map(|(name, gate, about)| ControllerRow { name, on_by_default: on_by_default(name), gate, about }).collect()
 }
 
 /// The controllers that Karmada's list does not know.

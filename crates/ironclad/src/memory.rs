@@ -13,15 +13,18 @@ const EVERY: Duration = Duration::from_secs(30);
 /// the page cache; code that only the start ran, four fifths of it, no longer counts as memory of the process.
 pub(crate) fn start(seam: &Seam) {
     let clock = seam.clock.clone();
-    seam.tasks.spawn("memory", async move {
-        clock.sleep(FIRST).await;
-        loop {
-            #[cfg(target_os = "linux")]
-            if let Err(error) = text::give_back() {
-                tracing::debug!(%error, "releasing pages of the program's code failed");
-                return;
+    seam.tasks.supervise(&seam.clock, "memory", move || {
+        let clock = clock.clone();
+        async move {
+            clock.sleep(FIRST).await;
+            loop {
+                #[cfg(target_os = "linux")]
+                if let Err(error) = text::give_back() {
+                    tracing::debug!(%error, "releasing pages of the program's code failed");
+                    return;
+                }
+                clock.sleep(EVERY).await;
             }
-            clock.sleep(EVERY).await;
         }
     });
 }

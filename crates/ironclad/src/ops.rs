@@ -8,7 +8,7 @@ use axum::{
 };
 use ironclad_controllers::Controllers;
 use ironclad_runtime::Traffic;
-use ironclad_seam::Tasks;
+use ironclad_seam::{Clock, Tasks};
 use prometheus_client::{
     collector::Collector,
     encoding::{
@@ -19,6 +19,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use std::sync::atomic::Ordering;
+use tokio::net::TcpListener;
 
 /// A named readiness check, with the reason if it fails.
 pub(crate) type Check = (&'static str, Result<(), String>);
@@ -59,7 +60,7 @@ impl Ops {
     ///
     /// # Errors
     /// The address is invalid or in use.
-    pub(crate) async fn start(self, address: &str, tasks: &Tasks) -> anyhow::Result<()> {
+    pub(crate) async fn start(self, address: &str, clock: &Clock, tasks: &Tasks) -> anyhow::Result<()> {
         if address == "0" {
             return Ok(());
         }
@@ -68,7 +69,7 @@ impl Ops {
                 "--metrics-bind-address {address:?} is not an address and port\n  try: 127.0.0.1:10357, or 0 for none"
             );
         };
-        let listener = tokio::net::TcpListener::bind(socket).await.with_context(|| {
+        let listener = TcpListener::bind(socket).await.with_context(|| {
             format!(
                 "listening on {socket} for health and metrics\n  try: another --metrics-bind-address, or 0 for none"
             )
@@ -79,11 +80,21 @@ impl Ops {
             .route("/livez", get(|| async { "ok" }))
             .route("/readyz", get(readyz))
             .with_state(self);
-        let stopping = tasks.clone();
-        tasks.spawn("ops", async move {
-            let serve = axum::serve(listener, router).with_graceful_shutdown(async move { stopping.stopping().await });
-            if let Err(error) = serve.await {
-                tracing::error!(%error, "ops listener failed");
+        let (stopping, listener) = (tasks.clone(), Arc::new(listener.into_std()?));
+        tasks.supervise(clock, "ops", move || {
+            let (stopping, listener, router) = (stopping.clone(), listener.clone(), router.clone());
+            async move {
+                let listener = listener.try_clone().and_then(TcpListener::from_std);
+                let served = match listener {
+                    Ok(listener) => {
+                        let serve = axum::serve(listener, router);
+                        serve.with_graceful_shutdown(async move { stopping.stopping().await }).await
+                    }
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = served {
+                    tracing::error!(%error, "ops listener failed");
+                }
             }
         });
         Ok(())

@@ -1,4 +1,4 @@
-//! Generated pages of `docs/reference`: the command line and the flags of `up` and `run`, compared with the code.
+//! Generated pages of `docs/reference`: the command line, the flags of `up` and `run` and the controllers, compared with the code.
 //!
 //! `UPDATE_GOLDENS=1 cargo test -p ironclad pages` writes them.
 
@@ -90,4 +90,18 @@ fn page_of_the_flags_is_current() {
         }
     }
     check_page("flags.md", &text);
+}
+
+#[test]
+fn page_of_the_controllers_is_current() {
+    let mut text = "# Controllers\n\nNames for `--controllers` of `up` and `run`: `*` means all that are on, `name` adds one, `-name` removes \
+                    one. A controller with a gate runs if its [feature gate](feature-gates.md) is on, too.\n\n\
+                    | controller | default | gate | task |\n| --- | --- | --- | --- |\n"
+        .to_owned();
+    for row in ironclad_controllers::controller_rows() {
+        let default = if row.on_by_default { "on" } else { "off" };
+        let gate = row.gate.map(|gate| format!("`{}`", gate.name())).unwrap_or_default();
+        writeln!(text, "| `{}` | {default} | {gate} | {} |", row.name, row.about).expect("a String takes all");
+    }
+    check_page("controllers.md", &text);
 }

@@ -109,7 +109,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
             None => checks(checked.lock().as_deref()),
         },
     )
-    .start(&args.metrics_bind_address, &seam.tasks)
+    .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
     .await?;
     memory::start(&seam);
     let begin = move |term: Seam| {

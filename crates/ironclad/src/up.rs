@@ -32,6 +32,7 @@ use k8s_openapi::{
     },
 };
 use kube::{Api, Client, api::PostParams};
+use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::Notify};
 
 use crate::{
@@ -143,7 +144,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     };
     let plane = Server::open(options, engine.store("plane"), plane_seam.clone()).await?;
     let (server, tls) = (plane.clone(), credentials.server_config()?);
-    let serving = plane_seam.tasks.spawn("serve", async move {
+    let mut serving = plane_seam.tasks.spawn("serve", async move {
         if let Err(error) = server.serve(listener, tls).await {
             tracing::error!(%error, "API listener failed");
         }
@@ -183,7 +184,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         vec![electors.collector()],
         move || leader::checks(&elected, &checked),
     )
-    .start(&args.metrics_bind_address, &seam.tasks)
+    .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
     .await?;
     let started = Arc::new(Notify::new());
     let notify = started.clone();
@@ -201,18 +202,24 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         }
         demo::show(&admin, &seam.clock, &kubeconfig.display().to_string()).await?;
     }
-    stop.received().await;
+    let listener_ended = tokio::select! {
+        () = stop.received() => false,
+        _ = &mut serving => true,
+    };
     eprintln!("stopping");
     // Controllers first, so that their requests do not fail against a stopping server.
     controllers.tasks.kill();
     electors.release().await;
     // Requests under way are answered, and watches end with their last frame.
     plane_seam.tasks.stop();
-    if tokio::time::timeout(STOP_TIME_MAX, serving).await.is_err() {
+    if !listener_ended && tokio::time::timeout(STOP_TIME_MAX, serving).await.is_err() {
         tracing::warn!("connections did not end in time and are cut off");
     }
     seam.tasks.kill();
     engine.close();
+    if listener_ended {
+        bail!("the API listener ended: the log says why\n  try: start ironclad up again");
+    }
     Ok(())
 }
 
@@ -237,19 +244,24 @@ fn certified_hosts(address: IpAddr, names: &[String]) -> Vec<String> {
 }
 
 /// Makes the certificates of the plane anew before they end.
-fn renew_certificates(mut credentials: pki::Pki, simulated: SimulatedMembers, endpoint: String, seam: &Seam) {
-    let of_task = seam.clone();
-    seam.tasks.spawn("certificates", async move {
-        loop {
-            of_task.clock.sleep(RENEW_EVERY).await;
-            let renewed = match credentials.renew(&of_task) {
-                Ok(false) => continue,
-                Ok(true) => simulated.set_plane_context(credentials.admin_context("ironclad", &endpoint)),
-                Err(error) => Err(error.into()),
-            };
-            match renewed {
-                Ok(()) => tracing::info!("certificates were renewed and the kubeconfig written"),
-                Err(error) => tracing::error!(%error, "certificates could not be renewed"),
+fn renew_certificates(credentials: pki::Pki, simulated: SimulatedMembers, endpoint: String, seam: &Seam) {
+    let renewal = Arc::new((Mutex::new(credentials), simulated, endpoint, seam.clone()));
+    seam.tasks.supervise(&seam.clock, "certificates", move || {
+        let renewal = renewal.clone();
+        async move {
+            let (credentials, simulated, endpoint, seam) = &*renewal;
+            loop {
+                seam.clock.sleep(RENEW_EVERY).await;
+                let mut credentials = credentials.lock();
+                let renewed = match credentials.renew(seam) {
+                    Ok(false) => continue,
+                    Ok(true) => simulated.set_plane_context(credentials.admin_context("ironclad", endpoint)),
+                    Err(error) => Err(error.into()),
+                };
+                match renewed {
+                    Ok(()) => tracing::info!("certificates were renewed and the kubeconfig written"),
+                    Err(error) => tracing::error!(%error, "certificates could not be renewed"),
+                }
             }
         }
     });

@@ -102,6 +102,12 @@ pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: 
         (Act::Validate { .. } | Act::Mutate(_), _) => None,
     };
     verdict.warnings = out.warnings;
+    if webhook.not_built && request.object.is_some() {
+        verdict.warnings.push(format!(
+            "{} {}/{} has no effect: this version of Ironclad does not act on the kind",
+            request.kind, request.group, request.version
+        ));
+    }
     let denial = refused.or_else(|| {
         let mistakes = weigh(webhook, &cx, out.errors, &mut verdict);
         (!mistakes.is_empty()).then(|| Denial::of(mistakes))

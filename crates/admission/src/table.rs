@@ -104,6 +104,8 @@ pub struct Webhook {
     pub own_writes: OwnWrites,
     /// Restricts the webhook to objects with this label.
     pub labelled: Option<Labelled>,
+    /// True if no controller acts on the kind: every write is answered with a warning.
+    pub not_built: bool,
     pub(crate) act: Act,
     pub(crate) needs: fn(&Request<'_>, &Config, &mut Needs),
 }
@@ -173,6 +175,7 @@ const AUTOSCALING: &str = "autoscaling.karmada.io";
 const NETWORKING: &str = "networking.karmada.io";
 const CONFIG: &str = "config.karmada.io";
 const CLUSTER: &str = "cluster.karmada.io";
+const MULTICLUSTER: &str = "multicluster.x-k8s.io";
 
 /// Defaults that most webhooks share.
 const BASE: Webhook = Webhook {
@@ -187,9 +190,21 @@ const BASE: Webhook = Webhook {
     has_side_effects: false,
     own_writes: OwnWrites::Exempt,
     labelled: None,
+    not_built: false,
     act: Act::Validate { object: |_, _, _| Ok(()), change: anything },
     needs: nothing,
 };
+
+/// A kind without rules on which no controller acts.
+const fn not_built(
+    name: &'static str,
+    path: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    scope: Scope,
+) -> Webhook {
+    Webhook { name, path, group, resource, scope, not_built: true, ..BASE }
+}
 
 fn nothing(_: &Request<'_>, _: &Config, _: &mut Needs) {}
 
@@ -363,6 +378,7 @@ pub static WEBHOOKS: &[Webhook] = &[
     Webhook {
         name: "multiclusteringress.karmada.io",
         path: "/validate-multiclusteringress",
+        not_built: true,
         group: NETWORKING,
         resource: "multiclusteringresses",
         act: Act::Validate { object: kinds::ingress::validate, change: anything },
@@ -371,6 +387,7 @@ pub static WEBHOOKS: &[Webhook] = &[
     Webhook {
         name: "federatedhpa.karmada.io",
         path: "/validate-federatedhpa",
+        not_built: true,
         group: AUTOSCALING,
         resource: "federatedhpas",
         act: Act::Validate { object: kinds::federated_hpa::validate, change: anything },
@@ -380,6 +397,7 @@ pub static WEBHOOKS: &[Webhook] = &[
     Webhook {
         name: "cronfederatedhpa.karmada.io",
         path: "/validate-cronfederatedhpa",
+        not_built: true,
         group: AUTOSCALING,
         resource: "cronfederatedhpas",
         act: Act::Validate { object: kinds::cron::validate, change: anything },
@@ -388,6 +406,7 @@ pub static WEBHOOKS: &[Webhook] = &[
     Webhook {
         name: "multiclusterservice.karmada.io",
         path: "/validate-multiclusterservice",
+        not_built: true,
         group: NETWORKING,
         resource: "multiclusterservices",
         act: Act::Validate { object: kinds::service::validate, change: kinds::service::change },
@@ -451,4 +470,14 @@ pub static WEBHOOKS: &[Webhook] = &[
         needs: kinds::protection::needs_contents,
         ..BASE
     },
+    not_built("remedy.karmada.io", "/validate-remedy", "remedy.karmada.io", "remedies", Scope::Cluster),
+    not_built("serviceexport.karmada.io", "/validate-serviceexport", MULTICLUSTER, "serviceexports", Scope::Namespaced),
+    not_built("serviceimport.karmada.io", "/validate-serviceimport", MULTICLUSTER, "serviceimports", Scope::Namespaced),
+    not_built(
+        "resourceregistry.karmada.io",
+        "/validate-resourceregistry",
+        "search.karmada.io",
+        "resourceregistries",
+        Scope::Cluster,
+    ),
 ];

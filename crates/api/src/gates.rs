@@ -65,6 +65,23 @@ gates! {
 }
 
 impl Gate {
+    /// Returns true if this version does not have what the gate switches on.
+    pub fn is_not_built(self) -> bool {
+        use Gate::{
+            FederatedHPAExternalMetrics, HPAScaleToZero, MultiClusterService, PriorityBasedPreemptiveScheduling,
+            ResourceQuotaEstimate, WorkloadAffinity,
+        };
+        matches!(
+            self,
+            FederatedHPAExternalMetrics
+                | HPAScaleToZero
+                | MultiClusterService
+                | PriorityBasedPreemptiveScheduling
+                | ResourceQuotaEstimate
+                | WorkloadAffinity
+        )
+    }
+
     /// Returns true if the gate has no effect and is only accepted for existing command lines.
     pub fn is_without_meaning(self) -> bool {
         use Gate::{ContextualLogging, GracefulEviction, LoggingAlphaOptions, LoggingBetaOptions};

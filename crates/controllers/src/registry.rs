@@ -1,6 +1,6 @@
 //! The controllers, one row each: their names in `--controllers`, their defaults, gates and constructors.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_fleet::gates::Gate;
 
@@ -186,7 +186,7 @@ fn runs(row: &Row, settings: &Settings) -> bool {
 
 impl Default for ControllerList {
     fn default() -> Self {
-        Self(controller_names().into_iter().filter(|name| !OFF_BY_DEFAULT.contains(name)).collect())
+        Self::of(controller_names().into_iter().filter(|name| !OFF_BY_DEFAULT.contains(name)))
     }
 }
 
@@ -199,6 +199,10 @@ pub struct UnknownController {
 }
 
 impl ControllerList {
+    fn of(names: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { enabled: names.into_iter().collect(), named: BTreeSet::new() }
+    }
+
     /// Parses `*,-foo,bar`: `foo` enables, `-foo` disables, `*` means all that are on by default.
     ///
     /// A list without `*` means the same as in Karmada, whose detector and scheduler are in no list: they run. If it
@@ -212,9 +216,9 @@ impl ControllerList {
         let mut list = if items.contains(&"*") {
             Self::default()
         } else if own_names().any(|name| items.contains(&name)) {
-            Self(Default::default())
+            Self::of([])
         } else {
-            Self(own_names().collect())
+            Self::of(own_names())
         };
         let names = controller_names();
         for item in items.into_iter().filter(|item| *item != "*") {
@@ -225,10 +229,11 @@ impl ControllerList {
             let known = names.iter().find(|known| **known == name);
             let name = known.ok_or_else(|| UnknownController { name: name.to_owned() })?;
             if enable {
-                list.0.insert(name)
+                list.enabled.insert(name);
+                list.named.insert(name);
             } else {
-                list.0.remove(name)
-            };
+                list.enabled.remove(name);
+            }
         }
         Ok(list)
     }
@@ -236,7 +241,10 @@ impl ControllerList {
     /// Warnings about items of the list that have no effect, for people.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let not_built = ACCEPTED.iter().filter(|(name, about)| *about == NOT_BUILT && self.named.contains(name));
+        let mut warnings: Vec<String> = not_built
+            .map(|(name, _)| format!("controller {name} has no effect: this version does not have it"))
+            .collect();
         if !self.enabled("cluster") {
             warnings.push("controller cluster runs all the same: it connects the members".to_owned());
         }
@@ -288,6 +296,7 @@ mod tests {
         for (text, want) in [
             ("*", &[][..]),
             ("*,-binding", &[]),
+            ("*,remedy", &["controller remedy has no effect: this version does not have it"]),
             ("*,-cluster", &["controller cluster runs all the same: it connects the members"]),
             ("*,-federatedResourceQuotaSync,-federatedResourceQuotaStatus", &[]),
             (

@@ -28,17 +28,21 @@ pub struct Settings {
 
 /// The enabled controllers. The registry parses it, as it knows their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ControllerList(pub(crate) BTreeSet<&'static str>);
+pub struct ControllerList {
+    pub(crate) enabled: BTreeSet<&'static str>,
+    /// Those that the list names, in contrast to `*`.
+    pub(crate) named: BTreeSet<&'static str>,
+}
 
 impl ControllerList {
     /// Disables a controller.
     pub fn disable(&mut self, name: &str) {
-        self.0.remove(name);
+        self.enabled.remove(name);
     }
 
     /// True if a controller is enabled. An unknown name is not.
     #[must_use]
     pub fn enabled(&self, name: &str) -> bool {
-        self.0.contains(name)
+        self.enabled.contains(name)
     }
 }

@@ -72,11 +72,11 @@ impl Gates {
             let known = Gate::ALL.iter().find(|gate| gate.name() == name);
             let gate = *known.ok_or_else(|| GateError::Unknown { nearest: nearest(&name), name })?;
             gates.0.insert(gate, on);
+            let name = gate.name();
             if gate.is_without_meaning() {
-                warnings.push(format!(
-                    "feature gate {} has no effect: it is accepted for existing command lines",
-                    gate.name()
-                ));
+                warnings.push(format!("feature gate {name} has no effect: it is accepted for existing command lines"));
+            } else if on && gate.is_not_built() {
+                warnings.push(format!("feature gate {name} has no effect: this version does not have the feature"));
             }
         }
         Ok((gates, warnings))
@@ -120,6 +120,8 @@ mod tests {
 
     #[test]
     fn what_can_not_be_meant_is_refused_and_what_means_nothing_warns() {
+        let (_, warnings) = Gates::parse("WorkloadAffinity=true,MultiClusterService=false").unwrap();
+        assert_eq!(warnings, ["feature gate WorkloadAffinity has no effect: this version does not have the feature"]);
         let error = Gates::parse("Failovr=true").unwrap_err().to_string();
         assert!(error.starts_with("unknown feature gate \"Failovr\"\n  try: Failover, "), "{error}");
         let error = Gates::parse("Failover=yes").unwrap_err().to_string();

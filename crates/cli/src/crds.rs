@@ -8,7 +8,10 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_api::roles::cluster_roles;
 use ironclad_seam::Clock;
 use k8s_openapi::{
-    api::rbac::v1::ClusterRole, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::rbac::v1::ClusterRole,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, CustomResourceDefinitionVersion,
+    },
 };
 use kube::{
     Api, Client, ResourceExt as _,
@@ -19,6 +22,7 @@ use serde_json::Value;
 
 use crate::{
     connect::Plane,
+    dry_run::DryRun,
     print::{self, Output},
     write::{FIELD_MANAGER, Outcome},
 };
@@ -39,8 +43,8 @@ pub struct Command {
     #[arg(long)]
     pub install: bool,
     /// Only say what --install would do; the server checks it
-    #[arg(long, requires = "install")]
-    pub dry_run: bool,
+    #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "server", require_equals = true, requires = "install")]
+    pub dry_run: DryRun,
     /// Timeout until every kind is served
     #[arg(long, default_value = "60s", value_parser = crate::duration, value_name = "DURATION")]
     pub timeout: Duration,
@@ -60,14 +64,15 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let crds = ironclad_api::crds::crds();
     if command.install {
         let client = command.plane.client().await?;
-        let done = install(&client, clock, crds, command.timeout, command.dry_run).await?;
-        let roles = install_roles(&client, command.dry_run).await?;
+        let dry_run = command.dry_run != DryRun::None;
+        let done = install(&client, clock, crds, command.timeout, dry_run).await?;
+        let roles = install_roles(&client, dry_run).await?;
         let roles =
             roles.into_iter().map(|(name, outcome)| (format!("clusterrole.rbac.authorization.k8s.io/{name}"), outcome));
         let done = done.into_iter();
         let done =
             done.map(|(name, outcome)| (format!("customresourcedefinition.apiextensions.k8s.io/{name}"), outcome));
-        let dry_run = if command.dry_run { " (server dry run)" } else { "" };
+        let dry_run = if dry_run { " (server dry run)" } else { "" };
         let lines = done.chain(roles).map(|(name, outcome)| {
             let outcome = match outcome {
                 Outcome::Created => "created",
@@ -176,6 +181,24 @@ async fn put_role(api: &Api<ClusterRole>, params: &PostParams, role: ClusterRole
     }
 }
 
+/// The definition that replaces a present one: ours, with the conversion and the served versions that a running server
+/// added. `up` and `run --serve-legacy-binding-api` serve an old version with a webhook that converts it.
+fn replacement(present: &CustomResourceDefinition, ours: &CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut wanted = present.clone();
+    wanted.spec = ours.spec.clone();
+    let converts = |of: &CustomResourceDefinition| of.spec.conversion.as_ref().is_some_and(|c| c.strategy == "Webhook");
+    if converts(present) && !converts(ours) {
+        wanted.spec.conversion.clone_from(&present.spec.conversion);
+        for version in &mut wanted.spec.versions {
+            let is_present = |other: &&CustomResourceDefinitionVersion| other.name == version.name;
+            version.served |= present.spec.versions.iter().find(is_present).is_some_and(|other| other.served);
+        }
+    }
+    wanted.labels_mut().extend(ours.labels().clone());
+    wanted.annotations_mut().extend(ours.annotations().clone());
+    wanted
+}
+
 /// A definition is replaced whole: merged, fields that a newer version dropped would stay.
 async fn put(client: &Client, crd: CustomResourceDefinition, dry_run: bool) -> Result<Outcome, kube::Error> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -188,10 +211,7 @@ async fn put(client: &Client, crd: CustomResourceDefinition, dry_run: bool) -> R
                 created => return created.map(|_| Outcome::Created),
             }
         };
-        let mut wanted = present.clone();
-        wanted.spec = crd.spec.clone();
-        wanted.labels_mut().extend(crd.labels().clone());
-        wanted.annotations_mut().extend(crd.annotations().clone());
+        let wanted = replacement(&present, &crd);
         match api.replace(&name, &params, &wanted).await {
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             replaced => {
@@ -239,4 +259,23 @@ async fn served(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_a_server_converts_stay_served() {
+        let all = ironclad_api::crds::crds();
+        let is_legacy = |crd: &&CustomResourceDefinition| crd.spec.versions.iter().any(|version| !version.served);
+        let ours = all.iter().find(is_legacy).expect("ResourceBinding has a version that is not served by default");
+        let mut present = ours.clone();
+        present.spec.versions.iter_mut().for_each(|version| version.served = true);
+        assert_eq!(replacement(&present, ours).spec, ours.spec, "without a converter nobody can serve it");
+        present.spec.conversion = serde_json::from_value(serde_json::json!({"strategy": "Webhook"})).unwrap();
+        let wanted = replacement(&present, ours);
+        assert_eq!(wanted.spec.conversion, present.spec.conversion);
+        assert!(wanted.spec.versions.iter().all(|version| version.served));
+    }
 }

@@ -9,16 +9,17 @@
     reason = "only `print` writes to the terminal: it escapes foreign text"
 )]
 
-mod across;
 pub mod completion;
 pub mod connect;
 pub mod cordon;
 pub mod crds;
 pub mod doctor;
 pub mod drain;
+pub mod dry_run;
 mod duration;
 pub mod evictions;
 pub mod get;
+mod input;
 pub mod interpret;
 pub mod join;
 pub mod logs;

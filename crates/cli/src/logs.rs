@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, bail};
-use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, future::join_all, stream};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, StreamExt as _, stream};
+use ironclad_patch::selector::LabelSelector;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -14,7 +15,6 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    across::{ask, report_silent},
     connect::Plane,
     members, print,
     report::{Misused, answer},
@@ -108,37 +108,32 @@ struct Source {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let mut asked = ask(&command.plane, &client, &command.clusters).await?;
-    let answers = join_all(asked.members.iter().map(async |(name, client)| {
-        let found = members::within(clock, command.timeout, find(client, command, &namespace)).await;
-        (name, client, found.and_then(|found| found.map_err(|error| format!("{error:#}"))))
-    }))
+    let clusters = members::clusters(&client, &command.clusters).await?;
+    let members = members::connect(&client, command.plane.kubeconfig().ok().as_ref(), &clusters).await;
+    let answers = members::ask(&members, clock, command.timeout, async |_, client| {
+        let pods = find(&client, command, &namespace).await.map_err(|error| format!("{error:#}"))?;
+        Ok((client, pods))
+    })
     .await;
     let (mut sources, mut is_noted) = (Vec::new(), false);
-    for (cluster, client, pods) in answers {
-        match pods {
-            Ok(pods) => {
-                if !is_noted && !pods.is_empty() {
-                    note_default_container(&pods, command);
-                    is_noted = true;
-                }
-                for pod in pods {
-                    let api = Api::namespaced(client.clone(), &namespace);
-                    for container in containers(&pod, command) {
-                        sources.push(Source {
-                            cluster: cluster.clone(),
-                            pod: pod.name_any(),
-                            container,
-                            api: api.clone(),
-                        });
-                    }
-                }
-            }
-            Err(why) => asked.silent.push((cluster.clone(), why)),
+    for (cluster, (client, pods)) in answers.answered {
+        if !is_noted && !pods.is_empty() {
+            note_default_container(&pods, command);
+            is_noted = true;
+        }
+        let api: Api<Pod> = Api::namespaced(client, &namespace);
+        for pod in pods {
+            sources.extend(containers(&pod, command).into_iter().map(|container| Source {
+                cluster: cluster.clone(),
+                pod: pod.name_any(),
+                container,
+                api: api.clone(),
+            }));
         }
     }
-    report_silent(&asked.silent);
+    answers.silent.print();
     if sources.is_empty() {
+        answers.silent.verdict(members.len(), false, false)?;
         let what = command.what.as_deref().or(command.selector.as_deref()).unwrap_or_default();
         bail!(
             "no member has a pod for {what} in namespace {namespace}\n  try: ironclad get pods -n {namespace} -s members"
@@ -173,14 +168,18 @@ async fn selector_of(client: &Client, namespace: &str, kind: &str, name: &str) -
     let resource = Resources::of(client).await?.find(kind)?;
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource.api);
     let Some(object) = api.get_opt(name).await.map_err(|e| anyhow::anyhow!(answer(&e)))? else { return Ok(None) };
-    labels_of(&object.data).map(Some).with_context(|| format!("{kind}/{name} selects no pods"))
+    pod_selector(&object.data).map(Some).with_context(|| format!("{kind}/{name} selects no pods"))
 }
 
-fn labels_of(object: &Value) -> Option<String> {
+/// The pod selector of a workload (`matchLabels` and `matchExpressions`) or of a Service (labels), as a list takes it;
+/// `None` if it selects no pods.
+fn pod_selector(object: &Value) -> Option<String> {
     let selector = object.pointer("/spec/selector")?;
-    let labels = selector.get("matchLabels").unwrap_or(selector).as_object()?;
-    let terms: Vec<String> = labels.iter().filter_map(|(k, v)| Some(format!("{k}={}", v.as_str()?))).collect();
-    (!terms.is_empty()).then(|| terms.join(","))
+    let selector = match ["matchLabels", "matchExpressions"].iter().any(|key| selector.get(*key).is_some()) {
+        true => LabelSelector::from_object(selector).ok()??,
+        false => LabelSelector::from_labels(selector.as_object()?),
+    };
+    (!selector.is_empty()).then(|| selector.to_string())
 }
 
 /// Containers of a pod whose logs are printed.
@@ -243,45 +242,81 @@ async fn print_logs(sources: &[Source], command: &Command) -> anyhow::Result<()>
         .into());
     }
     let pods: BTreeSet<(&str, &str)> = sources.iter().map(|s| (s.cluster.as_str(), s.pod.as_str())).collect();
-    let several = sources.len() > 1;
-    let mut streams = Vec::new();
-    for source in sources {
-        let before = if command.prefix || several {
-            format!("[{}/{}/{}] ", source.cluster, source.pod, source.container)
-        } else {
-            String::new()
-        };
-        let asked = parameters(command, &source.container, pods.len());
-        let lines = match source.api.log_stream(&source.pod, &asked).await {
-            Ok(lines) => lines,
-            Err(error) => {
-                let what = format!(
-                    "container {} of pod {} in member {} has no logs",
-                    source.container, source.pod, source.cluster
-                );
-                if !command.ignore_errors {
-                    return Err(anyhow::anyhow!(answer(&error)).context(what));
-                }
-                print::note(&format!("{what}: {}", answer(&error)));
-                continue;
-            }
-        };
-        streams.push(Box::pin(lines.lines().map_ok(move |line| format!("{before}{line}\n"))));
-    }
+    let (pods, several) = (pods.len(), sources.len() > 1);
+    // A container's lines stay together, and its request begins when those before it are printed; followed containers
+    // are printed as lines come.
     if command.follow {
+        let mut streams = Vec::new();
+        for source in sources {
+            match source.open(command, pods).await {
+                Ok(log) => streams.push(Box::pin(lines(log).map(move |line| (source, line)))),
+                Err(error) => source.fail(&answer(&error), command)?,
+            }
+        }
         let mut lines = stream::select_all(streams);
-        while let Some(line) = lines.next().await {
-            print::log(&line?)?;
+        while let Some((source, line)) = lines.next().await {
+            source.print(line, several, command)?;
         }
         return Ok(());
     }
-    // One container after the other, so that its lines stay together.
-    for lines in &mut streams {
-        while let Some(line) = lines.next().await {
-            print::log(&line?)?;
+    for source in sources {
+        match source.open(command, pods).await {
+            Ok(log) => {
+                let mut lines = Box::pin(lines(log));
+                while let Some(line) = lines.next().await {
+                    source.print(line, several, command)?;
+                }
+            }
+            Err(error) => source.fail(&answer(&error), command)?,
         }
     }
     Ok(())
+}
+
+/// The lines of a log, each with its line break. A log is bytes: what is not UTF-8 is passed on as it is.
+fn lines(log: impl AsyncBufRead + Unpin) -> impl futures::Stream<Item = std::io::Result<Vec<u8>>> {
+    stream::unfold(Some(log), async |log| {
+        let (mut log, mut line) = (log?, Vec::new());
+        match log.read_until(b'\n', &mut line).await {
+            Ok(0) => None,
+            Ok(_) => {
+                if !line.ends_with(b"\n") {
+                    line.push(b'\n');
+                }
+                Some((Ok(line), Some(log)))
+            }
+            Err(error) => Some((Err(error), None)),
+        }
+    })
+}
+
+impl Source {
+    async fn open(&self, command: &Command, pods: usize) -> Result<impl AsyncBufRead + Unpin, kube::Error> {
+        Ok(Box::pin(self.api.log_stream(&self.pod, &parameters(command, &self.container, pods)).await?))
+    }
+
+    /// Prints a line of this container, or reports that its log broke off.
+    fn print(&self, line: std::io::Result<Vec<u8>>, several: bool, command: &Command) -> anyhow::Result<()> {
+        let line = match line {
+            Ok(line) => line,
+            Err(error) => return self.fail(&error.to_string(), command),
+        };
+        if command.prefix || several {
+            let prefix = format!("[{}/{}/{}] ", self.cluster, self.pod, self.container);
+            return print::log(&[prefix.as_bytes(), &line].concat());
+        }
+        print::log(&line)
+    }
+
+    /// An error of this container, which `--ignore-errors` makes a note.
+    fn fail(&self, why: &str, command: &Command) -> anyhow::Result<()> {
+        let what = format!("the log of container {} of pod {} in member {}", self.container, self.pod, self.cluster);
+        if !command.ignore_errors {
+            bail!("{what} can't be read\n  because {why}");
+        }
+        print::note(&format!("{what} can't be read: {}", print::line(why)));
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -366,13 +401,30 @@ mod tests {
 
     #[test]
     fn selectors_of_workloads_and_services() {
+        let tiers = json!([{"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "old", "operator": "DoesNotExist"}]);
         for (object, want) in [
+            (
+                json!({"spec": {"selector": {"matchLabels": {"app": "me"}, "matchExpressions": tiers}}}),
+                Some("app=me,!old,tier in (a,b)"),
+            ),
+            (
+                json!({"spec": {"selector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}}}),
+                Some("tier"),
+            ),
+            (json!({"spec": {"selector": {"matchExpressions": [{"key": "tier", "operator": "Is"}]}}}), None),
             (json!({"spec": {"selector": {"matchLabels": {"app": "web", "tier": "a"}}}}), Some("app=web,tier=a")),
             (json!({"spec": {"selector": {"app": "web"}}}), Some("app=web")),
             (json!({"spec": {"selector": {}}}), None),
             (json!({"spec": {}}), None),
         ] {
-            assert_eq!(labels_of(&object).as_deref(), want);
+            assert_eq!(pod_selector(&object).as_deref(), want);
         }
+    }
+
+    #[tokio::test]
+    async fn logs_are_bytes() {
+        let log = futures::io::Cursor::new(b"caf\xe9\nwhole\nlast".to_vec());
+        let read: Vec<Vec<u8>> = lines(log).map(Result::unwrap).collect().await;
+        assert_eq!(read, [b"caf\xe9\n".to_vec(), b"whole\n".to_vec(), b"last\n".to_vec()]);
     }
 }

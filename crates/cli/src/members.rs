@@ -1,35 +1,80 @@
-//! Clients of members, with the rights that the control plane has in them.
+//! The members that a verb asks: clients with the rights that the control plane has in them, a bound on how many are
+//! asked at a time, and one rule for those that do not answer (specification/operations.md 2.7).
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use anyhow::{Context as _, bail};
+use futures::{StreamExt as _, stream};
 use ironclad_api::cluster::Cluster;
 use ironclad_runtime::{TokenAccess, Traffic, client_by_token};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt as _, config::Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt as _, api::ListParams, config::Kubeconfig};
 
-use crate::connect;
+use crate::{connect, print};
 
-/// A member, or why it can't be asked.
+/// Members that are asked at a time. Each takes a connection, and a process may usually open 1,024 files.
+const ASKED_MAX: usize = 50;
+
+/// A member.
 pub struct Member {
     /// The cluster's name.
     pub name: String,
-    /// A client, or one line that says why there is none.
-    pub client: Result<Client, String>,
+    /// Access to its API server, or one line that says why there is none.
+    pub access: Result<Access, String>,
 }
 
-/// Clients of these Clusters: by the Secret that `join` left, else by the context of the kubeconfig that has the
+/// Access to a member's API server.
+pub enum Access {
+    /// By a context of the kubeconfig.
+    Context(Box<Config>),
+    /// By the Cluster's address and the Secret that it names.
+    Secret(Box<Cluster>, Option<Box<Secret>>),
+    /// By a client.
+    Client(Client),
+}
+
+impl Member {
+    /// A client. Its connections end with it.
+    ///
+    /// # Errors
+    /// One line that says why there is none.
+    pub fn client(&self) -> Result<Client, String> {
+        match self.access.as_ref().map_err(Clone::clone)? {
+            Access::Context(config) => connect::client((**config).clone()).map_err(|error| error.to_string()),
+            Access::Secret(cluster, secret) => by_secret(cluster, secret.as_deref()),
+            Access::Client(client) => Ok(client.clone()),
+        }
+    }
+}
+
+/// The Clusters of these names, or all.
+///
+/// # Errors
+/// If one does not exist, or the control plane does not answer.
+pub async fn clusters(plane: &Client, names: &[String]) -> anyhow::Result<Vec<Cluster>> {
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    let mut clusters = clusters.list(&ListParams::default()).await.context("listing the clusters")?.items;
+    for name in names {
+        if !clusters.iter().any(|cluster| cluster.name_any() == *name) {
+            bail!("cluster {name} does not exist\n  try: ironclad get clusters");
+        }
+    }
+    clusters.retain(|cluster| names.is_empty() || names.contains(&cluster.name_any()));
+    Ok(clusters)
+}
+
+/// Members with access to them: by the Secret that `join` wrote, else by the context of the kubeconfig that has the
 /// cluster's name and its endpoint (as `ironclad up` writes it for simulated members).
-pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: Vec<Cluster>) -> Vec<Member> {
-    join_all(clusters.into_iter().map(async |cluster| {
-        let client = one(plane, kubeconfig, &cluster).await;
-        Member { name: cluster.name_any(), client }
-    }))
-    .await
+pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: &[Cluster]) -> Vec<Member> {
+    let members = clusters.iter().map(async |cluster| {
+        let access = access(plane, kubeconfig, cluster).await;
+        Member { name: cluster.name_any(), access }
+    });
+    stream::iter(members).buffered(ASKED_MAX).collect().await
 }
 
-async fn one(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster) -> Result<Client, String> {
+async fn access(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster) -> Result<Access, String> {
     let secret = match &cluster.spec.secret_ref {
         None => None,
         Some(reference) => {
@@ -43,9 +88,13 @@ async fn one(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster)
         && let Ok(config) = connect::config(kubeconfig.clone(), Some(&name), "member").await
         && config.cluster_url.to_string().trim_end_matches('/') == cluster.spec.api_endpoint.trim_end_matches('/')
     {
-        return connect::client(config).map_err(|error| error.to_string());
+        return Ok(Access::Context(Box::new(config)));
     }
-    let access = cluster.access(secret.as_ref()).map_err(|error| error.to_string())?;
+    Ok(Access::Secret(Box::new(cluster.clone()), secret.map(Box::new)))
+}
+
+fn by_secret(cluster: &Cluster, secret: Option<&Secret>) -> Result<Client, String> {
+    let access = cluster.access(secret).map_err(|error| error.to_string())?;
     let access = TokenAccess {
         endpoint: access.endpoint,
         token: access.token,
@@ -54,6 +103,101 @@ async fn one(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster)
         proxy_header: &cluster.spec.proxy_header,
     };
     client_by_token(access, Arc::new(Traffic::default()))
+}
+
+/// Answers of members.
+pub struct Answers<T> {
+    /// By cluster, in the order in which they were asked.
+    pub answered: Vec<(String, T)>,
+    /// The members that did not answer.
+    pub silent: Silent,
+}
+
+/// Members that did not answer, each with the first reason.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Silent(BTreeMap<String, String>);
+
+/// Asks all members, at most 50 at a time and each no longer than `patience`. A client and its connections end with the
+/// answer.
+pub async fn ask<'m, T>(
+    members: impl IntoIterator<Item = &'m Member>,
+    clock: &Clock,
+    patience: Duration,
+    question: impl AsyncFn(&Member, Client) -> Result<T, String>,
+) -> Answers<T> {
+    let asked = members.into_iter().map(async |member| {
+        let answer = match member.client() {
+            Ok(client) => within(clock, patience, question(member, client)).await.and_then(|answer| answer),
+            Err(why) => Err(why),
+        };
+        (member.name.clone(), answer)
+    });
+    let all: Vec<_> = stream::iter(asked).buffered(ASKED_MAX).collect().await;
+    let mut answers = Answers { answered: Vec::new(), silent: Silent::default() };
+    for (name, answer) in all {
+        match answer {
+            Ok(answer) => answers.answered.push((name, answer)),
+            Err(why) => answers.silent.add(name, why),
+        }
+    }
+    answers
+}
+
+impl Silent {
+    /// Adds a member; its first reason counts.
+    pub fn add(&mut self, name: String, why: String) {
+        self.0.entry(name).or_insert(why);
+    }
+
+    /// Adds the members of another question.
+    pub fn extend(&mut self, other: Self) {
+        other.0.into_iter().for_each(|(name, why)| self.add(name, why));
+    }
+
+    /// True if all answered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Their names, separated by commas.
+    #[must_use]
+    pub fn names(&self) -> String {
+        self.0.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The members and why each did not answer.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, why)| (name.as_str(), why.as_str()))
+    }
+
+    /// Names on stderr who did not answer and why.
+    pub fn print(&self) {
+        for (name, why) in self.iter() {
+            print::note(&format!(
+                "cluster({name}) is inaccessible, please check authorization or network: {}",
+                print::line(why)
+            ));
+        }
+    }
+
+    /// The end of a verb that asked `asked` members and, if `others_answered`, the control plane with success. The
+    /// answers and [`print`](Self::print) come before it.
+    ///
+    /// # Errors
+    /// If no server answered, or with `strict` if one did not.
+    pub fn verdict(&self, asked: usize, others_answered: bool, strict: bool) -> anyhow::Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let none = self.0.len() >= asked && !others_answered;
+        let summary = format!("{} of {} clusters did not answer: {}", self.0.len(), asked, self.names());
+        if strict || none {
+            bail!("{summary}\n  try: ironclad get clusters");
+        }
+        print::note(&summary);
+        Ok(())
+    }
 }
 
 /// Answer of a member, or an error if it did not answer in time.
@@ -65,5 +209,84 @@ pub async fn within<T>(clock: &Clock, patience: Duration, question: impl Future<
         biased;
         answer = question => Ok(answer),
         () = clock.sleep(patience) => Err(format!("no answer within {} s", patience.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use super::*;
+
+    /// Members that answer after a second each, but for those whose number `is_silent`.
+    fn members(count: usize, is_silent: fn(usize) -> bool) -> Vec<Member> {
+        let member = |number: usize| Member {
+            name: format!("m{number:04}"),
+            access: match is_silent(number) {
+                true => Err("no route".to_owned()),
+                false => Ok(Access::Client(Client::new(
+                    tower::service_fn(|_: http::Request<kube::client::Body>| async {
+                        Ok::<_, Infallible>(http::Response::new(kube::client::Body::empty()))
+                    }),
+                    "default",
+                ))),
+            },
+        };
+        (0..count).map(member).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_most_fifty_members_are_asked_at_a_time() {
+        let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (clock, members) = (Clock::system(), members(1000, |number| number % 7 == 0));
+        let answers = ask(&members, &clock, Duration::from_secs(5), async |member, _client| {
+            most.fetch_max(open.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            clock.sleep(Duration::from_secs(1)).await;
+            open.fetch_sub(1, Ordering::Relaxed);
+            Ok(member.name.clone())
+        })
+        .await;
+        // Silent members end at once, and keep their place until those before them answered.
+        assert!((ASKED_MAX / 2..=ASKED_MAX).contains(&most.load(Ordering::Relaxed)), "{most:?}");
+        assert!(answers.answered.iter().all(|(name, answer)| name == answer));
+        assert_eq!((answers.answered.len(), answers.silent.0.len()), (857, 143));
+        assert!(answers.answered.is_sorted(), "in the order of the members");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn some_answers_are_a_success_and_none_is_a_failure() {
+        let clock = Clock::system();
+        for (name, is_silent, others, strict, want) in [
+            ("all answer", (|_| false) as fn(usize) -> bool, false, false, Ok(())),
+            ("all answer a strict verb", |_| false, false, true, Ok(())),
+            ("one is silent", |number| number == 1, false, false, Ok(())),
+            (
+                "one is silent and --strict",
+                |number| number == 1,
+                true,
+                true,
+                Err("1 of 3 clusters did not answer: m0001"),
+            ),
+            ("none answers", |_| true, false, false, Err("3 of 3 clusters did not answer: m0000, m0001, m0002")),
+            ("only the control plane answers", |_| true, true, false, Ok(())),
+        ] {
+            let members = members(3, is_silent);
+            let answers = ask(&members, &clock, Duration::from_secs(1), async |_, _| Ok(())).await;
+            let verdict = answers.silent.verdict(members.len(), others, strict);
+            let got = verdict.map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());
+            assert_eq!(got, want.map_err(str::to_owned), "{name}");
+        }
+        let one = members(1, |_| false);
+        let late = ask(&one, &clock, Duration::from_secs(2), async |_, _| {
+            clock.sleep(Duration::from_secs(3)).await;
+            Ok(())
+        });
+        assert_eq!(late.await.silent.iter().collect::<Vec<_>>(), [("m0000", "no answer within 2 s")]);
     }
 }

@@ -12,6 +12,8 @@ use std::{
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
+use crate::report::{BROKEN_PIPE, Exit};
+
 /// Output format of a result.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
@@ -156,33 +158,35 @@ pub fn name(object: &Value) -> String {
     format!("{kind}{group}/{}", text(object, "/metadata/name"))
 }
 
-/// Puts a result for people on stdout, or objects, without control characters. A reader that is gone is no error.
+/// Puts a result for people on stdout, or objects, without control characters.
 ///
 /// # Errors
-/// If stdout can't be written to.
+/// If stdout can't be written to. If nobody reads it any more, [`Exit`] ends the verb silently, as SIGPIPE would.
 pub fn out(text: &str) -> anyhow::Result<()> {
-    put(&escape(text), &mut io::stdout().lock())
+    put(escape(text).as_bytes(), &mut io::stdout().lock())
 }
 
 /// Puts text on stdout that a script may need as it is, such as one that a template selected. On a terminal it is
 /// escaped.
 ///
 /// # Errors
-/// If stdout can't be written to.
+/// As [`out`].
 pub fn data(text: &str) -> anyhow::Result<()> {
     let stdout = io::stdout();
     let text = if stdout.is_terminal() { escape(text) } else { Cow::Borrowed(text) };
-    put(&text, &mut stdout.lock())
+    put(text.as_bytes(), &mut stdout.lock())
 }
 
-/// Puts lines of a log on stdout. On a terminal all that remains of their control characters are colours.
+/// Puts lines of a log on stdout, byte by byte. On a terminal all that remains of their control characters are colours.
 ///
 /// # Errors
-/// If stdout can't be written to.
-pub fn log(text: &str) -> anyhow::Result<()> {
+/// As [`out`].
+pub fn log(lines: &[u8]) -> anyhow::Result<()> {
     let stdout = io::stdout();
-    let text = if stdout.is_terminal() { escape_except(text, colour) } else { Cow::Borrowed(text) };
-    put(&text, &mut stdout.lock())
+    if stdout.is_terminal() {
+        return put(escape_except(&String::from_utf8_lossy(lines), colour).as_bytes(), &mut stdout.lock());
+    }
+    put(lines, &mut stdout.lock())
 }
 
 /// Puts a line for people on stderr. There is nobody to report a failure to.
@@ -202,16 +206,31 @@ pub fn confirm(question: &str) -> anyhow::Result<bool> {
     Ok(matches!(reply.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-fn put(text: &str, stream: &mut impl Write) -> anyhow::Result<()> {
-    match stream.write_all(text.as_bytes()).and_then(|()| stream.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
-        _ => Ok(()),
+fn put(text: &[u8], stream: &mut impl Write) -> anyhow::Result<()> {
+    match stream.write_all(text).and_then(|()| stream.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Exit(BROKEN_PIPE).into()),
+        written => written.context("writing to stdout"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_ended_ends_the_verb_without_a_word() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let error = put(b"text", &mut Closed).unwrap_err();
+        assert_eq!(error.downcast_ref::<Exit>().map(|exit| exit.0), Some(141));
+    }
 
     #[test]
     fn columns() {

@@ -14,6 +14,9 @@ pub const MISUSED: u8 = 2;
 /// The exit code of a `plan` that was made, and by which something would move.
 pub const WOULD_MOVE: u8 = 3;
 
+/// The exit code of a verb whose output nobody reads any more, as shells report SIGPIPE.
+pub const BROKEN_PIPE: u8 = 141;
+
 /// The exit code of a verb that was interrupted with ctrl-c, as shells have it.
 pub const INTERRUPTED: u8 = 130;
 
@@ -33,7 +36,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.chain().any(|cause| cause.is::<Misused>()) { MISUSED } else { FAILED }
 }
 
-/// The error in at most three kinds of lines. A message may bring lines of its own that begin with `because` and
+/// The error in at most three kinds of lines, as kubectl begins them. A message may bring lines of its own that begin with `because` and
 /// `try:`; a cause that is part of what was said already is not said again.
 #[must_use]
 pub fn render(error: &anyhow::Error) -> String {
@@ -62,7 +65,8 @@ pub fn render(error: &anyhow::Error) -> String {
             break;
         }
     }
-    let mut text = format!("error: {what}");
+    // A server's refusal is printed as kubectl prints it.
+    let mut text = if what.starts_with("Error from server") { what } else { format!("error: {what}") };
     if !because.is_empty() {
         let _ = write!(text, "\n  because {}", because.join(": "));
     }
@@ -139,6 +143,8 @@ mod tests {
         assert_eq!(render(&own), want);
         let twice = Err::<(), _>(anyhow!("no such file")).context("kubeconfig x: no such file").unwrap_err();
         assert_eq!(render(&twice), "error: kubeconfig x: no such file", "a cause is said once");
+        let refused = anyhow!("Error from server (NotFound): pods \"a\" not found");
+        assert_eq!(render(&refused), "Error from server (NotFound): pods \"a\" not found", "as kubectl does");
     }
 
     #[test]

@@ -17,7 +17,15 @@ pub struct Resource {
 
 /// All that a server serves, in its order of preference.
 #[derive(Debug, Default)]
-pub struct Resources(Vec<(Resource, Vec<String>)>);
+pub struct Resources(Vec<Served>);
+
+/// A kind with the words and categories that mean it.
+#[derive(Debug)]
+struct Served {
+    resource: Resource,
+    words: Vec<String>,
+    categories: Vec<String>,
+}
 
 impl Resources {
     /// Asks a server.
@@ -45,7 +53,8 @@ impl Resources {
                     let api_version = if name.is_empty() { number.clone() } else { format!("{name}/{number}") };
                     let api = ApiResource { group: name.clone(), version: number.clone(), api_version, kind, plural };
                     let namespaced = served.scope.as_deref() == Some("Namespaced");
-                    all.push((Resource { api, namespaced }, words));
+                    let categories = served.categories.clone();
+                    all.push(Served { resource: Resource { api, namespaced }, words, categories });
                 }
             }
         }
@@ -56,7 +65,21 @@ impl Resources {
     #[must_use]
     pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
         let fits = |resource: &&Resource| resource.api.api_version == api_version && resource.api.kind == kind;
-        self.0.iter().map(|(resource, _)| resource).find(fits)
+        self.0.iter().map(|served| &served.resource).find(fits)
+    }
+
+    /// The types of a category, such as `all`, by their full names; empty if there is no such category.
+    #[must_use]
+    pub fn category(&self, name: &str) -> Vec<String> {
+        let name = name.to_lowercase();
+        let mut types: Vec<String> = Vec::new();
+        for api in self.0.iter().filter(|served| served.categories.contains(&name)).map(|served| &served.resource.api) {
+            let full = if api.group.is_empty() { api.plural.clone() } else { format!("{}.{}", api.plural, api.group) };
+            if !types.contains(&full) {
+                types.push(full);
+            }
+        }
+        types
     }
 
     /// Resolves a word: `deploy`, `deployments`, `deployments.apps`, `deployments.v1.apps`.
@@ -70,9 +93,9 @@ impl Resources {
             let api = &resource.api;
             group.is_empty() || api.group == group || format!("{}.{}", api.version, api.group) == group
         };
-        let found = self.0.iter().find(|(resource, words)| words.iter().any(|w| w == first) && fits(resource));
-        if let Some((resource, _)) = found {
-            return Ok(resource.clone());
+        let found = self.0.iter().find(|served| served.words.iter().any(|w| w == first) && fits(&served.resource));
+        if let Some(served) = found {
+            return Ok(served.resource.clone());
         }
         let distance = |words: &[String]| {
             let far = |known: &String| match known.starts_with(first) || first.starts_with(known.as_str()) {
@@ -82,7 +105,7 @@ impl Resources {
             words.iter().map(far).min().unwrap_or(usize::MAX)
         };
         let mut near: Vec<(usize, &str)> =
-            self.0.iter().map(|(resource, words)| (distance(words), resource.api.plural.as_str())).collect();
+            self.0.iter().map(|served| (distance(&served.words), served.resource.api.plural.as_str())).collect();
         near.sort_unstable();
         near.dedup();
         let mut near: Vec<&str> = near.into_iter().map(|(_, plural)| plural).collect();

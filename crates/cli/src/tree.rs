@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, bail};
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
 use ironclad_api::{
     annotations,
     cluster::Cluster,
@@ -75,30 +75,19 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let mut world = related(&client, &resource, &namespace, name).await?;
     let key = key(&resource, &namespace, name);
     let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
-    let members = members::connect(&client, kubeconfig.as_ref(), clusters).await;
-    let copies = join_all(members.into_iter().map(async |member| {
-        let copy = match member.client {
-            Ok(client) => {
-                let api = api(client, &resource, &namespace);
-                let answer = members::within(clock, command.timeout, api.get_opt(name)).await;
-                answer.and_then(|copy| copy.map_err(|error| report::answer(&error)))
-            }
-            Err(why) => Err(why),
-        };
-        (member.name, copy)
-    }));
-    for (cluster, copy) in copies.await {
-        match copy {
-            Ok(copy) => {
-                let cluster = ClusterName::from(cluster.as_str());
-                world.members.entry(cluster.clone()).or_default();
-                if let Some(object) = copy {
-                    world.insert_member(cluster, whole(&object, &resource)?);
-                }
-            }
-            Err(why) => print::note(&format!("warning: cluster({cluster}) is inaccessible: {}", print::line(&why))),
+    let members = members::connect(&client, kubeconfig.as_ref(), &clusters).await;
+    let copies = members::ask(&members, clock, command.timeout, async |_, client| {
+        api(client, &resource, &namespace).get_opt(name).await.map_err(|error| report::answer(&error))
+    })
+    .await;
+    for (cluster, copy) in copies.answered {
+        let cluster = ClusterName::from(cluster.as_str());
+        world.members.entry(cluster.clone()).or_default();
+        if let Some(object) = copy {
+            world.insert_member(cluster, whole(&object, &resource)?);
         }
     }
+    copies.silent.print();
     let Some(tree) = tree(&world, &key) else { bail!("{key} does not exist") };
     match command.output {
         Output::Table | Output::Wide => print::out(&rendered(&tree)),

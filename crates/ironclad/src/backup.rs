@@ -9,10 +9,17 @@ use std::{
 use anyhow::{Context as _, bail};
 use futures::AsyncReadExt as _;
 use http::Request;
-use ironclad_cli::{connect::Plane, report};
+use ironclad_cli::{
+    connect::Plane,
+    print,
+    report::{self, Exit, INTERRUPTED},
+};
 use ironclad_store::{BackendError, Snapshot, Summary, inspect};
 
-use crate::up::backup::{KEYS, PATH};
+use crate::{
+    signals::Stop,
+    up::backup::{KEYS, PATH},
+};
 
 /// Bytes per read from the server.
 const READ_BYTES: usize = 64 * 1024;
@@ -27,9 +34,10 @@ const READ_BYTES: usize = 64 * 1024;
 #[command(after_help = "Examples:
   ironclad backup fleet.backup --kubeconfig ~/.local/share/ironclad/kubeconfig
   ironclad backup fleet.backup --data-dir ~/.local/share/ironclad       while `up` is stopped
+  ironclad backup - | age -r KEY > fleet.backup.age
   ironclad up --data-dir /var/lib/ironclad --restore fleet.backup")]
 pub(crate) struct Command {
-    /// The file to write
+    /// The file to write; - is stdout
     file: PathBuf,
     /// Data directory of a stopped `ironclad up`
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
@@ -41,20 +49,42 @@ pub(crate) struct Command {
 /// Writes the file.
 ///
 /// # Errors
-/// If the server or the directory can't be read, or the file not written; then an older one is still there.
+/// If the server or the directory can't be read, or the file not written; then an older one is still there. [`Exit`] if
+/// a signal ends it: nothing of the backup is left.
 pub(crate) async fn run(command: &Command) -> anyhow::Result<()> {
-    let partial = Partial::beside(&command.file)?;
+    let mut stop = Stop::install()?;
+    tokio::select! {
+        biased;
+        () = stop.received() => Err(Exit(INTERRUPTED).into()),
+        taken = take(command) => taken,
+    }
+}
+
+async fn take(command: &Command) -> anyhow::Result<()> {
+    let is_stdout = command.file == Path::new("-");
+    if command.file.is_dir() {
+        let example = command.file.join("fleet.backup");
+        bail!("{} is a directory\n  try: ironclad backup {}", command.file.display(), example.display());
+    }
+    let target = if is_stdout { std::env::temp_dir().join("ironclad.backup") } else { command.file.clone() };
+    let partial = Partial::beside(&target)?;
     match &command.data_dir {
-        Some(data_dir) => of_directory(data_dir, &partial)?,
+        Some(data_dir) => of_directory(data_dir, &partial).await?,
         None => of_server(&command.plane, &partial).await?,
     }
     partial.file.sync_all().with_context(|| partial.unwritable())?;
     // Detect a truncated backup now, not when it is needed.
     let summary = inspect(&partial.path).context("no backup was taken")?;
     let bytes = partial.file.metadata()?.len();
-    partial.put_in_place(&command.file)?;
-    println!("{} in {} ({:.1} MiB)", counted(&summary), command.file.display(), bytes as f64 / 1_048_576.0);
-    println!("to start from it: ironclad up --data-dir NEW-DIRECTORY --restore {}", command.file.display());
+    if is_stdout {
+        let mut whole = File::open(&partial.path).with_context(|| partial.unwritable())?;
+        io::copy(&mut whole, &mut io::stdout().lock()).context("writing to stdout")?;
+    } else {
+        partial.put_in_place(&target)?;
+    }
+    let name = command.file.display();
+    print::note(&format!("{} in {name} ({:.1} MiB)", counted(&summary), bytes as f64 / 1_048_576.0));
+    print::note(&format!("to start from it: ironclad up --data-dir NEW-DIRECTORY --restore {name}"));
     Ok(())
 }
 
@@ -66,7 +96,7 @@ pub(crate) fn counted(summary: &Summary) -> String {
     format!("{objects} objects of {} servers{revision}", summary.servers.len())
 }
 
-fn of_directory(data_dir: &Path, into: &Partial) -> anyhow::Result<()> {
+async fn of_directory(data_dir: &Path, into: &Partial) -> anyhow::Result<()> {
     let mut snapshot = match Snapshot::of_directory(data_dir) {
         Err(error @ BackendError::InUse { .. }) => {
             let kubeconfig = data_dir.join("kubeconfig");
@@ -78,6 +108,8 @@ fn of_directory(data_dir: &Path, into: &Partial) -> anyhow::Result<()> {
     snapshot.add_folder(data_dir, KEYS).context("reading the keys beside the store")?;
     for chunk in snapshot.chunks() {
         (&into.file).write_all(&chunk).with_context(|| into.unwritable())?;
+        // A signal ends it between two chunks.
+        tokio::task::yield_now().await;
     }
     Ok(())
 }

@@ -16,6 +16,8 @@ use kube::{
 };
 use serde_json::Value;
 
+use crate::announce::announce;
+
 const SAMPLE: &str = include_str!("../../../samples/web.yaml");
 /// Deadline for the sample, which normally needs far less.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -59,15 +61,15 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
         }
         clock.sleep(POLL_INTERVAL).await;
     };
-    println!(
+    announce(&format!(
         "{:<20} {:<10} {:>8} {:>6} {:<8} {:<8}",
         "DEPLOYMENT", "CLUSTER", "REPLICAS", "READY", "APPLIED", "HEALTH"
-    );
+    ));
     for row in rows {
-        println!("{row}");
+        announce(&row);
     }
-    println!("inspect: kubectl --kubeconfig {kubeconfig} get deployments,resourcebindings,works -A");
-    println!("         kubectl --kubeconfig {kubeconfig} --context member1 get deployments,pods");
+    announce(&format!("inspect: kubectl --kubeconfig {kubeconfig} get deployments,resourcebindings,works -A"));
+    announce(&format!("         kubectl --kubeconfig {kubeconfig} --context member1 get deployments,pods"));
     Ok(())
 }
 

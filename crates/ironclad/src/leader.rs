@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use ironclad_cli::{duration, report::Misused};
+use ironclad_cli::{duration, print, report::Misused};
 use ironclad_controllers::Controllers;
 use ironclad_runtime::leader::{Elector, LeaderOptions};
 use ironclad_seam::{Clock, Seam};
@@ -196,7 +196,7 @@ async fn report_leader(clock: Clock, observed: Elector) {
         clock.sleep(Duration::from_secs(1)).await;
         let holder = observed.holder();
         if !observed.leads() && !holder.is_empty() && holder != last {
-            eprintln!("standing by: {holder} is the leader");
+            print::note(&format!("standing by: {holder} is the leader"));
         }
         last = holder;
     }
@@ -256,7 +256,7 @@ async fn refuse_beside_karmada(client: &Client, seam: &Seam, options: &LeaderOpt
     if before.is_empty() {
         return Ok(());
     }
-    eprintln!("waiting {:?} for renewals by a running Karmada", options.lease_duration);
+    print::note(&format!("waiting {:?} for renewals by a running Karmada", options.lease_duration));
     seam.clock.sleep(options.lease_duration).await;
     for (name, (holder, lease)) in look().await? {
         if before.get(name).is_none_or(|(_, old)| old.spec != lease.spec) {

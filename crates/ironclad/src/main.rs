@@ -1,5 +1,6 @@
 //! The one binary: flags, wiring and signals; it decides nothing.
 
+mod announce;
 mod backup;
 mod demo;
 mod flags;
@@ -7,6 +8,7 @@ mod flags;
 mod impersonation;
 mod leader;
 mod memory;
+mod open_files;
 mod ops;
 #[cfg(test)]
 mod pages;
@@ -22,8 +24,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 use ironclad_cli::{
     completion,
     cordon::{self, Cordon},
-    crds, doctor, drain, evictions, get, interpret, join, logs, plan, report, sim, taint, top, tree, unjoin, version,
-    why,
+    crds, doctor, drain, evictions, get, interpret, join, logs, plan, print, report, sim, taint, top, tree, unjoin,
+    version, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -115,14 +117,17 @@ fn main() -> ExitCode {
     }
     let matches = tree.clone().get_matches();
     let ironclad = Ironclad::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let done = start_logging(&ironclad.log, ironclad.verb.is_server()).and_then(|()| execute(ironclad.verb, tree));
+    let done = start_logging(&ironclad.log, ironclad.verb.is_server()).and_then(|()| {
+        open_files::raise();
+        execute(ironclad.verb, tree)
+    });
     match done {
         Ok(()) => ExitCode::from(report::DONE),
         Err(error) if error.is::<report::Exit>() => {
             ExitCode::from(error.downcast_ref::<report::Exit>().map_or(report::FAILED, |exit| exit.0))
         }
         Err(error) => {
-            eprintln!("{}", report::render(&error));
+            print::note(&report::render(&error));
             ExitCode::from(report::exit_code(&error))
         }
     }
@@ -231,7 +236,7 @@ mod tests {
         ];
         let Verb::Join(join) = Ironclad::try_parse_from(line).unwrap().verb else { panic!("not a join") };
         assert_eq!((join.plane.context.as_deref(), join.plane.as_user.as_deref()), (Some("c"), Some("u")));
-        assert_eq!(join.dry_run, ironclad_cli::join::command::DryRun::Client, "a bare --dry-run is the client's");
+        assert_eq!(join.dry_run, ironclad_cli::dry_run::DryRun::Client, "a bare --dry-run is the client's");
         assert!(Ironclad::try_parse_from(["ironclad", "join", "m1", "--wait=2m"]).is_ok());
         assert!(Ironclad::try_parse_from(["ironclad", "unjoin", "m1", "--wait", "never"]).is_err());
     }

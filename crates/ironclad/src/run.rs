@@ -4,21 +4,23 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
+use ironclad_cli::{connect, print};
 use ironclad_controllers::{Controllers, NetworkConnector};
 use ironclad_extension::admission::{WebhookOptions, serve_webhooks};
-use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
+use ironclad_runtime::{Traffic, client_from_kubeconfig};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Api, Client, api::ListParams, discovery};
 
 use crate::{
+    announce::announce,
     flags::{AdmissionFlags, ControllerFlags, WebhookFlags},
-    leader::{self, LeaderFlags},
+    leader::{self, Electors, LeaderFlags},
     memory,
     ops::{Ops, checks},
     scripts,
     signals::Stop,
-    term::{Parts, Present},
+    term::{Parts, Present, Work},
 };
 
 /// Time that a kube-apiserver may need to list a group that it serves already.
@@ -36,9 +38,9 @@ const DISCOVERY_LAG: Duration = Duration::from_secs(5);
   ironclad run --kubeconfig plane.kubeconfig --metrics-bind-address 127.0.0.1:10358   (beside the first one: it stands by)
   ironclad join member1 --kubeconfig plane.kubeconfig --cluster-kubeconfig member1.kubeconfig")]
 pub(crate) struct RunArgs {
-    /// Kubeconfig of the control plane
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    pub kubeconfig: PathBuf,
+    /// Kubeconfig of the control plane [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
     /// Context in that kubeconfig [default: its current context]
     #[arg(long, alias = "karmada-context", value_name = "NAME")]
     pub context: Option<String>,
@@ -58,22 +60,51 @@ pub(crate) struct RunArgs {
     pub webhooks: WebhookFlags,
 }
 
-/// Runs until SIGTERM or ctrl-c.
+/// Runs until SIGTERM or ctrl-c, which end the start, too.
 ///
 /// # Errors
 /// The control plane is unreachable or lacks our CRDs, or the ops address is in use.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
+    let seam = Seam::system("ironclad");
+    let running = tokio::select! {
+        biased;
+        () = stop.received() => None,
+        running = start(args, &seam) => Some(running?),
+    };
+    if running.is_some() {
+        stop.received().await;
+    }
+    print::note("stopping");
+    let end = async {
+        seam.tasks.stop();
+        seam.tasks.kill();
+        if let Some(Running { electors: Some(electors), .. }) = &running {
+            electors.release().await;
+        }
+    };
+    stop.during(end).await;
+    Ok(())
+}
+
+/// Running controllers, or elections for them.
+struct Running {
+    electors: Option<Electors>,
+    /// Without elections, the controllers.
+    _work: Option<Work>,
+}
+
+async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
-    let seam = Seam::system("ironclad");
     settings.running_scripts = args
         .script_state_dir
         .clone()
         .or_else(scripts::default_directory)
         .and_then(|dir| scripts::open(&dir, &seam.clock));
     let (plane, members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
-    let config = kubeconfig_client_config(&args.kubeconfig, args.context.as_deref()).await?;
+    let kubeconfig = connect::read(args.kubeconfig.as_ref())?;
+    let config = connect::config(kubeconfig, args.context.as_deref(), "control plane").await?;
     let server = config.cluster_url.to_string();
     let client = client_from_kubeconfig(config, plane.clone())?;
     wait_for_crds(&client, &server, &seam.clock).await?;
@@ -90,11 +121,11 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
             legacy_bindings: args.webhooks.serve_legacy_binding_api,
             config: args.admission.config(&settings, None, seam.clock.clone()),
         };
-        serve_webhooks(client.clone(), listener, options, &seam).await?;
-        println!("webhooks: {address}");
+        serve_webhooks(client.clone(), listener, options, seam).await?;
+        announce(&format!("webhooks: {address}"));
     }
 
-    let electors = args.leader.electors(&client, &seam).await?;
+    let electors = args.leader.electors(&client, seam).await?;
     let fence = electors.as_ref().map(|electors| electors.main.fence());
     let present: Present<Controllers> = Arc::default();
     let connector = Arc::new(NetworkConnector::new(members.clone()));
@@ -111,29 +142,20 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     )
     .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
     .await?;
-    memory::start(&seam);
+    memory::start(seam);
     let begin = move |term: Seam| {
-        eprintln!("starting controllers for {server}");
+        print::note(&format!("starting controllers for {server}"));
         let server = server.clone();
-        parts.begin(term, move || println!("ready: controllers run for {server}"))
+        parts.begin(term, move || announce(&format!("ready: controllers run for {server}")))
     };
-    match &electors {
+    let work = match &electors {
         Some(electors) => {
             electors.start(&seam.child("leader"), begin);
-            stop.received().await;
+            None
         }
-        None => {
-            let _work = begin(seam.child("controllers"));
-            stop.received().await;
-        }
-    }
-    eprintln!("stopping");
-    seam.tasks.stop();
-    seam.tasks.kill();
-    if let Some(electors) = electors {
-        electors.release().await;
-    }
-    Ok(())
+        None => Some(begin(seam.child("controllers"))),
+    };
+    Ok(Running { electors, _work: work })
 }
 
 /// Waits for the CRDs: a kube-apiserver lists a group some moments after it serves the first kind, and they may just

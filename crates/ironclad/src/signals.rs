@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ironclad_cli::report::INTERRUPTED;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The handlers of SIGTERM and ctrl-c. Installed first of all: a signal during the start is remembered, not lost.
@@ -22,6 +23,15 @@ impl Stop {
             biased;
             _ = self.term.recv() => {}
             _ = self.int.recv() => {}
+        }
+    }
+
+    /// Runs the end of the process. Another signal meanwhile ends it at once.
+    pub(crate) async fn during<T>(mut self, end: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            ended = end => ended,
+            () = self.received() => std::process::exit(INTERRUPTED.into()),
         }
     }
 }

@@ -19,6 +19,7 @@ use ironclad_api::{
     namespaces,
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
+use ironclad_cli::print;
 use ironclad_controllers::{Controllers, NetworkConnector};
 use ironclad_extension::{NetworkCaller, admission::InProcessAdmission, explain::Explain};
 use ironclad_kubecontrollers::{self as kubecontrollers, Cluster, Controller};
@@ -36,6 +37,7 @@ use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::Notify};
 
 use crate::{
+    announce::announce,
     demo,
     flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs},
     leader, memory,
@@ -123,7 +125,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     if let Some(file) = &args.restore {
         let restored = restore(file, &data_dir, &seam.clock)
             .context("nothing was started\n  try: --restore with a file that `ironclad backup` completed, and an empty --data-dir")?;
-        println!("restored {} from {}", crate::backup::counted(&restored), file.display());
+        announce(&format!("restored {} from {}", crate::backup::counted(&restored), file.display()));
     }
     let backend = RedbBackend::open(&data_dir).context("opening the data directory\n  try: another --data-dir DIR")?;
     settings.running_scripts = crate::scripts::open(&data_dir, &seam.clock);
@@ -149,7 +151,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
             tracing::error!(%error, "API listener failed");
         }
     });
-    println!("control plane: {endpoint}, data directory: {}", data_dir.display());
+    announce(&format!("control plane: {endpoint}, data directory: {}", data_dir.display()));
 
     let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
     install_crds(&admin).await?;
@@ -164,7 +166,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file).await?;
     renew_certificates(credentials.clone(), simulated.clone(), endpoint.clone(), &seam);
     print_members(&simulated);
-    println!("kubeconfig: {}", kubeconfig.display());
+    announce(&format!("kubeconfig: {}", kubeconfig.display()));
 
     let (to_plane, to_members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
     let client = in_process_client(plane.in_process(Identity::admin(CONTROLLERS_USER)), to_plane.clone());
@@ -194,7 +196,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     });
     electors.started(&seam.clock, &started).await;
     memory::start(&seam);
-    println!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display());
+    announce(&format!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display()));
 
     if args.demo {
         if simulated.list().len() < 3 {
@@ -206,17 +208,20 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         () = stop.received() => false,
         _ = &mut serving => true,
     };
-    eprintln!("stopping");
-    // Controllers first, so that their requests do not fail against a stopping server.
-    controllers.tasks.kill();
-    electors.release().await;
-    // Requests under way are answered, and watches end with their last frame.
-    plane_seam.tasks.stop();
-    if !listener_ended && tokio::time::timeout(STOP_TIME_MAX, serving).await.is_err() {
-        tracing::warn!("connections did not end in time and are cut off");
-    }
-    seam.tasks.kill();
-    engine.close();
+    print::note("stopping");
+    let end = async {
+        // Controllers first, so that their requests do not fail against a stopping server.
+        controllers.tasks.kill();
+        electors.release().await;
+        // Requests under way are answered, and watches end with their last frame.
+        plane_seam.tasks.stop();
+        if !listener_ended && tokio::time::timeout(STOP_TIME_MAX, serving).await.is_err() {
+            tracing::warn!("connections did not end in time and are cut off");
+        }
+        seam.tasks.kill();
+        engine.close();
+    };
+    stop.during(end).await;
     if listener_ended {
         bail!("the API listener ended: the log says why\n  try: start ironclad up again");
     }
@@ -353,8 +358,8 @@ fn print_members(simulated: &SimulatedMembers) {
     let names: Vec<&str> = members.iter().take(NAMED).map(|m| m.name.as_str()).collect();
     match members.len().saturating_sub(NAMED) {
         _ if members.is_empty() => {}
-        0 => println!("simulated members: {}", names.join(", ")),
-        more => println!("simulated members: {} and {more} more", names.join(", ")),
+        0 => announce(&format!("simulated members: {}", names.join(", "))),
+        more => announce(&format!("simulated members: {} and {more} more", names.join(", "))),
     }
 }
 

@@ -4,7 +4,7 @@ use ironclad_api::cluster::Cluster;
 use kube::{Api, api::ListParams};
 
 use super::{Cordon, change};
-use crate::{connect::Plane, drain, join::command::DryRun, print, report::Misused, taint, write::Mode};
+use crate::{connect::Plane, drain, dry_run::DryRun, print, report::Misused, taint, write::Mode};
 
 /// Mark clusters as closed for new work.
 ///
@@ -62,6 +62,10 @@ pub async fn run(which: &Which, cordon: Cordon) -> anyhow::Result<()> {
     let plane = which.plane.client().await?;
     let names = match &which.selector {
         None => which.clusters.clone(),
+        // An unset variable in a script would close the whole fleet.
+        Some(selector) if selector.trim().is_empty() => {
+            return Err(Misused("-l has no labels\n  try: -l region=eu, or the names of the clusters".into()).into());
+        }
         Some(selector) => {
             let found = Api::<Cluster>::all(plane.clone()).list(&ListParams::default().labels(selector)).await?;
             found.items.iter().map(kube::ResourceExt::name_any).collect()

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use ironclad_seam::Clock;
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::{Client, client::Body};
 
-use crate::members::{Member, within};
+use crate::members::{Member, ask, within};
 use ironclad_planning::doctor::{Finding, Grade};
 
 /// Smallest difference between clocks that is reported.
@@ -25,16 +24,14 @@ struct Answer {
 /// Compares the clocks of all servers. Servers that do not answer are reported elsewhere; those without a date are
 /// skipped.
 pub(super) async fn findings(plane: &Client, members: &[Member], clock: &Clock, patience: Duration) -> Vec<Finding> {
-    let plane = ("the control plane".to_owned(), plane);
-    let members = members.iter().filter_map(|m| Some((format!("cluster {}", m.name), m.client.as_ref().ok()?)));
-    let asked = std::iter::once(plane).chain(members).map(async |(whose, client)| {
-        let answer = within(clock, patience, ask(client, clock)).await.ok().flatten()?;
-        finding(&whose, &answer)
-    });
-    join_all(asked).await.into_iter().flatten().collect()
+    let of_plane = within(clock, patience, date(plane, clock)).await.ok().flatten();
+    let of_plane = of_plane.and_then(|answer| finding("the control plane", &answer));
+    let answers = ask(members, clock, patience, async |_, client| Ok(date(&client, clock).await)).await.answered;
+    let of_members = answers.iter().filter_map(|(name, answer)| finding(&format!("cluster {name}"), answer.as_ref()?));
+    of_plane.into_iter().chain(of_members).collect()
 }
 
-async fn ask(client: &Client, clock: &Clock) -> Option<Answer> {
+async fn date(client: &Client, clock: &Clock) -> Option<Answer> {
     let request = http::Request::get("/version").body(Body::empty()).ok()?;
     let asked = clock.wall();
     let answer = client.send(request).await.ok()?;
@@ -67,6 +64,7 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+    use crate::members::Access;
 
     #[test]
     fn how_far_apart() {
@@ -97,11 +95,12 @@ mod tests {
             });
             Client::new(service, "default")
         };
-        let member = |name: &str, client| Member { name: name.to_owned(), client };
+        let by_client = |client| Ok(Access::Client(client));
+        let member = |name: &str, access| Member { name: name.to_owned(), access };
         let members = [
-            member("late", Ok(dated(Some("Thu, 01 Jan 2026 00:05:00 GMT")))),
-            member("right", Ok(dated(Some("Thu, 01 Jan 2026 00:10:00 GMT")))),
-            member("odd", Ok(dated(Some("yesterday")))),
+            member("late", by_client(dated(Some("Thu, 01 Jan 2026 00:05:00 GMT")))),
+            member("right", by_client(dated(Some("Thu, 01 Jan 2026 00:10:00 GMT")))),
+            member("odd", by_client(dated(Some("yesterday")))),
             member("gone", Err("no answer".to_owned())),
         ];
         let found = findings(&dated(None), &members, &clock, Duration::from_secs(5)).await;

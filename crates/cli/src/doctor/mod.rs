@@ -61,7 +61,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let clusters = crate::plan::read::every(kube::Api::all(client.clone())).await?;
     let members = match command.without_members {
         true => Vec::new(),
-        false => members::connect(&client, kubeconfig.as_ref(), clusters).await,
+        false => members::connect(&client, kubeconfig.as_ref(), &clusters).await,
     };
     let mut checkup = check_fleet(&client, clock, &members, command.settle, command.timeout).await?;
     let context = command.plane.context.as_deref();
@@ -113,6 +113,8 @@ pub async fn check_fleet(
     let mut violations = check(&seen.world);
     let mut drifted = drift::of(&seen.world, &seen.interpreter);
     if !violations.is_empty() || !drifted.is_empty() {
+        // One fleet at a time is held in memory.
+        drop(seen);
         clock.sleep(settle).await;
         seen = read::all(plane, clock, members, patience).await?;
         let again = check(&seen.world);

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
 use anyhow::Context as _;
-use futures::future::join_all;
 use ironclad_api::{config::ResourceInterpreterWebhookConfiguration, crds::crds, labels};
 use ironclad_fleet::{ClusterName, World};
 use ironclad_interpreter::{Interpreter, ReplicasPaths, replicas_paths, webhook::Webhooks};
@@ -18,7 +17,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    members::{Member, within},
+    members::{Member, ask},
     plan::read::every,
     report::answer,
     resource::{Resource, Resources},
@@ -62,21 +61,25 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
     }
     replica_sets(plane, &mut read).await?;
     let of_members = manifests(&read.world);
-    let answers = join_all(members.iter().map(async |member| {
-        let wanted = of_members.get(&ClusterName::from(member.name.as_str())).cloned().unwrap_or_default();
-        (member.name.clone(), within_member(member, &resources, &wanted, clock, patience).await)
-    }));
-    for (name, answer) in answers.await {
+    // Each list has that time.
+    let lists = 1 + of_members.values().map(BTreeSet::len).max().unwrap_or_default();
+    let patience = patience.saturating_mul(u32::try_from(lists).unwrap_or(u32::MAX));
+    let answers = ask(members, clock, patience, async |member, client| {
+        let wanted = of_members.get(&ClusterName::from(member.name.as_str()));
+        within_member(&client, &resources, wanted.into_iter().flatten()).await
+    })
+    .await;
+    for (name, objects) in answers.answered {
         let cluster = ClusterName::from(name.as_str());
-        match answer {
-            Ok(objects) => {
-                read.world.members.entry(cluster.clone()).or_default();
-                objects.into_iter().for_each(|object| read.world.insert_member(cluster.clone(), object));
-            }
-            Err(why) => {
-                read.findings.push(Finding::new(Grade::Warning, format!("cluster {name} could not be checked: {why}")))
-            }
-        }
+        read.world.members.entry(cluster.clone()).or_default();
+        objects.into_iter().for_each(|object| read.world.insert_member(cluster.clone(), object));
+    }
+    for (name, why) in answers.silent.iter() {
+        read.findings.push(Finding::new(Grade::Warning, format!("cluster {name} could not be checked: {why}")));
+    }
+    if let Err(error) = answers.silent.verdict(members.len(), members.is_empty(), false) {
+        let line = error.to_string();
+        read.findings.push(Finding::new(Grade::Broken, line.lines().next().unwrap_or_default().to_owned()));
     }
     Ok(read)
 }
@@ -124,18 +127,17 @@ async fn list(client: &Client, resource: &Resource, labels: Option<&str>) -> Res
 }
 
 /// The objects of these kinds in the member that carry our mark.
-async fn within_member(
-    member: &Member,
+async fn within_member<'a>(
+    client: &Client,
     resources: &Resources,
-    wanted: &BTreeSet<Kind>,
-    clock: &Clock,
-    patience: Duration,
+    wanted: impl Iterator<Item = &'a Kind>,
 ) -> Result<Vec<Value>, String> {
-    let client = member.client.as_ref().map_err(Clone::clone)?;
+    // A member without objects of ours is checked only if it answers, too.
+    client.apiserver_version().await.map_err(|error| answer(&error))?;
     let managed = format!("{}={}", labels::MANAGED, labels::TRUE);
     let mut found = Vec::new();
-    for resource in wanted.iter().filter_map(|kind| of_kind(resources, kind)) {
-        let objects = within(clock, patience, list(client, &resource, Some(&managed))).await?;
+    for resource in wanted.filter_map(|kind| of_kind(resources, kind)) {
+        let objects = list(client, &resource, Some(&managed)).await;
         for object in objects.map_err(|error| answer(&error))? {
             found.push(whole(&object, &resource).map_err(|error| error.to_string())?);
         }

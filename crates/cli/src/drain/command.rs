@@ -12,12 +12,13 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    DrainError, Options, Progress, Report, Stuck, Survey, abort, begin, draining_since, evict, find, preview, wait,
+    DrainError, Limit, Options, Progress, Report, Stuck, Survey, abort, begin, draining_since, evict, find, preview,
+    wait,
 };
 use crate::{
     connect::Plane,
     cordon::{Cordon, cordon},
-    join::command::DryRun,
+    dry_run::DryRun,
     print::{self, Output},
     report::{Exit, INTERRUPTED, Misused},
     taint::TaintError,
@@ -207,7 +208,7 @@ pub async fn whole(
     timeout: Duration,
     mut say: impl FnMut(&str),
 ) -> Result<Progress, DrainError> {
-    let name = &options.cluster;
+    let (name, limit) = (&options.cluster, Limit::of(timeout, clock));
     cordon(plane, &name.0, Cordon::Close).await.map_err(|error| match error {
         TaintError::NotFound { name } => DrainError::NotFound { name },
         source => DrainError::Cordon { name: name.to_string(), source },
@@ -229,10 +230,10 @@ pub async fn whole(
         }
     };
     let moving = survey.moving(options.stuck);
-    let mut left = evict(plane, clock, options, moving, &mut progress, &mut report).await?;
+    let mut left = evict(plane, clock, options, moving, limit, &mut progress, &mut report).await?;
     left.extend(survey.under_way);
     if waits {
-        wait(plane, clock, options, left, timeout, &mut progress, &mut report).await?;
+        wait(plane, clock, options, left, limit, &mut progress, &mut report).await?;
     }
     let after = preview(plane, options, clock.wall_seconds()).await?;
     let remaining = after.remaining(options.stuck);

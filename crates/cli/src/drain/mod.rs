@@ -28,7 +28,7 @@ use kube::{
 use serde_json::{Value, json};
 
 pub use ironclad_planning::drain::{Drain, Item, Stuck, Survey};
-pub use steps::{Progress, Report, evict, wait};
+pub use steps::{Limit, Progress, Report, evict, wait};
 
 use crate::{taint::TaintError, unjoin::each, write::FIELD_MANAGER};
 
@@ -112,17 +112,15 @@ pub enum DrainError {
     },
     /// It took too long.
     #[error(
-        "timed out after {seconds} s: cluster {name} is not drained\n  because replacements of {} are not healthy yet\n  \
-         try: ironclad drain {name} --status",
-        count(*waiting, "old copy")
+        "timed out after {seconds} s: cluster {name} is not drained\n  because {because}\n  try: ironclad drain {name} --status"
     )]
     TimedOut {
         /// The cluster.
         name: String,
         /// Timeout, seconds.
         seconds: u64,
-        /// Old copies that remain.
-        waiting: usize,
+        /// The part of it that was not done.
+        because: String,
     },
     /// Something is left.
     #[error(

@@ -13,7 +13,7 @@ use ironclad_failover::{
     taint_manager::guards,
     taint_manager::rate::State,
 };
-use ironclad_fleet::{Binding, BindingKey, Clusters};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, count::count};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -22,6 +22,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{DrainError, Options, POLL_INTERVAL, Stuck, TRIES, clusters, draining_since, failed};
 use crate::write::FIELD_MANAGER;
@@ -41,6 +42,36 @@ pub struct Progress {
     pub rate: f64,
     /// Why none is, if none is.
     pub hold: Option<Hold>,
+}
+
+/// Time until which a whole drain must be done: its moves, and the wait for what was moved.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    timeout: Duration,
+    end: Option<Instant>,
+}
+
+impl Limit {
+    /// A limit of this time from now on; zero is none.
+    #[must_use]
+    pub fn of(timeout: Duration, clock: &Clock) -> Self {
+        Self { timeout, end: (!timeout.is_zero()).then(|| clock.mono() + timeout) }
+    }
+
+    /// The earlier of this moment and the end.
+    fn until(self, moment: Instant) -> Instant {
+        self.end.map_or(moment, |end| moment.min(end))
+    }
+
+    fn check(self, cluster: &ClusterName, clock: &Clock, because: impl FnOnce() -> String) -> Result<(), DrainError> {
+        match self.end {
+            Some(end) if clock.mono() >= end => {
+                let seconds = self.timeout.as_secs();
+                Err(DrainError::TimedOut { name: cluster.to_string(), seconds, because: because() })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Report of a running drain.
@@ -98,12 +129,13 @@ impl std::fmt::Display for Progress {
 /// nowhere to go any more, or that the server does not let go, count as failed. Returns what is moved and still there.
 ///
 /// # Errors
-/// If somebody ended the drain, or the control plane can't be asked.
+/// If it takes longer than the limit, somebody ended the drain, or the control plane can't be asked.
 pub async fn evict(
     plane: &Client,
     clock: &Clock,
     options: &Options,
     bindings: Vec<Binding>,
+    limit: Limit,
     progress: &mut Progress,
     mut report: impl FnMut(Report<'_>),
 ) -> Result<Vec<Binding>, DrainError> {
@@ -112,6 +144,7 @@ pub async fn evict(
     let mut next = clock.mono();
     for binding in bindings {
         let clusters = loop {
+            limit.check(&options.cluster, clock, || not_moved(progress))?;
             let clusters = clusters(plane, &options.cluster).await?;
             let Some(cluster) = clusters.get(&options.cluster) else {
                 return Err(DrainError::NotFound { name: options.cluster.to_string() });
@@ -125,10 +158,10 @@ pub async fn evict(
                     next = clock.mono() + interval.unwrap_or_default();
                     break clusters;
                 }
-                Some(_) => clock.sleep_until(next).await,
+                Some(_) => clock.sleep_until(limit.until(next)).await,
                 None => {
                     report(Report::Progress(progress));
-                    clock.sleep(POLL_INTERVAL).await;
+                    clock.sleep_until(limit.until(clock.mono() + POLL_INTERVAL)).await;
                 }
             }
         };
@@ -143,6 +176,18 @@ pub async fn evict(
         report(Report::Progress(progress));
     }
     Ok(left)
+}
+
+/// The moves that are left when the time is over.
+fn not_moved(progress: &Progress) -> String {
+    let left = count(progress.total.saturating_sub(progress.evicted + progress.failed), "workload");
+    match progress.hold {
+        Some(Hold::Paused) => format!("{left} could not be moved while evictions are paused"),
+        Some(Hold::Unhealthy { unhealthy, total }) => {
+            format!("{left} could not be moved while {unhealthy} of {total} other clusters are unhealthy")
+        }
+        None => format!("{left} were not moved yet at {}/s", progress.rate),
+    }
 }
 
 /// Interval between moves at present; `None` while moves are on hold.
@@ -246,20 +291,19 @@ async fn write(plane: &Client, seen: &Binding, mut patch: Value) -> Result<Bindi
     }
 }
 
-/// Waits until no old copy of these bindings is left. Zero is no limit of time.
+/// Waits until no old copy of these bindings is left.
 ///
 /// # Errors
-/// If it takes longer than that, somebody ended the drain, or the control plane can't be asked.
+/// If it takes longer than the limit, somebody ended the drain, or the control plane can't be asked.
 pub async fn wait(
     plane: &Client,
     clock: &Clock,
     options: &Options,
     mut left: Vec<Binding>,
-    timeout: Duration,
+    limit: Limit,
     progress: &mut Progress,
     mut report: impl FnMut(Report<'_>),
 ) -> Result<(), DrainError> {
-    let began = clock.mono();
     loop {
         let mut still = Vec::new();
         for binding in left {
@@ -276,10 +320,8 @@ pub async fn wait(
         if draining_since(&cluster).is_none() {
             return Err(DrainError::Aborted { name: options.cluster.to_string() });
         }
-        if !timeout.is_zero() && clock.mono() - began >= timeout {
-            let (name, seconds, waiting) = (options.cluster.to_string(), timeout.as_secs(), left.len());
-            return Err(DrainError::TimedOut { name, seconds, waiting });
-        }
-        clock.sleep(POLL_INTERVAL).await;
+        let unhealthy = || format!("replacements of {} are not healthy yet", count(left.len(), "old copy"));
+        limit.check(&options.cluster, clock, unhealthy)?;
+        clock.sleep_until(limit.until(clock.mono() + POLL_INTERVAL)).await;
     }
 }

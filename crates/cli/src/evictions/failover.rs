@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     connect::Plane,
+    dry_run::DryRun,
     print::{self, Output},
 };
 
@@ -44,15 +45,15 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  ironclad failover pause\n  ironclad failover pause --dry-run")]
     Pause {
         /// Print what would be done, without doing it
-        #[arg(long)]
-        dry_run: bool,
+        #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
+        dry_run: DryRun,
     },
     /// Evict again
     #[command(after_help = "Examples:\n  ironclad failover resume")]
     Resume {
         /// Print what would be done, without doing it
-        #[arg(long)]
-        dry_run: bool,
+        #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
+        dry_run: DryRun,
     },
     /// Show the rate in force and why, the faulty clusters, and the number of waiting evictions
     #[command(after_help = "Examples:\n  ironclad failover status\n  ironclad failover status -o json")]
@@ -95,6 +96,11 @@ pub async fn set(client: &Client, switch: EvictionSwitch) -> anyhow::Result<bool
     if before == paused {
         return Ok(false);
     }
+    match write(client, paused, false).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        written => return Ok(written.map(|()| true)?),
+    }
+    // Whoever may write the ConfigMap need not have the right to create its namespace, unless there is none.
     let metadata = ObjectMeta { name: Some(namespaces::SYSTEM.to_owned()), ..ObjectMeta::default() };
     let namespace = Namespace { metadata, ..Namespace::default() };
     match Api::all(client.clone()).create(&PostParams::default(), &namespace).await {
@@ -102,6 +108,11 @@ pub async fn set(client: &Client, switch: EvictionSwitch) -> anyhow::Result<bool
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => return Err(error.into()),
     }
+    write(client, paused, false).await?;
+    Ok(true)
+}
+
+async fn write(client: &Client, paused: bool, dry_run: bool) -> Result<(), kube::Error> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespaces::SYSTEM);
     let map = json!({
         "apiVersion": "v1",
@@ -109,11 +120,11 @@ pub async fn set(client: &Client, switch: EvictionSwitch) -> anyhow::Result<bool
         "metadata": { "name": PAUSE_CONFIG_MAP, "namespace": namespaces::SYSTEM },
         "data": { "paused": paused.to_string() },
     });
-    api.patch(PAUSE_CONFIG_MAP, &PatchParams::apply("ironclad-cli").force(), &Patch::Apply(&map)).await?;
-    Ok(true)
+    let params = PatchParams { dry_run, ..PatchParams::apply("ironclad-cli").force() };
+    api.patch(PAUSE_CONFIG_MAP, &params, &Patch::Apply(&map)).await.map(drop)
 }
 
-async fn change(client: &Client, switch: EvictionSwitch, dry_run: bool) -> anyhow::Result<()> {
+async fn change(client: &Client, switch: EvictionSwitch, dry_run: DryRun) -> anyhow::Result<()> {
     let (done, would) = match switch {
         EvictionSwitch::Paused => ("evictions paused", "evictions would be paused"),
         EvictionSwitch::Running => ("evictions resumed", "evictions would be resumed"),
@@ -123,8 +134,13 @@ async fn change(client: &Client, switch: EvictionSwitch, dry_run: bool) -> anyho
     let waits = before.report.as_ref().map_or(0, |report| report.ready + report.delayed);
     if same {
         print::out(if before.paused { "evictions already paused\n" } else { "evictions were not paused\n" })?;
-    } else if dry_run {
-        print::out(&format!("{would} (dry run): {waits} wait\n"))?;
+    } else if dry_run != DryRun::None {
+        let is_of_server = dry_run == DryRun::Server;
+        if is_of_server {
+            write(client, switch == EvictionSwitch::Paused, true).await?;
+        }
+        let of_server = if is_of_server { "server " } else { "" };
+        print::out(&format!("{would} ({of_server}dry run): {waits} wait\n"))?;
     } else {
         set(client, switch).await?;
         print::out(&format!("{done}: {waits} wait\n"))?;

@@ -9,13 +9,11 @@ mod watch;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use futures::future::join_all;
-use ironclad_api::cluster::Cluster;
+use anyhow::{Context as _, anyhow, bail};
 use ironclad_jsonpath::Path;
 use ironclad_seam::Clock;
 use kube::{
-    Api, Client, Resource as _, ResourceExt as _,
+    Client, Resource as _,
     api::{DynamicObject, ListParams},
     core::Request,
 };
@@ -24,9 +22,9 @@ use serde_json::Value;
 use crate::{
     connect::Plane,
     evictions,
-    members::{self, Member},
+    members::{self, Member, Silent},
     print::{self, Output},
-    report::{Misused, answer},
+    report::{self, Misused, answer},
     resource::{Resource, Resources, arguments},
 };
 use format::Format;
@@ -108,6 +106,9 @@ pub struct Command {
     /// Print the type before each name
     #[arg(long)]
     pub show_kind: bool,
+    /// Keep the managed fields of objects in JSON and YAML
+    #[arg(long)]
+    pub show_managed_fields: bool,
     /// Exit with 0 if a named object does not exist
     #[arg(long)]
     pub ignore_not_found: bool,
@@ -122,41 +123,38 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// One server of a query; the control plane has no name.
-struct Server {
-    name: Option<String>,
-    client: Client,
-}
-
-/// Query.
+/// Query of one type.
 struct Query<'a> {
-    resource: &'a Resource,
+    /// The type as it was typed.
+    word: &'a str,
     names: &'a [String],
-    namespace: Option<String>,
+    namespace: &'a str,
     command: &'a Command,
     format: &'a Format,
+    scope: Scope,
     /// Print the type before each name.
     kinds: bool,
+}
+
+/// Answer of one server to a query.
+struct Found {
+    /// The type as this server serves it.
+    resource: Resource,
+    table: Table,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// If a type or a named object does not exist, or the control plane does not answer.
+/// If a type or a named object does not exist, or the control plane or all members do not answer.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let format = Format::read(&command.output)?;
     let order = command.sort_by.as_deref().map(|text| {
         Path::relaxed(text).map(|path| (path, text)).map_err(|error| Misused(format!("--sort-by {text}: {error}")))
     });
     let order = order.transpose()?;
-    let watches = command.watch || command.watch_only;
     let wanted = arguments(&command.resources)?;
-    if command.output_watch_events && !watches {
-        return Err(Misused("--output-watch-events says what a watch sees\n  try: -w".into()).into());
-    }
-    if watches && wanted.len() > 1 {
-        return Err(Misused("a watch looks at one type\n  try: one command for each".into()).into());
-    }
+    let scope = scope(command, &wanted)?;
     let client = command.plane.client().await?;
     if command.resources == ["evictions"] {
         let output = format.plain().ok_or_else(|| {
@@ -166,63 +164,62 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             namespace: command.namespace.as_deref().filter(|_| !command.all_namespaces),
             clusters: &command.clusters,
             output,
-            watch: watches,
+            watch: command.watch,
         };
         return evictions::get(&client, &query, clock).await;
     }
-    let scope = command.operation_scope.unwrap_or(match command.clusters.is_empty() {
-        true => Scope::Karmada,
-        false => Scope::Members,
-    });
-    if scope == Scope::Karmada && !command.clusters.is_empty() {
-        return Err(
-            Misused("--clusters names members, and --operation-scope is karmada\n  try: -s members".into()).into()
-        );
-    }
-    let (servers, silent) = servers(&client, command, scope).await?;
+    let members = match scope {
+        Scope::Karmada => Vec::new(),
+        Scope::Members | Scope::All => {
+            let clusters = members::clusters(&client, &command.clusters).await?;
+            members::connect(&client, command.plane.kubeconfig().ok().as_ref(), &clusters).await
+        }
+    };
+    let plane = (scope != Scope::Members).then_some(&client);
     let known = Resources::of(&client).await.context("asking the control plane what it serves")?;
-    let mut unanswered = silent;
-    let (mut objects, mut printed) = (Vec::new(), 0);
+    let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let mut silent = Silent::default();
+    let (mut objects, mut printed, mut errors, mut is_namespaced) = (Vec::new(), 0, Vec::new(), false);
+    let wanted: Vec<_> = wanted.into_iter().flat_map(|(word, names)| expanded(&known, word, names)).collect();
     let several = wanted.len() > 1;
     for (word, names) in &wanted {
-        let resource = known.find(word)?;
-        let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        let namespace = (resource.namespaced && !command.all_namespaces).then_some(namespace);
         let kinds = several || command.show_kind;
-        let query = Query { resource: &resource, names, namespace, command, format: &format, kinds };
+        let query = Query { word, names, namespace: &namespace, command, format: &format, scope, kinds };
         if command.watch_only {
-            return watch::run(&servers, Vec::new(), &query, scope, clock).await;
+            return watch::run(plane, &members, &known, Vec::new(), &query, clock).await;
         }
-        let answers = join_all(servers.iter().map(async |server| {
-            let answer = match server.name {
-                None => list(&server.client, &query).await.map_err(|error| format!("{error:#}")),
-                Some(_) => members::within(clock, command.timeout, list(&server.client, &query))
-                    .await
-                    .and_then(|answer| answer.map_err(|error| format!("{error:#}"))),
-            };
-            (server, answer)
-        }))
-        .await;
+        let (answers, unanswered) = ask(plane, &members, &known, &query, clock).await?;
+        silent.extend(unanswered);
+        let Some(resource) = answers.iter().find_map(|(_, found)| found.as_ref()).map(|found| found.resource.clone())
+        else {
+            // No server that answered serves the type.
+            if !answers.is_empty() {
+                errors.push(known.find(word).err().unwrap_or_else(|| {
+                    anyhow!("no member that answered serves {word:?}\n  try: ironclad get crds -s members")
+                }));
+            }
+            continue;
+        };
+        is_namespaced |= resource.namespaced;
         let mut table = Table::default();
         let mut states = Vec::new();
-        for (server, answer) in answers {
-            match (answer, &server.name) {
-                (Ok(found), _) => {
-                    states.push((server.name.clone(), watch::ListState::of(&found)));
-                    table.join(found, server.name.as_deref(), scope != Scope::Karmada);
+        for (server, found) in answers {
+            match found {
+                Some(found) => {
+                    states.push((server.clone(), watch::ListState::of(&found.table)));
+                    table.join(found.table, server.as_deref(), scope != Scope::Karmada);
                 }
-                (Err(why), None) => bail!("{why}"),
-                (Err(why), Some(name)) => unanswered.push((name.clone(), why)),
+                None => print::note(&format!("cluster({}) does not serve {word:?}", server.unwrap_or_default())),
             }
         }
-        missing(&query, &table)?;
+        errors.extend(missing(&query, &resource, &table, &silent));
         if let Some((path, text)) = &order {
             order::sort(&mut table.rows, path, text, |row| &row.object)?;
         }
-        if watches {
-            watch::begin(&table, &query)?;
-            report_unanswered(&unanswered, servers.len(), command.strict)?;
-            return watch::run(&servers, states, &query, scope, clock).await;
+        if command.watch {
+            watch::begin(&table, &resource, &query)?;
+            end(errors, &silent, plane.is_some(), members.len(), command.strict)?;
+            return watch::run(plane, &members, &known, states, &query, clock).await;
         }
         printed += table.rows.len();
         if format.plain() == Some(Output::Name) || format.is_objects() {
@@ -230,67 +227,127 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         } else if !table.rows.is_empty() {
             // kubectl separates the tables of several types with an empty line.
             let before = if several && printed > table.rows.len() { "\n" } else { "" };
-            print::out(&format!("{before}{}", table.render(&options(&query), &resource.api.kind)))?;
+            print::out(&format!("{before}{}", table.render(&options(&query, &resource), &resource.api.kind)))?;
         }
     }
     if format.is_objects() {
-        let single = wanted.len() == 1 && wanted[0].1.len() == 1 && servers.len() == 1;
-        format.print(&format.text(objects, single, !command.no_headers)?)?;
+        let single = wanted.len() == 1 && wanted[0].1.len() == 1 && members.len() + usize::from(plane.is_some()) == 1;
+        // Templates see whole objects, as kubectl's do.
+        let keeps = command.show_managed_fields || !format.plain().is_some_and(Output::is_objects);
+        if !(objects.is_empty() && !errors.is_empty()) {
+            let objects = objects.into_iter().map(|object| shown(object, keeps)).collect();
+            format.print(&format.text(objects, single, !command.no_headers)?)?;
+        }
     } else if format.plain() == Some(Output::Name) {
         print::out(&objects.iter().map(|object| print::name(object) + "\n").collect::<String>())?;
-    } else if printed == 0 {
-        let place = match (&command.namespace, command.all_namespaces) {
-            (_, true) => String::new(),
-            (Some(namespace), _) => format!(" in namespace {namespace}"),
-            (None, _) => format!(" in namespace {}", client.default_namespace()),
-        };
-        print::note(&format!("no resources found{place}"));
+    } else if printed == 0 && errors.is_empty() {
+        print::note(&match command.all_namespaces || !is_namespaced {
+            true => "No resources found".to_owned(),
+            false => format!("No resources found in {namespace} namespace."),
+        });
     }
-    report_unanswered(&unanswered, servers.len(), command.strict)
+    end(errors, &silent, plane.is_some(), members.len(), command.strict)
 }
 
-/// Returns the servers of the scope, and the members for which there is no client, with the reason.
-async fn servers(
-    client: &Client,
-    command: &Command,
-    scope: Scope,
-) -> anyhow::Result<(Vec<Server>, Vec<(String, String)>)> {
-    let mut servers = Vec::new();
-    if scope != Scope::Members {
-        servers.push(Server { name: None, client: client.clone() });
+/// The scope of the query, if its flags make sense together. The refusals are kubectl's.
+fn scope(command: &Command, wanted: &[(String, Vec<String>)]) -> Result<Scope, Misused> {
+    let named = wanted.iter().any(|(_, names)| !names.is_empty());
+    let watches = command.watch || command.watch_only;
+    let refusals = [
+        (
+            command.output_watch_events && !watches,
+            "--output-watch-events prints events of a watch\n  try: -w".to_owned(),
+        ),
+        (watches && wanted.len() > 1, "a watch looks at one type\n  try: one command for each".to_owned()),
+        (
+            named && (command.selector.is_some() || command.field_selector.is_some()),
+            "name cannot be provided when a selector is specified".to_owned(),
+        ),
+        (
+            named && command.all_namespaces,
+            "a resource cannot be retrieved by name across all namespaces\n  try: -n NAMESPACE".to_owned(),
+        ),
+        (
+            command.show_labels && !matches!(command.output.as_str(), "table" | "wide"),
+            format!("--show-labels option cannot be used with {} printer\n  try: -o wide", command.output),
+        ),
+        (
+            command.operation_scope == Some(Scope::Karmada) && !command.clusters.is_empty(),
+            "--clusters names members, and --operation-scope is karmada\n  try: -s members".to_owned(),
+        ),
+    ];
+    if let Some((_, text)) = refusals.into_iter().find(|(refused, _)| *refused) {
+        return Err(Misused(text));
     }
-    let mut silent = Vec::new();
-    if scope != Scope::Karmada {
-        let mut clusters = Api::<Cluster>::all(client.clone()).list(&ListParams::default()).await?.items;
-        for name in &command.clusters {
-            if !clusters.iter().any(|cluster| cluster.name_any() == *name) {
-                bail!("cluster {name} does not exist\n  try: ironclad get clusters");
-            }
-        }
-        clusters.retain(|cluster| command.clusters.is_empty() || command.clusters.contains(&cluster.name_any()));
-        let kubeconfig = command.plane.kubeconfig().ok();
-        for Member { name, client } in members::connect(client, kubeconfig.as_ref(), clusters).await {
-            match client {
-                Ok(client) => servers.push(Server { name: Some(name), client }),
-                Err(why) => silent.push((name, why)),
-            }
+    let default = if command.clusters.is_empty() { Scope::Karmada } else { Scope::Members };
+    Ok(command.operation_scope.unwrap_or(default))
+}
+
+/// The types of a category, such as `all`; any other word by itself.
+fn expanded(known: &Resources, word: String, names: Vec<String>) -> Vec<(String, Vec<String>)> {
+    let of_category = known.category(&word);
+    if !names.is_empty() || of_category.is_empty() || known.find(&word).is_ok() {
+        return vec![(word, names)];
+    }
+    of_category.into_iter().map(|word| (word, Vec::new())).collect()
+}
+
+/// Answers of servers, `None` from a server that does not serve the type; the control plane has no name.
+type Answers = Vec<(Option<String>, Option<Found>)>;
+
+/// Asks all servers.
+async fn ask(
+    plane: Option<&Client>,
+    members: &[Member],
+    known: &Resources,
+    query: &Query<'_>,
+    clock: &Clock,
+) -> anyhow::Result<(Answers, Silent)> {
+    let mut all: Answers = Vec::new();
+    if let Some(client) = plane {
+        let resource = known.find(query.word)?;
+        let table = list(client, query, &resource).await.map_err(|error| anyhow!(answer(&error)))?;
+        all.push((None, Some(Found { resource, table })));
+    }
+    let answers = members::ask(members, clock, query.command.timeout, async |_, client| {
+        find(&client, known, query).await.map_err(|error| format!("{error:#}"))
+    })
+    .await;
+    all.extend(answers.answered.into_iter().map(|(name, found)| (Some(name), found)));
+    Ok((all, answers.silent))
+}
+
+/// Resolves the type in a member and lists it; `None` if the member does not serve it. The control plane's versions are
+/// tried first: most members serve the same, and need not be asked for what they serve.
+async fn find(client: &Client, known: &Resources, query: &Query<'_>) -> anyhow::Result<Option<Found>> {
+    if let Ok(resource) = known.find(query.word) {
+        match list(client, query, &resource).await {
+            Ok(table) => return Ok(Some(Found { resource, table })),
+            Err(error) if !is_not_served(&error) => bail!(answer(&error)),
+            Err(_) => {}
         }
     }
-    Ok((servers, silent))
+    let Ok(resource) = Resources::of(client).await?.find(query.word) else { return Ok(None) };
+    let table = list(client, query, &resource).await.map_err(|error| anyhow!(answer(&error)))?;
+    Ok(Some(Found { resource, table }))
+}
+
+/// True if a server has no such path. A named object that does not exist is no error of [`list`].
+fn is_not_served(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Reads all pages of a list as one table with whole objects, or the named objects.
-async fn list(client: &Client, query: &Query<'_>) -> anyhow::Result<Table> {
-    let resource = query.resource;
-    let path = DynamicObject::url_path(&resource.api, query.namespace.as_deref());
+async fn list(client: &Client, query: &Query<'_>, resource: &Resource) -> Result<Table, kube::Error> {
+    let path = path(query, resource);
     let mut table = Table::default();
     if query.names.is_empty() {
         let mut parameters = ListParams { limit: Some(500), ..ListParams::default() };
         parameters.label_selector.clone_from(&query.command.selector);
         parameters.field_selector.clone_from(&query.command.field_selector);
         loop {
-            let request = Request::new(&path).list(&parameters)?;
-            let page: Value = client.request(as_table(request, "Object")?).await.map_err(said)?;
+            let request = Request::new(&path).list(&parameters).map_err(kube::Error::BuildRequest)?;
+            let page: Value = client.request(as_table(request, "Object")?).await?;
             let next = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
             table.extend(Table::read(page, resource));
             if next.is_empty() {
@@ -300,56 +357,70 @@ async fn list(client: &Client, query: &Query<'_>) -> anyhow::Result<Table> {
         }
     }
     for name in query.names {
-        let request = Request::new(&path).get(name, &Default::default())?;
+        let request = Request::new(&path).get(name, &Default::default()).map_err(kube::Error::BuildRequest)?;
         match client.request::<Value>(as_table(request, "Object")?).await {
             Ok(answer) => table.extend(Table::read(answer, resource)),
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(said(error)),
+            // An object that does not exist, in contrast to a path that is not served, is named.
+            Err(kube::Error::Api(status))
+                if status.code == 404 && status.details.as_ref().is_some_and(|details| !details.name.is_empty()) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(table)
 }
 
-fn said(error: kube::Error) -> anyhow::Error {
-    anyhow::anyhow!("{}", answer(&error))
+/// The path of the objects.
+fn path(query: &Query<'_>, resource: &Resource) -> String {
+    let namespace = (resource.namespaced && !query.command.all_namespaces).then_some(query.namespace);
+    DynamicObject::url_path(&resource.api, namespace)
 }
 
 /// Requests the table that the server prints, with whole objects in its rows.
-fn as_table(mut request: http::Request<Vec<u8>>, include: &str) -> anyhow::Result<http::Request<Vec<u8>>> {
+fn as_table(mut request: http::Request<Vec<u8>>, include: &str) -> Result<http::Request<Vec<u8>>, kube::Error> {
     let accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json";
     request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(accept));
     let uri = request.uri().to_string();
     let separator = if uri.contains('?') { '&' } else { '?' };
-    *request.uri_mut() = format!("{uri}{separator}includeObject={include}").parse()?;
+    let uri = format!("{uri}{separator}includeObject={include}").parse();
+    *request.uri_mut() = uri.map_err(|error| kube::Error::HttpError(http::Error::from(error)))?;
     Ok(request)
 }
 
-/// Fails if no server has a named object, unless --ignore-not-found is given.
-fn missing(query: &Query<'_>, table: &Table) -> anyhow::Result<()> {
+/// Named objects that no server that answered has, unless --ignore-not-found is given.
+fn missing(query: &Query<'_>, resource: &Resource, table: &Table, silent: &Silent) -> Vec<anyhow::Error> {
     if query.command.ignore_not_found {
-        return Ok(());
+        return Vec::new();
     }
-    for name in query.names {
-        if !table.rows.iter().any(|row| row.object.pointer("/metadata/name").and_then(Value::as_str) == Some(name)) {
-            let plural = match query.resource.api.group.as_str() {
-                "" => query.resource.api.plural.clone(),
-                group => format!("{}.{group}", query.resource.api.plural),
-            };
-            bail!("Error from server (NotFound): {plural} {name:?} not found");
-        }
-    }
-    Ok(())
+    let plural = match resource.api.group.as_str() {
+        "" => resource.api.plural.clone(),
+        group => format!("{}.{group}", resource.api.plural),
+    };
+    let among = match silent.is_empty() {
+        true => String::new(),
+        false => format!(" in the clusters that answered; {} did not", silent.names()),
+    };
+    let exists = |name: &str| table.rows.iter().any(|row| print::text(&row.object, "/metadata/name") == name);
+    let missing = query.names.iter().filter(|name| !exists(name));
+    missing.map(|name| anyhow!("Error from server (NotFound): {plural} {name:?} not found{among}")).collect()
 }
 
-fn options(query: &Query<'_>) -> table::Options {
-    let (command, api) = (query.command, &query.resource.api);
+/// The object as JSON and YAML show it.
+fn shown(mut object: Value, managed_fields: bool) -> Value {
+    if !managed_fields && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+fn options(query: &Query<'_>, resource: &Resource) -> table::Options {
+    let (command, api) = (query.command, &resource.api);
     let kind = || match api.group.as_str() {
         "" => api.kind.to_lowercase(),
         group => format!("{}.{group}", api.kind.to_lowercase()),
     };
     table::Options {
         wide: query.format.plain() == Some(Output::Wide),
-        namespaces: command.all_namespaces && query.resource.namespaced,
+        namespaces: command.all_namespaces && resource.namespaced,
         labels: command.show_labels,
         label_columns: command.label_columns.clone(),
         headings: !command.no_headers,
@@ -358,22 +429,23 @@ fn options(query: &Query<'_>) -> table::Options {
     }
 }
 
-fn report_unanswered(unanswered: &[(String, String)], asked: usize, strict: bool) -> anyhow::Result<()> {
-    for (name, why) in unanswered {
-        print::note(&format!(
-            "cluster({name}) is inaccessible, please check authorization or network: {}",
-            print::line(why)
-        ));
+/// Ends the verb: names the members that did not answer and the errors, after what was found was printed.
+fn end(
+    mut errors: Vec<anyhow::Error>,
+    silent: &Silent,
+    plane_answered: bool,
+    members: usize,
+    strict: bool,
+) -> anyhow::Result<()> {
+    silent.print();
+    let last = errors.pop();
+    errors.iter().for_each(|error| print::note(&report::render(error)));
+    match (silent.verdict(members, plane_answered, strict), last) {
+        (Ok(()), None) => Ok(()),
+        (Err(error), None) | (Ok(()), Some(error)) => Err(error),
+        (Err(verdict), Some(error)) => {
+            print::note(&report::render(&error));
+            Err(verdict)
+        }
     }
-    if unanswered.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<&str> = unanswered.iter().map(|(name, _)| name.as_str()).collect();
-    let summary =
-        format!("{} of {} clusters did not answer: {}", names.len(), asked.max(names.len()), names.join(", "));
-    if strict {
-        bail!("{summary}");
-    }
-    print::note(&summary);
-    Ok(())
 }

@@ -23,8 +23,22 @@ pub(super) struct Row {
     pub(super) object: Value,
 }
 
+impl Row {
+    /// The row with no more of the object than names it and its version.
+    pub(super) fn summary(&self) -> Self {
+        let metadata = &self.object["metadata"];
+        let kept = ["name", "namespace", "uid", "resourceVersion"];
+        let kept = kept.iter().filter_map(|key| Some(((*key).to_owned(), metadata.get(*key)?.clone())));
+        let object = serde_json::json!({
+            "apiVersion": self.object["apiVersion"], "kind": self.object["kind"],
+            "metadata": kept.collect::<serde_json::Map<_, _>>(),
+        });
+        Self { cells: self.cells.clone(), place: self.place.clone(), object }
+    }
+}
+
 /// Objects in columns.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Table {
     columns: Vec<Column>,
     /// The objects.

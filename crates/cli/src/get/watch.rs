@@ -1,86 +1,217 @@
-//! `get -w`: prints objects when they change, on each server from its list's resourceVersion on.
+//! `get -w`: prints objects when they change, each server by itself from its list's resourceVersion on.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use futures::{StreamExt as _, stream::select_all};
+use futures::{StreamExt as _, future::try_join_all};
 use ironclad_seam::Clock;
 use kube::{
-    Resource as _,
-    api::{DynamicObject, ListParams, WatchEvent, WatchParams},
+    Client,
+    api::{WatchEvent, WatchParams},
     core::Request,
 };
 use serde_json::{Value, json};
 
 use super::{
-    Query, Scope, Server, as_table,
+    Query, Scope, as_table, find,
     format::Format,
-    options, said,
+    options, path, shown,
     table::{Row, Table, text},
 };
-use crate::print::{self, Output};
+use crate::{
+    members::Member,
+    print::{self, Output},
+    report::answer,
+    resource::{Resource, Resources},
+};
 
-/// Pause before a watch that ended at once is restarted.
+/// Pause before a watch that ended is begun again; it doubles while the server does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// State of one server's list: its resourceVersion, and its columns, which a server names once.
+/// State of one server's list: its resourceVersion, its columns, which a server names once, and the objects that were
+/// printed.
 #[derive(Debug, Default)]
 pub(super) struct ListState {
     version: String,
     columns: Table,
+    printed: BTreeMap<String, Row>,
+}
+
+/// A change to print.
+#[derive(Debug, PartialEq)]
+struct Change {
+    happened: &'static str,
+    row: Row,
+}
+
+/// Identity of an object within one server.
+fn id(row: &Row) -> String {
+    format!("{}/{}", text(&row.object, "/metadata/namespace"), text(&row.object, "/metadata/name"))
 }
 
 impl ListState {
     /// The state after this answer.
     pub(super) fn of(answer: &Table) -> Self {
-        let mut columns = Table::default();
-        columns.learn(answer);
-        Self { version: answer.version.clone(), columns }
+        let mut state = Self::default();
+        state.changes(answer.clone());
+        state
     }
+
+    /// Takes a list, and returns what changed since the last one: what a watch would have sent meanwhile.
+    fn changes(&mut self, mut list: Table) -> Vec<Change> {
+        self.columns.learn(&list);
+        self.version = std::mem::take(&mut list.version);
+        let mut changes = Vec::new();
+        let present: BTreeSet<String> = list.rows.iter().map(id).collect();
+        let deleted: Vec<String> = self.printed.keys().filter(|id| !present.contains(*id)).cloned().collect();
+        for id in deleted {
+            changes.extend(self.printed.remove(&id).map(|row| Change { happened: "DELETED", row }));
+        }
+        for row in list.rows {
+            let known = self.printed.get(&id(&row));
+            let happened = match known.map(|known| (version(known), uid(known))) {
+                None => "ADDED",
+                Some(of_known) if of_known == (version(&row), uid(&row)) => continue,
+                Some(_) => "MODIFIED",
+            };
+            self.record(happened, &row);
+            changes.push(Change { happened, row });
+        }
+        changes
+    }
+
+    /// Remembers that a change was printed.
+    fn record(&mut self, happened: &'static str, row: &Row) {
+        match happened {
+            "DELETED" => drop(self.printed.remove(&id(row))),
+            _ => drop(self.printed.insert(id(row), row.summary())),
+        }
+    }
+}
+
+fn version(row: &Row) -> String {
+    text(&row.object, "/metadata/resourceVersion")
+}
+
+fn uid(row: &Row) -> String {
+    text(&row.object, "/metadata/uid")
 }
 
 /// Prints the objects that exist when the watch begins.
-pub(super) fn begin(table: &Table, query: &Query<'_>) -> anyhow::Result<()> {
+pub(super) fn begin(table: &Table, resource: &Resource, query: &Query<'_>) -> anyhow::Result<()> {
     if table.rows.is_empty() && query.format.plain().is_none_or(Output::is_objects) {
         return Ok(());
     }
-    show(table, query, "ADDED", !query.command.no_headers)
+    show(table, resource, query, "ADDED", !query.command.no_headers)
 }
 
-/// Prints rows when they change, until the process is interrupted. A watch that the server ends is resumed at its last
-/// resourceVersion.
+/// Prints changes until the process is interrupted. Each server's watch is begun again by itself when it ends; what
+/// changed while a server did not answer is read from its list.
 pub(super) async fn run(
-    servers: &[Server],
+    plane: Option<&Client>,
+    members: &[Member],
+    known: &Resources,
     states: Vec<(Option<String>, ListState)>,
     query: &Query<'_>,
-    scope: Scope,
     clock: &Clock,
 ) -> anyhow::Result<()> {
-    let mut headings = query.command.watch_only && !query.command.no_headers;
-    let only_known = !states.is_empty();
+    let headings = RefCell::new(query.command.watch_only && !query.command.no_headers);
+    let plane = plane.map(|client| (None, Ok(client.clone())));
+    let members = members.iter().map(|member| (Some(member.name.clone()), member.client()));
+    let servers: Vec<_> = plane.into_iter().chain(members).collect();
     let mut states: BTreeMap<Option<String>, ListState> = states.into_iter().collect();
-    let path = DynamicObject::url_path(&query.resource.api, query.namespace.as_deref());
-    // Servers that did not answer the list are not watched.
-    let servers: Vec<&Server> =
-        servers.iter().filter(|server| !only_known || states.contains_key(&server.name)).collect();
-    loop {
-        let mut streams = Vec::new();
-        for server in &servers {
-            let mut parameters = WatchParams::default();
-            parameters.label_selector.clone_from(&query.command.selector);
-            parameters.field_selector.clone_from(&query.command.field_selector);
-            let state = states.entry(server.name.clone()).or_default();
-            // Named objects were read one by one, each at its own version; after an error no version is known.
-            if state.version.is_empty() {
-                state.version = version(server, &path).await?;
-            }
-            let request = as_table(Request::new(&path).watch(&parameters, &state.version)?, "Object")?;
-            let events = server.client.request_events::<Value>(request).await.map_err(said)?;
-            streams.push(Box::pin(events.map(move |event| (&server.name, event))));
+    let watches = servers.into_iter().filter_map(|(name, client)| match client {
+        Ok(client) => {
+            let state = states.remove(&name);
+            Some(Watch { name, client, known, query, clock, headings: &headings }.run(state))
         }
-        let mut events = select_all(streams);
-        let mut seen = false;
-        while let Some((server, event)) = events.next().await {
-            let state = states.entry(server.clone()).or_default();
+        Err(why) => {
+            trouble(name.as_deref(), &why);
+            None
+        }
+    });
+    try_join_all(watches).await.map(drop)
+}
+
+/// Says on stderr that a server does not answer.
+fn trouble(name: Option<&str>, why: &str) {
+    let who = name.map_or_else(|| "the control plane".to_owned(), |name| format!("cluster({name})"));
+    print::note(&format!("{who} is inaccessible, its changes are printed once it answers: {}", print::line(why)));
+}
+
+/// The watch of one server.
+struct Watch<'a> {
+    name: Option<String>,
+    client: Client,
+    known: &'a Resources,
+    query: &'a Query<'a>,
+    clock: &'a Clock,
+    /// The heading is still to be printed.
+    headings: &'a RefCell<bool>,
+}
+
+impl Watch<'_> {
+    /// Lists unless a state is given, watches, and starts again when the watch ends.
+    ///
+    /// # Errors
+    /// If nothing can be printed.
+    async fn run(self, state: Option<ListState>) -> anyhow::Result<()> {
+        // What exists when `--watch-only` begins is not printed.
+        let mut is_first = self.query.command.watch_only;
+        // Who did not answer the first list was named then.
+        let (mut pause, mut is_silent) = (PAUSE, state.is_none() && !is_first);
+        let mut state = state.unwrap_or_default();
+        loop {
+            match self.once(&mut state, &mut is_first).await? {
+                Ok(()) => (pause, is_silent) = (PAUSE, false),
+                Err(why) => {
+                    if !std::mem::replace(&mut is_silent, true) {
+                        trouble(self.name.as_deref(), &why);
+                    }
+                    state.version.clear();
+                }
+            }
+            self.clock.sleep(pause).await;
+            pause = if is_silent { (pause * 2).min(PAUSE_MAX) } else { PAUSE };
+        }
+    }
+
+    /// One watch, until it ends; the inner error says why the server did not answer.
+    async fn once(&self, state: &mut ListState, is_first: &mut bool) -> anyhow::Result<Result<(), String>> {
+        let mut resource = self.known.find(self.query.word).ok();
+        if state.version.is_empty() {
+            let found = match find(&self.client, self.known, self.query).await {
+                Ok(found) => found,
+                Err(error) => return Ok(Err(format!("{error:#}"))),
+            };
+            let Some(found) = found else { return Ok(Err(format!("it does not serve {:?}", self.query.word))) };
+            let changes = state.changes(found.table);
+            if !std::mem::take(is_first) {
+                changes.into_iter().try_for_each(|change| self.print(state, &found.resource, change))?;
+            }
+            resource = Some(found.resource);
+        }
+        let Some(resource) = resource else { return Ok(Err(format!("it does not serve {:?}", self.query.word))) };
+        let mut parameters = WatchParams::default();
+        parameters.label_selector.clone_from(&self.query.command.selector);
+        parameters.field_selector.clone_from(&self.query.command.field_selector);
+        let request = Request::new(path(self.query, &resource)).watch(&parameters, &state.version);
+        let request = request.map_err(kube::Error::BuildRequest).and_then(|request| as_table(request, "Object"));
+        let events = match request {
+            Ok(request) => self.client.request_events::<Value>(request).await,
+            Err(error) => Err(error),
+        };
+        let events = match events {
+            Ok(events) => events,
+            Err(error) => return Ok(Err(answer(&error))),
+        };
+        let mut events = Box::pin(events);
+        while let Some(event) = events.next().await {
             let (happened, page) = match event {
                 Ok(WatchEvent::Added(page)) => ("ADDED", page),
                 Ok(WatchEvent::Modified(page)) => ("MODIFIED", page),
@@ -89,30 +220,35 @@ pub(super) async fn run(
                     state.version = bookmark.metadata.resource_version;
                     continue;
                 }
-                // Usually 410: the version is too old.
+                // Usually 410, the version is too old: the next list says what changed.
                 Ok(WatchEvent::Error(_)) => {
                     state.version.clear();
                     break;
                 }
-                Err(_) => break,
+                Err(error) => return Ok(Err(answer(&error))),
             };
-            seen = true;
-            let mut found = Table::read(page, query.resource);
+            let mut found = Table::read(page, &resource);
             found.learn(&state.columns);
             state.columns.learn(&found);
-            if let Some(version) = found.rows.last().map(|row| text(&row.object, "/metadata/resourceVersion")) {
-                state.version = version;
-            }
-            let mut table = Table::default();
-            table.join(found, server.as_deref(), scope != Scope::Karmada);
-            table.rows.retain(|row| is_wanted(row, query.names));
-            if !table.rows.is_empty() {
-                show(&table, query, happened, std::mem::take(&mut headings))?;
+            for row in found.rows {
+                state.version = version(&row);
+                state.record(happened, &row);
+                self.print(state, &resource, Change { happened, row })?;
             }
         }
-        if !seen {
-            clock.sleep(PAUSE).await;
+        Ok(Ok(()))
+    }
+
+    fn print(&self, state: &ListState, resource: &Resource, change: Change) -> anyhow::Result<()> {
+        if !is_wanted(&change.row, self.query.names) {
+            return Ok(());
         }
+        let mut found = Table::default();
+        found.learn(&state.columns);
+        found.rows.push(change.row);
+        let mut table = Table::default();
+        table.join(found, self.name.as_deref(), self.query.scope != Scope::Karmada);
+        show(&table, resource, self.query, change.happened, self.headings.replace(false))
     }
 }
 
@@ -121,7 +257,13 @@ fn is_wanted(row: &Row, names: &[String]) -> bool {
 }
 
 /// Prints each object by itself: the next one may come much later.
-fn show(table: &Table, query: &Query<'_>, happened: &'static str, headings: bool) -> anyhow::Result<()> {
+fn show(
+    table: &Table,
+    resource: &Resource,
+    query: &Query<'_>,
+    happened: &'static str,
+    headings: bool,
+) -> anyhow::Result<()> {
     let events = query.command.output_watch_events;
     if query.format.plain() == Some(Output::Name) {
         let names = table.rows.iter().map(|row| print::name(&row.object) + "\n");
@@ -131,26 +273,48 @@ fn show(table: &Table, query: &Query<'_>, happened: &'static str, headings: bool
         if table.rows.is_empty() {
             return Ok(());
         }
-        let options = super::table::Options { headings, event: events.then_some(happened), ..options(query) };
-        return print::out(&table.render(&options, &query.resource.api.kind));
+        let options = super::table::Options { headings, event: events.then_some(happened), ..options(query, resource) };
+        return print::out(&table.render(&options, &resource.api.kind));
     }
     if let Format::Columns(_) = query.format {
         let objects = table.rows.iter().map(|row| row.object.clone()).collect();
         return query.format.print(&query.format.text(objects, false, headings)?);
     }
     for row in &table.rows {
+        let object = shown(row.object.clone(), query.command.show_managed_fields || query.format.plain().is_none());
         let object = match events {
-            true => json!({"type": happened, "object": row.object}),
-            false => row.object.clone(),
+            true => json!({"type": happened, "object": object}),
+            false => object,
         };
         query.format.print(&query.format.text(vec![object], true, headings)?)?;
     }
     Ok(())
 }
 
-/// Returns the resourceVersion of an empty list, from which a watch continues.
-async fn version(server: &Server, path: &str) -> anyhow::Result<String> {
-    let request = Request::new(path).list(&ListParams { limit: Some(1), ..ListParams::default() })?;
-    let page: Value = server.client.request(request).await.map_err(said)?;
-    Ok(page.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or("0").to_owned())
+#[cfg(test)]
+mod tests {
+    use kube::core::ApiResource;
+
+    use super::*;
+
+    fn list(version: &str, objects: &[(&str, &str)]) -> Table {
+        let api = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+        let items: Vec<Value> = objects
+            .iter()
+            .map(|(name, version)| json!({"metadata": {"name": name, "uid": name, "resourceVersion": version}}))
+            .collect();
+        let list = json!({"kind": "ConfigMapList", "metadata": {"resourceVersion": version}, "items": items});
+        Table::read(list, &Resource { api, namespaced: true })
+    }
+
+    #[test]
+    fn a_new_list_says_what_a_watch_missed() {
+        let mut state = ListState::of(&list("10", &[("a", "1"), ("b", "2"), ("c", "3")]));
+        let changes = state.changes(list("20", &[("a", "1"), ("b", "12"), ("d", "15")]));
+        let told: Vec<(&str, String)> =
+            changes.iter().map(|change| (change.happened, text(&change.row.object, "/metadata/name"))).collect();
+        assert_eq!(told, [("DELETED", "c".to_owned()), ("MODIFIED", "b".to_owned()), ("ADDED", "d".to_owned())]);
+        assert_eq!(state.version, "20");
+        assert_eq!(state.changes(list("21", &[("a", "1"), ("b", "12"), ("d", "15")])), []);
+    }
 }

@@ -41,7 +41,9 @@ pub(super) fn run(path: &str, show_doc: bool) -> anyhow::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => SKELETON.to_owned(),
         Err(error) => return Err(error).with_context(|| format!("reading {path}")),
     };
-    let copy = PathBuf::from(format!("{path}.edit.yaml"));
+    // A copy that exists is what the user wrote before, when it could not be used.
+    let copies = (1..).map(|number| PathBuf::from(format!("{path}.edit{number}.yaml")));
+    let copy = copies.into_iter().find(|copy| !copy.exists()).context("naming the copy")?;
     let edited = session(&before, show_doc, |text| in_editor(&copy, text));
     let edited = edited.with_context(|| format!("editing {path}; what you wrote is in {}", copy.display()))?;
     let said = match edited {

@@ -1,10 +1,12 @@
 //! Files named on the command line.
 
-use std::{fs, io::Read as _, path::Path};
+use std::{fs, path::Path};
 
 use anyhow::{Context as _, bail};
 use ironclad_api::{config::ResourceInterpreterCustomization, work::AggregatedStatusItem};
 use serde_json::Value;
+
+use crate::input;
 
 /// Maximum number of bytes read from one file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -90,14 +92,7 @@ fn expanded(path: &str, recursive: bool) -> anyhow::Result<Vec<String>> {
 }
 
 fn documents(path: &str) -> anyhow::Result<Vec<Value>> {
-    let mut text = String::new();
-    if path == "-" {
-        std::io::stdin().take(FILE_BYTES_MAX).read_to_string(&mut text).context("reading stdin")?;
-    } else {
-        let file = fs::File::open(path).with_context(|| format!("reading {path}"))?;
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).with_context(|| format!("reading {path}"))?;
-    }
-    split(&text, path)
+    split(&input::read(path, FILE_BYTES_MAX)?, path)
 }
 
 fn split(text: &str, name: &str) -> anyhow::Result<Vec<Value>> {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::{Address, Change, Credential, JoinOptions, Joined, Preflight, Rbac, check_name, register};
 use crate::{
     connect::{self, Plane},
+    dry_run::DryRun,
     print::{self, Output},
     report::Misused,
     write::{self, Mode, Outcome},
@@ -79,18 +80,6 @@ pub enum Kind {
     Static,
     /// Tokens that expire.
     Token,
-}
-
-/// Place of validation.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DryRun {
-    /// None: changes are made.
-    #[default]
-    None,
-    /// This program.
-    Client,
-    /// The servers.
-    Server,
 }
 
 /// Runs the command.

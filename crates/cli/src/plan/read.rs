@@ -1,6 +1,6 @@
 //! The fleet that a plan is made for: from lists, or from a dump.
 
-use std::{fmt::Debug, io::Read as _, path::Path};
+use std::{fmt::Debug, path::Path};
 
 use anyhow::{Context as _, bail, ensure};
 use ironclad_api::{
@@ -13,6 +13,8 @@ use ironclad_planning::world::insert;
 use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::input;
 
 /// Objects per page.
 const PAGE: u32 = 500;
@@ -78,15 +80,8 @@ pub fn dump(file: &Path) -> anyhow::Result<World> {
 /// # Errors
 /// If the file can't be read, or is neither YAML nor JSON.
 pub(crate) fn dumped(file: &Path) -> anyhow::Result<Vec<Value>> {
-    let mut text = String::new();
-    if file == Path::new("-") {
-        std::io::stdin().take(DUMP_MAX).read_to_string(&mut text).context("reading the dump from stdin")?;
-    } else {
-        let opened = std::fs::File::open(file);
-        let opened = opened.with_context(|| format!("{} can't be read", file.display()))?;
-        opened.take(DUMP_MAX).read_to_string(&mut text).with_context(|| format!("reading {}", file.display()))?;
-    }
-    objects(&text)
+    let path = file.to_str().with_context(|| format!("the name {} is not UTF-8", file.display()))?;
+    objects(&input::read(path, DUMP_MAX)?)
 }
 
 /// The objects of documents, Lists among them.

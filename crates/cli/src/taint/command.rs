@@ -13,7 +13,7 @@ use super::{
     find, impact,
     spec::{Request, parse},
 };
-use crate::{connect::Plane, join::command::DryRun, print, report::Misused, write::Mode};
+use crate::{connect::Plane, dry_run::DryRun, print, report::Misused, write::Mode};
 
 /// More evictions than these are not begun from a terminal without a question.
 const QUESTION_ABOVE: usize = 20;

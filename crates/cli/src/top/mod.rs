@@ -5,7 +5,6 @@ pub mod figures;
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::bail;
-use futures::future::join_all;
 use http::Request;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Node;
@@ -14,9 +13,9 @@ use serde_json::Value;
 
 use self::figures::{Figure, SortBy, Used, amounts, nodes, pods, share, sort};
 use crate::{
-    across::{Asked, ask, report_silent},
     connect::Plane,
-    members, print,
+    members::{self, Answers, Member, Silent},
+    print,
     report::answer,
 };
 
@@ -34,6 +33,9 @@ pub struct Command {
     /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION", global = true)]
     pub timeout: Duration,
+    /// Fail if a member does not answer
+    #[arg(long, global = true)]
+    pub strict: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
@@ -117,6 +119,11 @@ pub struct Shape {
 }
 
 impl Shape {
+    async fn members(&self, command: &Command, client: &Client) -> anyhow::Result<Vec<Member>> {
+        let clusters = members::clusters(client, &self.clusters).await?;
+        Ok(members::connect(client, command.plane.kubeconfig().ok().as_ref(), &clusters).await)
+    }
+
     fn print(&self, heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
         if rows.is_empty() {
             print::note("no figures found");
@@ -131,7 +138,7 @@ impl Shape {
 /// Runs the command.
 ///
 /// # Errors
-/// If the control plane does not answer, or no member has the named object.
+/// If the control plane or all members do not answer, or no member has the named object.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
     match &command.verb {
@@ -142,29 +149,36 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
                 false => format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"),
             };
             let path = narrowed(&path, selector.as_deref(), field_selector.as_deref());
-            let mut asked = ask(&command.plane, &client, &shape.clusters).await?;
-            let lists = lists(&mut asked, &path, clock, command.timeout).await;
+            let members = shape.members(command, &client).await?;
+            let Answers { answered, silent } = lists(&members, &path, clock, command.timeout).await;
             let mut rows: Vec<Figure> =
-                lists.iter().flat_map(|(cluster, list)| pods(cluster, list, *containers)).collect();
+                answered.iter().flat_map(|(cluster, list)| pods(cluster, list, *containers)).collect();
             rows.retain(|row| name.as_ref().is_none_or(|name| row.name == *name));
-            report_silent(&asked.silent);
+            silent.print();
             if let (Some(name), true) = (name, rows.is_empty()) {
+                silent.verdict(members.len(), false, command.strict)?;
                 bail!(
                     "no member reports a pod {name} in namespace {namespace}\n  try: ironclad get pods -n {namespace} -s members"
                 );
             }
             sort(&mut rows, shape.sort_by);
-            print_pods(&rows, *all_namespaces, *containers, *sum, shape)
+            if !rows.is_empty() || silent.is_empty() {
+                print_pods(&rows, *all_namespaces, *containers, *sum, shape)?;
+            }
+            silent.verdict(members.len(), false, command.strict)
         }
         Verb::Node { name, selector, show_capacity, shape } => {
             let path = narrowed("/apis/metrics.k8s.io/v1beta1/nodes", selector.as_deref(), None);
-            let mut asked = ask(&command.plane, &client, &shape.clusters).await?;
-            let lists = lists(&mut asked, &path, clock, command.timeout).await;
-            let mut rows: Vec<Figure> = lists.iter().flat_map(|(cluster, list)| nodes(cluster, list)).collect();
+            let members = shape.members(command, &client).await?;
+            let Answers { answered, mut silent } = lists(&members, &path, clock, command.timeout).await;
+            let mut rows: Vec<Figure> = answered.iter().flat_map(|(cluster, list)| nodes(cluster, list)).collect();
             rows.retain(|row| name.as_ref().is_none_or(|name| row.name == *name));
-            let whole = wholes(&asked, *show_capacity, clock, command.timeout).await;
-            report_silent(&asked.silent);
+            let answering = |member: &&Member| answered.iter().any(|(name, _)| *name == member.name);
+            let answering = members.iter().filter(answering);
+            let whole = wholes(answering, *show_capacity, clock, command.timeout, &mut silent).await;
+            silent.print();
             if let (Some(name), true) = (name, rows.is_empty()) {
+                silent.verdict(members.len(), false, command.strict)?;
                 bail!("no member reports a node {name}\n  try: ironclad get nodes -s members");
             }
             sort(&mut rows, shape.sort_by);
@@ -178,7 +192,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
                     vec![row.name.clone(), row.cluster.clone(), cpu, of_cpu, memory, of_memory]
                 })
                 .collect();
-            shape.print(&["NAME", "CLUSTER", "CPU(cores)", "CPU%", "MEMORY(bytes)", "MEMORY%"], &rows)
+            if !rows.is_empty() || silent.is_empty() {
+                shape.print(&["NAME", "CLUSTER", "CPU(cores)", "CPU%", "MEMORY(bytes)", "MEMORY%"], &rows)?;
+            }
+            silent.verdict(members.len(), false, command.strict)
         }
         Verb::Cluster { shape } => clusters(command, &client, shape, clock).await,
     }
@@ -215,15 +232,17 @@ fn print_pods(rows: &[Figure], namespaces: bool, containers: bool, sum: bool, sh
 }
 
 async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clock) -> anyhow::Result<()> {
-    let mut asked = ask(&command.plane, client, &shape.clusters).await?;
-    let lists = lists(&mut asked, "/apis/metrics.k8s.io/v1beta1/nodes", clock, command.timeout).await;
-    let used: BTreeMap<String, Used> = lists
+    let clusters = members::clusters(client, &shape.clusters).await?;
+    let members = members::connect(client, command.plane.kubeconfig().ok().as_ref(), &clusters).await;
+    let Answers { answered, silent } =
+        lists(&members, "/apis/metrics.k8s.io/v1beta1/nodes", clock, command.timeout).await;
+    let used: BTreeMap<String, Used> = answered
         .iter()
         .map(|(name, list)| (name.clone(), nodes(name, list).iter().map(|n| n.used).fold(Used::default(), Used::plus)))
         .collect();
-    report_silent(&asked.silent);
+    silent.print();
     let mut rows: Vec<(Used, Vec<String>)> = Vec::new();
-    for cluster in &asked.clusters {
+    for cluster in &clusters {
         let name = cluster.name_any();
         let summary = cluster.status.as_ref().and_then(|s| s.resource_summary.clone()).unwrap_or_default();
         let (whole, asked) = (amounts(&summary.allocatable), amounts(&summary.allocated));
@@ -261,47 +280,44 @@ async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clo
         "NAME", "CPU USED", "REQUESTED", "WAITING", "ALLOCATABLE", "MEMORY USED", "REQUESTED", "WAITING",
         "ALLOCATABLE", "PODS", "OF",
     ];
-    shape.print(&heading, &rows.into_iter().map(|(_, cells)| cells).collect::<Vec<_>>())
+    shape.print(&heading, &rows.into_iter().map(|(_, cells)| cells).collect::<Vec<_>>())?;
+    // The control plane knows what is allocatable and requested.
+    silent.verdict(members.len(), true, command.strict)
 }
 
 fn unknown() -> [String; 2] {
     ["-".to_owned(), "-".to_owned()]
 }
 
-/// Queries the members; one that does not answer is added to the silent ones.
-async fn lists(asked: &mut Asked, path: &str, clock: &Clock, patience: Duration) -> Vec<(String, Value)> {
-    let answers = join_all(asked.members.iter().map(async |(name, client)| {
-        let question = async {
-            let request = Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
-            client.request::<Value>(request).await.map_err(|error| match &error {
-                kube::Error::Api(status) if status.code == 404 => "it serves no metrics.k8s.io".to_owned(),
-                error => answer(error),
-            })
-        };
-        (name.clone(), members::within(clock, patience, question).await.and_then(|answer| answer))
-    }))
-    .await;
-    let mut lists = Vec::new();
-    for (name, answer) in answers {
-        match answer {
-            Ok(list) => lists.push((name, list)),
-            Err(why) => asked.silent.push((name, why)),
-        }
-    }
-    lists
+/// Queries the metrics APIs of members.
+async fn lists(members: &[Member], path: &str, clock: &Clock, patience: Duration) -> Answers<Value> {
+    members::ask(members, clock, patience, async |_, client| {
+        let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+        client.request::<Value>(request).await.map_err(|error| match &error {
+            kube::Error::Api(status) if status.code == 404 => "it serves no metrics.k8s.io".to_owned(),
+            error => answer(error),
+        })
+    })
+    .await
 }
 
 /// Allocatable resources of each node, by member and name.
-async fn wholes(asked: &Asked, capacity: bool, clock: &Clock, patience: Duration) -> BTreeMap<(String, String), Used> {
-    let answers = join_all(asked.members.iter().map(async |(name, client)| {
-        let api: Api<Node> = Api::all(client.clone());
-        let list = members::within(clock, patience, api.list(&ListParams::default())).await;
-        (name, list.ok().and_then(Result::ok))
-    }))
+async fn wholes<'a>(
+    members: impl Iterator<Item = &'a Member>,
+    capacity: bool,
+    clock: &Clock,
+    patience: Duration,
+    silent: &mut Silent,
+) -> BTreeMap<(String, String), Used> {
+    let members: Vec<&Member> = members.collect();
+    let answers = members::ask(members, clock, patience, async |_, client| {
+        Api::<Node>::all(client).list(&ListParams::default()).await.map_err(|error| answer(&error))
+    })
     .await;
+    silent.extend(answers.silent);
     let mut all = BTreeMap::new();
-    for (cluster, list) in answers {
-        for node in list.into_iter().flat_map(|l| l.items) {
+    for (cluster, list) in answers.answered {
+        for node in list.items {
             let status = node.status.as_ref();
             let list = if capacity {
                 status.and_then(|s| s.capacity.as_ref())

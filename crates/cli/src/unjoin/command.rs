@@ -10,7 +10,7 @@ use super::{Joined, OnTimeout, Workloads, clean, clean_plane, find, remove};
 use crate::{
     connect::{self, Plane},
     drain,
-    join::command::DryRun,
+    dry_run::DryRun,
     print,
     report::{Misused, answer},
 };

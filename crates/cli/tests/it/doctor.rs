@@ -4,7 +4,10 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
-use ironclad_cli::{doctor::check_fleet, members::Member};
+use ironclad_cli::{
+    doctor::check_fleet,
+    members::{Access, Member},
+};
 use ironclad_planning::doctor::Grade;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -31,7 +34,7 @@ fn on(name: &str) -> ResourceBinding {
 async fn what_is_broken_stays_broken_at_the_second_check_fleet() {
     let world = World::with_all_kinds().await;
     let (plane, clock) = (&world.plane.client, &world.seam.clock);
-    let members = [Member { name: "gone".to_owned(), client: Err("nobody knows it".to_owned()) }];
+    let members = [Member { name: "gone".to_owned(), access: Err("nobody knows it".to_owned()) }];
     world.plane.writes();
     let well = check_fleet(plane, clock, &[], SETTLE, SETTLE).await.unwrap();
     assert!(well.violations.is_empty() && !well.is_broken(), "{well:?}");
@@ -81,7 +84,7 @@ async fn objects_of_members_are_looked_at() {
         "annotations": { "work.karmada.io/namespace": "karmada-es-member1", "work.karmada.io/name": "was" } } }))
     .unwrap();
     Api::namespaced(world.member.client.clone(), "default").create(&PostParams::default(), &stray).await.unwrap();
-    let members = [Member { name: "member1".to_owned(), client: Ok(world.member.client.clone()) }];
+    let members = [Member { name: "member1".to_owned(), access: Ok(Access::Client(world.member.client.clone())) }];
     let looked = check_fleet(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
     let told: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
     let want = "ConfigMap default/stray in cluster member1 is marked as ours, but its Work karmada-es-member1/was does not exist";

@@ -217,6 +217,25 @@ async fn the_health_of_the_fleet_and_a_pause_hold_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn its_timeout_bounds_the_moves_as_well_as_the_wait() {
+    let world = world().await;
+    bind(&world, "a", &["m2"]).await;
+    bind(&world, "b", &["m2"]).await;
+    let namespaces = Api::<Namespace>::all(world.plane.client.clone());
+    let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
+    namespaces.create(&PostParams::default(), &serde_json::from_value(system).unwrap()).await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(world.plane.client.clone(), "karmada-system");
+    let pause = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ironclad-failover"}, "data": {"paused": "true"}});
+    maps.create(&PostParams::default(), &serde_json::from_value(pause).unwrap()).await.unwrap();
+    let (began, options) = (world.seam.clock.mono(), Options::new("m1"));
+    let late = whole(&world.plane.client, &world.seam.clock, &options, true, Duration::from_secs(3), |_| {}).await;
+    let want = "error: timed out after 3 s: cluster m1 is not drained\n  because 2 workloads could not be moved while \
+                evictions are paused\n  try: ironclad drain m1 --status";
+    assert_eq!(render(&late.unwrap_err().into()), want);
+    assert_eq!(world.seam.clock.mono() - began, Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_waits_until_the_old_copies_are_gone() {
     let world = world().await;
     bind(&world, "a", &["m2"]).await;

@@ -147,7 +147,7 @@ async fn what_is_missing_is_said() {
             "Retain",
             |command, _| command.observed_file = Some("nowhere.yaml".into()),
             report::FAILED,
-            "error: reading nowhere.yaml\n  because No such file",
+            "error: nowhere.yaml can't be read\n  because No such file",
         ),
         (
             "Retain",

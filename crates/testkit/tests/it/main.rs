@@ -29,6 +29,7 @@ mod flows;
 mod flows_up;
 mod interpreter_webhook_up;
 mod kill_loop;
+mod kubectl_lines;
 mod limits_up;
 mod members_sim;
 mod old_member;

@@ -143,12 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn the_transition_time_follows_the_status_alone() {
+    fn transition_time_changes_only_with_the_status() {
         for (name, next, want_change, want_time) in [
             ("nothing changes", condition("Ready", TRUE, "Fine", "ok"), false, stored(10)),
             ("a new message keeps the time", condition("Ready", TRUE, "Fine", "better"), true, stored(10)),
             ("a new reason keeps the time", condition("Ready", TRUE, "Other", "ok"), true, stored(10)),
-            ("a new status moves the time", condition("Ready", FALSE, "Fine", "ok"), true, stored(20)),
+            ("a new status changes the time", condition("Ready", FALSE, "Fine", "ok"), true, stored(20)),
         ] {
             let mut list = Vec::new();
             set(&mut list, condition("Ready", TRUE, "Fine", "ok"), &at(10));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn removing() {
+    fn condition_is_removed_by_its_type() {
         let mut list = vec![condition("Ready", UNKNOWN, "Lost", "")];
         assert!(!remove(&mut list, "Applied"));
         assert!(remove(&mut list, "Ready"));

@@ -52,7 +52,7 @@ pub fn execution_namespace(cluster: &str) -> String {
 /// The cluster of an execution namespace.
 ///
 /// # Errors
-/// When the namespace lacks the prefix.
+/// If the namespace lacks the prefix.
 pub fn cluster_of_execution_namespace(namespace: &str) -> Result<&str, NotAnExecutionNamespace> {
     namespace
         .strip_prefix(namespaces::EXECUTION_PREFIX)
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_encode() {
+    fn suffixes_encode_digits_without_vowels() {
         for (digit, want) in "0123456789".chars().zip("456789bcdf".chars()) {
             assert_eq!(safe_encode(&digit.to_string()), want.to_string(), "{digit}");
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings() {
+    fn names_of_bindings() {
         for (kind, name, want) in [
             ("Deployment", "nginx", "nginx-deployment"),
             ("ClusterRole", "system:foo", "system.foo-clusterrole"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn works() {
+    fn names_of_works() {
         for (kind, namespace, name, want) in [
             ("Deployment", "default", "nginx", "nginx-687f7fb96f"),
             ("Deployment", "default", "nginx-karmada", "nginx-karmada-58d747f6b7"),
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn generated_policies() {
+    fn names_of_generated_policies() {
         assert_eq!(policy_name("ns-foo", "foo", "rand"), "foo-b4978784");
         assert_eq!(gvk_text("apps", "v1", "Deployment"), "apps/v1, Kind=Deployment");
         assert_eq!(gvk_text("", "v1", "ConfigMap"), "/v1, Kind=ConfigMap");
     }
 
     #[test]
-    fn in_members_and_services() {
+    fn names_in_members_and_of_services() {
         for (got, want) in [
             (member_service_account("m1"), "karmada-m1"),
             (member_cluster_role("karmada-m1"), "karmada-controller-manager:karmada-m1"),

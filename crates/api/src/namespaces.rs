@@ -28,7 +28,7 @@ mod tests {
     use super::is_reserved;
 
     #[test]
-    fn reserved() {
+    fn reserved_namespaces() {
         for (namespace, want) in [
             ("karmada-system", true),
             ("karmada-cluster", true),

@@ -26,7 +26,7 @@ mod tests {
     use crate::Quantity;
 
     #[test]
-    fn lists_add_up() {
+    fn resource_lists_are_added() {
         let list = |pairs: &[(&str, &str)]| -> ResourceList {
             pairs.iter().map(|(k, v)| ((*k).to_owned(), Quantity((*v).to_owned()))).collect()
         };

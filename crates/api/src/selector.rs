@@ -101,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn selections() {
+    fn selectors_match_labels() {
         for (name, selector, want) in [
             ("an empty selector matches everything", LabelSelector::default(), true),
             ("labels must be equal", by_labels(&[("app", "web")]), true),
             ("all labels must be equal", by_labels(&[("app", "web"), ("tier", "front")]), false),
             ("an empty value is a value", by_labels(&[("tier", "")]), true),
-            ("an absent label equals nothing", by_labels(&[("zone", "")]), false),
+            ("an absent label does not match", by_labels(&[("zone", "")]), false),
             ("In: listed", by_expression("app", "In", &["api", "web"]), true),
             ("In: not listed", by_expression("app", "In", &["api"]), false),
             ("In: absent", by_expression("zone", "In", &["a"]), false),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals() {
+    fn invalid_selectors_are_rejected() {
         for (selector, want) in [
             (
                 by_expression("app", "Gt", &["1"]),

@@ -27,7 +27,7 @@ pub use jwt::TokenKey;
 pub(crate) use oidc::openid;
 pub(crate) use rbac::Attributes;
 
-/// Why a request is allowed, or what a refusal adds to its message.
+/// Reason of an allowed request, or addition to the message of a refusal.
 pub(crate) fn allowed(state: &State, identity: &Identity, attributes: &Attributes<'_>) -> Result<String, String> {
     if identity.is_master() {
         return Ok(String::new());

@@ -67,7 +67,7 @@ pub(crate) fn single(path: &str, refusal: Option<&StoreError>) -> Reply {
     }
 }
 
-/// Why a check fails. The store is where a kube-apiserver has its etcd; clients know the check by that name.
+/// Reason why a check fails. The store is where a kube-apiserver has its etcd; clients know the check by that name.
 fn fails<'a>(check: &str, refusal: Option<&'a StoreError>) -> Option<&'a StoreError> {
     refusal.filter(|_| check == "etcd")
 }

@@ -23,7 +23,7 @@ pub struct Identity {
     origin: Origin,
 }
 
-/// How a request reached the server. Nothing that a client sends can set it.
+/// Transport of a request. Nothing that a client sends can set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Origin {
     #[default]

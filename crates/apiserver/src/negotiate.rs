@@ -77,7 +77,7 @@ pub(crate) fn accept(header: Option<&str>) -> Result<Accept, ApiError> {
     Err(unacceptable())
 }
 
-/// Nothing of what is accepted can be given.
+/// No accepted media type is available.
 pub(crate) fn unacceptable() -> ApiError {
     ApiError::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {AVAILABLE}")).empty_details()
 }

@@ -112,7 +112,7 @@ pub(crate) fn write_metadata_into(out: &mut BytesMut, stored: &[u8], revision: R
     true
 }
 
-/// Where the value of a member of an object is, in JSON that [`encode`] wrote: without white space. `quoted` is its
+/// Range of the value of a member of an object, in JSON that [`encode`] wrote: without white space. `quoted` is its
 /// name with its quotes.
 fn member(json: &[u8], quoted: &[u8]) -> Option<Range<usize>> {
     let mut at = 1;

@@ -376,7 +376,7 @@ fn alternative_names(hosts: &[String]) -> Result<Vec<SanType>, String> {
     hosts.iter().map(name).collect()
 }
 
-/// When a certificate ends, and which names and addresses it is for; `None` if it can't be read.
+/// End of a certificate's validity, and its names and addresses; `None` if it can't be read.
 #[must_use]
 pub fn validity(certificate: &str) -> Option<(Timestamp, Vec<String>)> {
     let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;

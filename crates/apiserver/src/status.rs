@@ -92,7 +92,7 @@ pub struct Details {
     pub uid: String,
     /// The causes.
     pub causes: Vec<Cause>,
-    /// When to try again.
+    /// Seconds until a retry.
     pub retry_after_seconds: u32,
 }
 

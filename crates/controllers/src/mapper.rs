@@ -158,12 +158,12 @@ impl Mapper {
         let mut state = self.state.lock();
         state.forgotten += 1;
         let is_it = |served: &Served| served.resource.plural == plural && served.resource.group == group;
-        let gone: Vec<Gvk> =
+        let removed: Vec<Gvk> =
             state.known.iter().filter(|(_, served)| is_it(served)).map(|(gvk, _)| gvk.clone()).collect();
-        for gvk in &gone {
+        for gvk in &removed {
             state.known.remove(gvk);
         }
-        gone
+        removed
     }
 
     /// Forgets that kinds were not found: they are looked up again.

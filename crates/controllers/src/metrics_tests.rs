@@ -306,7 +306,7 @@ fn metrics_of_the_users_pages_are_shown() {
     for page in [failover, clusters] {
         let (_, table) = page.split_once("## Metrics\n").unwrap();
         let table = table.split("\n## ").next().unwrap();
-        // The names stand in the first column, with their labels in braces.
+        // The first column has the names, with their labels in braces.
         for row in table.lines().filter(|line| line.starts_with("| `")) {
             let column = row.trim_start_matches("| ").split(" | ").next().unwrap();
             for quoted in column.split('`').skip(1).step_by(2) {

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_says_what_stands_in_its_place() {
+    fn each_deprecated_flag_names_its_replacement() {
         let none = Deprecated::default;
         for (name, flags, want) in [
             ("none given", none(), None),

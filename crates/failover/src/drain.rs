@@ -168,7 +168,7 @@ mod tests {
         names.iter().map(one).collect()
     }
 
-    /// On `m1`, may go to these, one of them at least.
+    /// Binding on `m1` that may run in these clusters, with `minGroups` 1.
     fn binding(affinity: &[&str]) -> ResourceBinding {
         let mut spec = spec(&[("m1", 2)], vec![]);
         (spec.resource.api_version, spec.resource.kind) = ("apps/v1".into(), "Thing".into());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves() {
+    fn drain_moves_bindings_that_can_be_scheduled_elsewhere() {
         let clusters = fleet(&[("m1", TRUE), ("m2", TRUE), ("m3", FALSE)]);
         let with = |affinity: &[&str], change: &dyn Fn(&mut ResourceBinding)| {
             let mut binding = binding(affinity);
@@ -211,7 +211,7 @@ mod tests {
             ("being deleted", with(&["m1", "m2"], &|b| b.metadata.deletion_timestamp = Some(Time(at(1)))), None),
             ("a dependency", with(&["m1", "m2"], &|b| b.spec.placement = None), Some(Verdict::Follows)),
             (
-                "needed by somebody there",
+                "a workload in the cluster depends on it",
                 with(&["m2"], &|b| {
                     b.spec.clusters.clear();
                     let target = TargetCluster { name: "m1".into(), ..TargetCluster::default() };
@@ -224,7 +224,7 @@ mod tests {
                 Some(Verdict::Follows),
             ),
             (
-                "kept by another controller",
+                "owned by another controller",
                 with(&["m1", "m2"], &|b| {
                     b.metadata.labels = Some([(BINDING_MANAGED_BY.to_owned(), "x".to_owned())].into())
                 }),
@@ -236,7 +236,7 @@ mod tests {
                 pinned("spec.suspension.scheduling"),
             ),
             (
-                "its policy was deleted: no scheduler places it anew",
+                "its policy was deleted: it would not be scheduled",
                 with(&["m1", "m2"], &|b| b.metadata.labels = None),
                 Some(Verdict::Stuck(Reason::NowhereToGo {
                     why: "it would not be scheduled anew: neither a policy nor a controller owns the binding".into(),
@@ -248,7 +248,7 @@ mod tests {
                 pinned("spec.suspension.dispatching"),
             ),
             (
-                "its object would stay there",
+                "its object would stay in the cluster",
                 with(&["m1", "m2"], &|b| b.spec.preserve_resources_on_deletion = Some(true)),
                 pinned("spec.preserveResourcesOnDeletion"),
             ),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_write_and_what_is_under_way() {
+    fn drain_patch_adds_a_task_once() {
         let moved = patch(&binding(&["m1"]).spec, &"m1".into(), PurgeMode::Directly).unwrap();
         let written = &moved["spec"]["gracefulEvictionTasks"][0];
         assert_eq!((&written["reason"], &written["producer"]), (&"ClusterDrain".into(), &"Drain".into()));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fleet_slows_and_halts_it() {
+    fn unhealthy_clusters_slow_and_halt_a_drain() {
         let names: Vec<String> = (1..=13).map(|n| format!("m{n}")).collect();
         let fleet_of = |total: usize, lost: usize| {
             let status = |i: usize| if i >= total - lost { FALSE } else { TRUE };
@@ -298,10 +298,10 @@ mod tests {
             (pace.interval.map(|i| i.as_secs()), pace.state, pace.counts.total)
         };
         for (name, total, lost, health, want) in [
-            ("all is well (B63)", 3, 0, Health::Heeded, (Some(2), State::Normal, 2)),
-            ("too many are lost in a small fleet", 4, 2, Health::Heeded, (None, State::Halted, 3)),
-            ("the drained one does not count", 4, 1, Health::Heeded, (Some(2), State::Normal, 3)),
-            ("too many are lost in a large fleet", 13, 7, Health::Heeded, (Some(10), State::Secondary, 12)),
+            ("no unhealthy cluster (B63)", 3, 0, Health::Heeded, (Some(2), State::Normal, 2)),
+            ("above the threshold in a small fleet", 4, 2, Health::Heeded, (None, State::Halted, 3)),
+            ("the drained cluster does not count", 4, 1, Health::Heeded, (Some(2), State::Normal, 3)),
+            ("above the threshold in a large fleet", 13, 7, Health::Heeded, (Some(10), State::Secondary, 12)),
             ("nobody cares", 4, 2, Health::Ignored, (Some(2), State::Halted, 3)),
         ] {
             assert_eq!(at_pace(total, lost, health), want, "{name}");

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_in_words() {
+    fn durations_for_people() {
         for (millis, want) in [(0, "0s"), (500, "500ms"), (1_500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")] {
             assert_eq!(in_words(Duration::from_millis(millis)), want);
         }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Bytes of a task's message that the API takes.
 const MESSAGE_MAX: usize = 1_024;
 
-/// Why and how a cluster is left.
+/// Reason and purge mode of an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Why {
     /// Purge mode of the old copy.
@@ -24,7 +24,7 @@ pub struct Why {
     pub reason: &'static str,
     /// Producer, one of `ironclad_api::eviction`.
     pub producer: &'static str,
-    /// For people; what is longer than 1,024 bytes is cut.
+    /// Message for people; it is truncated to 1,024 bytes.
     pub message: String,
 }
 
@@ -63,7 +63,7 @@ pub fn patch(spec: &ResourceBindingSpec, tasks: &[GracefulEvictionTask]) -> Opti
     }
     let mut list: Vec<&GracefulEvictionTask> = spec.graceful_eviction_tasks.iter().collect();
     for task in tasks.iter().filter(|task| spec.target(&task.from_cluster).is_some()) {
-        if !list.iter().any(|standing| standing.from_cluster == task.from_cluster) {
+        if !list.iter().any(|existing| existing.from_cluster == task.from_cluster) {
             list.push(task);
         }
     }
@@ -90,7 +90,7 @@ mod tests {
     use ironclad_api::eviction::{PRODUCER_TAINT_MANAGER, TAINT_UNTOLERATED};
 
     use super::*;
-    use crate::testkit::{spec, task as standing};
+    use crate::testkit::{spec, task as existing};
 
     fn why() -> Why {
         Why {
@@ -102,14 +102,18 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_and_what_stands_for_it() {
+    fn eviction_replaces_a_target_by_a_task() {
         let full = spec(&[("m1", 2), ("m2", 1)], vec![]);
         let left = task(&full, &"m1".into(), &why());
-        assert_eq!(left.replicas, Some(2), "the replicas that it had");
+        assert_eq!(left.replicas, Some(2), "the task records the replicas");
         assert_eq!(left.creation_timestamp, None);
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
         let of_controllers = dated(left.clone(), at(7_999));
-        assert_eq!(of_controllers.creation_timestamp, Some(Time(at(7_000))), "whole seconds, as on the wire");
+        assert_eq!(
+            of_controllers.creation_timestamp,
+            Some(Time(at(7_000))),
+            "times are truncated to seconds, as in JSON"
+        );
         assert_eq!(GracefulEvictionTask { creation_timestamp: None, ..of_controllers }, left);
         let patch_of = |spec: &ResourceBindingSpec, names: &[&str]| {
             let tasks: Vec<_> = names.iter().map(|name| task(spec, &(*name).into(), &why())).collect();
@@ -128,18 +132,23 @@ mod tests {
             Some((names, tasks.join(","), after.graceful_eviction_tasks))
         };
         for (name, before, leaving, want) in [
-            ("one of two leaves", full.clone(), &["m1"][..], Some(("m2", "m1"))),
-            ("both leave in one write, in their order", full.clone(), &["m2", "m1"], Some(("", "m2,m1"))),
-            ("it is not there", full, &["m9"], None),
+            ("one of two clusters is evicted", full.clone(), &["m1"][..], Some(("m2", "m1"))),
             (
-                "a task stands already and the cluster came back: no second one (B56)",
-                spec(&[("m1", 2), ("m2", 1)], vec![standing("m1")]),
+                "both are evicted in one patch, in the order of the result",
+                full.clone(),
+                &["m2", "m1"],
+                Some(("", "m2,m1")),
+            ),
+            ("the cluster is not a target", full, &["m9"], None),
+            (
+                "the cluster has a task and is a target again: no second task (B56)",
+                spec(&[("m1", 2), ("m2", 1)], vec![existing("m1")]),
                 &["m1"],
                 Some(("m2", "m1")),
             ),
             (
-                "tasks keep the order of their creation",
-                spec(&[("m1", 2), ("m2", 1)], vec![standing("m3")]),
+                "tasks keep the order of creation",
+                spec(&[("m1", 2), ("m2", 1)], vec![existing("m3")]),
                 &["m1"],
                 Some(("m2", "m3,m1")),
             ),
@@ -147,14 +156,14 @@ mod tests {
             let got = patch_of(&before, leaving);
             assert_eq!(got.as_ref().map(|(a, b, _)| (a.as_str(), b.as_str())), want, "{name}");
         }
-        let (_, _, tasks) = patch_of(&spec(&[("m1", 2)], vec![standing("m1")]), &["m1"]).unwrap();
-        assert_eq!(tasks, [standing("m1")], "the standing task is as it was");
+        let (_, _, tasks) = patch_of(&spec(&[("m1", 2)], vec![existing("m1")]), &["m1"]).unwrap();
+        assert_eq!(tasks, [existing("m1")], "the existing task does not change");
         let none = task(&spec(&[("m1", 0)], vec![]), &"m1".into(), &why());
-        assert_eq!(none.replicas, None, "what has no replicas says nothing of them");
+        assert_eq!(none.replicas, None, "a workload without replicas has none in its task");
     }
 
     #[test]
-    fn messages_fit() {
+    fn long_messages_are_truncated() {
         let long = Why { message: "ä".repeat(1_000), ..why() };
         let task = task(&spec(&[("m1", 1)], vec![]), &"m1".into(), &long);
         assert!(task.message.len() <= 1_024 && task.message.ends_with("ä..."), "{}", task.message.len());

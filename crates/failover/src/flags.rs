@@ -192,14 +192,14 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
-    fn the_defaults_are_sound() {
+    fn defaults_are_valid_and_without_warnings() {
         let flags = Flags::default();
         assert_eq!((flags.errors(), flags.warnings()), (vec![], vec![]));
         assert_eq!(flags.health.lease_renew_interval(), S(10));
     }
 
     #[test]
-    fn errors() {
+    fn invalid_flags_are_rejected() {
         let flags = HealthFlags::default;
         let zero = Duration::ZERO;
         for (flags, want) in [
@@ -238,11 +238,11 @@ mod tests {
             assert_eq!(got, want.map(text).into_iter().collect::<Vec<_>>(), "{ratio}");
         }
         let none = Thresholds { success: zero, failure: zero };
-        assert!(HealthFlags { thresholds: none, ..flags() }.errors().is_empty(), "no debounce at all is a choice");
+        assert!(HealthFlags { thresholds: none, ..flags() }.errors().is_empty(), "a threshold of 0 s is valid");
     }
 
     #[test]
-    fn witnesses() {
+    fn witnesses_are_urls() {
         for (url, want) in [
             ("https://example.com", Some(("example.com", 443))),
             ("http://example.com/healthz?a=b", Some(("example.com", 80))),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings() {
+    fn unusual_combinations_cause_warnings() {
         let flags = |period, grace, frequency| HealthFlags {
             monitor_period: S(period),
             monitor_grace_period: S(grace),
@@ -272,10 +272,10 @@ mod tests {
             ..HealthFlags::default()
         };
         for (name, flags, want) in [
-            ("as it comes", flags(5, 40, 10), 0),
-            ("the period one less than the grace", flags(39, 40, 10), 0),
-            ("and equal to it", flags(40, 40, 10), 1),
-            ("the grace twice the frequency", flags(5, 20, 10), 0),
+            ("defaults", flags(5, 40, 10), 0),
+            ("period one second below the grace period", flags(39, 40, 10), 0),
+            ("period equal to the grace period", flags(40, 40, 10), 1),
+            ("grace period twice the frequency", flags(5, 20, 10), 0),
             ("and less", flags(5, 19, 10), 1),
             ("both", flags(19, 19, 10), 2),
         ] {

@@ -17,7 +17,7 @@ pub use path::{JsonPath, PathError};
 /// Bytes of a label's value that the API takes.
 const LABEL_VALUE_MAX: usize = 63;
 
-/// Why the state can't be collected. There is no eviction then.
+/// Error of collecting state. Nothing is evicted then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PreserveError {
     /// The cluster never reported a status.
@@ -33,7 +33,7 @@ pub enum PreserveError {
         alias: String,
         /// The path.
         path: String,
-        /// Whose status.
+        /// Cluster of the status.
         cluster: ClusterName,
         /// The error.
         source: PathError,
@@ -127,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read() {
+    fn rules_read_labels_from_the_status() {
         let job = json!({"jobId": "a1-b2", "replicas": 3, "done": false, "text": "two words", "long": "x".repeat(64), "none": null});
         for (name, rows, status, want) in [
             ("a text", &[("id", "{.jobId}")][..], Some(job.clone()), Ok("id=a1-b2")),
             ("a number", &[("n", "{ .replicas }")], Some(job.clone()), Ok("n=3")),
             (
-                "several, and a truth",
+                "several rules, one of a boolean",
                 &[("d", "{.done}"), ("id", "{.jobId}")],
                 Some(job.clone()),
                 Ok("d=false,id=a1-b2"),
@@ -146,13 +146,13 @@ mod tests {
                 Err("{.nope} of label x in the status from Cluster(m1): nope is not found"),
             ),
             (
-                "so is a null",
+                "null is an error",
                 &[("x", "{.none}")],
                 Some(job.clone()),
                 Err("{.none} of label x in the status from Cluster(m1): none is not found"),
             ),
             (
-                "a path that can't be read",
+                "an invalid path is an error",
                 &[("x", "{.jobId")],
                 Some(job.clone()),
                 Err("{.jobId of label x in the status from Cluster(m1): unclosed action"),
@@ -164,7 +164,7 @@ mod tests {
                 Err("the application status has not yet been collected from Cluster(m1)"),
             ),
             (
-                "not a label's value (IR-18)",
+                "an invalid label value is an error (IR-18)",
                 &[("x", "{.text}")],
                 Some(job.clone()),
                 Err("the value \"two words\" is not a legal value of label x"),
@@ -174,34 +174,38 @@ mod tests {
             assert_eq!(got, want.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
         }
         let long = collect(&rules(&[("x", "{.long}")]), &"m1".into(), &reported(Some(job.clone())), None);
-        assert!(matches!(long, Err(PreserveError::NotALabel { .. })), "64 bytes are one too many");
+        assert!(matches!(long, Err(PreserveError::NotALabel { .. })), "a label value of 64 bytes is too long");
         let elsewhere = collect(&rules(&[("x", "{.jobId}")]), &"m2".into(), &reported(Some(job)), None);
-        assert_eq!(elsewhere, Err(PreserveError::NotCollected { cluster: "m2".into() }), "of that cluster alone");
+        assert_eq!(
+            elsewhere,
+            Err(PreserveError::NotCollected { cluster: "m2".into() }),
+            "only the status of this cluster is read"
+        );
     }
 
     #[test]
-    fn a_copy_that_never_became_healthy_passes_on_what_it_was_given() {
+    fn injected_state_is_passed_on_if_the_copy_does_not_supply_it() {
         let mut previous = task("m0");
         previous.preserved_label_state = [("id".to_owned(), "from-m0".to_owned())].into();
         let rules = rules(&[("id", "{.jobId}"), ("n", "{.n}")]);
         for (name, status, want) in [
-            ("it supplies both", Some(json!({"jobId": "own", "n": 1})), Ok("id=own,n=1")),
-            ("it lacks one (IR-19)", Some(json!({"n": 1})), Ok("id=from-m0,n=1")),
-            ("an empty value is none", Some(json!({"jobId": "", "n": 1})), Ok("id=from-m0,n=1")),
-            ("it never reported", None, Err("the application status has not yet been collected from Cluster(m1)")),
+            ("the status supplies both labels", Some(json!({"jobId": "own", "n": 1})), Ok("id=own,n=1")),
+            ("the status lacks one label (IR-19)", Some(json!({"n": 1})), Ok("id=from-m0,n=1")),
+            ("an empty value counts as missing", Some(json!({"jobId": "", "n": 1})), Ok("id=from-m0,n=1")),
+            ("no status reported", None, Err("the application status has not yet been collected from Cluster(m1)")),
         ] {
             let got = text(collect(&rules, &"m1".into(), &reported(status), Some(&previous)));
             assert_eq!(got, want.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
         }
         let only = StatePreservation { rules: rules.rules[..1].to_vec() };
         let got = text(collect(&only, &"m1".into(), &reported(None), Some(&previous)));
-        assert_eq!(got, Ok("id=from-m0".to_owned()), "it never reported, but what it was given suffices");
+        assert_eq!(got, Ok("id=from-m0".to_owned()), "no status reported, but the injected state has all labels");
     }
 
     proptest! {
-        /// Invariant 35, the collecting half: what is kept is what the status says, and always legal.
+        /// Invariant 35, collection: preserved labels are the values of the status and valid.
         #[test]
-        fn labels_are_what_the_status_says(value in "[a-zA-Z0-9._ -]{0,70}", other in any::<i64>()) {
+        fn preserved_labels_are_valid_values_of_the_status(value in "[a-zA-Z0-9._ -]{0,70}", other in any::<i64>()) {
             let status = json!({"a": {"b": value}, "n": other});
             let got = collect(&rules(&[("l", "{.a.b}"), ("n", "{.n}")]), &"m1".into(), &reported(Some(status)), None);
             match got {

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table() {
+    fn purge_mode_of_each_trigger() {
         let flag = |unconfigured| Trigger::NoExecute { unconfigured };
         let cluster = |purge_mode| {
             Some(FailoverBehavior {
@@ -63,11 +63,11 @@ mod tests {
             ("NoExecute, FC is empty", cluster(None), flag(Directly), Some(Gracefully)),
             ("NoExecute, no FC: the flag", None, flag(Gracefully), Some(Gracefully)),
             ("NoExecute, no FC: the flag again", None, flag(Directly), Some(Directly)),
-            ("application failover alone is no FC", application(Some(Never)), flag(Directly), Some(Directly)),
+            ("application failover is not FC", application(Some(Never)), flag(Directly), Some(Directly)),
             ("PreferNoExecute, FC says Directly", cluster(Some(Directly)), Trigger::PreferNoExecute, Some(Directly)),
             ("PreferNoExecute, FC is empty", cluster(None), Trigger::PreferNoExecute, Some(Gracefully)),
             ("PreferNoExecute, no FC", None, Trigger::PreferNoExecute, None),
-            ("a drain as it says", cluster(Some(Directly)), Trigger::Drain(Gracefully), Some(Gracefully)),
+            ("a drain uses its own mode", cluster(Some(Directly)), Trigger::Drain(Gracefully), Some(Gracefully)),
             ("a drain without FC", None, Trigger::Drain(Directly), Some(Directly)),
             ("application failover", application(Some(Never)), Trigger::Application, Some(Never)),
             ("application failover, empty", application(None), Trigger::Application, Some(Gracefully)),

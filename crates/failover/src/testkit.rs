@@ -17,7 +17,7 @@ pub(crate) fn owned() -> std::collections::BTreeMap<String, String> {
     [(PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into()
 }
 
-/// A moment, in seconds.
+/// Time in seconds since the epoch.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -29,13 +29,13 @@ pub(crate) fn cluster(name: &str) -> Cluster {
     cluster
 }
 
-/// Gives it a Ready condition, since this second.
+/// Sets the Ready condition, changed at this second.
 pub(crate) fn ready(cluster: &mut Cluster, status: &str, since: i64) {
     let condition = conditions::condition(READY, status, "Stored", "");
     conditions::set(&mut cluster.status.get_or_insert_default().conditions, condition, &Time(at(since)));
 }
 
-/// One resource in each of these groups and versions.
+/// API enablements with one resource in each of these group versions.
 pub(crate) fn apis(group_versions: &[&str]) -> Vec<APIEnablement> {
     let one = |group_version: &&str| APIEnablement {
         group_version: (*group_version).to_owned(),
@@ -62,7 +62,7 @@ pub(crate) fn spec(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>) -> 
     ResourceBindingSpec { clusters, replicas, graceful_eviction_tasks: tasks, ..ResourceBindingSpec::default() }
 }
 
-/// A task that has begun at second 0, caused by a taint.
+/// Eviction task that was created at second 0 because of a taint.
 pub(crate) fn task(from: &str) -> GracefulEvictionTask {
     GracefulEvictionTask {
         from_cluster: from.to_owned(),
@@ -74,7 +74,7 @@ pub(crate) fn task(from: &str) -> GracefulEvictionTask {
     }
 }
 
-/// A cluster's report of its copy: applied, with this health and this many ready replicas.
+/// Status item of a cluster: applied, with this health and this many ready replicas.
 pub(crate) fn line(cluster: &str, health: ResourceHealth, ready: i64) -> AggregatedStatusItem {
     AggregatedStatusItem {
         cluster_name: cluster.to_owned(),
@@ -86,14 +86,14 @@ pub(crate) fn line(cluster: &str, health: ResourceHealth, ready: i64) -> Aggrega
     }
 }
 
-/// A condition of a cluster, since this second.
+/// Condition of a cluster, changed at this second.
 pub(crate) fn condition(type_: &str, status: &str, since: i64) -> Condition {
     let mut condition = conditions::condition(type_, status, "Stored", "");
     condition.last_transition_time = Time(at(since));
     condition
 }
 
-/// A condition that a policy looks at.
+/// Match condition of a policy.
 pub(crate) fn when(type_: &str, operator: &str, values: &[&str]) -> MatchCondition {
     let status_values = values.iter().map(|value| (*value).to_owned()).collect();
     MatchCondition { condition_type: type_.to_owned(), operator: operator.to_owned(), status_values }

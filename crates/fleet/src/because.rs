@@ -1,4 +1,4 @@
-//! Why a decision came out as it did: structured values with one rendering.
+//! Reasons of decisions: structured values with one rendering.
 //!
 //! Conditions, events, `ironclad why`, `ironclad plan` and test snapshots all print the same ones. Each topic has its
 //! own enum in a file of its own; [`Because`] joins them.
@@ -20,7 +20,7 @@ use crate::{ClusterName, ObjectKey};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "topic", rename_all_fields = "camelCase")]
 pub enum Because {
-    /// The object is not there any more.
+    /// The object does not exist any more.
     Gone {
         /// Which one.
         object: ObjectKey,
@@ -34,15 +34,15 @@ pub enum Because {
     },
     /// Propagation from policy to member object, and status collection.
     Propagation(propagation::Reason),
-    /// Where a binding runs, and with how many replicas.
+    /// Schedule results.
     Schedule(schedule::Reason),
     /// A cluster's health and its consequences.
     Health(health::Reason),
     /// Decisions on evicted copies.
     Migration(migration::Reason),
-    /// Which taints policies want on a cluster.
+    /// Taints of ClusterTaintPolicies.
     TaintPolicy(taint_policy::Reason),
-    /// Evictions because of taints: when, or why not.
+    /// Evictions because of taints.
     Eviction(eviction::Reason),
 }
 

@@ -47,8 +47,8 @@ impl StatusPart {
         let mut both = self.clone();
         both.fields.extend(later.fields.iter().map(|(field, value)| (field.clone(), value.clone())));
         for condition in &later.conditions {
-            match both.conditions.iter_mut().find(|standing| standing.type_ == condition.type_) {
-                Some(standing) => *standing = condition.clone(),
+            match both.conditions.iter_mut().find(|existing| existing.type_ == condition.type_) {
+                Some(existing) => *existing = condition.clone(),
                 None => both.conditions.push(condition.clone()),
             }
         }

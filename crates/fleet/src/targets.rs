@@ -1,4 +1,4 @@
-//! Where a binding's copies shall be (specification/propagation.md 9.1, 9.2).
+//! Clusters of a binding's copies (specification/propagation.md 9.1, 9.2).
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub fn targets(spec: &ResourceBindingSpec) -> Vec<Target> {
         .collect()
 }
 
-/// Where a Work is expected: targets, and clusters that are being left other than directly.
+/// Clusters in which a Work is expected: targets, and clusters that are being left other than directly.
 #[must_use]
 pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
     let leaving = old_copies(spec).map(|task| ClusterName::from(task.from_cluster.as_str()));

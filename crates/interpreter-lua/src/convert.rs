@@ -18,7 +18,7 @@ pub const DEPTH_MAX: usize = 100;
 /// Separator of path segments: no key of an object contains it.
 const STEP: char = '\u{1f}';
 
-/// Resolves empty tables, which Lua cannot tell apart: an empty table of an answer becomes the empty list or object at
+/// Resolves empty tables, which are one value in Lua: an empty table of an answer becomes the empty list or object at
 /// its path in one of the arguments, list indexes ignored. Without such a value the field is omitted.
 #[derive(Debug)]
 pub(crate) struct Empties<'a> {

@@ -24,7 +24,7 @@ pub struct Item<'a> {
     pub status: Option<Cow<'a, Value>>,
     /// True if the copy is applied.
     pub applied: bool,
-    /// Why it is not applied.
+    /// Error if it is not applied.
     pub message: &'a str,
     /// Health of the copy, if known.
     pub health: Option<ResourceHealth>,

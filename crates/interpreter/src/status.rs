@@ -125,7 +125,7 @@ mod tests {
                 ),
                 Some(json!({"replicas": 2, "observedGeneration": 4, "generation": 4, "resourceTemplateGeneration": 7})),
             ),
-            ("deployment: all zero tells nothing", member("apps/v1", "Deployment", json!({"replicas": 0})), None),
+            ("deployment: all zeros are no status", member("apps/v1", "Deployment", json!({"replicas": 0})), None),
             (
                 "replica set",
                 member(
@@ -135,7 +135,7 @@ mod tests {
                 ),
                 Some(json!({"replicas": 2, "availableReplicas": 1, "generation": 4, "resourceTemplateGeneration": 7})),
             ),
-            ("replica set: all zero tells nothing", member("apps/v1", "ReplicaSet", json!({"replicas": 0})), None),
+            ("replica set: all zeros are no status", member("apps/v1", "ReplicaSet", json!({"replicas": 0})), None),
             (
                 "daemon set",
                 member(

@@ -12,11 +12,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scheduling {
-    /// Why the next reconcile runs a scheduling cycle, or runs none.
+    /// Reason why the next reconcile runs a scheduling cycle, or runs none.
     pub trigger: Option<Because>,
     /// The scheduling cycles: one, or one for each affinity group that is tried.
     pub cycles: Vec<Cycle>,
-    /// Why no cycle finds enough clusters, if none does.
+    /// Error if no cycle finds enough clusters.
     pub failure: Option<String>,
     /// True if the last cycle comes to the present schedule result.
     pub agrees: bool,
@@ -30,7 +30,7 @@ pub struct Cycle {
     pub group: Option<String>,
     /// The outcome for every cluster, by name.
     pub clusters: BTreeMap<ClusterName, Outcome>,
-    /// Why the group was not enough, if it was not.
+    /// Error if the group was not enough.
     pub failed: Option<String>,
 }
 

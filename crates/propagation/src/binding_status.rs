@@ -70,8 +70,8 @@ pub fn binding(seen: &Seen<'_>, now: jiff::Timestamp) -> Plan<Effect> {
         let message = "Failed to apply all works, see status.aggregatedStatus for details";
         (FALSE, reasons::binding::FULLY_APPLIED_FAILED, message)
     };
-    let standing = old.and_then(|status| conditions::get(&status.conditions, FULLY_APPLIED));
-    if standing.is_none_or(|c| (&*c.status, &*c.reason, &*c.message) != (status, reason, message)) {
+    let existing = old.and_then(|status| conditions::get(&status.conditions, FULLY_APPLIED));
+    if existing.is_none_or(|c| (&*c.status, &*c.reason, &*c.message) != (status, reason, message)) {
         let mut condition = conditions::condition(FULLY_APPLIED, status, reason, message);
         condition.last_transition_time = ironclad_api::Time(now);
         part.conditions.push(condition);

@@ -294,7 +294,7 @@ mod tests {
         let manifest = &work.spec.workload.manifests[0].object();
         assert_eq!(template::annotation(manifest, "work.karmada.io/conflict-resolution"), "");
         assert_eq!(template::label(manifest, "karmada.io/managed"), "true");
-        assert_eq!(run(&shop(json!({})), &works, &both, &[]), [], "quiet once they stand");
+        assert_eq!(run(&shop(json!({})), &works, &both, &[]), [], "no changes once they exist");
         let three = clusters(&["m1", "m2", "m3"]);
         assert_eq!(run(&shop(json!({})), &works, &three, &[]).len(), 1, "a cluster that joins");
         let labelled = run(&shop(json!({"metadata": {"labels": {"team": "a"}}})), &works, &both, &[]);

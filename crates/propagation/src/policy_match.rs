@@ -123,7 +123,7 @@ struct Rank<'a> {
 pub struct Choice<'a> {
     /// The chosen policy.
     pub policy: Policy<'a>,
-    /// How it matches.
+    /// Its match.
     pub by: Implicit,
     /// The others that match, best first, each with the reason why it was not chosen.
     pub losers: Vec<(Policy<'a>, &'static str)>,

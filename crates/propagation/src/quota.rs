@@ -289,7 +289,7 @@ mod tests {
         let Some(Effect::Status(part)) = effects.last() else { panic!("{effects:?}") };
         assert_eq!(json!(part.fields), json!({"overall": {"cpu": "20"}}));
         let reported = patched(&both, &json!({"status": {"overall": {"cpu": "20"}}}));
-        assert_eq!(run(Some(&reported), &works), [], "quiet once they stand");
+        assert_eq!(run(Some(&reported), &works), [], "no changes once they exist");
 
         let one =
             patched(&reported, &json!({"spec": {"staticAssignments": [{"clusterName": "m1", "hard": {"cpu": "6"}}]}}));

@@ -294,7 +294,10 @@ mod tests {
         );
         assert_eq!(works[0].metadata.owner_references.as_ref().unwrap()[0].kind, "Cluster");
         assert_eq!(works.iter().filter_map(|work| key_of(work)).collect::<Vec<_>>(), keys(&"m1".into()));
-        assert!(decide(&Seen { cluster: &joined, rbac: &all, works: &works }, ids("x")).is_quiet(), "they stand");
+        assert!(
+            decide(&Seen { cluster: &joined, rbac: &all, works: &works }, ids("x")).is_quiet(),
+            "no changes once they exist"
+        );
 
         let nobody = Rbac::default();
         let plan = decide(&Seen { cluster: &joined, rbac: &nobody, works: &works }, ids("x"));

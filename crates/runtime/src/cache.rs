@@ -93,7 +93,7 @@ struct Flights {
     /// Times at which the open creates were sent.
     sent: BTreeSet<u64>,
     /// Uids of objects that were deleted since the first of them.
-    gone: BTreeMap<u64, String>,
+    deleted: BTreeMap<u64, String>,
     /// Time of the last complete list.
     listed: Option<u64>,
 }
@@ -104,24 +104,24 @@ impl Flights {
         self.now
     }
 
-    fn saw_gone(&mut self, uid: Option<&str>) {
+    fn saw_deleted(&mut self, uid: Option<&str>) {
         if let Some(uid) = uid.filter(|_| !self.sent.is_empty()) {
             let now = self.tick();
-            self.gone.insert(now, uid.to_owned());
+            self.deleted.insert(now, uid.to_owned());
         }
     }
 
     fn ended(&mut self, sent: u64) {
         self.sent.remove(&sent);
         let first = self.sent.first().copied().unwrap_or(u64::MAX);
-        self.gone = self.gone.split_off(&first);
+        self.deleted = self.deleted.split_off(&first);
     }
 
     /// Returns true if the created object was deleted already, as far as the watch knows. After a list in between that
     /// is unknown, and the watch will show the object if it exists.
     fn overtook(&self, sent: u64, uid: Option<&str>) -> bool {
         self.listed.is_some_and(|listed| listed > sent)
-            || self.gone.range(sent..).any(|(_, gone)| Some(gone.as_str()) == uid)
+            || self.deleted.range(sent..).any(|(_, deleted)| Some(deleted.as_str()) == uid)
     }
 }
 
@@ -216,7 +216,7 @@ impl<K: Resource + Clone> Cache<K> {
     /// Takes in a deletion that the watch shows.
     pub fn deleted(&mut self, object: &K) -> Option<Change<K>> {
         let key = Key::of(object);
-        self.flights.saw_gone(object.meta().uid.as_deref());
+        self.flights.saw_deleted(object.meta().uid.as_deref());
         if self.deleted.get(&key).map(String::as_str) == object.meta().uid.as_deref() {
             self.deleted.remove(&key);
         }
@@ -246,13 +246,13 @@ impl<K: Resource + Clone> Cache<K> {
         let Some(relist) = self.relist.take() else { return Vec::new() };
         self.flights.listed = Some(self.flights.tick());
         let mut changes = Vec::new();
-        let gone: Vec<Key> = self
+        let deleted: Vec<Key> = self
             .entries
             .keys()
             .filter(|key| !relist.listed.contains_key(*key) && !relist.written_since.contains(*key))
             .cloned()
             .collect();
-        changes.extend(gone.iter().filter_map(|key| self.remove(key)));
+        changes.extend(deleted.iter().filter_map(|key| self.remove(key)));
         for (key, object) in relist.listed {
             if relist.written_since.contains(&key) {
                 continue;
@@ -461,7 +461,7 @@ mod tests {
             cache.not_created(other);
             cache.created(sent, object("v", "5"));
             assert_eq!(shown(&cache).as_deref(), want, "{name}");
-            assert!(cache.flights.gone.is_empty() && cache.flights.sent.is_empty(), "{name}: nothing is kept");
+            assert!(cache.flights.deleted.is_empty() && cache.flights.sent.is_empty(), "{name}: nothing is kept");
         }
     }
 

@@ -46,7 +46,7 @@ struct ResultLabels {
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 /// Time for which the present keys have been worked on, seconds: the sum and the longest. `None` once the queue is
-/// gone.
+/// deleted.
 type Unfinished = Box<dyn Fn() -> Option<(f64, f64)> + Send + Sync>;
 
 /// The families of all queues and reconcilers of one process. Cheap to clone.

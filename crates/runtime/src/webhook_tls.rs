@@ -87,7 +87,7 @@ impl ServerCertVerifier for WebhookVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.strict.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // The error is of a crate below rustls, which is told apart by its text.
+            // The error is of a crate below rustls; only its text identifies it.
             Err(error) if format!("{error:?}").contains("CaUsedAsEndEntity") => {
                 self.verify_ca(end_entity, server_name, now).map(|()| ServerCertVerified::assertion())
             }

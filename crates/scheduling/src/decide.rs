@@ -80,14 +80,14 @@ pub enum Effect {
     Event(Event),
 }
 
-/// When the binding is reconciled again, apart from events.
+/// Time of the next reconcile of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// On events only.
     OnEvent,
     /// On events, and after an interval in case one was missed: no cluster fits (specification/scheduling.md 16.2).
     Recheck,
-    /// When capacity may have appeared: the unschedulable queue.
+    /// As soon as capacity may have appeared: the unschedulable queue.
     WhenCapacity,
     /// After a backoff.
     Backoff,
@@ -121,7 +121,7 @@ impl ScheduleType {
 pub struct Decision {
     /// Effects, and for every cluster the reason why it is a target or not.
     pub plan: Plan<Effect>,
-    /// When the binding is reconciled again.
+    /// Time of the next reconcile.
     pub next: Next,
     /// Kind of the scheduling cycle, if one ran.
     pub schedule_type: Option<ScheduleType>,
@@ -379,10 +379,10 @@ fn scheduled(
 ) -> Option<Condition> {
     let mut wanted = conditions::condition(SCHEDULED, status, reason, cut(message, MESSAGE_MAX));
     wanted.observed_generation = (generation > 0).then_some(generation);
-    let standing = binding.scheduled();
-    let since = standing.filter(|condition| condition.status == status);
+    let existing = binding.scheduled();
+    let since = existing.filter(|condition| condition.status == status);
     wanted.last_transition_time = since.map_or(Time(now), |condition| condition.last_transition_time.clone());
-    (standing != Some(&wanted)).then_some(wanted)
+    (existing != Some(&wanted)).then_some(wanted)
 }
 
 fn report_failed_groups(binding: BindingRef<'_>, failed: &[GroupFailure], plan: &mut Plan<Effect>) {

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 pub struct Plugin {
     /// The name that `--plugins` and metrics use.
     pub name: &'static str,
-    /// Where it runs, and its function.
+    /// Its extension point and function.
     pub point: Point,
 }
 

@@ -80,7 +80,7 @@ impl std::fmt::Debug for Op {
 /// Outcome of a transaction. Both describe a durable, published state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxnResult {
-    /// Every condition held and the changes are durable.
+    /// All conditions were met and the changes are durable.
     Done {
         /// The revision of the changes, or the newest one when nothing had to change.
         revision: Revision,

@@ -35,7 +35,7 @@ const GIB: i64 = 1 << 30;
 
 /// Sets the defaults of a Cluster.
 pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
-    let standing: Vec<_> = match cx.request.old {
+    let existing: Vec<_> = match cx.request.old {
         Some(old) => decode::<Cluster>(old).map(|old| old.spec.taints).unwrap_or_default(),
         None => vec![],
     };
@@ -45,7 +45,7 @@ pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
     let modeled = cx.config.gates.enabled(Gate::CustomizedClusterResourceModeling);
     let created = cx.request.operation == Operation::Create;
     edit(part, |spec: &mut ClusterSpec| {
-        if let Some(stamped) = taints::stamped(&spec.taints, &standing, cx.lookups.now) {
+        if let Some(stamped) = taints::stamped(&spec.taints, &existing, cx.lookups.now) {
             spec.taints = stamped;
         }
         if !spec.zone.is_empty() && spec.zones.is_empty() {

@@ -74,7 +74,7 @@ fn cluster_defaults() {
             json!("2020-01-01T00:00:00Z"),
         ),
         (
-            "one that stood keeps its time",
+            "an existing one keeps its time",
             Some(with_spec(&cluster(), &taint("NoExecute", json!("2020-01-01T00:00:00Z")))),
             taint("NoExecute", Value::Null),
             json!("2020-01-01T00:00:00Z"),

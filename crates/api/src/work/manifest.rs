@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_was_put_in_by_each_way_in_and_out() {
+    fn manifest_round_trips_through_every_constructor() {
         let text = web().to_string();
         let ways: [Manifest; 3] =
             [web().into(), serde_json::from_value(web()).unwrap(), serde_json::from_str(&text).unwrap()];
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_fields_does_not_matter() {
+    fn manifests_are_equal_in_any_order_of_fields() {
         let of = |text: &str| serde_json::from_str::<Manifest>(text).unwrap();
         assert_eq!(of(r#"{"a": 1, "b": {"c": 2, "d": 3}}"#), of(r#"{"b":{"d":3,"c":2},"a":1}"#));
         assert_ne!(of(r#"{"a": 1}"#), of(r#"{"a": 2}"#));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_named_as_far_as_it_says_so() {
+    fn name_and_kind_are_optional() {
         let named = Manifest::from(web()).named();
         assert_eq!((&*named.api_version, &*named.kind), ("apps/v1", "Deployment"));
         assert_eq!((&*named.metadata.namespace, &*named.metadata.name), ("shop", "web"));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn invalid_json_is_rejected() {
         assert!(serde_json::from_str::<Manifest>(r#"{"a": }"#).is_err());
     }
 }

@@ -18,8 +18,8 @@ const END: &str = "<!-- end of generated -->\n";
 fn check_page(name: &str, want: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
     let page = fs::read_to_string(&path).unwrap();
-    let (before, rest) = page.split_once(BEGIN).expect("the mark where the generated part begins");
-    let (written, after) = rest.split_once(END).expect("the mark where it ends");
+    let (before, rest) = page.split_once(BEGIN).expect("the page has the mark of the begin of the generated part");
+    let (written, after) = rest.split_once(END).expect("the page has the mark of its end");
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
         fs::write(&path, format!("{before}{BEGIN}{want}{END}{after}")).unwrap();
         return;

@@ -58,7 +58,7 @@ fn of_row(reasons: &str, types: &str) -> Vec<(String, String)> {
     reasons.iter().enumerate().map(|(at, reason)| ((*reason).to_owned(), of(at).to_owned())).collect()
 }
 
-/// Reason with its type and the kinds it may be about.
+/// Reasons with their type and the kinds that they may be about.
 fn wanted() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let mut all: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
     for row in &Reference::Api.table("## 18.").rows {
@@ -159,11 +159,11 @@ fn arguments(text: &str) -> &str {
 }
 
 #[test]
-fn what_is_told_as_a_warning_is_one_by_the_table() {
+fn events_have_the_type_of_the_table() {
     let (wanted, constants) = (wanted(), constants());
     let mut files = Vec::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
-    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut reported: BTreeSet<&str> = BTreeSet::new();
     let mut wrong = Vec::new();
     for (path, text) in &files {
         for (call, letter) in [("Event::warning(", "W"), ("Event::normal(", "N")] {
@@ -182,23 +182,23 @@ fn what_is_told_as_a_warning_is_one_by_the_table() {
                     reasons.extend(may_be.iter().copied());
                 }
                 for reason in reasons {
-                    told.insert(reason);
+                    reported.insert(reason);
                     match wanted.get(reason) {
                         Some((want, _)) if want == letter => {}
                         Some((want, _)) => wrong.push(format!("{}: {reason} is {letter}, not {want}", path.display())),
-                        None => wrong.push(format!("{}: nobody lists {reason}", path.display())),
+                        None => wrong.push(format!("{}: {reason} is not in the table", path.display())),
                     }
                 }
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(told.len() > 35, "only {} reasons were found: {told:?}", told.len());
+    assert!(reported.len() > 35, "only {} reasons were found: {reported:?}", reported.len());
 }
 
-/// specification/operations.md 11 lists the same events a second time, by the kind they are about.
+/// specification/operations.md 11 lists the same events by the kind that they are about.
 #[test]
-fn both_references_say_the_same_of_events() {
+fn both_chapters_agree_about_events() {
     let wanted = wanted();
     let mut compared = 0;
     for row in &Reference::Operations.table("## 11.").rows {

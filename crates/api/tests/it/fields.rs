@@ -63,7 +63,7 @@ const TABLES: [(&str, &[(&str, &str)]); 25] = [
 const ADMISSIONS: [(&str, &str); 1] = [("ResourceInterpreterWebhookConfiguration", "timeoutSeconds")];
 
 #[test]
-fn schemas_are_those_of_the_field_tables() {
+fn schemas_match_the_field_tables() {
     let schemas = schemas();
     let mut wrong = Vec::new();
     let sim = ("### 11.8", &[("SimulatedCluster", "")] as &[_]);
@@ -347,7 +347,7 @@ fn split_members(text: &str) -> Vec<String> {
             }
             _ => {}
         }
-        members.last_mut().expect("there is one from the start").push(c);
+        members.last_mut().expect("the list starts with one part").push(c);
     }
     let mut joined: Vec<String> = Vec::new();
     for member in members {
@@ -425,7 +425,7 @@ impl Constraints {
 }
 
 #[test]
-fn the_cells_are_understood() {
+fn cells_of_tables_are_parsed() {
     let parsed = Constraints::parse("**default KubePriorityClass; enum A, B** (seed 002; Karmada: no default)");
     assert_eq!((parsed.default, parsed.values), (json!("KubePriorityClass"), json!(["A", "B"])));
     let parsed = Constraints::parse("enum Lazy; empty = immediate");

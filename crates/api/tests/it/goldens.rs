@@ -11,7 +11,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn every_crd_is_as_its_golden_says() {
+fn crds_match_their_goldens() {
     let update = std::env::var_os("UPDATE_GOLDENS").is_some();
     let mut crds = crds::crds();
     crds.push(crds::simulated_cluster_crd());

@@ -13,7 +13,7 @@ fn by_kind() -> BTreeMap<String, CustomResourceDefinition> {
 }
 
 #[test]
-fn names_scopes_and_subresources_are_those_of_the_inventory() {
+fn names_scopes_and_subresources_match_the_inventory() {
     let table = Reference::Api.table("### 0.1 Inventory");
     let crds = by_kind();
     let mut seen = BTreeSet::new();
@@ -52,7 +52,7 @@ fn names_scopes_and_subresources_are_those_of_the_inventory() {
 }
 
 #[test]
-fn printer_columns_are_those_of_the_reference() {
+fn printer_columns_match_the_reference() {
     let table = Reference::Api.table("### 0.2 Printer columns");
     let crds = by_kind();
     let mut with_columns = BTreeSet::from(["Cluster".to_owned()]);
@@ -88,7 +88,7 @@ fn want_column(text: &str) -> (String, String, String) {
 
 /// specification/operations.md 2.7: columns of `get`, followed by the wide columns. The server adds NAME.
 #[test]
-fn what_get_shows_are_the_columns() {
+fn columns_of_get_match_the_specification() {
     let table = Reference::Operations.table("Default table columns");
     let crds = by_kind();
     for row in &table.rows {
@@ -109,7 +109,7 @@ fn what_get_shows_are_the_columns() {
 
 /// specification/api.md 0.2, below its table: columns of the Cluster CRD.
 #[test]
-fn clusters_columns_are_those_of_the_text() {
+fn columns_of_clusters_match_the_text() {
     let cluster = by_kind().remove("Cluster").unwrap();
     let columns = cluster.spec.versions[0].additional_printer_columns.clone().unwrap();
     let got: Vec<_> =
@@ -129,7 +129,7 @@ fn clusters_columns_are_those_of_the_text() {
 }
 
 #[test]
-fn only_cluster_has_rules_and_only_these() {
+fn only_clusters_have_validation_rules() {
     for (kind, crd) in by_kind() {
         let rules = serde_json::to_string(&crd).unwrap().matches("x-kubernetes-validations").count();
         assert_eq!(rules, if kind == "Cluster" { 3 } else { 0 }, "{kind}");
@@ -137,7 +137,7 @@ fn only_cluster_has_rules_and_only_these() {
 }
 
 #[test]
-fn empty_subresources_stand_where_karmada_has_them() {
+fn empty_subresources_match_karmada() {
     for (kind, crd) in by_kind() {
         let empty = crd
             .spec

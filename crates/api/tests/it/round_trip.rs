@@ -31,7 +31,7 @@ fn back<T: DeserializeOwned + Serialize>(value: &Value) -> Value {
 type Row = (&'static str, fn(&Value) -> Value, Value);
 
 #[test]
-fn objects_are_written_as_they_were_read() {
+fn objects_round_trip() {
     let resource = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
     let rows: Vec<Row> = vec![
         (
@@ -69,7 +69,7 @@ fn objects_are_written_as_they_were_read() {
             ),
         ),
         (
-            "a present replicaScheduling stays, however empty",
+            "an empty replicaScheduling is kept",
             back::<PropagationPolicy>,
             object(
                 "policy.karmada.io/v1alpha1",
@@ -78,7 +78,7 @@ fn objects_are_written_as_they_were_read() {
             ),
         ),
         (
-            "values of patches are of any type, null too",
+            "values of patches have any type, also null",
             back::<OverridePolicy>,
             object(
                 "policy.karmada.io/v1alpha1",
@@ -101,7 +101,7 @@ fn objects_are_written_as_they_were_read() {
             ),
         ),
         (
-            "both shapes of a taint policy",
+            "both forms of a taint policy",
             back::<ClusterTaintPolicy>,
             object(
                 "policy.karmada.io/v1alpha1",
@@ -113,7 +113,7 @@ fn objects_are_written_as_they_were_read() {
             ),
         ),
         (
-            "a binding with all that is easily lost",
+            "a binding with rarely set fields",
             back::<ResourceBinding>,
             object(
                 "work.karmada.io/v1alpha2",
@@ -155,7 +155,7 @@ fn objects_are_written_as_they_were_read() {
             ),
         ),
         (
-            "manifests keep what nobody knows",
+            "manifests keep unknown fields",
             back::<Work>,
             object(
                 "work.karmada.io/v1alpha1",
@@ -172,7 +172,7 @@ fn objects_are_written_as_they_were_read() {
             ),
         ),
         (
-            "names that camel case does not give",
+            "names that are not plain camel case",
             back::<Cluster>,
             object(
                 "cluster.karmada.io/v1alpha1",
@@ -217,7 +217,7 @@ fn objects_are_written_as_they_were_read() {
             ),
         ),
         (
-            "an export has nothing",
+            "an export without spec",
             back::<ServiceExport>,
             object("multicluster.x-k8s.io/v1alpha1", "ServiceExport", json!({})),
         ),
@@ -231,7 +231,7 @@ fn objects_are_written_as_they_were_read() {
             ),
         ),
         (
-            "webhooks lie at the root",
+            "webhooks are a field of the root",
             back::<ResourceInterpreterWebhookConfiguration>,
             object(
                 "config.karmada.io/v1alpha1",
@@ -319,7 +319,7 @@ fn quantities_are_read_from_numbers() {
 }
 
 #[test]
-fn the_interpreter_payload_names_itself() {
+fn interpreter_payload_has_apiversion_and_kind() {
     let context = serde_json::to_value(ResourceInterpreterContext::default()).unwrap();
     assert_eq!(context, json!({ "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext" }));
     let answer = json!({

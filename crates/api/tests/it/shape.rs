@@ -1,4 +1,4 @@
-//! Rules for all CRDs: they contain nothing that only the derive would add (specification/api.md 0, 19).
+//! Rules for all CRDs: no artefacts of the derive macro (specification/api.md 0, 19).
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn each_schema(mut visit: impl FnMut(&str, &str, &Value)) {
 }
 
 #[test]
-fn the_defaults_are_exactly_those_of_the_list() {
+fn schemas_have_exactly_the_listed_defaults() {
     let mut found = BTreeSet::new();
     each_schema(|kind, path, schema| {
         if let Some(default) = schema.get("default") {
@@ -85,7 +85,7 @@ fn schemas_are_structural_without_unknown_keywords() {
 }
 
 #[test]
-fn lists_are_maps_only_where_an_embedded_type_says_so() {
+fn only_embedded_types_have_list_maps() {
     let mut found = BTreeSet::new();
     each_schema(|kind, path, schema| {
         if schema["x-kubernetes-list-type"] == "map" {
@@ -102,7 +102,7 @@ fn lists_are_maps_only_where_an_embedded_type_says_so() {
 }
 
 #[test]
-fn embedded_types_bring_their_list_types_but_no_descriptions() {
+fn embedded_types_have_list_types_and_no_descriptions() {
     let mut seen = 0;
     each_schema(|kind, path, schema| {
         if path.ends_with(".labelSelector") {
@@ -125,7 +125,7 @@ fn embedded_types_have_no_enums_of_kubernetes() {
 }
 
 #[test]
-fn the_old_version_of_bindings_is_served_only_with_a_converter() {
+fn v1alpha1_of_bindings_is_served_only_with_a_converter() {
     let converter = || WebhookClientConfig { url: Some("https://127.0.0.1/convert".to_owned()), ..Default::default() };
     for mut crd in crds::crds() {
         let before = crd.clone();
@@ -139,13 +139,13 @@ fn the_old_version_of_bindings_is_served_only_with_a_converter() {
             assert_eq!(conversion.strategy, "Webhook");
             assert_eq!(conversion.webhook.unwrap().conversion_review_versions, ["v1"]);
         } else {
-            assert_eq!(crd, before, "other kinds stay as they are");
+            assert_eq!(crd, before, "other kinds do not change");
         }
     }
 }
 
 #[test]
-fn the_old_version_of_bindings_has_its_own_fields() {
+fn v1alpha1_of_bindings_has_its_own_fields() {
     for crd in crds::crds().into_iter().filter(|crd| crd.spec.versions.len() == 2) {
         let crd = serde_json::to_value(crd).unwrap();
         let old =

@@ -95,7 +95,7 @@ fn values_of_keys_have_constants() {
 }
 
 #[test]
-fn taints_are_those_of_the_table() {
+fn taints_match_the_table() {
     let table = Reference::Api.table("### 12.4");
     let source = include_str!("../../src/taints.rs");
     for row in &table.rows {
@@ -192,7 +192,7 @@ fn events_have_constants() {
 }
 
 #[test]
-fn gates_are_those_of_the_reference() {
+fn feature_gates_match_the_reference() {
     let table = Reference::Api.table("## 14.");
     let want: Vec<_> = table.rows.iter().map(|row| (row[0].clone(), row[1] == "true")).collect();
     let got: Vec<_> = Gate::ALL.iter().map(|gate| (gate.name().to_owned(), gate.default_on())).collect();

@@ -74,7 +74,7 @@ fn all(store: &Store, registry: &Registry, plural: &str) -> Vec<Value> {
     range.entries.iter().filter_map(|(_, e)| object::decode(&e.value, e.modified).ok()).collect()
 }
 
-/// Why a request is allowed, or the reason of a refusal, which is empty unless the role of a binding is missing.
+/// Reason of an allowed request, or of a refusal, which is empty unless the role of a binding is missing.
 pub(crate) fn allowed(bindings: &Bindings, identity: &Identity, attributes: &Attributes<'_>) -> Result<String, String> {
     match bindings.rules(identity, attributes.namespace).find(|(_, _, rule)| covers(rule, attributes)) {
         Some((binding, subject, _)) => Ok(reason(binding, subject)),

@@ -85,9 +85,9 @@ pub struct Order<'a> {
     pub request: &'a [u8],
     /// Its usages, as in `spec.usages` of a CertificateSigningRequest.
     pub usages: &'a [String],
-    /// When it begins to be good.
+    /// Begin of its validity.
     pub not_before: Timestamp,
-    /// When it ends, unless the authority ends before.
+    /// End of its validity, unless the authority's ends before.
     pub not_after: Timestamp,
 }
 

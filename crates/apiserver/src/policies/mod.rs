@@ -73,7 +73,7 @@ struct Refusal {
 }
 
 impl BoundPolicy {
-    /// Why the policy refuses a write, if it does.
+    /// Reason of the policy's refusal, if it refuses the write.
     fn refusal(&self, cx: &Cx, seen: &Seen<'_>, budget: &mut Budget) -> Option<Refusal> {
         let (write, new) = (&seen.write(), seen.object());
         let failed = |why: String| self.policy.fails.then(|| Refusal { why, reason: REASONS[1].0, code: REASONS[1].1 });

@@ -130,7 +130,7 @@ fn check_matching(matching: Option<&str>, send: Option<bool>) -> Result<(), ApiE
 }
 
 /// The reader disconnected.
-struct Gone;
+struct Disconnected;
 
 struct Run {
     cx: Arc<Cx>,
@@ -141,7 +141,7 @@ struct Run {
 }
 
 impl Run {
-    async fn all(&mut self, plan: Plan) -> Result<(), Gone> {
+    async fn all(&mut self, plan: Plan) -> Result<(), Disconnected> {
         let clock = self.cx.state.seam.clock.clone();
         let end = clock.mono() + plan.life;
         let from = match plan.from {
@@ -172,21 +172,21 @@ impl Run {
     }
 
     /// Waits for a revision until the end; false when the end came first.
-    async fn reach(&mut self, revision: Revision, end: tokio::time::Instant) -> Result<bool, Gone> {
+    async fn reach(&mut self, revision: Revision, end: tokio::time::Instant) -> Result<bool, Disconnected> {
         let tasks = self.cx.state.seam.tasks.clone();
         tokio::select! {
             biased;
             _ = self.cx.state.store.reached(revision) => Ok(true),
             () = tasks.stopping() => Ok(false),
-            () = self.frames.closed() => Err(Gone),
+            () = self.frames.closed() => Err(Disconnected),
             () = tokio::time::sleep_until(end) => Ok(false),
         }
     }
 
     /// Everything there is, as ADDED.
-    async fn initial(&mut self, plan: &Plan) -> Result<Revision, Gone> {
+    async fn initial(&mut self, plan: &Plan) -> Result<Revision, Disconnected> {
         let cx = self.cx.clone();
-        let Ok(range) = cx.state.store.range(&Query::prefix(&plan.prefix)) else { return Err(Gone) };
+        let Ok(range) = cx.state.store.range(&Query::prefix(&plan.prefix)) else { return Err(Disconnected) };
         for (_, entry) in &range.entries {
             let Some(entry) = &self.converted(entry).await? else { continue };
             if !plan.selector.is_everything() && !self.selects(plan, entry) {
@@ -198,7 +198,7 @@ impl Run {
     }
 
     /// The entry in the request's version. An object that can't be converted is reported to the reader.
-    async fn converted(&mut self, entry: &Entry) -> Result<Option<Entry>, Gone> {
+    async fn converted(&mut self, entry: &Entry) -> Result<Option<Entry>, Disconnected> {
         match conversion::one_in_version(&self.cx, entry).await {
             Ok(entry) => Ok(Some(entry)),
             Err(error) => {
@@ -212,7 +212,7 @@ impl Run {
         convert::read(&self.cx.resource, entry).is_ok_and(|value| plan.selector.matches(&value))
     }
 
-    async fn changes(&mut self, plan: &Plan, mut watch: Watch, end: tokio::time::Instant) -> Result<(), Gone> {
+    async fn changes(&mut self, plan: &Plan, mut watch: Watch, end: tokio::time::Instant) -> Result<(), Disconnected> {
         let cx = self.cx.clone();
         let clock = cx.state.seam.clock.clone();
         let mut next_bookmark = clock.mono() + BOOKMARK_EVERY;
@@ -231,7 +231,7 @@ impl Run {
             tokio::select! {
                 biased;
                 () = cx.state.seam.tasks.stopping() => return self.end().await,
-                () = self.frames.closed() => return Err(Gone),
+                () = self.frames.closed() => return Err(Disconnected),
                 batch = watch.next() => match batch {
                     None => return self.end().await,
                     Some(Err(_)) => return self.expired().await,
@@ -256,7 +256,7 @@ impl Run {
         }
     }
 
-    async fn event(&mut self, plan: &Plan, event: &Event, revision: Revision) -> Result<(), Gone> {
+    async fn event(&mut self, plan: &Plan, event: &Event, revision: Revision) -> Result<(), Disconnected> {
         let everything = plan.selector.is_everything();
         let mut event = event.clone();
         for entry in [&mut event.entry, &mut event.previous].into_iter().flatten() {
@@ -274,31 +274,31 @@ impl Run {
         }
     }
 
-    async fn send(&mut self, kind: &str, entry: &Entry, revision: Revision) -> Result<(), Gone> {
+    async fn send(&mut self, kind: &str, entry: &Entry, revision: Revision) -> Result<(), Disconnected> {
         let bytes = self.out.event(kind, entry, revision);
         self.push(bytes).await
     }
 
-    async fn bookmark(&mut self, revision: Revision, end_of_initial: bool) -> Result<(), Gone> {
+    async fn bookmark(&mut self, revision: Revision, end_of_initial: bool) -> Result<(), Disconnected> {
         let bytes = self.out.bookmark(revision, end_of_initial);
         self.push(bytes).await
     }
 
-    async fn expired(&mut self) -> Result<(), Gone> {
+    async fn expired(&mut self) -> Result<(), Disconnected> {
         let error = ApiError::expired("The resourceVersion for the provided watch is too old.");
         let bytes = frame("ERROR", &error.status());
         self.push(bytes).await?;
         self.end().await
     }
 
-    async fn push(&mut self, bytes: Bytes) -> Result<(), Gone> {
+    async fn push(&mut self, bytes: Bytes) -> Result<(), Disconnected> {
         let weight = u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(FRAMES_BYTES);
-        let room = self.room.clone().acquire_many_owned(weight).await.map_err(|_| Gone)?;
-        self.frames.send(StreamFrame::Data { bytes, _room: room }).await.map_err(|_| Gone)
+        let room = self.room.clone().acquire_many_owned(weight).await.map_err(|_| Disconnected)?;
+        self.frames.send(StreamFrame::Data { bytes, _room: room }).await.map_err(|_| Disconnected)
     }
 
-    async fn end(&mut self) -> Result<(), Gone> {
-        self.frames.send(StreamFrame::End).await.map_err(|_| Gone)
+    async fn end(&mut self) -> Result<(), Disconnected> {
+        self.frames.send(StreamFrame::End).await.map_err(|_| Disconnected)
     }
 }
 

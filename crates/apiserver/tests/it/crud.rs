@@ -28,9 +28,9 @@ async fn config_map_is_created_read_updated_and_deleted() {
     let stale = world.put(&format!("{MAPS}/a"), made.body.clone()).await.expect(409);
     assert!(stale.message().ends_with("please apply your changes to the latest version and try again"));
 
-    let gone = world.delete(&format!("{MAPS}/a")).await.expect(200);
-    assert_eq!(gone.at("/status"), "Success");
-    assert_eq!(gone.at("/details/uid"), made.at("/metadata/uid"));
+    let response = world.delete(&format!("{MAPS}/a")).await.expect(200);
+    assert_eq!(response.at("/status"), "Success");
+    assert_eq!(response.at("/details/uid"), made.at("/metadata/uid"));
     let missing = world.get(&format!("{MAPS}/a")).await.expect(404);
     assert_eq!(missing.message(), "configmaps \"a\" not found");
 }
@@ -151,11 +151,11 @@ async fn objects_need_an_active_namespace() {
     let made = world.post("/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await.expect(201);
     assert_eq!(made.at("/status/phase"), "Active");
     assert_eq!(made.at("/metadata/labels/kubernetes.io~1metadata.name"), "n");
-    let gone = world.delete("/api/v1/namespaces/n").await.expect(200);
-    assert_eq!(gone.at("/status/phase"), "Terminating");
+    let response = world.delete("/api/v1/namespaces/n").await.expect(200);
+    assert_eq!(response.at("/status/phase"), "Terminating");
     let refused = world.post("/api/v1/namespaces/n/configmaps", config_map("a", json!({}))).await.expect(403);
     assert_eq!(refused.at("/details/causes/0/reason"), "NamespaceTerminating");
-    let mut last = gone.body.clone();
+    let mut last = response.body.clone();
     last["spec"]["finalizers"] = json!([]);
     world.put("/api/v1/namespaces/n/finalize", last).await.expect(200);
     world.get("/api/v1/namespaces/n").await.expect(404);
@@ -189,9 +189,9 @@ async fn list_pages_are_of_one_snapshot() {
     assert!(second.at("/metadata/continue").is_null());
     // The snapshot was compacted: the answer has a token that continues at the newest revision.
     world.server.store().compact(world.server.store().revision());
-    let gone = world.get(&format!("{MAPS}?limit=2&continue={token}")).await.expect(410);
-    assert!(gone.message().starts_with("The provided continue parameter is too old"), "{}", gone.message());
-    let newest = gone.at("/metadata/continue").as_str().unwrap().to_owned();
+    let response = world.get(&format!("{MAPS}?limit=2&continue={token}")).await.expect(410);
+    assert!(response.message().starts_with("The provided continue parameter is too old"), "{}", response.message());
+    let newest = response.at("/metadata/continue").as_str().unwrap().to_owned();
     let rest = world.get(&format!("{MAPS}?limit=2&continue={newest}")).await.expect(200);
     assert_eq!(names(&rest), ["c", "d"]);
     let bad = world.get(&format!("{MAPS}?continue=nonsense!")).await.expect(400);
@@ -353,8 +353,8 @@ async fn pods_are_bound_and_deleted_gracefully() {
     assert_eq!(bound.at("/items").as_array().unwrap().len(), 1);
     let ending = world.delete(&format!("{pods}/p")).await.expect(200);
     assert_eq!(ending.at("/metadata/deletionTimestamp"), "2026-01-01T00:00:30Z");
-    let gone = world.delete(&format!("{pods}/p?gracePeriodSeconds=0")).await.expect(200);
-    assert_eq!(gone.at("/kind"), "Pod");
+    let response = world.delete(&format!("{pods}/p?gracePeriodSeconds=0")).await.expect(200);
+    assert_eq!(response.at("/kind"), "Pod");
     world.get(&format!("{pods}/p")).await.expect(404);
 }
 

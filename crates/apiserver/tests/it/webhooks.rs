@@ -314,7 +314,7 @@ async fn subresources_are_reviewed_as_their_own_kind() {
     let denied = hook("/deny", &json!({"rules": rules}));
     world.post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[denied])).await.expect(201);
     let (core, apps) = ("/api/v1/namespaces/default", "/apis/apps/v1/namespaces/default");
-    for (method, path, body, told) in [
+    for (method, path, body, want) in [
         (Method::PUT, format!("{apps}/deployments/d/scale"), scale, "UPDATE Scale autoscaling of d"),
         (Method::POST, format!("{core}/pods/p/binding"), named.clone(), "CREATE Binding  of p"),
         (Method::POST, format!("{core}/pods/p/eviction"), named, "CREATE Eviction policy of p"),
@@ -332,7 +332,7 @@ async fn subresources_are_reviewed_as_their_own_kind() {
         let kind = &request["kind"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (operation, name) = (text(&request["operation"]), text(&request["name"]));
-        assert_eq!(format!("{operation} {} {} of {name}", text(&kind["kind"]), text(&kind["group"])), told);
+        assert_eq!(format!("{operation} {} {} of {name}", text(&kind["kind"]), text(&kind["group"])), want);
         assert_eq!(request["object"]["kind"], kind["kind"], "{path}");
     }
     assert!(script.asked.lock().unwrap().is_empty(), "what a subresource does to its object is asked of no further");

@@ -13,7 +13,7 @@ use crate::{taint, write::Mode};
 /// Direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cordon {
-    /// Nothing new comes.
+    /// New copies are not scheduled to the cluster.
     Close,
     /// It comes again.
     Open,
@@ -66,18 +66,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cordons() {
+    fn cordon_and_uncordon_edit_the_taints() {
         let taint = |key: &str, effect: &str| Taint { key: key.into(), effect: effect.into(), ..Taint::default() };
         let (other, cordon) = (taint("k", "NoExecute"), taint(UNSCHEDULABLE, NO_SCHEDULE));
         let alike = taint(UNSCHEDULABLE, "NoExecute");
-        for (name, which, standing, want) in [
+        for (name, which, existing, want) in [
             ("closed", Cordon::Close, vec![other.clone()], Some(vec![other.clone(), cordon.clone()])),
             ("closed already", Cordon::Close, vec![cordon.clone()], None),
-            ("opened: other taints stay", Cordon::Open, vec![other.clone(), cordon.clone()], Some(vec![other])),
+            ("uncordon: other taints are kept", Cordon::Open, vec![other.clone(), cordon.clone()], Some(vec![other])),
             ("open already", Cordon::Open, vec![alike.clone()], None),
             ("another effect is another taint", Cordon::Close, vec![alike.clone()], Some(vec![alike, cordon])),
         ] {
-            assert_eq!(which.applied(&standing), want, "{name}");
+            assert_eq!(which.applied(&existing), want, "{name}");
         }
         assert_eq!(Cordon::Close.outcome(false), "already cordoned");
     }

@@ -19,7 +19,7 @@ use x509_parser::pem::Pem;
 use ironclad_fleet::count::count;
 use ironclad_planning::doctor::{Finding, Grade};
 
-/// A certificate that ends sooner deserves a look: what renews itself does so earlier.
+/// Remaining time below which a certificate is reported: automatic renewal happens earlier.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// The Secret of the webhooks of `run`.
 const WEBHOOKS: &str = "ironclad-webhook-certificates";
@@ -159,17 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn which_end_soon() {
+    fn certificates_that_expire_within_two_weeks_are_found() {
         let (old, soon, late) = (ending(1, 31), ending(2, 14), ending(2, 15));
         let both = |first: &str, second: &str| format!("{first}{second}");
         for (name, pem, content, want) in [
-            ("two weeks are enough", late.clone(), PemContent::Leaf, None),
-            ("less are not", soon.clone(), PemContent::Leaf, Some("x ends in 13 days, on 2026-02-14")),
-            ("it is over", old.clone(), PemContent::Leaf, Some("x has ended on 2026-01-31")),
-            ("of a chain the first counts", both(&late, &old), PemContent::Leaf, None),
-            ("an authority's heir stands beside it", both(&old, &late), PemContent::Authorities, None),
+            ("two weeks left", late.clone(), PemContent::Leaf, None),
+            ("less than two weeks left", soon.clone(), PemContent::Leaf, Some("x ends in 13 days, on 2026-02-14")),
+            ("expired", old.clone(), PemContent::Leaf, Some("x has ended on 2026-01-31")),
+            ("the first certificate of a chain counts", both(&late, &old), PemContent::Leaf, None),
+            ("an expiring authority has a successor", both(&old, &late), PemContent::Authorities, None),
             (
-                "the heir ends, too",
+                "the successor expires too",
                 both(&old, &soon),
                 PemContent::Authorities,
                 Some("x ends in 13 days, on 2026-02-14"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_context_that_is_used_and_of_secrets() {
+    fn certificates_of_the_current_context_and_of_secrets_are_checked() {
         let user = |name: &str, pem: &str| NamedAuthInfo {
             name: name.to_owned(),
             auth_info: Some(AuthInfo { client_certificate_data: Some(STANDARD.encode(pem)), ..AuthInfo::default() }),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_expire_are_found_and_others_are_not() {
+    fn expiring_tokens_are_found() {
         let token = |claims: &str| format!("header.{}.signature", URL_SAFE_NO_PAD.encode(claims));
         let at = |time: &str| time.parse::<Timestamp>().unwrap().as_second();
         for (name, token, want) in [
@@ -230,7 +230,7 @@ mod tests {
             ),
             ("over", token(&format!(r#"{{"exp": {}}}"#, at("2026-01-31T00:00:00Z"))), Some("has ended on 2026-01-31")),
             ("far away", token(&format!(r#"{{"exp": {}}}"#, at("2027-01-31T00:00:00Z"))), None),
-            ("without an end", token(r#"{"sub": "system:serviceaccount:a:b"}"#), None),
+            ("without an expiry", token(r#"{"sub": "system:serviceaccount:a:b"}"#), None),
             ("no JWT", "opaque".to_owned(), None),
             ("broken", "a.!!.c".to_owned(), None),
         ] {

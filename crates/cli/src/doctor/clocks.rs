@@ -67,15 +67,15 @@ mod tests {
     use crate::members::Access;
 
     #[test]
-    fn how_far_apart() {
+    fn skew_of_a_clock() {
         let at = |ms: i64| Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap();
-        // Asked at 0, answered after two seconds.
+        // Requested at second 0, response after two seconds.
         for (name, date, want) in [
             ("in between", 1_000, None),
-            ("cut to its second", -900, None),
-            ("ahead, as far as may be", 12_000, None),
+            ("truncated to the second", -900, None),
+            ("ahead by the tolerated skew", 12_000, None),
             ("further", 13_000, Some(11)),
-            ("behind, as far as may be", -11_000, None),
+            ("behind by the tolerated skew", -11_000, None),
             ("further behind", -12_000, Some(-11)),
         ] {
             assert_eq!(apart(at(date), at(0), at(2_000)).map(|apart| apart.as_secs()), want, "{name}");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_dates_an_answer_is_compared_with_us() {
+    async fn clocks_of_servers_are_compared_with_the_local_clock() {
         let clock = Clock::simulated("2026-01-01T00:10:00Z".parse().unwrap());
         let dated = |date: Option<&'static str>| {
             let service = tower::service_fn(move |_: http::Request<Body>| async move {

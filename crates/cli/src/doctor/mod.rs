@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_people_read_it() {
+    fn printed_report() {
         let finding = |grade, what: &str, remedy: Option<&str>| Finding {
             grade,
             what: what.to_owned(),
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(rendered(&checkup), want);
         assert!(checkup.is_broken());
         checkup.violations.clear();
-        assert!(!checkup.is_broken(), "a warning breaks nothing");
+        assert!(!checkup.is_broken(), "warnings do not count as broken");
         assert!(rendered(&checkup).ends_with("no invariant is broken: 1 cluster\n"));
     }
 }

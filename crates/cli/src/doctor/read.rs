@@ -1,4 +1,4 @@
-//! The whole fleet, read once: every kind that an invariant speaks of, and in the members what carries our mark.
+//! Reads the fleet once: every kind that invariants use, and the objects in members that have our labels.
 
 use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
@@ -111,7 +111,7 @@ fn of_kind(resources: &Resources, (api_version, kind): &Kind) -> Option<Resource
     resources.of_kind(api_version, kind).cloned()
 }
 
-/// Everything of a kind, or what carries these labels.
+/// Lists the objects of a kind, all or those with these labels.
 async fn list(client: &Client, resource: &Resource, labels: Option<&str>) -> Result<Vec<DynamicObject>, kube::Error> {
     let api = Api::<DynamicObject>::all_with(client.clone(), &resource.api);
     let mut params = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() }.limit(PAGE);

@@ -82,7 +82,7 @@ impl Options {
     }
 }
 
-/// Why a drain did not do what was asked.
+/// Error of a drain.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
     /// There is no such cluster.
@@ -132,7 +132,7 @@ pub enum DrainError {
         name: String,
         /// Number.
         left: usize,
-        /// Why.
+        /// Reason.
         because: String,
     },
     /// The cluster could not be cordoned.
@@ -140,7 +140,7 @@ pub enum DrainError {
     Cordon {
         /// The cluster.
         name: String,
-        /// Why not.
+        /// Error.
         source: TaintError,
     },
     /// A server refused or did not answer.
@@ -228,7 +228,7 @@ pub async fn begin(plane: &Client, name: &ClusterName, now: Timestamp) -> Result
     .await
 }
 
-/// Ends a drain: whoever moves bindings stops. The cluster stays cordoned, and what was moved stays moved.
+/// Ends a drain: processes that move bindings stop. The cluster stays cordoned, and moved bindings are not moved back.
 ///
 /// # Errors
 /// If there is no such cluster, or the control plane refuses.
@@ -239,7 +239,7 @@ pub async fn abort(plane: &Client, name: &ClusterName) -> Result<(), DrainError>
     .await
 }
 
-/// A conditional write of the cluster, tried again when somebody else was quicker.
+/// Writes the cluster conditionally, and retries after conflicts.
 async fn change(
     plane: &Client,
     name: &ClusterName,

@@ -1,4 +1,4 @@
-//! The moves of a drain, one after the other, and the wait for what they leave.
+//! Evictions of a drain, one after the other, and the wait for the old copies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ pub struct Progress {
     pub failed: usize,
     /// Moves per second that are allowed now.
     pub rate: f64,
-    /// Why none is, if none is.
+    /// Reason if no eviction is allowed.
     pub hold: Option<Hold>,
 }
 
@@ -97,7 +97,7 @@ impl std::fmt::Display for Report<'_> {
     }
 }
 
-/// Why nothing is moved for now.
+/// Reason why nothing is moved at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// Too many clusters are unhealthy.

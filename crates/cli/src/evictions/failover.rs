@@ -80,7 +80,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 /// State of evictions that a user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictionSwitch {
-    /// None.
+    /// No report.
     Paused,
     /// As the rate allows.
     Running,
@@ -176,14 +176,14 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         return text;
     }
     let row = |episode: &ironclad_failover::taint_manager::EpisodeReport| {
-        let held = if episode.recovering { "ready again" } else { "" };
+        let state = if episode.recovering { "ready again" } else { "" };
         vec![
             episode.cluster.clone(),
             show::span(episode.since, now),
             episode.evicted.to_string(),
             episode.pending.to_string(),
             episode.taints.clone(),
-            held.to_owned(),
+            state.to_owned(),
         ]
     };
     let rows: Vec<_> = report.episodes.iter().map(row).collect();
@@ -203,7 +203,7 @@ mod tests {
     use super::{super::observe::SILENT, *};
 
     #[test]
-    fn how_evictions_stand() {
+    fn printed_status_of_evictions() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let episode = Episode {
             id: "member1-10".into(),

@@ -1,4 +1,4 @@
-//! `ironclad get evictions`: what waits in the eviction queue, in which order, at which rate.
+//! `ironclad get evictions`: elements of the eviction queue, in order, with the rate.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub async fn run(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::R
     let mut last = None;
     loop {
         let page = page(client, query, clock).await?;
-        // Times go by in each answer; what is news is who waits, how, and at which rate.
+        // Remaining times differ in each answer; only changed rows, states and rates are printed.
         if last.as_ref() != Some(&page.news) {
             page.notes.iter().for_each(|note| print::note(note));
             print::out(&page.text)?;

@@ -36,7 +36,7 @@ pub(crate) struct LeaderReport {
     pub(crate) source: Source,
     /// ConfigMap `karmada-system/ironclad-failover` pauses evictions.
     pub(crate) paused: bool,
-    /// Why there is no report, or what nobody can know.
+    /// Reason why there is no report, or which values are unknown.
     pub(crate) silence: String,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Source {
 /// Printed when there is no report.
 pub(super) const SILENT: &str = "no leader reports its queue: it has had no faulty cluster for ten seconds, no process leads, or feature gate Failover is off";
 
-/// Asks the leader, and where nobody passes the question on, reads what it reported.
+/// Asks the leader; if the group is not served, reads its last report.
 pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderReport> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespaces::SYSTEM);
     let pause = api.get_opt(PAUSE_CONFIG_MAP).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderRepor
 /// The report of group `explain.ironclad.io`, whole.
 ///
 /// # Errors
-/// Why there is none, if the leader itself says so; nothing if nobody serves the group or this user may not read it.
+/// Reason given by the leader if it has no report; `None` if the group is not served or the user may not read it.
 async fn asked(client: &Client) -> Result<Report, Option<String>> {
     let read = async |what: &str| {
         let path = format!("/apis/explain.ironclad.io/v1alpha1/{what}");
@@ -126,8 +126,8 @@ pub(super) async fn eviction_queue(
         queue
             .notes
             .push(format!("reported {} ago by the leader, which reports every ten seconds", span(report.at, now)));
-        if let Some(gone) = nobody_leads(client, Some(report.at), now).await {
-            queue.notes.push(gone);
+        if let Some(note) = nobody_leads(client, Some(report.at), now).await {
+            queue.notes.push(note);
             queue.reported.iter_mut().for_each(|row| row.expected = None);
         }
         if !report.is_cut() {
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vacant_lease_is_recognized() {
+    fn vacant_leases_are_detected() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let lease = |holder: &str, renewed: i64| -> Lease {
             serde_json::from_value(json!({"metadata": {"name": LEASE}, "spec": {"holderIdentity": holder,
@@ -265,14 +265,14 @@ mod tests {
             .unwrap()
         };
         for (name, lease, last_report, now, vacant) in [
-            ("no Lease: an election of another name, or none", None, None, 1_000, false),
+            ("no Lease: another name, or no leader election", None, None, 1_000, false),
             ("renewed now", Some(lease("p1", 1_000)), None, 1_000, false),
-            ("one second before it is sure", Some(lease("p1", 1_000)), None, 1_044, false),
-            ("nobody renewed it", Some(lease("p1", 1_000)), Some(999), 1_045, true),
-            ("given back", Some(lease("", 1_000)), Some(999), 1_001, true),
-            ("a clock that is behind", Some(lease("p1", 1_000)), None, 900, false),
+            ("one second before the Lease counts as vacant", Some(lease("p1", 1_000)), None, 1_044, false),
+            ("not renewed", Some(lease("p1", 1_000)), Some(999), 1_045, true),
+            ("released", Some(lease("", 1_000)), Some(999), 1_001, true),
+            ("the local clock is behind", Some(lease("p1", 1_000)), None, 900, false),
             (
-                "left by a process that was elected, before one that is not",
+                "left by a leader; the process that reports now runs without leader election",
                 Some(lease("p1", 1_000)),
                 Some(1_045),
                 2_000,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_out_of_its_parts() {
+    fn report_is_assembled_from_two_responses() {
         let now = Now { wall: Timestamp::UNIX_EPOCH, mono: std::time::Duration::ZERO };
         let mut rate = json!(Evictions::new(Flags::default(), now).report(now));
         rate.as_object_mut().unwrap().remove("rows");
@@ -299,6 +299,6 @@ mod tests {
             "purgeMode": "Directly", "expected": null, "attempts": 3 });
         let report = whole(rate.clone(), &json!({ "items": [row] })).unwrap();
         assert_eq!((report.rows.len(), report.rows[0].state, report.state.as_str()), (1, Waiting::Parked, "held"));
-        assert_eq!(whole(rate, &json!({})), None, "half of it is nothing");
+        assert_eq!(whole(rate, &json!({})), None, "one response alone is no report");
     }
 }

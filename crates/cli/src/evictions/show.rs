@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn spans() {
+    fn durations_between_two_times() {
         for (seconds, want) in [(0, "0s"), (59, "59s"), (61, "1m1s"), (3_661, "1h1m"), (90_000, "1d1h"), (-5, "0s")] {
             assert_eq!(span(at(0), at(seconds)), want);
         }
     }
 
     #[test]
-    fn a_queue_in_columns() {
+    fn table_of_evictions() {
         let row = |name: &str, state, position, expected| Row {
             binding: BindingKey { namespace: "shop".into(), name: name.into() },
             resource: "apps/v1/Deployment shop/web".into(),

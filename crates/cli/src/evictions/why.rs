@@ -1,5 +1,5 @@
-//! `ironclad why evicted`: what leaves which cluster, since when, for which cause, at which place in the queue, when it
-//! is expected to go, and what would cancel it.
+//! `ironclad why evicted`: evictions with their cause, position in the queue and expected time, and what would cancel
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +104,7 @@ pub(super) struct Answer {
     binding: BindingKey,
     resource: String,
     cluster: ClusterName,
-    /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves where nobody knows how it waits; Left; Stays.
+    /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves if its state in the queue is unknown; Left; Stays.
     state: String,
     /// Decided from the objects, because no leader reports it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -179,7 +179,7 @@ fn explain(
                 answer.target = Some(target_of(binding, &name, clusters, evictions, now));
                 answer.cancels = cancels(&name, row);
                 if let Some(row) = row {
-                    // What the leader froze when the fault began, not what the objects say since.
+                    // Settings that the leader recorded at the start of the episode, not those of the objects now.
                     answer.state = row.state.to_string();
                     (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
                     (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_and_why() {
+    fn evictions_are_explained() {
         let seen = world(NO_EXECUTE, binding());
         let evictions = seen.decisions(None, at(1_010));
         let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
@@ -388,21 +388,21 @@ mod tests {
         assert_eq!(
             (alone.state.as_str(), alone.place, alone.expected),
             ("Leaves", None, None),
-            "what only the leader knows"
+            "position and time are known by the leader only"
         );
         let by_objects = EvictionQueue { rebuilt: seen.rows(None, at(1_010)), ..EvictionQueue::default() };
         let rebuilt = &answers(&seen, &by_objects)[0];
         assert_eq!(
             (rebuilt.state.as_str(), rebuilt.place, rebuilt.expected, rebuilt.rebuilt),
             ("Queued", Some(1), Some(at(1_050)), true),
-            "a leader that started now would warm up for 40 s first"
+            "a new leader warms up for 40 s"
         );
         let text = rebuilt.text(at(1_012));
         assert!(text.contains("  state    Queued, position 1 (by the objects; no leader reports)\n"), "{text}");
     }
 
     #[test]
-    fn what_stays_and_why() {
+    fn bindings_that_are_not_evicted_are_explained() {
         let stays = answers(&world(PREFER_NO_EXECUTE, binding()), &EvictionQueue::default());
         assert_eq!(stays[0].state, "Stays");
         assert!(stays[0].text(at(0)).contains("has no failover.cluster"), "{}", stays[0].text(at(0)));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_left() {
+    fn finished_evictions_are_explained() {
         let mut left = binding();
         left.spec.clusters.clear();
         left.spec.graceful_eviction_tasks = vec![GracefulEvictionTask {
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn bindings_are_found_by_their_own_or_their_templates_name() {
         let bound = Binding::from(Arc::new(binding()));
         for (name, want) in [
             ("web-deployment", true),

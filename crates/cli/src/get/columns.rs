@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bindings_say_where_how_and_why() {
+    fn columns_of_bindings() {
         let binding = json!({
             "spec": {"clusters": [{"name": "m1", "replicas": 2}, {"name": "m2"}], "gracefulEvictionTasks": [{"fromCluster": "m3"}]},
             "status": {"conditions": [{"type": "Scheduled", "status": "True", "reason": "Success"},
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_say_their_taints() {
+    fn columns_of_clusters_show_taints() {
         let cluster = json!({"spec": {"taints": [{"key": "a", "value": "b", "effect": "NoExecute"}, {"key": "c", "effect": "NoSchedule"}]}});
         assert_eq!(taints(&cluster), "a=b:NoExecute,c:NoSchedule");
         assert_eq!(taints(&json!({})), "<none>");

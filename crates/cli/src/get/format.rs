@@ -85,7 +85,7 @@ impl Format {
         self.plain().is_none_or(Output::is_objects)
     }
 
-    /// Prints the text of [`text`](Self::text): what a template selected is for scripts, and printed as it is.
+    /// Prints the text of [`text`](Self::text) without escaping: output of templates is for scripts.
     pub(super) fn print(&self, text: &str) -> anyhow::Result<()> {
         if matches!(self, Self::Template(_)) { print::data(text) } else { print::out(text) }
     }
@@ -203,38 +203,38 @@ mod tests {
         ]
     }
 
-    fn said(format: &str, objects: Vec<Value>, single: bool) -> String {
+    fn error_of(format: &str, objects: Vec<Value>, single: bool) -> String {
         Format::read(format).and_then(|format| format.text(objects, single, true)).unwrap()
     }
 
     #[test]
-    fn templates_see_one_object_or_a_list() {
+    fn jsonpath_templates_get_one_object_or_a_list() {
         let names = "jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}";
-        assert_eq!(said(names, objects(), false), "web\ndb\n");
-        assert_eq!(said("jsonpath={.metadata.name}", objects()[..1].to_vec(), true), "web");
-        assert_eq!(said("jsonpath={.items[0].metadata.name}", objects()[..1].to_vec(), false), "web");
-        assert_eq!(said("jsonpath={.kind}={.items[*].metadata.name}", objects(), false), "List=web db");
-        let json: Value = serde_json::from_str(&said("jsonpath-as-json={..args}", objects(), false)).unwrap();
+        assert_eq!(error_of(names, objects(), false), "web\ndb\n");
+        assert_eq!(error_of("jsonpath={.metadata.name}", objects()[..1].to_vec(), true), "web");
+        assert_eq!(error_of("jsonpath={.items[0].metadata.name}", objects()[..1].to_vec(), false), "web");
+        assert_eq!(error_of("jsonpath={.kind}={.items[*].metadata.name}", objects(), false), "List=web db");
+        let json: Value = serde_json::from_str(&error_of("jsonpath-as-json={..args}", objects(), false)).unwrap();
         assert_eq!(json, json!([["x", "y"]]));
         let error = Format::read("jsonpath={.items[5]}").unwrap().text(objects(), false, true).unwrap_err();
         assert_eq!(format!("{error:#}"), "filling the template: [5] is not found");
     }
 
     #[test]
-    fn columns_of_ones_own() {
+    fn custom_columns() {
         let text = "custom-columns=NAME:.metadata.name,L:metadata.labels,ARGS:{.spec.args},ALL:.spec.args[*],N:.spec.n";
         let want = "\
 NAME   L              ARGS     ALL      N
 web    map[a:1 b:2]   [x y]    x,y      3
 db     <none>         <none>   <none>   <none>
 ";
-        assert_eq!(said(text, objects(), false), want);
+        assert_eq!(error_of(text, objects(), false), want);
         let bare = Format::read("custom-columns=N:.metadata.name").unwrap().text(objects(), false, false).unwrap();
         assert_eq!(bare, "web\ndb\n");
     }
 
     #[test]
-    fn files_hold_templates_too() {
+    fn templates_are_read_from_files() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -242,10 +242,10 @@ db     <none>         <none>   <none>   <none>
             path.display().to_string()
         };
         let path = file("t", "{.items[1].metadata.name}!");
-        assert_eq!(said(&format!("jsonpath-file={path}"), objects(), false), "db!");
+        assert_eq!(error_of(&format!("jsonpath-file={path}"), objects(), false), "db!");
         let path = file("c", "NAME   N\nmetadata.name   .spec.n\n");
         assert_eq!(
-            said(&format!("custom-columns-file={path}"), objects(), false),
+            error_of(&format!("custom-columns-file={path}"), objects(), false),
             "NAME   N\nweb    3\ndb     <none>\n"
         );
         let uneven = file("u", "NAME N\nmetadata.name\n");
@@ -255,7 +255,7 @@ db     <none>         <none>   <none>   <none>
     }
 
     #[test]
-    fn what_is_no_format() {
+    fn invalid_output_formats_are_rejected() {
         for (text, want) in [
             ("tabel", "there is no output format \"tabel\""),
             ("jsonpath", "-o jsonpath needs what is printed"),

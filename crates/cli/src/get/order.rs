@@ -95,12 +95,16 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_first() {
+    fn objects_are_sorted_by_type_of_value() {
         let each = |field: &str, values: &[(&str, Value)]| -> Vec<Value> {
             values.iter().map(|(name, value)| json!({"n": name, field: value})).collect()
         };
         for (name, objects, want) in [
-            ("numbers by size", each("v", &[("a", json!(10)), ("b", json!(9)), ("c", json!(-1))]), ["c", "b", "a"]),
+            (
+                "numbers are sorted by value",
+                each("v", &[("a", json!(10)), ("b", json!(9)), ("c", json!(-1))]),
+                ["c", "b", "a"],
+            ),
             (
                 "names with numbers",
                 each("v", &[("a", json!("web-10")), ("b", json!("web-9")), ("c", json!("db"))]),
@@ -128,14 +132,18 @@ mod tests {
                 ),
                 ["c", "b", "a"],
             ),
-            ("equals stay", each("v", &[("b", json!("x")), ("a", json!("x")), ("c", json!("x"))]), ["b", "a", "c"]),
+            (
+                "equal values keep their order",
+                each("v", &[("b", json!("x")), ("a", json!("x")), ("c", json!("x"))]),
+                ["b", "a", "c"],
+            ),
             (
                 "false before true",
                 each("v", &[("a", json!(true)), ("b", json!(false)), ("c", json!(true))]),
                 ["b", "a", "c"],
             ),
             (
-                "who has none comes first",
+                "objects without the field are first",
                 vec![json!({"n": "a", "v": 2}), json!({"n": "b"}), json!({"n": "c", "v": 1})],
                 ["b", "c", "a"],
             ),
@@ -147,6 +155,6 @@ mod tests {
         let objects = each("v", &[("a", json!(1))]);
         let error = "couldn't find any field with path \".w\" in the list of objects";
         assert_eq!(sorted(".w", &objects), Err(error.to_owned()));
-        assert_eq!(sorted(".w", &[]), Ok(Vec::new()), "nothing has no fields");
+        assert_eq!(sorted(".w", &[]), Ok(Vec::new()), "an empty list is no error");
     }
 }

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_prints_as_kubectl_does() {
+    fn tables_of_one_server_are_those_of_kubectl() {
         let table = Table::read(answer(false), &deployments());
         assert_eq!(table.render(&options(), "Deployment"), "NAME   READY\nweb    1/1\n");
         let wide = Options { wide: true, namespaces: true, labels: true, ..options() };
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn several_servers_say_where_and_whose() {
+    fn tables_of_several_servers_have_a_cluster_column() {
         let mut table = Table::default();
         table.join(Table::read(answer(false), &deployments()), None, true);
         table.join(Table::read(answer(true), &deployments()), Some("m1"), true);
@@ -304,7 +304,7 @@ ADDED   web    1/1     true             karmada.io/managed=true
     }
 
     #[test]
-    fn a_server_without_tables_still_has_names() {
+    fn servers_without_tables_show_names() {
         let list = json!({"kind": "DeploymentList", "items": [{"metadata": {"name": "web"}}]});
         assert_eq!(Table::read(list, &deployments()).render(&options(), "Deployment"), "NAME\nweb\n");
     }

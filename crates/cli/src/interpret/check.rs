@@ -45,8 +45,8 @@ pub(super) fn run(customizations: &[ResourceInterpreterCustomization], output: O
 
 /// Problems of the customizations, one line each.
 pub(super) fn problems(customizations: &[ResourceInterpreterCustomization]) -> Vec<String> {
-    let told = |f: Finding| f.problem.map(|problem| format!("{} {}: {problem}", f.customization, f.operation));
-    findings(customizations).into_iter().filter_map(told).collect()
+    let problem = |f: Finding| f.problem.map(|problem| format!("{} {}: {problem}", f.customization, f.operation));
+    findings(customizations).into_iter().filter_map(problem).collect()
 }
 
 pub(super) fn findings(customizations: &[ResourceInterpreterCustomization]) -> Vec<Finding> {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_script_is_looked_at() {
+    fn each_script_is_checked() {
         let farm = json!({"apiVersion": "farm.io/v1", "kind": "Farm"});
         let healthy = json!({"luaScript": "function InterpretHealth(o) return true end"});
         let found = findings(&[

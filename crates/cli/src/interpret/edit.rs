@@ -114,15 +114,15 @@ fn prepared(text: &str, problems: &[String], show_doc: bool) -> String {
         lines.extend(Operation::ALL.into_iter().map(doc));
     }
     lines.extend(problems.iter().map(|problem| format!("wrong: {problem}")));
-    let told: String = lines.iter().map(|line| format!("{OURS} {line}\n")).collect();
-    format!("{told}{text}")
+    let comment: String = lines.iter().map(|line| format!("{OURS} {line}\n")).collect();
+    format!("{comment}{text}")
 }
 
 fn stripped(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !line.starts_with(OURS)).collect()
 }
 
-/// Field of a rule, its function, and what the function returns (specification/propagation.md 20.3).
+/// Fields of rules with their functions and return values (specification/propagation.md 20.3).
 fn doc(operation: Operation) -> String {
     let (arguments, returns) = match operation {
         Operation::InterpretReplica => ("desiredObj", "replicas, and what one needs or nil"),
@@ -147,36 +147,36 @@ mod tests {
         SKELETON.replace("return true", script)
     }
 
-    /// Runs a session whose editor leaves these texts, one after the other; returns the result and the texts shown.
+    /// Runs a session whose editor writes these texts in order; returns the result and the texts that were shown.
     fn edited(texts: &[String]) -> (Result<Option<String>, String>, Vec<String>) {
         let (mut shown, mut left) = (Vec::new(), texts.iter());
         let came = session(SKELETON, true, |text| {
             shown.push(text.to_owned());
-            // The added lines stay in the file: the session has to remove them.
+            // The editor keeps the added lines: the session has to remove them.
             let ours: String = text.split_inclusive('\n').filter(|line| line.starts_with(OURS)).collect();
-            Ok(format!("{ours}{}", left.next().expect("asked more often than expected")))
+            Ok(format!("{ours}{}", left.next().expect("the editor was started more often than expected")))
         });
         (came.map_err(|error| error.to_string()), shown)
     }
 
     #[test]
-    fn it_is_edited_until_it_is_good_or_left_alone() {
+    fn editing_repeats_until_the_scripts_are_valid_or_unchanged() {
         let (good, bad) = (with("return false"), with("return ("));
-        let told = "its scripts can't be used:\n  example InterpretHealth: ";
+        let refused = "its scripts can't be used:\n  example InterpretHealth: ";
         for (name, texts, want) in [
             ("changed", vec![good.clone()], Ok(Some(good.clone()))),
             ("left alone", vec![SKELETON.to_owned()], Ok(None)),
             ("emptied", vec![String::new()], Ok(None)),
-            ("wrong, then right", vec![bad.clone(), good.clone()], Ok(Some(good.clone()))),
-            ("wrong, then as it was", vec![bad.clone(), SKELETON.to_owned()], Ok(None)),
-            ("wrong, and left so", vec![bad.clone(), bad.clone()], Err(told)),
+            ("invalid, then valid", vec![bad.clone(), good.clone()], Ok(Some(good.clone()))),
+            ("invalid, then unchanged from the start", vec![bad.clone(), SKELETON.to_owned()], Ok(None)),
+            ("invalid, and not corrected", vec![bad.clone(), bad.clone()], Err(refused)),
             ("no YAML", vec!["a: [".to_owned(), good.clone()], Ok(Some(good))),
         ] {
             let (came, shown) = edited(&texts);
             assert_eq!(shown.len(), texts.len(), "{name}");
             match want {
                 Ok(want) => assert_eq!(came, Ok(want), "{name}"),
-                Err(told) => assert!(came.clone().unwrap_err().starts_with(told), "{name}: {came:?}"),
+                Err(refused) => assert!(came.clone().unwrap_err().starts_with(refused), "{name}: {came:?}"),
             }
         }
         let (_, shown) = edited(&[bad.clone(), SKELETON.to_owned()]);
@@ -184,11 +184,11 @@ mod tests {
             !shown[0].contains("#! wrong") && shown[1].contains("#! wrong: example InterpretHealth: line "),
             "{shown:?}"
         );
-        assert!(shown[1].ends_with(&bad), "it goes on from what was written");
+        assert!(shown[1].ends_with(&bad), "the next edit starts with the written text");
     }
 
     #[test]
-    fn every_rule_is_told_of() {
+    fn comments_list_every_rule() {
         let shown = prepared("", &[], true);
         for operation in Operation::ALL {
             let line = shown.lines().find(|line| line.starts_with(&format!("#! {}:", operation.rule()))).unwrap();

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_the_script_with_what_ran() {
+    fn trace_counts_the_steps_of_each_line() {
         let text =
             "function InterpretHealth(o)\n  for i = 1, 3 do\n    print(i)\n  end\n  return o.status.ready\nend\n";
         let trace = Trace {

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn from_a_kubeconfig() {
+    fn address_of_a_kubeconfig() {
         let mut config = Config::new("https://10.0.0.1:6443/".parse().unwrap());
         config.root_cert = Some(vec![vec![0; 60]]);
         config.proxy_url = Some("http://proxy:3128".parse().unwrap());

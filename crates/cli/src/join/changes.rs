@@ -1,4 +1,4 @@
-//! Writes of a join: all objects are read before the first write, and what was created is deleted again if the join
+//! Writes of a join: all objects are read before the first write, and created objects are deleted again if the join
 //! fails.
 
 use ironclad_api::names::IMPERSONATOR;
@@ -58,7 +58,7 @@ impl Join<'_> {
     /// Reads the object that is there.
     ///
     /// # Errors
-    /// If it is somebody else's, or the server does not answer.
+    /// If it belongs to somebody else, or the server does not answer.
     pub(super) async fn survey(&self, side: Side, object: Value, plane: &str) -> Result<Change, JoinError> {
         let api = write::api_of(self.client(side), &object);
         let present = api.get_opt(text(&object, "/metadata/name")).await;
@@ -106,8 +106,8 @@ impl Join<'_> {
         Ok(written)
     }
 
-    /// Deletes what this join created; returns what could not be deleted. Namespaces stay: they give no rights, and
-    /// somebody may have begun to use them.
+    /// Deletes the objects that this join created; returns those that could not be deleted. Namespaces stay: they give
+    /// no rights, and may be in use already.
     pub(super) async fn take_back(&self, ledger: &Ledger, plane: &str) -> Vec<String> {
         let mut left = Vec::new();
         for made in ledger.0.iter().rev().filter(|made| text(&made.object, "/kind") != "Namespace") {
@@ -145,7 +145,7 @@ impl Join<'_> {
     }
 }
 
-/// True if the server certainly did not do what it was asked.
+/// True if the server certainly did not handle the request.
 pub(super) fn refused(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
 }

@@ -91,7 +91,7 @@ pub struct Joined {
     pub expires: Option<Timestamp>,
 }
 
-/// Why a cluster was not joined.
+/// Error of a join.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The name can't be a cluster's.
@@ -140,7 +140,7 @@ pub enum JoinError {
         /// The identity of both.
         id: String,
     },
-    /// An object that the join would write is somebody else's.
+    /// An object that the join would write belongs to somebody else.
     #[error(
         "cluster {name} was not joined\n  because {object} in the {side} is in the way: {why}\n  \
          try: another name, or another --cluster-namespace"
@@ -152,7 +152,7 @@ pub enum JoinError {
         object: String,
         /// The server.
         side: Side,
-        /// Whose it is.
+        /// Its owner.
         why: String,
     },
     /// The join failed, and so did the deletion of what it had created.
@@ -299,7 +299,7 @@ pub(crate) async fn identity(server: &Client) -> Result<Option<String>, kube::Er
     Ok(namespaces.get_opt(namespaces::KUBE_SYSTEM).await?.and_then(|namespace| namespace.uid()))
 }
 
-/// Says what is wrong with a cluster's name.
+/// Returns the error of an invalid cluster name.
 ///
 /// # Errors
 /// If it is none.
@@ -319,7 +319,7 @@ pub fn check_name(name: &str) -> Result<(), JoinError> {
     Err(JoinError::Name { name: name.to_owned(), why })
 }
 
-/// All that a join writes, and what is there.
+/// Objects that a join writes, with their existing versions.
 struct Survey {
     plane_id: String,
     member: Vec<Change>,
@@ -350,7 +350,7 @@ impl Join<'_> {
         move |source| JoinError::Server { name, doing, side, source: Box::new(source) }
     }
 
-    /// Reads all that a join depends on, and refuses what it must not change, before anything is written.
+    /// Reads everything that a join depends on, and rejects objects that it must not change, before the first write.
     async fn survey_all(&self) -> Result<Survey, JoinError> {
         let id = self.identity(Side::Member).await?;
         self.refuse_taken(&id).await?;
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way() {
+    fn joined_clusters_that_prevent_a_join() {
         let cluster =
             |name: &str, id: &str| Cluster::new(name, ClusterSpec { id: id.into(), ..ClusterSpec::default() });
         let leaving = || {
@@ -531,9 +531,9 @@ mod tests {
         };
         for (name, present, want) in [
             ("another cluster", cluster("m2", "2"), None),
-            ("another cluster that says no identity", cluster("m2", ""), None),
+            ("another cluster without an identity", cluster("m2", ""), None),
             ("the same cluster again", cluster("m1", "1"), None),
-            ("the same name, identity not known yet", cluster("m1", ""), None),
+            ("the same name without an identity", cluster("m1", ""), None),
             ("the same name, another cluster", cluster("m1", "2"), Some("with another identity (2) is joined already")),
             ("the same cluster, another name", cluster("m2", "1"), Some("is joined already as m2")),
             ("just being removed", leaving(), Some("it is just being removed")),

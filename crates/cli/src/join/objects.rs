@@ -209,12 +209,12 @@ mod tests {
         assert_eq!(
             super::objects(&with_tokens, "uid-1", "plane").member.len(),
             5,
-            "asked-for tokens need no Secret in the member"
+            "requested tokens need no Secret in the member"
         );
     }
 
     #[test]
-    fn the_cluster_says_what_is_given_and_no_more() {
+    fn cluster_has_only_the_given_fields() {
         let plain = objects(&options(), "uid-1", "plane").cluster["spec"].clone();
         assert_eq!(
             plain,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_again_takes_an_insecure_address_back() {
+    fn merge_removes_insecure_tls_settings() {
         let present =
             |spec: Value| -> DynamicObject { serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap() };
         let insecure = json!({"insecureSkipTLSVerification": true, "proxyURL": "http://old"});

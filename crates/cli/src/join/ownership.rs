@@ -6,7 +6,7 @@ use ironclad_api::{
 };
 use kube::api::ObjectMeta;
 
-/// Whose an object is, by its labels, annotations and owners.
+/// Owner of an object, by its labels, annotations and owner references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A join of this control plane made it, or for this cluster.
@@ -58,20 +58,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_join_made_is_ours() {
+    fn only_objects_of_a_join_are_owned() {
         let system = json!({ SYSTEM: TRUE });
         let other = |why: &str| Owner::Other(why.to_owned());
         for (name, object, want) in [
             ("ours", json!({"labels": system, "annotations": {JOINED_BY: "p1"}}), Owner::Ours),
-            ("ours, though somebody took the label away", json!({"annotations": {JOINED_BY: "p1"}}), Owner::Ours),
+            ("ours, although the label was removed", json!({"annotations": {JOINED_BY: "p1"}}), Owner::Ours),
             ("karmadactl's", json!({"labels": system}), Owner::Unmarked),
             (
-                "another plane's",
+                "of another control plane",
                 json!({"labels": system, "annotations": {JOINED_BY: "p2"}}),
                 other("control plane p2 joined the member with it"),
             ),
-            ("a user's", json!({"labels": {"app": "web"}}), other("no join made it")),
-            ("a user's without anything", json!({}), other("no join made it")),
+            ("of a user", json!({"labels": {"app": "web"}}), other("no join made it")),
+            ("of a user, without labels and annotations", json!({}), other("no join made it")),
             ("label with another value", json!({"labels": {SYSTEM: "false"}}), other("no join made it")),
         ] {
             assert_eq!(in_member(&meta(object), "p1"), want, "{name}");
@@ -80,7 +80,7 @@ mod tests {
         for (name, secret, want) in [
             ("ours", json!({"annotations": {CREDENTIALS_OF: "m"}}), Owner::Ours),
             (
-                "another cluster's",
+                "of another cluster",
                 json!({"annotations": {CREDENTIALS_OF: "n"}}),
                 other("it holds credentials of cluster n"),
             ),
@@ -95,8 +95,8 @@ mod tests {
                 json!({"ownerReferences": owned("Deployment", "m")}),
                 other("it belongs to Deployment m"),
             ),
-            ("left by a join that broke off", json!({"labels": system}), Owner::Unmarked),
-            ("a user's", json!({}), other("no join made it")),
+            ("left by an interrupted join", json!({"labels": system}), Owner::Unmarked),
+            ("of a user", json!({}), other("no join made it")),
         ] {
             assert_eq!(in_plane(&meta(secret), "m"), want, "{name}");
         }

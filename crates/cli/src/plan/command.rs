@@ -150,7 +150,7 @@ pub struct How {
 /// Output format of a plan.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Readable text.
     Table,
     /// For scripts.
     Json,

@@ -1,4 +1,4 @@
-//! A plan as people read it.
+//! Printed form of a plan.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -7,7 +7,7 @@ use ironclad_planning::{FailoverPlan, MoveStatus};
 
 use crate::print;
 
-/// Lines of a plan: the timeline of the clusters (or all of it), the moves, who stays and why, and the sums.
+/// Prints a plan: timeline, moves, bindings that stay with their reasons, and totals.
 #[must_use]
 pub fn table(found: &FailoverPlan, whole_timeline: bool) -> String {
     let mut text = String::new();

@@ -14,7 +14,7 @@ use super::{
     table,
 };
 
-/// Three clusters; web runs on m1 and may go elsewhere, pinned may not, and careless never opted in.
+/// Three clusters; `web` runs on m1 and may also run on m2, `pinned` may run only on m1.
 const DUMP: &str = r#"
 apiVersion: v1
 kind: List
@@ -45,12 +45,12 @@ items:
 fn what_of(command: &Command) -> &What {
     match &command.plan {
         Plan::Fleet(what) => what,
-        Plan::Apply(_) => panic!("nothing is applied here"),
+        Plan::Apply(_) => panic!("plan apply is not tested here"),
     }
 }
 
 #[test]
-fn a_dump_is_read_whatever_lists_it_is_made_of() {
+fn dumps_with_any_kind_of_list_are_read() {
     let world = parse(DUMP).unwrap();
     assert_eq!((world.clusters.len(), world.taint_policies.len(), world.bindings.len()), (3, 1, 2));
     assert!(parse("{\"kind\": \"List\"}").is_err(), "a List without items");
@@ -60,7 +60,7 @@ fn a_dump_is_read_whatever_lists_it_is_made_of() {
 }
 
 #[test]
-fn the_loss_of_a_cluster_as_people_read_it() {
+fn printed_plans_of_a_loss_and_of_a_taint() {
     let world = parse(DUMP).unwrap();
     let start = Timestamp::from_second(1_790_000_000).unwrap();
     let text = |script: &Script| table(&plan_failover(&world, script, &Options::default(), start), false);
@@ -77,7 +77,7 @@ fn the_loss_of_a_cluster_as_people_read_it() {
 }
 
 #[test]
-fn taints_are_read_as_kubectl_reads_them() {
+fn taints_are_parsed_like_kubectl() {
     let taint = parse_taint("disk=slow:NoExecute").unwrap();
     assert_eq!(
         (taint.key.as_str(), taint.value.as_deref(), taint.effect.as_str()),
@@ -99,9 +99,9 @@ struct Line {
     plan: Command,
 }
 
-/// Five workloads on a cluster that is tainted already: the rate decides how long they take, and whether they go.
+/// Five workloads on a tainted cluster: the rate determines the duration of the evictions.
 #[test]
-fn another_rate_for_what_is_under_way() {
+fn plan_of_another_rate() {
     let one = DUMP.find("- metadata: {name: web-deployment").unwrap();
     let end = DUMP.find("- metadata: {name: pinned-deployment").unwrap();
     let more: String = (0..4).map(|n| DUMP[one..end].replace("web", &format!("web{n}"))).collect();
@@ -121,7 +121,7 @@ fn another_rate_for_what_is_under_way() {
         assert_eq!((found.moves.len(), last.as_secs_f64()), (moves, seconds), "{:?}", found.moves);
     }
     let line = Line::try_parse_from(["plan", "rate", "NaN"]).unwrap().plan;
-    assert!(options(&how(what_of(&line))).is_err(), "a rate is a number");
+    assert!(options(&how(what_of(&line))).is_err(), "NaN is no rate");
 }
 
 #[test]

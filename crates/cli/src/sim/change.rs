@@ -9,7 +9,7 @@ use ironclad_patch::selector::{LabelSelector as Text, Operator};
 /// Change of a member.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Stop it: its server does not answer, and its controllers stand still.
+    /// Stop it: its server does not answer, and its controllers do not run.
     Down,
     /// Remove all its faults.
     Up,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_add_up_until_all_are_cleared() {
+    fn faults_are_combined_until_cleared() {
         let mut spec = SimulatedClusterSpec { nodes: 3, ..SimulatedClusterSpec::default() };
         for (action, want) in [
             (Action::Slow(Slow { latency: "250ms".into() }), "slow 250ms"),
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn loads() {
+    fn load_rules_are_replaced_or_appended() {
         let mut spec = SimulatedClusterSpec::default();
         for (name, action, want) in [
             ("the first", Action::Load(rule("", None, "1")), vec!["1"]),
-            ("another of the same pods replaces it", Action::Load(rule("", None, "2")), vec!["2"]),
-            ("one of other pods is added", Action::Load(rule("shop", Some("web"), "3")), vec!["2", "3"]),
-            ("and the newest is the last, since the last wins", Action::Load(rule("", None, "4")), vec!["3", "4"]),
+            ("a rule for the same pods replaces the old one", Action::Load(rule("", None, "2")), vec!["2"]),
+            ("a rule for other pods is appended", Action::Load(rule("shop", Some("web"), "3")), vec!["2", "3"]),
+            ("the newest rule is last because the last one applies", Action::Load(rule("", None, "4")), vec!["3", "4"]),
             ("none", Action::Unload, vec![]),
         ] {
             spec = action.on(&spec);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_change_only_where_something_is_named() {
+    fn only_given_fields_of_nodes_change() {
         let quantity = |text: &str| Quantity(text.to_owned());
         let spec = SimulatedClusterSpec {
             nodes: 3,
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said() {
+    fn descriptions_of_changes() {
         for (action, want) in [
             (Action::Down, "is down"),
             (Action::Slow(Slow { latency: "2s".into() }), "answers 2s later"),

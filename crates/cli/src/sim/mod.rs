@@ -173,7 +173,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Removes these members, and waits until they are gone.
+    /// Removes these members, and waits until they are deleted.
     ///
     /// # Errors
     /// If the control plane refuses, or one does not go in time.

@@ -43,11 +43,11 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_are_changed_by_name_or_all() {
+async fn members_are_changed_by_name_or_all_at_once() {
     let fleet = fleet(true, &["a", "b"]).await;
     let one = fleet.named(&names(&["b"]), false).await.unwrap();
     fleet.act(&one, &Action::Down, Duration::ZERO).await.unwrap();
-    // Seen before the change: it is made on what is there now.
+    // An older version of the object: the change applies to the current one.
     fleet.act(&one, &Action::Partition, Duration::ZERO).await.unwrap();
     let b = fleet.objects().get("b").await.unwrap();
     assert!(b.spec.faults.down && b.spec.faults.partition);
@@ -55,11 +55,11 @@ async fn members_are_changed_by_name_or_all() {
     fleet.act(&fleet.named(&[], true).await.unwrap(), &Action::Up, Duration::ZERO).await.unwrap();
     let (a, b) = (fleet.objects().get("a").await.unwrap(), fleet.objects().get("b").await.unwrap());
     assert_eq!(b.spec.faults, ironclad_api::sim::Faults::default());
-    assert_eq!(a.metadata.generation, Some(1), "what is so already is not written");
+    assert_eq!(a.metadata.generation, Some(1), "a change without effect is not written");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_went_wrong_is_said_with_what_to_do() {
+async fn errors_have_cause_and_remedy() {
     let plain = fleet(false, &[]).await;
     let error = plain.named(&[], true).await.unwrap_err();
     assert!(report::render(&error).starts_with("error: this control plane has no simulated members\n  because only"));
@@ -72,7 +72,10 @@ async fn what_went_wrong_is_said_with_what_to_do() {
     );
     let members = fleet.named(&[], true).await.unwrap();
     let error = fleet.act(&members, &Action::Down, Duration::from_secs(2)).await.unwrap_err();
-    assert!(report::render(&error).contains("timed out after 2 s waiting for a to follow"), "nobody simulates it here");
+    assert!(
+        report::render(&error).contains("timed out after 2 s waiting for a to follow"),
+        "no simulator runs in this test"
+    );
     let again = serde_json::to_value(&members[0]).unwrap();
     let mut again = again;
     again["metadata"] = json!({"name": "a"});

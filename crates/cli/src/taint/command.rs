@@ -73,7 +73,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what the taints that evict would move; returns how much that is.
+/// Prints the evictions that the taints would cause; returns their number.
 async fn note_impact(
     plane: &kube::Client,
     request: &Request,

@@ -38,7 +38,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Why an edit makes no sense on this cluster.
+/// Error of an edit that does not fit the cluster's taints.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It has them.
@@ -57,21 +57,21 @@ pub enum Refused {
     },
 }
 
-/// The taints after the edit, and what to call it. A taint that is overwritten keeps its place and its `timeAdded`:
-/// what waits for its time goes on waiting.
+/// Returns the taints after the edit, and its name in messages. An overwritten taint keeps its place and `timeAdded`:
+/// pending evictions keep their due times.
 ///
 /// # Errors
 /// If the cluster has a taint that is to be added, or not one that is to be removed.
 pub fn edited(
     cluster: &str,
-    standing: &[Taint],
+    existing: &[Taint],
     request: &Request,
     overwrite: Overwrite,
 ) -> Result<(Vec<Taint>, Outcome), Refused> {
-    let mut taints = standing.to_vec();
+    let mut taints = existing.to_vec();
     let same = |a: &Taint, b: &Taint| TaintId::of(a).is(b);
     if overwrite == Overwrite::Refused {
-        let present = |new: &&Taint| standing.iter().any(|old| same(old, new));
+        let present = |new: &&Taint| existing.iter().any(|old| same(old, new));
         let keys: Vec<&str> = request.add.iter().filter(present).map(|taint| taint.key.as_str()).collect();
         if !keys.is_empty() {
             return Err(Refused::Present { cluster: cluster.to_owned(), keys: keys.join(",") });
@@ -84,7 +84,7 @@ pub fn edited(
             return Err(Refused::Missing { taint: removal.to_string() });
         }
     }
-    let removed = taints.len() < standing.len();
+    let removed = taints.len() < existing.len();
     let (mut added, mut overwritten) = (false, false);
     for new in &request.add {
         match taints.iter_mut().find(|old| same(old, new)) {
@@ -120,46 +120,58 @@ mod tests {
     use super::*;
     use crate::taint::spec::parse;
 
-    fn run(standing: &[&str], line: &str, overwrite: Overwrite) -> Result<String, String> {
+    fn run(existing: &[&str], line: &str, overwrite: Overwrite) -> Result<String, String> {
         let words: Vec<String> = format!("clusters m1 {line}").split_whitespace().map(str::to_owned).collect();
-        let standing = format!("clusters m1 {}", standing.join(" "));
-        let standing: Vec<String> = standing.split_whitespace().map(str::to_owned).collect();
-        let mut standing = parse(&standing).map(|request| request.add).unwrap_or_default();
-        for taint in &mut standing {
+        let existing = format!("clusters m1 {}", existing.join(" "));
+        let existing: Vec<String> = existing.split_whitespace().map(str::to_owned).collect();
+        let mut existing = parse(&existing).map(|request| request.add).unwrap_or_default();
+        for taint in &mut existing {
             taint.time_added = Some(Time(Timestamp::from_second(5).unwrap()));
         }
         let (taints, outcome) =
-            edited("m1", &standing, &parse(&words).unwrap(), overwrite).map_err(|error| error.to_string())?;
+            edited("m1", &existing, &parse(&words).unwrap(), overwrite).map_err(|error| error.to_string())?;
         let shown = |taint: &Taint| format!("{}{}", text(taint), if taint.time_added.is_some() { "@5" } else { "" });
         Ok(format!("{outcome} {}", taints.iter().map(shown).collect::<Vec<_>>().join(" ")))
     }
 
     #[test]
-    fn edits() {
+    fn edits_add_change_and_remove_taints() {
         use Overwrite::{Allowed, Refused};
-        for (name, standing, line, overwrite, want) in [
+        for (name, existing, line, overwrite, want) in [
             ("the first", &[][..], "k=v:NoSchedule", Refused, "tainted k=v:NoSchedule"),
             ("another effect", &["k:NoSchedule"], "k:NoExecute", Refused, "tainted k:NoSchedule@5 k:NoExecute"),
             ("a removal", &["k:NoSchedule", "x:NoExecute"], "k:NoSchedule-", Refused, "untainted x:NoExecute@5"),
             ("all effects", &["k:NoSchedule", "k:NoExecute"], "k-", Refused, "untainted "),
             ("both", &["k:NoSchedule"], "k- x:NoExecute", Refused, "modified x:NoExecute"),
-            ("overwritten: its time stays", &["k=v:NoExecute"], "k=w:NoExecute", Allowed, "modified k=w:NoExecute@5"),
-            ("nothing to overwrite", &["k:NoSchedule"], "x:NoExecute", Allowed, "tainted k:NoSchedule@5 x:NoExecute"),
+            (
+                "overwritten: timeAdded is kept",
+                &["k=v:NoExecute"],
+                "k=w:NoExecute",
+                Allowed,
+                "modified k=w:NoExecute@5",
+            ),
+            (
+                "--overwrite without an existing taint",
+                &["k:NoSchedule"],
+                "x:NoExecute",
+                Allowed,
+                "tainted k:NoSchedule@5 x:NoExecute",
+            ),
         ] {
-            assert_eq!(run(standing, line, overwrite).as_deref(), Ok(want), "{name}");
+            assert_eq!(run(existing, line, overwrite).as_deref(), Ok(want), "{name}");
         }
     }
 
     #[test]
-    fn refusals() {
+    fn invalid_edits_are_rejected() {
         use Overwrite::{Allowed, Refused};
         let present = "cluster m1 already has k,x taint(s) with same effect(s) and --overwrite is false";
-        for (name, standing, line, overwrite, want) in [
+        for (name, existing, line, overwrite, want) in [
             ("there", &["k=v:NoExecute", "x:NoSchedule"][..], "k=w:NoExecute x:NoSchedule", Refused, present),
             ("not there", &["k:NoSchedule"], "k:NoExecute-", Refused, "taint \"k:NoExecute\" not found"),
-            ("not there either", &[], "k-", Allowed, "taint \"k\" not found"),
+            ("no taint with the key", &[], "k-", Allowed, "taint \"k\" not found"),
         ] {
-            assert_eq!(run(standing, line, overwrite).unwrap_err(), want, "{name}");
+            assert_eq!(run(existing, line, overwrite).unwrap_err(), want, "{name}");
         }
     }
 }

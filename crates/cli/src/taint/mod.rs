@@ -24,10 +24,10 @@ use crate::{
     write::{FIELD_MANAGER, Mode},
 };
 
-/// Tries of one edit; each over what the cluster was just then.
+/// Attempts of one edit; each reads the cluster again.
 const ATTEMPTS: usize = 5;
 
-/// Why the taints of a cluster were not edited.
+/// Error of editing the taints of a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum TaintError {
     /// There is no such cluster.

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn arguments_are_parsed_like_karmadactl() {
         for (line, want) in [
             ("clusters m1 k=v:NoSchedule", "m1 +k=v:NoSchedule -"),
             ("cluster m1 m2 k:NoExecute x.io/y=z:PreferNoExecute", "m1,m2 +k:NoExecute,x.io/y=z:PreferNoExecute -"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn invalid_arguments_are_rejected() {
         let duplicated = "duplicated taints with the same key and effect: k=w:NoSchedule";
         let both = "can not both modify and remove the following taint(s) in the same command: ";
         for (line, want) in [

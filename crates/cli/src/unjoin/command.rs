@@ -73,7 +73,7 @@ pub struct Command {
 /// Runs the command.
 ///
 /// # Errors
-/// If the cluster can't be removed, or somebody says no.
+/// If the cluster can't be removed, or the user does not confirm.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let name = &command.cluster;
     if command.wait.is_zero() {
@@ -90,7 +90,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 /// Executes an unjoin with these clients; returns the text to print at its end.
 ///
 /// # Errors
-/// If the cluster can't be removed, or somebody says no.
+/// If the cluster can't be removed, or the user does not confirm.
 pub async fn whole(
     plane: &kube::Client,
     member: Option<&kube::Client>,
@@ -100,8 +100,8 @@ pub async fn whole(
 ) -> anyhow::Result<String> {
     let name = &command.cluster;
     let cluster = match (find(plane, name).await, member) {
-        (Err(gone @ super::UnjoinError::NotFound { .. }), Some(member)) => {
-            return leftovers(plane, member, command, gone, report).await;
+        (Err(not_found @ super::UnjoinError::NotFound { .. }), Some(member)) => {
+            return leftovers(plane, member, command, not_found, report).await;
         }
         (found, _) => found?,
     };
@@ -171,7 +171,7 @@ async fn leftovers(
     plane: &kube::Client,
     member: &kube::Client,
     command: &Command,
-    gone: super::UnjoinError,
+    not_found: super::UnjoinError,
     mut report: impl FnMut(&str),
 ) -> anyhow::Result<String> {
     let name = &command.cluster;
@@ -185,7 +185,7 @@ async fn leftovers(
     cleaned.left.iter().for_each(|left| report(&format!("left in the member: {left}")));
     let in_plane = clean_plane(plane, name, &command.cluster_namespace).await?;
     if cleaned.deleted + in_plane.deleted == 0 {
-        return Err(gone.into());
+        return Err(not_found.into());
     }
     Ok(format!("cluster({name}) was gone, what was left of it is removed\n"))
 }

@@ -14,20 +14,20 @@ use super::{UnjoinError, each, failed};
 pub(super) async fn strip(plane: &Client, cluster: &str) -> Result<(), UnjoinError> {
     let space = execution_namespace(cluster);
     let works: Api<Work> = Api::namespaced(plane.clone(), &space);
-    let mut held = Vec::new();
-    each(&works, |work| held.push(work.name_any())).await.map_err(failed(cluster, "listing its Works"))?;
-    for name in held {
+    let mut names = Vec::new();
+    each(&works, |work| names.push(work.name_any())).await.map_err(failed(cluster, "listing its Works"))?;
+    for name in names {
         let doing = format!("releasing Work {name}");
-        gone_is_fine(release(&works, &name).await).map_err(failed(cluster, doing))?;
+        ignore_not_found(release(&works, &name).await).map_err(failed(cluster, doing))?;
     }
     let namespaces: Api<Namespace> = Api::all(plane.clone());
     let deleting = format!("deleting namespace {space}");
-    gone_is_fine(namespaces.delete(&space, &DeleteParams::default()).await.map(drop))
+    ignore_not_found(namespaces.delete(&space, &DeleteParams::default()).await.map(drop))
         .map_err(failed(cluster, deleting))?;
     let doing = format!("releasing namespace {space}");
-    gone_is_fine(finalize(&namespaces, &space).await).map_err(failed(cluster, doing))?;
+    ignore_not_found(finalize(&namespaces, &space).await).map_err(failed(cluster, doing))?;
     let clusters: Api<Cluster> = Api::all(plane.clone());
-    gone_is_fine(release(&clusters, cluster).await).map_err(failed(cluster, "releasing it"))
+    ignore_not_found(release(&clusters, cluster).await).map_err(failed(cluster, "releasing it"))
 }
 
 async fn release<K>(api: &Api<K>, name: &str) -> Result<(), kube::Error>
@@ -46,7 +46,7 @@ async fn finalize(namespaces: &Api<Namespace>, name: &str) -> Result<(), kube::E
     namespaces.replace_subresource("finalize", name, &PostParams::default(), &namespace).await.map(drop)
 }
 
-fn gone_is_fine(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
+fn ignore_not_found(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => other,

@@ -21,7 +21,7 @@ use crate::join::ownership::{self, Owner};
 /// Objects that a namespace has from the start.
 const OF_EVERY_NAMESPACE: [(&str, &str); 2] = [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")];
 
-/// What a join to a control plane made in a member.
+/// Identity of a join, by which its objects in a member are recognized.
 #[derive(Debug, Clone, Copy)]
 pub struct Joined<'a> {
     /// Name of the cluster.
@@ -60,7 +60,7 @@ pub async fn clean(member: &Client, joined: &Joined<'_>) -> Result<Cleaned, Unjo
         Owner::Unmarked if !joined.confirmed => Owner::Other("it does not say which control plane made it".to_owned()),
         owner => owner,
     };
-    // Rights first: whatever fails after them leaves an account that may do nothing.
+    // Rights first: if a later deletion fails, the remaining account has no rights.
     delete(&Api::<ClusterRoleBinding>::all(member.clone()), joined, &role, ours, &mut cleaned).await?;
     delete(&Api::<ClusterRole>::all(member.clone()), joined, &role, ours, &mut cleaned).await?;
     delete(&secrets, joined, &account, ours, &mut cleaned).await?;

@@ -31,7 +31,7 @@ const PAGE: u32 = 500;
 /// Interval between checks whether the cluster is deleted.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Why a cluster was not removed.
+/// Error of removing a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum UnjoinError {
     /// There is no such cluster.
@@ -185,7 +185,7 @@ where
 /// Reaction to a cluster that is not removed in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnTimeout {
-    /// Fail and say what holds it.
+    /// Fail and report the finalizers.
     Report,
     /// Remove its finalizers: objects may stay in the member.
     RemoveFinalizers,

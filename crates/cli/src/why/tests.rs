@@ -35,7 +35,7 @@ fn policy(name: &str, selector: &str, placement: &str) -> String {
     )
 }
 
-/// Web as it is claimed by policy `web`, and its binding with this result and placement.
+/// Template claimed by policy `web`, and its binding with this result and placement.
 fn bound(result: &str, placement: &str, spec: &str) -> String {
     let json: Value = serde_saphyr::from_str(placement).unwrap();
     let applied = Value::String(json.to_string());
@@ -53,8 +53,8 @@ fn explanation(dump: &str) -> Explanation {
     explain(&fleet, &key, &interpreter, clock.wall_seconds()).unwrap()
 }
 
-/// Every story: its fleet, and of which clusters it is asked why not.
-fn stories() -> Vec<(&'static str, String, &'static [&'static str])> {
+/// Cases: name, fleet, and clusters of `why not`.
+fn cases() -> Vec<(&'static str, String, &'static [&'static str])> {
     let europe = "{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}]}}}";
     let one = "{spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}";
     let groups =
@@ -66,12 +66,12 @@ fn stories() -> Vec<(&'static str, String, &'static [&'static str])> {
     vec![
         ("no policy selects it", with(&[policy("other", ", name: other", "{}")]), &["m1"]),
         (
-            "a policy that has just come",
+            "a new policy without a binding",
             with(&[policy("web", ", name: web", europe), policy("all", "", "{}")]),
             &["m1", "m2", "m3", "m4"],
         ),
         (
-            "an override that the policy waits for",
+            "the policy waits for an override",
             with(&[policy("web", ", name: web", "{}")
                 .replace(", placement: {}}", &(", placement: {}".to_owned() + dependent))]),
             &["m1"],
@@ -87,7 +87,7 @@ fn stories() -> Vec<(&'static str, String, &'static [&'static str])> {
             &["m2", "m1"],
         ),
         (
-            "a share for one alone",
+            "a static weight for one cluster only",
             with(&[policy("web", ", name: web", divided), bound("[{name: m1, replicas: 2}]", divided, "")]),
             &["m4"],
         ),
@@ -108,7 +108,7 @@ fn stories() -> Vec<(&'static str, String, &'static [&'static str])> {
 #[test]
 fn why_it_is_where_it_is() {
     let mut text = String::new();
-    for (name, dump, clusters) in stories() {
+    for (name, dump, clusters) in cases() {
         let explanation = explanation(&dump);
         let _ = write!(text, "# {name}\n{}", rendered(&explanation));
         for cluster in clusters {
@@ -121,8 +121,8 @@ fn why_it_is_where_it_is() {
 }
 
 #[test]
-fn the_answer_for_scripts() {
-    let (_, dump, _) = stories().swap_remove(1);
+fn answers_as_json() {
+    let (_, dump, _) = cases().swap_remove(1);
     let explanation = explanation(&dump);
     let value = serde_json::to_value(&explanation).unwrap();
     assert_eq!(value["policy"][0]["reason"], "PolicyChosen", "{value}");

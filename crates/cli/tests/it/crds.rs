@@ -23,7 +23,7 @@ async fn installing_again_changes_nothing_and_every_kind_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_definition_is_replaced_whole() {
+async fn older_definition_is_replaced_completely() {
     let world = World::bare().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let mut old = crds();
@@ -39,7 +39,7 @@ async fn an_older_definition_is_replaced_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_installs_nothing() {
+async fn dry_run_installs_nothing() {
     let world = World::bare().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let done = install(client, clock, crds(), MINUTE, true).await.unwrap();

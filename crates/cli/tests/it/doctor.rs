@@ -31,41 +31,44 @@ fn on(name: &str) -> ResourceBinding {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_broken_stays_broken_at_the_second_check_fleet() {
+async fn violations_that_disappear_before_the_second_check_are_not_reported() {
     let world = World::with_all_kinds().await;
     let (plane, clock) = (&world.plane.client, &world.seam.clock);
-    let members = [Member { name: "gone".to_owned(), access: Err("nobody knows it".to_owned()) }];
+    let members = [Member { name: "gone".to_owned(), access: Err("no kubeconfig has it".to_owned()) }];
     world.plane.writes();
     let well = check_fleet(plane, clock, &[], SETTLE, SETTLE).await.unwrap();
     assert!(well.violations.is_empty() && !well.is_broken(), "{well:?}");
-    assert_eq!(world.plane.writes(), 0, "a look writes nothing");
+    assert_eq!(world.plane.writes(), 0, "a check writes nothing");
 
     let bindings: Api<ResourceBinding> = Api::namespaced(plane.clone(), "default");
     for name in ["lasting", "passing"] {
         bindings.create(&PostParams::default(), &on(name)).await.unwrap();
     }
-    // Mended between the looks.
+    // Repaired between the two checks.
     let (later, again) = (bindings.clone(), clock.clone());
-    world.seam.tasks.spawn("mender", async move {
+    world.seam.tasks.spawn("repair", async move {
         again.sleep(Duration::from_secs(1)).await;
         later.delete("passing", &DeleteParams::default()).await.unwrap();
     });
     let looked = check_fleet(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
-    let told: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
-    assert!(told.iter().all(|line| line.contains("default/lasting")) && !told.is_empty(), "{told:?}");
-    assert!(told.contains(&"binding default/lasting names cluster gone, which does not exist".to_owned()), "{told:?}");
-    assert!(looked.findings.iter().any(|f| f.what == "cluster gone could not be checked: nobody knows it"));
+    let violations: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
+    assert!(violations.iter().all(|line| line.contains("default/lasting")) && !violations.is_empty(), "{violations:?}");
+    assert!(
+        violations.contains(&"binding default/lasting names cluster gone, which does not exist".to_owned()),
+        "{violations:?}"
+    );
+    assert!(looked.findings.iter().any(|f| f.what == "cluster gone could not be checked: no kubeconfig has it"));
     assert!(looked.is_broken());
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_members_are_looked_at() {
+async fn objects_in_members_are_checked() {
     let world = World::with_all_kinds().await;
     let (plane, clock) = (&world.plane.client, &world.seam.clock);
-    // A Work brings the kind, so objects of it are asked for; this one's Work is another.
+    // A Work of the kind makes the check list its objects; the object names another Work.
     let space: Namespace = serde_json::from_value(json!({ "metadata": { "name": "karmada-es-member1" } })).unwrap();
     Api::all(plane.clone()).create(&PostParams::default(), &space).await.unwrap();
-    // What stays in a cluster that left, or never joined, is no fault.
+    // Objects in clusters that are not joined are no violation.
     let cluster: Cluster = serde_json::from_value(json!({
         "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": { "name": "member1" },
         "spec": { "syncMode": "Push", "apiEndpoint": "https://member1" },
@@ -86,8 +89,8 @@ async fn objects_of_members_are_looked_at() {
     Api::namespaced(world.member.client.clone(), "default").create(&PostParams::default(), &stray).await.unwrap();
     let members = [Member { name: "member1".to_owned(), access: Ok(Access::Client(world.member.client.clone())) }];
     let looked = check_fleet(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
-    let told: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
+    let violations: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
     let want = "ConfigMap default/stray in cluster member1 is marked as ours, but its Work karmada-es-member1/was does not exist";
-    assert!(told.contains(&want.to_owned()), "{told:?}");
+    assert!(violations.contains(&want.to_owned()), "{violations:?}");
     assert!(looked.findings.iter().all(|finding| finding.grade != Grade::Broken), "{:?}", looked.findings);
 }

@@ -1,5 +1,4 @@
-//! Draining a cluster, against a control plane in memory; what the scheduler and the controllers do is done by the
-//! test.
+//! Draining a cluster of a control plane in memory. The tests do the work of the scheduler and the controllers.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -27,7 +26,7 @@ use crate::support::World;
 
 const FOREVER: Duration = Duration::ZERO;
 
-/// Three clusters that are ready and serve Deployments.
+/// Creates three clusters that are ready and serve Deployments.
 async fn world() -> World {
     let world = World::new().await;
     for name in ["m1", "m2", "m3"] {
@@ -48,7 +47,7 @@ async fn health(world: &World, name: &str, ready: &str) {
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }
 
-/// A Deployment on `m1` that may also go to these.
+/// Creates a binding of a Deployment on `m1` that may also run in the other clusters.
 async fn bind(world: &World, name: &str, others: &[&str]) {
     let mut names = vec!["m1"];
     names.extend(others);
@@ -78,13 +77,13 @@ async fn is_on_m1(world: &World, name: &str) -> bool {
     spec(world, name).await.target("m1").is_some()
 }
 
-/// Ends the task as the graceful eviction controller does once the new copies are healthy.
+/// Removes the eviction task as the graceful eviction controller does once the new copies are healthy.
 async fn clear(world: &World, name: &str) {
     let patch = json!({"spec": {"gracefulEvictionTasks": null}});
     bindings(world).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// Runs a drain that does not wait for the old copies; what it said comes with its end.
+/// Runs a drain that does not wait for the old copies; returns the result and the printed lines.
 async fn drained(world: &World, wanted: &Options) -> (Result<usize, String>, Vec<String>) {
     let said = RefCell::new(Vec::new());
     let say = |text: &str| said.borrow_mut().push(text.to_owned());
@@ -93,7 +92,7 @@ async fn drained(world: &World, wanted: &Options) -> (Result<usize, String>, Vec
 }
 
 #[tokio::test(start_paused = true)]
-async fn bindings_move_one_by_one_at_the_rate_and_no_taint_evicts() {
+async fn drain_evicts_bindings_at_the_rate_without_evicting_taints() {
     let world = world().await;
     for name in ["a", "b", "c"] {
         bind(&world, name, &["m2"]).await;
@@ -104,7 +103,7 @@ async fn bindings_move_one_by_one_at_the_rate_and_no_taint_evicts() {
     let took = world.seam.clock.mono() - began;
     assert!(
         took >= Duration::from_secs(4) && took < Duration::from_secs(5),
-        "one at once, two more 2 s apart: {took:?}"
+        "one at once, then one every 2 s: {took:?}"
     );
     assert_eq!(said[0], "cluster m1: 3 bindings, 3 can be moved, 0 can't, 0 follow others, 0 under way");
     assert_eq!(said[1], "evicted 1/3, waiting for health 1, failed 0, rate 0.5/s");
@@ -113,31 +112,31 @@ async fn bindings_move_one_by_one_at_the_rate_and_no_taint_evicts() {
     assert_eq!((task.reason.as_str(), task.producer.as_str(), task.replicas), ("ClusterDrain", "Drain", Some(2)));
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
     let taints: Vec<_> = cluster.spec.taints.iter().map(|t| (t.key.as_str(), t.effect.as_str())).collect();
-    assert_eq!(taints, [("cluster.karmada.io/unschedulable", "NoSchedule")], "B63: cordoned and nothing else");
+    assert_eq!(taints, [("cluster.karmada.io/unschedulable", "NoSchedule")], "B63: the cluster is only cordoned");
     assert!(draining_since(&cluster).is_some());
 
     let writes = world.plane.writes();
     assert!(writes > 0);
     let (again, said) = drained(&world, &Options::new("m1")).await;
-    assert_eq!((again, world.plane.writes()), (Ok(0), 0), "run again, it finds nothing to do: {said:?}");
+    assert_eq!((again, world.plane.writes()), (Ok(0), 0), "a second run has nothing to do: {said:?}");
     assert!(said[0].ends_with("3 under way"), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_nowhere_to_go_stops_it_unless_told_otherwise() {
+async fn unmovable_binding_stops_a_drain_unless_skipped_or_forced() {
     let world = world().await;
     bind(&world, "free", &["m2"]).await;
     bind(&world, "stuck", &[]).await;
     let survey = preview(&world.plane.client, &Options::new("m1"), world.seam.clock.wall_seconds()).await.unwrap();
-    let told: Vec<_> = survey.items.iter().map(|item| (item.word(), item.detail())).collect();
-    assert_eq!(told[0], ("moves", "m2:2".to_owned()), "where it would go");
-    assert!(told[1].0 == "unmovable" && told[1].1.starts_with("nowhere to go: "), "{told:?}");
+    let items: Vec<_> = survey.items.iter().map(|item| (item.word(), item.detail())).collect();
+    assert_eq!(items[0], ("moves", "m2:2".to_owned()), "the target is shown");
+    assert!(items[1].0 == "unmovable" && items[1].1.starts_with("nowhere to go: "), "{items:?}");
 
     let (refused, said) = drained(&world, &Options::new("m1")).await;
     let want = "error: cluster m1 was not drained, only cordoned\n  because 1 of 2 bindings can't be moved\n  try: --skip-unmovable";
     assert!(refused.as_ref().unwrap_err().starts_with(want), "{refused:?}");
     assert!(said.iter().any(|line| line.starts_with("  unmovable default/stuck: nowhere to go")), "{said:?}");
-    assert!(is_on_m1(&world, "free").await, "nothing moves while something can't");
+    assert!(is_on_m1(&world, "free").await, "no binding is moved while another can't be");
     assert!(draining_since(&find(&world.plane.client, &"m1".into()).await.unwrap()).is_none());
 
     let skip = Options { stuck: Stuck::Skip, ..Options::new("m1") };
@@ -149,13 +148,13 @@ async fn what_has_nowhere_to_go_stops_it_unless_told_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_be_ended_from_elsewhere_and_goes_on_when_run_again() {
+async fn drain_ended_by_another_process_continues_when_run_again() {
     let world = world().await;
     for name in ["a", "b", "c", "d"] {
         bind(&world, name, &["m2"]).await;
     }
     let (plane, clock) = (world.plane.client.clone(), world.seam.clock.clone());
-    world.seam.tasks.spawn("somebody", async move {
+    world.seam.tasks.spawn("abort", async move {
         clock.sleep(Duration::from_secs(3)).await;
         abort(&plane, &"m1".into()).await.unwrap();
     });
@@ -165,12 +164,12 @@ async fn it_can_be_ended_from_elsewhere_and_goes_on_when_run_again() {
     for name in ["a", "b", "c", "d"] {
         left += usize::from(is_on_m1(&world, name).await);
     }
-    assert_eq!(left, 2, "two were moved in 3 s");
-    assert_eq!(drained(&world, &Options::new("m1")).await.0, Ok(2), "the rest");
+    assert_eq!(left, 2, "two bindings were moved in 3 s");
+    assert_eq!(drained(&world, &Options::new("m1")).await.0, Ok(2), "the remaining bindings");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_health_of_the_fleet_and_a_pause_hold_it() {
+async fn unhealthy_clusters_and_a_pause_hold_a_drain() {
     let world = world().await;
     bind(&world, "a", &["m2"]).await;
     bind(&world, "b", &["m2"]).await;
@@ -192,7 +191,7 @@ async fn the_health_of_the_fleet_and_a_pause_hold_it() {
     let began = world.seam.clock.mono();
     let (done, said) = drained(&world, &eager).await;
     assert_eq!(done, Ok(2), "{said:?}");
-    assert!(world.seam.clock.mono() - began >= Duration::from_secs(60), "it waited for the pause to end");
+    assert!(world.seam.clock.mono() - began >= Duration::from_secs(60), "the drain waited for the end of the pause");
     assert!(said.iter().any(|line| line.contains("on hold: evictions are paused")), "{said:?}");
 
     health(&world, "m2", "False").await;
@@ -211,9 +210,9 @@ async fn the_health_of_the_fleet_and_a_pause_hold_it() {
     let began = world.seam.clock.mono();
     let (done, said) = drained(&world, &Options::new("m1")).await;
     assert_eq!(done, Ok(1), "{said:?}");
-    assert!(world.seam.clock.mono() - began >= Duration::from_secs(90), "it waited for the recovery");
-    let held = "on hold: unhealthy other clusters: 2 of 3 (--ignore-health)";
-    assert!(said.iter().any(|line| line.ends_with(held)), "{said:?}");
+    assert!(world.seam.clock.mono() - began >= Duration::from_secs(90), "the drain waited for the recovery");
+    let on_hold = "on hold: unhealthy other clusters: 2 of 3 (--ignore-health)";
+    assert!(said.iter().any(|line| line.ends_with(on_hold)), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,7 +235,7 @@ async fn its_timeout_bounds_the_moves_as_well_as_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_until_the_old_copies_are_gone() {
+async fn drain_waits_until_old_copies_are_removed() {
     let world = world().await;
     bind(&world, "a", &["m2"]).await;
     let wait = async |timeout: Duration| {
@@ -256,33 +255,36 @@ async fn it_waits_until_the_old_copies_are_gone() {
     assert_eq!(done.unwrap().waiting, 0);
     assert!(world.seam.clock.mono() - began >= Duration::from_secs(100));
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
-    assert!(cluster.metadata.annotations.unwrap().contains_key(DRAINING), "it counts as drained until that is ended");
+    assert!(
+        cluster.metadata.annotations.unwrap().contains_key(DRAINING),
+        "the cluster counts as drained until the drain is aborted"
+    );
     abort(&world.plane.client, &"m1".into()).await.unwrap();
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
-    assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 1), "it stays cordoned");
+    assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 1), "the cluster stays cordoned");
     begin(&world.plane.client, &"m1".into(), world.seam.clock.wall_seconds()).await.unwrap();
     apply(&world.plane.client, "m1", Cordon::Open).await.unwrap();
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
-    assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 0), "uncordon ends a drain, too");
-    let gone = find(&world.plane.client, &"m9".into()).await.unwrap_err();
-    assert!(render(&gone.into()).starts_with("error: no cluster object m9 found"));
+    assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 0), "uncordon ends a drain too");
+    let unknown = find(&world.plane.client, &"m9".into()).await.unwrap_err();
+    assert!(render(&unknown.into()).starts_with("error: no cluster object m9 found"));
 }
 
-/// As the line is typed.
+/// Command line of `unjoin`.
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
     unjoin: Unjoin,
 }
 
-async fn typed(world: &World, line: &str) -> Result<String, (u8, String)> {
+async fn run_line(world: &World, line: &str) -> Result<String, (u8, String)> {
     let line = Line::try_parse_from(std::iter::once("unjoin").chain(line.split_whitespace())).unwrap();
     let done = unjoin(&world.plane.client, None, &world.seam.clock, &line.unjoin, |_| ()).await;
     done.map_err(|error| (exit_code(&error), render(&error)))
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unjoin_refuses_what_would_be_lost_or_drains_first() {
+async fn unjoin_refuses_to_lose_replicas_or_drains_first() {
     let world = world().await;
     bind(&world, "a", &["m2"]).await;
     bind(&world, "pinned", &[]).await;
@@ -300,31 +302,31 @@ async fn an_unjoin_refuses_what_would_be_lost_or_drains_first() {
         ),
         ("m9 --yes", FAILED, "error: no cluster object m9 found in karmada control Plane"),
     ] {
-        let (got, text) = typed(&world, line).await.unwrap_err();
+        let (got, text) = run_line(&world, line).await.unwrap_err();
         assert!(got == code && text.starts_with(want), "{line}: {got} {text}");
     }
     let clusters: Api<Cluster> = Api::all(world.plane.client.clone());
-    assert_eq!(clusters.get("m1").await.unwrap().metadata.deletion_timestamp, None, "it is still a member");
-    assert!(is_on_m1(&world, "a").await && is_on_m1(&world, "pinned").await, "nothing moved");
+    assert_eq!(clusters.get("m1").await.unwrap().metadata.deletion_timestamp, None, "the cluster is still joined");
+    assert!(is_on_m1(&world, "a").await && is_on_m1(&world, "pinned").await, "no binding was moved");
 
     bindings(&world).delete("pinned", &DeleteParams::default()).await.unwrap();
     let moved = async {
         world.seam.clock.sleep(Duration::from_secs(100)).await;
-        assert!(clusters.get_opt("m1").await.unwrap().is_some(), "it does not leave before its copies are gone");
+        assert!(clusters.get_opt("m1").await.unwrap().is_some(), "the cluster is not removed before its old copies");
         clear(&world, "a").await;
     };
-    let (done, ()) = futures::join!(typed(&world, "m1 --drain --yes"), moved);
+    let (done, ()) = futures::join!(run_line(&world, "m1 --drain --yes"), moved);
     assert_eq!(done.as_deref(), Ok("cluster(m1) is unjoined successfully\n"));
     assert!(!is_on_m1(&world, "a").await && clusters.get_opt("m1").await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_or_given_up_needs_no_drain() {
+async fn unjoin_with_kept_or_abandoned_workloads_needs_no_drain() {
     for (line, dry) in [("--no-drain", false), ("--keep-workloads", false), ("--force", false), ("--dry-run", true)] {
         let world = world().await;
         bind(&world, "a", &["m2"]).await;
         world.plane.writes();
-        let done = typed(&world, &format!("m1 --yes {line}")).await.unwrap();
+        let done = run_line(&world, &format!("m1 --yes {line}")).await.unwrap();
         assert_eq!(done.contains("would be unjoined (dry run)"), dry, "{line}");
         let left = Api::<Cluster>::all(world.plane.client.clone()).get_opt("m1").await.unwrap();
         assert_eq!(left.is_some(), dry, "{line}");
@@ -336,6 +338,6 @@ async fn what_is_kept_or_given_up_needs_no_drain() {
             1
         };
         assert_eq!(world.plane.writes(), wanted, "{line}");
-        assert!(is_on_m1(&world, "a").await, "{line}: the command moves nothing");
+        assert!(is_on_m1(&world, "a").await, "{line}: no binding is moved");
     }
 }

@@ -112,7 +112,7 @@ async fn every_operation_prints_its_results() {
 }
 
 #[tokio::test]
-async fn without_customizations_it_is_what_is_built_in() {
+async fn built_in_interpreter_is_used_without_customizations() {
     let deployment = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 4}}";
     let answer = asked("InterpretReplica", |command, folder| {
         command.files.clear();
@@ -127,7 +127,7 @@ async fn without_customizations_it_is_what_is_built_in() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_said() {
+async fn missing_and_invalid_input_is_reported() {
     type Change = fn(&mut Command, &Path);
     let rows: [(&str, Change, u8, &str); 6] = [
         (
@@ -173,7 +173,7 @@ async fn what_is_missing_is_said() {
 }
 
 #[tokio::test]
-async fn directories_hold_customizations() {
+async fn customizations_are_read_from_directories() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("deeper")).unwrap();
     file(folder.path(), "a.yaml", FARMS);

@@ -30,7 +30,7 @@ fn data(secret: &Secret, key: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_is_registered_with_what_other_tools_expect() {
+async fn join_creates_the_objects_that_other_tools_expect() {
     let world = World::new().await;
     let (cluster, outcome) = join(&world, &world.options()).await.unwrap();
     assert_eq!(outcome, Outcome::Created);
@@ -82,7 +82,7 @@ async fn joining_again_writes_only_what_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_join_that_broke_off_is_finished_by_the_next() {
+async fn interrupted_join_is_completed_by_the_next() {
     let world = World::new().await;
     join(&world, &world.options()).await.unwrap();
     let secrets: Api<Secret> = Api::namespaced(world.plane.client.clone(), "karmada-cluster");
@@ -95,7 +95,7 @@ async fn a_join_that_broke_off_is_finished_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_member_has_one_name() {
+async fn member_can_be_joined_under_one_name_only() {
     let world = World::new().await;
     let (cluster, _) = join(&world, &world.options()).await.unwrap();
     let twice = join(&world, &JoinOptions { cluster: "other".into(), ..world.options() }).await.unwrap_err();
@@ -111,7 +111,7 @@ async fn one_member_has_one_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_control_plane_without_our_kinds_is_told() {
+async fn control_plane_without_crds_is_reported() {
     let world = World::bare().await;
     let error = join(&world, &world.options()).await.unwrap_err();
     assert!(
@@ -129,7 +129,7 @@ async fn a_control_plane_without_our_kinds_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_without_a_token_controller_is_told_in_time() {
+async fn missing_token_controller_is_reported_after_a_timeout() {
     let world = World::bare().await;
     let crds = ironclad_api::crds::crds();
     ironclad_cli::crds::install(&world.plane.client, &world.seam.clock, crds, Duration::from_secs(60), false)
@@ -144,14 +144,11 @@ async fn a_member_without_a_token_controller_is_told_in_time() {
     assert!(error.contains("try: --credential=token"), "{error}");
     assert!(world.seam.clock.mono() - began < Duration::from_secs(32));
     let clusters: Api<Cluster> = Api::all(world.plane.client.clone());
-    assert!(
-        clusters.list(&ListParams::default()).await.unwrap().items.is_empty(),
-        "the controllers have nothing to act on"
-    );
+    assert!(clusters.list(&ListParams::default()).await.unwrap().items.is_empty(), "no Cluster was created");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_until_ready() {
+async fn join_waits_until_the_cluster_is_ready() {
     let world = World::new().await;
     let options = JoinOptions { wait: Some(Duration::from_secs(20)), ..world.options() };
     let error = join(&world, &options).await.unwrap_err();

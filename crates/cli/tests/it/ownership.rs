@@ -1,4 +1,4 @@
-//! A join and an unjoin change only what joins made, whichever of their requests fails.
+//! Join and unjoin change only objects that a join created, whichever of their requests fails.
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +39,7 @@ struct Fault {
     first: usize,
     /// Number of requests that fail.
     count: usize,
-    /// The server does what it is asked, and its answer is lost.
+    /// The server handles the request, and its response is lost.
     done: bool,
 }
 
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// Everything in a server that a join could touch.
+/// All objects in a server that a join could change.
 async fn state(client: &Client) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     all::<Namespace>(client, &mut found).await;
@@ -141,7 +141,7 @@ async fn clusters(world: &World) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_join_that_fails_at_any_request_leaves_nothing_and_can_be_repeated() {
+async fn join_that_fails_at_any_request_leaves_nothing_and_can_be_repeated() {
     let world = World::new().await;
     shop(&world).await;
     let before = (state(&world.plane.client).await, state(&world.member.client).await);
@@ -155,8 +155,8 @@ async fn a_join_that_fails_at_any_request_leaves_nothing_and_can_be_repeated() {
             let reached = requests.load(Ordering::SeqCst) > first;
             if reached && joined.is_err() && clusters(&world).await == 0 {
                 let now = now().await;
-                assert_eq!(now.1, before.1, "{what}: the member is as it was");
-                assert_eq!(now.0, before.0, "{what}: the control plane is as it was");
+                assert_eq!(now.1, before.1, "{what}: the member is unchanged");
+                assert_eq!(now.0, before.0, "{what}: the control plane is unchanged");
                 taken_back += 1;
             } else if reached {
                 joined_after_all += 1;
@@ -169,7 +169,7 @@ async fn a_join_that_fails_at_any_request_leaves_nothing_and_can_be_repeated() {
                 assert_eq!(secrets.get(name).await.unwrap().owner_references().len(), 1, "{what}: {name}");
             }
             unjoin(&world, &own, Some(&member), "--cluster-namespace shop").await.unwrap();
-            assert_eq!(now().await, before, "{what}: an unjoin leaves both as they were");
+            assert_eq!(now().await, before, "{what}: an unjoin restores both");
             if !reached {
                 break;
             }
@@ -179,7 +179,7 @@ async fn a_join_that_fails_at_any_request_leaves_nothing_and_can_be_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unjoin_that_fails_at_any_request_can_be_repeated() {
+async fn unjoin_that_fails_at_any_request_can_be_repeated() {
     let world = World::new().await;
     shop(&world).await;
     let before = (state(&world.plane.client).await, state(&world.member.client).await);
@@ -198,18 +198,18 @@ async fn an_unjoin_that_fails_at_any_request_can_be_repeated() {
                 assert!(again.is_ok() || now == before, "{what}: {again:?}");
             }
             let now = (state(&own).await, state(&own_member).await);
-            assert_eq!(now.1, before.1, "{what}: the member is as it was");
-            assert_eq!(now.0, before.0, "{what}: the control plane is as it was");
+            assert_eq!(now.1, before.1, "{what}: the member is unchanged");
+            assert_eq!(now.0, before.0, "{what}: the control plane is unchanged");
             if requests.load(Ordering::SeqCst) <= first {
                 break;
             }
         }
     }
-    assert!(broke_off_between > 5, "the Cluster was gone and the member not clean {broke_off_between} times");
+    assert!(broke_off_between > 5, "the Cluster was deleted and the member not cleaned {broke_off_between} times");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_join_that_can_take_nothing_back_says_what_is_left() {
+async fn join_that_cannot_roll_back_lists_remaining_objects() {
     let world = World::new().await;
     shop(&world).await;
     let mut named = 0;
@@ -233,7 +233,7 @@ async fn a_join_that_can_take_nothing_back_says_what_is_left() {
             }
             _ => assert!(
                 left.is_empty() || clusters(&world).await > 0,
-                "request {first}: {left:?} is left without a word"
+                "request {first}: {left:?} remains and is not reported"
             ),
         }
         let (plane, member) = (world.plane.client.clone(), world.member.client.clone());
@@ -251,7 +251,7 @@ async fn the_control_plane_is_never_joined_to_itself() {
     assert!(matches!(refused, JoinError::Itself { .. }), "{refused}");
     assert_eq!(world.plane.writes(), 0);
 
-    // One that an older release joined keeps its templates.
+    // A control plane that an older release joined to itself keeps its templates.
     register(plane.clone(), world.member.client.clone(), &world.seam.clock, &world.options()).await.unwrap();
     let kube_system = Api::<Namespace>::all(plane.clone()).get("kube-system").await.unwrap();
     set_id(&plane, &kube_system.uid().unwrap()).await;
@@ -270,7 +270,7 @@ async fn set_id(plane: &Client, id: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unjoin_deletes_nothing_in_a_cluster_of_another_identity() {
+async fn unjoin_deletes_nothing_in_a_cluster_of_another_identity() {
     let world = World::new().await;
     let (plane, member) = (world.plane.client.clone(), world.member.client.clone());
     register(plane.clone(), member.clone(), &world.seam.clock, &world.options()).await.unwrap();
@@ -290,7 +290,7 @@ async fn an_unjoin_deletes_nothing_in_a_cluster_of_another_identity() {
         assert_eq!(clusters(&world).await, 1, "the Cluster is not deleted either");
         assert_eq!((state(&plane).await, state(&member).await), before);
     }
-    // Also when the Cluster is gone: then the annotations alone say what is ours.
+    // Without the Cluster only annotations identify objects of a join.
     let clusters = Api::<Cluster>::all(plane.clone());
     clusters.delete("member1", &DeleteParams::default()).await.unwrap();
     let refused = unjoin(&world, &plane, Some(&plane), "").await.unwrap_err();
@@ -299,7 +299,7 @@ async fn an_unjoin_deletes_nothing_in_a_cluster_of_another_identity() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_others_are_in_the_way_of_a_join_and_stay_as_they_are() {
+async fn foreign_objects_stop_a_join_and_are_not_changed() {
     let world = World::new().await;
     let (plane, member) = (world.plane.client.clone(), world.member.client.clone());
     create_namespace(&plane, "karmada-cluster").await;
@@ -341,7 +341,7 @@ async fn objects_of_others_are_in_the_way_of_a_join_and_stay_as_they_are() {
         let secrets = Api::<Secret>::namespaced(client.clone(), "karmada-cluster");
         secrets.delete(name, &DeleteParams::default()).await.unwrap();
     }
-    // What karmadactl made, which has the label only, is taken over.
+    // Objects of karmadactl, which have only the label, are adopted.
     create::<Secret>(&member, {
         let mut secret = meta("karmada-member1", json!({"labels": system}));
         secret["metadata"]["annotations"] = json!({"kubernetes.io/service-account.name": "karmada-member1"});
@@ -353,7 +353,7 @@ async fn objects_of_others_are_in_the_way_of_a_join_and_stay_as_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_admission_refuses_leaves_the_member_alone() {
+async fn cluster_rejected_by_admission_leaves_the_member_unchanged() {
     let world = World::new().await;
     let plane = world.plane.client.clone();
     let kind = |kind: &str| {
@@ -388,7 +388,7 @@ async fn a_cluster_that_admission_refuses_leaves_the_member_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn joining_again_takes_an_insecure_address_back() {
+async fn joining_again_removes_insecure_tls_settings() {
     let world = World::new().await;
     let (plane, member) = (world.plane.client.clone(), world.member.client.clone());
     let mut insecure = world.options();

@@ -54,19 +54,19 @@ fn copies(found: &ApplyPlan) -> Vec<(ClusterName, &'static str, Option<i32>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_planned_for_as_the_control_plane_takes_them_and_nothing_stays() {
+async fn plan_apply_uses_admitted_objects_and_writes_nothing() {
     let world = world().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock, |_| ()).await;
     let (objects, found) = plan(vec![deployment(), policy(&["m1", "m2"])]).await.unwrap();
-    let told: Vec<(&str, Change)> = objects.iter().map(|object| (object.name.as_str(), object.change)).collect();
+    let planned: Vec<(&str, Change)> = objects.iter().map(|object| (object.name.as_str(), object.change)).collect();
     let created = ["Deployment default/web", "PropagationPolicy default/web"].map(|name| (name, Change::Created));
-    assert_eq!(told, created);
+    assert_eq!(planned, created);
     assert_eq!(copies(&found), [("m1".into(), "new", Some(2)), ("m2".into(), "new", Some(2))]);
     let policies: Api<PropagationPolicy> = Api::all(client.clone());
     assert!(policies.list(&ListParams::default()).await.unwrap().items.is_empty(), "nothing was written");
 
-    // The template is there; the policy that comes selects it.
+    // The template exists; the planned policy selects it.
     let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::default_namespaced(client.clone());
     let web = serde_json::from_value(deployment()).unwrap();
     deployments.create(&PostParams::default(), &web).await.unwrap();
@@ -74,9 +74,9 @@ async fn objects_are_planned_for_as_the_control_plane_takes_them_and_nothing_sta
     assert_eq!(copies(&found), [("m2".into(), "new", Some(2))]);
     let (objects, found) =
         plan(vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}})]).await.unwrap();
-    assert_eq!((objects[0].change, found.is_quiet()), (Change::Created, true), "nobody selects it");
+    assert_eq!((objects[0].change, found.is_quiet()), (Change::Created, true), "no policy selects it");
 
-    // What would be refused is told, each of them.
+    // Every object that would be rejected is reported.
     let nameless = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": "bad"}, "spec": {"resourceSelectors": 7}});
     let error = plan(vec![policy(&["m1"]), nameless]).await.unwrap_err().to_string();
     assert!(error.starts_with("PropagationPolicy bad would be refused: "), "{error}");
@@ -86,7 +86,7 @@ async fn objects_are_planned_for_as_the_control_plane_takes_them_and_nothing_sta
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_workload_refers_to_is_looked_up_and_follows() {
+async fn dependencies_of_a_planned_workload_are_read_and_propagated() {
     let world = world().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::default_namespaced(client.clone());
@@ -101,9 +101,9 @@ async fn what_a_workload_refers_to_is_looked_up_and_follows() {
     let mut policy = policy(&["m2"]);
     policy["spec"]["propagateDeps"] = true.into();
     let (_, found) = of_plane(client, vec![web, policy], None, Preemption::Off, clock, |_| ()).await.unwrap();
-    let told: Vec<(&str, usize)> =
+    let planned: Vec<(&str, usize)> =
         found.templates.iter().map(|change| (&*change.template.name, change.copies.len())).collect();
-    assert_eq!(told, [("settings", 1), ("web", 1)]);
+    assert_eq!(planned, [("settings", 1), ("web", 1)]);
     assert_eq!(copies(&found), [("m2".into(), "new", Some(0)), ("m2".into(), "new", Some(2))]);
-    assert_eq!(found.unchanged, 0, "nothing else was read");
+    assert_eq!(found.unchanged, 0, "no other template was read");
 }

@@ -18,7 +18,7 @@ use kube::{
 };
 use serde_json::json;
 
-/// A server and how much is asked of it.
+/// A server and the number of its requests.
 pub(crate) struct Plane {
     pub(crate) client: Client,
     pub(crate) server: Arc<Server>,
@@ -39,13 +39,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A control plane with our kinds, and a member whose token controller works.
+    /// Creates a control plane with Karmada's kinds, and a member with a token controller.
     pub(crate) async fn new() -> Self {
-        // Those that the verbs touch: the schemas of all take seconds to read.
+        // Only kinds that the verbs use: reading the schemas of all takes seconds.
         Self::with(|group| ["cluster.karmada.io", "work.karmada.io"].contains(&group)).await
     }
 
-    /// The same with every kind of ours.
+    /// Creates a control plane with all kinds.
     pub(crate) async fn with_all_kinds() -> Self {
         Self::with(|_| true).await
     }
@@ -62,7 +62,7 @@ impl World {
         world
     }
 
-    /// Two servers and nothing else.
+    /// Creates two servers without CRDs.
     pub(crate) async fn bare() -> Self {
         let clock = Clock::simulated(Timestamp::from_second(1_767_225_600).unwrap());
         let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(1), tasks: Tasks::new("test") };
@@ -97,7 +97,7 @@ impl World {
                 for secret in secrets.list(&ListParams::default()).await.unwrap() {
                     let wants = secret.type_.as_deref() == Some("kubernetes.io/service-account-token");
                     if wants && secret.data.as_ref().is_none_or(|data| !data.contains_key("token")) {
-                        // A Secret that was just deleted needs no token.
+                        // The Secret may have been deleted meanwhile.
                         let _ = put_token(&client, &secret.namespace().unwrap(), &secret.name_any(), token).await;
                     }
                 }

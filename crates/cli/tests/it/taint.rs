@@ -21,7 +21,7 @@ async fn with_cluster(taints: Vec<Taint>) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cordon_costs_one_write_and_leaves_other_taints_alone() {
+async fn cordon_needs_one_write_and_keeps_other_taints() {
     let time = Time(Timestamp::from_second(1_767_225_600).unwrap());
     let mine = Taint { key: "k".into(), effect: "NoExecute".into(), value: Some("v".into()), time_added: Some(time) };
     let world = with_cluster(vec![mine.clone()]).await;
@@ -42,13 +42,13 @@ async fn a_cordon_costs_one_write_and_leaves_other_taints_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn edits_at_the_same_time_lose_nothing() {
+async fn concurrent_edits_of_taints_are_not_lost() {
     let world = with_cluster(Vec::new()).await;
     let client = &world.plane.client;
     let add = |key: String| {
         let client = client.clone();
         async move {
-            // Each reads the cluster before any of them writes.
+            // All read the cluster before the first one writes.
             let seen = find(&client, "m1").await.unwrap();
             tokio::task::yield_now().await;
             ironclad_cli::taint::add(&client, seen, Taint { key, effect: "NoSchedule".into(), ..Taint::default() })

@@ -30,8 +30,8 @@ async fn joined() -> World {
     world
 }
 
-/// A cluster that controllers hold, with two Works.
-async fn held() -> World {
+/// Joins a cluster with the finalizers of controllers and two Works.
+async fn cluster_with_workload() -> World {
     let world = joined().await;
     let client = &world.plane.client;
     let hold = Patch::Merge(json!({ "metadata": { "finalizers": ["karmada.io/cluster-controller"] } }));
@@ -58,7 +58,7 @@ async fn bind(world: &World, name: &str, clusters: &[&str]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_nobody_holds_goes_at_once() {
+async fn cluster_without_finalizers_is_removed_at_once() {
     let world = joined().await;
     let cluster = find(&world.plane.client, "member1").await.unwrap();
     remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, OnTimeout::Report, |_| ())
@@ -73,8 +73,8 @@ async fn a_cluster_that_nobody_holds_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_would_do_is_said_first() {
-    let world = held().await;
+async fn impact_is_counted_before_an_unjoin() {
+    let world = cluster_with_workload().await;
     bind(&world, "only", &["member1"]).await;
     bind(&world, "both", &["member1", "member2"]).await;
     bind(&world, "other", &["member2"]).await;
@@ -83,8 +83,8 @@ async fn what_it_would_do_is_said_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_held_is_told_and_by_force_let_go() {
-    let world = held().await;
+async fn finalizers_that_block_removal_are_reported_and_removed_with_force() {
+    let world = cluster_with_workload().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let cluster = find(client, "member1").await.unwrap();
     let began = clock.mono();
@@ -100,25 +100,25 @@ async fn a_cluster_that_is_held_is_told_and_by_force_let_go() {
         .unwrap();
     let works: Api<Work> = Api::namespaced(client.clone(), "karmada-es-member1");
     for work in works.list(&ListParams::default()).await.unwrap() {
-        assert_eq!(work.metadata.finalizers, None, "nothing holds the Works any more");
+        assert_eq!(work.metadata.finalizers, None, "finalizers of Works are removed");
     }
     assert!(Api::<Cluster>::all(client.clone()).get_opt("member1").await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_cluster_of_the_same_name_is_not_waited_for() {
+async fn unjoin_does_not_delete_a_recreated_cluster() {
     let world = joined().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let old = find(client, "member1").await.unwrap();
     remove(client, clock, &old, Workloads::Remove, MINUTE, OnTimeout::Report, |_| ()).await.unwrap();
     register(client.clone(), world.member.client.clone(), clock, &world.options()).await.unwrap();
     let error = remove(client, clock, &old, Workloads::Remove, MINUTE, OnTimeout::Report, |_| ()).await.unwrap_err();
-    assert!(render(&error.into()).contains("Conflict"), "a new cluster of that name is not deleted");
+    assert!(render(&error.into()).contains("Conflict"), "a recreated cluster is not deleted");
     assert!(find(client, "member1").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_member_is_cleaned_unless_somebody_else_lives_there() {
+async fn objects_of_another_control_plane_stay_in_the_member() {
     let world = joined().await;
     let client = &world.member.client;
     let plane =
@@ -132,32 +132,39 @@ async fn the_member_is_cleaned_unless_somebody_else_lives_there() {
     accounts.create(&PostParams::default(), &theirs).await.unwrap();
     clean(client, &joined("member1")).await.unwrap();
     assert!(accounts.get_opt("karmada-member1").await.unwrap().is_none());
-    assert!(accounts.get_opt("karmada-impersonator").await.unwrap().is_some(), "the other control plane needs it");
+    assert!(accounts.get_opt("karmada-impersonator").await.unwrap().is_some(), "another control plane uses it");
     let role = "karmada-controller-manager:karmada-member1";
     assert!(Api::<ClusterRole>::all(client.clone()).get_opt(role).await.unwrap().is_none());
 
     clean(client, &joined("theirs")).await.unwrap();
     let namespace = Api::<Namespace>::all(client.clone()).get_opt("karmada-cluster").await.unwrap();
-    assert!(namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()), "nobody is left");
+    assert!(
+        namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()),
+        "no control plane uses it any more"
+    );
     clean(client, &joined("theirs")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_mark_that_keeps_workloads_stands_before_the_cluster_leaves() {
-    let world = held().await;
+async fn annotation_that_keeps_workloads_is_written_before_the_deletion() {
+    let world = cluster_with_workload().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let cluster = find(client, "member1").await.unwrap();
     assert!(!keeps(&cluster));
     world.plane.writes();
     let stuck =
         remove(client, clock, &cluster, Workloads::Keep, Duration::from_secs(5), OnTimeout::Report, |_| ()).await;
-    assert!(stuck.is_err(), "nobody releases it here");
+    assert!(stuck.is_err(), "no controller releases the finalizers here");
     let leaving = find(client, "member1").await.unwrap();
     assert!(keeps(&leaving) && leaving.metadata.deletion_timestamp.is_some());
-    assert_eq!(world.plane.writes(), 2, "the mark, then the deletion");
+    assert_eq!(world.plane.writes(), 2, "the annotation, then the deletion");
     let again =
         remove(client, clock, &leaving, Workloads::Keep, Duration::from_secs(5), OnTimeout::RemoveFinalizers, |_| ())
             .await;
     again.unwrap();
-    assert_eq!(world.plane.writes() - 6, 0, "no second mark: the deletion, two Works, the space twice, the cluster");
+    assert_eq!(
+        world.plane.writes() - 6,
+        0,
+        "no second annotation: the deletion, two Works, the namespace twice, the cluster"
+    );
 }

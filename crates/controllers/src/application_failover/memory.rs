@@ -19,7 +19,7 @@ pub(super) struct Memories {
     origin: Instant,
     began: Timestamp,
     unhealthy: Mutex<BTreeMap<Key, Memory>>,
-    /// When bindings that did not before enabled application failover, as time since the origin.
+    /// Times at which existing bindings enabled application failover, since the origin.
     enabled: Mutex<BTreeMap<Key, Duration>>,
 }
 

@@ -158,7 +158,7 @@ impl ClusterController {
         }
     }
 
-    /// Enqueues the clusters that are being deleted: an object that kept them may be gone.
+    /// Enqueues the clusters that are being deleted: an object that kept them may have been deleted.
     fn enqueue_terminating(&self) {
         for name in self.fleet.terminating() {
             self.queue.add(name);

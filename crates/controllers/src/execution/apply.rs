@@ -134,15 +134,18 @@ impl Applier {
                     replaced.map_err(of_member)?;
                 }
                 Effect::PatchInMember { patch, .. } => {
-                    let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
-                    let patched = self.writer.patch(api, cache.as_ref(), &standing, patch).await;
+                    let (Place { api, cache, .. }, Some(object)) = (place(seen)?, member_object(seen)?) else {
+                        continue;
+                    };
+                    let patched = self.writer.patch(api, cache.as_ref(), &object, patch).await;
                     self.count(seen, MemberWrite::Update, &patched);
                     patched.map_err(of_member)?;
                 }
                 Effect::DeleteInMember { .. } => {
-                    let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
-                    let deleted =
-                        self.writer.delete(api, cache.as_ref(), &standing, PropagationPolicy::Background).await;
+                    let (Place { api, cache, .. }, Some(object)) = (place(seen)?, member_object(seen)?) else {
+                        continue;
+                    };
+                    let deleted = self.writer.delete(api, cache.as_ref(), &object, PropagationPolicy::Background).await;
                     self.count(seen, MemberWrite::Delete, &deleted);
                     deleted.map_err(of_member)?;
                 }
@@ -251,9 +254,9 @@ fn place(seen: &Observed) -> Result<&Place, Stopped> {
     seen.place.as_ref().ok_or_else(|| Stopped::Unanswered(Failure::Invalid("the kind is not served".to_owned())))
 }
 
-fn standing(seen: &Observed) -> Result<Option<MemberObject>, Stopped> {
+fn member_object(seen: &Observed) -> Result<Option<MemberObject>, Stopped> {
     match &seen.object {
-        Known::Present(object) | Known::Held { object, .. } => parse(object.clone()).map(Some),
+        Known::Present(object) | Known::Partial { object, .. } => parse(object.clone()).map(Some),
         Known::Unknown | Known::Uncached | Known::Absent => Ok(None),
     }
 }

@@ -81,7 +81,7 @@ pub(super) enum Known {
     /// A read found that it does not exist.
     Absent,
     /// The fields that the cache keeps.
-    Held {
+    Partial {
         object: Value,
         found: Option<Comparison>,
     },
@@ -94,7 +94,7 @@ impl Known {
         Ok(match object {
             None => Self::Uncached,
             Some(object) if object.is_whole() => Self::Present(object.json()?),
-            Some(object) => Self::Held { object: object.json()?, found: object.found() },
+            Some(object) => Self::Partial { object: object.json()?, found: object.found() },
         })
     }
 }
@@ -118,7 +118,7 @@ impl Observed {
             Known::Unknown => execution::Observed::Unknown,
             Known::Uncached => execution::Observed::Uncached,
             Known::Absent => execution::Observed::Absent,
-            Known::Held { object, found } => execution::Observed::Cached { object, found: *found },
+            Known::Partial { object, found } => execution::Observed::Cached { object, found: *found },
             Known::Present(object) => execution::Observed::Present(object),
         };
         let seen = Seen {

@@ -69,7 +69,7 @@ impl Observer {
         }
     }
 
-    /// True if condition `EvictionPending` stands although no taint manager runs.
+    /// True if condition `EvictionPending` is set although no taint manager runs.
     pub(super) fn is_stale_pending(&self, status: Option<&ResourceBindingStatus>) -> bool {
         !crate::registry::evicts(&self.settings) && wakes::graceful_eviction::is_pending(status)
     }

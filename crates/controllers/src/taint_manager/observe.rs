@@ -121,10 +121,10 @@ impl Observer {
     }
 
     /// The pause of evictions, as people requested it.
-    pub(super) fn pause(&self) -> guards::Held {
+    pub(super) fn pause(&self) -> guards::Hold {
         let found = self.pause.get(namespaces::SYSTEM, PAUSE_CONFIG_MAP);
         let is_paused = guards::is_paused(found.as_ref().and_then(|map| map.data.as_ref()));
-        if is_paused { guards::Held::Paused } else { guards::Held::No }
+        if is_paused { guards::Hold::Paused } else { guards::Hold::None }
     }
 
     fn recovering(&self, cluster: &Cluster) -> Recovering {

@@ -78,7 +78,7 @@ impl TaintPolicy {
         let mono = mono - *self.began.lock().get_or_insert(mono);
         let decision = taint_policy::decide(&seen.seen(), self.seam.clock.wall(), mono);
         let applied = self.applier.apply(&seen, &decision.plan).await;
-        let memory = if applied.is_ok() { decision.memory } else { decision.memory.untold() };
+        let memory = if applied.is_ok() { decision.memory } else { decision.memory.unreported() };
         self.observer.memories.lock().insert(name.clone(), memory);
         applied?;
         self.reports.report(&name, decision.status);

@@ -62,25 +62,25 @@ impl Certificates {
     ///
     /// # Errors
     /// The error of the certificate library.
-    pub(crate) fn renewed(standing: Option<&Self>, hosts: &[String], seam: &Seam) -> Result<Option<Self>, String> {
+    pub(crate) fn renewed(existing: Option<&Self>, hosts: &[String], seam: &Seam) -> Result<Option<Self>, String> {
         let now = seam.clock.wall_seconds();
         let lasts = |certificate: &str, days: i64| {
             pki::validity(certificate).is_some_and(|(ends, _)| seconds_left(ends, now) > days * DAY_SECONDS)
         };
-        let authority = standing.filter(|s| lasts(&s.authority.certificate, CA_RENEW_DAYS)).map(|s| &s.authority);
-        let serves = |standing: &&Self| {
-            let names = pki::validity(&standing.serving.certificate).map(|(_, names)| names).unwrap_or_default();
-            lasts(&standing.serving.certificate, LEAF_RENEW_DAYS) && hosts.iter().all(|host| names.contains(host))
+        let authority = existing.filter(|s| lasts(&s.authority.certificate, CA_RENEW_DAYS)).map(|s| &s.authority);
+        let serves = |existing: &&Self| {
+            let names = pki::validity(&existing.serving.certificate).map(|(_, names)| names).unwrap_or_default();
+            lasts(&existing.serving.certificate, LEAF_RENEW_DAYS) && hosts.iter().all(|host| names.contains(host))
         };
-        if authority.is_some() && standing.is_some_and(|s| serves(&s)) {
+        if authority.is_some() && existing.is_some_and(|s| serves(&s)) {
             return Ok(None);
         }
-        let (authority, bundle) = match (authority, standing) {
-            (Some(authority), Some(standing)) => (authority.clone(), standing.bundle.clone()),
+        let (authority, bundle) = match (authority, existing) {
+            (Some(authority), Some(existing)) => (authority.clone(), existing.bundle.clone()),
             _ => {
                 let fresh = pki::authority("ironclad-webhook-ca", CA_DAYS, seam)?;
                 let old =
-                    standing.map(|s| s.authority.certificate.as_str()).filter(|old| lasts(old, 0)).unwrap_or_default();
+                    existing.map(|s| s.authority.certificate.as_str()).filter(|old| lasts(old, 0)).unwrap_or_default();
                 let bundle = format!("{}{old}", fresh.certificate);
                 (fresh, bundle)
             }
@@ -130,7 +130,7 @@ mod tests {
         ] {
             let seam = seam_at(day);
             // By then the server's own certificate was renewed; only the rows about it keep the old one.
-            let standing = if day > 365 {
+            let existing = if day > 365 {
                 Certificates {
                     serving: pki::serving(&first.authority, "x", hosts, 365, &seam).unwrap(),
                     ..first.clone()
@@ -138,7 +138,7 @@ mod tests {
             } else {
                 first.clone()
             };
-            let renewed = Certificates::renewed(Some(&standing), hosts, &seam).unwrap();
+            let renewed = Certificates::renewed(Some(&existing), hosts, &seam).unwrap();
             assert_eq!(renewed.is_some(), leaf, "{name}");
             let Some(renewed) = renewed else { continue };
             assert_eq!(renewed.authority.certificate != first.authority.certificate, authority, "{name}");

@@ -159,8 +159,8 @@ async fn certificates(client: &Client, hosts: &[String], seam: &Seam) -> Result<
     let api: Api<Secret> = Api::namespaced(client.clone(), namespaces::SYSTEM);
     let what = || format!("Secret {}/{SECRET} with the webhook certificates", namespaces::SYSTEM);
     for _ in 0..TRIES {
-        let standing = api.get_opt(SECRET).await.map_err(failed(what()))?;
-        let data = standing.as_ref().and_then(|secret| secret.data.clone()).unwrap_or_default();
+        let existing = api.get_opt(SECRET).await.map_err(failed(what()))?;
+        let data = existing.as_ref().and_then(|secret| secret.data.clone()).unwrap_or_default();
         let data: BTreeMap<String, Vec<u8>> = data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
         let read = Certificates::read(&data);
         let renewed = Certificates::renewed(read.as_ref(), hosts, seam).map_err(WebhookError::Certificate)?;
@@ -171,7 +171,7 @@ async fn certificates(client: &Client, hosts: &[String], seam: &Seam) -> Result<
         };
         let data = fresh.data().into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect();
         let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-        let written = match standing {
+        let written = match existing {
             Some(mut secret) => {
                 secret.data = Some(data);
                 api.replace(SECRET, &params, &secret).await
@@ -211,23 +211,23 @@ async fn register(client: &Client, options: &WebhookOptions, bundle: &str) -> Re
     let wanted = |phase| configuration(phase, &options.endpoint, bundle, &options.config);
     let invalid = |e: serde_json::Error| WebhookError::Certificate(e.to_string());
     let mutating: MutatingWebhookConfiguration = serde_json::from_value(wanted(Phase::Mutating)).map_err(invalid)?;
-    put(client, mutating, |standing, wanted| {
+    put(client, mutating, |existing, wanted| {
         let entries = |c: &MutatingWebhookConfiguration| serde_json::to_value(&c.webhooks).unwrap_or_default();
-        if covers(&entries(standing), &entries(wanted)) {
+        if covers(&entries(existing), &entries(wanted)) {
             return false;
         }
-        standing.webhooks.clone_from(&wanted.webhooks);
+        existing.webhooks.clone_from(&wanted.webhooks);
         true
     })
     .await?;
     let validating: ValidatingWebhookConfiguration =
         serde_json::from_value(wanted(Phase::Validating)).map_err(invalid)?;
-    put(client, validating, |standing, wanted| {
+    put(client, validating, |existing, wanted| {
         let entries = |c: &ValidatingWebhookConfiguration| serde_json::to_value(&c.webhooks).unwrap_or_default();
-        if covers(&entries(standing), &entries(wanted)) {
+        if covers(&entries(existing), &entries(wanted)) {
             return false;
         }
-        standing.webhooks.clone_from(&wanted.webhooks);
+        existing.webhooks.clone_from(&wanted.webhooks);
         true
     })
     .await?;
@@ -253,11 +253,11 @@ where
     for _ in 0..TRIES {
         let written = match api.get_opt(&name).await.map_err(failed(what()))? {
             None => api.create(&params, &wanted).await,
-            Some(mut standing) => {
-                if !change(&mut standing, &wanted) {
+            Some(mut existing) => {
+                if !change(&mut existing, &wanted) {
                     return Ok(());
                 }
-                api.replace(&name, &params, &standing).await
+                api.replace(&name, &params, &existing).await
             }
         };
         match written {
@@ -270,15 +270,15 @@ where
 }
 
 /// Returns `true` if the existing object has every wanted field. Fields that a server adds do not count.
-fn covers(standing: &serde_json::Value, wanted: &serde_json::Value) -> bool {
+fn covers(existing: &serde_json::Value, wanted: &serde_json::Value) -> bool {
     use serde_json::Value;
-    match (standing, wanted) {
+    match (existing, wanted) {
         (Value::Object(a), Value::Object(b)) => {
             // A condition or selector that is no longer wanted must be removed.
-            let gone = ["matchConditions"].iter().any(|key| {
+            let removed = ["matchConditions"].iter().any(|key| {
                 !b.contains_key(*key) && a.get(*key).is_some_and(|v| v.as_array().is_some_and(|l| !l.is_empty()))
             });
-            !gone && b.iter().all(|(key, value)| a.get(key).is_some_and(|standing| covers(standing, value)))
+            !removed && b.iter().all(|(key, value)| a.get(key).is_some_and(|existing| covers(existing, value)))
         }
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| covers(a, b)),
         (a, b) => a == b,
@@ -300,7 +300,7 @@ async fn serve_legacy(client: &Client, options: &WebhookOptions, bundle: &str) -
         }
         crds::serve_legacy_bindings(&mut crd, converter.clone());
         let same = serde_json::to_value(&before.conversion).ok().zip(serde_json::to_value(&crd.spec.conversion).ok());
-        if before.versions == crd.spec.versions && same.is_some_and(|(standing, wanted)| covers(&standing, &wanted)) {
+        if before.versions == crd.spec.versions && same.is_some_and(|(existing, wanted)| covers(&existing, &wanted)) {
             continue;
         }
         let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };

@@ -218,7 +218,7 @@ async fn a_dry_run_of_a_taint_policy_names_the_clusters() {
             "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": values}],
             "taintsToAdd": [{"key": "down", "effect": "NoSchedule"}]}})
     };
-    let told = |selected: u8, matched: u8, cluster: &str| {
+    let warnings_of = |selected: u8, matched: u8, cluster: &str| {
         [
             format!(
                 "299 - \"dry run: {selected} of 2 clusters are selected, and the conditions of {matched} of them match\""
@@ -228,13 +228,13 @@ async fn a_dry_run_of_a_taint_policy_names_the_clusters() {
     };
     let (code, warnings, answer) =
         send(user, "POST", &format!("{policies}?dryRun=All"), JSON, &policy(&["False"])).await;
-    assert_eq!((code, warnings), (201, told(2, 1, "m1").to_vec()), "{answer}");
+    assert_eq!((code, warnings), (201, warnings_of(2, 1, "m1").to_vec()), "{answer}");
     let (code, warnings, answer) = send(user, "POST", policies, JSON, &policy(&["False"])).await;
     assert_eq!((code, warnings), (201, vec![]), "a write that counts says nothing of it: {answer}");
     let change = json!({"spec": policy(&["True"])["spec"]});
     let one = format!("{policies}/p?dryRun=All");
     let (code, warnings, answer) = send(user, "PATCH", &one, MERGE, &change).await;
-    assert_eq!((code, warnings), (200, told(2, 1, "m2").to_vec()), "{answer}");
+    assert_eq!((code, warnings), (200, warnings_of(2, 1, "m2").to_vec()), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]

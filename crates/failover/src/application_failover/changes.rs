@@ -53,7 +53,7 @@ mod tests {
     use crate::testkit::{line, spec};
 
     #[test]
-    fn what_a_change_means() {
+    fn relevant_changes_of_bindings_are_detected() {
         use Asking::{Begins, Goes, Not};
         let plain = spec(&[("m1", 2)], vec![]);
         let mut asks = plain.clone();
@@ -68,18 +68,53 @@ mod tests {
         let (well, ill) = (lines(ResourceHealth::Healthy), lines(ResourceHealth::Unhealthy));
         let scheduled = ResourceBindingStatus { scheduler_observed_generation: 2, ..well.clone() };
         for (name, old, new, remembered, asking, look) in [
-            ("it never asked", Some((&plain, Some(&well))), Some((&plain, Some(&ill))), false, Not, false),
-            ("a new one that does not ask", None, Some((&plain, None)), false, Not, false),
-            ("a new one that asks: since when is not known", None, Some((&asks, Some(&ill))), false, Goes, true),
-            ("it begins to ask", Some((&plain, Some(&ill))), Some((&asks, Some(&ill))), false, Begins, true),
-            ("nothing that counts", Some((&asks, Some(&well))), Some((&asks, Some(&scheduled))), true, Goes, false),
-            ("a copy fell ill", Some((&asks, Some(&well))), Some((&asks, Some(&ill))), false, Goes, true),
-            ("what is reported is gone", Some((&asks, Some(&ill))), Some((&asks, None)), true, Goes, true),
-            ("its spec changed", Some((&asks, Some(&ill))), Some((&moved, Some(&ill))), true, Goes, true),
-            ("it asks no more", Some((&asks, Some(&ill))), Some((&plain, Some(&ill))), true, Not, true),
-            ("it asks no more, and nothing was known", Some((&asks, None)), Some((&plain, None)), false, Not, false),
-            ("it is gone", Some((&asks, Some(&ill))), None, true, Not, true),
-            ("it is gone, and nothing was known", Some((&asks, Some(&well))), None, false, Not, false),
+            (
+                "application failover was never configured",
+                Some((&plain, Some(&well))),
+                Some((&plain, Some(&ill))),
+                false,
+                Not,
+                false,
+            ),
+            ("created without application failover", None, Some((&plain, None)), false, Not, false),
+            (
+                "created with application failover: configured at an unknown time",
+                None,
+                Some((&asks, Some(&ill))),
+                false,
+                Goes,
+                true,
+            ),
+            (
+                "application failover is added",
+                Some((&plain, Some(&ill))),
+                Some((&asks, Some(&ill))),
+                false,
+                Begins,
+                true,
+            ),
+            (
+                "no relevant field changes",
+                Some((&asks, Some(&well))),
+                Some((&asks, Some(&scheduled))),
+                true,
+                Goes,
+                false,
+            ),
+            ("a copy becomes unhealthy", Some((&asks, Some(&well))), Some((&asks, Some(&ill))), false, Goes, true),
+            ("the status is removed", Some((&asks, Some(&ill))), Some((&asks, None)), true, Goes, true),
+            ("the spec changes", Some((&asks, Some(&ill))), Some((&moved, Some(&ill))), true, Goes, true),
+            ("application failover is removed", Some((&asks, Some(&ill))), Some((&plain, Some(&ill))), true, Not, true),
+            (
+                "application failover is removed and nothing is remembered",
+                Some((&asks, None)),
+                Some((&plain, None)),
+                false,
+                Not,
+                false,
+            ),
+            ("deleted", Some((&asks, Some(&ill))), None, true, Not, true),
+            ("deleted and nothing is remembered", Some((&asks, Some(&well))), None, false, Not, false),
         ] {
             assert_eq!(turn(old, new, remembered), Turn { asking, look }, "{name}");
         }

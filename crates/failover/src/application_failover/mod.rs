@@ -66,7 +66,7 @@ impl Memory {
 /// Input of the decision on one binding.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The binding, with its status as it will stand.
+    /// The binding, with the status that is about to be written.
     pub binding: &'a Binding,
     /// True if anything judges the health of its kind.
     pub health_is_judged: bool,

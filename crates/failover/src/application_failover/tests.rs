@@ -15,9 +15,9 @@ use ironclad_api::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::testkit::{apis, at, cluster, line, owned, ready, spec, task as standing};
+use crate::testkit::{apis, at, cluster, line, owned, ready, spec, task as eviction_task};
 
-/// Deployment on these clusters that asks for application failover after 300 s and has one cluster at least.
+/// Binding of a Deployment on these clusters, with application failover after 300 s and `minGroups` 1.
 fn binding(result: &[(&str, i32)], status: Vec<AggregatedStatusItem>) -> ResourceBinding {
     let mut spec = spec(result, vec![]);
     (spec.resource.api_version, spec.resource.kind) = ("apps/v1".into(), "Thing".into());
@@ -57,11 +57,17 @@ fn fleet(names: &[&str]) -> Clusters {
     names.iter().map(one).collect()
 }
 
-fn look(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Duration) -> Decision {
-    look_with(binding, clusters, memory, now, Check::Strict)
+fn reconcile(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Duration) -> Decision {
+    reconcile_with(binding, clusters, memory, now, Check::Strict)
 }
 
-fn look_with(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Duration, check: Check) -> Decision {
+fn reconcile_with(
+    binding: &ResourceBinding,
+    clusters: &Clusters,
+    memory: &Memory,
+    now: Duration,
+    check: Check,
+) -> Decision {
     let bound = Binding::from(Arc::new(binding.clone()));
     let seen = Seen {
         binding: &bound,
@@ -78,12 +84,12 @@ fn look_with(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, no
     decide(&seen, moment(now))
 }
 
-/// The process began at second 0, by both readings.
+/// Time after this duration; the process started at second 0 of both clocks.
 fn moment(mono: Duration) -> Now {
     Now { wall: at(0).checked_add(mono).unwrap(), mono }
 }
 
-/// The tasks that a decision writes, and who stays in the result.
+/// Eviction tasks that a decision writes, and the clusters that remain in the schedule result.
 fn written(decision: &Decision) -> Option<(Vec<GracefulEvictionTask>, Vec<String>)> {
     decision.plan.effects.iter().find_map(|effect| match effect {
         Effect::Depart { patch } => {
@@ -110,70 +116,90 @@ fn events(decision: &Decision) -> Vec<&'static str> {
 const S: fn(u64) -> Duration = Duration::from_secs;
 
 #[test]
-fn unhealthy_for_longer_than_tolerated() {
+fn copies_unhealthy_for_longer_than_tolerated_are_evicted() {
     let two = fleet(&["m1", "m2"]);
     let ill = || vec![line("m1", Unhealthy, 0)];
-    /// Health, and when it is told.
+    /// Reports of health, with their seconds.
     type Story = &'static [(u64, ResourceHealth)];
     let rows: [(&str, i32, Story, u64, bool); 9] = [
-        ("as long as tolerated is not longer", 300, &[(0, Unhealthy)], 300, false),
-        ("longer (B57)", 300, &[(0, Unhealthy)], 301, true),
+        ("exactly the toleration is not longer than the toleration", 300, &[(0, Unhealthy)], 300, false),
+        ("longer than the toleration (B57)", 300, &[(0, Unhealthy)], 301, true),
         (
-            "healthy once: the clock starts anew (B58)",
+            "a healthy report restarts the toleration (B58)",
             300,
             &[(0, Unhealthy), (299, Healthy), (300, Unhealthy)],
             599,
             false,
         ),
-        ("and ends", 300, &[(0, Unhealthy), (299, Healthy), (300, Unhealthy)], 601, true),
-        ("unknown resets it too", 300, &[(0, Unhealthy), (200, Unknown), (250, Unhealthy)], 400, false),
-        ("reported often, it does not reset", 300, &[(0, Unhealthy), (100, Unhealthy), (299, Unhealthy)], 301, true),
-        ("no toleration: at once", 0, &[], 0, true),
-        ("less than none is none", -5, &[], 0, true),
-        ("never unhealthy before", 300, &[], 10_000, false),
+        ("the restarted toleration ends", 300, &[(0, Unhealthy), (299, Healthy), (300, Unhealthy)], 601, true),
+        (
+            "an unknown report restarts the toleration",
+            300,
+            &[(0, Unhealthy), (200, Unknown), (250, Unhealthy)],
+            400,
+            false,
+        ),
+        (
+            "repeated unhealthy reports do not restart the toleration",
+            300,
+            &[(0, Unhealthy), (100, Unhealthy), (299, Unhealthy)],
+            301,
+            true,
+        ),
+        ("a toleration of 0 s evicts at once", 0, &[], 0, true),
+        ("a negative toleration is 0 s", -5, &[], 0, true),
+        ("the first unhealthy report starts the toleration", 300, &[], 10_000, false),
     ];
     for (name, seconds, story, now, want) in rows {
         let mut memory = Memory::default();
         for (at, health) in story {
-            memory = look(&binding(&[("m1", 1)], vec![line("m1", *health, 0)]), &two, &memory, S(*at)).memory;
+            memory = reconcile(&binding(&[("m1", 1)], vec![line("m1", *health, 0)]), &two, &memory, S(*at)).memory;
         }
         let mut binding = binding(&[("m1", 1)], ill());
         application(&mut binding).decision_conditions.toleration_seconds = Some(seconds);
-        let decision = look(&binding, &two, &memory, S(now));
+        let decision = reconcile(&binding, &two, &memory, S(now));
         assert_eq!(left(&decision) == ["m1"], want, "{name}");
     }
-    let first = look(&binding(&[("m1", 1)], ill()), &two, &Memory::default(), S(7));
-    assert_eq!(first.next, Next::After(S(300) + TICK), "woken when it is longer");
-    let later = look(&binding(&[("m1", 1)], ill()), &two, &first.memory, S(107));
+    let first = reconcile(&binding(&[("m1", 1)], ill()), &two, &Memory::default(), S(7));
+    assert_eq!(first.next, Next::After(S(300) + TICK), "requeued when the toleration is exceeded");
+    let later = reconcile(&binding(&[("m1", 1)], ill()), &two, &first.memory, S(107));
     assert_eq!(later.next, Next::After(S(200) + TICK));
-    assert_eq!(later.memory, first.memory, "since when, not until when");
+    assert_eq!(later.memory, first.memory, "the start is remembered, not the end");
 }
 
 #[test]
-fn what_is_remembered_and_what_is_forgotten() {
+fn clusters_that_no_longer_count_are_forgotten() {
     let all = fleet(&["m1", "m2", "m3"]);
     let ill = binding(&[("m1", 1), ("m2", 1)], vec![line("m1", Unhealthy, 0), line("m2", Unhealthy, 0)]);
-    let memory = look(&ill, &all, &Memory::default(), S(0)).memory;
+    let memory = reconcile(&ill, &all, &Memory::default(), S(0)).memory;
     let clusters = |memory: &Memory| memory.since.keys().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(clusters(&memory), ["m1", "m2"]);
     let after = |change: &dyn Fn(&mut ResourceBinding)| {
         let mut binding = ill.clone();
         change(&mut binding);
-        look(&binding, &all, &memory, S(10)).memory
+        reconcile(&binding, &all, &memory, S(10)).memory
     };
     for (name, memory, want) in [
-        ("out of the result", after(&|b| b.spec.clusters.retain(|t| t.name != "m1")), &["m2"][..]),
-        ("healthy", after(&|b| b.status.as_mut().unwrap().aggregated_status[0].health = Some(Healthy)), &["m2"]),
-        ("being left", after(&|b| b.spec.graceful_eviction_tasks = vec![standing("m1")]), &["m2"]),
+        ("the cluster left the schedule result", after(&|b| b.spec.clusters.retain(|t| t.name != "m1")), &["m2"][..]),
         (
-            "a line that is missing says nothing",
+            "the copy is healthy",
+            after(&|b| b.status.as_mut().unwrap().aggregated_status[0].health = Some(Healthy)),
+            &["m2"],
+        ),
+        (
+            "the cluster has an eviction task",
+            after(&|b| b.spec.graceful_eviction_tasks = vec![eviction_task("m1")]),
+            &["m2"],
+        ),
+        (
+            "a missing status item changes nothing",
             after(&|b| drop(b.status.as_mut().unwrap().aggregated_status.remove(0))),
             &["m1", "m2"],
         ),
-        ("no status at all", after(&|b| b.status = None), &[]),
-        ("no failover any more", after(&|b| b.spec.failover = None), &[]),
+        ("the status is removed", after(&|b| b.status = None), &[]),
+        ("failover is removed from the spec", after(&|b| b.spec.failover = None), &[]),
         (
-            "being deleted",
+            "the binding is being deleted",
             after(&|b| b.metadata.deletion_timestamp = Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH))),
             &[],
         ),
@@ -184,7 +210,7 @@ fn what_is_remembered_and_what_is_forgotten() {
     assert_eq!(
         anew.since.values().collect::<Vec<_>>(),
         [&SignedDuration::from_secs(10); 2],
-        "another binding of the same name begins anew"
+        "a recreated binding starts its own toleration"
     );
     let bound = Binding::from(Arc::new(ill));
     let seen = Seen {
@@ -199,11 +225,11 @@ fn what_is_remembered_and_what_is_forgotten() {
         asked: None,
         asked_at: None,
     };
-    assert!(decide(&seen, moment(S(10))).memory.is_empty(), "nobody judges the health of its kind");
+    assert!(decide(&seen, moment(S(10))).memory.is_empty(), "no interpreter reports health of its kind");
 }
 
 #[test]
-fn a_restart_goes_on_counting() {
+fn toleration_continues_after_a_restart() {
     let two = fleet(&["m1", "m2"]);
     let ill = |turned: Option<i64>| {
         let line = AggregatedStatusItem {
@@ -212,45 +238,38 @@ fn a_restart_goes_on_counting() {
         };
         binding(&[("m1", 1)], vec![line])
     };
-    // The process began at second 0 and looks for the first time five seconds later.
+    // The process started at second 0 and reconciles first five seconds later.
     for (name, turned, left_after, wait) in [
-        ("long ago: at once", Some(-400), true, None),
-        ("within the toleration: what is left of it, rounded up", Some(-100), false, Some(196)),
-        ("a second less than it takes, as stored times are cut", Some(-296), false, Some(0)),
-        ("and with it", Some(-297), true, None),
-        ("an older version reported no time: anew", None, false, Some(300)),
-        ("since this process looks: as it sees it", Some(2), false, Some(300)),
-        ("a clock that went back", Some(9_000), false, Some(300)),
+        ("unhealthy since long before the restart: evicted at once", Some(-400), true, None),
+        ("within the toleration: the remaining time, rounded up", Some(-100), false, Some(196)),
+        ("one second too short, because stored times are truncated", Some(-296), false, Some(0)),
+        ("with that second", Some(-297), true, None),
+        ("no stored time: the toleration starts anew", None, false, Some(300)),
+        ("unhealthy after the start: the observed time counts", Some(2), false, Some(300)),
+        ("stored time is in the future: the toleration starts anew", Some(9_000), false, Some(300)),
     ] {
-        let decision = look(&ill(turned), &two, &Memory::default(), S(5));
+        let decision = reconcile(&ill(turned), &two, &Memory::default(), S(5));
         assert_eq!(left(&decision) == ["m1"], left_after, "{name}");
         assert_eq!(decision.next, wait.map_or(Next::OnEvent, |wait| Next::After(S(wait) + TICK)), "{name}");
-        let again = look(&ill(turned), &two, &decision.memory, S(6));
-        assert_eq!(again.memory, decision.memory, "{name}: it counts on");
+        let again = reconcile(&ill(turned), &two, &decision.memory, S(6));
+        assert_eq!(again.memory, decision.memory, "{name}: the remembered start does not change");
     }
 }
 
 #[test]
-fn what_happened_before_somebody_asked_does_not_count() {
+fn time_before_failover_was_configured_does_not_count() {
     let two = fleet(&["m1", "m2"]);
     let line = |turned: i64| AggregatedStatusItem {
         health_transition_time: Some(ironclad_api::Time(at(turned))),
         ..line("m1", Unhealthy, 0)
     };
-    // The process began at second 0; unhealthy since `turned`, asked for at `asked`, tolerated for 300 s.
+    // The process started at second 0; unhealthy since `turned`, failover configured at `asked`, toleration 300 s.
     for (name, turned, asked, now, left_after, wait) in [
-        (
-            "unhealthy for long, and asked for just now: the whole toleration",
-            -9_000,
-            Some(1_000),
-            1_000,
-            false,
-            Some(300),
-        ),
-        ("to its end", -9_000, Some(1_000), 1_300, false, Some(0)),
-        ("and then it leaves", -9_000, Some(1_000), 1_301, true, None),
-        ("it fell ill after it was asked for: since then", 1_100, Some(1_000), 1_200, false, Some(300)),
-        ("asked for before this process began: since it is ill (IR-15)", -9_000, None, 1_000, true, None),
+        ("unhealthy for long, configured just now: the whole toleration", -9_000, Some(1_000), 1_000, false, Some(300)),
+        ("exactly the toleration", -9_000, Some(1_000), 1_300, false, Some(0)),
+        ("longer than the toleration", -9_000, Some(1_000), 1_301, true, None),
+        ("unhealthy after it was configured: since it became unhealthy", 1_100, Some(1_000), 1_200, false, Some(300)),
+        ("configured before the start: since it became unhealthy (IR-15)", -9_000, None, 1_000, true, None),
     ] {
         let bound = Binding::from(Arc::new(binding(&[("m1", 1)], vec![line(turned)])));
         let seen = Seen {
@@ -272,20 +291,20 @@ fn what_happened_before_somebody_asked_does_not_count() {
 }
 
 #[test]
-fn since_when_somebody_asked_outlives_a_restart() {
+fn time_of_configuration_survives_a_restart() {
     let two = fleet(&["m1", "m2"]);
     let line = |turned: i64| AggregatedStatusItem {
         health_transition_time: Some(ironclad_api::Time(at(turned))),
         ..line("m1", Unhealthy, 0)
     };
-    // The process began at second 0 and looks for the first time now; stored times are cut, so a second is taken off.
+    // The process started at second 0 and reconciles first at `now`. Stored times are truncated: one second is added.
     for (name, turned, asked_at, now, left_after, wait) in [
-        ("ill for long, asked for shortly before the restart", -9_000, Some(-100), 0, false, Some(201)),
-        ("to its end", -9_000, Some(-100), 201, false, Some(0)),
-        ("and then it leaves", -9_000, Some(-100), 202, true, None),
-        ("it fell ill after it was asked for: since then", -50, Some(-100), 0, false, Some(251)),
-        ("it asks since the binding is there: since it is ill (IR-15)", -9_000, None, 0, true, None),
-        ("a clock that was ahead: not before now", -9_000, Some(500), 0, false, Some(300)),
+        ("unhealthy for long, configured shortly before the restart", -9_000, Some(-100), 0, false, Some(201)),
+        ("exactly the toleration", -9_000, Some(-100), 201, false, Some(0)),
+        ("longer than the toleration", -9_000, Some(-100), 202, true, None),
+        ("unhealthy after it was configured: since it became unhealthy", -50, Some(-100), 0, false, Some(251)),
+        ("configured when the binding was created: since it became unhealthy (IR-15)", -9_000, None, 0, true, None),
+        ("stored time is in the future: the toleration starts now", -9_000, Some(500), 0, false, Some(300)),
     ] {
         let bound = Binding::from(Arc::new(binding(&[("m1", 1)], vec![line(turned)])));
         let seen = Seen {
@@ -307,27 +326,37 @@ fn since_when_somebody_asked_outlives_a_restart() {
 }
 
 #[test]
-fn the_task_of_each_purge_mode() {
+fn each_purge_mode_determines_the_eviction_task() {
     let two = fleet(&["m1", "m2"]);
     for (name, mode, grace, want) in [
-        ("gracefully, for so long", Some(PurgeMode::Gracefully), Some(60), (PurgeMode::Gracefully, Some(60), None)),
-        ("gracefully, not said how long", Some(PurgeMode::Gracefully), None, (PurgeMode::Gracefully, Some(600), None)),
-        ("not said: gracefully (B57)", None, None, (PurgeMode::Gracefully, Some(600), None)),
-        ("directly (B61)", Some(PurgeMode::Directly), None, (PurgeMode::Directly, None, None)),
-        ("never (B60)", Some(PurgeMode::Never), None, (PurgeMode::Never, None, Some(true))),
+        (
+            "Gracefully with a grace period",
+            Some(PurgeMode::Gracefully),
+            Some(60),
+            (PurgeMode::Gracefully, Some(60), None),
+        ),
+        (
+            "Gracefully with the default grace period",
+            Some(PurgeMode::Gracefully),
+            None,
+            (PurgeMode::Gracefully, Some(600), None),
+        ),
+        ("unset is Gracefully (B57)", None, None, (PurgeMode::Gracefully, Some(600), None)),
+        ("Directly (B61)", Some(PurgeMode::Directly), None, (PurgeMode::Directly, None, None)),
+        ("Never (B60)", Some(PurgeMode::Never), None, (PurgeMode::Never, None, Some(true))),
     ] {
         let mut binding = binding(&[("m1", 2)], vec![line("m1", Unhealthy, 0)]);
         let behaviour = application(&mut binding);
         (behaviour.purge_mode, behaviour.grace_period_seconds) = (mode, grace);
         behaviour.decision_conditions.toleration_seconds = Some(0);
-        let decision = look(&binding, &two, &Memory::default(), S(0));
+        let decision = reconcile(&binding, &two, &Memory::default(), S(0));
         let (tasks, stay) = written(&decision).unwrap();
         let task = &tasks[0];
         assert_eq!((task.purge_mode.unwrap(), task.grace_period_seconds, task.suppress_deletion), want, "{name}");
         assert_eq!((task.reason.as_str(), task.replicas, stay.len()), ("ApplicationFailure", Some(2), 0), "{name}");
         assert_eq!(task.producer, "resource-binding-application-failover-controller", "{name}");
         assert_eq!(events(&decision), ["EvictWorkloadFromClusterSucceed"; 2], "on the binding and on the template");
-        assert!(task.clusters_before_failover.is_empty(), "without state nobody needs to know where it was");
+        assert!(task.clusters_before_failover.is_empty(), "without preserved state, clustersBeforeFailover is empty");
     }
     let namespaced = binding(&[("m1", 1)], vec![line("m1", Unhealthy, 0)]);
     let mut of_cluster = ClusterResourceBinding::new("role", namespaced.spec.clone());
@@ -352,13 +381,13 @@ fn the_task_of_each_purge_mode() {
     assert_eq!(tasks[0].producer, "cluster-resource-binding-application-failover-controller");
     let mut old = namespaced;
     (old.spec.propagate_deps, application(&mut old).decision_conditions.toleration_seconds) = (false, Some(0));
-    let decision = look(&old, &two, &Memory::default(), S(0));
-    assert_eq!(left(&decision), ["m1"], "an old binding without propagateDeps is moved all the same (IR-14)");
+    let decision = reconcile(&old, &two, &Memory::default(), S(0));
+    assert_eq!(left(&decision), ["m1"], "a binding without propagateDeps is evicted too (IR-14)");
     assert_eq!(events(&decision).last(), Some(&"DependenciesNotPropagated"));
 }
 
 #[test]
-fn the_last_copies_go_only_where_others_step_in() {
+fn last_copies_are_evicted_only_if_another_cluster_can_replace_them() {
     let ill = |result: &[(&str, i32)], min: i64| {
         let mut binding = binding(result, result.iter().map(|(name, _)| line(name, Unhealthy, 0)).collect());
         application(&mut binding).decision_conditions.toleration_seconds = Some(0);
@@ -371,15 +400,29 @@ fn the_last_copies_go_only_where_others_step_in() {
     };
     let all = fleet(&["m1", "m2", "m3"]);
     for (name, result, min, affinity, want, skipped) in [
-        ("somebody else is there", &[("m1", 1)][..], 1, &["m1", "m2"][..], &["m1"][..], 0),
-        ("nobody else is there: it stays", &[("m1", 1)], 1, &["m1"], &[], 1),
-        ("both fail, one steps in for both", &[("m1", 1), ("m2", 1)], 1, &["m1", "m2", "m3"], &["m1", "m2"], 0),
-        ("both fail, two are needed: one goes, one stays", &[("m1", 1), ("m2", 1)], 2, &["m1", "m2", "m3"], &["m1"], 1),
-        ("both fail, nobody else is there", &[("m1", 1), ("m2", 1)], 1, &["m1", "m2"], &["m1"], 1),
+        ("another candidate exists", &[("m1", 1)][..], 1, &["m1", "m2"][..], &["m1"][..], 0),
+        ("no other candidate: not evicted", &[("m1", 1)], 1, &["m1"], &[], 1),
+        (
+            "both unhealthy, one candidate replaces both",
+            &[("m1", 1), ("m2", 1)],
+            1,
+            &["m1", "m2", "m3"],
+            &["m1", "m2"],
+            0,
+        ),
+        (
+            "both unhealthy, two needed: one is evicted, one stays",
+            &[("m1", 1), ("m2", 1)],
+            2,
+            &["m1", "m2", "m3"],
+            &["m1"],
+            1,
+        ),
+        ("both unhealthy, no candidate", &[("m1", 1), ("m2", 1)], 1, &["m1", "m2"], &["m1"], 1),
     ] {
         let mut binding = ill(result, min);
         binding.spec.placement.as_mut().unwrap().cluster_affinity = Some(only(affinity));
-        let decision = look(&binding, &all, &Memory::default(), S(0));
+        let decision = reconcile(&binding, &all, &Memory::default(), S(0));
         assert_eq!(left(&decision), want, "{name}");
         let reported = events(&decision).iter().filter(|reason| **reason == "ApplicationFailoverSkipped").count();
         assert_eq!(reported, skipped, "{name}");
@@ -388,19 +431,23 @@ fn the_last_copies_go_only_where_others_step_in() {
     let mut barred = ill(&[("m1", 1)], 1);
     barred.spec.placement.as_mut().unwrap().cluster_affinity = Some(only(&["m1", "m2"]));
     barred.spec.graceful_eviction_tasks =
-        vec![GracefulEvictionTask { reason: APPLICATION_FAILURE.into(), ..standing("m2") }];
+        vec![GracefulEvictionTask { reason: APPLICATION_FAILURE.into(), ..eviction_task("m2") }];
     assert!(
-        left(&look(&barred, &all, &Memory::default(), S(0))).is_empty(),
-        "m2 was left for the same reason: no place to go"
+        left(&reconcile(&barred, &all, &Memory::default(), S(0))).is_empty(),
+        "m2 has a task of application failover: it is no candidate"
     );
     let mut partly = ill(&[("m1", 1), ("m2", 1)], 1);
     partly.spec.placement.as_mut().unwrap().cluster_affinity = Some(only(&["m1", "m2"]));
     partly.status.as_mut().unwrap().aggregated_status[1].health = Some(Healthy);
-    assert_eq!(left(&look(&partly, &all, &Memory::default(), S(0))), ["m1"], "a healthy copy remains: no check (5.3)");
+    assert_eq!(
+        left(&reconcile(&partly, &all, &Memory::default(), S(0))),
+        ["m1"],
+        "a healthy copy remains: no check (5.3)"
+    );
 }
 
 #[test]
-fn the_last_copies_stay_without_a_replacement_whatever_the_check() {
+fn last_copies_stay_without_a_replacement_for_every_check() {
     let with = |result: &[(&str, i32)], unhealthy: &[&str], min: i64, change: &dyn Fn(&mut ResourceBinding)| {
         let health = |name: &str| if unhealthy.contains(&name) { Unhealthy } else { Healthy };
         let mut binding = binding(result, result.iter().map(|(name, _)| line(name, health(name), 0)).collect());
@@ -427,31 +474,31 @@ fn the_last_copies_stay_without_a_replacement_whatever_the_check() {
     type Row<'a> = (&'a str, ResourceBinding, &'a Clusters, [(Check, &'a [&'a str]); 3]);
     let rows: [Row<'_>; 5] = [
         (
-            "divided over all clusters, unhealthy in both: one stays (H A4)",
+            "divided over all clusters, unhealthy in both: one stays",
             with(&[("m2", 1), ("m3", 1)], &["m2", "m3"], 1, &divided),
             &two,
             [(Strict, &[]), (Relaxed, &["m2"]), (Off, &["m2"])],
         ),
         (
-            "two of three, and three are asked for: below minGroups nothing leaves (invariant 19)",
+            "two of three unhealthy, minGroups 3: none is evicted (invariant 19)",
             with(&[("m1", 1), ("m2", 1), ("m3", 1)], &["m1", "m2"], 3, &none),
             &three,
             [(Strict, &[]), (Relaxed, &[]), (Off, &["m1", "m2"])],
         ),
         (
-            "two of three, and one is asked for",
+            "two of three unhealthy, minGroups 1",
             with(&[("m1", 1), ("m2", 1), ("m3", 1)], &["m1", "m2"], 1, &none),
             &three,
             [(Strict, &["m1", "m2"]), (Relaxed, &["m1", "m2"]), (Off, &["m1", "m2"])],
         ),
         (
-            "everywhere without a constraint: the others go on",
+            "duplicated to all clusters without a constraint: both are evicted",
             with(&[("m1", 1), ("m2", 1), ("m3", 1)], &["m1"], 1, &everywhere),
             &three,
             [(Strict, &["m1"]), (Relaxed, &["m1"]), (Off, &["m1"])],
         ),
         (
-            "its policy was deleted: no scheduler would answer",
+            "its policy was deleted: it would not be scheduled",
             with(&[("m1", 1)], &["m1"], 1, &unowned),
             &three,
             [(Strict, &[]), (Relaxed, &[]), (Off, &[])],
@@ -459,14 +506,14 @@ fn the_last_copies_stay_without_a_replacement_whatever_the_check() {
     ];
     for (name, binding, clusters, wants) in rows {
         for (check, want) in wants {
-            let decision = look_with(&binding, clusters, &Memory::default(), S(0), check);
+            let decision = reconcile_with(&binding, clusters, &Memory::default(), S(0), check);
             assert_eq!(left(&decision), want, "{name}, {}", check.as_str());
         }
     }
 }
 
 #[test]
-fn state_goes_into_the_task_or_nobody_goes() {
+fn nothing_is_evicted_if_state_cannot_be_preserved() {
     let two = fleet(&["m1", "m2"]);
     let with = |path: &str| {
         let mut binding = binding(&[("m1", 2)], vec![line("m1", Unhealthy, 7)]);
@@ -477,13 +524,13 @@ fn state_goes_into_the_task_or_nobody_goes() {
         behaviour.state_preservation = Some(StatePreservation { rules: vec![rule] });
         binding
     };
-    let (tasks, _) = written(&look(&with("{.readyReplicas}"), &two, &Memory::default(), S(0))).unwrap();
+    let (tasks, _) = written(&reconcile(&with("{.readyReplicas}"), &two, &Memory::default(), S(0))).unwrap();
     assert_eq!(tasks[0].preserved_label_state, [("ready".to_owned(), "7".to_owned())].into());
     assert_eq!(tasks[0].clusters_before_failover, ["m1"]);
-    let lost = look(&with("{.nope}"), &two, &Memory::default(), S(0));
+    let lost = reconcile(&with("{.nope}"), &two, &Memory::default(), S(0));
     assert_eq!((written(&lost), lost.next), (None, Next::Backoff), "tried again");
     assert_eq!(events(&lost), ["EvictWorkloadFromClusterFailed"; 2]);
-    assert!(!lost.memory.is_empty(), "and its clock goes on");
+    assert!(!lost.memory.is_empty(), "its toleration continues");
     let bound = Binding::from(Arc::new(with("{.nope}")));
     let seen = Seen {
         binding: &bound,
@@ -498,13 +545,13 @@ fn state_goes_into_the_task_or_nobody_goes() {
         asked_at: None,
     };
     let (tasks, _) = written(&decide(&seen, moment(S(0)))).unwrap();
-    assert!(tasks[0].preserved_label_state.is_empty(), "with the gate off nothing is read");
+    assert!(tasks[0].preserved_label_state.is_empty(), "with the feature gate off no state is read");
 }
 
 proptest! {
-    /// No eviction is early, hits a healthy workload, or is written twice.
+    /// No eviction happens before its toleration, evicts a healthy copy, or is written twice.
     #[test]
-    fn only_the_unhealthy_leave_and_only_in_time(
+    fn only_unhealthy_copies_are_evicted_after_their_toleration(
         story in prop::collection::vec((1_u64..200, prop::collection::vec(prop::sample::select(vec![Healthy, Unhealthy, Unhealthy, Unknown]), 3)), 1..12),
         seconds in 0_i32..400,
     ) {
@@ -520,15 +567,15 @@ proptest! {
             for (name, health) in names.iter().zip(&healths) {
                 if *health == Unhealthy { since.entry(name).or_insert(now); } else { since.remove(name); }
             }
-            let decision = look(&binding, &all, &memory, now);
+            let decision = reconcile(&binding, &all, &memory, now);
             for name in left(&decision).iter().filter(|name| binding.spec.eviction(name).is_none()) {
                 let lasted = since.get(name.as_str()).map(|at| now - *at);
-                prop_assert!(lasted.is_some_and(|lasted| lasted > S(seconds as u64) || seconds == 0), "{name} left after {lasted:?}");
+                prop_assert!(lasted.is_some_and(|lasted| lasted > S(seconds as u64) || seconds == 0), "{name} was evicted after {lasted:?}");
             }
             if let Some((tasks, stay)) = written(&decision) {
                 binding.spec.graceful_eviction_tasks = tasks;
                 binding.spec.clusters.retain(|t| stay.contains(&t.name));
-                let again = look(&binding, &all, &decision.memory, now);
+                let again = reconcile(&binding, &all, &decision.memory, now);
                 prop_assert!(written(&again).is_none(), "{again:?}");
             }
             memory = decision.memory;

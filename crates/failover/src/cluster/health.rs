@@ -197,12 +197,12 @@ fn millis(duration: Duration) -> u64 {
 
 /// A condition, if it differs from the existing one.
 fn changed(cluster: &Cluster, type_: &str, status: &str, reason: &Reason, now: Timestamp) -> Option<Condition> {
-    let standing = cluster.status.as_ref().and_then(|s| conditions::get(&s.conditions, type_));
+    let existing = cluster.status.as_ref().and_then(|s| conditions::get(&s.conditions, type_));
     let mut wanted = conditions::condition(type_, status, reason.reason(), reason.to_string());
-    let since = standing.filter(|condition| condition.status == status);
+    let since = existing.filter(|condition| condition.status == status);
     wanted.last_transition_time = since.map_or(Time(now), |condition| condition.last_transition_time.clone());
-    wanted.observed_generation = standing.and_then(|condition| condition.observed_generation);
-    (standing != Some(&wanted)).then_some(wanted)
+    wanted.observed_generation = existing.and_then(|condition| condition.observed_generation);
+    (existing != Some(&wanted)).then_some(wanted)
 }
 
 /// The whole status of a ready member, as far as it differs.
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn observations() {
+    fn results_of_probes_become_conditions() {
         for (probe, status, reason, message) in [
             (Probe::Healthy, "True", "ClusterReady", "cluster is healthy and ready to accept workloads"),
             (
@@ -306,29 +306,29 @@ mod tests {
     }
 
     #[test]
-    fn debounce() {
+    fn ready_changes_after_its_threshold() {
         use Probe::{Healthy, Offline, Unhealthy};
-        // probes by second, and what Ready is after the last of them
+        // Results of probes by second, and status of Ready after the last one.
         for (name, stored, probes, want) in [
             ("the first observation is published at once", None, &[(0, Offline)][..], FALSE),
-            ("the first good one too", None, &[(0, Healthy)], TRUE),
+            ("a first good observation too", None, &[(0, Healthy)], TRUE),
             ("one bad probe changes nothing", None, &[(0, Healthy), (10, Offline)], TRUE),
             ("one tick before the threshold", None, &[(0, Healthy), (10, Offline), (39, Offline)], TRUE),
             ("exactly at the threshold", None, &[(0, Healthy), (10, Offline), (40, Offline)], FALSE),
             (
-                "a good probe between starts it again",
+                "a good probe restarts the threshold",
                 None,
                 &[(0, Healthy), (10, Offline), (20, Healthy), (30, Offline), (45, Offline)],
                 TRUE,
             ),
             (
-                "both kinds of bad count as one",
+                "offline and unhealthy count together",
                 None,
                 &[(0, Healthy), (10, Offline), (20, Unhealthy), (40, Offline)],
                 FALSE,
             ),
             (
-                "25 s of failure and all is well again (B6)",
+                "25 s of failure, then good (B6)",
                 None,
                 &[(0, Healthy), (10, Offline), (35, Offline), (36, Healthy)],
                 TRUE,
@@ -347,14 +347,14 @@ mod tests {
                 ],
                 FALSE,
             ),
-            ("recovery takes its time as well", Some(FALSE), &[(0, Offline), (10, Healthy), (39, Healthy)], FALSE),
-            ("and then comes", Some(FALSE), &[(0, Offline), (10, Healthy), (40, Healthy)], TRUE),
+            ("recovery needs its threshold", Some(FALSE), &[(0, Offline), (10, Healthy), (39, Healthy)], FALSE),
+            ("exactly at the threshold of recovery", Some(FALSE), &[(0, Offline), (10, Healthy), (40, Healthy)], TRUE),
             ("a restart does not shorten the debounce", Some(TRUE), &[(0, Offline), (29, Offline)], TRUE),
-            ("a restart, whole debounce", Some(TRUE), &[(0, Offline), (30, Offline)], FALSE),
+            ("a restart restarts the debounce", Some(TRUE), &[(0, Offline), (30, Offline)], FALSE),
             ("a restart publishes good news at once", Some(FALSE), &[(0, Healthy)], TRUE),
             ("Unknown gives way to False at once", Some("Unknown"), &[(0, Offline)], FALSE),
             (
-                "Unknown to True takes its time after a bad probe",
+                "Unknown becomes True after the threshold if a probe failed",
                 Some("Unknown"),
                 &[(0, Offline), (10, Healthy), (20, Healthy)],
                 FALSE,
@@ -372,9 +372,9 @@ mod tests {
         }
     }
 
-    /// B7's other half: a recovery that does not last leaves no trace in the condition.
+    /// B7: a recovery that is shorter than the threshold does not change the condition.
     #[test]
-    fn a_short_recovery_does_not_move_the_transition_time() {
+    fn short_recovery_does_not_change_the_transition_time() {
         let mut cluster = cluster("m1");
         ready(&mut cluster, TRUE, 0);
         let mut memory = None;
@@ -393,9 +393,9 @@ mod tests {
     }
 
     proptest! {
-        /// Invariant 29, against the slow obvious version: a list of what was observed when.
+        /// Invariant 29, compared with a model that keeps all observations.
         #[test]
-        fn ready_flips_only_after_its_threshold(
+        fn ready_changes_only_as_in_a_model_of_all_observations(
             probes in proptest::collection::vec((1..25u64, any::<bool>()), 1..60),
             success in 0..60u64,
             failure in 0..60u64,
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transition_time_moves_with_the_status_alone() {
+    fn transition_time_changes_only_with_the_status() {
         let (mut cluster, mut memory) = (cluster("m1"), None);
         step(&mut cluster, &mut memory, Probe::Offline, 1);
         step(&mut cluster, &mut memory, Probe::Unhealthy, 11);
@@ -442,18 +442,18 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_without_its_finalizer_waits() {
+    fn cluster_without_finalizer_is_not_probed() {
         let mut cluster = cluster("m1");
         cluster.metadata.finalizers = None;
         let seen = Seen { cluster: &cluster, memory: None, thresholds: Thresholds::default() };
         assert!(!collects(&seen, &Probe::Healthy, S(0)));
         let decision = decide(&seen, &Probe::Healthy, None, S(0), at(0));
         assert!(decision.plan.is_quiet());
-        assert_eq!(decision.memory, None, "the first real probe is still the first");
+        assert_eq!(decision.memory, None, "the next probe is the first observation");
     }
 
     #[test]
-    fn collection_only_where_ready_is_or_becomes_true() {
+    fn status_is_collected_only_if_ready_is_or_becomes_true() {
         let mut known = cluster("m1");
         ready(&mut known, FALSE, 0);
         let memory = Some(Memory { healthy: true, since: Some(S(0)) });
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_written_once() {
+    fn each_condition_is_written_once() {
         let cluster = cluster("m1");
         let collected = Collected {
             kubernetes_version: "v1.36.3".into(),
@@ -478,7 +478,7 @@ mod tests {
         let status = after.status.clone().unwrap();
         assert_eq!(status.kubernetes_version, "v1.36.3");
         let groups: Vec<_> = status.api_enablements.iter().map(|e| e.group_version.as_str()).collect();
-        assert_eq!(groups, ["apps/v1", "v1"], "in a fixed order");
+        assert_eq!(groups, ["apps/v1", "v1"], "API groups are sorted");
         assert_eq!(status.node_summary, Some(NodeSummary { total_num: 2, ready_num: 1 }));
         assert!(conditions::is_true(&status.conditions, COMPLETE_API_ENABLEMENTS));
         assert!(conditions::is_true(&status.conditions, READY));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_is_not_taken_as_gone() {
+    fn fields_that_could_not_be_read_keep_their_values() {
         let collect = |cluster: &Cluster, apis: Vec<APIEnablement>, failed: &[&str]| {
             let failed_group_versions = failed.iter().map(|gv| (*gv).to_owned()).collect();
             let collected = Collected { apis, failed_group_versions, ..Collected::default() };
@@ -508,7 +508,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ready_never_turns_before_its_threshold(probes in prop::collection::vec(any::<bool>(), 1..60)) {
+        fn ready_never_changes_before_its_threshold(probes in prop::collection::vec(any::<bool>(), 1..60)) {
             let (mut cluster, mut memory) = (cluster("m1"), None);
             for (cycle, healthy) in probes.iter().enumerate() {
                 let before = cluster.ready().map(str::to_owned);

@@ -22,7 +22,7 @@ pub struct Seen<'a> {
     pub cluster: &'a Cluster,
     /// `renewTime` of its lease, by the agent's clock: only its changes matter.
     pub renewed: Option<Timestamp>,
-    /// When its lease or its condition was last seen to move, by monotonic time; `None` is now.
+    /// Monotonic time at which its lease or its condition last changed; `None` is now.
     pub heard: Option<Duration>,
     /// State returned by the last decision; `None` at the first of this process.
     pub memory: Option<&'a Memory>,
@@ -37,7 +37,7 @@ pub struct Memory {
     cluster: Option<String>,
     ready: Option<Condition>,
     renewed: Option<Timestamp>,
-    /// When it was, by monotonic time.
+    /// Monotonic time of that sign.
     seen: Duration,
     /// Duration of its silence by then.
     silent_then: Duration,
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::testkit::{at, cluster, ready};
 
-    /// One thing that happens at a second.
+    /// Events of a run, each at its second.
     #[derive(Clone, Copy)]
     enum Step {
         /// The agent renews its lease; its clock is an hour behind.
@@ -175,23 +175,23 @@ mod tests {
     }
 
     #[test]
-    fn silence() {
+    fn cluster_without_reports_becomes_unknown() {
         let unknown = |since| Some(("Unknown".to_owned(), "ClusterStatusUnknown".to_owned(), since));
         let never = |since| Some(("Unknown".to_owned(), "ClusterStatusNeverUpdated".to_owned(), since));
         let stored = |status: &str, since| Some((status.to_owned(), "Stored".to_owned(), since));
         let (pull, push) = (SyncMode::Pull, SyncMode::Push);
         for (name, mode, steps, end, want) in [
-            ("silent for the whole grace period", pull, &[(0, Report("True"))][..], 40, stored("True", 0)),
-            ("and longer (B5)", pull, &[(0, Report("True"))], 45, unknown(45)),
+            ("no report for exactly the grace period", pull, &[(0, Report("True"))][..], 40, stored("True", 0)),
+            ("no report for longer than the grace period (B5)", pull, &[(0, Report("True"))], 45, unknown(45)),
             ("a lease that is renewed", pull, &[(0, Report("True")), (20, Renew), (50, Renew)], 90, stored("True", 0)),
             (
-                "it counts from when it moved, not from the next look",
+                "the grace period starts when the lease changed, not at the next scan",
                 pull,
                 &[(0, Report("True")), (31, Renew)],
                 75,
                 unknown(75),
             ),
-            ("and then is not", pull, &[(0, Report("True")), (20, Renew), (50, Renew)], 95, unknown(95)),
+            ("then the lease is not renewed", pull, &[(0, Report("True")), (20, Renew), (50, Renew)], 95, unknown(95)),
             (
                 "a clock that is set back while it is renewed is no silence",
                 pull,
@@ -199,22 +199,28 @@ mod tests {
                 130,
                 stored("True", 0),
             ),
-            ("a report counts as well", pull, &[(0, Report("True")), (30, Report("False"))], 70, stored("False", 30)),
-            ("False becomes Unknown too", pull, &[(0, Report("False"))], 45, unknown(45)),
-            ("Unknown stays as it is", pull, &[(0, Report("Unknown"))], 500, stored("Unknown", 0)),
-            ("never heard of, in its start-up grace", pull, &[], 60, None),
-            ("never heard of", pull, &[], 65, never(65)),
-            ("never heard of, but its lease moves", pull, &[(40, Renew)], 100, None),
-            ("and stops", pull, &[(40, Renew)], 105, never(105)),
             (
-                "a restart gives the whole grace again",
+                "a status report counts too",
                 pull,
-                &[(0, Report("True")), (40, Restart)],
-                80,
-                stored("True", 0),
+                &[(0, Report("True")), (30, Report("False"))],
+                70,
+                stored("False", 30),
             ),
-            ("and then comes", pull, &[(0, Report("True")), (40, Restart)], 85, unknown(85)),
-            ("it comes back", pull, &[(0, Report("True")), (60, Renew), (61, Report("True"))], 65, stored("True", 61)),
+            ("False becomes Unknown too", pull, &[(0, Report("False"))], 45, unknown(45)),
+            ("Unknown is not written again", pull, &[(0, Report("Unknown"))], 500, stored("Unknown", 0)),
+            ("never reported, within the startup grace period", pull, &[], 60, None),
+            ("never reported, after the startup grace period", pull, &[], 65, never(65)),
+            ("never reported, but its lease is renewed", pull, &[(40, Renew)], 100, None),
+            ("and stops", pull, &[(40, Renew)], 105, never(105)),
+            ("a restart restarts the grace period", pull, &[(0, Report("True")), (40, Restart)], 80, stored("True", 0)),
+            ("after the restarted grace period", pull, &[(0, Report("True")), (40, Restart)], 85, unknown(85)),
+            (
+                "a report after Unknown",
+                pull,
+                &[(0, Report("True")), (60, Renew), (61, Report("True"))],
+                65,
+                stored("True", 61),
+            ),
             (
                 "Push clusters never become Unknown (invariant 30)",
                 push,
@@ -222,14 +228,14 @@ mod tests {
                 9_000,
                 stored("True", 0),
             ),
-            ("nor if nothing was ever said of them", push, &[], 9_000, None),
+            ("Push clusters never become Unknown, also if they never reported", push, &[], 9_000, None),
         ] {
             assert_eq!(run(mode, steps, end), want, "{name}");
         }
     }
 
     #[test]
-    fn texts() {
+    fn messages_of_unknown_conditions() {
         let text = |reason: Reason| (reason.reason(), reason.to_string());
         let never = "Cluster status controller never posted cluster status.".to_owned();
         assert_eq!(text(Reason::NeverHeard), ("ClusterStatusNeverUpdated", never));
@@ -238,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_jump_of_the_clock_nor_another_cluster_of_the_name_counts() {
+    fn clock_jumps_and_recreated_clusters_do_not_shorten_the_grace_period() {
         let mut cluster = cluster("m1");
         cluster.spec.sync_mode = SyncMode::Pull;
         ready(&mut cluster, "True", 0);
@@ -247,7 +253,7 @@ mod tests {
         let first =
             decide(&Seen { cluster: &cluster, renewed: None, heard: None, memory: None, flags: &flags }, at(0), s(0));
         let seen = Seen { cluster: &cluster, renewed: None, heard: None, memory: first.memory.as_ref(), flags: &flags };
-        assert!(decide(&seen, at(300), s(5)).plan.is_quiet(), "five minutes by the wall, five seconds really");
+        assert!(decide(&seen, at(300), s(5)).plan.is_quiet(), "wall clock jumps five minutes within five seconds");
         let mut other = cluster.clone();
         other.metadata.uid = Some("another".into());
         let seen = Seen { cluster: &other, ..seen };

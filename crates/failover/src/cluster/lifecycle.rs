@@ -195,7 +195,7 @@ fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
         .filter_map(|binding| Some((binding.key().to_string(), stays(binding, seen.scheduler)?)))
         .collect();
     stuck.sort();
-    let standing = seen.cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let conditions_before = seen.cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let condition = if stuck.is_empty() {
         conditions::condition(REMOVAL_BLOCKED, "", "", "")
     } else {
@@ -210,7 +210,7 @@ fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
         conditions::condition(REMOVAL_BLOCKED, TRUE, CANNOT_LEAVE, message)
     };
     let part = StatusPart::condition(ironclad_api::Condition { last_transition_time: Time(now), ..condition });
-    StatusPart::patch(&json!({ "conditions": standing }), &[&part]).is_some().then_some(part)
+    StatusPart::patch(&json!({ "conditions": conditions_before }), &[&part]).is_some().then_some(part)
 }
 
 /// Reason why a binding does not leave; `None` if it may leave at any moment.
@@ -226,16 +226,16 @@ fn stays(binding: &Binding, scheduler: &Options) -> Option<String> {
 
 /// True if a binding's report on its placement changed: the condition of a cluster that it blocks changes then.
 #[must_use]
-pub fn says_other(old: Option<&ResourceBindingStatus>, new: Option<&ResourceBindingStatus>) -> bool {
-    let said = |status: Option<&ResourceBindingStatus>| {
+pub fn scheduled_changed(old: Option<&ResourceBindingStatus>, new: Option<&ResourceBindingStatus>) -> bool {
+    let scheduled = |status: Option<&ResourceBindingStatus>| {
         let condition = status.and_then(|status| conditions::get(&status.conditions, SCHEDULED));
         condition.map(|condition| (condition.status.clone(), condition.message.clone()))
     };
-    said(old) != said(new)
+    scheduled(old) != scheduled(new)
 }
 
-/// The Works that are left in a space that is going. A member that is ready cleans up itself; of one that is not
-/// no process will, and the Works would remain for ever.
+/// Releases the Works that are left in a terminating execution space. A ready member cleans up itself; for one that
+/// is not ready no process does, and the Works would remain forever.
 fn release(seen: &Seen<'_>, name: &str) -> Plan<Effect> {
     let others = |work: &Work| finalizer::removed(&work.metadata, EXECUTION_CONTROLLER);
     let guarded: Vec<_> = seen.works.iter().filter_map(|work| Some((work, others(work)?))).collect();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn joining() {
+    fn joining_adds_the_finalizer_before_the_execution_namespace() {
         let mut new = cluster("m1");
         new.metadata.finalizers = Some(vec!["example.com/theirs".into()]);
         let plan = decide(&seen(&new, ExecutionSpace::Missing), at(7));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_set_up_is_left_alone_or_tainted() {
+    fn complete_cluster_gets_only_missing_taints_and_namespaces() {
         let mut cluster = cluster("m1");
         ready(&mut cluster, "True", 0);
         assert!(decide(&seen(&cluster, ExecutionSpace::Active { uid: "u" }), at(7)).is_quiet());
@@ -315,27 +315,27 @@ mod tests {
         assert_eq!(
             kinds(&decide(&Seen { taints: ByCondition::Off, ..seen(&cluster, ExecutionSpace::Missing) }, at(7)))[0],
             "create karmada-es-m1",
-            "somebody deleted the space"
+            "the execution namespace was deleted"
         );
     }
 
     #[test]
-    fn leaving_goes_step_by_step() {
+    fn removal_waits_for_bindings_works_and_execution_namespace() {
         let work = |name: &str, finalizers: &[&str]| {
             let mut work = Work::new(name, WorkSpec::default());
             work.metadata.finalizers = Some(finalizers.iter().map(|f| (*f).to_owned()).collect());
             work
         };
-        let (held, free) = (work("a", &[EXECUTION_CONTROLLER, "x/y"]), work("b", &[]));
+        let (retained, free) = (work("a", &[EXECUTION_CONTROLLER, "x/y"]), work("b", &[]));
         let active = ExecutionSpace::Active { uid: "u" };
-        let gone = ExecutionSpace::Missing;
+        let missing = ExecutionSpace::Missing;
         let going = ExecutionSpace::Terminating;
         let released = r#"release m1:a {"metadata":{"finalizers":["x/y"]}}"#;
         let free_to_go = r#"patch {"metadata":{"finalizers":null}}"#;
         let two = [binding("a", None, false), binding("b", Some(("True", "")), false)];
         for (name, status, space, targeted_by, works, want, because) in [
             (
-                "bindings go first",
+                "bindings still target the cluster",
                 "True",
                 active,
                 &two[..],
@@ -344,43 +344,59 @@ mod tests {
                 "the cluster is still a target of 2 bindings",
             ),
             (
-                "then the space",
+                "then the execution namespace is deleted",
                 "True",
                 active,
                 &[],
-                vec![&held],
+                vec![&retained],
                 &["delete karmada-es-m1 u", "event RemoveExecutionSpaceSucceed"],
                 "1 Work left in the execution space",
             ),
             (
-                "a ready member cleans up itself",
+                "Works of a ready member are removed by the execution controller",
                 "True",
                 going,
                 &[],
-                vec![&held],
+                vec![&retained],
                 &[],
                 "1 Work left in the execution space",
             ),
             (
-                "of one that is not nobody will",
+                "Works of an unreachable member are released",
                 "False",
                 going,
                 &[],
-                vec![&held, &free],
+                vec![&retained, &free],
                 &[released],
                 "the cluster cannot be reached: 1 Work released without it",
             ),
             (
-                "nor of one nobody knows of",
+                "Works of a member without a Ready condition are released",
                 "Unknown",
                 going,
                 &[],
-                vec![&held],
+                vec![&retained],
                 &[released],
                 "the cluster cannot be reached: 1 Work released without it",
             ),
-            ("the space is going", "False", going, &[], vec![], &[], "the execution space is being deleted"),
-            ("then the finalizer", "False", gone, &[], vec![], &[free_to_go], "nothing of the cluster is left"),
+            (
+                "the execution namespace is terminating",
+                "False",
+                going,
+                &[],
+                vec![],
+                &[],
+                "the execution space is being deleted",
+            ),
+            (
+                "then the finalizer is removed",
+                "False",
+                missing,
+                &[],
+                vec![],
+                &[free_to_go],
+                "nothing of the cluster is left",
+            ),
         ] {
             let mut cluster = cluster("m1");
             ready(&mut cluster, status, 0);
@@ -391,7 +407,7 @@ mod tests {
         }
     }
 
-    /// A binding with this Scheduled condition, its scheduling suspended or not.
+    /// Binding with this Scheduled condition; its scheduling is suspended or not.
     fn binding(name: &str, scheduled: Option<(&str, &str)>, suspended: bool) -> Binding {
         let mut spec = crate::testkit::spec(&[("m1", 1)], vec![]);
         spec.suspension =
@@ -405,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_cannot_leave_says_who_holds_it() {
+    fn blocked_removal_names_the_bindings() {
         let fits = |name: &str| binding(name, Some(("False", "0/2 clusters are available")), false);
         let changed = |change: fn(&mut ResourceBinding)| {
             let Binding::Namespaced(shared) = binding("a", Some(("True", "")), false) else { unreachable!() };
@@ -418,40 +434,40 @@ mod tests {
         let why = "(0/2 clusters are available)";
         let long = binding("a", Some(("False", &"ä".repeat(150))), false);
         for (name, holders, want) in [
-            ("who is on its way out does not hold it", vec![binding("a", Some(("True", "")), false)], vec![]),
-            ("nor who was never scheduled", vec![binding("a", None, false)], vec![]),
+            ("a binding that is being deleted does not block", vec![binding("a", Some(("True", "")), false)], vec![]),
+            ("a binding that was never scheduled does not block", vec![binding("a", None, false)], vec![]),
             (
-                "who finds no other place does",
+                "a binding without another candidate blocks",
                 vec![fits("b"), binding("a", Some(("True", "")), false)],
                 says(&format!("no other cluster for 1 binding: shop/b {why}")),
             ),
             (
-                "in the order of their names, the first three",
+                "the first three bindings by name",
                 ["e", "d", "c", "b", "a"].map(fits).to_vec(),
                 says(&format!("no other cluster for 5 bindings: shop/a {why}, shop/b {why}, shop/c {why} and 2 more")),
             ),
             (
-                "who is suspended does",
+                "a suspended binding blocks",
                 vec![binding("a", Some(("True", "")), true)],
                 says("no other cluster for 1 binding: shop/a (scheduling is suspended)"),
             ),
             (
-                "whose policy was deleted does",
+                "a binding whose policy was deleted blocks",
                 vec![changed(|binding| binding.metadata.labels = None)],
                 says("no other cluster for 1 binding: shop/a (neither a policy nor a controller owns the binding)"),
             ),
             (
-                "another scheduler's does, until that one moves it",
+                "a binding of another scheduler blocks",
                 vec![changed(|binding| binding.spec.scheduler_name = "another".into())],
                 says("no other cluster for 1 binding: shop/a (the binding is scheduled by another)"),
             ),
             (
-                "no message: its reason",
+                "without a message: the reason",
                 vec![binding("a", Some(("False", "")), false)],
                 says("no other cluster for 1 binding: shop/a (NoClusterFit)"),
             ),
             (
-                "a long one is cut",
+                "a long message is truncated",
                 vec![long],
                 says(&format!("no other cluster for 1 binding: shop/a ({}...)", "ä".repeat(100))),
             ),
@@ -464,28 +480,28 @@ mod tests {
             let Some(Effect::Status(part)) = plan.effects.first() else { continue };
             cluster.status.get_or_insert_default().conditions = part.conditions.clone();
             let again = decide(&Seen { targeted_by: &holders, ..seen(&cluster, active) }, at(99));
-            assert!(again.is_quiet(), "{name}: said once");
+            assert!(again.is_quiet(), "{name}: written once");
             let freed = decide(&seen(&cluster, ExecutionSpace::Terminating), at(99));
-            assert_eq!(kinds(&freed), ["status RemovalBlocked= "], "{name}: taken back");
+            assert_eq!(kinds(&freed), ["status RemovalBlocked= "], "{name}: removed");
         }
     }
 
     #[test]
-    fn what_a_binding_says_of_its_place() {
+    fn changes_of_the_scheduled_condition_are_detected() {
         let status = |scheduled| binding("a", scheduled, false).status().cloned();
         let (no, yes) = (Some(("False", "x")), Some(("True", "x")));
         for (name, old, new, want) in [
-            ("the same", no, no, false),
-            ("it found one", no, yes, true),
+            ("no change", no, no, false),
+            ("scheduled", no, yes, true),
             ("another reason", no, Some(("False", "y")), true),
-            ("the first word", None, no, true),
+            ("first report of the scheduler", None, no, true),
         ] {
-            assert_eq!(says_other(status(old).as_ref(), status(new).as_ref()), want, "{name}");
+            assert_eq!(scheduled_changed(status(old).as_ref(), status(new).as_ref()), want, "{name}");
         }
     }
 
     #[test]
-    fn a_cluster_that_others_hold_is_not_ours_any_more() {
+    fn cluster_without_our_finalizer_is_left_alone() {
         let mut cluster = cluster("m1");
         cluster.metadata.finalizers = Some(vec!["x/y".into()]);
         cluster.metadata.deletion_timestamp = Some(Time(at(1)));

@@ -19,8 +19,8 @@ use jiff::Timestamp;
 pub fn condition(cluster: &Cluster, nodes: &NodeSummary, ratio: f64, now: Timestamp) -> Option<Condition> {
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     if ratio <= 0.0 {
-        let gone = Condition { status: String::new(), ..conditions::condition(NODES_READY, "", "", "") };
-        return conditions::get(conditions, NODES_READY).map(|_| gone);
+        let removed = Condition { status: String::new(), ..conditions::condition(NODES_READY, "", "", "") };
+        return conditions::get(conditions, NODES_READY).map(|_| removed);
     }
     // The last report of a lost member says nothing about its nodes now; the condition remains.
     if !conditions::is_true(conditions, READY) {
@@ -36,8 +36,8 @@ pub fn condition(cluster: &Cluster, nodes: &NodeSummary, ratio: f64, now: Timest
     };
     let mut wanted = conditions::condition(NODES_READY, status, reason.reason(), reason.to_string());
     wanted.last_transition_time = Time(now);
-    let standing = conditions::get(conditions, NODES_READY);
-    let same = standing
+    let existing = conditions::get(conditions, NODES_READY);
+    let same = existing
         .is_some_and(|c| (&c.status, &c.reason, &c.message) == (&wanted.status, &wanted.reason, &wanted.message));
     (!same).then_some(wanted)
 }
@@ -50,7 +50,7 @@ mod tests {
     fn said(standing: Option<&str>, is_ready: &str, nodes: (i32, i32), ratio: f64) -> Option<(String, String)> {
         let mut cluster = cluster("m1");
         ready(&mut cluster, is_ready, 0);
-        if let Some(status) = standing {
+        if let Some(status) = existing {
             let condition = conditions::condition(NODES_READY, status, "NodesReady", "3 of 4 nodes are ready");
             conditions::set(&mut cluster.status.get_or_insert_default().conditions, condition, &Time(at(0)));
         }
@@ -59,30 +59,30 @@ mod tests {
     }
 
     #[test]
-    fn enough_nodes_are_ready_or_not() {
+    fn nodes_ready_condition_follows_the_ratio() {
         let say = |status: &str, message: &str| Some((status.to_owned(), message.to_owned()));
-        for (name, standing, is_ready, nodes, ratio, want) in [
+        for (name, existing, is_ready, nodes, ratio, want) in [
             ("off", None, "True", (0, 4), 0.0, None),
-            ("switched off: it goes", Some("True"), "True", (0, 4), 0.0, say("", "")),
+            ("ratio 0: the condition is removed", Some("True"), "True", (0, 4), 0.0, say("", "")),
             ("all are", None, "True", (4, 4), 0.5, say("True", "4 of 4 nodes are ready")),
             ("just enough", None, "True", (2, 4), 0.5, say("True", "2 of 4 nodes are ready")),
-            ("one too few", None, "True", (1, 4), 0.5, say("False", "1 of 4 nodes are ready")),
+            ("below the ratio", None, "True", (1, 4), 0.5, say("False", "1 of 4 nodes are ready")),
             ("none is", None, "True", (0, 4), 0.5, say("False", "0 of 4 nodes are ready")),
-            ("all are asked for", None, "True", (9, 10), 1.0, say("False", "9 of 10 nodes are ready")),
+            ("ratio 1", None, "True", (9, 10), 1.0, say("False", "9 of 10 nodes are ready")),
             (
-                "a third of three, in spite of the last digit",
+                "rounding of 1/3 does not count as below the ratio",
                 None,
                 "True",
                 (1, 3),
                 1.0 / 3.0,
                 say("True", "1 of 3 nodes are ready"),
             ),
-            ("no nodes: nobody can say", None, "True", (0, 0), 0.5, say("Unknown", "the cluster has no nodes")),
+            ("no nodes: Unknown", None, "True", (0, 0), 0.5, say("Unknown", "the cluster has no nodes")),
             ("said already", Some("True"), "True", (3, 4), 0.5, None),
             ("other numbers", Some("True"), "True", (2, 4), 0.5, say("True", "2 of 4 nodes are ready")),
-            ("a member that is lost keeps what was said", Some("True"), "False", (0, 4), 0.5, None),
+            ("an unreachable member keeps its condition", Some("True"), "False", (0, 4), 0.5, None),
         ] {
-            assert_eq!(said(standing, is_ready, nodes, ratio), want, "{name}");
+            assert_eq!(written(existing, is_ready, nodes, ratio), want, "{name}");
         }
     }
 }

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_and_how() {
+    fn invalid_values_are_rejected_with_path_and_reason() {
         type Change = fn(&mut EvictionFlags);
         let rows: [(&str, Change, &str); 17] = [
             (
@@ -288,7 +288,7 @@ mod tests {
                 "ResourceEvictionRate: Invalid value: -1.0: must be non-negative",
             ),
             (
-                "not a number",
+                "rate NaN",
                 |f| f.resource_eviction_rate = f64::NAN,
                 "ResourceEvictionRate: Invalid value: \"NaN\": must be a finite number",
             ),
@@ -318,7 +318,7 @@ mod tests {
                 "UnhealthyClusterThreshold: Invalid value: 1.01: must be between 0 and 1",
             ),
             (
-                "threshold no number",
+                "threshold NaN",
                 |f| f.unhealthy_cluster_threshold = f64::NAN,
                 "UnhealthyClusterThreshold: Invalid value: \"NaN\": must be between 0 and 1",
             ),
@@ -333,12 +333,12 @@ mod tests {
                 "ConcurrentBindingEvictionSyncs: Invalid value: 0: must be greater than 0",
             ),
             (
-                "base above max",
+                "base delay above the maximum",
                 |f| f.rate_limiter_base_delay = Duration::from_secs(2000),
                 "RateLimiterBaseDelay: Invalid value: \"33m20s\": must be less than or equal to RateLimiterMaxDelay",
             ),
             (
-                "secondary no number",
+                "secondary rate NaN",
                 |f| f.secondary_resource_eviction_rate = f64::NAN,
                 "SecondaryResourceEvictionRate: Invalid value: \"NaN\": must be a finite number",
             ),
@@ -349,12 +349,12 @@ mod tests {
             ),
             ("no retries", |f| f.rate_limiter_qps = 0.0, "RateLimiterQPS: Invalid value: 0.0: must be greater than 0"),
             (
-                "fewer retries than none",
+                "negative QPS",
                 |f| f.rate_limiter_qps = -10.0,
                 "RateLimiterQPS: Invalid value: -10.0: must be greater than 0",
             ),
             (
-                "retries no number",
+                "QPS NaN",
                 |f| f.rate_limiter_qps = f64::NAN,
                 "RateLimiterQPS: Invalid value: \"NaN\": must be a finite number",
             ),
@@ -372,10 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn values_of_modes_are_parsed_and_the_rest_is_refused() {
+    fn modes_are_parsed_and_other_values_rejected() {
         for check in Check::ALL {
             assert_eq!(Check::parse(check.as_str()).ok(), Some(check));
-            assert_eq!(json!(check), json!(check.as_str()), "the report spells it as the flag does");
+            assert_eq!(json!(check), json!(check.as_str()), "the report uses the flag's spelling");
         }
         for mode in Mode::ALL {
             assert_eq!(Mode::parse(mode.as_str()).ok(), Some(mode));
@@ -402,10 +402,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_at_the_edges() {
+    fn limits_of_ranges_are_valid() {
         let zero = EvictionFlags { resource_eviction_rate: 0.0, ..EvictionFlags::default() };
         assert!(errors(&zero).is_empty(), "a rate of zero pauses everything");
-        assert_eq!(zero.secondary(), 0.0, "the secondary rate is clamped with it");
+        assert_eq!(zero.secondary(), 0.0, "the secondary rate is limited to it");
         assert_eq!(zero.warnings().len(), 1);
         for threshold in [0.0, 1.0] {
             let flags = EvictionFlags { unhealthy_cluster_threshold: threshold, ..EvictionFlags::default() };
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_after_failures_double_up_to_a_bound() {
+    fn backoff_doubles_up_to_its_maximum() {
         let flags = EvictionFlags::default();
         let waits: Vec<u128> = [0, 1, 2, 17, 18, 40, u32::MAX].iter().map(|n| flags.backoff(*n).as_millis()).collect();
         assert_eq!(waits, [5, 10, 20, 655_360, 1_000_000, 1_000_000, 1_000_000]);

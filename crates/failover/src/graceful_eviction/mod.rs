@@ -47,7 +47,7 @@ pub struct Seen<'a> {
     pub own_replicas: &'a BTreeSet<ClusterName>,
     /// `--evict-plugins`.
     pub plugins: &'a Plugins,
-    /// Condition `EvictionPending` stands, and no taint manager runs that would take it back.
+    /// True if condition `EvictionPending` is set although no taint manager runs that would remove it.
     pub stale_pending: bool,
 }
 
@@ -121,7 +121,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
     if changed {
         decision.plan.effects.push(Effect::Tasks { patch: eviction_task::tasks_patch(&kept) });
     }
-    if let Some(part) = told_in_history(seen, &decision.cleared, now) {
+    if let Some(part) = history_with(seen, &decision.cleared, now) {
         decision.plan.effects.push(Effect::Status(part));
     }
     for cleared in &decision.cleared {
@@ -136,12 +136,12 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
 }
 
 /// Records of the ending migrations for the binding's status: those by taints have one already, others get one.
-fn told_in_history(seen: &Seen<'_>, cleared: &[Cleared], now: Timestamp) -> Option<StatusPart> {
+fn history_with(seen: &Seen<'_>, cleared: &[Cleared], now: Timestamp) -> Option<StatusPart> {
     let mut history = seen.history.to_vec();
     for Cleared { task, .. } in cleared {
         let open = |record: &&FailoverRecord| record.from == task.from_cluster && record.cleared_at.is_none();
-        let standing = history.iter().rev().find(open).cloned();
-        let record = standing.unwrap_or_else(|| FailoverRecord {
+        let open_record = history.iter().rev().find(open).cloned();
+        let record = open_record.unwrap_or_else(|| FailoverRecord {
             from: task.from_cluster.clone(),
             reason: task.reason.clone(),
             evicted_at: task.creation_timestamp.clone(),
@@ -159,10 +159,10 @@ fn told_in_history(seen: &Seen<'_>, cleared: &[Cleared], now: Timestamp) -> Opti
     (!part.is_empty()).then_some(part)
 }
 
-/// From one word about a source that can't be cleaned to the next.
-const SOURCE_TOLD_EVERY: SignedDuration = SignedDuration::from_mins(5);
+/// Interval of events about a source that can't be cleaned.
+const SOURCE_REPORT_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 
-/// Tells people every five minutes that nothing starts because a cluster that is lost can't remove its copy (4.4).
+/// Records an event every five minutes that nothing starts because a lost cluster can't remove its copy (4.4).
 fn waits_for_source(
     task: &GracefulEvictionTask,
     from: &ClusterName,
@@ -171,16 +171,16 @@ fn waits_for_source(
     decision: &mut Decision,
 ) {
     let directly = task.purge_mode == Some(PurgeMode::Directly) && seen.spec.target(&task.from_cluster).is_none();
-    let held = seen.copies.contains(from) && seen.not_ready.contains(from);
-    let Some(begun) = task.creation_timestamp.as_ref().filter(|_| directly && held) else { return };
+    let has_copy = seen.copies.contains(from) && seen.not_ready.contains(from);
+    let Some(begun) = task.creation_timestamp.as_ref().filter(|_| directly && has_copy) else { return };
     if !targets::waits_for_source(seen.spec, seen.metadata, false) {
         return;
     }
-    let reported = now.duration_since(begun.0).as_secs().max(0) / SOURCE_TOLD_EVERY.as_secs();
-    let reason = Reason::WaitsForSource { from: from.clone(), minutes: reported * SOURCE_TOLD_EVERY.as_mins() };
+    let reported = now.duration_since(begun.0).as_secs().max(0) / SOURCE_REPORT_INTERVAL.as_secs();
+    let reason = Reason::WaitsForSource { from: from.clone(), minutes: reported * SOURCE_REPORT_INTERVAL.as_mins() };
     let event = Event::warning(seen.about.clone(), WAITING_FOR_SOURCE_CLEANUP, reason.to_string());
     decision.plan.push(Effect::Event(event), reason.into());
-    let again = SignedDuration::from_secs((reported + 1) * SOURCE_TOLD_EVERY.as_secs());
+    let again = SignedDuration::from_secs((reported + 1) * SOURCE_REPORT_INTERVAL.as_secs());
     decision.next = earlier(decision.next, begun.0.checked_add(again).ok());
 }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testkit::{at, line, spec, task};
 
-/// A binding that the scheduler has looked at.
+/// Binding whose current generation the scheduler has observed.
 struct Case {
     spec: ResourceBindingSpec,
     status: Vec<AggregatedStatusItem>,
@@ -89,7 +89,7 @@ impl Case {
 }
 
 #[test]
-fn a_condition_that_no_taint_manager_takes_back_is_removed() {
+fn condition_of_a_disabled_taint_manager_is_removed() {
     let removed = |case: &Case| {
         case.decide(100).plan.effects.into_iter().any(|effect| match effect {
             Effect::Status(part) => part.conditions.iter().any(|c| c.type_ == EVICTION_PENDING && c.status.is_empty()),
@@ -105,12 +105,12 @@ fn a_condition_that_no_taint_manager_takes_back_is_removed() {
 }
 
 #[test]
-fn copies_that_run_their_own_number_of_replicas_end_a_task_by_health_alone() {
+fn overridden_replicas_are_not_compared_with_the_schedule_result() {
     for (name, health, ready, own, want) in [
-        ("as many as given", Healthy, 3, false, "clear by ResourceHealth"),
-        ("fewer than given: the report may be older than the result", Healthy, 1, false, "keep"),
-        ("fewer, which is its own number", Healthy, 1, true, "clear by ResourceHealth"),
-        ("its own number is not reached", Unhealthy, 1, true, "keep"),
+        ("ready replicas equal the assigned ones", Healthy, 3, false, "clear by ResourceHealth"),
+        ("fewer ready than assigned: the report may be older than the result", Healthy, 1, false, "keep"),
+        ("fewer ready than assigned, equal to the overridden number", Healthy, 1, true, "clear by ResourceHealth"),
+        ("fewer ready than the overridden number", Unhealthy, 1, true, "keep"),
     ] {
         let mut case = case(&[("m2", 3)], vec![task("m1")], vec![line("m2", health, ready)]);
         if own {
@@ -132,11 +132,11 @@ fn copies_that_run_their_own_number_of_replicas_end_a_task_by_health_alone() {
         (serde_json::json!({}), serde_json::json!({"resourcetemplate.karmada.io/retain-replicas": "true"}));
     let overridden = serde_json::json!({"policy.karmada.io/applied-overrides": "[]"});
     for (name, labels, annotations, replicas, want) in [
-        ("as the scheduler says", &none, &none, 3, false),
-        ("the Work is not written anew yet", &none, &none, 1, false),
-        ("overridden, but not its replicas", &none, &overridden, 3, false),
+        ("replicas of the Work are those of the result", &none, &none, 3, false),
+        ("the Work has the replicas of an older result", &none, &none, 1, false),
+        ("an override that leaves replicas alone", &none, &overridden, 3, false),
         ("overridden replicas", &none, &overridden, 1, true),
-        ("the member's autoscaler decides", &retained, &none, 3, true),
+        ("replicas are managed by an autoscaler in the member", &retained, &none, 3, true),
     ] {
         let work = work(labels.clone(), annotations.clone(), replicas.into());
         assert_eq!(runs_own_replicas(&work, 3), want, "{name}");
@@ -161,7 +161,7 @@ fn preempted(task: GracefulEvictionTask) -> GracefulEvictionTask {
 }
 
 #[test]
-fn verdicts_in_the_order_of_the_assessment() {
+fn verdicts_in_order_of_precedence() {
     let well = || vec![line("m2", Healthy, 2)];
     let ill = || vec![line("m2", Unhealthy, 0)];
     let on = |task, status| case(&[("m2", 2)], vec![task], status);
@@ -169,62 +169,87 @@ fn verdicts_in_the_order_of_the_assessment() {
     let applied = |applied| AggregatedStatusItem { applied, ..line("m2", Healthy, 2) };
     let plain = || AggregatedStatusItem { status: None, ..line("m2", Healthy, 0) };
     for (name, case, now, want) in [
-        ("1: a new task is stamped first", on(new(m1()), well()), 0, "stamp"),
-        ("1: and wakes at its grace period's end", on(new(grace(m1(), 600)), ill()), 7, "stamp until 607"),
-        ("2: a person keeps it, healthy or not", on(suppressed(m1(), true), well()), 1_000_000, "keep"),
-        ("2: a person lets it go", on(suppressed(m1(), false), ill()), 1, "clear by suppressDeletion"),
+        ("1: a task without creationTimestamp gets one", on(new(m1()), well()), 0, "stamp"),
+        ("1: and is checked at the end of its grace period", on(new(grace(m1(), 600)), ill()), 7, "stamp until 607"),
         (
-            "2: even while the result is empty",
+            "2: suppressDeletion true keeps the copy, healthy or not",
+            on(suppressed(m1(), true), well()),
+            1_000_000,
+            "keep",
+        ),
+        ("2: suppressDeletion false ends the task", on(suppressed(m1(), false), ill()), 1, "clear by suppressDeletion"),
+        (
+            "2: also with an empty schedule result",
             case(&[], vec![suppressed(m1(), false)], vec![]),
             1,
             "clear by suppressDeletion",
         ),
         (
-            "3: a target again, whatever its health",
+            "3: the cluster is a target again, in any health",
             case(&[("m1", 2)], vec![m1()], vec![]).lagging(),
             1,
             "clear by ClusterInScheduleResult",
         ),
-        ("3: preempted, one second before", case(&[], vec![preempted(m1())], vec![]), 59, "keep until 60"),
         (
-            "3: preempted, grace over, empty result",
+            "3: preempted, one second before the end of grace",
+            case(&[], vec![preempted(m1())], vec![]),
+            59,
+            "keep until 60",
+        ),
+        (
+            "3: preempted, grace period over, empty result",
             case(&[], vec![preempted(m1())], vec![]),
             60,
             "clear by gracePeriodSeconds",
         ),
         (
-            "3: preempted, grace over, scheduler behind",
+            "3: preempted, grace period over, result outdated",
             case(&[], vec![preempted(m1())], vec![]).lagging(),
             60,
             "clear by gracePeriodSeconds",
         ),
-        ("4: the scheduler is behind: the health is of an older result", on(m1(), well()).lagging(), 1, "keep"),
-        ("4: grace over, the scheduler is behind", on(grace(m1(), 60), ill()).lagging(), 600, "keep"),
-        ("5: nothing is placed: the only copy stays", case(&[], vec![m1()], vec![]), 86_400, "keep"),
-        ("5: all of no clusters are healthy is no health", case(&[], vec![m1()], well()), 1, "keep"),
-        ("5: grace does not end the only copy", case(&[], vec![grace(m1(), 600)], vec![]), 601, "keep"),
-        ("6: every new copy is healthy (B28)", on(m1(), well()), 20, "clear by ResourceHealth"),
-        ("6: not healthy: no time ends it (B29)", on(m1(), ill()), 660, "keep"),
-        ("6: unknown is not healthy", on(m1(), vec![line("m2", Unknown, 2)]), 660, "keep"),
-        ("6: not reported of yet", on(m1(), vec![]), 660, "keep"),
-        ("6: reported of by others only", on(m1(), vec![line("m1", Healthy, 2)]), 660, "keep"),
+        ("4: the schedule result is outdated, and so is the health", on(m1(), well()).lagging(), 1, "keep"),
         (
-            "6: all must be healthy",
+            "4: grace period over, but the schedule result is outdated",
+            on(grace(m1(), 60), ill()).lagging(),
+            600,
+            "keep",
+        ),
+        ("5: empty result: the only copy is kept", case(&[], vec![m1()], vec![]), 86_400, "keep"),
+        ("5: empty result: health of other clusters does not count", case(&[], vec![m1()], well()), 1, "keep"),
+        (
+            "5: empty result: the grace period does not end the task",
+            case(&[], vec![grace(m1(), 600)], vec![]),
+            601,
+            "keep",
+        ),
+        ("6: every new copy is healthy (B28)", on(m1(), well()), 20, "clear by ResourceHealth"),
+        ("6: unhealthy: no timeout ends the task (B29)", on(m1(), ill()), 660, "keep"),
+        ("6: unknown is not healthy", on(m1(), vec![line("m2", Unknown, 2)]), 660, "keep"),
+        ("6: no status reported yet", on(m1(), vec![]), 660, "keep"),
+        ("6: status reported by other clusters only", on(m1(), vec![line("m1", Healthy, 2)]), 660, "keep"),
+        (
+            "6: every target must be healthy",
             case(&[("m2", 1), ("m3", 1)], vec![m1()], vec![line("m2", Healthy, 1), line("m3", Unhealthy, 0)]),
             1,
             "keep",
         ),
-        ("6: healthy in a cluster that is lost is stale (IR-29)", on(m1(), well()).without("m2"), 1, "keep"),
+        ("6: health from a cluster that is not ready is stale (IR-29)", on(m1(), well()).without("m2"), 1, "keep"),
         ("6: healthy, but not applied (IR-29)", on(m1(), vec![applied(false)]), 1, "keep"),
         ("6: fewer ready replicas than assigned (IR-29)", on(m1(), vec![line("m2", Healthy, 1)]), 1, "keep"),
-        ("6: a kind that counts none ends too (#4951)", on(m1(), vec![plain()]), 1, "clear by ResourceHealth"),
-        ("7: grace, one second before", on(grace(m1(), 600), ill()), 599, "keep until 600"),
-        ("7: grace over (B59)", on(grace(m1(), 600), ill()), 600, "clear by gracePeriodSeconds"),
+        ("6: a kind without replicas ends its task too (#4951)", on(m1(), vec![plain()]), 1, "clear by ResourceHealth"),
+        ("7: one second before the end of grace", on(grace(m1(), 600), ill()), 599, "keep until 600"),
+        ("7: grace period over (B59)", on(grace(m1(), 600), ill()), 600, "clear by gracePeriodSeconds"),
         ("7: healthy within the grace period", on(grace(m1(), 600), well()), 30, "clear by ResourceHealth"),
-        ("8: no grace of its own: no wake-up", on(m1(), ill()), 86_400, "keep"),
-        ("plugin off: health ends nothing", on(m1(), well()).plugins("ClusterInScheduleResult"), 1, "keep"),
+        ("8: without a grace period nothing is requeued", on(m1(), ill()), 86_400, "keep"),
         (
-            "plugin off: being a target again ends nothing",
+            "plugin ResourceHealth off: health ends nothing",
+            on(m1(), well()).plugins("ClusterInScheduleResult"),
+            1,
+            "keep",
+        ),
+        (
+            "plugin ClusterInScheduleResult off: a target again ends nothing",
             case(&[("m1", 1)], vec![m1()], vec![line("m1", Unhealthy, 0)]).plugins("ResourceHealth"),
             1,
             "keep",
@@ -235,23 +260,23 @@ fn verdicts_in_the_order_of_the_assessment() {
 }
 
 #[test]
-fn every_task_is_judged_on_its_own() {
+fn each_task_is_assessed_independently() {
     let ill = vec![line("m4", Unhealthy, 0)];
     let tasks = vec![grace(task("m1"), 60), task("m2"), grace(task("m3"), 300), suppressed(task("m5"), true)];
     let case = case(&[("m4", 1)], tasks, ill);
     let decision = case.decide(100);
     let cleared: Vec<_> = decision.cleared.iter().map(|c| c.task.from_cluster.as_str()).collect();
-    assert_eq!(cleared, ["m1"], "the grace period of one is not that of the next (#7184)");
+    assert_eq!(cleared, ["m1"], "each task has its own grace period (#7184)");
     assert_eq!(decision.next, Some(at(300)));
     let Effect::Tasks { patch } = &decision.plan.effects[0] else { panic!("{:?}", decision.plan) };
     let left: Vec<_> =
         patch["spec"]["gracefulEvictionTasks"].as_array().unwrap().iter().map(|t| &t["fromCluster"]).collect();
-    assert_eq!(left, ["m2", "m3", "m5"], "in the order of their creation");
-    assert_eq!(patch["spec"].as_object().unwrap().len(), 1, "the task list and nothing else");
+    assert_eq!(left, ["m2", "m3", "m5"], "remaining tasks keep their order");
+    assert_eq!(patch["spec"].as_object().unwrap().len(), 1, "the patch contains only the task list");
 }
 
 #[test]
-fn the_end_of_a_task_is_told_on_binding_and_template() {
+fn end_of_a_task_is_reported_on_binding_and_template() {
     let mut case = case(&[("m2", 1)], vec![task("m1")], vec![line("m2", Healthy, 1)]);
     case.spec.resource.kind = "Deployment".into();
     let decision = case.decide(1);
@@ -278,7 +303,7 @@ fn the_end_of_a_task_is_told_on_binding_and_template() {
 }
 
 #[test]
-fn the_end_of_a_migration_is_remembered() {
+fn end_of_a_migration_is_recorded_in_the_history() {
     let by_taint = FailoverRecord { episode: "e1".into(), from: "m1".into(), ..FailoverRecord::default() };
     let done = FailoverRecord { cleared_at: Some(Time(at(1))), ..by_taint.clone() };
     let after = |history: Vec<FailoverRecord>| {
@@ -302,19 +327,19 @@ fn the_end_of_a_migration_is_remembered() {
         evicted_at: Some(Time(at(0))),
         ..FailoverRecord::default()
     };
-    assert_eq!(after(vec![by_taint.clone()]), [ended(by_taint)], "the record that stands is completed");
+    assert_eq!(after(vec![by_taint.clone()]), [ended(by_taint)], "the open record is completed");
     assert_eq!(
         after(vec![done.clone()]),
         [done, ended(own.clone())],
-        "an earlier one of the same cluster is left alone"
+        "a completed record of the same cluster does not change"
     );
-    assert_eq!(after(vec![]), [ended(own)], "a migration that nobody recorded is");
+    assert_eq!(after(vec![]), [ended(own)], "a migration without a record gets one");
     let keeps = case(&[("m2", 1)], vec![task("m1")], vec![]).decide(50);
-    assert!(keeps.plan.is_quiet(), "nothing ended, nothing is remembered");
+    assert!(keeps.plan.is_quiet(), "no task ended: nothing is recorded");
 }
 
 #[test]
-fn lists_of_plugins() {
+fn plugin_lists_are_parsed() {
     let all = ["ResourceHealth", "ClusterInScheduleResult"];
     for (list, want) in [
         ("ResourceHealth,ClusterInScheduleResult", Ok(&all[..])),
@@ -337,7 +362,7 @@ fn lists_of_plugins() {
 }
 
 #[test]
-fn a_source_that_cannot_be_cleaned_is_told_every_five_minutes() {
+fn waiting_for_source_cleanup_is_reported_every_five_minutes() {
     let stateful = || {
         let cluster =
             ClusterFailoverBehavior { state_preservation: Some(StatePreservation::default()), ..Default::default() };
@@ -369,18 +394,18 @@ fn a_source_that_cannot_be_cleaned_is_told_every_five_minutes() {
     };
     let mut none = waiting();
     none.spec.failover = None;
-    let mut gone = waiting();
-    gone.copies.clear();
+    let mut copy_deleted = waiting();
+    copy_deleted.copies.clear();
     let mut ready = waiting();
     ready.not_ready.clear();
     let mut gracefully = waiting();
     gracefully.spec.graceful_eviction_tasks = vec![task("m1")];
     for (name, case) in [
-        ("a person lets it go on", Case { metadata: forced, ..waiting() }),
-        ("it has no state", none),
-        ("its copy is gone", gone),
-        ("the source is ready: it is being cleaned", ready),
-        ("gracefully nobody waits", gracefully),
+        ("annotated to proceed without cleanup", Case { metadata: forced, ..waiting() }),
+        ("no state to preserve", none),
+        ("the copy no longer exists", copy_deleted),
+        ("the source cluster is ready", ready),
+        ("purge mode Gracefully does not wait", gracefully),
     ] {
         assert_eq!(reported(&case, 1_000), (None, None), "{name}");
     }
@@ -422,7 +447,7 @@ fn lines() -> impl Strategy<Value = Vec<AggregatedStatusItem>> {
 proptest! {
     /// Invariants 17, 22 and 23, and the idempotence of the decision.
     #[test]
-    fn no_copy_goes_too_early_and_none_stays_for_ever(
+    fn tasks_end_neither_too_early_nor_never(
         tasks in tasks(), status in lines(), lags in any::<bool>(),
         result in prop::collection::btree_map(prop::sample::select(vec!["m0", "m1", "m2", "m3"]), 0_i32..4, 0..3),
         lost in prop::collection::btree_set(prop::sample::select(vec!["m0", "m1", "m2", "m3"]), 0..2), now in 100_i64..300,
@@ -446,16 +471,16 @@ proptest! {
                 || (task.reason == BINDING_PREEMPTED && over)
                 || (!result.is_empty() && !lags && (every_copy_healthy || over));
             prop_assert!(allowed, "{task:?} ended by {by}");
-            prop_assert!(task.creation_timestamp.is_some(), "a task is stamped before it ends");
+            prop_assert!(task.creation_timestamp.is_some(), "a task has a creationTimestamp before it ends");
         }
         if every_copy_healthy {
             for task in &case.spec.graceful_eviction_tasks {
-                let gone = decision.cleared.iter().any(|c| c.task == *task);
-                prop_assert!(gone || task.suppress_deletion == Some(true) || task.creation_timestamp.is_none(), "{task:?} stays");
+                let ended = decision.cleared.iter().any(|c| c.task == *task);
+                prop_assert!(ended || task.suppress_deletion == Some(true) || task.creation_timestamp.is_none(), "{task:?} stays");
             }
         }
         let wakes = decision.next.is_none_or(|next| next > at(now));
-        prop_assert!(wakes, "a wake-up that is past would never end");
+        prop_assert!(wakes, "the next check is in the future");
 
         let mut after = serde_json::to_value(&case.spec).unwrap();
         for effect in &decision.plan.effects {
@@ -472,7 +497,7 @@ proptest! {
         prop_assert!(stamped || again.plan.is_quiet(), "{again:?}");
         if stamped {
             let more: Vec<_> = again.plan.because.iter().map(ironclad_fleet::Because::reason).collect();
-            prop_assert!(!more.contains(&"TaskBegins"), "stamped once: {more:?}");
+            prop_assert!(!more.contains(&"TaskBegins"), "creationTimestamp is set once: {more:?}");
         }
     }
 }

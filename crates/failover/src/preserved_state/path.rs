@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates() {
+    fn paths_select_one_value() {
         let status = json!({
             "a": {"b": "c", "x.y": 1}, "list": [{"n": "p", "v": 1}, {"n": "q", "v": 2}, {"n": "r", "v": 3}], "t": true,
             "deep": {"id": "d1", "more": {"id": "d2"}}, "object": {"k": 1},

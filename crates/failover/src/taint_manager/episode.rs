@@ -32,7 +32,7 @@ pub struct Episode {
     pub evicted: u32,
     /// The event on its begin was recorded.
     pub(super) announced: bool,
-    /// When taints without `timeAdded` were first seen.
+    /// First sight of taints without `timeAdded`.
     first_seen: BTreeMap<TaintId, Timestamp>,
     /// Failover settings of the bindings, as first seen.
     frozen: BTreeMap<BindingKey, Frozen>,

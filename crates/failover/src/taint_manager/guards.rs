@@ -65,42 +65,42 @@ pub struct Fleet {
 
 impl Fleet {
     /// Updates one cluster, `None` if it was deleted; returns the previous entry.
-    pub fn set(&mut self, name: &ClusterName, standing: Option<ClusterHealth>) -> Option<ClusterHealth> {
+    pub fn set(&mut self, name: &ClusterName, health: Option<ClusterHealth>) -> Option<ClusterHealth> {
         let before = self.clusters.remove(name);
         if let Some(before) = &before {
             self.subtract(name, before);
         }
-        if let Some(standing) = standing {
-            self.add(name, &standing);
-            self.clusters.insert(name.clone(), standing);
+        if let Some(health) = health {
+            self.add(name, &health);
+            self.clusters.insert(name.clone(), health);
         }
         before
     }
 
-    fn add(&mut self, name: &ClusterName, standing: &ClusterHealth) {
-        if !standing.counts {
+    fn add(&mut self, name: &ClusterName, health: &ClusterHealth) {
+        if !health.counts {
             return;
         }
-        match standing.starting_until {
+        match health.starting_until {
             Some(until) => {
-                self.starting.insert(name.clone(), (until, standing.unhealthy));
+                self.starting.insert(name.clone(), (until, health.unhealthy));
             }
             None => {
                 self.settled.total += 1;
-                self.settled.unhealthy += usize::from(standing.unhealthy);
+                self.settled.unhealthy += usize::from(health.unhealthy);
             }
         }
     }
 
-    fn subtract(&mut self, name: &ClusterName, standing: &ClusterHealth) {
-        if !standing.counts {
+    fn subtract(&mut self, name: &ClusterName, health: &ClusterHealth) {
+        if !health.counts {
             return;
         }
-        if standing.starting_until.is_some() {
+        if health.starting_until.is_some() {
             self.starting.remove(name);
         } else {
             self.settled.total -= 1;
-            self.settled.unhealthy -= usize::from(standing.unhealthy);
+            self.settled.unhealthy -= usize::from(health.unhealthy);
         }
     }
 
@@ -139,12 +139,12 @@ pub enum Why {
     TotalOutage,
     /// Many clusters failed at once.
     MassFailure {
-        /// Held until then.
+        /// End of the hold.
         until: Duration,
     },
     /// The leader has just started.
     WarmUp {
-        /// Held until then.
+        /// End of the hold.
         until: Duration,
     },
     /// A person paused evictions.
@@ -224,13 +224,13 @@ impl Guards {
 
     /// Returns the rate in force: the formula, lowered by guards.
     #[must_use]
-    pub fn allowed(&self, counts: Counts, held: Held, flags: &EvictionFlags, now: Now) -> Allowed {
+    pub fn allowed(&self, counts: Counts, hold: Hold, flags: &EvictionFlags, now: Now) -> Allowed {
         let mass = self.hold_until.filter(|until| now.mono < *until).map(|until| Why::MassFailure { until });
         let warm = (now.mono < self.warm_until).then_some(Why::WarmUp { until: self.warm_until });
-        let by_person = match held {
-            Held::No => None,
-            Held::Paused => Some(Why::Paused),
-            Held::NotSynced => Some(Why::NotSynced),
+        let by_person = match hold {
+            Hold::None => None,
+            Hold::Paused => Some(Why::Paused),
+            Hold::NotSynced => Some(Why::NotSynced),
         };
         if let Some(why) = by_person.or(warm).or(mass) {
             return Allowed { rate: 0.0, state: State::Held, why, counts };
@@ -251,10 +251,10 @@ impl Guards {
 
 /// External pause of all evictions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Held {
+pub enum Hold {
     /// Nothing.
     #[default]
-    No,
+    None,
     /// The ConfigMap says `paused`.
     Paused,
     /// The caches are not complete.

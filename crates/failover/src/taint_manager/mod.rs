@@ -35,7 +35,7 @@ pub use self::{
     rows::{Row, Waiting},
 };
 use self::{
-    guards::{Allowed, ClusterHealth, Fleet, Guards, Held},
+    guards::{Allowed, ClusterHealth, Fleet, Guards, Hold},
     queue::{Abandoned, Key, Queue, Request},
     rate::{Pacer, Retries, State},
     verdict::Verdict,
@@ -50,7 +50,7 @@ pub struct Evictions {
     guards: Guards,
     pacer: Pacer,
     retries: Retries,
-    held: Held,
+    hold: Hold,
     episodes: BTreeMap<ClusterName, Episode>,
     queue: Queue,
     notices: notice::Notices,
@@ -75,7 +75,7 @@ impl Evictions {
             guards: Guards::new(now, warm_up),
             pacer: Pacer::new(now.mono),
             retries: Retries::default(),
-            held: Held::No,
+            hold: Hold::None,
             episodes: BTreeMap::new(),
             queue: Queue::default(),
             notices: notice::Notices::default(),
@@ -93,8 +93,8 @@ impl Evictions {
     }
 
     /// Pauses or resumes all evictions: a person paused them, or the caches are not complete.
-    pub fn hold(&mut self, held: Held) {
-        self.held = held;
+    pub fn hold(&mut self, hold: Hold) {
+        self.hold = hold;
     }
 
     /// Retries elements parked for lack of capacity: some cluster has more.
@@ -108,12 +108,12 @@ impl Evictions {
     /// [`is_recovering`](crate::taint_policy::is_recovering). Returns true if the bindings on it are to be evaluated:
     /// it became faulty, or its taints changed.
     pub fn cluster(&mut self, name: &ClusterName, cluster: Option<&Cluster>, recovering: Recovering, now: Now) -> bool {
-        let standing = cluster.map(|c| ClusterHealth::of(c, self.flags.health.startup_grace_period));
+        let health = cluster.map(|c| ClusterHealth::of(c, self.flags.health.startup_grace_period));
         let before = self.fleet.get(name).cloned();
-        self.fleet.set(name, standing.clone());
-        self.watch_departure(name, cluster, before.as_ref(), standing.as_ref(), now);
+        self.fleet.set(name, health.clone());
+        self.watch_departure(name, cluster, before.as_ref(), health.as_ref(), now);
         if cluster.is_some_and(|cluster| self.notices.shape_changed(name, notice::shape(cluster)))
-            || became_available(before.as_ref(), standing.as_ref())
+            || became_available(before.as_ref(), health.as_ref())
         {
             self.queue.look_again_at_parked();
         }
@@ -147,8 +147,8 @@ impl Evictions {
         let Some(episode) = self.episodes.get_mut(name) else { return };
         episode.recovering = recovering == Recovering::Yes;
         let max = self.flags.eviction.max_evictions_per_episode;
-        let held = episode.recovering || episode.is_exhausted(max);
-        if held {
+        let is_held = episode.recovering || episode.is_exhausted(max);
+        if is_held {
             self.queue.pause(name);
         } else {
             self.queue.resume(name);
@@ -164,7 +164,7 @@ impl Evictions {
         after: Option<&ClusterHealth>,
         now: Now,
     ) {
-        let well = |standing: &ClusterHealth| standing.ready;
+        let well = |health: &ClusterHealth| health.ready;
         match (before, after, cluster) {
             (_, Some(after), _) if well(after) || !after.counts => self.guards.returned(name),
             (_, None, _) => self.guards.returned(name),
@@ -244,19 +244,19 @@ impl Evictions {
     /// only.
     pub fn binding(&mut self, key: &BindingKey, binding: Option<&Binding>, now: Now) {
         let Some(binding) = binding.filter(|b| b.metadata().deletion_timestamp.is_none()) else {
-            let lanes: Vec<_> = self.queue.of_binding(key).cloned().collect();
-            for cluster in lanes {
+            let clusters: Vec<_> = self.queue.of_binding(key).cloned().collect();
+            for cluster in clusters {
                 self.queue.remove(&Key { cluster, binding: key.clone() }, Abandoned::Obsolete);
             }
             for episode in self.episodes.values_mut() {
                 episode.forget(key);
             }
-            self.notices.gone(key);
+            self.notices.forget(key);
             return;
         };
-        let gone: Vec<_> =
+        let left: Vec<_> =
             self.queue.of_binding(key).filter(|cluster| binding.spec().target(&cluster.0).is_none()).cloned().collect();
-        for cluster in gone {
+        for cluster in left {
             let key = Key { cluster, binding: key.clone() };
             let working = self
                 .queue
@@ -338,7 +338,7 @@ impl Evictions {
     /// The rate in force, and why.
     #[must_use]
     pub fn allowed(&self, now: Now) -> Allowed {
-        self.guards.allowed(self.fleet.counts(now.wall), self.held, &self.flags.eviction, now)
+        self.guards.allowed(self.fleet.counts(now.wall), self.hold, &self.flags.eviction, now)
     }
 
     /// Earliest start of the next eviction at the rate in force; `None` is never.
@@ -433,7 +433,7 @@ impl From<bool> for Recovering {
 
 /// True if a cluster became able to take workloads: it joined, or became healthy.
 fn became_available(before: Option<&ClusterHealth>, after: Option<&ClusterHealth>) -> bool {
-    let well = |standing: &ClusterHealth| standing.ready && !standing.unhealthy;
+    let well = |health: &ClusterHealth| health.ready && !health.unhealthy;
     after.is_some_and(well) && !before.is_some_and(well)
 }
 

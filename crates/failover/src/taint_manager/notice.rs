@@ -101,7 +101,7 @@ impl Notices {
     }
 
     /// Forgets a deleted binding.
-    pub(super) fn gone(&mut self, binding: &BindingKey) {
+    pub(super) fn forget(&mut self, binding: &BindingKey) {
         if let Some(due) = self.shown.remove(binding).and_then(|shown| shown.due) {
             self.due.remove(&(due, binding.clone()));
         }
@@ -113,8 +113,8 @@ impl Notices {
             return;
         }
         let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
-        if let Some(standing) = conditions::get(conditions, EVICTION_PENDING) {
-            let text = Some((standing.reason.clone(), standing.message.clone()));
+        if let Some(existing) = conditions::get(conditions, EVICTION_PENDING) {
+            let text = Some((existing.reason.clone(), existing.message.clone()));
             self.shown.insert(key.clone(), Shown { text, ..Shown::default() });
             self.changed(key, now);
         }
@@ -161,12 +161,12 @@ impl Evictions {
                 self.notices.shown.remove(&binding);
             }
             self.notices.next = now.mono.saturating_add(BETWEEN);
-            self.tell_notice(&binding, before.is_some(), text.as_ref(), abandoned);
+            self.record_notice(&binding, before.is_some(), text.as_ref(), abandoned);
             return Some(Notice { binding, condition });
         }
     }
 
-    fn tell_notice(
+    fn record_notice(
         &mut self,
         binding: &BindingKey,
         before: bool,

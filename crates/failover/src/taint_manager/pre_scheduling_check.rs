@@ -80,7 +80,7 @@ fn is_answered(binding: &Binding, scheduler: &Options) -> Result<(), NoTarget> {
 /// True if the workload of this binding has a target when it leaves these clusters.
 ///
 /// # Errors
-/// Why it has not.
+/// The reason why it has none.
 pub fn has_target(
     binding: &Binding,
     left_out: &BTreeSet<ClusterName>,

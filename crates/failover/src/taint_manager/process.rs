@@ -126,8 +126,8 @@ pub(super) fn decide(
     let (others, clusters) = (around.others, around.clusters);
     let Some(binding) = binding else { return Step::Drop(Abandoned::Obsolete) };
     let spec = binding.spec();
-    let gone = binding.metadata().deletion_timestamp.is_some() || *element.request.binding_uid != *binding.uid();
-    if gone || spec.target(&key.cluster.0).is_none() {
+    let deleted = binding.metadata().deletion_timestamp.is_some() || *element.request.binding_uid != *binding.uid();
+    if deleted || spec.target(&key.cluster.0).is_none() {
         return Step::Drop(Abandoned::Obsolete);
     }
     match clusters.get(&key.cluster) {

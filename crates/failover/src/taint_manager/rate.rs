@@ -101,7 +101,7 @@ pub const PROMPT: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pacer {
     last: Duration,
-    /// When the writes started that have no answer yet; never more than there are workers.
+    /// Start times of writes without a response; at most one per worker.
     unanswered: Vec<Duration>,
 }
 
@@ -119,7 +119,7 @@ impl Pacer {
         Self { last: start, unanswered: Vec::new() }
     }
 
-    /// When the next eviction may start at this rate, if all writes are answered until then; `None` is never.
+    /// Time at which the next eviction may start at this rate, if all writes get responses by then; `None` is never.
     #[must_use]
     pub fn next_allowed(&self, rate: f64) -> Option<Duration> {
         interval(rate).map(|interval| self.last.saturating_add(interval))
@@ -173,7 +173,7 @@ fn is_late(taken: Duration, now: Duration) -> bool {
 /// conflicts for ever would be asked as fast as it answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retries {
-    /// When the bucket would be full again.
+    /// Time at which the bucket is full again.
     full_at: Duration,
 }
 
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_6_4() {
+    fn rate_follows_the_table_of_6_4() {
         use State::{Halted, Normal, Secondary};
         let plain = EvictionFlags::default();
         let no_secondary = EvictionFlags { secondary_resource_eviction_rate: 0.0, ..plain.clone() };
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn other_flags() {
+    fn flags_change_the_rate() {
         let counts = Counts { total: 20, unhealthy: 15 };
         for (name, flags, want) in [
             (
@@ -238,12 +238,12 @@ mod tests {
                 (0.0, State::Halted),
             ),
             (
-                "no share is too much",
+                "a threshold of 1 is never exceeded",
                 EvictionFlags { unhealthy_cluster_threshold: 1.0, ..EvictionFlags::default() },
                 (0.5, State::Normal),
             ),
             (
-                "the fleet is not large",
+                "the fleet is below the threshold for large fleets",
                 EvictionFlags { large_cluster_num_threshold: 20, ..EvictionFlags::default() },
                 (0.0, State::Halted),
             ),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals() {
+    fn interval_between_evictions() {
         for (rate, millis) in [
             (0.5, Some(2_000)),
             (0.1, Some(10_000)),
@@ -267,51 +267,51 @@ mod tests {
         ] {
             assert_eq!(interval(rate).map(|i| i.as_millis()), millis, "{rate}");
         }
-        assert!(interval(30.0).unwrap() * 30 >= Duration::from_secs(1), "never shorter than the rate allows");
+        assert!(interval(30.0).unwrap() * 30 >= Duration::from_secs(1), "rounding does not exceed the rate");
     }
 
     #[test]
-    fn the_pace() {
+    fn evictions_are_paced() {
         const S: fn(u64) -> Duration = Duration::from_secs;
         let mut pacer = Pacer::new(S(100));
-        assert_eq!(pacer.next_allowed(0.5), Some(S(102)), "a start counts as an eviction");
+        assert_eq!(pacer.next_allowed(0.5), Some(S(102)), "the start of the process counts as an eviction");
         assert!(pacer.take(0.5, S(101)).is_none());
         let first = pacer.take(0.5, S(130));
-        assert!(first.is_some(), "after idleness at once");
-        assert!(pacer.take(0.5, S(131)).is_none(), "and idleness saves nothing up");
-        assert_eq!(pacer.next_allowed(0.1), Some(S(140)), "a new rate counts from the same start");
+        assert!(first.is_some(), "allowed at once after an idle time");
+        assert!(pacer.take(0.5, S(131)).is_none(), "idle time allows no burst");
+        assert_eq!(pacer.next_allowed(0.1), Some(S(140)), "a new rate counts from the last eviction");
         assert_eq!(pacer.next_allowed(0.0), None);
         let token = pacer.take(0.5, S(132));
-        assert!(token.is_none(), "the write of 130 has no answer yet");
+        assert!(token.is_none(), "the write of second 130 has no response yet");
         pacer.answered(first.unwrap(), S(130));
         let token = pacer.take(0.5, S(132)).unwrap();
         pacer.give_back(token);
-        assert_eq!(pacer.next_allowed(0.5), Some(S(132)), "nothing was written, so nothing counts");
+        assert_eq!(pacer.next_allowed(0.5), Some(S(132)), "an eviction that was not written does not count");
         const MS: fn(u64) -> Duration = Duration::from_millis;
         let lost = pacer.take(50.0, MS(132_000)).unwrap();
         let next = pacer.take(50.0, MS(132_050)).unwrap();
         pacer.give_back(lost);
-        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_050)), "another eviction started since");
+        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_050)), "a later eviction has started");
         pacer.answered(next, MS(132_150));
-        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_050)), "prompt enough");
+        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_050)), "a prompt response does not change the pace");
     }
 
     #[test]
-    fn a_late_answer_begins_the_pace_anew() {
+    fn late_response_restarts_the_pace() {
         const MS: fn(u64) -> Duration = Duration::from_millis;
         let mut pacer = Pacer::new(MS(0));
         let (first, second) = (pacer.take(20.0, MS(1_000)).unwrap(), pacer.take(20.0, MS(1_050)).unwrap());
         assert!(!pacer.awaits_answer(MS(1_100)) && pacer.awaits_answer(MS(1_101)));
-        assert!(pacer.take(20.0, MS(9_000)).is_none(), "two are on their way");
+        assert!(pacer.take(20.0, MS(9_000)).is_none(), "two writes have no response");
         pacer.answered(first, MS(9_000));
-        assert!(pacer.take(20.0, MS(9_500)).is_none(), "the other still is");
+        assert!(pacer.take(20.0, MS(9_500)).is_none(), "one write has no response");
         pacer.answered(second, MS(9_600));
-        assert!(pacer.take(20.0, MS(9_649)).is_none(), "it may have arrived just now");
+        assert!(pacer.take(20.0, MS(9_649)).is_none(), "the write may have arrived just before its response");
         assert!(pacer.take(20.0, MS(9_650)).is_some());
     }
 
     #[test]
-    fn repeated_attempts_have_a_bucket() {
+    fn retries_use_a_token_bucket() {
         const MS: fn(u64) -> Duration = Duration::from_millis;
         let flags = |qps: f64, size: u32| EvictionFlags {
             rate_limiter_qps: qps,
@@ -321,10 +321,10 @@ mod tests {
         let mut retries = Retries::default();
         let (two, at) = (flags(10.0, 2), MS(5_000));
         let waits: Vec<u128> = (0..4).map(|_| retries.reserve(&two, at).as_millis()).collect();
-        assert_eq!(waits, [0, 0, 100, 200], "two at once, then each its tenth of a second");
-        assert_eq!(retries.reserve(&two, MS(5_400)), MS(0), "full again after 400 ms");
+        assert_eq!(waits, [0, 0, 100, 200], "two at once, then one per 100 ms");
+        assert_eq!(retries.reserve(&two, MS(5_400)), MS(0), "the bucket is full after 400 ms");
         assert_eq!(retries.reserve(&two, MS(5_400)), MS(0));
-        assert_eq!(retries.reserve(&two, MS(5_450)), MS(50), "half a place has come back");
+        assert_eq!(retries.reserve(&two, MS(5_450)), MS(50), "half a token was refilled");
         let mut retries = Retries::default();
         assert_eq!(
             (0..100).map(|_| retries.reserve(&EvictionFlags::default(), at)).max(),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     proptest! {
-        // Whatever the moments: within any span no more attempts start than the bucket holds and gains meanwhile.
+        // Within any time span no more attempts start than the bucket holds and refills.
         #[test]
         fn the_bucket_is_never_exceeded(waits in prop::collection::vec(0..400u64, 1..120), size in 1..5u32, qps in prop::sample::select(vec![0.5, 3.0, 10.0])) {
             let flags = EvictionFlags { rate_limiter_qps: qps, rate_limiter_bucket_size: size, ..EvictionFlags::default() };
@@ -344,18 +344,18 @@ mod tests {
                 now += Duration::from_millis(wait);
                 starts.push(now + retries.reserve(&flags, now));
             }
-            prop_assert!(starts.windows(2).all(|pair| pair[0] <= pair[1]), "first come, first served");
+            prop_assert!(starts.windows(2).all(|pair| pair[0] <= pair[1]), "attempts keep their order");
             for from in 0..starts.len() {
                 for to in from..starts.len() {
                     let gained = (starts[to] - starts[from]).as_secs_f64() * qps + f64::from(size) + 1e-6;
-                    prop_assert!((to - from + 1) as f64 <= gained + 1.0, "{} attempts for {gained}", to - from + 1);
+                    prop_assert!((to - from + 1) as f64 <= gained + 1.0, "{} attempts, allowed {gained}", to - from + 1);
                 }
             }
         }
 
         // Invariant 3.
         #[test]
-        fn more_unhealthy_never_is_faster(total in 0..60usize, large in 0..40i32, threshold in 0.0..=1.0f64, primary in 0.0..5.0f64, secondary in 0.0..5.0f64) {
+        fn more_unhealthy_clusters_never_raise_the_rate(total in 0..60usize, large in 0..40i32, threshold in 0.0..=1.0f64, primary in 0.0..5.0f64, secondary in 0.0..5.0f64) {
             let flags = EvictionFlags {
                 resource_eviction_rate: primary,
                 secondary_resource_eviction_rate: secondary,
@@ -367,24 +367,24 @@ mod tests {
             prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]), "{rates:?}");
         }
 
-        // Invariant 1, for one pace over changing rates and moments, and answers that come when they come.
+        // Invariant 1, for changing rates, times and latencies of responses.
         #[test]
         fn the_rate_is_never_exceeded(steps in prop::collection::vec((0..900u64, prop::sample::select(vec![0.0, 0.1, 0.5, 3.0, 30.0]), prop::sample::select(vec![0, 0, 90, 700, 9_000])), 1..200)) {
             let (mut pacer, mut now) = (Pacer::new(Duration::ZERO), Duration::ZERO);
             let mut taken: Vec<(Duration, f64)> = Vec::new();
-            let mut on_the_way: Vec<(Duration, Token, f64)> = Vec::new();
+            let mut in_flight: Vec<(Duration, Token, f64)> = Vec::new();
             for (wait, rate, latency) in steps {
                 let until = now + Duration::from_millis(wait);
-                on_the_way.sort_by_key(|(at, ..)| *at);
-                while on_the_way.first().is_some_and(|(at, ..)| *at <= until) {
-                    let (at, token, rate) = on_the_way.remove(0);
+                in_flight.sort_by_key(|(at, ..)| *at);
+                while in_flight.first().is_some_and(|(at, ..)| *at <= until) {
+                    let (at, token, rate) = in_flight.remove(0);
                     pacer.answered(token, at);
-                    // It took effect when it was answered, unless that was prompt.
+                    // A late eviction counts from its response.
                     taken.push((if is_late(token.taken, at) { at } else { token.taken }, rate));
                 }
                 now = until;
                 if let Some(token) = pacer.take(rate, now) {
-                    on_the_way.push((now + Duration::from_millis(latency), token, rate));
+                    in_flight.push((now + Duration::from_millis(latency), token, rate));
                 }
             }
             taken.sort_by_key(|(at, _)| *at);

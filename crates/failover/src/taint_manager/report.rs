@@ -26,13 +26,13 @@ const KEY: &str = "report.json";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// When it was made.
+    /// Time of the report.
     pub at: Timestamp,
     /// Evictions per second in force.
     pub rate: f64,
     /// normal, secondary, halted or held.
     pub state: String,
-    /// Why it is.
+    /// Reason of the state.
     pub because: String,
     /// Clusters that count.
     pub clusters: usize,
@@ -48,7 +48,7 @@ pub struct Report {
     pub delayed: usize,
     /// Elements without a target.
     pub parked: usize,
-    /// When the line will be empty at the rate in force; `None`: not at this rate.
+    /// Time at which the queue will be empty at the rate in force; `None`: not at this rate.
     pub drained_at: Option<Timestamp>,
     /// The faulty clusters.
     pub episodes: Vec<EpisodeReport>,
@@ -64,7 +64,7 @@ pub struct EpisodeReport {
     pub id: String,
     /// The cluster.
     pub cluster: String,
-    /// When it was first seen by this leader.
+    /// Time at which this leader first saw it.
     pub since: Timestamp,
     /// Its evicting taints.
     pub taints: String,
@@ -72,7 +72,7 @@ pub struct EpisodeReport {
     pub evicted: u32,
     /// Waiting.
     pub pending: usize,
-    /// It is ready again and its taints wait only to be removed: its elements are held.
+    /// True if it is ready again and its taints are about to be removed: its elements are held.
     pub recovering: bool,
 }
 
@@ -153,15 +153,18 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read_as_it_was_written() {
-        let said = report();
-        assert_eq!(Report::parse(&said.data()), Some(said.clone()));
+    fn report_round_trips() {
+        let report = report();
+        assert_eq!(Report::parse(&report.data()), Some(report.clone()));
         assert_eq!(Report::parse(&BTreeMap::new()), None);
-        let later = Report { at: Timestamp::MAX, ..said.clone() };
-        assert!(said.says_the_same(&later) && said.is_quiet());
-        let held = Report { state: "normal".into(), ..said.clone() };
-        assert!(!said.says_the_same(&held), "the state is news");
-        let joined = Report { clusters: 3, ..said.clone() };
-        assert!(said.says_the_same(&joined), "a cluster that joins a well fleet is not");
+        let later = Report { at: Timestamp::MAX, ..report.clone() };
+        assert!(report.says_the_same(&later) && report.is_quiet());
+        let resumed = Report { state: "normal".into(), ..report.clone() };
+        assert!(!report.says_the_same(&resumed), "a changed state is written");
+        let joined = Report { clusters: 3, ..report.clone() };
+        assert!(
+            report.says_the_same(&joined),
+            "the number of clusters alone is not written while no cluster is unhealthy"
+        );
     }
 }

@@ -14,20 +14,20 @@ use crate::{
     taint_manager::rate::interval,
 };
 
-/// For what an element waits.
+/// State of an element, named after what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waiting {
     /// Ready.
     Queued,
-    /// For its time.
+    /// Waits for its due time.
     Delayed,
-    /// For a target.
+    /// Waits for a target.
     Parked,
-    /// For another try.
+    /// Waits for its next attempt.
     Retrying,
-    /// For its cluster: it is ready again and its taints wait to be removed, or the limit of its episode is reached.
+    /// Waits for its cluster, which is ready again with taints still to be removed, or reached the limit of its episode.
     Held,
-    /// For nothing: it is being written.
+    /// Being written.
     Evicting,
 }
 
@@ -47,19 +47,19 @@ pub struct Row {
     pub resource: String,
     /// Cluster that the binding leaves.
     pub cluster: ClusterName,
-    /// For what it waits.
+    /// What it waits for.
     pub state: Waiting,
     /// Position among ready and delayed elements, from 1.
     pub position: Option<usize>,
     /// Since when it is ready.
     pub since: Option<Timestamp>,
-    /// When it is, or was, due.
+    /// Due time.
     pub due: Timestamp,
     /// The taints that evict it.
     pub causes: Vec<String>,
     /// `Gracefully` or `Directly`.
     pub purge_mode: String,
-    /// When it is expected to be evicted at the rate in force; `None`: not at this rate, or not before something
+    /// Expected time of the eviction at the rate in force; `None`: not at this rate, or not before something
     /// changes.
     pub expected: Option<Timestamp>,
     /// Failed attempts.
@@ -67,7 +67,7 @@ pub struct Row {
 }
 
 impl Evictions {
-    /// Everything that waits: what is being written, the line, what is delayed, what is held, what is parked.
+    /// All elements: in work, then ready, delayed or retried ones, then held and parked ones.
     #[must_use]
     pub fn rows(&self, now: Now) -> Vec<Row> {
         self.rows_in(now, |_, _, state| state)

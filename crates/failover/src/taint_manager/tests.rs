@@ -1,4 +1,4 @@
-//! The behaviour table of specification/failover.md 11, as far as the eviction queue decides it: rows by their numbers.
+//! Rows of the behaviour table of specification/failover.md 11 that the eviction queue decides, by their numbers.
 
 use std::collections::BTreeSet;
 
@@ -27,20 +27,20 @@ mod property;
 mod rows;
 
 const EPOCH: i64 = 1_000_000;
-/// Warm-up is over and the first eviction may go.
+/// End of the warm-up: the first eviction is allowed.
 const READY_AT: u64 = 100;
 
 fn now(second: u64) -> Now {
     Now { wall: at(EPOCH + i64::try_from(second).unwrap()), mono: Duration::from_secs(second) }
 }
 
-/// A small world in virtual time: what drives the decisions in production, without waiting.
+/// Clusters, bindings and eviction queue in virtual time.
 struct World {
     evictions: Evictions,
     clusters: Clusters,
     bindings: BTreeMap<BindingKey, Binding>,
     now: Now,
-    /// `second: binding <- cluster`.
+    /// Evictions as `second: binding <- cluster`.
     log: Vec<String>,
     /// Result of writing an eviction.
     writes: fn(&Eviction, usize) -> Outcome,
@@ -83,7 +83,7 @@ impl World {
         });
     }
 
-    /// Lets time pass without a look at the queue.
+    /// Sets the time without running the queue.
     fn at(&mut self, second: u64) {
         self.now = now(second);
     }
@@ -93,10 +93,10 @@ impl World {
             self.clusters.get(&ClusterName::from(name)).map_or_else(|| cluster(name), |cluster| (**cluster).clone());
         change(&mut object);
         self.clusters.insert(name.into(), Arc::new(object));
-        self.tell_cluster(name);
+        self.notify_cluster(name);
     }
 
-    fn tell_cluster(&mut self, name: &str) {
+    fn notify_cluster(&mut self, name: &str) {
         let name = ClusterName::from(name);
         let cluster = self.clusters.get(&name).cloned();
         let recovering = cluster.as_ref().is_some_and(|c| crate::taint_policy::is_recovering(c, &[never()]));
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Taints a cluster from now on, and takes Ready from it.
+    /// Taints a cluster and sets its Ready condition to False.
     fn fail(&mut self, name: &str, effect: &str) {
         let added = self.now.wall.as_second();
         self.change(name, |cluster| {
@@ -155,7 +155,7 @@ impl World {
         self.get(name).spec().graceful_eviction_tasks.clone()
     }
 
-    /// Lets things happen up to this second, inclusive.
+    /// Runs the queue up to this second, inclusive.
     fn run(&mut self, until: u64) -> &mut Self {
         let end = now(until);
         for _ in 0..100_000 {
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    fn moved(&self) -> usize {
+    fn evicted(&self) -> usize {
         self.log.len()
     }
 
@@ -206,7 +206,7 @@ impl World {
         self.evictions.take_events().into_iter().map(|event| (event.about.name, event.reason)).collect()
     }
 
-    /// The same world under a new leader.
+    /// Replaces the queue by that of a new leader.
     fn restart(&mut self) {
         let flags = self.evictions.flags().clone();
         self.evictions = Evictions::new(flags, self.now);
@@ -259,7 +259,7 @@ fn merge(value: &mut Value, patch: &Value) {
     }
 }
 
-/// A Deployment that is duplicated, one cluster at a time, on these clusters.
+/// Binding of a Deployment that is duplicated to these clusters, with `maxGroups` 1.
 fn dup(name: &str, on: &[&str]) -> ResourceBinding {
     let spread = SpreadConstraint {
         spread_by_field: Some(SpreadByField::Cluster),
@@ -290,7 +290,7 @@ fn dup(name: &str, on: &[&str]) -> ResourceBinding {
     binding
 }
 
-/// A Deployment that is divided so.
+/// Binding of a Deployment that is divided among these clusters.
 fn div(name: &str, on: &[(&str, i32)]) -> ResourceBinding {
     let mut binding = dup(name, &[]);
     binding.spec.clusters = on.iter().map(|(name, replicas)| target(name, *replicas)).collect();

@@ -78,7 +78,7 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// When the first of them is due.
+    /// Due time of the first of them.
     #[must_use]
     pub fn due(&self) -> Timestamp {
         let due = [&self.no_execute, &self.prefer_no_execute].into_iter().flatten().map(|cause| cause.due).min();
@@ -109,7 +109,7 @@ pub enum Verdict {
     Stays(Reason),
     /// Evicted at `causes.due()`, with this purge mode.
     Goes {
-        /// Why and when.
+        /// Causes with their due times.
         causes: Causes,
         /// Purge mode of the old copy (4.2).
         purge_mode: PurgeMode,
@@ -162,7 +162,7 @@ pub fn judge(
     Verdict::Goes { causes: Causes { no_execute, prefer_no_execute }, purge_mode }
 }
 
-/// When a NoExecute taint is not tolerated any more; `None` is never. Of several tolerations the most permissive
+/// Time until which a NoExecute taint is tolerated; `None` is forever. Of several tolerations the most permissive
 /// counts, whatever their order (IR-8).
 fn tolerated_until(tolerations: &[Toleration], taint: &Taint, added: Timestamp) -> Option<Timestamp> {
     let matching: Vec<_> = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).collect();

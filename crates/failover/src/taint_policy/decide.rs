@@ -284,14 +284,14 @@ fn status(
     cluster: &Cluster,
 ) -> TaintPolicyCluster {
     let one = |item: &Item<'_>| {
-        let standing = taints.iter().find(|taint| item.id.is(taint));
+        let existing = taints.iter().find(|taint| item.id.is(taint));
         let leaves = watches.remove.holds
             && match rule.spelling {
                 Spelling::Match => owners.owns(rule.name, &item.id),
                 // Once its window passed only another policy can be what keeps the taint.
                 Spelling::AddRemove => !watches.add.holds && !item.remove_after.is_zero(),
             };
-        let (state, at) = match standing {
+        let (state, at) = match existing {
             Some(_) if leaves => (TaintState::Removing, Some(Time(watches.remove.end_of(item.remove_after)))),
             Some(taint) => (TaintState::Added, taint.time_added.clone()),
             None if watches.add.holds && !(watches.remove.holds && rule.spelling == Spelling::AddRemove) => {

@@ -78,14 +78,14 @@ fn outlook(cluster: &Cluster, policies: &[Arc<ClusterTaintPolicy>], name: &str, 
         .any(|effect| matches!(effect, Effect::Patch(patch) if patch.pointer("/spec/taints").is_some()));
     let what = status.taints.iter().filter_map(|taint| {
         let id = TaintId::new(&taint.key, &taint.effect);
-        let stands = cluster.spec.taints.iter().any(|standing| id.is(standing));
+        let exists = cluster.spec.taints.iter().any(|taint| id.is(taint));
         let seconds = taint.at.as_ref().map_or(0, |at| at.0.duration_since(now).as_secs().max(0));
         Some(match taint.state? {
-            TaintState::Added if stands => format!("has {id} already"),
+            TaintState::Added if exists => format!("has {id} already"),
             TaintState::Added => format!("would get {id} at once"),
             TaintState::Pending => format!("would get {id} in {seconds} s"),
             TaintState::Removing => format!("would lose {id} in {seconds} s"),
-            TaintState::NotAdded if stands && changed => format!("would lose {id} at once"),
+            TaintState::NotAdded if exists && changed => format!("would lose {id} at once"),
             TaintState::NotAdded => return None,
         })
     });
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_become_of_whom() {
+    fn dry_run_predicts_the_taints_of_each_cluster() {
         let summary = |selected: usize, matched: usize| {
             format!("dry run: {selected} of 3 clusters are selected, and the conditions of {matched} of them match")
         };
@@ -151,7 +151,7 @@ mod tests {
         let later = |text: &str| format!("dry run: cluster {text}");
         for (name, policy, clusters, want) in [
             (
-                "down for long: at once; for 100 s: the rest of the window; ready: nothing",
+                "not ready for long: at once; for 100 s: after the rest of the window; ready: no taint",
                 seed("p", &[], &["NoSchedule"]),
                 fleet(),
                 vec![
@@ -167,41 +167,49 @@ mod tests {
                 vec![summary(1, 1), later("m1 would get k:NoSchedule at once, would get k:PreferNoExecute at once")],
             ),
             (
-                "what is there already",
+                "existing taints are reported",
                 seed("p", &["m1", "m2"], &["NoSchedule"]),
                 tainted.clone(),
                 vec![summary(2, 1), later("m1 has k:NoSchedule already"), later("m2 has k:NoSchedule already")],
             ),
             (
-                "the other spelling takes away what others put",
+                "removeOnConditions removes taints of other owners",
                 upstream(&["True"]),
                 tainted,
                 vec![summary(3, 1), later("m1 has k:NoSchedule already"), later("m2 would lose k:NoSchedule at once")],
             ),
-            ("nobody is selected", seed("p", &["m9"], &["NoSchedule"]), fleet(), vec![summary(0, 0)]),
-            ("who leaves gets no taints", seed("p", &["m1"], &["NoSchedule"]), leaving, vec![summary(0, 0)]),
+            ("no cluster is selected", seed("p", &["m9"], &["NoSchedule"]), fleet(), vec![summary(0, 0)]),
+            (
+                "a cluster that is being deleted gets no taints",
+                seed("p", &["m1"], &["NoSchedule"]),
+                leaving,
+                vec![summary(0, 0)],
+            ),
         ] {
             assert_eq!(foresee(&policy, &[], &clusters, at(1_000)), want, "{name}");
         }
     }
 
     #[test]
-    fn a_policy_without_conditions_counts_from_its_writing() {
+    fn window_of_a_policy_without_conditions_starts_with_its_creation() {
         let mut always = seed("", &["m1"], &["NoSchedule"]);
         always.spec.match_conditions.clear();
         let reported = foresee(&always, &[], &[one("m1", "True", 0)], at(1_000));
-        assert_eq!(reported[1], "dry run: cluster m1 would get k:NoSchedule in 300 s", "a name is still to be drawn");
+        assert_eq!(
+            reported[1], "dry run: cluster m1 would get k:NoSchedule in 300 s",
+            "a policy with generateName has no name yet"
+        );
     }
 
     #[test]
-    fn a_change_is_foreseen_in_place_of_what_stands() {
+    fn changed_policy_replaces_the_stored_one_in_a_dry_run() {
         let (before, after) = (seed("p", &[], &["NoExecute"]), seed("p", &["m1"], &["NoSchedule"]));
         let reported = foresee(&after, &[before], &[one("m1", "False", 0), one("m2", "False", 0)], at(1_000));
         assert_eq!(reported[1..], ["dry run: cluster m1 would get k:NoSchedule at once"]);
     }
 
     #[test]
-    fn a_large_fleet_and_long_names_stay_short() {
+    fn warnings_are_limited_in_number_and_length() {
         let clusters: Vec<Cluster> = (0..500).map(|i| one(&format!("m{i:03}"), "False", 0)).collect();
         let reported = foresee(&seed("p", &[], &["NoSchedule"]), &[], &clusters, at(1_000));
         assert_eq!(reported.len(), 12);

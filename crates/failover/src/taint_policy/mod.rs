@@ -59,7 +59,7 @@ pub struct Memory {
 impl Memory {
     /// The memory if the decision's events were not recorded because an earlier write failed.
     #[must_use]
-    pub fn untold(self) -> Self {
+    pub fn unreported(self) -> Self {
         Self { reported: BTreeSet::new(), ..self }
     }
 }

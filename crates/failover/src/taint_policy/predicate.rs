@@ -24,10 +24,10 @@ pub(crate) fn evaluate(
     if conditions.is_empty() {
         return Verdict { holds: empty, since: Some(from_start) };
     }
-    let standing = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let present = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let (mut matching, mut failing) = (None::<Timestamp>, Vec::new());
     for wanted in conditions {
-        let found = conditions::get(standing, &wanted.condition_type);
+        let found = conditions::get(present, &wanted.condition_type);
         let since = found.map(|condition| condition.last_transition_time.0);
         if found.is_some_and(|condition| matches(wanted, &condition.status)) {
             matching = matching.max(since);
@@ -43,7 +43,7 @@ pub(crate) fn evaluate(
     }
 }
 
-/// True if the operator of a condition means something.
+/// True if the operator of a condition is supported.
 pub(crate) fn is_known(condition: &MatchCondition) -> bool {
     matches!(condition.operator.as_str(), "In" | "NotIn")
 }
@@ -62,7 +62,7 @@ fn matches(wanted: &MatchCondition, status: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopwatch {
     pub(crate) holds: bool,
-    /// For people.
+    /// Start that is shown in statuses.
     pub(crate) since: Timestamp,
     first_seen: Duration,
     elapsed_then: Duration,
@@ -70,7 +70,7 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Goes on with what was known, unless the truth value flipped. `now` is the time of day, `mono` monotonic time.
+    /// Continues the previous measurement, unless the truth value changed. `now` is wall time, `mono` monotonic time.
     pub(crate) fn follow(before: Option<Self>, verdict: Verdict, now: Timestamp, mono: Duration) -> Self {
         if let Some(before) = before.filter(|before| before.holds == verdict.holds) {
             return Self { last_seen: mono, ..before };
@@ -85,7 +85,7 @@ impl Stopwatch {
         Self { holds: verdict.holds, since, first_seen: mono, elapsed_then, last_seen: mono }
     }
 
-    /// That of the negated predicate.
+    /// Stopwatch of the negated predicate.
     pub(crate) fn opposite(self) -> Self {
         Self { holds: !self.holds, ..self }
     }
@@ -96,7 +96,7 @@ impl Stopwatch {
         window.saturating_sub(elapsed)
     }
 
-    /// When a window that runs will have passed, for people.
+    /// Time at which a running window ends, for statuses.
     pub(crate) fn end_of(&self, window: Duration) -> Timestamp {
         let window = jiff::SignedDuration::try_from(window).unwrap_or(jiff::SignedDuration::MAX);
         let end = self.since.saturating_add(window).unwrap_or(Timestamp::MAX);
@@ -115,9 +115,9 @@ mod tests {
     use crate::testkit::{at, cluster, condition, when};
 
     #[test]
-    fn predicates() {
+    fn predicates_evaluate_conditions() {
         let up = |name: &str, status: &str, since| condition(name, status, since);
-        for (name, wanted, standing, holds, since) in [
+        for (name, wanted, present, holds, since) in [
             (
                 "In, listed",
                 vec![when("Ready", "In", &["False", "Unknown"])],
@@ -134,44 +134,44 @@ mod tests {
                 Some(7),
             ),
             ("NotIn, listed", vec![when("Ready", "NotIn", &["True"])], vec![up("Ready", "True", 7)], false, Some(7)),
-            ("absent matches no In", vec![when("Ready", "In", &["False"])], vec![], false, None),
+            ("In: an absent condition does not match", vec![when("Ready", "In", &["False"])], vec![], false, None),
             (
-                "absent matches no NotIn: a cluster that just joined",
+                "NotIn: an absent condition does not match (a cluster that just joined)",
                 vec![when("Ready", "NotIn", &["True"])],
                 vec![],
                 false,
                 None,
             ),
             (
-                "an unknown operator is false",
+                "an unknown operator does not match",
                 vec![when("Ready", "Is", &["True"])],
                 vec![up("Ready", "True", 7)],
                 false,
                 None,
             ),
             (
-                "all match, since the last one",
+                "all match since the last one matched",
                 vec![when("Net", "In", &["False"]), when("Disk", "In", &["False"])],
                 vec![up("Net", "False", 9), up("Disk", "False", 5)],
                 true,
                 Some(9),
             ),
             (
-                "one fails, since it does",
+                "one mismatches since it changed",
                 vec![when("Net", "In", &["False"]), when("Disk", "In", &["False"])],
                 vec![up("Net", "False", 5), up("Disk", "True", 9)],
                 false,
                 Some(9),
             ),
             (
-                "both fail, since the first one",
+                "both mismatch since the first one changed",
                 vec![when("Net", "In", &["False"]), when("Disk", "In", &["False"])],
                 vec![up("Net", "True", 5), up("Disk", "True", 9)],
                 false,
                 Some(5),
             ),
             (
-                "one fails and one is absent",
+                "one mismatches and one is absent",
                 vec![when("Net", "In", &["False"]), when("Disk", "In", &["False"])],
                 vec![up("Net", "True", 5)],
                 false,
@@ -179,40 +179,48 @@ mod tests {
             ),
         ] {
             let mut cluster = cluster("m1");
-            cluster.status.get_or_insert_default().conditions = standing;
+            cluster.status.get_or_insert_default().conditions = present;
             let got = evaluate(&wanted, &cluster, true, at(0));
             assert_eq!(got, Verdict { holds, since: since.map(at) }, "{name}");
         }
         for empty in [true, false] {
             let verdict = evaluate(&[], &cluster("m1"), empty, at(3));
-            assert_eq!(verdict, Verdict { holds: empty, since: Some(at(3)) }, "the spelling decides");
+            assert_eq!(
+                verdict,
+                Verdict { holds: empty, since: Some(at(3)) },
+                "an empty list evaluates to the given default"
+            );
         }
     }
 
     #[test]
-    fn stopwatches() {
+    fn stopwatch_measures_how_long_a_verdict_lasts() {
         let s = Duration::from_secs;
         let verdict = |holds, since: i64| Verdict { holds, since: Some(at(since)) };
         let first = Stopwatch::follow(None, verdict(true, 100), at(160), s(5));
-        assert_eq!(first.left_of(s(300), s(5)), s(240), "a condition that is older than the controller counts");
+        assert_eq!(first.left_of(s(300), s(5)), s(240), "time before the controller started counts");
         assert_eq!(first.left_of(s(300), s(244)), s(1), "one second before");
         assert_eq!(first.left_of(s(300), s(245)), s(0), "exactly");
         let equivalent = Stopwatch::follow(Some(first), verdict(true, 200), at(200), s(45));
         assert_eq!(equivalent, Stopwatch { last_seen: s(45), ..first }, "False to Unknown does not reset (B10)");
         let jumped = Stopwatch::follow(Some(first), verdict(true, 100), at(9_999), s(45));
-        assert_eq!(jumped.left_of(s(300), s(45)), s(200), "nor does the clock of the wall");
+        assert_eq!(jumped.left_of(s(300), s(45)), s(200), "a jump of the wall clock does not reset it");
         let flipped = Stopwatch::follow(Some(first), verdict(false, 190), at(200), s(45));
-        assert_eq!(flipped.left_of(s(180), s(45)), s(170), "a flip starts anew");
+        assert_eq!(flipped.left_of(s(180), s(45)), s(170), "a change of the verdict restarts it");
         let behind = Stopwatch::follow(Some(first), verdict(false, 0), at(200), s(45));
         assert_eq!(
             (behind.since, behind.left_of(s(180), s(45))),
             (at(160), s(140)),
-            "not before the opposite was seen"
+            "it does not start before the opposite was seen"
         );
         let ahead = Stopwatch::follow(None, verdict(true, 500), at(200), s(0));
-        assert_eq!((ahead.since, ahead.left_of(s(300), s(0))), (at(200), s(300)), "a writer whose clock is ahead");
+        assert_eq!(
+            (ahead.since, ahead.left_of(s(300), s(0))),
+            (at(200), s(300)),
+            "a transition time in the future counts as now"
+        );
         let absent = Stopwatch::follow(None, Verdict { holds: false, since: None }, at(200), s(0));
-        assert_eq!(absent.left_of(s(180), s(60)), s(120), "an absence counts from its first sight");
+        assert_eq!(absent.left_of(s(180), s(60)), s(120), "an absent condition counts since it was first seen absent");
         assert_eq!(first.end_of(s(300)), at(400));
     }
 }

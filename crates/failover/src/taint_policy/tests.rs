@@ -27,7 +27,7 @@ mod several;
 
 const KEY: &str = "example.com/down";
 
-/// One cluster under policies, in time. It applies what is decided and looks again when the decision says so.
+/// One cluster with policies in virtual time. Applies decisions and reconciles again when they ask for it.
 struct World {
     cluster: Cluster,
     policies: Vec<Arc<ClusterTaintPolicy>>,
@@ -36,12 +36,12 @@ struct World {
     writes: usize,
     events: Vec<String>,
     status: Vec<TaintPolicyCluster>,
-    /// The second at which the next timer rings.
+    /// Second of the next timer.
     due: Option<i64>,
 }
 
 impl World {
-    /// Ready since second 0, at second 1.
+    /// Creates a cluster that is ready since second 0; it is second 1.
     fn new(policies: Vec<ClusterTaintPolicy>) -> Self {
         let mut cluster = cluster("m1");
         cluster.metadata.uid = Some("m1-uid".into());
@@ -50,7 +50,7 @@ impl World {
         let policies = policies.into_iter().map(Arc::new).collect();
         let (writes, events, status) = (0, Vec::new(), Vec::new());
         let mut world = Self { cluster, policies, memory: None, now: 1, writes, events, status, due: None };
-        world.look();
+        world.reconcile();
         world
     }
 
@@ -59,7 +59,7 @@ impl World {
         decide(&seen, at(self.now), Duration::from_secs(self.now.unsigned_abs()))
     }
 
-    fn look(&mut self) {
+    fn reconcile(&mut self) {
         let decision = self.decision();
         for effect in &decision.plan.effects {
             match effect {
@@ -79,22 +79,22 @@ impl World {
         assert!(again.plan.is_quiet(), "not settled: {:?}", again.plan);
     }
 
-    /// Time goes on to this second; timers ring.
+    /// Advances the time to this second and reconciles at each timer.
     fn until(&mut self, second: i64) -> &mut Self {
         while let Some(due) = self.due.filter(|due| *due <= second) {
             self.now = due;
-            self.look();
+            self.reconcile();
         }
         self.now = second;
         self
     }
 
-    /// At this second a condition changes.
+    /// Changes a condition at this second.
     fn set(&mut self, second: i64, type_: &str, status: &str) -> &mut Self {
         self.until(second);
         let condition = conditions::condition(type_, status, "Stored", "");
         conditions::set(&mut self.cluster.status.get_or_insert_default().conditions, condition, &Time(at(second)));
-        self.look();
+        self.reconcile();
         self
     }
 
@@ -102,11 +102,11 @@ impl World {
         self.set(second, READY, status)
     }
 
-    /// At this second somebody edits the world.
+    /// Changes the world at this second.
     fn edit(&mut self, second: i64, edit: impl FnOnce(&mut Self)) -> &mut Self {
         self.until(second);
         edit(self);
-        self.look();
+        self.reconcile();
         self
     }
 
@@ -165,13 +165,13 @@ fn item(effect: &str, add: i32, remove: i32) -> TaintToAdd {
     }
 }
 
-/// The seed's spelling: Ready In [False, Unknown], 300 and 180 seconds, PreferNoExecute.
+/// Policy with Ironclad's fields: Ready In [False, Unknown], 300 and 180 seconds, PreferNoExecute.
 fn seed(name: &str) -> ClusterTaintPolicy {
     let taints_to_add = vec![item(PREFER_NO_EXECUTE, 300, 180)];
     named(name, 0, ClusterTaintPolicySpec { match_conditions: down(), taints_to_add, ..Default::default() })
 }
 
-/// Upstream's spelling, without windows.
+/// Policy with Karmada's fields, without windows.
 fn upstream(name: &str, created: i64, add: Vec<MatchCondition>, remove: Vec<MatchCondition>) -> ClusterTaintPolicy {
     let taints = vec![PolicyTaint { key: KEY.into(), effect: PREFER_NO_EXECUTE.into(), ..PolicyTaint::default() }];
     let spec =

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn messages() {
+    fn invalid_policies_are_rejected() {
         let seed = || spec(|s| s.taints_to_add = vec![to_add("k", "PreferNoExecute")]);
         let upstream = || spec(|s| s.taints = vec![taint("k", "NoSchedule")]);
         let mixed = "spec: Forbidden: targetCluster/matchConditions/taintsToAdd can not co-exist with \
@@ -206,22 +206,22 @@ mod tests {
         let duplicate =
             r#"Duplicate value: "Duplicate taint with the same key(k) and effect(NoSchedule) is not allowed""#;
         for (name, spec, want) in [
-            ("the seed's example", spec(|s| *s = seed()), vec![]),
+            ("the documented example", spec(|s| *s = seed()), vec![]),
             ("upstream's", upstream(), vec![]),
             ("both", spec(|s| (s.taints_to_add, s.taints) = (seed().taints_to_add, upstream().taints)), vec![mixed.to_owned()]),
             (
-                "one field of the other is enough",
+                "one field of the other kind is rejected",
                 spec(|s| (s.taints_to_add, s.target_clusters) = (seed().taints_to_add, Some(ClusterAffinity::default()))),
                 vec![mixed.to_owned()],
             ),
             ("nothing", spec(|_| ()), vec!["spec.taintsToAdd: Required value".to_owned()]),
             (
-                "conditions and no taint",
+                "conditions without taints",
                 spec(|s| s.add_on_conditions = vec![when("Ready", "In", &["False"])]),
                 vec!["spec.taints: Required value".to_owned()],
             ),
             (
-                "windows of the seed's spelling",
+                "windows of taintsToAdd below 1 s",
                 spec(|s| {
                     s.taints_to_add = vec![TaintToAdd {
                         add_on_match_seconds: Some(0),
@@ -236,19 +236,19 @@ mod tests {
                 ],
             ),
             (
-                "one second is enough",
+                "windows of 1 s are valid",
                 spec(|s| {
                     s.taints_to_add = vec![TaintToAdd { add_on_match_seconds: Some(1), ..to_add("k", "NoSchedule") }];
                 }),
                 vec![],
             ),
             (
-                "windows of upstream's spelling may be nothing",
+                "windows of taints may be 0 s",
                 spec(|s| s.taints = vec![PolicyTaint { add_on_match_seconds: Some(0), ..taint("k", "NoSchedule") }]),
                 vec![],
             ),
             (
-                "but not less",
+                "negative windows",
                 spec(|s| s.taints = vec![PolicyTaint { remove_on_mismatch_seconds: Some(-1), ..taint("k", "NoSchedule") }]),
                 vec![
                     "spec.taints[0].removeOnMismatchSeconds: Invalid value: -1: should be greater than or equal to 0"
@@ -256,14 +256,14 @@ mod tests {
                 ],
             ),
             (
-                "an operator that is none",
+                "unknown operator",
                 spec(|s| (s.match_conditions, s.taints_to_add) = (vec![when("Ready", "Is", &["False"])], seed().taints_to_add)),
                 vec![
                     r#"spec.matchConditions[0].operator: Unsupported value: "Is": supported values: "In", "NotIn""#.to_owned(),
                 ],
             ),
             (
-                "a status that is none",
+                "unknown status",
                 spec(|s| {
                     (s.match_conditions, s.taints_to_add) = (vec![when("Ready", "In", &["False", "no"])], seed().taints_to_add);
                 }),
@@ -273,14 +273,14 @@ mod tests {
                 ],
             ),
             (
-                "what must be there",
+                "required fields",
                 spec(|s| (s.match_conditions, s.taints_to_add) = (vec![when("", "", &[])], seed().taints_to_add)),
                 ["conditionType", "operator", "statusValues"]
                     .map(|field| format!("spec.matchConditions[0].{field}: Required value"))
                     .to_vec(),
             ),
             (
-                "an effect that is reserved",
+                "reserved effect",
                 spec(|s| s.taints_to_add = vec![to_add("k", "PreferNoSchedule")]),
                 vec![
                     r#"spec.taintsToAdd[0].effect: Unsupported value: "PreferNoSchedule": supported values: "NoExecute", "NoSchedule", "PreferNoExecute""#
@@ -288,7 +288,7 @@ mod tests {
                 ],
             ),
             (
-                "the same twice, reported on the earlier",
+                "duplicate taint, reported on the first",
                 spec(|s| s.taints = vec![taint("k", "NoSchedule"), taint("k", "NoExecute"), taint("k", "NoSchedule")]),
                 vec![format!("spec.taints[0]: {duplicate}")],
             ),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn no_execute_can_be_fenced() {
+    fn no_execute_can_be_forbidden() {
         for (i, spec) in [
             spec(|s| s.taints = vec![taint("k", NO_EXECUTE)]),
             spec(|s| s.taints_to_add = vec![to_add("k", NO_EXECUTE)]),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_but_allowed() {
+    fn warnings_of_valid_policies() {
         let idle = spec(|s| s.taints = vec![taint("k", "NoSchedule")]);
         assert!(warnings(&idle)[0].starts_with("the policy does nothing"));
         let always = spec(|s| s.taints_to_add = vec![to_add("k", "NoSchedule")]);

@@ -19,7 +19,7 @@ pub enum ByCondition {
     Off,
 }
 
-/// The taints that the cluster should have, if they are not those it has. Those that stand keep their place, value
+/// The taints that the cluster should have, if they are not those it has. Existing ones keep their place, value
 /// and `timeAdded`; `now` is in whole seconds.
 #[must_use]
 pub fn wanted(cluster: &Cluster, by_condition: ByCondition, now: Timestamp) -> Option<Vec<Taint>> {
@@ -47,7 +47,7 @@ mod tests {
     use crate::testkit::{at, cluster, ready};
 
     #[test]
-    fn by_ready() {
+    fn taints_follow_the_ready_condition() {
         let list = |keys: &[(&str, &str)]| -> Vec<Taint> {
             let taint = |(key, effect): &(&str, &str)| Taint {
                 key: (*key).to_owned(),
@@ -63,13 +63,18 @@ mod tests {
             ("a new cluster is not ready", None, &[][..], Some(&[not_ready][..])),
             ("nothing reported leaves unreachable alone", None, &[unreachable], Some(&[unreachable, not_ready])),
             ("False", Some("False"), &[], Some(&[not_ready])),
-            ("False takes the place of Unknown in one write", Some("False"), &[unreachable], Some(&[not_ready])),
+            ("False replaces the taint of Unknown in one write", Some("False"), &[unreachable], Some(&[not_ready])),
             ("False, tainted already", Some("False"), &[not_ready], None),
             ("Unknown", Some("Unknown"), &[not_ready], Some(&[unreachable])),
             ("True removes both", Some("True"), &[not_ready, cordon, unreachable], Some(&[cordon])),
             ("True, nothing to do", Some("True"), &[cordon], None),
-            ("taints that evict are never ours", Some("True"), &[mine], None),
-            ("and are not taken for ours", Some("False"), &[mine], Some(&[mine, not_ready])),
+            ("NoExecute taints are not removed", Some("True"), &[mine], None),
+            (
+                "a NoExecute taint does not replace the NoSchedule taint",
+                Some("False"),
+                &[mine],
+                Some(&[mine, not_ready]),
+            ),
         ] {
             let mut cluster = cluster("m1");
             if let Some(status) = status {

@@ -39,7 +39,7 @@ impl TaintId {
         Self { key: key.to_owned(), effect: effect.to_owned() }
     }
 
-    /// Of this taint.
+    /// Key and effect of this taint.
     #[must_use]
     pub fn of(taint: &Taint) -> Self {
         Self::new(&taint.key, &taint.effect)
@@ -74,7 +74,7 @@ pub fn is_faulty(cluster: &Cluster) -> bool {
 /// existed before keeps its time, also if the writer omitted it; a new one gets `now` (whole seconds). `None` if
 /// nothing is missing. For every writer and for admission.
 #[must_use]
-pub fn stamped(taints: &[Taint], standing: &[Taint], now: Timestamp) -> Option<Vec<Taint>> {
+pub fn stamped(taints: &[Taint], existing: &[Taint], now: Timestamp) -> Option<Vec<Taint>> {
     let missing = |taint: &Taint| evicts(taint) && taint.time_added.is_none();
     if !taints.iter().any(missing) {
         return None;
@@ -83,7 +83,7 @@ pub fn stamped(taints: &[Taint], standing: &[Taint], now: Timestamp) -> Option<V
         if !missing(taint) {
             return taint.clone();
         }
-        let before = standing.iter().find(|old| TaintId::of(taint).is(old));
+        let before = existing.iter().find(|old| TaintId::of(taint).is(old));
         let since = before.and_then(|old| old.time_added.clone()).unwrap_or(Time(now));
         Taint { time_added: Some(since), ..taint.clone() }
     };
@@ -134,15 +134,15 @@ mod tests {
     use crate::testkit::{at, cluster, taint};
 
     #[test]
-    fn times() {
+    fn time_added_is_set_once() {
         let (old, new) = (Some(Time(at(5))), Some(Time(at(9))));
         let none = |key: &str, effect: &str| taint(key, effect, None);
-        for (name, written, standing, want) in [
+        for (name, written, existing, want) in [
             ("NoSchedule has no time", none("a", NO_SCHEDULE), none("b", NO_EXECUTE), None),
             ("NoExecute gets one", none("a", NO_EXECUTE), none("b", NO_EXECUTE), Some(new.clone())),
             ("and PreferNoExecute", none("a", PREFER_NO_EXECUTE), none("b", NO_EXECUTE), Some(new.clone())),
-            ("what was said stays", taint("a", NO_EXECUTE, Some(3)), taint("a", NO_EXECUTE, Some(5)), None),
-            ("what stood keeps its time", none("a", NO_EXECUTE), taint("a", NO_EXECUTE, Some(5)), Some(old)),
+            ("a given time is kept", taint("a", NO_EXECUTE, Some(3)), taint("a", NO_EXECUTE, Some(5)), None),
+            ("an existing taint keeps its time", none("a", NO_EXECUTE), taint("a", NO_EXECUTE, Some(5)), Some(old)),
             (
                 "another effect is another taint",
                 none("a", NO_EXECUTE),
@@ -150,7 +150,7 @@ mod tests {
                 Some(new),
             ),
         ] {
-            let got = stamped(&[written], &[standing], at(9)).map(|taints| taints[0].time_added.clone());
+            let got = stamped(&[written], &[existing], at(9)).map(|taints| taints[0].time_added.clone());
             assert_eq!(got, want, "{name}");
         }
         let value = Taint { value: Some("v".into()), ..none("a", NO_EXECUTE) };
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn faulty() {
+    fn evicting_taints_make_a_cluster_faulty() {
         for (effect, want) in [(NO_SCHEDULE, false), (NO_EXECUTE, true), (PREFER_NO_EXECUTE, true)] {
             let mut cluster = cluster("m1");
             assert!(!is_faulty(&cluster));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn texts() {
+    fn messages_list_key_value_and_effect() {
         let valued = Taint { value: Some("v".to_owned()), ..taint("k", NO_SCHEDULE, None) };
         assert_eq!(message(&[]), "Taint cluster succeed: cluster now does not have taints.");
         let text = "Taint cluster succeed: cluster now has taints([{Key:k,Effect:NoSchedule},{Key:k,Value:v,Effect:NoSchedule}]).";
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_say_only_what_changes() {
+    fn patches_contain_only_changes() {
         let mut cluster = cluster("m1");
         let mut owners = Owners::of(&cluster);
         assert_eq!(patch(&cluster, &[], &owners), None);
@@ -191,7 +191,7 @@ mod tests {
         });
         assert_eq!(both, want);
         cluster.spec.taints = vec![taint("a", NO_EXECUTE, Some(1))];
-        let gone = json!({ "spec": { "taints": null } });
-        assert_eq!(patch(&cluster, &[], &Owners::default()), Some(gone));
+        let removed = json!({ "spec": { "taints": null } });
+        assert_eq!(patch(&cluster, &[], &Owners::default()), Some(removed));
     }
 }

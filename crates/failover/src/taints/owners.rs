@@ -93,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn annotations() {
+    fn owners_are_read_from_the_annotation() {
         let id = TaintId::new("a", "NoExecute");
         for (name, text, owned, names_p) in [
             ("two policies", r#"{"a:NoExecute":["p","q"]}"#, vec!["p", "q"], true),
             ("another effect", r#"{"a:NoSchedule":["p"]}"#, vec![], true),
-            ("nobody", r#"{"a:NoExecute":[]}"#, vec![], false),
-            ("nonsense owns nothing", "p", vec![], false),
+            ("no policy", r#"{"a:NoExecute":[]}"#, vec![], false),
+            ("invalid JSON: no owner", "p", vec![], false),
         ] {
             let owners = Owners::of(&annotated(text));
             assert_eq!(owners.policies(&id).collect::<Vec<_>>(), owned, "{name}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn changes() {
+    fn owners_are_written_if_they_change() {
         let id = TaintId::new("a", "NoExecute");
         let mut owners = Owners::default();
         assert_eq!(owners.change_for(&cluster("m1")), None);
@@ -117,7 +117,11 @@ mod tests {
         let text = r#"{"a:NoExecute":["p","q"]}"#;
         assert_eq!(owners.change_for(&cluster("m1")), Some(json!({ TAINT_OWNERS: text })));
         assert_eq!(owners.change_for(&annotated(text)), None);
-        assert_eq!(owners.change_for(&annotated(r#"{ "a:NoExecute": ["q", "p"] }"#)), None, "the same in other words");
+        assert_eq!(
+            owners.change_for(&annotated(r#"{ "a:NoExecute": ["q", "p"] }"#)),
+            None,
+            "formatting and order do not matter"
+        );
         owners.remove(&id, "q");
         assert!(owners.owns("p", &id) && !owners.owns("q", &id));
         assert_eq!(owners.retain(|_, _| false), ["a:NoExecute"]);

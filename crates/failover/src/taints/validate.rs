@@ -55,7 +55,7 @@ mod tests {
     use crate::testkit::taint;
 
     #[test]
-    fn messages() {
+    fn invalid_taints_are_rejected() {
         let valued = |value: &str| Taint { value: Some(value.into()), ..taint("a.io/b", NO_EXECUTE, None) };
         let unsupported = r#"spec.taints[0].effect: Unsupported value: "PreferNoSchedule": supported values: "NoExecute", "NoSchedule", "PreferNoExecute""#;
         for (name, taints, want) in [
@@ -64,7 +64,7 @@ mod tests {
             ("PreferNoSchedule is reserved", vec![taint("a", "PreferNoSchedule", None)], vec![unsupported]),
             ("one key with two effects", vec![taint("a", NO_EXECUTE, None), taint("a", NO_SCHEDULE, None)], vec![]),
             (
-                "twice, the value does not matter",
+                "duplicates are detected without the value",
                 vec![taint("a.io/b", NO_EXECUTE, None), valued("v")],
                 vec![
                     r#"spec.taints[1]: Duplicate value: "a.io/b=v:NoExecute": taints must be unique by key and effect pair"#,
@@ -78,6 +78,6 @@ mod tests {
         assert!(key[0].to_string().starts_with(r#"spec.taints[0].key: Invalid value: "a b": "#), "{key:?}");
         let value = validate(&[valued("a b")], "spec.taints");
         assert!(value[0].to_string().starts_with(r#"spec.taints[0].value: Invalid value: "a b": "#), "{value:?}");
-        assert!(!validate(&[taint("", NO_EXECUTE, None)], "spec.taints").is_empty(), "a key is needed");
+        assert!(!validate(&[taint("", NO_EXECUTE, None)], "spec.taints").is_empty(), "the key is required");
     }
 }

@@ -11,14 +11,14 @@ use ironclad_fleet::ClusterName;
 use crate::cluster::lifecycle;
 
 /// Returns true if a changed binding may let a cluster finish its deletion: its spec, labels or deletion changed, or it
-/// is gone.
+/// was deleted.
 #[must_use]
 pub fn binding(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
     let lives = |meta: &ObjectMeta| (meta.generation, meta.deletion_timestamp.is_some(), meta.labels.clone());
     new.is_none() || old.map(lives) != new.map(lives)
 }
 
-/// Returns true if a changed Work may let a cluster finish its deletion: it is gone.
+/// Returns true if a changed Work may let a cluster finish its deletion: it was deleted.
 #[must_use]
 pub fn work(old: Option<&Work>, new: Option<&Work>) -> bool {
     old.is_some() && new.is_none()
@@ -33,7 +33,7 @@ pub fn schedule_result(
     terminating: &BTreeSet<ClusterName>,
 ) -> Vec<ClusterName> {
     let Some((spec, status)) = new.filter(|_| !terminating.is_empty()) else { return Vec::new() };
-    if !lifecycle::says_other(old, status) {
+    if !lifecycle::scheduled_changed(old, status) {
         return Vec::new();
     }
     terminating.iter().filter(|name| spec.target(&name.0).is_some()).cloned().collect()
@@ -86,9 +86,9 @@ mod tests {
         for (name, old, new, terminating, want) in [
             ("no cluster is being deleted", None, Some((&spec, Some(&failed))), names(&[]), 0),
             ("a target is being deleted", None, Some((&spec, Some(&failed))), names(&["m1", "m2"]), 1),
-            ("the result is the same", Some(&failed), Some((&spec, Some(&failed))), names(&["m1"]), 0),
-            ("no replica there", None, Some((&spec, Some(&failed))), names(&["m2"]), 0),
-            ("the binding is gone", Some(&failed), None, names(&["m1"]), 0),
+            ("the schedule result does not change", Some(&failed), Some((&spec, Some(&failed))), names(&["m1"]), 0),
+            ("no replicas in the cluster", None, Some((&spec, Some(&failed))), names(&["m2"]), 0),
+            ("the binding was deleted", Some(&failed), None, names(&["m1"]), 0),
         ] {
             assert_eq!(schedule_result(old, new, &terminating).len(), want, "{name}");
         }

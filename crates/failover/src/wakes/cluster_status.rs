@@ -31,7 +31,7 @@ mod tests {
         let almost = COLLECT_EVERY - Duration::from_millis(1);
         for (name, since, ready, want) in [
             ("never read", None, "True", true),
-            ("read just now", Some(Duration::ZERO), "True", false),
+            ("the APIs were just read", Some(Duration::ZERO), "True", false),
             ("just before the minute", Some(almost), "True", false),
             ("after a minute", Some(COLLECT_EVERY), "True", true),
             ("not ready", Some(Duration::ZERO), "False", true),

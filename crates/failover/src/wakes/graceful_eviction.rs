@@ -22,7 +22,7 @@ pub fn binding(old: Option<Parts<'_>>, new: Option<Parts<'_>>) -> bool {
     })
 }
 
-/// Returns true if condition `EvictionPending` stands on a binding.
+/// Returns true if condition `EvictionPending` of a binding is true.
 #[must_use]
 pub fn is_pending(status: Option<&ResourceBindingStatus>) -> bool {
     status.is_some_and(|status| conditions::is_true(&status.conditions, EVICTION_PENDING))
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_of_bindings_with_tasks_are_assessed() {
+    fn bindings_with_tasks_are_enqueued_on_relevant_changes() {
         let plain = ResourceBindingSpec::default();
         let evicting = ResourceBindingSpec {
             graceful_eviction_tasks: vec![GracefulEvictionTask { from_cluster: "m1".into(), ..Default::default() }],
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn any_change_of_readiness_counts() {
+    fn any_change_of_readiness_enqueues() {
         let of = |ready: &str| -> Cluster {
             serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Push"},
                 "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "R", "message": "",

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_that_may_change_who_is_evicted_count() {
+    fn changes_that_affect_evictions_are_handled() {
         let meta = ObjectMeta { uid: Some("u".into()), generation: Some(2), ..ObjectMeta::default() };
         let other_uid = ObjectMeta { uid: Some("v".into()), ..meta.clone() };
         let edited = ObjectMeta { generation: Some(3), ..meta.clone() };
@@ -59,8 +59,8 @@ mod tests {
             ("edited", Some(base), Some((&edited, &spec, Some(&behind))), true),
             ("annotated", Some(base), Some((&annotated, &spec, Some(&behind))), true),
             ("other targets", Some(base), Some((&meta, &moved, Some(&behind))), true),
-            ("the scheduler caught up", Some(base), Some((&meta, &spec, Some(&caught_up))), true),
-            ("a report of a member", Some(base), Some((&meta, &spec, Some(&reported))), false),
+            ("the scheduler observed the spec", Some(base), Some((&meta, &spec, Some(&caught_up))), true),
+            ("a status report of a member", Some(base), Some((&meta, &spec, Some(&reported))), false),
         ] {
             assert_eq!(binding(old, new), want, "{name}");
         }

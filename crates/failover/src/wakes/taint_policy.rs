@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_labels_and_spec_of_a_cluster_count() {
+    fn conditions_labels_and_spec_of_a_cluster_enqueue() {
         let of = |extra: Value| -> Cluster {
             let base = json!({"metadata": {"name": "m1", "uid": "u"}, "spec": {"syncMode": "Push"}, "status": {}});
             serde_json::from_value(merged(base, extra)).unwrap()
@@ -65,7 +65,7 @@ mod tests {
             ("an annotation", json!({"metadata": {"annotations": {"a": "b"}}}), true),
             ("the spec", json!({"spec": {"region": "eu"}}), true),
             ("deletion", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), true),
-            ("another cluster of that name", json!({"metadata": {"uid": "v"}}), true),
+            ("a recreated cluster", json!({"metadata": {"uid": "v"}}), true),
         ] {
             assert_eq!(cluster(Some(&base), Some(&of(new))), want, "{name}");
         }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn spec_and_life_of_a_policy_count_and_its_status_does_not() {
+    fn spec_and_deletion_of_a_policy_enqueue_and_its_status_does_not() {
         let of = |extra: Value| -> ClusterTaintPolicy {
             let base = json!({"metadata": {"name": "p", "uid": "u", "generation": 1}, "spec": {"taints": []}});
             serde_json::from_value(merged(base, extra)).unwrap()

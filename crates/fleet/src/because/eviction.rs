@@ -23,12 +23,12 @@ pub enum Reason {
     Affected {
         /// The taints that evict it, as messages print them.
         taints: Vec<String>,
-        /// When, as RFC 3339.
+        /// Due time, as RFC 3339.
         due: String,
     },
-    /// The placement that was applied last can't be read, so nobody knows what the user wants.
+    /// The placement that was applied last can't be read, so its tolerations are unknown.
     PlacementUnreadable {
-        /// Why not.
+        /// Reason.
         error: String,
     },
     /// The eviction is written.
@@ -60,7 +60,7 @@ pub enum Reason {
     WaitsForScheduler,
     /// The state to preserve from the old copy can't be read.
     StateUnreadable {
-        /// Why not.
+        /// Reason.
         error: String,
     },
     /// The write failed.
@@ -75,7 +75,7 @@ pub enum Reason {
     },
 }
 
-/// Why the pre-scheduling check finds no target (6.9).
+/// Reason why the pre-scheduling check finds no target (6.9).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "noTarget", rename_all_fields = "camelCase")]
 pub enum NoTarget {
@@ -83,7 +83,7 @@ pub enum NoTarget {
     NoCandidate,
     /// No scheduler would place it anew.
     NotScheduled {
-        /// Why not.
+        /// Reason.
         why: String,
     },
     /// No Work would be written for a new copy.

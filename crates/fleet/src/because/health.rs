@@ -18,7 +18,7 @@ pub enum Reason {
     NotReachable,
     /// No client for it could be made.
     NoClient {
-        /// Why not.
+        /// Error of the client.
         error: String,
     },
     /// The observation differs from what is published, and has not lasted long enough.

@@ -47,16 +47,16 @@ pub enum Reason {
         /// The cluster that is left.
         from: ClusterName,
     },
-    /// Nothing is placed anywhere: the old copy may be the only one.
+    /// The schedule result is empty: the old copy may be the only one.
     ResultEmpty {
         /// The cluster that is left.
         from: ClusterName,
     },
-    /// The new copies are not well yet.
+    /// The new copies are not healthy yet.
     ReplacementNotReady {
         /// The cluster that is left.
         from: ClusterName,
-        /// When the task's own grace period ends, if it has one.
+        /// End of the task's own grace period, if it has one.
         until: Option<Timestamp>,
     },
     /// The old copy must be deleted before a new one starts, but its cluster cannot delete it.
@@ -66,11 +66,11 @@ pub enum Reason {
         /// For how many minutes.
         minutes: i64,
     },
-    /// The workload does not ask for application failover, or nobody can judge its health.
+    /// The workload has no application failover, or no interpreter reports its health.
     NotWatched,
     /// The workload is unhealthy, and is tolerated for a while.
     UnhealthyTolerated {
-        /// Where.
+        /// The cluster of the copy.
         cluster: ClusterName,
         /// For how many seconds it has been unhealthy.
         for_seconds: u64,
@@ -79,19 +79,19 @@ pub enum Reason {
     },
     /// The workload was unhealthy for too long and leaves.
     UnhealthyTooLong {
-        /// Where.
+        /// The cluster of the copy.
         cluster: ClusterName,
     },
     /// The workload was unhealthy for too long, but there is nothing that would take its place.
     NoSubstitute {
-        /// Where.
+        /// The cluster of the copy.
         cluster: ClusterName,
     },
     /// The state that the new copy shall inherit can't be read.
     StateUnreadable {
-        /// Where.
+        /// The cluster of the copy.
         cluster: ClusterName,
-        /// Why not.
+        /// Reason.
         error: String,
     },
     /// The drain moves the binding away.
@@ -103,7 +103,7 @@ pub enum Reason {
     FollowsItsOwner,
     /// The drain leaves the binding: it has nowhere to go.
     NowhereToGo {
-        /// Why not.
+        /// Reason.
         why: String,
     },
     /// The drain leaves the binding: it was pinned.

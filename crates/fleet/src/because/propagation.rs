@@ -50,7 +50,7 @@ pub enum Reason {
     PolicyLost {
         /// The loser.
         policy: PolicyKey,
-        /// Why.
+        /// Reason of the preference.
         why: &'static str,
     },
     /// The template stays with the policy that claimed it.
@@ -143,7 +143,7 @@ pub enum Reason {
     },
     /// The scheduler placed a copy there.
     PlacedOn {
-        /// Where.
+        /// The target cluster.
         cluster: ClusterName,
     },
     /// The cluster is named by the binding, but there is no such Cluster.
@@ -223,7 +223,7 @@ pub enum Reason {
     MemberObjectDiffers {
         /// Which one.
         object: ObjectKey,
-        /// Where, as a JSON pointer.
+        /// JSON pointer to the first difference.
         at: String,
     },
     /// The member object exists and is not ours.

@@ -103,7 +103,7 @@ pub enum Reason {
         group: String,
         /// Its index in the list.
         index: usize,
-        /// Why.
+        /// Error of its scheduling cycle.
         error: String,
     },
     /// The binding is scheduled.

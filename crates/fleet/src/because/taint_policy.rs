@@ -72,7 +72,7 @@ pub enum Reason {
     Unusable {
         /// The policy.
         policy: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// The policy does not select the cluster.

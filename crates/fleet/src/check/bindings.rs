@@ -69,8 +69,8 @@ pub(super) fn claims(world: &World, found: &mut Vec<Violation>) {
             .or_else(|| world.cluster_policies.get(&policy).map(|p| (&p.metadata, &p.spec)));
         let metadata = claimant.map(|(metadata, _)| metadata);
         let label = if policy.namespace.is_empty() { CLUSTER.0 } else { NAMESPACED.0 };
-        let stands = metadata.is_some_and(|m| m.labels.as_ref().and_then(|l| l.get(label)) == Some(&id));
-        if !stands {
+        let exists = metadata.is_some_and(|m| m.labels.as_ref().and_then(|l| l.get(label)) == Some(&id));
+        if !exists {
             found.push(Violation::ClaimantMissing { template: key.clone(), policy });
         } else if claimant.is_some_and(|(metadata, spec)| binds_at_once(metadata, spec))
             && template.pointer("/metadata/deletionTimestamp").is_none()

@@ -36,9 +36,9 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
                     object: key.clone(),
                     work: format!("{namespace}/{name}"),
                 }),
-                Some(standing) => {
-                    let id = standing.metadata.labels.as_ref().and_then(|l| l.get(labels::WORK_PERMANENT_ID));
-                    let for_it = standing.spec.workload.manifests.iter().any(|manifest| {
+                Some(owner) => {
+                    let id = owner.metadata.labels.as_ref().and_then(|l| l.get(labels::WORK_PERMANENT_ID));
+                    let for_it = owner.spec.workload.manifests.iter().any(|manifest| {
                         let actual = key_of(&manifest.object());
                         (&actual.gvk.group, &actual.gvk.kind, &actual.namespace, &actual.name)
                             == (&key.gvk.group, &key.gvk.kind, &key.namespace, &key.name)

@@ -470,15 +470,15 @@ fn what_can_be_wrong() {
 #[test]
 fn what_is_on_its_way_out_is_not_judged() {
     let mut world = world();
-    let gone = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    set_work(&mut world, gone.clone());
+    let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    set_work(&mut world, terminating.clone());
     set_binding(
         &mut world,
         json!({"spec": {"replicas": 1, "clusters": [{"name": "m2", "replicas": 1}]}, "status": {"aggregatedStatus": []}}),
     );
     assert_eq!(violations(&world), Vec::<String>::new(), "a Work being deleted");
     let mut object = manifest("m1", 2);
-    merge(&mut object, &gone);
+    merge(&mut object, &terminating);
     world.insert_member("m1".into(), object);
     world.works.retain(|key, _| &*key.cluster.0 == "m2");
     assert_eq!(violations(&world), Vec::<String>::new(), "an object being deleted");

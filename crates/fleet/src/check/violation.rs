@@ -19,7 +19,7 @@ pub enum Violation {
     ClaimantMissing {
         /// The template.
         template: ObjectKey,
-        /// Whose claim it carries.
+        /// The policy of its claim.
         policy: PolicyKey,
     },
     /// A template is claimed and has no binding.
@@ -109,7 +109,7 @@ pub enum Violation {
         /// Its binding.
         binding: BindingKey,
     },
-    /// Two Works of one binding stand in one cluster.
+    /// One binding has two Works in one cluster.
     WorkTwice {
         /// One.
         first: WorkKey,
@@ -157,7 +157,7 @@ pub enum Violation {
     },
     /// A member object is marked as ours, and its Work does not exist.
     ObjectWithoutWork {
-        /// Where.
+        /// The member cluster.
         cluster: ClusterName,
         /// The object.
         object: ObjectKey,
@@ -166,7 +166,7 @@ pub enum Violation {
     },
     /// A member object names a Work that is for another object, or that has another id.
     ObjectOfAnotherWork {
-        /// Where.
+        /// The member cluster.
         cluster: ClusterName,
         /// The object.
         object: ObjectKey,

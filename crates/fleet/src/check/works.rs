@@ -173,11 +173,11 @@ fn of_namespace(world: &World, key: &WorkKey, work: &Work, found: &mut Vec<Viola
     let Some(owner) = owner else { return };
     let gvk = Gvk::from_manifest(&owner.api_version, &owner.kind);
     let namespace = ObjectKey { gvk, namespace: "".into(), name: owner.name.as_str().into() };
-    let stands = world
+    let exists = world
         .templates
         .get(&namespace)
         .is_some_and(|object| object.pointer("/metadata/uid").and_then(Value::as_str) == Some(&*owner.uid));
-    if !stands {
+    if !exists {
         found.push(Violation::WorkWithoutNamespace { work: key.clone(), namespace: owner.name.clone() });
     }
 }

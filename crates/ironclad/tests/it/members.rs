@@ -92,11 +92,11 @@ async fn a_real_member_joins_and_leaves() -> anyhow::Result<()> {
     let namespace =
         of_member(&["namespace", "karmada-cluster", "--ignore-not-found", "-o", "jsonpath={.status.phase}"]).await?;
     assert_ne!(namespace.trim(), "Active", "it is deleted, as the join created it");
-    let gone = world.plane(&["unjoin", "member1", "--yes"]).await?;
+    let refused = world.plane(&["unjoin", "member1", "--yes"]).await?;
     assert!(
-        gone.stderr.starts_with("error: no cluster object member1 found in karmada control Plane"),
+        refused.stderr.starts_with("error: no cluster object member1 found in karmada control Plane"),
         "{}",
-        gone.stderr
+        refused.stderr
     );
     Ok(())
 }

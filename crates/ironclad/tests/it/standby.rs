@@ -43,7 +43,7 @@ async fn a_run_beside_up_stands_by_and_says_so() -> anyhow::Result<()> {
     line(up.stdout.take().context("stdout")?, "ready: ").await?;
     let kubeconfig = dir.path().join("kubeconfig").display().to_string();
     let mut run = start(&["run", "--kubeconfig", &kubeconfig])?;
-    let told = line(run.stderr.take().context("stderr")?, "standing by: ").await?;
-    assert!(told.starts_with("standing by: up_") && told.ends_with(" is the leader"), "{told}");
+    let reported = line(run.stderr.take().context("stderr")?, "standing by: ").await?;
+    assert!(reported.starts_with("standing by: up_") && reported.ends_with(" is the leader"), "{reported}");
     Ok(())
 }

@@ -105,7 +105,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         requeue_at: None,
     };
     let going = set.metadata.deletion_timestamp.is_some();
-    let mut stand = Vec::new();
+    let mut pods = Vec::new();
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let mut status = DaemonSetStatus {
         observed_generation: set.metadata.generation,
@@ -147,7 +147,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
             Availability::From(at) => plan.requeue_at = Some(plan.requeue_at.map_or(at, |next| next.min(at))),
             Availability::No => {}
         }
-        stand.push((pod, is_new, availability == Availability::Yes));
+        pods.push((pod, is_new, availability == Availability::Yes));
     }
     // Pods on deleted nodes.
     plan.delete.extend(on.into_values().flatten().filter(|p| !is_terminating(p)).cloned());
@@ -161,7 +161,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         let one = IntOrString::Int(1);
         let limit = rolling.and_then(|r| r.max_unavailable.as_ref()).unwrap_or(&one);
         let limit = resolve(limit, status.desired_number_scheduled, Round::Up).max(1);
-        replace(&mut plan, &stand, limit - (status.desired_number_scheduled - available));
+        replace(&mut plan, &pods, limit - (status.desired_number_scheduled - available));
     }
     if going {
         plan.create.clear();
@@ -169,15 +169,15 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     }
     plan.idle = plan.create.is_empty()
         && plan.delete.is_empty()
-        && number(stand.len()) == available
+        && number(pods.len()) == available
         && status.desired_number_scheduled == available;
     plan.status = status;
     plan
 }
 
 /// Deletes old pods: unavailable ones immediately, available ones within `maxUnavailable`.
-fn replace(plan: &mut Plan, stand: &[(&Arc<Pod>, bool, bool)], mut may_go: i32) {
-    for (pod, _, available) in stand.iter().filter(|(_, is_new, _)| !is_new) {
+fn replace(plan: &mut Plan, pods: &[(&Arc<Pod>, bool, bool)], mut may_go: i32) {
+    for (pod, _, available) in pods.iter().filter(|(_, is_new, _)| !is_new) {
         if !*available {
             plan.delete.push((*pod).clone());
         } else if may_go > 0 {

@@ -102,7 +102,7 @@ pub(super) fn without_pairs(text: &str) -> String {
                 after_value = c.is_ascii_alphanumeric() || matches!(c, b'_' | b')' | b']' | b'}' | b'"' | b'\'' | b'`');
             }
         }
-        // Between two pieces stands a text, which is a value, or a comment, which is nothing.
+        // Between two pieces is a string literal, which is a value, or a comment, which is none.
         let is_text = pieces.get(n + 1).is_some_and(|next| !text[piece.end..next.start].starts_with('/'));
         if is_text {
             end_run(&mut run, after_value);

@@ -224,7 +224,7 @@ impl Expression {
     }
 }
 
-/// Mistakes of one expression that are told, as in cel-go.
+/// Maximum number of reported errors of one expression, as in cel-go.
 const ERRORS_MAX: usize = 100;
 /// Bytes of a line that a mistake is shown in; of a longer one, its surroundings are shown.
 const SHOWN_MAX: usize = 500;

@@ -27,7 +27,7 @@ pub(super) fn depth(text: &str) -> usize {
     }
 }
 
-/// Where it is not clear what is code, nothing ends and nothing is a sibling.
+/// If it is unclear what is code, nothing ends and nothing is a sibling.
 fn depth_of<'a>(code: impl Iterator<Item = &'a str>, is_clear: bool) -> usize {
     let mut levels = vec![Level::default()];
     // Of all levels together.

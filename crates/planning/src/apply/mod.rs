@@ -86,7 +86,7 @@ pub struct CopyChange {
     pub differs: bool,
     /// The override policies that apply to it then.
     pub overrides: Vec<String>,
-    /// Why it can't be made.
+    /// Error if it can't be made.
     pub error: Option<String>,
 }
 
@@ -141,7 +141,7 @@ pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
         let mut because = of_policies.get(key).cloned().unwrap_or_default();
         because.append(&mut placement.because);
         let template = replay.fleet.world.templates.get(key);
-        let mut because = without_standing_claim(because, template.and_then(|template| Claim::of_template(template)));
+        let mut because = without_existing_claim(because, template.and_then(|template| Claim::of_template(template)));
         because.extend(dependencies.get(key).into_iter().flatten().cloned());
         let change = change(question, &replay.fleet, key, because, placement.scheduling);
         let moves = change.copies.values().any(|copy| copy.change() != "stays");
@@ -158,7 +158,7 @@ pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
 }
 
 /// Names the claim that stays only where nothing else is to be said of it.
-fn without_standing_claim(mut because: Vec<Because>, claim: Option<Claim>) -> Vec<Because> {
+fn without_existing_claim(mut because: Vec<Because>, claim: Option<Claim>) -> Vec<Because> {
     because.retain(|reason| !matches!(reason, Because::Propagation(Reason::StaysClaimed { .. })));
     if because.is_empty() {
         because.extend(claim.map(|claim| Because::from(Reason::StaysClaimed { policy: claim.policy() })));

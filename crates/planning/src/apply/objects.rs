@@ -16,7 +16,7 @@ use crate::{Fleet, Preemption, world::InvalidObject};
 /// Most objects of a file that are planned for at once.
 pub const OBJECTS_MAX: usize = 1_000;
 
-/// Why a file can't be planned for.
+/// Error of planning for a file.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidFile {
     /// There is nothing in it.

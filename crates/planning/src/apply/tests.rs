@@ -224,7 +224,7 @@ const SETTINGS: &str = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: s
 #[test]
 fn what_follows() {
     let by = "the workload of binding shop/mounting-deployment refers to it";
-    let gone = "nothing refers to the object of binding shop/settings-configmap any more";
+    let unreferenced = "nothing refers to the object of binding shop/settings-configmap any more";
     let (nobody, stays) = (
         "no policy selects ConfigMap shop/settings",
         "the template is claimed by PropagationPolicy shop/all and stays with it",
@@ -273,7 +273,7 @@ fn what_follows() {
             attached(),
             deployment("mounting", 2, "").replace("{containers:", "{volumes: null, containers:"),
             format!(
-                "settings [{nobody}; {gone}] m1:goes 0>-\n\
+                "settings [{nobody}; {unreferenced}] m1:goes 0>-\n\
                  mounting [{stays}] m1:changes 2>2\n0 unchanged"
             ),
         ),
@@ -281,7 +281,7 @@ fn what_follows() {
             "as it does when nothing is to follow",
             attached(),
             mounting_policy("[m1]", "false"),
-            format!("settings [{nobody}; {gone}] m1:goes 0>-\n1 unchanged"),
+            format!("settings [{nobody}; {unreferenced}] m1:goes 0>-\n1 unchanged"),
         ),
     ] {
         assert_eq!(story(&fleet, &file, false), want, "{name}");

@@ -30,8 +30,8 @@ pub fn of(world: &World, interpreter: &Interpreter) -> Drifted {
             continue;
         }
         let Some(object) = execution::object_key(work) else { continue };
-        let Some(standing) = world.members.get(&key.cluster).and_then(|all| all.get(&object)) else { continue };
-        if let Some(at) = execution::drifted(work, standing, interpreter) {
+        let Some(actual) = world.members.get(&key.cluster).and_then(|all| all.get(&object)) else { continue };
+        if let Some(at) = execution::drifted(work, actual, interpreter) {
             found.insert((key.cluster.clone(), object), at);
         }
     }

@@ -63,7 +63,7 @@ impl Finding {
     }
 }
 
-/// The health of the clusters, how ready the fleet is for the loss of one, and how evictions stand.
+/// Findings about the health of clusters, the fleet's readiness for the loss of one, and evictions.
 #[must_use]
 pub fn findings(world: &World, report: Option<&Report>, paused: bool, now: Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -262,7 +262,7 @@ items:
     }
 
     #[test]
-    fn how_evictions_stand() {
+    fn findings_about_evictions() {
         let episode = EpisodeReport {
             id: "m1-1".into(),
             cluster: "m1".into(),
@@ -277,7 +277,7 @@ items:
         let parked = Report { parked: 1, ..report() };
         let faulty = Report { episodes: vec![episode], ..report() };
         for (name, report, paused, want) in [
-            ("nothing to tell", report(), false, &[][..]),
+            ("no evictions", report(), false, &[][..]),
             ("paused", report(), true, &["evictions are paused"]),
             ("halted, and nobody waits", idle, false, &[]),
             ("parked", parked, false, &["no target cluster for 1 eviction"]),

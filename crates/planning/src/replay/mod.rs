@@ -89,7 +89,7 @@ impl<'a> Replay<'a> {
             .filter(|template| is_claimed(Claim::of_template(template)))
             .map(|template| policy::Template { template, binding: None })
             .collect();
-        let held: Vec<Candidate<'_>> = world
+        let candidates: Vec<Candidate<'_>> = world
             .templates
             .values()
             .filter_map(|template| {
@@ -109,7 +109,7 @@ impl<'a> Replay<'a> {
             templates: &templates,
             waiting: &[],
             overrides: &overrides,
-            preemption: (preemption == Preemption::On).then_some(held.as_slice()),
+            preemption: (preemption == Preemption::On).then_some(candidates.as_slice()),
             now: self.now,
         };
         let plan = policy::decide(&seen, next_ids(&mut self.decisions));

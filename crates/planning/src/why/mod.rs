@@ -1,4 +1,4 @@
-//! Why a template runs where it runs: the detector's and the scheduler's own decisions, run again over what is there,
+//! Reasons of a template's placement: the detector's and the scheduler's own decisions, run again over what is there,
 //! with their reasons kept. Nothing here decides anything itself.
 
 mod not;

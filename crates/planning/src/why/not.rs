@@ -1,4 +1,4 @@
-//! Why a template does not run on one cluster, and what would change that.
+//! Reasons why a template does not run on one cluster, and what would change that.
 
 use ironclad_api::{eviction::CLUSTER_DRAIN, taints::UNSCHEDULABLE};
 use ironclad_fleet::{
@@ -17,7 +17,7 @@ pub struct Answer {
     pub cluster: ClusterName,
     /// Its replicas, if it is a target now.
     pub replicas: Option<i32>,
-    /// Why it is or is not one, the first cause first.
+    /// Reasons why it is or is not a target, the first cause first.
     pub because: Vec<String>,
     /// Remedy.
     #[serde(rename = "try", skip_serializing_if = "Option::is_none")]

@@ -114,10 +114,10 @@ pub(super) fn release(observed: &Value) -> Option<Value> {
     let mut metadata = Map::new();
     for (map, ours) in [("labels", &OUR_LABELS[..]), ("annotations", &OUR_ANNOTATIONS[..])] {
         let there = template::map(observed, &format!("/metadata/{map}"));
-        let gone: Map<String, Value> =
+        let removed: Map<String, Value> =
             ours.iter().filter(|key| there.contains_key(**key)).map(|key| ((*key).to_owned(), Value::Null)).collect();
-        if !gone.is_empty() {
-            metadata.insert(map.into(), Value::Object(gone));
+        if !removed.is_empty() {
+            metadata.insert(map.into(), Value::Object(removed));
         }
     }
     if metadata.is_empty() {

@@ -130,7 +130,7 @@ pub struct Space<'a> {
     /// Resources that namespace sync skips; `None` if it does not run.
     pub synced: Option<&'a Skipped>,
     /// True if the member's cache has the namespace, and it is not being deleted. An unmanaged namespace is in no
-    /// cache; its Work's status tells.
+    /// cache; the status of its Work is used.
     pub exists: bool,
 }
 

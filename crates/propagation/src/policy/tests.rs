@@ -210,8 +210,8 @@ fn preemption_table() {
         let off = decide(&seen(preemptor, &[], &[], &[], &none), ids("x"));
         assert!(!kinds(&off).contains(&"template"), "{name}: the gate is off");
     }
-    let gone = claimed_template(Policy::Namespaced(&low));
-    let candidates = [Candidate { template: &gone, holder: None }];
+    let claimed = claimed_template(Policy::Namespaced(&low));
+    let candidates = [Candidate { template: &claimed, holder: None }];
     let plan = decide(
         &Seen { preemption: Some(&candidates), ..seen(Policy::Namespaced(&equal), &[], &[], &[], &none) },
         ids("x"),

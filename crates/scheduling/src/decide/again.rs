@@ -13,7 +13,7 @@ const PROMISE_AGAIN: Duration = Duration::from_secs(15);
 /// Shortest retry interval for a time given in whole seconds.
 const MOMENT_AGAIN: Duration = Duration::from_secs(1);
 
-/// When a binding is scheduled again after a cycle.
+/// Time of the next scheduling cycle of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     /// It is not.

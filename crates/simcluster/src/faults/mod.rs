@@ -17,7 +17,7 @@ pub(crate) enum Network {
     Open { latency: Duration },
     /// Connections are refused immediately.
     Refused,
-    /// Nothing comes back: neither a response nor a refusal.
+    /// No response and no error.
     Silent,
 }
 

@@ -110,8 +110,8 @@ async fn a_namespace_has_its_account_and_is_deleted_with_its_contents() {
     w.until("the account is there again", || async { accounts.get_opt("default").await.unwrap().is_some() }).await;
 
     let maps: Api<ConfigMap> = Api::namespaced(w.client.clone(), "n");
-    let held = serde_json::from_value(json!({"metadata": {"name": "held", "finalizers": ["x.io/y"]}})).unwrap();
-    maps.create(&PostParams::default(), &held).await.unwrap();
+    let finalized = serde_json::from_value(json!({"metadata": {"name": "held", "finalizers": ["x.io/y"]}})).unwrap();
+    maps.create(&PostParams::default(), &finalized).await.unwrap();
     namespaces.delete("n", &DeleteParams::default()).await.unwrap();
     let message = "Some content in the namespace has finalizers remaining: x.io/y in 1 resource instances";
     w.until("it says what holds it", || async {

@@ -36,7 +36,7 @@ pub enum Changed {
         template: String,
     },
     /// A member lost the ConfigMap that a Deployment mounts.
-    ConfigGone {
+    ConfigDeleted {
         /// The member.
         cluster: ClusterName,
         /// Namespace of both.

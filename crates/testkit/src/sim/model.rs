@@ -135,8 +135,8 @@ impl Model {
         let cluster = ClusterName::from(name);
         self.kind::<ConfigMap>("configs", &member.client(), seam, move |_, change| {
             let workload = name_of(change).strip_suffix(CONFIG_SUFFIX).map(|workload| workload.into())?;
-            let gone = change.new.is_none();
-            gone.then(|| Changed::ConfigGone {
+            let deleted = change.new.is_none();
+            deleted.then(|| Changed::ConfigDeleted {
                 cluster: cluster.clone(),
                 namespace: namespace_of(change).as_str().into(),
                 workload,

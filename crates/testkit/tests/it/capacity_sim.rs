@@ -151,7 +151,7 @@ async fn a_burst(faults: &[(u64, Fault)]) -> anyhow::Result<()> {
     world.pass(Duration::from_secs(60)).await?;
     let (got, refused) = (placed().await?, bindings.list(&ListParams::default()).await?.items);
     let refused = refused.iter().filter(|b| scheduled(b).is_some_and(|(reason, _)| reason == "Unschedulable")).count();
-    ensure!((got, refused) == (ROOM, WORKLOADS - ROOM), "{got} placed, {refused} told that there is no room");
+    ensure!((got, refused) == (ROOM, WORKLOADS - ROOM), "{got} placed, {refused} rejected for lack of capacity");
     Ok(())
 }
 

@@ -114,7 +114,7 @@ async fn programs_in_go_behave_the_same_on_both_servers() -> anyhow::Result<()> 
         .buffer_unordered(AT_ONCE)
         .try_collect()
         .await?;
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     for (n, (command, environment, want)) in ROWS.iter().enumerate() {
         let (real, ours) = (&seen[&(n, "real")], &seen[&(n, "ours")]);
         for line in *want {
@@ -122,10 +122,10 @@ async fn programs_in_go_behave_the_same_on_both_servers() -> anyhow::Result<()> 
             ensure!(there, "{command} {environment:?} did not print {line:?} on the real server, but\n{real}");
         }
         if real != ours {
-            told.push(format!("{command} {environment:?}\non the real server:\n{real}\non ours:\n{ours}"));
+            differences.push(format!("{command} {environment:?}\non the real server:\n{real}\non ours:\n{ours}"));
         }
     }
-    assert!(told.is_empty(), "{}", told.join("\n\n"));
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
     Ok(())
 }
 

@@ -97,28 +97,28 @@ impl Program {
 
 /// Events of a watcher of kube-rs in the form of client-go's handlers; `listed` counts its new lists.
 #[derive(Default)]
-struct Told {
+struct Received {
     listed: usize,
     events: Vec<String>,
 }
 
-fn watch(tasks: &Tasks, api: Api<ConfigMap>, config: watcher::Config) -> Arc<Mutex<Told>> {
-    let told = Arc::new(Mutex::new(Told::default()));
-    let to = told.clone();
+fn watch(tasks: &Tasks, api: Api<ConfigMap>, config: watcher::Config) -> Arc<Mutex<Received>> {
+    let received = Arc::new(Mutex::new(Received::default()));
+    let to = received.clone();
     tasks.spawn("watcher", async move {
         let mut events = std::pin::pin!(watcher(api, config).default_backoff());
         while let Some(event) = events.next().await {
-            let mut told = to.lock();
+            let mut received = to.lock();
             match event {
-                Ok(Event::Init) => told.listed += 1,
-                Ok(Event::Apply(object)) => told.events.push(format!("added {}", object.name_any())),
-                Ok(Event::Delete(object)) => told.events.push(format!("deleted {}", object.name_any())),
+                Ok(Event::Init) => received.listed += 1,
+                Ok(Event::Apply(object)) => received.events.push(format!("added {}", object.name_any())),
+                Ok(Event::Delete(object)) => received.events.push(format!("deleted {}", object.name_any())),
                 // The server is down.
                 Ok(Event::InitApply(_) | Event::InitDone) | Err(_) => {}
             }
         }
     });
-    told
+    received
 }
 
 async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
@@ -147,9 +147,9 @@ async fn informers_resume_after_restarts() -> anyhow::Result<()> {
         ("kube-rs with streaming lists", watcher::Config::default().streaming_lists()),
     ]
     .map(|(name, config)| (name, watch(&tasks, of_first.clone(), config)));
-    for (name, told) in &watchers {
+    for (name, received) in &watchers {
         until(&format!("{name} began"), DEADLINE, async || {
-            ensure!(told.lock().listed == 1, "it did not");
+            ensure!(received.lock().listed == 1, "it did not");
             Ok(())
         })
         .await?;
@@ -183,11 +183,11 @@ async fn informers_resume_after_restarts() -> anyhow::Result<()> {
     }
     // Half of the objects are for the other program.
     let want: Vec<String> = all.into_iter().step_by(2).flatten().collect();
-    for (name, told) in &watchers {
+    for (name, received) in &watchers {
         until(&format!("{name} heard of all"), DEADLINE, async || {
-            let told = told.lock();
-            ensure!(told.events == want, "it heard {:?} and not {want:?}", told.events);
-            ensure!(told.listed == 1, "it listed {} times", told.listed);
+            let received = received.lock();
+            ensure!(received.events == want, "it heard {:?} and not {want:?}", received.events);
+            ensure!(received.listed == 1, "it listed {} times", received.listed);
             Ok(())
         })
         .await?;

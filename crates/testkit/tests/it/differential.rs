@@ -12,10 +12,10 @@ const STEPS_MIN: usize = 1_000;
 async fn the_embedded_server_answers_like_a_real_one() -> anyhow::Result<()> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential");
     let Some(outcome) = differential::run(&directory).await? else { return Ok(()) };
-    let mut told: Vec<String> = outcome.unknown.iter().map(ToString::to_string).collect();
-    told.extend(outcome.stale.iter().map(|name| format!("known.yaml: {name} no longer occurs")));
-    println!("{} scenarios, {} steps, {} differences", outcome.scenarios, outcome.steps, told.len());
-    assert!(told.is_empty(), "{} differences:\n{}", told.len(), told.join("\n"));
+    let mut reported: Vec<String> = outcome.unknown.iter().map(ToString::to_string).collect();
+    reported.extend(outcome.stale.iter().map(|name| format!("known.yaml: {name} no longer occurs")));
+    println!("{} scenarios, {} steps, {} differences", outcome.scenarios, outcome.steps, reported.len());
+    assert!(reported.is_empty(), "{} differences:\n{}", reported.len(), reported.join("\n"));
     Ok(())
 }
 

@@ -156,8 +156,8 @@ async fn a_tainted_member_is_evacuated_at_the_rate_and_cleaned_up() -> anyhow::R
         (&*from, "TaintUntolerated", 1)
     );
     let events: Api<Event> = Api::namespaced(user.clone(), "default");
-    let told = events.list(&ListParams::default()).await?.items;
-    let evicted = told.iter().filter(|e| e.reason.as_deref() == Some("EvictWorkloadFromClusterSucceed")).count();
+    let events = events.list(&ListParams::default()).await?.items;
+    let evicted = events.iter().filter(|e| e.reason.as_deref() == Some("EvictWorkloadFromClusterSucceed")).count();
     ensure!(evicted >= 2 * there, "the binding and the template of each hear of it: {evicted}");
     world.until_quiet().await
 }

@@ -158,9 +158,9 @@ async fn a_policy_that_taints_every_cluster_removes_no_copy() -> anyhow::Result<
     for app in apps(3) {
         ensure!(!runner.copies(&app.name).is_empty(), "{} runs nowhere", app.name);
     }
-    let told: Api<Event> = Api::namespaced(runner.world.user(), "default");
-    let told = told.list(&ListParams::default()).await?.items;
-    let paused = told.iter().filter(|e| e.reason.as_deref() == Some("EvictionPaused"));
+    let events: Api<Event> = Api::namespaced(runner.world.user(), "default");
+    let events = events.list(&ListParams::default()).await?.items;
+    let paused = events.iter().filter(|e| e.reason.as_deref() == Some("EvictionPaused"));
     let messages: Vec<_> = paused.filter_map(|e| e.message.clone()).collect();
     ensure!(messages.iter().any(|m| m.starts_with("evictions are halted")), "{messages:?}");
 
@@ -242,8 +242,8 @@ async fn a_rejoined_cluster_of_the_same_name_inherits_no_evictions() -> anyhow::
             clusters.patch("member1", &PatchParams::default(), &Patch::Merge(none)).await?;
         }
         let user = runner.world.user();
-        let gone = async || Ok(Api::<Cluster>::all(user.clone()).get_opt("member1").await?.is_none());
-        runner.world.until("member1 is gone", gone).await?;
+        let deleted = async || Ok(Api::<Cluster>::all(user.clone()).get_opt("member1").await?.is_none());
+        runner.world.until("member1 is gone", deleted).await?;
         let evicted = runner.evictions().len();
         runner.world.join("member1").await?;
         runner

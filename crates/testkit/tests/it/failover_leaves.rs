@@ -33,10 +33,10 @@ async fn a_cluster_whose_removal_is_blocked_reports_it_and_is_removed_later() ->
         let condition = conditions::get(&cluster.status.as_ref()?.conditions, REMOVAL_BLOCKED)?.clone();
         Some((condition.status, condition.message))
     };
-    runner.until("it says that it is held", |runner| Ok(said(runner).is_some())).await?;
+    runner.until("the condition reports that removal is blocked", |runner| Ok(said(runner).is_some())).await?;
     runner.until("who can leave has left", |runner| Ok(runner.placed("free")? == ["member2:1"])).await?;
     runner.world.until_quiet().await?;
-    let (status, message) = said(&runner).context("it is not held any more")?;
+    let (status, message) = said(&runner).context("removal is not blocked any more")?;
     ensure!(
         status == "True" && message.starts_with("no other cluster for 1 binding: default/held-deployment ("),
         "{message}"
@@ -51,7 +51,7 @@ async fn a_cluster_whose_removal_is_blocked_reports_it_and_is_removed_later() ->
     let fewer = json!({"spec": {"placement": {"spreadConstraints": [
         {"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]}}});
     policies.patch("held", &PatchParams::default(), &Patch::Merge(fewer)).await?;
-    let gone = async || Ok(clusters.get_opt("member1").await?.is_none());
-    runner.world.until("member1 is gone", gone).await?;
+    let deleted = async || Ok(clusters.get_opt("member1").await?.is_none());
+    runner.world.until("member1 is gone", deleted).await?;
     runner.until_settled("held", &["member2:1", "member3:1"]).await
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 /// The state of who would have left, and did not.
 const ABANDONED: &str = "Abandoned";
-/// Long enough that everything that goes has gone.
+/// Time after which all expected evictions have happened.
 const FOLLOWED: Duration = Duration::from_secs(500);
 
 #[tokio::test(start_paused = true)]

@@ -71,9 +71,9 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let by = async |teller| until("everything is explained", DEADLINE, async || explained(&fleet, teller).await).await;
+    let by = async |source| until("everything is explained", DEADLINE, async || explained(&fleet, source).await).await;
     // The leader publishes its queue every ten seconds; until then the verbs compute it.
-    by(Teller::Leader).await?;
+    by(Source::Leader).await?;
     until("each binding shows since when it waits", DEADLINE, async || {
         let shows = |b: &ResourceBinding| b.status.as_ref().is_some_and(|s| is_true(&s.conditions, EVICTION_PENDING));
         let shown = fleet.bindings().await?.iter().filter(|binding| shows(binding)).count();
@@ -85,9 +85,9 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     daemon.stop().await?;
     let reports: Api<ConfigMap> = Api::namespaced(fleet.plane.clone(), "karmada-system");
     reports.delete(REPORT_CONFIG_MAP, &DeleteParams::default()).await?;
-    by(Teller::Objects).await?;
+    by(Source::Objects).await?;
     let daemon = Daemon::start(run).await?;
-    by(Teller::Leader).await?;
+    by(Source::Leader).await?;
     let moved = fleet.bindings().await?.iter().any(|binding| binding.spec.target(LOST).is_none());
     ensure!(!moved, "paused, and yet something moved");
 
@@ -104,38 +104,38 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
 
 /// Source of the output of the verbs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Teller {
+enum Source {
     Leader,
     Objects,
 }
 
 /// All evictions wait; users see time, reason, position, and what would cancel each.
-async fn explained(fleet: &Fleet, teller: Teller) -> anyhow::Result<()> {
-    let by_objects = json!(teller == Teller::Objects);
+async fn explained(fleet: &Fleet, source: Source) -> anyhow::Result<()> {
+    let by_objects = json!(source == Source::Objects);
     let answers = rows(&fleet.verb(&["why", "evicted", "-o", "json"]).await?)?;
-    ensure!(answers.len() == WORKLOADS, "{teller:?}: {answers:?}");
+    ensure!(answers.len() == WORKLOADS, "{source:?}: {answers:?}");
     let mut places = BTreeSet::new();
     for answer in &answers {
         let rebuilt = answer.get("rebuilt").cloned().unwrap_or(json!(false));
-        ensure!(answer["cluster"] == LOST && rebuilt == by_objects, "{teller:?}: {answer}");
+        ensure!(answer["cluster"] == LOST && rebuilt == by_objects, "{source:?}: {answer}");
         ensure!(
             answer["state"] == "Queued" && answer["because"].as_str().is_some_and(|b| b.contains("NoExecute")),
             "{answer}"
         );
-        ensure!(answer["due"].is_string() && answer["since"].is_string(), "{teller:?}: since when is known: {answer}");
+        ensure!(answer["due"].is_string() && answer["since"].is_string(), "{source:?}: since when is known: {answer}");
         let targets = answer["target"].as_str().unwrap_or_default();
         ensure!(targets.contains("member2") && targets.contains("member3"), "{answer}");
         ensure!(answer["cancels"].as_array().is_some_and(|ways| ways.len() == 2), "{answer}");
         places.extend(answer["place"].as_u64());
     }
     let all: BTreeSet<u64> = (1..=u64::try_from(WORKLOADS)?).collect();
-    ensure!(places == all, "{teller:?}: each has its place: {places:?}");
+    ensure!(places == all, "{source:?}: each has its place: {places:?}");
     let listed = fleet.both(&["get", "evictions"]).await?;
-    let said = match teller {
-        Teller::Leader => "by the leader, which reports every ten seconds",
-        Teller::Objects => "nobody leads: the Lease was last renewed",
+    let said = match source {
+        Source::Leader => "by the leader, which reports every ten seconds",
+        Source::Objects => "nobody leads: the Lease was last renewed",
     };
-    ensure!(listed.stderr.contains(said), "{teller:?}: {listed:?}");
-    ensure!(listed.stdout.lines().count() == 1 + WORKLOADS, "{teller:?}: {listed:?}");
+    ensure!(listed.stderr.contains(said), "{source:?}: {listed:?}");
+    ensure!(listed.stdout.lines().count() == 1 + WORKLOADS, "{source:?}: {listed:?}");
     Ok(())
 }

@@ -164,10 +164,10 @@ async fn b18_directly_with_state_waits_for_the_lost_copy_and_preserves_its_state
         "{:?}",
         runner.copies("web")
     );
-    let told: Api<Event> = Api::namespaced(runner.world.user(), "default");
-    let told = told.list(&ListParams::default()).await?.items;
-    let waits = told.iter().filter(|e| e.reason.as_deref() == Some("WaitingForSourceCleanup")).count();
-    ensure!(waits >= 1, "nobody is told why nothing happens");
+    let events: Api<Event> = Api::namespaced(runner.world.user(), "default");
+    let events = events.list(&ListParams::default()).await?.items;
+    let waits = events.iter().filter(|e| e.reason.as_deref() == Some("WaitingForSourceCleanup")).count();
+    ensure!(waits >= 1, "no event says why nothing happens");
 
     runner.fault("member1", Faults::default())?;
     runner.until("it runs in member2 alone", |runner| Ok(runner.copies("web") == ["member2"])).await?;
@@ -258,14 +258,14 @@ async fn b19_b23_b24_b25_tolerations() -> anyhow::Result<()> {
     runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
     ensure!((9.0..13.0).contains(&runner.eviction_times()[0]), "{:?}", runner.eviction_times());
     // A toleration of sixty seconds, with the taint removed just before or just after its end.
-    for (gone, moves) in [(58.0, false), (63.0, true)] {
+    for (removed_after, moves) in [(58.0, false), (63.0, true)] {
         let mut runner = self::runner(3, App { tolerates: Some(60), ..one_copy() }).await?;
         runner.taint(&["member1"], NO_EXECUTE).await?;
-        runner.at(gone).await?;
+        runner.at(removed_after).await?;
         runner.untaint(&["member1"], NO_EXECUTE).await?;
         runner.at(200.0).await?;
         runner.world.until_quiet().await?;
-        ensure!((runner.evictions().len() == 1) == moves, "gone after {gone} s: {:?}", runner.evictions());
+        ensure!((runner.evictions().len() == 1) == moves, "removed after {removed_after} s: {:?}", runner.evictions());
         ensure!(runner.placed("web")? == [if moves { "member2:1" } else { "member1:1" }]);
     }
     Ok(())

@@ -195,9 +195,9 @@ fn the_queue_of_twelve_thousand_is_small_and_no_event_costs_more_in_it() -> anyh
         let began = clock.mono();
         evictions.evaluate(affected.clone(), at(1)?);
         let filled = clock.mono() - began;
-        let held = resident()?.saturating_sub(before);
+        let memory = resident()?.saturating_sub(before);
         ensure!(evictions.queue().len() == affected.len() && affected.len() == bindings * LOST / CLUSTERS);
-        ensure!(held < 50 * 1024, "{bindings} bindings: the queue holds {held} KiB");
+        ensure!(memory < 50 * 1024, "{bindings} bindings: the queue takes {memory} KiB");
         // Events and scheduling while everything waits.
         let began = clock.mono();
         for (_, bound) in affected.iter().take(1_000) {
@@ -223,7 +223,7 @@ fn the_queue_of_twelve_thousand_is_small_and_no_event_costs_more_in_it() -> anyh
         }
         ensure!(evictions.queue().is_empty(), "recovery leaves nothing waiting");
         println!(
-            "{} wait: filled in {filled:?}, {held} KiB; 1000 events {events:?}, 1000 turns {turns:?}, all abandoned {:?}",
+            "{} wait: filled in {filled:?}, {memory} KiB; 1000 events {events:?}, 1000 turns {turns:?}, all abandoned {:?}",
             affected.len(),
             clock.mono() - began
         );

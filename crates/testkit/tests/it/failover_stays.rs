@@ -81,7 +81,7 @@ async fn a_member_without_nodes_is_ready_and_may_be_tainted() -> anyhow::Result<
         },
     }))?;
     Api::<ClusterTaintPolicy>::all(runner.world.user()).create(&PostParams::default(), &policy).await?;
-    let told = |runner: &Runner| {
+    let reported = |runner: &Runner| {
         let cluster: Option<std::sync::Arc<Cluster>> =
             runner.world.model.look(|fleet| fleet.clusters.get(&"member1".into()).cloned());
         let cluster = cluster.unwrap_or_default();
@@ -90,10 +90,10 @@ async fn a_member_without_nodes_is_ready_and_may_be_tainted() -> anyhow::Result<
         (nodes, cluster.ready().map(str::to_owned), cluster.spec.taints.len())
     };
     let is = |nodes: &str, taints| (Some(nodes.to_owned()), Some("True".to_owned()), taints);
-    runner.until("its nodes are ready", |runner| Ok(told(runner) == is("True", 0))).await?;
+    runner.until("its nodes are ready", |runner| Ok(reported(runner) == is("True", 0))).await?;
     runner.remove_nodes("member1")?;
-    runner.until("it is tainted", |runner| Ok(told(runner) == is("Unknown", 1))).await?;
+    runner.until("it is tainted", |runner| Ok(reported(runner) == is("Unknown", 1))).await?;
     runner.restore_node("member1")?;
-    runner.until("it is well", |runner| Ok(told(runner) == is("True", 0))).await?;
+    runner.until("it is well", |runner| Ok(reported(runner) == is("True", 0))).await?;
     runner.world.until_quiet().await
 }

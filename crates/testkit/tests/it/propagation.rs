@@ -84,7 +84,7 @@ async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> a
     settled(plane, "web", 3 * count).await?;
 
     plane.run(["delete", "deployment", "web", "--wait=true"]).await?;
-    gone(plane, members, "web").await
+    until_deleted(plane, members, "web").await
 }
 
 async fn weighted(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
@@ -108,7 +108,7 @@ async fn weighted(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
     }
     settled(plane, "split", 6).await?;
     plane.run(["delete", "deployment", "split", "--wait=true"]).await?;
-    gone(plane, &members[..2], "split").await
+    until_deleted(plane, &members[..2], "split").await
 }
 
 /// Waits until every member has the expected Deployment.
@@ -139,7 +139,7 @@ async fn settled(plane: &Kubectl, name: &str, replicas: i64) -> anyhow::Result<(
 }
 
 /// Waits until all its objects are deleted.
-async fn gone(plane: &Kubectl, members: &[Kubectl], name: &str) -> anyhow::Result<()> {
+async fn until_deleted(plane: &Kubectl, members: &[Kubectl], name: &str) -> anyhow::Result<()> {
     until(&format!("nothing is left of {name}"), DEADLINE, async || {
         for member in members {
             let left = member.run(["get", "deployment", name, "--ignore-not-found", "-o", "name"]).await?;

@@ -91,7 +91,7 @@ async fn names_too_long_for_the_object_or_its_binding_are_reported() -> anyhow::
     arrives(&mut world, &fits).await?;
     let events: Api<Event> = Api::namespaced(world.user(), "default");
     world
-        .until("people are told", async || {
+        .until("the error is reported", async || {
             let all = events.list(&ListParams::default()).await?.items;
             Ok(all.iter().any(|event| {
                 event.type_.as_deref() == Some("Warning")

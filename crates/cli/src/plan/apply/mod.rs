@@ -58,9 +58,9 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
     let (objects, found) = match &how.dump {
         Some(dump) => {
             output::note("not known without a control plane: what admission would refuse or fill in");
-            let standing = super::read::dumped(Path::new(dump))?;
+            let dumped_world = super::read::dumped(Path::new(dump))?;
             let namespace = how.namespace.as_deref().unwrap_or("default");
-            let planned = Planned::of_dump(standing, documents, namespace)?;
+            let planned = Planned::of_dump(dumped_world, documents, namespace)?;
             let found = plan_apply(&planned, preemption, clock);
             (planned.objects, found)
         }

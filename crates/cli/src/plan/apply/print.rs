@@ -1,4 +1,4 @@
-//! The answer as people read it.
+//! Printed form of the answer.
 
 use std::fmt::Write as _;
 

@@ -68,7 +68,7 @@ pub(super) async fn live(
         let parameters = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER).force() };
         match api.patch(&name, &parameters, &Patch::Apply(&document)).await {
             Ok(then) => applied.push((there, crate::tree::whole(&then, resource)?)),
-            // Its namespace comes with it, so nobody can be asked yet.
+            // Its namespace does not exist yet, so admission can't be asked.
             Err(kube::Error::Api(status)) if status.code == 404 && namespaces.contains(&at) => {
                 report(&format!("{name}: admission is not asked, as namespace {at} does not exist yet"));
                 applied.push((None, document));

@@ -18,13 +18,13 @@ fn check(golden: &str, fleet: &str, file: &str) {
 }
 
 #[test]
-fn a_dependency_moves_with_its_workload() {
+fn dependency_follows_its_workload() {
     let (fleet, file) = (include_str!("fleets/dependency.yaml"), include_str!("fleets/dependency_moved.yaml"));
-    check("a_dependency_moves_with_its_workload.txt", fleet, file);
+    check("dependency_follows_its_workload.txt", fleet, file);
 }
 
 #[test]
-fn another_placement_and_an_override() {
+fn changed_placement_and_new_override() {
     let (fleet, file) = (include_str!("fleets/web.yaml"), include_str!("fleets/web_changed.yaml"));
-    check("another_placement_and_an_override.txt", fleet, file);
+    check("changed_placement_and_new_override.txt", fleet, file);
 }

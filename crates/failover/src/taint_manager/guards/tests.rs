@@ -13,10 +13,10 @@ fn now(second: u64) -> Now {
 }
 
 #[test]
-fn who_counts_and_who_is_unhealthy() {
+fn unhealthy_clusters_are_counted() {
     type Change = fn(&mut Cluster);
     let rows: [(&str, Change, (usize, usize)); 12] = [
-        ("a cluster that is well", |c| ready(c, "True", 0), (1, 0)),
+        ("a healthy cluster", |c| ready(c, "True", 0), (1, 0)),
         ("not ready", |c| ready(c, "False", 0), (1, 1)),
         ("unknown", |c| ready(c, "Unknown", 0), (1, 1)),
         (
@@ -59,17 +59,21 @@ fn who_counts_and_who_is_unhealthy() {
             },
             (0, 0),
         ),
-        ("new and silent", |c| c.metadata.creation_timestamp = Some(Time(at(41))), (0, 0)),
-        ("silent, exactly at the end of its grace", |c| c.metadata.creation_timestamp = Some(Time(at(40))), (1, 1)),
+        ("new, without a report", |c| c.metadata.creation_timestamp = Some(Time(at(41))), (0, 0)),
         (
-            "new, and it has spoken",
+            "without a report, exactly at the end of its grace period",
+            |c| c.metadata.creation_timestamp = Some(Time(at(40))),
+            (1, 1),
+        ),
+        (
+            "new, with a report",
             |c| {
                 c.metadata.creation_timestamp = Some(Time(at(99)));
                 ready(c, "True", 99);
             },
             (1, 0),
         ),
-        ("without a date", |_| {}, (1, 1)),
+        ("without a creationTimestamp", |_| {}, (1, 1)),
     ];
     for (name, change, (total, unhealthy)) in rows {
         let mut cluster = cluster("m1");
@@ -78,7 +82,7 @@ fn who_counts_and_who_is_unhealthy() {
         fleet.set(&"m1".into(), Some(ClusterHealth::of(&cluster, S(60))));
         assert_eq!(fleet.counts(at(100)), Counts { total, unhealthy }, "{name}");
         fleet.set(&"m1".into(), None);
-        assert_eq!(fleet.counts(at(100)), Counts::default(), "{name}, gone");
+        assert_eq!(fleet.counts(at(100)), Counts::default(), "{name}, deleted");
     }
 }
 
@@ -107,34 +111,42 @@ fn guards_lower_the_rate() {
     let flags = EvictionFlags::default();
     let counts = |total, unhealthy| Counts { total, unhealthy };
     let guards = Guards::new(now(0), S(40));
-    for (name, counts, held, second, flags, rate, state) in [
-        ("B46: total outage of a large fleet", counts(12, 12), Held::No, 40, flags.clone(), 0.0, State::Halted),
+    for (name, counts, pause, second, flags, rate, state) in [
+        ("B46: total outage of a large fleet", counts(12, 12), Hold::None, 40, flags.clone(), 0.0, State::Halted),
         (
-            "the guard is off",
+            "B46: the guard against total outages is off",
             counts(12, 12),
-            Held::No,
+            Hold::None,
             40,
             EvictionFlags { halt_eviction_on_total_outage: false, ..flags.clone() },
             0.1,
             State::Secondary,
         ),
         (
-            "whatever the threshold",
+            "total outage with any threshold",
             counts(3, 3),
-            Held::No,
+            Hold::None,
             40,
             EvictionFlags { unhealthy_cluster_threshold: 1.0, ..flags.clone() },
             0.0,
             State::Halted,
         ),
-        ("warm-up, one second before its end", counts(3, 1), Held::No, 39, flags.clone(), 0.0, State::Held),
-        ("and at its end", counts(3, 1), Held::No, 40, flags.clone(), 0.5, State::Normal),
-        ("paused by a person", counts(3, 1), Held::Paused, 40, flags.clone(), 0.0, State::Held),
-        ("caches not complete", counts(3, 1), Held::NotSynced, 40, flags.clone(), 0.0, State::Held),
-        ("B42", counts(3, 2), Held::No, 40, flags.clone(), 0.0, State::Halted),
-        ("an empty fleet is no outage", counts(0, 0), Held::No, 40, flags, 0.5, State::Normal),
+        ("warm-up, one second before its end", counts(3, 1), Hold::None, 39, flags.clone(), 0.0, State::Held),
+        ("warm-up, exactly at its end", counts(3, 1), Hold::None, 40, flags.clone(), 0.5, State::Normal),
+        ("paused by a person", counts(3, 1), Hold::Paused, 40, flags.clone(), 0.0, State::Held),
+        ("caches not synced", counts(3, 1), Hold::NotSynced, 40, flags.clone(), 0.0, State::Held),
+        (
+            "B42: most clusters of a small fleet are unhealthy",
+            counts(3, 2),
+            Hold::None,
+            40,
+            flags.clone(),
+            0.0,
+            State::Halted,
+        ),
+        ("an empty fleet is no total outage", counts(0, 0), Hold::None, 40, flags, 0.5, State::Normal),
     ] {
-        let allowed = guards.allowed(counts, held, &flags, now(second));
+        let allowed = guards.allowed(counts, pause, &flags, now(second));
         assert_eq!((allowed.rate, allowed.state), (rate, state), "{name}");
     }
 }
@@ -142,51 +154,55 @@ fn guards_lower_the_rate() {
 #[test]
 fn many_clusters_that_fail_together_hold_evictions() {
     let flags = EvictionFlags::default();
-    // Who leaves when, of how many; and whether evictions are held at the second after.
-    for (name, total, departures, look, held) in [
+    // Clusters, seconds at which one of them became unhealthy, second of the check, and whether evictions are held.
+    for (name, total, departures, second, want) in [
         ("half of twelve within a minute", 12, &[0, 10, 20, 30, 40, 60][..], 61, true),
-        ("held until the hold ends", 12, &[0, 10, 20, 30, 40, 60][..], 119, true),
-        ("and not longer", 12, &[0, 10, 20, 30, 40, 60][..], 120, false),
+        ("one second before the hold ends", 12, &[0, 10, 20, 30, 40, 60][..], 119, true),
+        ("exactly at the end of the hold", 12, &[0, 10, 20, 30, 40, 60][..], 120, false),
         ("spread over more than a minute", 12, &[0, 10, 20, 30, 40, 61][..], 62, false),
-        ("one less than half", 12, &[0, 0, 0, 0, 0][..], 1, false),
-        ("one of two is not many", 2, &[0][..], 1, false),
-        ("two of two are", 2, &[0, 5][..], 6, true),
-        ("half of five is three", 5, &[0, 0][..], 1, false),
-        ("three of five", 5, &[0, 0, 0][..], 1, true),
+        ("one cluster less than half", 12, &[0, 0, 0, 0, 0][..], 1, false),
+        ("one of two is not a mass failure", 2, &[0][..], 1, false),
+        ("two of two are a mass failure", 2, &[0, 5][..], 6, true),
+        ("two of five are less than half", 5, &[0, 0][..], 1, false),
+        ("three of five are a mass failure", 5, &[0, 0, 0][..], 1, true),
     ] {
         let half = usize::div_ceil(total, 2);
-        let leave = |flags: &EvictionFlags| {
+        let is_held = |flags: &EvictionFlags| {
             let mut guards = Guards::new(now(0), Duration::ZERO);
-            for (n, second) in departures.iter().enumerate() {
-                let moment = now(*second);
+            for (n, departed) in departures.iter().enumerate() {
+                let moment = now(*departed);
                 guards.departed(&format!("m{n}").as_str().into(), moment.wall, half, flags, moment);
             }
-            guards.allowed(Counts { total: 100, unhealthy: 1 }, Held::No, flags, now(look)).state == State::Held
+            guards.allowed(Counts { total: 100, unhealthy: 1 }, Hold::None, flags, now(second)).state == State::Held
         };
-        assert_eq!(leave(&flags), held, "{name}");
-        assert!(!leave(&EvictionFlags { mass_failure_hold: Duration::ZERO, ..flags.clone() }), "{name}, switched off");
+        assert_eq!(is_held(&flags), want, "{name}");
+        assert!(
+            !is_held(&EvictionFlags { mass_failure_hold: Duration::ZERO, ..flags.clone() }),
+            "{name}, switched off"
+        );
     }
 }
 
 #[test]
-fn a_new_leader_holds_for_a_mass_failure_that_it_only_reads_of() {
+fn new_leader_holds_evictions_after_an_earlier_mass_failure() {
     let flags = EvictionFlags::default();
     let mut guards = Guards::new(now(0), Duration::ZERO);
     for name in ["m1", "m2"] {
         guards.departed(&name.into(), at(100_000 - 10), 2, &flags, now(0));
     }
-    let held =
-        |second| guards.allowed(Counts { total: 4, unhealthy: 2 }, Held::No, &flags, now(second)).state == State::Held;
-    assert!(held(49) && !held(50), "sixty seconds from when they left");
+    let held = |second| {
+        guards.allowed(Counts { total: 4, unhealthy: 2 }, Hold::None, &flags, now(second)).state == State::Held
+    };
+    assert!(held(49) && !held(50), "held for sixty seconds after the clusters became unhealthy");
     let mut old = Guards::new(now(0), Duration::ZERO);
     for name in ["m1", "m2"] {
         old.departed(&name.into(), at(0), 2, &flags, now(0));
     }
-    assert_eq!(old.next_change(now(0)), None, "long ago");
+    assert_eq!(old.next_change(now(0)), None, "a mass failure that ended long ago");
 }
 
 #[test]
-fn a_cluster_that_returned_does_not_count_among_the_lost() {
+fn recovered_cluster_does_not_count_for_a_mass_failure() {
     let flags = EvictionFlags::default();
     let mut guards = Guards::new(now(0), Duration::ZERO);
     guards.departed(&"m1".into(), now(0).wall, 2, &flags, now(0));
@@ -196,7 +212,7 @@ fn a_cluster_that_returned_does_not_count_among_the_lost() {
 }
 
 #[test]
-fn pausing() {
+fn only_the_value_true_pauses() {
     let data = |value: &str| BTreeMap::from([("paused".to_owned(), value.to_owned())]);
     assert!(is_paused(Some(&data("true"))));
     for other in ["false", "True", "yes", ""] {

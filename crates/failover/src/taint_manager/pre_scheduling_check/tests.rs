@@ -14,7 +14,7 @@ use ironclad_api::{
 use super::*;
 use crate::testkit::{apis, at, cluster, owned, ready, taint, task};
 
-/// Clusters `m1` to `m5`, of which `m1` is lost; regions as in the table.
+/// Clusters `m1` to `m5`; `m1` is not ready. Regions are those of the table in the specification.
 fn fleet(change: impl Fn(&str, &mut Cluster)) -> Clusters {
     let one = |n: usize| {
         let name = format!("m{n}");
@@ -82,18 +82,18 @@ fn spread(field: SpreadByField, min: i64, max: i64) -> SpreadConstraint {
     SpreadConstraint { spread_by_field: Some(field), min_groups: min, max_groups: max, ..SpreadConstraint::default() }
 }
 
-fn checked(binding: &Binding, clusters: &Clusters, check: Check) -> bool {
-    ask(binding, clusters, check).is_ok()
+fn passes(binding: &Binding, clusters: &Clusters, check: Check) -> bool {
+    check_target(binding, clusters, check).is_ok()
 }
 
-/// Whether the binding may leave m1 at second 100.
-fn ask(binding: &Binding, clusters: &Clusters, check: Check) -> Result<(), NoTarget> {
+/// Returns whether the binding may be evicted from m1 at second 100.
+fn check_target(binding: &Binding, clusters: &Clusters, check: Check) -> Result<(), NoTarget> {
     let snapshot = Snapshot { clusters, scheduler: &Options::default(), now: at(100) };
     has_target(binding, &BTreeSet::from(["m1".into()]), &snapshot, check)
 }
 
 #[test]
-fn no_eviction_that_no_scheduler_would_answer() {
+fn binding_that_would_not_be_scheduled_is_not_evicted() {
     let not_scheduled = |why: &str| Err(NoTarget::NotScheduled { why: why.into() });
     let foreign = |observed| {
         move |binding: &mut ResourceBinding| {
@@ -128,7 +128,7 @@ fn no_eviction_that_no_scheduler_would_answer() {
     };
     type Change = Box<dyn Fn(&mut ResourceBinding)>;
     let rows: Vec<(&str, Change, bool, Result<(), NoTarget>)> = vec![
-        ("as it is", Box::new(|_| {}), false, Ok(())),
+        ("unchanged", Box::new(|_| {}), false, Ok(())),
         (
             "its policy was deleted",
             Box::new(|b| b.metadata.labels = None),
@@ -142,12 +142,12 @@ fn no_eviction_that_no_scheduler_would_answer() {
             not_scheduled("scheduling is suspended"),
         ),
         (
-            "another scheduler's, which has not answered the present spec",
+            "another scheduler that has not observed the spec",
             Box::new(foreign(1)),
             false,
             not_scheduled("the binding is scheduled by another"),
         ),
-        ("another scheduler's, which works", Box::new(foreign(2)), false, Ok(())),
+        ("another scheduler that has observed the spec", Box::new(foreign(2)), false, Ok(())),
         (
             "dispatching is suspended",
             Box::new(suspension(|s| s.dispatching = Some(true))),
@@ -172,11 +172,11 @@ fn no_eviction_that_no_scheduler_would_answer() {
             false,
             Err(NoTarget::NoCandidate),
         ),
-        ("a taint moved it away from there", Box::new(leaves(TAINT_UNTOLERATED)), false, Ok(())),
+        ("it was evicted from the other cluster by a taint", Box::new(leaves(TAINT_UNTOLERATED)), false, Ok(())),
         ("the other cluster is tainted", Box::new(|_| {}), true, Err(NoTarget::NoCandidate)),
-        ("which it tolerates", Box::new(tolerates(None)), true, Ok(())),
-        ("which it tolerates for another second", Box::new(tolerates(Some(51))), true, Ok(())),
-        ("which it tolerated until now", Box::new(tolerates(Some(50))), true, Err(NoTarget::NoCandidate)),
+        ("the taint is tolerated", Box::new(tolerates(None)), true, Ok(())),
+        ("the taint is tolerated for one more second", Box::new(tolerates(Some(51))), true, Ok(())),
+        ("the toleration has just expired", Box::new(tolerates(Some(50))), true, Err(NoTarget::NoCandidate)),
     ];
     for (name, change, tainted, want) in rows {
         let case = Case { affinity: &["m1", "m2"], divided: true, ..case() };
@@ -190,46 +190,71 @@ fn no_eviction_that_no_scheduler_would_answer() {
         });
         let binding = Binding::Namespaced(Arc::new(changed));
         for check in [Check::Strict, Check::Relaxed] {
-            assert_eq!(ask(&binding, &clusters, check), want, "{name}, {}", check.as_str());
+            assert_eq!(check_target(&binding, &clusters, check), want, "{name}, {}", check.as_str());
         }
-        assert_eq!(ask(&binding, &clusters, Check::Off), Ok(()), "{name}, off");
+        assert_eq!(check_target(&binding, &clusters, Check::Off), Ok(()), "{name}, off");
     }
 }
 
 #[test]
-fn room_for_what_leaves() {
-    // Room in m2 to m5; -1 is nobody knows.
+fn evicted_replicas_must_fit_elsewhere() {
+    // Available replicas in m2 to m5; -1 is unknown.
     type Row = (&'static str, Case, [i64; 4], Result<(), (i64, i64)>);
     let rows: [Row; 9] = [
-        ("divided: all others together", Case { divided: true, result: &[("m1", 4)], ..case() }, [1, 1, 1, 1], Ok(())),
-        ("one short", Case { divided: true, result: &[("m1", 5)], ..case() }, [1, 1, 1, 1], Err((5, 4))),
         (
-            "divided: survivors take part",
+            "divided: the sum of all other clusters",
+            Case { divided: true, result: &[("m1", 4)], ..case() },
+            [1, 1, 1, 1],
+            Ok(()),
+        ),
+        (
+            "divided: one replica too many",
+            Case { divided: true, result: &[("m1", 5)], ..case() },
+            [1, 1, 1, 1],
+            Err((5, 4)),
+        ),
+        (
+            "divided: current targets count too",
             Case { affinity: &["m1", "m2"], divided: true, result: &[("m1", 3), ("m2", 1)], ..case() },
             [3, 9, 9, 9],
             Ok(()),
         ),
         (
-            "only the share that leaves counts",
+            "divided: only evicted replicas must fit",
             Case { affinity: &["m1", "m2"], divided: true, result: &[("m1", 3), ("m2", 9)], ..case() },
             [2, 9, 9, 9],
             Err((3, 2)),
         ),
-        ("whole copies: one must take it all", Case { result: &[("m1", 2)], ..case() }, [1, 1, 1, 1], Err((2, 1))),
-        ("and one does", Case { result: &[("m1", 2)], ..case() }, [1, 0, 2, 0], Ok(())),
         (
-            "nobody new takes a copy",
+            "duplicated: no cluster has room for a whole copy",
+            Case { result: &[("m1", 2)], ..case() },
+            [1, 1, 1, 1],
+            Err((2, 1)),
+        ),
+        (
+            "duplicated: one cluster has room for a whole copy",
+            Case { result: &[("m1", 2)], ..case() },
+            [1, 0, 2, 0],
+            Ok(()),
+        ),
+        (
+            "duplicated: no new cluster gets a copy",
             Case { affinity: &["m1", "m2"], result: &[("m1", 2), ("m2", 2)], ..case() },
             [0; 4],
             Ok(()),
         ),
-        ("nobody knows", Case { divided: true, result: &[("m1", 4)], ..case() }, [0, 0, -1, 0], Ok(())),
-        ("no workload", Case { workload: false, result: &[("m1", 0)], ..case() }, [0; 4], Ok(())),
+        (
+            "available replicas are unknown",
+            Case { divided: true, result: &[("m1", 4)], ..case() },
+            [0, 0, -1, 0],
+            Ok(()),
+        ),
+        ("not a workload", Case { workload: false, result: &[("m1", 0)], ..case() }, [0; 4], Ok(())),
     ];
-    for (name, case, room, want) in rows {
+    for (name, case, available, want) in rows {
         let fits = |_: &ResourceBindingSpec, cluster: &ClusterName| {
             let at = ["m2", "m3", "m4", "m5"].iter().position(|name| **name == *cluster.0)?;
-            Some(room[at]).filter(|fits| *fits >= 0)
+            Some(available[at]).filter(|fits| *fits >= 0)
         };
         let clusters = fleet(|_, _| {});
         let snapshot = Snapshot { clusters: &clusters, scheduler: &Options::default(), now: at(100) };
@@ -242,9 +267,9 @@ fn room_for_what_leaves() {
 }
 
 #[test]
-fn the_table_of_6_9() {
+fn check_follows_the_table_of_6_9() {
     use SpreadByField::{Cluster as ByCluster, Region};
-    let all_well = || fleet(|_, _| {});
+    let all_ready = || fleet(|_, _| {});
     let without = |lost: &'static str| {
         fleet(move |name, c| {
             if name == lost {
@@ -258,36 +283,36 @@ fn the_table_of_6_9() {
         (
             "m1,m2 Duplicated min 1 max 1",
             Case { affinity: m12, spread: vec![spread(ByCluster, 1, 1)], ..case() },
-            all_well(),
+            all_ready(),
             true,
             true,
         ),
-        ("m1,m2 Duplicated none", Case { affinity: m12, result: both, ..case() }, all_well(), false, false),
+        ("m1,m2 Duplicated none", Case { affinity: m12, result: both, ..case() }, all_ready(), false, false),
         (
             "m1 Duplicated min 1",
             Case { affinity: &["m1"], spread: vec![spread(ByCluster, 1, 0)], ..case() },
-            all_well(),
+            all_ready(),
             false,
             false,
         ),
         (
             "m1,m2 Duplicated min 2",
             Case { affinity: m12, spread: vec![spread(ByCluster, 2, 0)], result: both, ..case() },
-            all_well(),
+            all_ready(),
             false,
             false,
         ),
         (
             "m1,m2,m3 Duplicated min 2 max 2",
             Case { affinity: &["m1", "m2", "m3"], spread: vec![spread(ByCluster, 2, 2)], result: both, ..case() },
-            all_well(),
+            all_ready(),
             true,
             true,
         ),
         (
             "m1,m2 Duplicated min 1 max 2",
             Case { affinity: m12, spread: vec![spread(ByCluster, 1, 2)], result: both, ..case() },
-            all_well(),
+            all_ready(),
             true,
             true,
         ),
@@ -299,7 +324,7 @@ fn the_table_of_6_9() {
                 result: &[("m1", 1), ("m3", 1)],
                 ..case()
             },
-            all_well(),
+            all_ready(),
             true,
             true,
         ),
@@ -318,14 +343,14 @@ fn the_table_of_6_9() {
         (
             "m1,m2 Divided",
             Case { affinity: m12, divided: true, result: &[("m1", 2), ("m2", 1)], ..case() },
-            all_well(),
+            all_ready(),
             false,
             true,
         ),
         (
             "m1,m2,m3 Divided",
             Case { affinity: &["m1", "m2", "m3"], divided: true, result: &[("m1", 2), ("m2", 1)], ..case() },
-            all_well(),
+            all_ready(),
             true,
             true,
         ),
@@ -336,7 +361,7 @@ fn the_table_of_6_9() {
             false,
             true,
         ),
-        ("all, Divided", Case { divided: true, result: &[("m1", 6)], ..case() }, all_well(), true, true),
+        ("all, Divided", Case { divided: true, result: &[("m1", 6)], ..case() }, all_ready(), true, true),
         (
             "primary, backup, Duplicated min 1",
             Case {
@@ -344,7 +369,7 @@ fn the_table_of_6_9() {
                 spread: vec![spread(ByCluster, 1, 0)],
                 ..case()
             },
-            all_well(),
+            all_ready(),
             true,
             true,
         ),
@@ -356,69 +381,69 @@ fn the_table_of_6_9() {
                 result: &[("m1", 3)],
                 ..case()
             },
-            all_well(),
+            all_ready(),
             true,
             true,
         ),
         (
             "m1,m2 Duplicated ConfigMap",
             Case { affinity: m12, workload: false, result: &[("m1", 0), ("m2", 0)], ..case() },
-            all_well(),
+            all_ready(),
             false,
             false,
         ),
-        // What the table implies.
+        // Cases that follow from the table.
         (
-            "Divided, but configuration: as Duplicated",
+            "Divided without replicas is Duplicated",
             Case { divided: true, workload: false, result: &[("m1", 0)], ..case() },
-            all_well(),
+            all_ready(),
             false,
             true,
         ),
         (
             "minGroups unset is 1",
             Case { affinity: m12, spread: vec![spread(ByCluster, 0, 0)], ..case() },
-            all_well(),
+            all_ready(),
             true,
             true,
         ),
-        ("Duplicated none, one outside the result", Case { ..case() }, all_well(), false, true),
+        ("Duplicated without constraint, one cluster outside the result", Case { ..case() }, all_ready(), false, true),
         (
             "every constraint must hold",
             Case { spread: vec![spread(Region, 3, 0), spread(ByCluster, 5, 0)], ..case() },
-            all_well(),
+            all_ready(),
             false,
             false,
         ),
     ] {
         let binding = binding(&case);
-        assert_eq!(checked(&binding, &clusters, Check::Strict), strict, "{name}, strict");
-        assert_eq!(checked(&binding, &clusters, Check::Relaxed), relaxed, "{name}, relaxed");
-        assert!(checked(&binding, &clusters, Check::Off), "{name}, off");
+        assert_eq!(passes(&binding, &clusters, Check::Strict), strict, "{name}, strict");
+        assert_eq!(passes(&binding, &clusters, Check::Relaxed), relaxed, "{name}, relaxed");
+        assert!(passes(&binding, &clusters, Check::Off), "{name}, off");
     }
 }
 
 #[test]
-fn who_is_no_candidate() {
+fn clusters_that_are_no_candidates() {
     type Change = fn(&mut Cluster);
     let opted_in = FailoverBehavior { application: None, cluster: Some(ClusterFailoverBehavior::default()) };
     let rows: [(&str, Change, bool, bool); 9] = [
-        ("well", |_| {}, true, true),
+        ("a ready cluster", |_| {}, true, true),
         ("being deleted", |c| c.metadata.deletion_timestamp = Some(ironclad_api::Time(at(0))), false, false),
         ("not ready", |c| ready(c, "False", 1), false, false),
         ("unknown", |c| ready(c, "Unknown", 1), false, false),
         ("NoSchedule", |c| c.spec.taints = vec![taint("k", NO_SCHEDULE, None)], false, false),
         ("NoExecute", |c| c.spec.taints = vec![taint("k", NO_EXECUTE, None)], false, false),
         (
-            "PreferNoExecute keeps away only who opted in",
+            "PreferNoExecute excludes the cluster only for bindings with cluster failover",
             |c| c.spec.taints = vec![taint("k", PREFER_NO_EXECUTE, None)],
             true,
             false,
         ),
         ("without the API", |c| c.status.get_or_insert_default().api_enablements = apis(&["batch/v1"]), false, false),
-        ("another one", |c| c.spec.region = "r9".into(), true, true),
+        ("another region", |c| c.spec.region = "r9".into(), true, true),
     ];
-    for (name, change, plain, wary) in rows {
+    for (name, change, plain, opted_in_too) in rows {
         let clusters = fleet(|at, c| {
             if at == "m2" {
                 change(c)
@@ -426,15 +451,19 @@ fn who_is_no_candidate() {
         });
         let case = Case { affinity: &["m1", "m2"], divided: true, ..case() };
         let Binding::Namespaced(shared) = binding(&case) else { unreachable!() };
-        assert_eq!(checked(&Binding::Namespaced(shared.clone()), &clusters, Check::Strict), plain, "{name}");
+        assert_eq!(passes(&Binding::Namespaced(shared.clone()), &clusters, Check::Strict), plain, "{name}");
         let mut with = (*shared).clone();
         with.spec.failover = Some(opted_in.clone());
-        assert_eq!(checked(&Binding::Namespaced(Arc::new(with)), &clusters, Check::Strict), wary, "{name}, opted in");
+        assert_eq!(
+            passes(&Binding::Namespaced(Arc::new(with)), &clusters, Check::Strict),
+            opted_in_too,
+            "{name}, opted in"
+        );
     }
 }
 
 #[test]
-fn groups_from_the_one_in_use_on() {
+fn affinity_groups_before_the_observed_one_are_skipped() {
     let case = Case { groups: &[("primary", &["m2"]), ("backup", &["m1"])], divided: true, ..case() };
     let Binding::Namespaced(shared) = binding(&case) else { unreachable!() };
     let mut observed = (*shared).clone();
@@ -443,7 +472,7 @@ fn groups_from_the_one_in_use_on() {
         ..ResourceBindingStatus::default()
     });
     let clusters = fleet(|_, _| {});
-    assert!(checked(&Binding::Namespaced(shared), &clusters, Check::Strict), "never scheduled: all groups");
-    let why = ask(&Binding::Namespaced(Arc::new(observed)), &clusters, Check::Strict);
-    assert_eq!(why, Err(NoTarget::NoCandidate), "the earlier group is not gone back to");
+    assert!(passes(&Binding::Namespaced(shared), &clusters, Check::Strict), "never scheduled: all groups");
+    let why = check_target(&Binding::Namespaced(Arc::new(observed)), &clusters, Check::Strict);
+    assert_eq!(why, Err(NoTarget::NoCandidate), "an earlier group is not used again");
 }

@@ -24,7 +24,7 @@ impl QueueName {
     /// Both.
     pub const ALL: [Self; 2] = [Self::ResourceBinding, Self::ClusterResourceBinding];
 
-    /// Of this binding.
+    /// Queue of this binding.
     #[must_use]
     pub fn of(binding: &BindingKey) -> Self {
         if binding.namespace.is_empty() { Self::ClusterResourceBinding } else { Self::ResourceBinding }
@@ -58,7 +58,7 @@ impl QueueName {
     }
 }
 
-/// Why an element left the queue without an eviction.
+/// Reason why an element left the queue without an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Abandoned {
     /// Its cluster recovered, or the relevant taints were removed.
@@ -203,7 +203,7 @@ impl Tally {
         &self.clusters
     }
 
-    /// Of one cluster.
+    /// Counts of one cluster.
     #[must_use]
     pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterTally> {
         self.clusters.get(name)

@@ -29,7 +29,7 @@ fn due(second: u64) -> Request {
     }
 }
 
-/// Takes everything that is ready, and evicts it.
+/// Evicts all elements that are ready.
 fn drain(queue: &mut Queue, second: u64) -> Vec<String> {
     queue.promote(S(second));
     let mut order = Vec::new();
@@ -41,21 +41,21 @@ fn drain(queue: &mut Queue, second: u64) -> Vec<String> {
 }
 
 #[test]
-fn one_line_over_all_clusters_and_kinds() {
+fn one_order_for_all_clusters_and_kinds() {
     let mut queue = Queue::default();
     for (cluster, binding, wanted, at) in [
         ("m2", "ns/late", 9, 1),
         ("m2", "ns/first", 1, 1),
         ("m1", "second", 1, 1),
         ("m1", "ns/third", 2, 2),
-        ("m1", "ns/delayed-joins-by-its-time", 5, 2),
-        ("m2", "ns/came-at-6", 6, 6),
+        ("m1", "ns/delayed-until-5", 5, 2),
+        ("m2", "ns/added-at-6", 6, 6),
     ] {
         queue.add(&key(cluster, binding), due(wanted), now(at));
     }
     assert_eq!(
         drain(&mut queue, 8),
-        ["m2:ns/first", "m1:second", "m1:ns/third", "m1:ns/delayed-joins-by-its-time", "m2:ns/came-at-6"]
+        ["m2:ns/first", "m1:second", "m1:ns/third", "m1:ns/delayed-until-5", "m2:ns/added-at-6"]
     );
     assert_eq!(queue.promote(S(8)), Some(S(9)));
     assert_eq!(drain(&mut queue, 9), ["m2:ns/late"]);
@@ -63,24 +63,24 @@ fn one_line_over_all_clusters_and_kinds() {
 }
 
 #[test]
-fn an_element_is_there_once() {
+fn element_is_queued_once() {
     let mut queue = Queue::default();
     let k = key("m1", "ns/a");
     assert!(queue.add(&k, due(1), now(1)));
-    assert!(!queue.add(&k, due(0), now(5)), "ready already: it keeps its place and its age");
+    assert!(!queue.add(&k, due(0), now(5)), "a ready element keeps its position and age");
     assert_eq!(queue.get(&k).unwrap().enqueued_at, Some(S(1)));
     assert_eq!((queue.len(), queue.tally().cluster(&"m1".into()).unwrap().enqueued), (1, 1));
     queue.add(&k, due(9), now(5));
-    assert_eq!(queue.get(&k).unwrap().place, Place::Delayed, "the earlier taint went: the later one's time counts");
+    assert_eq!(queue.get(&k).unwrap().place, Place::Delayed, "a later due time delays a ready element");
     queue.add(&k, due(7), now(5));
-    assert_eq!(queue.promote(S(6)), Some(S(7)), "a delayed one comes forward");
+    assert_eq!(queue.promote(S(6)), Some(S(7)), "an earlier due time applies to a delayed element");
     queue.add(&k, Request { binding_uid: "other".into(), ..due(5) }, now(6));
-    assert_eq!(queue.get(&k).unwrap().place, Place::Ready, "another incarnation takes its place");
+    assert_eq!(queue.get(&k).unwrap().place, Place::Ready, "a recreated binding replaces the element");
     assert_eq!(queue.tally().cluster(&"m1".into()).unwrap().abandoned[&Abandoned::Obsolete], 1);
 }
 
 #[test]
-fn what_is_worked_on_is_not_taken_twice() {
+fn element_in_work_is_not_taken_twice() {
     let mut queue = Queue::default();
     let k = key("m1", "ns/a");
     queue.add(&k, due(1), now(1));
@@ -94,7 +94,7 @@ fn what_is_worked_on_is_not_taken_twice() {
 }
 
 #[test]
-fn what_fails_goes_to_the_tail_and_keeps_its_age() {
+fn failed_element_moves_to_the_tail_and_keeps_its_age() {
     let mut queue = Queue::default();
     queue.add(&key("m1", "ns/poisoned"), due(1), now(1));
     queue.add(&key("m1", "ns/b"), due(1), now(1));
@@ -112,7 +112,7 @@ fn what_fails_goes_to_the_tail_and_keeps_its_age() {
 }
 
 #[test]
-fn recovery_drops_a_cluster_at_once() {
+fn recovery_removes_all_elements_of_a_cluster() {
     let mut queue = Queue::default();
     queue.add(&key("m1", "ns/ready"), due(1), now(1));
     queue.add(&key("m1", "ns/delayed"), due(9), now(1));
@@ -139,7 +139,7 @@ fn recovery_drops_a_cluster_at_once() {
 }
 
 #[test]
-fn held_clusters_stand_aside() {
+fn elements_of_paused_clusters_are_skipped() {
     let mut queue = Queue::default();
     queue.pause(&"m1".into());
     queue.add(&key("m1", "ns/a"), due(1), now(1));
@@ -148,37 +148,37 @@ fn held_clusters_stand_aside() {
     assert_eq!(drain(&mut queue, 3), ["m2:ns/b"]);
     queue.add(&key("m2", "ns/d"), due(4), now(4));
     queue.resume(&"m1".into());
-    assert_eq!(drain(&mut queue, 4), ["m1:ns/a", "m1:ns/c", "m2:ns/d"], "each where it stood");
+    assert_eq!(drain(&mut queue, 4), ["m1:ns/a", "m1:ns/c", "m2:ns/d"], "resumed elements keep their positions");
     queue.pause(&"m9".into());
     queue.resume(&"m9".into());
-    assert!(queue.by_cluster.is_empty(), "a cluster without elements leaves nothing behind");
+    assert!(queue.by_cluster.is_empty(), "no state is kept for a cluster without elements");
 }
 
 #[test]
-fn parked_elements_come_back_when_the_fleet_changes_or_after_a_while() {
+fn parked_elements_are_retried_when_the_fleet_changes_or_after_five_minutes() {
     let mut queue = Queue::default();
     for n in 0..100 {
         queue.add(&key("m1", &format!("ns/a{n:03}")), due(1), now(1));
     }
     while let Some((k, _)) = queue.take() {
-        assert!(queue.park(&k, S(1)), "the first time is a failure");
+        assert!(queue.park(&k, S(1)), "parking counts as a failure the first time");
     }
     assert_eq!(queue.promote(S(2)), Some(S(301)));
     queue.add(&key("m2", "ns/b"), due(2), now(2));
     queue.look_again_at_parked();
-    assert_eq!(queue.promote(S(2)), Some(S(2)), "in portions");
+    assert_eq!(queue.promote(S(2)), Some(S(2)), "retried in portions");
     assert_eq!(queue.promote(S(2)), None);
     let (first, _) = queue.take().unwrap();
-    assert_eq!(first, key("m2", "ns/b"), "they come in at the tail");
+    assert_eq!(first, key("m2", "ns/b"), "retried elements are at the tail");
     let (again, _) = queue.take().unwrap();
-    assert!(!queue.park(&again, S(2)), "parked again is no news");
+    assert!(!queue.park(&again, S(2)), "parking again does not count");
     assert_eq!(queue.promote(S(301)), Some(S(302)));
     assert_eq!(queue.tally().queue(QueueName::ResourceBinding).failed, 100);
     assert_eq!(queue.promote(S(302)), None);
 }
 
 #[test]
-fn rates_and_ages() {
+fn rates_and_ages_of_evictions() {
     let mut queue = Queue::default();
     for n in 0..30u64 {
         queue.add(&key("m1", &format!("ns/a{n:02}")), due(0), now(0));
@@ -197,25 +197,25 @@ fn rates_and_ages() {
 }
 
 #[test]
-fn twenty_thousand_elements_are_small() {
+fn twenty_thousand_elements_stay_below_50_mib() {
     let mut queue = Queue::default();
     for n in 0..20_000u64 {
         queue.add(&key(&format!("m{}", n % 60), &format!("ns-{}/binding-{n}", n % 100)), due(n), now(0));
     }
-    // Structs and keys as they are stored, map nodes two thirds full; texts of one element with room to spare.
+    // Structs and keys, with map nodes two thirds full, and a generous estimate for the texts of one element.
     let texts = 600;
     let per_element = 3 * (size_of::<Element>() + 2 * size_of::<Key>() + 3 * size_of::<Order>()) / 2 + texts;
     assert!(per_element * queue.len() < 50 * 1024 * 1024, "{per_element} bytes each");
 }
 
-/// The obvious model: a list.
+/// Model of the queue: a list.
 #[derive(Default)]
 struct Slow(Vec<(Key, Duration, u64)>);
 
 proptest! {
-    // Invariants 10, 11, 15: order, one element per key, and counts that are the true sizes.
+    // Invariants 10, 11 and 15: order, one element per key, and counts that equal the sizes.
     #[test]
-    fn agrees_with_a_list(steps in prop::collection::vec((0..6u8, 0..3u8, 0..6u8, 0..8u64), 1..120)) {
+    fn queue_behaves_like_a_list(steps in prop::collection::vec((0..6u8, 0..3u8, 0..6u8, 0..8u64), 1..120)) {
         let (mut queue, mut slow, mut second) = (Queue::default(), Slow::default(), 0u64);
         for (action, cluster, binding, extra) in steps {
             let k = key(&format!("m{cluster}"), &format!("ns/b{binding}"));
@@ -224,7 +224,7 @@ proptest! {
                     let known = slow.0.iter().any(|(other, _, _)| *other == k);
                     prop_assert_eq!(queue.add(&k, due(second + extra), now(second)), !known);
                     if known {
-                        // A new time is taken over only by what is not in line, or for later.
+                        // A new due time applies only to elements that are not ready, or if it is later.
                         let place = queue.get(&k).unwrap();
                         let entry = slow.0.iter_mut().find(|(other, _, _)| *other == k).unwrap();
                         (entry.1, entry.2) = place.order;

@@ -34,27 +34,28 @@ fn name(n: usize) -> String {
 /// Invariants of the world at every step.
 fn check(world: &World) {
     let queue = world.evictions.queue();
-    // 15: gauges are the true sizes, and nothing is lost.
+    // 15: gauges equal the sizes, and each element is counted once.
     assert_eq!(queue.len(), queue.iter().count());
     for (cluster, tally) in queue.tally().clusters() {
-        let gone: u64 = tally.abandoned.iter().filter(|(why, _)| **why != Abandoned::NoTarget).map(|(_, n)| n).sum();
+        let abandoned: u64 =
+            tally.abandoned.iter().filter(|(why, _)| **why != Abandoned::NoTarget).map(|(_, n)| n).sum();
         assert_eq!(tally.pending(), queue.of_cluster(cluster).count());
-        assert_eq!(tally.enqueued, tally.evicted + gone + tally.pending() as u64, "{cluster}");
+        assert_eq!(tally.enqueued, tally.evicted + abandoned + tally.pending() as u64, "{cluster}");
         assert_eq!(tally.kinds.values().sum::<usize>(), tally.pending());
     }
     for (cluster, binding, element) in queue.iter() {
-        // 12: nothing waits for a cluster that is well.
+        // 12: no element waits for a cluster that is not faulty.
         assert!(is_faulty(&world.clusters[cluster]), "{cluster}");
-        // 11 and 14: it is there, and on that cluster.
+        // 11 and 14: the binding exists and targets the cluster.
         assert!(world.bindings[binding].spec().target(&cluster.0).is_some());
-        // 9: nobody with an unlimited toleration.
+        // 9: no binding with an unlimited toleration.
         assert!(!binding.name.ends_with('3') || element.request.causes.no_execute.is_none());
     }
     for binding in world.bindings.values() {
         let tasks = &binding.spec().graceful_eviction_tasks;
         let distinct: BTreeSet<_> = tasks.iter().map(|task| &task.from_cluster).collect();
         assert_eq!(distinct.len(), tasks.len(), "11: one task per cluster");
-        // 6: PreferNoExecute alone moves nobody who did not opt in.
+        // 6: PreferNoExecute alone evicts only bindings with cluster failover.
         let opted_in = binding.spec().failover.is_some();
         assert!(opted_in || tasks.iter().all(|task| task.reason != "TaintPreferNoExecute"));
     }
@@ -64,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
 
     #[test]
-    fn invariants_hold_in_any_course(actions in prop::collection::vec(action(), 1..60)) {
+    fn invariants_hold_for_any_sequence_of_events(actions in prop::collection::vec(action(), 1..60)) {
         let mut world = World::with(4, flags(|f| f.eviction_warm_up = Some(Duration::from_secs(5))));
         for n in 0..12 {
             let on = format!("m{}", n % 4 + 1);
@@ -80,15 +81,15 @@ proptest! {
         let mut paused = false;
         let mut last: Option<u64> = None;
         for action in actions {
-            let before = world.moved();
+            let before = world.evicted();
             let stopped = world.evictions.allowed(world.now).rate == 0.0;
             match action {
                 Action::Pass(seconds) => {
                     second += seconds;
                     world.run(second);
-                    // 2: a person's pause lets nothing through.
-                    prop_assert!(!paused || world.moved() == before);
-                    prop_assert!(!(stopped && paused) || world.moved() == before);
+                    // 2: nothing is evicted while evictions are paused.
+                    prop_assert!(!paused || world.evicted() == before);
+                    prop_assert!(!(stopped && paused) || world.evicted() == before);
                 }
                 Action::Fail(n, hard) => {
                     let cluster = format!("m{}", n + 1);
@@ -115,15 +116,15 @@ proptest! {
                 Action::Delete(n) => world.remove(&name(n)),
                 Action::Restart => {
                     world.restart();
-                    world.evictions.hold(if paused { Held::Paused } else { Held::No });
+                    world.evictions.hold(if paused { Hold::Paused } else { Hold::None });
                 }
                 Action::Pause(is) => {
                     paused = is;
-                    world.evictions.hold(if is { Held::Paused } else { Held::No });
+                    world.evictions.hold(if is { Hold::Paused } else { Hold::None });
                 }
             }
             check(&world);
-            // 1: at 0.5 per second two evictions are two seconds apart, restarts or not.
+            // 1: at 0.5 per second two evictions are two seconds apart, also after a restart.
             for line in &world.log[before..] {
                 let at: u64 = line.split_once(':').unwrap().0.parse().unwrap();
                 prop_assert!(last.is_none_or(|last| at >= last + 2), "{:?}", world.log);
@@ -134,8 +135,8 @@ proptest! {
 
     // 13: crashes change the time of evictions and nothing else.
     #[test]
-    fn crashes_change_nothing_in_the_end(crashes in prop::collection::vec(1..30u64, 0..6)) {
-        let course = |crashes: &[u64]| {
+    fn crashes_do_not_change_the_outcome(crashes in prop::collection::vec(1..30u64, 0..6)) {
+        let outcome = |crashes: &[u64]| {
             let mut world = World::new(3);
             for n in 0..12 {
                 let plain = dup(&name(n), &["m1"]);
@@ -151,12 +152,12 @@ proptest! {
             world.run(9_999);
             world.bindings.keys().map(|key| (key.clone(), world.on(&key.name), world.tasks(&key.name).len())).collect::<Vec<_>>()
         };
-        prop_assert_eq!(course(&crashes), course(&[]));
+        prop_assert_eq!(outcome(&crashes), outcome(&[]));
     }
 
-    // 8 and 36: due times hold whatever the user edits meanwhile.
+    // 8 and 36: later edits do not change due times.
     #[test]
-    fn edits_do_not_move_the_time(toleration in 0..100i64, edit in prop::option::of(0..100i64), at in 0..90u64) {
+    fn edits_do_not_change_due_times(toleration in 0..100i64, edit in prop::option::of(0..100i64), at in 0..90u64) {
         let mut world = World::new(3);
         world.put(tolerating(dup("w", &["m1"]), Some(toleration)));
         world.fail("m1", NO_EXECUTE);
@@ -168,9 +169,9 @@ proptest! {
         prop_assert_eq!(world.tasks("w")[0].purge_mode, Some(PurgeMode::Gracefully));
     }
 
-    // 37: a total outage and a total recovery leave everything as it was.
+    // 37: a total outage and its recovery change no binding.
     #[test]
-    fn a_total_outage_moves_nothing(minutes in 1..200u64) {
+    fn total_outage_evicts_nothing(minutes in 1..200u64) {
         let mut world = World::new(12);
         for n in 0..12 {
             world.put(dup(&name(n), &[&format!("m{}", n + 1)]));
@@ -185,12 +186,12 @@ proptest! {
         }
         world.run(READY_AT + 60 * minutes + 900);
         let after: Vec<_> = world.bindings.values().map(|b| b.spec().clone()).collect();
-        prop_assert_eq!((before, world.moved()), (after, 0));
+        prop_assert_eq!((before, world.evicted()), (after, 0));
     }
 
-    // A clock that jumps moves no wait and no rate.
+    // A jump of the wall clock changes neither waits nor the rate.
     #[test]
-    fn clock_jumps_move_nothing(jump in -300..300i64) {
+    fn clock_jumps_do_not_change_eviction_times(jump in -300..300i64) {
         let mut world = World::new(3);
         for n in 0..6 {
             world.put(tolerating(dup(&name(n), &["m1"]), Some(40)));

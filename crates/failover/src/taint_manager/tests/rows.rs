@@ -1,9 +1,9 @@
 use super::*;
 use crate::flags::eviction::{Check, Mode};
 
-/// Due time of an eviction of one binding on m1 of three clusters, in seconds from the taint, and the task's reason.
+/// Evictions of one binding on m1 of three clusters: seconds after the taint, purge mode and reason.
 #[test]
-fn one_binding_one_taint() {
+fn eviction_of_one_binding_by_one_taint() {
     use PurgeMode::{Directly, Gracefully};
     let no_execute_off = || flags(|f| f.enable_no_execute_taint_eviction = false);
     let directly = || flags(|f| f.no_execute_taint_eviction_purge_mode = PurgeMode::Directly);
@@ -11,49 +11,61 @@ fn one_binding_one_taint() {
     let w = || dup("w", &["m1"]);
     type Row = (&'static str, Flags, ResourceBinding, &'static [&'static str], Option<(u64, PurgeMode, &'static str)>);
     let rows: Vec<Row> = vec![
-        ("B14", plain(), w(), &[PREFER_NO_EXECUTE], None),
+        ("B14: PreferNoExecute without cluster failover", plain(), w(), &[PREFER_NO_EXECUTE], None),
         (
-            "B15",
+            "B15: PreferNoExecute with default failover",
             plain(),
             failing_over(w(), None, None),
             &[PREFER_NO_EXECUTE],
             Some((300, Gracefully, "TaintPreferNoExecute")),
         ),
         (
-            "B16",
+            "B16: PreferNoExecute, Directly after 100 s",
             plain(),
             failing_over(w(), Some(Directly), Some(100)),
             &[PREFER_NO_EXECUTE],
             Some((100, Directly, "TaintPreferNoExecute")),
         ),
         (
-            "B19",
+            "B19: tolerations do not apply to PreferNoExecute",
             plain(),
             failing_over(tolerating(w(), None), None, Some(10)),
             &[PREFER_NO_EXECUTE],
             Some((10, Gracefully, "TaintPreferNoExecute")),
         ),
-        ("B20", plain(), w(), &[NO_EXECUTE], Some((0, Gracefully, "TaintUntolerated"))),
-        ("B21", directly(), w(), &[NO_EXECUTE], Some((0, Directly, "TaintUntolerated"))),
+        ("B20: NoExecute", plain(), w(), &[NO_EXECUTE], Some((0, Gracefully, "TaintUntolerated"))),
         (
-            "B22",
+            "B21: NoExecute with purge mode Directly of the flag",
+            directly(),
+            w(),
+            &[NO_EXECUTE],
+            Some((0, Directly, "TaintUntolerated")),
+        ),
+        (
+            "B22: failover seconds do not apply to NoExecute",
             plain(),
             failing_over(w(), Some(Directly), Some(100)),
             &[NO_EXECUTE],
             Some((0, Directly, "TaintUntolerated")),
         ),
-        ("B25", plain(), tolerating(w(), None), &[NO_EXECUTE], None),
+        ("B25: NoExecute that is tolerated", plain(), tolerating(w(), None), &[NO_EXECUTE], None),
         (
-            "B27",
+            "B27: NoExecute eviction is off, PreferNoExecute applies",
             no_execute_off(),
             failing_over(w(), None, Some(0)),
             &[NO_EXECUTE, PREFER_NO_EXECUTE],
             Some((0, Gracefully, "TaintPreferNoExecute")),
         ),
-        ("B27 without failover", no_execute_off(), w(), &[NO_EXECUTE, PREFER_NO_EXECUTE], None),
-        ("B34", plain(), only(w(), &["m1"]), &[NO_EXECUTE], None),
         (
-            "B36",
+            "B27: NoExecute eviction is off, no cluster failover",
+            no_execute_off(),
+            w(),
+            &[NO_EXECUTE, PREFER_NO_EXECUTE],
+            None,
+        ),
+        ("B34: no other candidate", plain(), only(w(), &["m1"]), &[NO_EXECUTE], None),
+        (
+            "B36: duplicated to all candidates",
             plain(),
             only(
                 with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints.clear()),
@@ -63,14 +75,14 @@ fn one_binding_one_taint() {
             None,
         ),
         (
-            "B37",
+            "B37: a candidate keeps minGroups",
             plain(),
             with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints[0].min_groups = 2),
             &[NO_EXECUTE],
             Some((0, Gracefully, "TaintUntolerated")),
         ),
         (
-            "B38",
+            "B38: no candidate for minGroups",
             plain(),
             only(
                 with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints[0].min_groups = 2),
@@ -80,22 +92,28 @@ fn one_binding_one_taint() {
             None,
         ),
         (
-            "B39 strict",
+            "B39: strict check, all candidates are in use",
             flags(|f| f.pre_scheduling_check = Check::Strict),
             only(div("w", &[("m1", 2), ("m2", 1)]), &["m1", "m2"]),
             &[NO_EXECUTE],
             None,
         ),
         (
-            "B39 relaxed",
+            "B39: relaxed check, all candidates are in use",
             plain(),
             only(div("w", &[("m1", 2), ("m2", 1)]), &["m1", "m2"]),
             &[NO_EXECUTE],
             Some((0, Gracefully, "TaintUntolerated")),
         ),
-        ("B40", plain(), div("w", &[("m1", 2), ("m2", 1)]), &[NO_EXECUTE], Some((0, Gracefully, "TaintUntolerated"))),
         (
-            "B41",
+            "B40: divided, another candidate",
+            plain(),
+            div("w", &[("m1", 2), ("m2", 1)]),
+            &[NO_EXECUTE],
+            Some((0, Gracefully, "TaintUntolerated")),
+        ),
+        (
+            "B41: no replicas, no other candidate",
             plain(),
             only(
                 with(dup("w", &["m1"]), |s| {
@@ -107,7 +125,7 @@ fn one_binding_one_taint() {
             &[NO_EXECUTE],
             None,
         ),
-        ("B70", flags(|f| f.resource_eviction_rate = 0.0), w(), &[NO_EXECUTE], None),
+        ("B70: rate 0", flags(|f| f.resource_eviction_rate = 0.0), w(), &[NO_EXECUTE], None),
     ];
     for (name, flags, binding, effects, want) in rows {
         let mut world = World::with(3, flags);
@@ -119,7 +137,7 @@ fn one_binding_one_taint() {
             && after > 0
         {
             world.run(READY_AT + after - 1);
-            assert_eq!(world.moved(), 0, "{name}: not before its time");
+            assert_eq!(world.evicted(), 0, "{name}: not before its due time");
         }
         world.run(READY_AT + 3_600);
         let log: Vec<_> = want.iter().map(|(after, _, _)| format!("{}: w <- m1", READY_AT + after)).collect();
@@ -133,13 +151,13 @@ fn one_binding_one_taint() {
             );
             let created = task.creation_timestamp.map(|time| time.0);
             let written = want.map(|(after, _, _)| now(READY_AT + after).wall);
-            assert_eq!(created, written, "{name}: it is dated as it is written, and costs no further write");
+            assert_eq!(created, written, "{name}: the task has its creationTimestamp");
         }
     }
 }
 
 #[test]
-fn what_a_task_says() {
+fn task_records_replicas_clusters_and_message() {
     let mut world = World::new(3);
     world.put(div("w", &[("m1", 2), ("m2", 1)]));
     world.fail("m1", NO_EXECUTE);
@@ -157,44 +175,44 @@ fn what_a_task_says() {
 }
 
 #[test]
-fn a_taint_that_goes_in_time_changes_nothing() {
-    for (name, gone, moved) in [("B23", 59, 0), ("B24", 61, 1)] {
+fn taint_removed_within_the_toleration_evicts_nothing() {
+    for (name, removed_after, evicted) in [("B23", 59, 0), ("B24", 61, 1)] {
         let mut world = World::new(3);
         world.put(tolerating(dup("w", &["m1"]), Some(60)));
         world.fail("m1", NO_EXECUTE);
-        world.run(READY_AT + gone).recover("m1");
+        world.run(READY_AT + removed_after).recover("m1");
         world.run(READY_AT + 900);
-        assert_eq!(world.moved(), moved, "{name}");
+        assert_eq!(world.evicted(), evicted, "{name}");
         assert!(world.evictions.queue().is_empty(), "{name}");
     }
 }
 
 #[test]
-fn untolerated_ones_count_among_several() {
+fn one_untolerated_taint_of_several_evicts() {
     let mut world = World::new(3);
     world.put(tolerating(dup("w", &["m1"]), None));
     world.fail("m1", NO_EXECUTE);
     world.run(150);
-    assert_eq!((world.moved(), world.evictions.queue().len()), (0, 0), "B25: gauges stay 0");
+    assert_eq!((world.evicted(), world.evictions.queue().len()), (0, 0), "B25: gauges stay 0");
     world.change("m1", |c| c.spec.taints.push(taint("other", NO_EXECUTE, Some(EPOCH + 150))));
     world.run(150);
     assert_eq!(world.log, ["150: w <- m1"], "B26");
 }
 
 #[test]
-fn no_target_now_and_later() {
+fn parked_eviction_proceeds_when_a_candidate_joins() {
     let mut world = World::new(3);
     world.put(only(dup("w", &["m1"]), &["m1", "m4"]));
     world.fail("m1", NO_EXECUTE);
     world.run(200);
-    assert_eq!(world.moved(), 0, "B34");
+    assert_eq!(world.evicted(), 0, "B34");
     let tally = world.evictions.queue().tally();
     assert_eq!(tally.queue(QueueName::ResourceBinding).failed, 1);
     assert_eq!(tally.cluster(&"m1".into()).unwrap().abandoned[&Abandoned::NoTarget], 1);
     let events = world.reasons();
     assert!(events.contains(&("w".into(), "EvictWorkloadFromClusterFailed")), "{events:?}");
     world.run(2_000);
-    assert!(world.reasons().is_empty(), "looked at again every five minutes, and reported once");
+    assert!(world.reasons().is_empty(), "checked again every five minutes, and reported once");
     let condition = world.evictions.pending_condition(&world.get("w").key(), world.now).unwrap();
     assert_eq!(condition.reason, "Parked");
     world.join("m4");
@@ -203,7 +221,7 @@ fn no_target_now_and_later() {
 }
 
 #[test]
-fn a_labelled_cluster_may_be_a_target() {
+fn parked_eviction_proceeds_when_a_cluster_is_labelled() {
     let mut world = World::new(3);
     world.put(with(dup("w", &["m1"]), |spec| {
         let labels = [("tier".to_owned(), "gold".to_owned())].into();
@@ -213,21 +231,21 @@ fn a_labelled_cluster_may_be_a_target() {
     }));
     world.fail("m1", NO_EXECUTE);
     world.run(150);
-    assert_eq!(world.moved(), 0);
+    assert_eq!(world.evicted(), 0);
     world.change("m2", |c| c.metadata.labels = Some([("tier".to_owned(), "gold".to_owned())].into()));
     world.run(151);
-    assert_eq!(world.moved(), 1);
+    assert_eq!(world.evicted(), 1);
 }
 
 #[test]
-fn too_many_faulty_clusters_halt_and_one_recovery_resumes() {
+fn too_many_faulty_clusters_halt_evictions_until_one_recovers() {
     let mut world = World::new(3);
     world.put(dup("a", &["m1"]));
     world.put(dup("b", &["m2"]));
     world.fail("m1", NO_EXECUTE);
     world.fail("m2", NO_EXECUTE);
     world.run(1_000);
-    assert_eq!(world.moved(), 0, "B42");
+    assert_eq!(world.evicted(), 0, "B42");
     assert!(world.reasons().contains(&("m1".into(), "EvictionPaused")));
     world.recover("m2");
     world.run(1_001);
@@ -237,7 +255,7 @@ fn too_many_faulty_clusters_halt_and_one_recovery_resumes() {
 
 #[test]
 fn the_rate_follows_the_share_of_unhealthy_clusters() {
-    for (name, faulty, moved) in
+    for (name, faulty, evicted) in
         [("B44: one per ten seconds", 7, 31), ("B45: one per two", 6, 151), ("B46: none", 12, 0)]
     {
         let mut world = World::with(12, flags(|f| f.mass_failure_hold = Duration::ZERO));
@@ -248,12 +266,12 @@ fn the_rate_follows_the_share_of_unhealthy_clusters() {
             world.fail(&format!("m{n}"), NO_EXECUTE);
         }
         world.run(READY_AT + 300);
-        assert_eq!(world.moved(), moved, "{name}");
+        assert_eq!(world.evicted(), evicted, "{name}");
     }
 }
 
 #[test]
-fn recovery_abandons_what_waits() {
+fn recovery_abandons_queued_evictions() {
     let mut world = World::new(3);
     for n in 0..100 {
         world.put(dup(&format!("w{n:03}"), &["m1"]));
@@ -261,7 +279,7 @@ fn recovery_abandons_what_waits() {
     world.fail("m1", NO_EXECUTE);
     world.run(READY_AT + 60).recover("m1");
     world.run(READY_AT + 600);
-    assert_eq!(world.moved(), 31, "B47: t = 0, 2, .. 60");
+    assert_eq!(world.evicted(), 31, "B47: t = 0, 2, .. 60");
     assert!(world.evictions.queue().is_empty());
     assert!(
         world.log.iter().enumerate().all(|(n, line)| *line == format!("{}: w{n:03} <- m1", READY_AT + 2 * n as u64)),
@@ -274,7 +292,11 @@ fn recovery_abandons_what_waits() {
     let of = |reason: &str| reported.iter().find(|event| event.reason == reason).unwrap();
     let (began, ended) = (of("FailoverEpisodeStarted"), of("FailoverEpisodeEnded"));
     let want = format!("failover episode m1-{} began: k:NoExecute; 100 bindings to evict", EPOCH + 100);
-    assert_eq!((began.message.as_str(), &began.about), (want.as_str(), &ended.about), "with its total, on the cluster");
+    assert_eq!(
+        (began.message.as_str(), &began.about),
+        (want.as_str(), &ended.about),
+        "the event is on the cluster and names the total"
+    );
     assert_eq!(
         ended.message,
         format!("failover episode m1-{} ended after 1m0s: 31 bindings evicted, 69 evictions abandoned", EPOCH + 100)
@@ -282,7 +304,7 @@ fn recovery_abandons_what_waits() {
 }
 
 #[test]
-fn an_edited_binding_that_is_parked_is_checked_again_at_once() {
+fn edited_parked_binding_is_checked_again_at_once() {
     let mut world = World::new(3);
     let only = |names: &[&str]| {
         Some(ClusterAffinity {
@@ -295,12 +317,12 @@ fn an_edited_binding_that_is_parked_is_checked_again_at_once() {
     world.put(pinned.clone());
     world.fail("m1", NO_EXECUTE);
     world.run(READY_AT + 20);
-    assert_eq!((world.moved(), world.evictions.queue().tally().ready()), (0, 0), "parked");
+    assert_eq!((world.evicted(), world.evictions.queue().tally().ready()), (0, 0), "parked");
     pinned.spec.placement.as_mut().unwrap().cluster_affinity = only(&["m1", "m2"]);
     pinned.metadata.generation = Some(2);
     world.put(pinned);
     world.run(READY_AT + 22);
-    assert_eq!(world.moved(), 1, "{:?}", world.log);
+    assert_eq!(world.evicted(), 1, "{:?}", world.log);
 }
 
 #[test]
@@ -318,7 +340,7 @@ fn messages_about_one_binding_or_cluster_are_singular() {
 }
 
 #[test]
-fn a_removed_taint_drops_the_queue() {
+fn removed_taint_empties_the_queue() {
     let mut world = World::new(3);
     world.put(tolerating(dup("w", &["m1"]), Some(30)));
     world.fail("m1", NO_EXECUTE);
@@ -326,31 +348,31 @@ fn a_removed_taint_drops_the_queue() {
     assert_eq!(world.evictions.queue().len(), 1);
     world.change("m1", |c| c.spec.taints.clear());
     assert!(world.evictions.queue().is_empty(), "B51");
-    assert_eq!(world.run(999).moved(), 0);
+    assert_eq!(world.run(999).evicted(), 0);
 }
 
 #[test]
-fn a_restart_loses_nothing_and_doubles_nothing() {
+fn restart_loses_and_repeats_no_eviction() {
     let mut world = World::new(3);
     for n in 0..100 {
         world.put(dup(&format!("w{n:03}"), &["m1"]));
     }
     world.fail("m1", NO_EXECUTE);
     world.run(READY_AT + 58);
-    assert_eq!(world.moved(), 30);
+    assert_eq!(world.evicted(), 30);
     world.restart();
     assert_eq!(world.evictions.queue().len(), 70, "B48");
     world.run(READY_AT + 58 + 39);
-    assert_eq!(world.moved(), 30, "warm-up");
+    assert_eq!(world.evicted(), 30, "warm-up");
     world.run(READY_AT + 58 + 40);
-    assert_eq!(world.moved(), 31);
+    assert_eq!(world.evicted(), 31);
     world.run(9_999);
     let distinct: BTreeSet<_> = world.log.iter().map(|line| line.split_once(": ").unwrap().1.to_owned()).collect();
-    assert_eq!((world.moved(), distinct.len()), (100, 100));
+    assert_eq!((world.evicted(), distinct.len()), (100, 100));
 }
 
 #[test]
-fn a_crash_loop_does_not_raise_the_rate() {
+fn crash_loop_does_not_raise_the_rate() {
     let mut world = World::with(3, flags(|f| f.eviction_warm_up = Some(Duration::ZERO)));
     for n in 0..50 {
         world.put(dup(&format!("w{n:03}"), &["m1"]));
@@ -360,11 +382,11 @@ fn a_crash_loop_does_not_raise_the_rate() {
         world.run(READY_AT + second);
         world.restart();
     }
-    assert_eq!(world.moved(), 1, "the first one; then every start counts as an eviction");
+    assert_eq!(world.evicted(), 1, "after the first eviction each start counts as one");
 }
 
 #[test]
-fn wishes_are_frozen_when_the_fault_begins() {
+fn failover_settings_are_fixed_at_the_start_of_an_episode() {
     let mut world = World::new(3);
     world.put(tolerating(dup("w", &["m1"]), Some(60)));
     world.put(dup("late", &["m1"]));
@@ -380,7 +402,7 @@ fn wishes_are_frozen_when_the_fault_begins() {
     world.run(110);
     world.edit("w", |b| *b = tolerating(b.clone(), None));
     world.restart();
-    assert_eq!(world.run(999).moved(), 0, "B49: a restart reads the wish anew");
+    assert_eq!(world.run(999).evicted(), 0, "B49: a restart reads the settings again");
 
     let mut world = World::new(3);
     world.put(dup("w", &["m1"]));
@@ -388,26 +410,26 @@ fn wishes_are_frozen_when_the_fault_begins() {
     world.run(110);
     world.edit("w", |b| *b = failing_over(b.clone(), None, Some(0)));
     world.run(500);
-    assert_eq!(world.moved(), 0, "B50");
+    assert_eq!(world.evicted(), 0, "B50");
     world.recover("m1");
     world.fail("m1", PREFER_NO_EXECUTE);
-    assert_eq!(world.run(501).moved(), 1, "the next episode asks anew");
+    assert_eq!(world.run(501).evicted(), 1, "the next episode reads the settings again");
 }
 
 #[test]
-fn who_comes_back_to_a_faulty_cluster_is_asked_anew() {
+fn settings_of_a_binding_that_returns_to_a_faulty_cluster_are_read_again() {
     let mut world = World::new(3);
     world.put(failing_over(dup("w", &["m1"]), None, Some(0)));
     world.fail("m1", PREFER_NO_EXECUTE);
-    assert_eq!(world.run(110).moved(), 1);
-    // Without failover the taint does not keep the scheduler from the cluster.
+    assert_eq!(world.run(110).evicted(), 1);
+    // Without cluster failover the scheduler may choose the tainted cluster.
     world.edit("w", |b| {
         b.spec.failover = None;
         b.spec.clusters = dup("w", &["m1"]).spec.clusters;
     });
-    assert_eq!(world.run(500).moved(), 1, "what was wanted before it left does not count any more");
+    assert_eq!(world.run(500).evicted(), 1, "the settings before the eviction no longer apply");
 
-    // Nobody evicted it: the placement took it away, and brings it back without failover.
+    // Rescheduled by an edit of its placement, not evicted; then back again without cluster failover.
     let mut world = World::new(3);
     world.put(failing_over(dup("w", &["m1"]), None, Some(300)));
     world.fail("m1", PREFER_NO_EXECUTE);
@@ -415,11 +437,11 @@ fn who_comes_back_to_a_faulty_cluster_is_asked_anew() {
     let (here, away) = (world.get("w"), Binding::from(Arc::new(dup("w", &["m2"]))));
     world.evictions.moved(&here.key(), &here, &away);
     world.edit("w", |b| b.spec.failover = None);
-    assert_eq!(world.run(900).moved(), 0, "who was moved away is asked anew, too");
+    assert_eq!(world.run(900).evicted(), 0, "the settings of a rescheduled binding are read again");
 }
 
 #[test]
-fn first_come_first_served_across_clusters() {
+fn evictions_of_all_clusters_share_one_order() {
     let mut world = World::new(5);
     for (name, on) in [("a", "m1"), ("b", "m2"), ("c", "m1"), ("d", "m2")] {
         world.put(dup(name, &[on]));
@@ -434,13 +456,13 @@ fn first_come_first_served_across_clusters() {
 }
 
 #[test]
-fn two_faulty_clusters_of_one_binding_are_left_one_after_the_other() {
+fn binding_is_evicted_from_two_faulty_clusters_one_after_the_other() {
     let mut world = World::with(5, flags(|f| f.mass_failure_hold = Duration::ZERO));
     world.put(with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints[0].max_groups = 2));
     world.fail("m1", NO_EXECUTE);
     world.fail("m2", NO_EXECUTE);
     world.run(160);
-    assert_eq!(world.on("w"), ["m2"], "B53: the second waits until the scheduler has answered the first");
+    assert_eq!(world.on("w"), ["m2"], "B53: the second eviction waits for a new schedule result");
     world.edit("w", |b| {
         b.spec.clusters.push(target("m3", 1));
         let generation = b.metadata.generation.unwrap() + 1;
@@ -453,7 +475,7 @@ fn two_faulty_clusters_of_one_binding_are_left_one_after_the_other() {
 }
 
 #[test]
-fn a_second_eviction_needs_room_for_all_of_it() {
+fn second_eviction_needs_a_candidate_too() {
     let mut world = World::with(5, flags(|f| f.mass_failure_hold = Duration::ZERO));
     world.put(only(
         with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints[0].max_groups = 2),
@@ -466,35 +488,35 @@ fn a_second_eviction_needs_room_for_all_of_it() {
     world.change("m3", |c| ready(c, "False", EPOCH + 101));
     world.edit("w", |b| b.status.get_or_insert_default().scheduler_observed_generation = 9);
     world.run(300);
-    assert_eq!(world.on("w"), ["m2"], "IR-33: no substitute, and nowhere to go");
+    assert_eq!(world.on("w"), ["m2"], "IR-33: no replacement and no candidate");
 }
 
 #[test]
-fn bindings_and_clusters_that_go_while_they_wait() {
+fn deleted_bindings_and_clusters_are_not_evicted() {
     let mut world = World::new(3);
     for name in ["a", "b", "c", "d"] {
         world.put(dup(name, &["m1"]));
     }
     world.fail("m1", NO_EXECUTE);
     world.remove("a");
-    world.edit("b", |b| b.metadata.uid = Some("anew".into()));
+    world.edit("b", |b| b.metadata.uid = Some("recreated".into()));
     world.run(READY_AT);
-    assert_eq!(world.log, ["100: c <- m1"], "B54: free of rate; one that was made anew lines up behind");
-    // The cluster is gone, and joins again under its name.
+    assert_eq!(world.log, ["100: c <- m1"], "B54: a deleted binding uses no rate; a recreated one is queued anew");
+    // The cluster is deleted and joins again with the same name.
     world.clusters.remove(&ClusterName::from("m1"));
-    world.tell_cluster("m1");
+    world.notify_cluster("m1");
     assert!(world.evictions.queue().is_empty());
     world.join("m1");
-    assert_eq!(world.run(300).moved(), 1, "the new one is well");
+    assert_eq!(world.run(300).evicted(), 1, "the recreated cluster is not faulty");
     world.change("m1", |c| c.metadata.uid = Some("third".into()));
     world.fail("m1", NO_EXECUTE);
     world.change("m1", |c| c.metadata.uid = Some("fourth".into()));
-    assert_eq!(world.evictions.episodes().len(), 1, "another cluster's fault is another episode");
-    assert_eq!(world.run(400).moved(), 3);
+    assert_eq!(world.evictions.episodes().len(), 1, "a recreated cluster starts another episode");
+    assert_eq!(world.run(400).evicted(), 3);
 }
 
 #[test]
-fn a_conflict_is_read_again_and_costs_no_rate() {
+fn conflict_is_retried_without_using_the_rate() {
     let mut world = World::new(3);
     world.put(dup("a", &["m1"]));
     world.put(dup("b", &["m1"]));
@@ -507,40 +529,40 @@ fn a_conflict_is_read_again_and_costs_no_rate() {
 }
 
 #[test]
-fn a_poisoned_binding_does_not_stall_the_others() {
+fn binding_that_always_fails_does_not_block_the_others() {
     let mut world = World::new(3);
-    world.put(dup("a-poisoned", &["m1"]));
+    world.put(dup("a-failing", &["m1"]));
     for n in 0..20 {
         world.put(dup(&format!("w{n:02}"), &["m1"]));
     }
     world.writes = |eviction, _| {
-        if &*eviction.key.binding.name == "a-poisoned" { Outcome::Failed("no".into()) } else { Outcome::Written }
+        if &*eviction.key.binding.name == "a-failing" { Outcome::Failed("no".into()) } else { Outcome::Written }
     };
     world.fail("m1", NO_EXECUTE);
     world.run(READY_AT + 120);
-    assert_eq!(world.moved(), 20);
-    // Invariant 33: each attempt of the failing one delays the others by one interval. Its backoff doubles, so it is
+    assert_eq!(world.evicted(), 20);
+    // Invariant 33: each attempt of the failing binding delays the others by one interval. Its backoff doubles, so it is
     // retried, but not often.
     let attempts = world.attempts - 20;
-    assert!((6..30).contains(&attempts), "{attempts} attempts of the failing one");
+    assert!((6..30).contains(&attempts), "{attempts} attempts of the failing binding");
     let element = world.evictions.queue().iter().next().unwrap().2.clone();
     assert_eq!(usize::try_from(element.attempts), Ok(attempts), "{element:?}");
     assert!(matches!(element.place, Place::Backoff | Place::Ready), "{element:?}");
 }
 
 #[test]
-fn always_conflicting_ends_in_backoff() {
+fn repeated_conflicts_end_in_backoff() {
     let mut world = World::new(3);
     world.put(dup("a", &["m1"]));
     world.writes = |_, _| Outcome::Conflict;
     world.fail("m1", NO_EXECUTE);
     world.run(READY_AT);
-    assert!(world.attempts <= 200, "{} attempts within no time", world.attempts);
+    assert!(world.attempts <= 200, "{} attempts at one moment", world.attempts);
 }
 
 #[test]
-fn repeated_attempts_of_all_elements_stay_below_their_limit() {
-    // 6.4: a server that refuses everything is not asked faster than --rate-limiter-qps, however high the rate is.
+fn retries_of_all_elements_stay_below_the_rate_limit() {
+    // 6.4: a server that rejects all writes gets at most --rate-limiter-qps requests, at any eviction rate.
     for (name, outcome) in [("conflicts", Outcome::Conflict), ("failures", Outcome::Failed("no".into()))] {
         let limits = |f: &mut EvictionFlags| {
             (f.resource_eviction_rate, f.rate_limiter_qps, f.rate_limiter_bucket_size) = (1_000.0, 10.0, 20);
@@ -554,7 +576,7 @@ fn repeated_attempts_of_all_elements_stay_below_their_limit() {
             if outcome == Outcome::Conflict { |_, _| Outcome::Conflict } else { |_, _| Outcome::Failed("no".into()) };
         world.fail("m1", NO_EXECUTE);
         world.run(READY_AT + 60);
-        // 30 first attempts, 20 at once out of the bucket, ten each second.
+        // 30 first attempts, a burst of 20 retries, then ten per second.
         let most = 30 + 20 + 60 * 10;
         assert!(world.attempts <= most, "{name}: {} attempts", world.attempts);
         assert!(world.attempts > most / 2, "{name}: only {} attempts", world.attempts);
@@ -562,7 +584,7 @@ fn repeated_attempts_of_all_elements_stay_below_their_limit() {
 }
 
 #[test]
-fn one_task_per_cluster() {
+fn cluster_has_one_task_per_binding() {
     let mut world = World::new(3);
     world.put(dup("w", &["m1"]));
     world.fail("m1", NO_EXECUTE);
@@ -575,7 +597,7 @@ fn one_task_per_cluster() {
 }
 
 #[test]
-fn a_recovering_source_is_held() {
+fn evictions_from_a_recovering_cluster_are_held() {
     let mut world = World::new(3);
     for n in 0..40 {
         world.put(failing_over(dup(&format!("w{n:02}"), &["m1"]), None, Some(10)));
@@ -587,43 +609,43 @@ fn a_recovering_source_is_held() {
     world.run(105);
     world.change("m1", |c| ready(c, "True", EPOCH + 105));
     world.run(284);
-    assert_eq!((world.moved(), world.evictions.queue().len()), (0, 40), "B66: held");
+    assert_eq!((world.evicted(), world.evictions.queue().len()), (0, 40), "B66: held");
     world.recover("m1");
-    assert_eq!((world.run(999).moved(), world.evictions.queue().len()), (0, 0), "B66: abandoned");
+    assert_eq!((world.run(999).evicted(), world.evictions.queue().len()), (0, 0), "B66: abandoned");
 }
 
 #[test]
-fn a_cluster_that_fails_again_goes_on_where_it_stood() {
+fn evictions_continue_when_a_recovering_cluster_fails_again() {
     let mut world = World::new(3);
     world.put(dup("w", &["m1"]));
     world.change("m1", |c| {
         c.metadata.annotations = Some([(TAINT_OWNERS.to_owned(), r#"{"k:NoExecute":["p"]}"#.to_owned())].into());
         c.spec.taints = vec![taint("k", NO_EXECUTE, Some(EPOCH + 100))];
     });
-    assert_eq!(world.run(200).moved(), 0, "ready: its policy would take the taint away");
+    assert_eq!(world.run(200).evicted(), 0, "ready: the policy is about to remove the taint");
     world.change("m1", |c| ready(c, "False", EPOCH + 200));
-    assert_eq!(world.run(201).moved(), 1);
+    assert_eq!(world.run(201).evicted(), 1);
 }
 
 #[test]
-fn a_paused_fleet_evicts_nothing_and_says_so() {
+fn paused_fleet_evicts_nothing_and_reports_it() {
     let mut world = World::new(3);
     world.put(dup("w", &["m1"]));
-    world.evictions.hold(Held::Paused);
+    world.evictions.hold(Hold::Paused);
     world.fail("m1", NO_EXECUTE);
-    assert_eq!(world.run(500).moved(), 0);
+    assert_eq!(world.run(500).evicted(), 0);
     assert!(world.reasons().contains(&("m1".into(), "EvictionPaused")));
     let allowed = world.evictions.allowed(world.now);
     assert_eq!(
         (allowed.rate, allowed.state, allowed.why),
         (0.0, State::Held, crate::taint_manager::guards::Why::Paused)
     );
-    world.evictions.hold(Held::No);
-    assert_eq!(world.run(501).moved(), 1);
+    world.evictions.hold(Hold::None);
+    assert_eq!(world.run(501).evicted(), 1);
 }
 
 #[test]
-fn a_limit_per_episode_asks_for_a_person() {
+fn limit_per_episode_pauses_evictions() {
     let mut world = World::with(3, flags(|f| f.max_evictions_per_episode = 3));
     for n in 0..10 {
         world.put(dup(&format!("w{n}"), &["m1"]));
@@ -631,18 +653,18 @@ fn a_limit_per_episode_asks_for_a_person() {
     world.put(dup("other", &["m2"]));
     world.fail("m1", NO_EXECUTE);
     world.run(500);
-    assert_eq!((world.moved(), world.evictions.queue().len()), (3, 7));
+    assert_eq!((world.evicted(), world.evictions.queue().len()), (3, 7));
     let paused: Vec<_> = world.evictions.take_events().into_iter().filter(|e| e.reason == "EvictionPaused").collect();
     assert_eq!(paused.len(), 1);
-    // The next episode counts anew.
+    // The next episode starts a new count.
     world.recover("m1");
     world.fail("m1", NO_EXECUTE);
     world.run(999);
-    assert_eq!(world.moved(), 6);
+    assert_eq!(world.evicted(), 6);
 }
 
 #[test]
-fn observing_writes_nothing_and_tells_once() {
+fn observe_mode_writes_nothing_and_reports_once() {
     let mut world = World::with(3, flags(|f| f.failover_mode = Mode::Observe));
     for n in 0..5 {
         world.put(dup(&format!("w{n}"), &["m1"]));
@@ -650,41 +672,41 @@ fn observing_writes_nothing_and_tells_once() {
     world.fail("m1", NO_EXECUTE);
     world.run(500);
     world.edit("w0", |b| b.metadata.generation = Some(7));
-    world.tell_cluster("m1");
+    world.notify_cluster("m1");
     world.run(900);
-    assert_eq!((world.moved(), world.attempts, world.on("w0").len()), (0, 0, 1));
+    assert_eq!((world.evicted(), world.attempts, world.on("w0").len()), (0, 0, 1));
     let would = world.reasons().iter().filter(|(_, reason)| *reason == "WouldEvict").count();
     assert_eq!(would, 5);
 }
 
 #[test]
-fn an_unreadable_placement_moves_nobody() {
+fn unreadable_placement_evicts_nothing() {
     let mut world = World::new(3);
     let mut binding = dup("w", &["m1"]);
     binding.metadata.annotations = Some([(APPLIED_PLACEMENT.to_owned(), "{".to_owned())].into());
     world.put(binding);
     world.fail("m1", NO_EXECUTE);
     world.run(500);
-    assert_eq!((world.moved(), world.evictions.queue().len()), (0, 0));
+    assert_eq!((world.evicted(), world.evictions.queue().len()), (0, 0));
     assert!(world.reasons().contains(&("w".into(), "PlacementUnreadable")), "IR-9");
     world.edit("w", |b| *b = tolerating(b.clone(), Some(0)));
-    assert_eq!(world.run(501).moved(), 1, "it is asked again when it changes");
+    assert_eq!(world.run(501).evicted(), 1, "the binding is evaluated again when it changes");
 }
 
 #[test]
-fn notices_are_few_and_true() {
+fn pending_conditions_are_written_late_and_at_a_limited_rate() {
     let mut world = World::new(3);
     for n in 0..100 {
         world.put(tolerating(dup(&format!("w{n:03}"), &["m1"]), Some(60)));
     }
     world.fail("m1", NO_EXECUTE);
-    assert!(world.evictions.next_notice(world.now).is_none(), "not before it has waited for a second");
+    assert!(world.evictions.next_notice(world.now).is_none(), "no condition within the first second");
     world.now.mono += Duration::from_secs(1);
     let first = world.evictions.next_notice(world.now).unwrap();
     let condition = first.condition.unwrap();
     assert_eq!((condition.type_.as_str(), condition.reason.as_str()), ("EvictionPending", "Delayed"));
     assert_eq!(condition.message, "m1: delayed until 1970-01-12T13:49:20Z (k:NoExecute)");
-    assert!(world.evictions.next_notice(world.now).is_none(), "one at a time");
+    assert!(world.evictions.next_notice(world.now).is_none(), "one condition at a time");
     let mut reported = 1;
     for tenth in 0..10 {
         let moment = Now { mono: world.now.mono + Duration::from_millis(100 * (tenth + 1)), ..world.now };
@@ -702,22 +724,18 @@ fn notices_are_few_and_true() {
             moment.mono += Duration::from_millis(100);
         }
     }
-    assert_eq!(
-        removed.len(),
-        11,
-        "only those that were reported hear of the end, and not before thirty seconds are over"
-    );
+    assert_eq!(removed.len(), 11, "only written conditions are removed, after thirty seconds");
     let abandoned = world.reasons().iter().filter(|(_, reason)| *reason == "EvictionAbandoned").count();
     assert_eq!(abandoned, 11);
 }
 
 #[test]
-fn what_leaves_at_once_shows_nothing_of_the_queue() {
+fn binding_that_is_evicted_at_once_gets_no_pending_condition() {
     let mut world = World::new(3);
     world.put(dup("w", &["m1"]));
     world.run(200).fail("m1", NO_EXECUTE);
     world.run(205);
-    assert_eq!(world.moved(), 1);
+    assert_eq!(world.evicted(), 1);
     let later = Now { mono: world.now.mono + Duration::from_secs(60), ..world.now };
     assert_eq!(world.evictions.next_notice(later), None);
     let queued = world.reasons().iter().filter(|(_, reason)| *reason == "EvictionQueued").count();
@@ -725,7 +743,7 @@ fn what_leaves_at_once_shows_nothing_of_the_queue() {
 }
 
 #[test]
-fn what_a_former_leader_showed_is_taken_back() {
+fn condition_of_a_former_leader_is_removed() {
     let mut world = World::new(3);
     let mut binding = dup("w", &["m1"]);
     let condition = ironclad_api::conditions::condition("EvictionPending", "True", "Queued", "m1: queued");
@@ -762,12 +780,12 @@ fn rows_in_order_with_expected_times() {
     assert_eq!(world.evictions.drains_in(world.now), Some(Duration::from_secs(5)));
     world.run(READY_AT + 10);
     assert_eq!(world.evictions.rows(world.now).last().map(|row| row.state), Some(Waiting::Parked));
-    world.evictions.hold(Held::Paused);
-    assert!(world.evictions.rows(world.now).iter().all(|row| row.expected.is_none()), "nobody knows when");
+    world.evictions.hold(Hold::Paused);
+    assert!(world.evictions.rows(world.now).iter().all(|row| row.expected.is_none()), "no expected times while paused");
 }
 
 #[test]
-fn the_state_of_the_old_copy_is_collected_or_nothing_is_evicted() {
+fn nothing_is_evicted_if_state_cannot_be_collected() {
     use ironclad_api::{
         policy::{StatePreservation, StatePreservationRule},
         work::AggregatedStatusItem,
@@ -783,7 +801,7 @@ fn the_state_of_the_old_copy_is_collected_or_nothing_is_evicted() {
     world.put(preserving());
     world.fail("m1", NO_EXECUTE);
     world.run(120);
-    assert_eq!(world.moved(), 0, "the status was never collected");
+    assert_eq!(world.evicted(), 0, "the status was never collected");
     let reported =
         world.evictions.take_events().into_iter().find(|e| e.reason == "EvictWorkloadFromClusterFailed").unwrap();
     assert!(reported.message.contains("has not yet been collected from Cluster(m1)"), "{}", reported.message);
@@ -798,10 +816,10 @@ fn the_state_of_the_old_copy_is_collected_or_nothing_is_evicted() {
     world.put(preserving());
     world.fail("m1", NO_EXECUTE);
     world.run(120);
-    assert!(world.tasks("w")[0].preserved_label_state.is_empty(), "the gate is off");
+    assert!(world.tasks("w")[0].preserved_label_state.is_empty(), "the feature gate is off");
 }
 
-/// The queue that a leader starting now would build from the objects alone.
+/// Rows that are rebuilt from objects, without a report of the leader.
 #[test]
 fn rows_from_objects() {
     let pending = |mut binding: ResourceBinding, since: i64| {
@@ -819,7 +837,7 @@ fn rows_from_objects() {
         ready(cluster, "False", EPOCH + 100);
         cluster.spec.taints.push(taint("k", NO_EXECUTE, Some(EPOCH + 100)));
     });
-    // Decisions that nobody drives: as the CLI makes them.
+    // Evictions that are only evaluated, as in the CLI.
     let mut fresh = Evictions::new(Flags::default(), now(100));
     for (name, cluster) in &world.clusters {
         if fresh.cluster(name, Some(cluster), Recovering::No, now(100)) {
@@ -831,7 +849,7 @@ fn rows_from_objects() {
         let relative = |time: Option<Timestamp>| time.map(|t| t.as_second() - EPOCH);
         (row.binding.name.to_string(), row.state, row.position, relative(row.since), relative(row.expected))
     };
-    // A new leader warms up for 40 s, and evicts one in two seconds from then on.
+    // A new leader warms up for 40 s, then evicts one binding every two seconds.
     let want = [
         ("a".to_owned(), Waiting::Queued, Some(1), Some(50), Some(140)),
         ("b".to_owned(), Waiting::Queued, Some(2), None, Some(142)),
@@ -842,7 +860,7 @@ fn rows_from_objects() {
     let bare = Report { rows: Vec::new(), ..fresh.report(now(100)) };
     assert!(!bare.is_cut());
 
-    // Behind what the leader tells: places go on, times at the leader's rate; without a rate nobody knows when.
+    // Rows after those of the report: positions continue, times follow the reported rate; without a rate there are none.
     let head = rows.iter().take(1).cloned().map(|row| Row { expected: Some(at(EPOCH + 110)), ..row }).collect();
     let report = Report { rate: 0.1, rows: head, ..bare };
     let rest = report.rest(rows.clone());
@@ -855,5 +873,5 @@ fn rows_from_objects() {
     let halted = Report { rate: 0.0, ..report.clone() };
     assert!(halted.rest(rows.clone()).iter().all(|row| row.expected.is_none()));
     let many = std::iter::repeat_n(rows[0].clone(), ROWS_MAX).collect();
-    assert!(Report { rows: many, ..report }.is_cut(), "200 rows, and perhaps more");
+    assert!(Report { rows: many, ..report }.is_cut(), "a report of 200 rows may be cut");
 }

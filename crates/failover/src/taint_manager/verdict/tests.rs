@@ -51,7 +51,7 @@ fn due(taints: &[Taint], tolerations: &[Toleration], failover: Option<ClusterFai
 }
 
 #[test]
-fn the_table_of_3_5() {
+fn due_times_follow_the_table_of_3_5() {
     const T0: i64 = 1_000;
     let no = |key: &str, added: i64| taint(key, NO_EXECUTE, added);
     let prefer = |key: &str, added: i64| taint(key, PREFER_NO_EXECUTE, added);
@@ -62,14 +62,14 @@ fn the_table_of_3_5() {
         ("T2", vec![taint("k", NO_SCHEDULE, T0)], vec![], fc(0), None),
         ("T3", vec![no("k", T0)], vec![], None, Some(T0)),
         (
-            "T4 the 100 is not applied",
+            "T4: failover seconds do not apply to NoExecute",
             vec![no("k", T0)],
             vec![],
             opted_in(Some(PurgeMode::Directly), Some(100)),
             Some(T0),
         ),
         ("T5", vec![no("k", T0)], vec![tol("k", None)], None, None),
-        ("T5 with failover", vec![no("k", T0)], vec![tol("k", None)], fc(0), None),
+        ("T5 with cluster failover", vec![no("k", T0)], vec![tol("k", None)], fc(0), None),
         ("T6", vec![no("k", T0)], vec![tol("k", Some(60))], None, Some(T0 + 60)),
         ("T7", vec![no("k", T0)], vec![tol("k", Some(0))], None, Some(T0)),
         ("T7 negative", vec![no("k", T0)], vec![tol("k", Some(-5))], None, Some(T0)),
@@ -84,7 +84,13 @@ fn the_table_of_3_5() {
         ),
         ("T11", vec![prefer("k", T0)], vec![], None, None),
         ("T11 with a toleration", vec![prefer("k", T0)], vec![tol("k", Some(1))], None, None),
-        ("T12 tolerations are ignored", vec![prefer("k", T0)], vec![tol("k", None)], fc(100), Some(T0 + 100)),
+        (
+            "T12: tolerations do not apply to PreferNoExecute",
+            vec![prefer("k", T0)],
+            vec![tol("k", None)],
+            fc(100),
+            Some(T0 + 100),
+        ),
         ("T13", vec![prefer("k", T0)], vec![], opted_in(None, None), Some(T0 + 300)),
         ("T14", vec![prefer("k", T0)], vec![], fc(0), Some(T0)),
         ("T15", vec![prefer("p", T0), no("n", T0 + 10)], vec![tol("n", Some(60))], fc(300), Some(T0 + 70)),
@@ -92,21 +98,21 @@ fn the_table_of_3_5() {
         ("T17", vec![prefer("p", T0), no("n", T0 + 10)], vec![tol("n", None)], None, None),
         ("T18", vec![prefer("p", T0), prefer("q", T0 + 100)], vec![], fc(60), Some(T0 + 60)),
         (
-            "T20 the clock starts from the new timeAdded",
+            "T20: the toleration starts at the new timeAdded",
             vec![no("k", T0 + 500)],
             vec![tol("k", Some(60))],
             None,
             Some(T0 + 560),
         ),
         (
-            "an unlimited toleration beats a finite one, whatever the order",
+            "an unlimited toleration takes precedence in any order",
             vec![no("k", T0)],
             vec![tol("k", Some(5)), tol("k", None)],
             None,
             None,
         ),
         (
-            "of two finite ones the longer counts",
+            "the longer of two finite tolerations counts",
             vec![no("k", T0)],
             vec![tol("k", Some(50)), tol("k", Some(9))],
             None,
@@ -120,7 +126,7 @@ fn the_table_of_3_5() {
 }
 
 #[test]
-fn which_purge_mode_and_reason() {
+fn purge_mode_and_reason_of_an_eviction() {
     use PurgeMode::{Directly, Gracefully};
     let flag = |mode| EvictionFlags { no_execute_taint_eviction_purge_mode: mode, ..EvictionFlags::default() };
     let (no, prefer) = (taint("n", NO_EXECUTE, 10), taint("p", PREFER_NO_EXECUTE, 0));
@@ -128,7 +134,7 @@ fn which_purge_mode_and_reason() {
         ("B20", vec![no.clone()], None, flag(Gracefully), Gracefully, "TaintUntolerated"),
         ("B21", vec![no.clone()], None, flag(Directly), Directly, "TaintUntolerated"),
         (
-            "B22: the binding's mode beats the flag",
+            "B22: the binding's mode takes precedence over the flag",
             vec![no.clone()],
             opted_in(Some(Directly), Some(100)),
             flag(Gracefully),
@@ -136,7 +142,7 @@ fn which_purge_mode_and_reason() {
             "TaintUntolerated",
         ),
         (
-            "and the other way round",
+            "the binding's Gracefully takes precedence over the flag too",
             vec![no.clone()],
             opted_in(Some(Gracefully), None),
             flag(Directly),
@@ -161,7 +167,7 @@ fn which_purge_mode_and_reason() {
             "TaintPreferNoExecute",
         ),
         (
-            "both, NoExecute first",
+            "both taints, NoExecute is due first",
             vec![prefer.clone(), no.clone()],
             opted_in(None, Some(300)),
             flag(Gracefully),
@@ -169,7 +175,7 @@ fn which_purge_mode_and_reason() {
             "TaintUntolerated",
         ),
         (
-            "both, PreferNoExecute first",
+            "both taints, PreferNoExecute is due first",
             vec![prefer.clone(), no.clone()],
             opted_in(None, Some(0)),
             flag(Gracefully),
@@ -186,7 +192,7 @@ fn which_purge_mode_and_reason() {
 }
 
 #[test]
-fn the_flag_switches_off_no_execute_alone() {
+fn flag_disables_only_no_execute_evictions() {
     let off = EvictionFlags { enable_no_execute_taint_eviction: false, ..EvictionFlags::default() };
     let taints = [taint("n", NO_EXECUTE, 0), taint("p", PREFER_NO_EXECUTE, 5)];
     let judged = |failover| judge(&FailoverSettings::of(&binding(&[], failover)).unwrap(), &taints, |_| at(0), &off);
@@ -198,7 +204,7 @@ fn the_flag_switches_off_no_execute_alone() {
 }
 
 #[test]
-fn why_a_binding_stays() {
+fn reasons_of_a_binding_that_is_not_evicted() {
     let judged = |taints: &[Taint], tolerations: &[Toleration]| {
         judge(&FailoverSettings::of(&binding(tolerations, None)).unwrap(), taints, |_| at(0), &EvictionFlags::default())
     };
@@ -208,7 +214,7 @@ fn why_a_binding_stays() {
 }
 
 #[test]
-fn a_placement_that_cannot_be_read_evicts_nobody() {
+fn unreadable_placement_is_an_error() {
     let Binding::Namespaced(shared) = binding(&[], None) else { unreachable!() };
     let with = |text: Option<&str>, placement: Option<Placement>| {
         let mut binding = (*shared).clone();
@@ -218,7 +224,7 @@ fn a_placement_that_cannot_be_read_evicts_nobody() {
     };
     assert!(matches!(with(Some("{"), Some(Placement::default())), Err(Reason::PlacementUnreadable { .. })));
     assert!(matches!(with(None, None), Err(Reason::PlacementUnreadable { .. })));
-    assert!(with(None, Some(Placement::default())).is_ok(), "never scheduled: the spec says what is wanted");
+    assert!(with(None, Some(Placement::default())).is_ok(), "never scheduled: the placement of the spec applies");
 }
 
 proptest! {
@@ -234,9 +240,9 @@ proptest! {
         prop_assert_eq!(due_at(NO_EXECUTE), tolerated);
     }
 
-    // A further taint only ever brings the time forward.
+    // An additional taint never delays the eviction.
     #[test]
-    fn more_taints_never_wait_longer(added in prop::collection::vec((0..3usize, 0..100i64, any::<bool>()), 1..6), seconds in 0..50i64) {
+    fn additional_taints_never_delay_an_eviction(added in prop::collection::vec((0..3usize, 0..100i64, any::<bool>()), 1..6), seconds in 0..50i64) {
         let all: Vec<Taint> = added
             .iter()
             .map(|(key, added, no)| taint(["a", "b", "c"][*key], if *no { NO_EXECUTE } else { PREFER_NO_EXECUTE }, *added))

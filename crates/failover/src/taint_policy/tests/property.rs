@@ -1,10 +1,10 @@
-//! Invariants 26 to 28 over any policies and weather.
+//! Invariants 26 to 28 for generated policies and changes of conditions.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// One of a few policies that quarrel over the same taint.
+/// Policies that add and remove the same taint.
 fn policies() -> impl Strategy<Value = Vec<ClusterTaintPolicy>> {
     let statuses = || prop_oneof![Just(vec!["False"]), Just(vec!["True"]), Just(vec!["False", "Unknown"])];
     let list = move || proptest::collection::vec((prop_oneof![Just(READY), Just("Net")], statuses()), 0..3);
@@ -44,7 +44,7 @@ fn weather() -> impl Strategy<Value = Vec<(i64, &'static str, &'static str)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Invariant 26, and 28 in passing: `World::look` also fails if a decision does not settle at once.
+    /// Invariants 26 and 28: `World::reconcile` also fails if a decision is not idempotent.
     #[test]
     fn the_order_of_policies_does_not_matter(policies in policies(), weather in weather(), rotate in 0..4usize) {
         let mut other = policies.clone();
@@ -60,9 +60,9 @@ proptest! {
         }
     }
 
-    /// Invariant 26: a fixed environment comes to rest, whatever the policies ask for.
+    /// Invariant 26: without changes of conditions, writes end for all policies.
     #[test]
-    fn it_comes_to_rest(policies in policies(), weather in weather()) {
+    fn writes_end_when_conditions_stop_changing(policies in policies(), weather in weather()) {
         let mut world = World::new(policies);
         for (wait, type_, status) in &weather {
             world.set(world.now + wait, type_, status);
@@ -74,9 +74,9 @@ proptest! {
         prop_assert_eq!(world.due, None);
     }
 
-    /// Invariant 27 for one policy, against the slow obvious version: a history of the predicate by the second.
+    /// Invariant 27 for one policy, compared with a model that keeps the predicate of each second.
     #[test]
-    fn taints_come_and_go_only_after_their_windows(
+    fn taints_are_added_and_removed_only_after_their_windows(
         weather in weather(),
         add in 1..90i32,
         remove in 1..90i32,
@@ -98,16 +98,16 @@ proptest! {
                 world.edit(second, |w| w.memory = None);
             }
             world.until(second);
-            // How the predicate was during the second that ends now.
-            let held = !world.cluster.is_ready();
-            history.push(held);
-            let same = history.iter().rev().take_while(|before| **before == held).count();
+            // Result of the predicate during the last second.
+            let matched = !world.cluster.is_ready();
+            history.push(matched);
+            let same = history.iter().rev().take_while(|before| **before == matched).count();
             let there = world.has(PREFER_NO_EXECUTE);
-            let window = usize::try_from(if held { add } else { remove }).unwrap();
+            let window = usize::try_from(if matched { add } else { remove }).unwrap();
             if there != was_there {
-                prop_assert_eq!(there, held, "it only follows the predicate");
+                prop_assert_eq!(there, matched, "the taint follows the predicate");
                 prop_assert!(same >= window, "after {} s of {}", same, window);
-            } else if there != held && restart.is_none() {
+            } else if there != matched && restart.is_none() {
                 prop_assert!(same < window, "late: {} s of {}", same, window);
             }
             while changes.last().is_some_and(|change| change.0 == second) {
@@ -120,7 +120,7 @@ proptest! {
 
     /// Invariant 28.
     #[test]
-    fn a_taint_that_stays_keeps_its_time(policies in policies(), weather in weather()) {
+    fn time_of_a_kept_taint_does_not_change(policies in policies(), weather in weather()) {
         let mut world = World::new(policies);
         let mut before = world.taints();
         for (wait, type_, status) in &weather {

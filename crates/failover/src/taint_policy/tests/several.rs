@@ -3,8 +3,8 @@
 use super::*;
 
 #[test]
-fn several_policies() {
-    // Two of the seed's spelling assert one taint; it goes with the last (B67).
+fn taint_is_removed_with_its_last_owner() {
+    // Two policies own one taint; it is removed when the last one mismatches (B67).
     let mut other = seed("q");
     other.spec.match_conditions = vec![when("Net", "In", &["False"])];
     let mut world = World::new(vec![seed("p"), other]);
@@ -13,19 +13,19 @@ fn several_policies() {
     world.ready(2_000, "True").until(2_500);
     assert_eq!((world.taints().len(), world.owners(PREFER_NO_EXECUTE)), (1, vec!["q".to_owned()]));
     world.set(3_000, "Net", "True").until(3_179);
-    assert!(world.has(PREFER_NO_EXECUTE), "its own remove window runs");
+    assert!(world.has(PREFER_NO_EXECUTE), "its own remove window has not ended");
     assert_eq!(world.until(3_180).taints(), []);
 
-    // A asserts, B mismatches the same taint: B does not own it.
-    let mut bystander = seed("q");
-    bystander.spec.match_conditions = vec![when("Net", "In", &["False"])];
-    let mut world = World::new(vec![seed("p"), bystander]);
+    // p matches and q mismatches: q does not own the taint and does not remove it.
+    let mut mismatching = seed("q");
+    mismatching.spec.match_conditions = vec![when("Net", "In", &["False"])];
+    let mut world = World::new(vec![seed("p"), mismatching]);
     world.ready(1_000, "False").set(1_000, "Net", "True").until(9_000);
     assert_eq!(world.taints().len(), 1);
 }
 
 #[test]
-fn values_of_several_policies() {
+fn oldest_policy_determines_the_value() {
     let valued = |name: &str, created, value: &str| {
         let mut policy = seed(name);
         policy.metadata.creation_timestamp = Some(Time(at(created)));
@@ -33,8 +33,8 @@ fn values_of_several_policies() {
         policy
     };
     for (name, policies, want) in [
-        ("the oldest", [valued("b", 1, "old"), valued("a", 2, "new")], "old"),
-        ("whatever the order of the list", [valued("a", 2, "new"), valued("b", 1, "old")], "old"),
+        ("the oldest policy", [valued("b", 1, "old"), valued("a", 2, "new")], "old"),
+        ("in any order of the list", [valued("a", 2, "new"), valued("b", 1, "old")], "old"),
         ("ties break by name", [valued("b", 1, "of-b"), valued("a", 1, "of-a")], "of-a"),
     ] {
         let mut world = World::new(policies.to_vec());
@@ -46,19 +46,19 @@ fn values_of_several_policies() {
 }
 
 #[test]
-fn both_spellings_on_one_taint() {
-    // Upstream's removes what the seed's asserts: only after that.
-    let always_off = || upstream("u", 5, vec![], vec![when("Net", "NotIn", &["True"])]);
-    let mut world = World::new(vec![seed("p"), always_off()]);
+fn taints_of_policies_with_different_fields() {
+    // u removes the taint that p owns, but only after p's remove window.
+    let removes = || upstream("u", 5, vec![], vec![when("Net", "NotIn", &["True"])]);
+    let mut world = World::new(vec![seed("p"), removes()]);
     world.set(10, "Net", "False").ready(1_000, "False").until(1_300);
-    assert_eq!((world.taints().len(), world.writes), (1, 1), "no cycle");
+    assert_eq!((world.taints().len(), world.writes), (1, 1), "not removed and added in turn");
     world.until(9_000);
     assert_eq!((world.taints().len(), world.writes), (1, 1));
     world.ready(9_000, "True").until(9_179);
     assert_eq!(world.taints().len(), 1, "the remove window of its owner still runs");
     assert_eq!(world.until(9_180).taints(), []);
 
-    // Both of upstream's: the later wins within one pass, and nothing is written again and again.
+    // The policy that is applied later wins within one reconcile, and writes do not repeat.
     for (name, adder, remover, want) in
         [("older adds, younger removes", 1, 2, 0), ("older removes, younger adds", 2, 1, 1)]
     {
@@ -69,7 +69,7 @@ fn both_spellings_on_one_taint() {
         assert_eq!((world.taints().len(), world.writes), (want, want), "{name}");
         let before = world.taints();
         world.edit(20, |w| w.memory = None).until(100);
-        assert_eq!((world.taints(), world.writes), (before, want), "{name}: a fixed point");
+        assert_eq!((world.taints(), world.writes), (before, want), "{name}: no further writes");
     }
 
     // One policy with both: add, then remove.
@@ -79,7 +79,7 @@ fn both_spellings_on_one_taint() {
 }
 
 #[test]
-fn policies_that_end_or_change() {
+fn taints_of_deleted_or_changed_policies_stay() {
     let tainted = || {
         let mut world = World::new(vec![seed("p")]);
         world.ready(1_000, "False").until(2_000);
@@ -108,25 +108,25 @@ fn policies_that_end_or_change() {
     ] {
         let mut world = tainted();
         world.edit(2_100, edit).ready(3_000, "True").until(9_000);
-        assert_eq!((world.taints().len(), world.owners(PREFER_NO_EXECUTE).len()), (1, 0), "{name}: stays, not owned");
+        assert_eq!((world.taints().len(), world.owners(PREFER_NO_EXECUTE).len()), (1, 0), "{name}: kept without owner");
         assert_eq!(world.events.iter().filter(|event| *event == "TaintOrphaned").count(), 1, "{name}");
     }
     let mut world = tainted();
     world.edit(2_100, |w| edited(w, |spec| spec.taints_to_add[0].key = "other".into()));
-    assert_eq!(world.taints().len(), 2, "another key: the old taint stays, the new one comes");
+    assert_eq!(world.taints().len(), 2, "another key: the old taint is kept and the new one added");
     assert_eq!(world.owners(PREFER_NO_EXECUTE).len(), 0);
     let mut world = tainted();
     world.edit(2_100, |w| edited(w, |spec| spec.taints_to_add.clear()));
-    assert_eq!(world.taints().len(), 1, "only the list in force is acted on");
+    assert_eq!(world.taints().len(), 1, "a removed item leaves its taint");
 }
 
 #[test]
-fn odd_policies_and_clusters() {
+fn invalid_policies_and_terminating_clusters_are_skipped() {
     let mut mixed = seed("p");
     mixed.spec.taints = upstream("u", 0, vec![], vec![]).spec.taints;
     let mut world = World::new(vec![mixed]);
     world.ready(10, "False").until(9_000);
-    assert_eq!(world.taints(), [], "one that mixes the spellings does nothing");
+    assert_eq!(world.taints(), [], "a policy that mixes both kinds of fields does nothing");
 
     let mut odd = seed("p");
     odd.spec.match_conditions[0].operator = "Is".into();
@@ -136,7 +136,7 @@ fn odd_policies_and_clusters() {
 
     let mut world = World::new(vec![seed("p")]);
     world.ready(10, "False").edit(20, |w| w.cluster.metadata.deletion_timestamp = Some(Time(at(20))));
-    assert_eq!(world.until(9_000).taints(), [], "a cluster that leaves is left alone");
+    assert_eq!(world.until(9_000).taints(), [], "a cluster that is being deleted gets no taints");
 
     let everything = ClusterTaintPolicySpec {
         match_conditions: vec![],
@@ -144,11 +144,11 @@ fn odd_policies_and_clusters() {
         ..ClusterTaintPolicySpec::default()
     };
     let mut world = World::new(vec![named("all", 0, everything)]);
-    assert!(world.until(10).has(NO_EXECUTE), "a policy may taint every cluster: the queue's guards are elsewhere");
+    assert!(world.until(10).has(NO_EXECUTE), "a policy may taint every cluster: limits are in the eviction queue");
 }
 
 #[test]
-fn statuses() {
+fn status_shows_state_and_time_of_each_taint() {
     let mut world = World::new(vec![seed("p")]);
     let shown = |world: &World| {
         let cluster = world.status[0].clone();
@@ -168,27 +168,27 @@ fn statuses() {
 }
 
 #[test]
-fn recovering() {
+fn cluster_recovers_while_remove_windows_of_policies_run() {
     let mut world = World::new(vec![seed("p")]);
     let now = |world: &World| is_recovering(&world.cluster, &world.policies);
-    assert!(!now(&world), "nothing to recover from");
+    assert!(!now(&world), "no taints");
     world.ready(1_000, "False").until(2_000);
-    assert!(!now(&world), "down");
+    assert!(!now(&world), "not ready");
     world.ready(3_000, "True");
-    assert!(now(&world), "Ready, and only the remove window is waited for (B66)");
+    assert!(now(&world), "ready, and only remove windows run (B66)");
     let mut by_hand = World::new(vec![seed("p")]);
     by_hand.cluster.spec.taints = vec![taint(KEY, NO_EXECUTE, Some(1))];
-    assert!(!now(&by_hand), "a taint by hand waits for nothing");
+    assert!(!now(&by_hand), "a manual taint has no remove window");
     let mut both = World::new(vec![seed("p")]);
     both.ready(1_000, "False").until(2_000).ready(3_000, "True");
     both.cluster.spec.taints.push(taint("mine", NO_EXECUTE, Some(1)));
-    assert!(!now(&both), "nor does one beside it");
+    assert!(!now(&both), "a manual taint beside the policy's");
     let mut orphan = World::new(vec![seed("p")]);
     orphan.ready(1_000, "False").until(2_000).ready(3_000, "True");
-    assert!(!is_recovering(&orphan.cluster, &[]), "without its policy nobody will remove it");
+    assert!(!is_recovering(&orphan.cluster, &[]), "without its policy the taint is not removed");
     let mut other = seed("q");
     other.spec.match_conditions = vec![when("Net", "In", &["False"])];
     let mut two = World::new(vec![seed("p"), other]);
     two.ready(1_000, "False").set(1_000, "Net", "False").until(2_000).ready(3_000, "True");
-    assert!(!now(&two), "another policy still wants it");
+    assert!(!now(&two), "another policy still matches");
 }

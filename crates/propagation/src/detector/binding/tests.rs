@@ -101,17 +101,17 @@ fn new_binding_of_a_cluster_scoped_template() {
     );
     assert_eq!(binding.metadata.labels.as_ref().unwrap()["clusterresourcebinding.karmada.io/permanent-id"], "new-1");
     assert_eq!((binding.spec.replicas, &binding.spec.replica_requirements), (0, &None), "not a workload");
-    let standing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
-    assert!(decide(&Seen { binding: Some(Binding::from(&standing)), ..seen }, &mut ids("x")).unwrap().is_quiet());
+    let existing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
+    assert!(decide(&Seen { binding: Some(Binding::from(&existing)), ..seen }, &mut ids("x")).unwrap().is_quiet());
     // The policy may change `propagateDeps` at any time (specification/propagation.md 31 row 22).
-    let mut standing = standing;
+    let mut existing = existing;
     for follows in [true, false] {
         let policy: ClusterPropagationPolicy = patched(&policy, &json!({"spec": {"propagateDeps": follows}}));
-        let seen = Seen { policy: Policy::Cluster(&policy), binding: Some(Binding::from(&standing)), ..seen };
+        let seen = Seen { policy: Policy::Cluster(&policy), binding: Some(Binding::from(&existing)), ..seen };
         let plan = decide(&seen, &mut ids("x")).unwrap();
         let [Effect::Patch { patch, .. }] = plan.effects.as_slice() else { panic!("{plan:?}") };
-        standing = patched(&standing, patch);
-        assert_eq!(standing.spec.propagate_deps, follows);
+        existing = patched(&existing, patch);
+        assert_eq!(existing.spec.propagate_deps, follows);
     }
 }
 
@@ -295,8 +295,8 @@ fn used_name_gets_a_suffix() {
         plan.because[0].to_string(),
         "the name web-deployment is taken by the binding of Deployment example.io/v1"
     );
-    let standing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
-    let again = run(&deployment(), &policy, Some(&standing), Some(&other), &Options::default()).unwrap();
+    let existing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
+    let again = run(&deployment(), &policy, Some(&existing), Some(&other), &Options::default()).unwrap();
     assert!(again.is_quiet(), "found by its resource, not by name: {again:?}");
     other.spec.resource.api_version = "apps/v1beta1".into();
     other.metadata.owner_references = None;

@@ -83,8 +83,8 @@ fn refusal_and_recovery_are_reported_once() {
     let plan = after.plan();
     assert_eq!(words(&plan), ["create", WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"]);
     assert_eq!(words(&after.after(&plan).plan()), Vec::<String>::new());
-    let gone = Scene { work: deleting(&after.work), ..after };
-    let report = failed(&gone.seen(&interpreter), "Denied", "no", now());
+    let terminating = Scene { work: deleting(&after.work), ..after };
+    let report = failed(&terminating.seen(&interpreter), "Denied", "no", now());
     assert_eq!(words(&report), [WARN[0], WARN[1], "retry"], "a Work that goes does not say that it was not applied");
 }
 
@@ -113,12 +113,12 @@ fn object_that_something_else_changes_back_is_reported_until_it_stays_as_applied
 
 #[test]
 fn retry_depends_on_the_failure_class() {
-    let (living, gone) = (Scene::of(web()), Scene::of(deleting(&web())));
+    let (living, terminating) = (Scene::of(web()), Scene::of(deleting(&web())));
     for (class, scene, want) in [
         ("Invalid", &living, "retry after 600 s"),
         ("Denied", &living, "retry"),
         ("NotFound", &living, "retry"),
-        ("Invalid", &gone, "retry"),
+        ("Invalid", &terminating, "retry"),
     ] {
         let plan = failed(&scene.seen(&Interpreter::default()), class, "no", now());
         assert_eq!(words(&plan).last().map(String::as_str), Some(want), "{class}");

@@ -278,8 +278,8 @@ fn decisions_without_cached_content() {
 
 #[test]
 fn work_being_deleted() {
-    let gone = deleting(&web());
-    let kept = with(&gone, json!({"spec": {"preserveResourcesOnDeletion": true}}));
+    let terminating = deleting(&web());
+    let kept = with(&terminating, json!({"spec": {"preserveResourcesOnDeletion": true}}));
     let there = object(&web());
     let label = |patch: Value| changed(object(&web()), json!({"metadata": patch}));
     let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}});
@@ -292,81 +292,81 @@ fn work_being_deleted() {
     for (name, scene, want) in [
         (
             "ready: the object, then the finalizer",
-            Scene::of(gone.clone()).has(there.clone()),
+            Scene::of(terminating.clone()).has(there.clone()),
             vec!["delete uid-member", release],
         ),
-        ("absent", Scene::of(gone.clone()), vec![release]),
-        ("not in the cache, which may be late: looked up", Scene::of(gone.clone()).cached(), vec![READ]),
+        ("absent", Scene::of(terminating.clone()), vec![release]),
+        ("not in the cache, which may be late: looked up", Scene::of(terminating.clone()).cached(), vec![READ]),
         (
             "suspension does not hold it",
-            Scene::of(with(&gone, json!({"spec": {"suspendDispatching": true}}))).has(there.clone()),
+            Scene::of(with(&terminating, json!({"spec": {"suspendDispatching": true}}))).has(there.clone()),
             vec!["delete uid-member", release],
         ),
         (
             "not managed any more: left alone",
-            Scene::of(gone.clone()).has(label(json!({"labels": {MANAGED: null}}))),
+            Scene::of(terminating.clone()).has(label(json!({"labels": {MANAGED: null}}))),
             vec![release],
         ),
         (
             "another Work's: left alone",
-            Scene::of(gone.clone())
+            Scene::of(terminating.clone())
                 .has(label(json!({"labels": {ID: "w2"}, "annotations": {"work.karmada.io/name": "w2"}}))),
             vec![release],
         ),
         (
             "going already: not waited for",
-            Scene::of(gone.clone()).has(label(json!({"deletionTimestamp": "2026-01-02T00:00:00Z"}))),
+            Scene::of(terminating.clone()).has(label(json!({"deletionTimestamp": "2026-01-02T00:00:00Z"}))),
             vec![release],
         ),
-        ("not known yet", Scene::of(gone.clone()).unknown(), vec![READ]),
-        ("not ready: it waits", Scene::of(gone.clone()).ready("Unknown").has(there.clone()), vec!["park"]),
+        ("not known yet", Scene::of(terminating.clone()).unknown(), vec![READ]),
+        ("not ready: it waits", Scene::of(terminating.clone()).ready("Unknown").has(there.clone()), vec!["park"]),
         (
             "ready, not connected: it waits",
-            Scene { connected: false, ..Scene::of(gone.clone()).has(there.clone()) },
+            Scene { connected: false, ..Scene::of(terminating.clone()).has(there.clone()) },
             vec!["park"],
         ),
         (
             "not ready and leaving: left behind",
-            Scene::of(gone.clone()).ready("False").cluster(leaving.clone()).has(there.clone()),
+            Scene::of(terminating.clone()).ready("False").cluster(leaving.clone()).has(there.clone()),
             vec![release],
         ),
         (
             "ready and leaving: cleaned",
-            Scene::of(gone.clone()).cluster(leaving.clone()).has(there.clone()),
+            Scene::of(terminating.clone()).cluster(leaving.clone()).has(there.clone()),
             vec!["delete uid-member", release],
         ),
         (
             "ready and leaving, not connected: it waits",
-            Scene { connected: false, ..Scene::of(gone.clone()).cluster(leaving.clone()) },
+            Scene { connected: false, ..Scene::of(terminating.clone()).cluster(leaving.clone()) },
             vec!["park"],
         ),
-        ("no Cluster at all: left behind", Scene { cluster: None, ..Scene::of(gone.clone()) }, vec![release]),
+        ("no Cluster at all: left behind", Scene { cluster: None, ..Scene::of(terminating.clone()) }, vec![release]),
         (
             "our finalizer is off already",
-            Scene::of(with(&gone, json!({"metadata": {"finalizers": ["other"]}}))).has(there.clone()),
+            Scene::of(with(&terminating, json!({"metadata": {"finalizers": ["other"]}}))).has(there.clone()),
             vec![],
         ),
         (
             "no manifest, no object",
-            Scene::of(with(&gone, json!({"spec": {"workload": null}}))).unknown(),
+            Scene::of(with(&terminating, json!({"spec": {"workload": null}}))).unknown(),
             vec![release],
         ),
         (
             "the kind is not known any more",
-            Scene { served: Served::No, ..Scene::of(gone.clone()).unknown() },
+            Scene { served: Served::No, ..Scene::of(terminating.clone()).unknown() },
             vec![WARN[0], WARN[1], "retry"],
         ),
         // Required again (specification/failover.md 14.1, karmada#5406).
-        ("wanted again: it stays", wanted(Scene::of(gone.clone()).has(there.clone())), vec![release]),
+        ("wanted again: it stays", wanted(Scene::of(terminating.clone()).has(there.clone())), vec![release]),
         (
             "wanted again in a cluster that is lost: it need not come back for that",
-            wanted(Scene::of(gone.clone()).ready("Unknown").has(there.clone())),
+            wanted(Scene::of(terminating.clone()).ready("Unknown").has(there.clone())),
             vec![release],
         ),
-        ("wanted again, not looked up", wanted(Scene::of(gone.clone()).unknown()), vec![release]),
+        ("wanted again, not looked up", wanted(Scene::of(terminating.clone()).unknown()), vec![release]),
         (
             "wanted again by a binding, but the cluster leaves: cleaned",
-            wanted(Scene::of(gone.clone()).cluster(leaving.clone()).has(there.clone())),
+            wanted(Scene::of(terminating.clone()).cluster(leaving.clone()).has(there.clone())),
             vec!["delete uid-member", release],
         ),
         // Preserved (specification/propagation.md 31 row 2).
@@ -392,27 +392,27 @@ fn work_being_deleted() {
         // unjoin --keep-workloads.
         (
             "the member leaves",
-            Scene::of(gone.clone()).cluster(leaving).has(there.clone()),
+            Scene::of(terminating.clone()).cluster(leaving).has(there.clone()),
             vec!["delete uid-member", release],
         ),
         (
             "the member leaves with its workloads: released",
-            Scene::of(gone.clone()).cluster(leaves_with("true")).has(there.clone()),
+            Scene::of(terminating.clone()).cluster(leaves_with("true")).has(there.clone()),
             vec!["patch", release],
         ),
         (
             "the member leaves with its workloads, absent",
-            Scene::of(gone.clone()).cluster(leaves_with("true")),
+            Scene::of(terminating.clone()).cluster(leaves_with("true")),
             vec![release],
         ),
         (
             "the member leaves without them",
-            Scene::of(gone.clone()).cluster(leaves_with("false")).has(there.clone()),
+            Scene::of(terminating.clone()).cluster(leaves_with("false")).has(there.clone()),
             vec!["delete uid-member", release],
         ),
         (
             "the member will leave with its workloads, and stays for now",
-            Scene::of(gone.clone()).cluster(json!({"metadata": {"annotations": {KEEP: "true"}}})).has(there),
+            Scene::of(terminating.clone()).cluster(json!({"metadata": {"annotations": {KEEP: "true"}}})).has(there),
             vec!["delete uid-member", release],
         ),
         (
@@ -432,7 +432,7 @@ fn work_being_deleted() {
 #[test]
 fn work_required_again_by_its_binding() {
     let id = "resourcebinding.karmada.io/permanent-id";
-    let gone = with(&deleting(&web()), json!({"metadata": {"labels": {id: "id-web"}}}));
+    let terminating = with(&deleting(&web()), json!({"metadata": {"labels": {id: "id-web"}}}));
     let binding = |patch: Value| -> ironclad_api::work::ResourceBinding {
         let mut base = json!({
             "metadata": {"namespace": "shop", "name": "web-deployment", "labels": {id: "id-web"}},
@@ -446,25 +446,30 @@ fn work_required_again_by_its_binding() {
     };
     let task = json!([{"fromCluster": "m1", "purgeMode": "Gracefully", "reason": "TaintUntolerated", "producer": "TaintManager"}]);
     for (name, work, patch, want) in [
-        ("its cluster is a target", &gone, json!({}), true),
-        ("another one is", &gone, json!({"spec": {"clusters": [{"name": "m2"}]}}), false),
-        ("none is", &gone, json!({"spec": {"clusters": null}}), false),
+        ("its cluster is a target", &terminating, json!({}), true),
+        ("another one is", &terminating, json!({"spec": {"clusters": [{"name": "m2"}]}}), false),
+        ("none is", &terminating, json!({"spec": {"clusters": null}}), false),
         (
             "a referrer needs it there",
-            &gone,
+            &terminating,
             json!({"spec": {"clusters": null, "requiredBy": [{"namespace": "shop", "name": "a", "clusters": [{"name": "m1"}]}]}}),
             true,
         ),
         (
             "it is being left, so no Work is made anew",
-            &gone,
+            &terminating,
             json!({"spec": {"clusters": null, "gracefulEvictionTasks": task}}),
             false,
         ),
-        ("the binding goes too", &gone, json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}}), false),
-        ("another binding of the name", &gone, json!({"metadata": {"labels": {id: "id-other"}}}), false),
+        (
+            "the binding goes too",
+            &terminating,
+            json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}}),
+            false,
+        ),
+        ("another binding of the name", &terminating, json!({"metadata": {"labels": {id: "id-other"}}}), false),
         ("a Work of nobody", &deleting(&web()), json!({}), false),
-        ("the binding is of another object now", &gone, json!({"spec": {"resource": {"name": "web2"}}}), false),
+        ("the binding is of another object now", &terminating, json!({"spec": {"resource": {"name": "web2"}}}), false),
     ] {
         assert_eq!(is_wanted_again(work, Binding::from(&binding(patch))), want, "{name}");
     }

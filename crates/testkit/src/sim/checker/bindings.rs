@@ -196,7 +196,7 @@ impl Bindings {
     }
 }
 
-/// Why no scheduler places the binding anew, or no copy would be made.
+/// Reason why no scheduler places the binding anew, or no copy would be made.
 fn stuck(binding: &ResourceBinding) -> Option<&'static str> {
     let suspension = binding.spec.suspension.as_ref();
     let labels = binding.metadata.labels.as_ref();
@@ -346,8 +346,8 @@ impl Checker {
 }
 
 impl Checker {
-    /// Why the scheduler could never place a binding anew, whatever it does not know yet (specification/failover.md
-    /// 6.9).
+    /// Reason why the scheduler could never place a binding anew, apart from what it does not know yet
+    /// (specification/failover.md 6.9).
     fn lacks_target(
         &self,
         binding: &ResourceBinding,
@@ -413,7 +413,7 @@ impl Checker {
     }
 }
 
-/// When the binding is due, in seconds (specification/failover.md 3.2 to 3.4); `None` is never.
+/// Due time of the binding in seconds (specification/failover.md 3.2 to 3.4); `None` is never.
 fn due(wishes: &Wishes, taints: &[&Taint], rules: &Rules) -> Option<i64> {
     let placement = &wishes.placement;
     let added = |taint: &Taint| taint.time_added.as_ref().map_or(0, |t| t.0.as_second());

@@ -102,7 +102,7 @@ pub(super) fn unjoined(cluster: &ClusterName, object: &ObjectKey, of: &str, flee
 }
 
 /// Wherever a copy of a workload is to stay, what it mounts stays, too (invariant *dependencies*).
-pub(super) fn config_gone(
+pub(super) fn config_deleted(
     at: Duration,
     cluster: &ClusterName,
     key: &BindingKey,

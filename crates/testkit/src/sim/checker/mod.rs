@@ -135,7 +135,7 @@ impl Checker {
         self.taken.insert((cluster, object));
     }
 
-    /// Somebody deletes this Cluster, and was told that no workload loses anything by that.
+    /// A Cluster is deleted after a report that no workload loses anything by that.
     pub fn nothing_to_lose(&mut self, cluster: ClusterName) {
         self.nothing_to_lose.insert(cluster);
     }
@@ -185,10 +185,10 @@ impl Checker {
                 let (old, new) = (old.as_deref(), new.as_deref());
                 copies::work(write.at, key, old, new, fleet, &self.clusters, &self.rules, &mut broken);
             }
-            Changed::ConfigGone { cluster, namespace, workload } => {
+            Changed::ConfigDeleted { cluster, namespace, workload } => {
                 let key = BindingKey { namespace: namespace.clone(), name: format!("{workload}-deployment").into() };
                 let state = self.bindings.get(&key);
-                copies::config_gone(write.at, cluster, &key, workload, state, fleet, &self.rules, &mut broken);
+                copies::config_deleted(write.at, cluster, &key, workload, state, fleet, &self.rules, &mut broken);
             }
             Changed::Copy { cluster, object, before, after, template } => {
                 if !before && *after {

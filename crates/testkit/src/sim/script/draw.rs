@@ -155,11 +155,11 @@ pub(super) fn plain(seed: u64) -> Script {
         let after = Duration::from_millis(draws.below(if draws.chance(0.3) { 2_000 } else { 60_000 }));
         let mut action = action(&draws, kind, members, apps.len(), standby);
         // Revert only an action that was taken.
-        let standing = steps.iter().rev().find_map(|step| match &step.action {
+        let earlier = steps.iter().rev().find_map(|step| match &step.action {
             Action::Taint(member, effect) => Some((*member, *effect)),
             _ => None,
         });
-        if let (Action::Untaint(..), Some((member, effect))) = (&action, standing) {
+        if let (Action::Untaint(..), Some((member, effect))) = (&action, earlier) {
             action = Action::Untaint(member, effect);
         }
         steps.push(Step { after, action });

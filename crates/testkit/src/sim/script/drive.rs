@@ -122,7 +122,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         gauges::check(world, Expect::Equal)?;
     }
     world.pass(Duration::from_secs(30)).await?;
-    taints_of_persons_stand(world, &by_hand)?;
+    manual_taints_remain(world, &by_hand)?;
     world.history.log("HEAL");
     for member in world.members.values() {
         member.set_faults(Faults::default());
@@ -157,11 +157,11 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
             })
             .await;
         if let Err(error) = waited {
-            let standing = match bindings.get_opt(&name).await? {
+            let unsettled = match bindings.get_opt(&name).await? {
                 Some(binding) => is_settled(app, &binding, script.members).err(),
                 None => Some(anyhow::anyhow!("there is no binding")),
             };
-            return Err(error.context(format!("{app}: {}", standing.map(|e| e.to_string()).unwrap_or_default())));
+            return Err(error.context(format!("{app}: {}", unsettled.map(|e| e.to_string()).unwrap_or_default())));
         }
     }
     world.until_quiet().await?;
@@ -182,7 +182,7 @@ fn uid(world: &World, member: usize) -> Option<String> {
 }
 
 /// Checks that no taint of users is lost (invariant 25).
-fn taints_of_persons_stand(world: &World, by_hand: &ByHand) -> anyhow::Result<()> {
+fn manual_taints_remain(world: &World, by_hand: &ByHand) -> anyhow::Result<()> {
     world.model.look(|fleet| {
         for ((member, effect), of) in by_hand {
             let Some(cluster) = fleet.clusters.get(&action::name(*member).as_str().into()) else { continue };

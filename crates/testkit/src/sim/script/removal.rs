@@ -80,8 +80,8 @@ fn says_who_holds_it(world: &World, cluster: &Cluster, holders: &[&App]) -> anyh
     if holding.is_empty() {
         return Ok(());
     }
-    let standing = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let condition = conditions::get(standing, REMOVAL_BLOCKED).filter(|condition| condition.status == TRUE);
+    let present = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let condition = conditions::get(present, REMOVAL_BLOCKED).filter(|condition| condition.status == TRUE);
     let message = condition.map(|condition| condition.message.as_str()).unwrap_or_default();
     ensure!(
         holding.iter().any(|binding| message.contains(binding)),

@@ -65,11 +65,11 @@ pub(super) async fn adopted(flow: &Flow<'_>) -> anyhow::Result<()> {
         flow.in_member(1, &["get", "serviceaccount", "default"]).await.map(drop)
     })
     .await?;
-    let standing = deployment("web", 3).replace("NS", "adopted");
-    flow.members[0].apply(&standing).await?;
+    let existing = deployment("web", 3).replace("NS", "adopted");
+    flow.members[0].apply(&existing).await?;
     flow.apply(&deployment("web", 1)).await?;
     flow.apply(&placed("web", FIRST)).await?;
-    until("the binding says what stands in the way", super::DEADLINE, async || {
+    until("the binding reports the conflict", super::DEADLINE, async || {
         let message = "jsonpath={.status.aggregatedStatus[0].appliedMessage}";
         let said = flow.kubectl(&["get", "resourcebinding", "web-deployment", "-o", message]).await?;
         ensure!(said.contains("already exists"), "it says {said:?}");
@@ -123,7 +123,7 @@ spec: {workloads: [{apiVersion: apps/v1, kind: Deployment, namespace: NS, name: 
 ",
     )
     .await?;
-    until("the rebalancer tells of both workloads", Duration::from_secs(60), async || {
+    until("the rebalancer reports both workloads", Duration::from_secs(60), async || {
         let results = "jsonpath={.status.observedWorkloads[*].result}";
         let said = flow.plane.run(["get", "workloadrebalancer", "flow", "-o", results]).await?;
         ensure!(said.contains("Successful") && said.contains("Failed"), "it says {said:?}");

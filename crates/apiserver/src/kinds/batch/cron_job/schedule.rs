@@ -1,4 +1,4 @@
-//! When a CronJob runs: its schedule and its time zone.
+//! Schedule and time zone of a CronJob.
 
 use serde_json::{Value, json};
 

@@ -87,7 +87,7 @@ fn may(cx: &Cx, verb: &str, signer: &str) -> bool {
     })
 }
 
-/// When conditions were set, and when they became what they are.
+/// Times at which conditions were set and last changed.
 pub(super) fn set_condition_times(now: &str, old: &Value, new: &mut Value) {
     let before = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     let conditions = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut);

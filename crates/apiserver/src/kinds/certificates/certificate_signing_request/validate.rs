@@ -30,7 +30,7 @@ fn blocks(value: &Value) -> Option<Vec<Pem>> {
     blocks.ok()
 }
 
-/// Why a field holds no request for a certificate.
+/// Error of a field that contains no certificate request.
 fn wrong_request(value: &Value) -> Option<String> {
     let block = blocks(value).and_then(|blocks| blocks.into_iter().next());
     match block.filter(|block| block.label == "CERTIFICATE REQUEST") {

@@ -1,6 +1,6 @@
-//! Why bytes are no JSON object, in the words of Go's decoder: they reach users.
+//! Errors of bytes that are no JSON object, in the words of Go's decoder: they reach users.
 
-/// Nothing is wrong with an object, nor with `null`.
+/// `None` for an object and for `null`.
 pub(super) fn object(bytes: &[u8]) -> Result<(), String> {
     Scanner { rest: bytes, depth: 0 }.document()?;
     let kind = match bytes.trim_ascii_start().first() {

@@ -71,7 +71,7 @@ pub(super) fn allocate(state: &State, old: Option<&Value>, new: &mut Value) -> R
     if old.is_some() || !of_type(new, &["ExternalName"]) {
         defaults::families(new);
     }
-    let held = claims(old);
+    let old_claims = claims(old);
     let refuse = |field: &str, value: &Value, why: String| {
         let name = object::meta_str(new, "name");
         Err(ApiError::invalid("Service", "", name, vec![Cause::invalid(field, value, why)]))
@@ -80,7 +80,7 @@ pub(super) fn allocate(state: &State, old: Option<&Value>, new: &mut Value) -> R
         return refuse(&field, &value, TAKEN.to_owned());
     }
     for (key, (field, value)) in claims(Some(new)) {
-        if held.contains_key(&key) {
+        if old_claims.contains_key(&key) {
             continue;
         }
         let address = value.pointer("/0").and_then(Value::as_str);

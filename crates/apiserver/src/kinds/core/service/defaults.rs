@@ -146,18 +146,18 @@ pub(super) fn needs_health_check(service: &Value) -> bool {
 pub(super) fn drop_of_other_types(old: &Value, new: &mut Value) {
     const NODES: [&str; 2] = ["NodePort", "LoadBalancer"];
     let loses = |types: &[&str]| is_of(old, types) && !is_of(new, types);
-    let mut gone: Vec<&str> = Vec::new();
+    let mut dropped: Vec<&str> = Vec::new();
     if loses(&["ClusterIP", "NodePort", "LoadBalancer"]) {
-        gone.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
+        dropped.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
     }
     if loses(&["LoadBalancer"]) {
-        gone.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
+        dropped.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
     }
     if is_reached_from_outside(old) && !is_reached_from_outside(new) {
-        gone.push("externalTrafficPolicy");
+        dropped.push("externalTrafficPolicy");
     }
     if needs_health_check(old) && !needs_health_check(new) {
-        gone.push("healthCheckNodePort");
+        dropped.push("healthCheckNodePort");
     }
     let ports = |of: &Value| {
         let ports = of.pointer("/spec/ports").and_then(Value::as_array);
@@ -166,7 +166,7 @@ pub(super) fn drop_of_other_types(old: &Value, new: &mut Value) {
     let ports_fall = loses(&NODES) && ports(old) == ports(new);
     let unbalanced = loses(&["LoadBalancer"]);
     let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    for key in gone {
+    for key in dropped {
         if spec.get(key) == old.pointer(&format!("/spec/{key}")) {
             spec.remove(key);
         }

@@ -56,12 +56,11 @@ impl CustomSchema {
         self.structural.default(object);
     }
 
-    /// Validates an object or, with `old`, a change.
-    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
-        causes(match old {
-            Some(old) => self.structural.validate_update(object, old),
-            None => self.structural.validate(object),
-        })
+    /// Validates an object or, with `old`, a change. Returns its mistakes and the warnings for the writer.
+    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> (Vec<Cause>, Vec<String>) {
+        let Some(old) = old else { return (causes(self.structural.validate(object)), Vec::new()) };
+        let findings = self.structural.validate_update(object, old);
+        (causes(findings.errors), findings.ratcheted.iter().map(ToString::to_string).collect())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::{registry::Resource, schema, status::Cause};
+use crate::{context::Cx, registry::Resource, schema, status::Cause};
 
 /// Drops or sets what a client can't choose in a new object.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
@@ -48,11 +48,14 @@ pub(crate) fn default(resource: &Resource, object: &mut Value, which: Defaults) 
     }
 }
 
-/// Validates an object or, with `old`, a change.
-pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+/// Validates an object or, with `old`, a change. The writer is warned of tolerated mistakes.
+pub(crate) fn validate(cx: &Cx, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let resource = &*cx.resource;
     let mut out = Vec::new();
     if let Some(custom) = resource.custom() {
-        out = custom.schema.validate(object, old);
+        let (mistakes, warnings) = custom.schema.validate(object, old);
+        warnings.into_iter().for_each(|warning| cx.warn(warning));
+        out = mistakes;
     } else if let Some(builtin) = resource.builtin() {
         (builtin.strategy.validate)(object, old, &mut out);
     }

@@ -76,7 +76,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     admission::create(cx, &mut value, options.dry_run).await?;
     strategy::default(resource, &mut value, strategy::Defaults::Creating);
     (hooks.allocate)(state, None, &mut value)?;
-    let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
+    let causes = [meta::validate_create(resource, &value), strategy::validate(cx, &value, None)].concat();
     let name = object::meta_str(&value, "name").to_owned();
     if !causes.is_empty() {
         return Err(ApiError::invalid(&resource.kind, resource.error_group(), &name, causes));

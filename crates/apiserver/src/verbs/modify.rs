@@ -187,7 +187,7 @@ async fn prepare(
         // These ways are for what an ordinary update of a pod may not change.
         (Some((subresource, update)), _) => (update.validate)(subresource, &new, old),
         (None, UpdateScope::Binding) => vec![],
-        (None, _) => strategy::validate(resource, &new, Some(old)),
+        (None, _) => strategy::validate(cx, &new, Some(old)),
     };
     let causes = [meta::validate_update(resource, old, &new), of_kind].concat();
     if !causes.is_empty() {

@@ -25,7 +25,7 @@ pub enum Waiting {
     Parked,
     /// Waits for its next attempt.
     Retrying,
-    /// Waits for its cluster, which is ready again with taints still to be removed, or reached the limit of its episode.
+    /// Waits for its cluster, whose taints are about to be removed or whose episode reached its limit.
     Held,
     /// Being written.
     Evicting,

@@ -439,6 +439,8 @@ impl<'a> Checker<'_, 'a> {
                     ..Known::new(Type::String, plus(walk(size(0))))
                 }
             }
+            "type" => Known::new(Type::Dyn, plus(1)),
+            "dyn" => Known { ty: Type::Dyn, node: None, ..Known { cost: plus(1), ..a.unwrap_or(Known::unknown(0)) } },
             "int" => Known::new(Type::Int, plus(1)),
             "uint" => Known::new(Type::Uint, plus(1)),
             "double" => Known::new(Type::Double, plus(1)),

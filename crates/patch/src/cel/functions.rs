@@ -1,9 +1,11 @@
 //! The functions and types that expressions may name.
 
+use super::types::NAMES;
+
 /// Known functions: those of the language, and of Kubernetes' libraries as far as they are registered.
 pub(super) const FUNCTIONS: &[&str] = &[
     "add", "asApproximateFloat", "asInteger", "base64.decode", "base64.encode", "bytes", "charAt", "cidr", "compareTo",
-    "contains", "containsCIDR", "containsIP", "distinct", "double", "duration", "endsWith", "family", "find",
+    "contains", "containsCIDR", "containsIP", "distinct", "double", "duration", "dyn", "endsWith", "family", "find",
     "findAll", "first", "flatten", "format", "format.named", "getDate", "getDayOfMonth", "getDayOfWeek",
     "getDayOfYear", "getEscapedPath", "getFullYear", "getHost", "getHostname", "getHours", "getMilliseconds",
     "getMinutes", "getMonth", "getPort", "getQuery", "getScheme", "getSeconds", "hasValue", "indexOf", "int", "ip",
@@ -14,7 +16,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "math.isNaN", "math.least", "math.round", "math.sign", "math.sqrt", "math.trunc", "max", "min", "minor",
     "optional.none", "optional.of", "optional.ofNonZeroValue", "or", "orValue", "patch", "prefixLength", "quantity",
     "replace", "reverse", "semver", "sets.contains", "sets.equivalent", "sets.intersects", "sign", "size", "slice",
-    "sort", "split", "startsWith", "string", "strings.quote", "sub", "substring", "sum", "timestamp", "trim", "uint",
+    "sort", "split", "startsWith", "string", "strings.quote", "sub", "substring", "sum", "timestamp", "trim", "type", "uint",
     "upperAscii", "url", "validate", "value",
 ];
 
@@ -24,6 +26,5 @@ pub(super) const LIBRARIES: [&str; 9] =
 
 /// Returns `true` if a name is a type, or the first word of a function.
 pub(super) fn is_type(name: &str) -> bool {
-    matches!(name, "bool" | "int" | "uint" | "double" | "string" | "bytes" | "list" | "map" | "type" | "null_type")
-        || LIBRARIES.contains(&name)
+    NAMES.contains(&name) || LIBRARIES.contains(&name)
 }

@@ -10,6 +10,7 @@ mod check;
 mod functions;
 mod lexer;
 mod nesting;
+mod types;
 mod value;
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
@@ -107,6 +108,7 @@ fn functions() -> Context<'static> {
         Ok::<CelValue, ExecutionError>(CelValue::Opaque(found))
     });
     budget::register(&mut functions);
+    types::register(&mut functions);
     functions
 }
 
@@ -327,6 +329,10 @@ mod tests {
             ("!!!(self.a == 1)", Ok(Outcome::Bool(false))),
             ("--self.a == 1", Ok(Outcome::Bool(true))),
             ("3--self.a == 4", Ok(Outcome::Bool(true))),
+            ("type(self.a) == int && type(self.l) == list && type(self) == map", Ok(Outcome::Bool(true))),
+            ("type(self.namespace) == int || type(self.f) == type(1)", Ok(Outcome::Bool(false))),
+            ("type(type(self)) == type && type(null) == null_type", Ok(Outcome::Bool(true))),
+            ("dyn(self.a) == 1", Ok(Outcome::Bool(true))),
             ("self.l", Ok(Outcome::Other)),
             ("self.b", Err("no such key: b".to_owned())),
             ("self.l[3] == 1", Err("index out of bounds: 3".to_owned())),

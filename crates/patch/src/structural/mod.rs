@@ -39,6 +39,21 @@ pub const DEPTH_MAX: usize = 64;
 /// Maximum number of nodes of a schema.
 pub const NODES_MAX: usize = 50_000;
 
+/// Findings of the validation of an update.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Findings {
+    /// Errors that reject it.
+    pub errors: Vec<FieldError>,
+    /// Broken CEL rules of values that did not change: they are tolerated, and the writer is warned.
+    pub ratcheted: Vec<FieldError>,
+}
+
+impl From<Vec<FieldError>> for Findings {
+    fn from(errors: Vec<FieldError>) -> Self {
+        Self { errors, ratcheted: Vec::new() }
+    }
+}
+
 /// The schema of one version of a custom resource.
 #[derive(Debug, Clone)]
 pub struct Structural {
@@ -75,16 +90,16 @@ impl Structural {
 
     /// Evaluates the CEL rules on an object; `found` are the errors of its schema validation.
     #[cfg(feature = "cel")]
-    fn rules(&self, object: &Value, old: Option<&Value>, found: &[FieldError]) -> Vec<FieldError> {
+    fn rules(&self, object: &Value, old: Option<&Value>, found: &[FieldError]) -> Findings {
         match self.rules.get_or_init(|| rules::of(&self.root)) {
             Some(rules) => rules::validate(rules, &self.root, object, old, found),
-            None => vec![],
+            None => Findings::default(),
         }
     }
 
     #[cfg(not(feature = "cel"))]
-    fn rules(&self, _: &Value, _: Option<&Value>, _: &[FieldError]) -> Vec<FieldError> {
-        vec![]
+    fn rules(&self, _: &Value, _: Option<&Value>, _: &[FieldError]) -> Findings {
+        Findings::default()
     }
 
     /// The schema of whole objects.
@@ -126,19 +141,20 @@ impl Structural {
         let mut errors = validate::validate(&self.root, object, None);
         errors.extend(validate::embedded(&self.root, object));
         errors.extend(list_type::validate(&self.root, object));
-        errors.extend(self.rules(object, None, &errors));
+        errors.extend(self.rules(object, None, &errors).errors);
         errors
     }
 
     /// Validates an update: values that did not change may stay invalid.
-    pub fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+    pub fn validate_update(&self, object: &Value, old: &Value) -> Findings {
         let mut errors = validate::validate(&self.root, object, Some(old));
         errors.extend(validate::embedded(&self.root, object));
         if list_type::validate(&self.root, old).is_empty() {
             errors.extend(list_type::validate(&self.root, object));
         }
-        errors.extend(self.rules(object, Some(old), &errors));
-        errors
+        let mut rules = self.rules(object, Some(old), &errors);
+        errors.append(&mut rules.errors);
+        Findings { errors, ratcheted: rules.ratcheted }
     }
 
     /// Returns the schema as a table, for decoding and server-side apply; `metadata` is the built-in one.

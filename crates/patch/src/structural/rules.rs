@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::node::{Additional, JsonType, Node, Rule};
+use super::{
+    Findings,
+    node::{Additional, JsonType, Node, Rule},
+};
 use crate::{
     cel::{
         Binding, Budget, COST_MAX, EXCEEDED, Expression, Outcome, REQUEST_UNITS_MAX, TOTAL_COST_MAX, Variable,
@@ -16,6 +19,10 @@ use crate::{
 
 const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and \
                       strings are declared)";
+/// Beginning of the error of an evaluation whose operands have types that no operator or function takes.
+const NO_OVERLOAD: &str = "no such overload";
+/// Maximum number of bytes of a message that a `messageExpression` returns; a longer one is not used.
+const MESSAGE_MAX: usize = 5 * 1024;
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors \
                            to complete validation";
 
@@ -254,46 +261,134 @@ pub(super) fn validate(
     object: &Value,
     old: Option<&Value>,
     found: &[FieldError],
-) -> Vec<FieldError> {
+) -> Findings {
     let blocks = |reason: Reason| {
         use Reason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
         matches!(reason, NotSupported | Required | TooLong | TooMany | TypeInvalid)
     };
     if found.iter().any(|error| blocks(error.reason)) {
-        return vec![FieldError::invalid("<nil>", &Value::Null, NOT_CHECKED)];
+        return Findings::from(vec![FieldError::invalid("<nil>", &Value::Null, NOT_CHECKED)]);
     }
-    let mut done = Done { errors: Vec::new(), budget: Budget::new(REQUEST_UNITS_MAX) };
-    walk(rules, root, object, old, "", &mut done);
-    done.errors
+    let mut done = Done { findings: Findings::default(), budget: Budget::new(REQUEST_UNITS_MAX) };
+    let correlation = Correlation { own: old.map(|old| Versions { node: root, value: object, old }), parent: None };
+    walk(rules, root, object, old, "", correlation, &mut done);
+    done.findings
 }
 
 struct Done {
-    errors: Vec<FieldError>,
+    findings: Findings,
     budget: Budget,
 }
 
-fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &str, done: &mut Done) {
+/// A value and its version before an update.
+#[derive(Clone, Copy)]
+struct Versions<'v> {
+    node: &'v Node,
+    value: &'v Value,
+    old: &'v Value,
+}
+
+impl<'v> Versions<'v> {
+    /// Versions of a member of an object; `None` if it is new or no schema describes it.
+    fn member(self, name: &str) -> Option<Self> {
+        let node = self.node.properties.get(name).map(|node| &**node).or(match &self.node.additional {
+            Some(Additional::Of(node)) => Some(&**node),
+            _ => None,
+        })?;
+        Some(Self { node, value: self.value.get(name)?, old: self.old.get(name)? })
+    }
+
+    /// Versions of an item of a list: only items of lists of type map are correlated.
+    fn item(self, index: usize) -> Option<Self> {
+        let value = self.value.get(index)?;
+        let old = counterpart(self.node, value, self.old.as_array()?)?;
+        Some(Self { node: self.node.items.as_deref()?, value, old })
+    }
+
+    /// True if the value did not change, as a kube-apiserver compares for ratcheting: a member that no schema describes
+    /// counts as changed, and lists of type map are compared by their keys.
+    fn is_unchanged(self) -> bool {
+        match (self.value, self.old) {
+            (Value::Array(items), Value::Array(olds)) if is_map_list(self.node) => {
+                items.len() == olds.len() && (0..items.len()).all(|i| self.item(i).is_some_and(Self::is_unchanged))
+            }
+            (Value::Object(members), Value::Object(olds)) => {
+                members.len() == olds.len()
+                    && members.keys().all(|name| self.member(name).is_some_and(Self::is_unchanged))
+            }
+            (value, old) => value == old,
+        }
+    }
+}
+
+/// Correlation of a value with its old version. Broken rules of unchanged values are tolerated (ratcheting).
+#[derive(Clone, Copy)]
+struct Correlation<'v> {
+    own: Option<Versions<'v>>,
+    /// The nearest correlated value above.
+    parent: Option<Versions<'v>>,
+}
+
+impl<'v> Correlation<'v> {
+    fn below(self, find: impl FnOnce(Versions<'v>) -> Option<Versions<'v>>) -> Self {
+        match self.own {
+            Some(own) => Self { own: find(own), parent: self.own },
+            None => self,
+        }
+    }
+
+    fn member(self, name: &str) -> Self {
+        // Both versions were converted to the same type, so a change of the type can't be seen.
+        if self.own.is_some() && self.parent.is_none() && matches!(name, "apiVersion" | "kind") {
+            return Self { own: None, parent: None };
+        }
+        self.below(|own| own.member(name))
+    }
+
+    fn item(self, index: usize) -> Self {
+        self.below(|own| own.item(index))
+    }
+
+    fn is_unchanged(self) -> bool {
+        self.own.or(self.parent).is_some_and(Versions::is_unchanged)
+    }
+}
+
+fn walk<'v>(
+    rules: &Rules,
+    node: &'v Node,
+    value: &'v Value,
+    old: Option<&'v Value>,
+    path: &str,
+    correlation: Correlation<'v>,
+    done: &mut Done,
+) {
     if value.is_null() || done.budget.is_exceeded() {
         return;
     }
-    let unchanged = old == Some(value);
     for compiled in &rules.own {
-        // An unchanged value may stay invalid, unless the rule compares with `oldSelf`.
-        if (!unchanged || compiled.transition) && !done.budget.is_exceeded() {
-            done.errors.extend(compiled.verdict(node, value, old, path, &mut done.budget));
+        if done.budget.is_exceeded() {
+            break;
+        }
+        match compiled.verdict(node, value, old, path, &mut done.budget) {
+            Verdict::Holds => {}
+            Verdict::Broken(error) if !compiled.transition && correlation.is_unchanged() => {
+                done.findings.ratcheted.push(error);
+            }
+            Verdict::Broken(error) | Verdict::Failed(error) => done.findings.errors.push(error),
         }
     }
     match value {
         Value::Object(members) => {
             for (name, value) in members {
-                let old = old.and_then(|old| old.get(name));
+                let old = old.and_then(|old| old.get(name)).filter(|old| !old.is_null());
                 let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 if let (Some(rules), Some(node)) = (rules.fields.get(name), node.properties.get(name)) {
-                    walk(rules, node, value, old, &at, done);
+                    walk(rules, node, value, old, &at, correlation.member(name), done);
                 } else if let (Some(rules), Some(Additional::Of(node)), false) =
                     (&rules.additional, &node.additional, node.properties.contains_key(name))
                 {
-                    walk(rules, node, value, old, &format!("{path}[{name}]"), done);
+                    walk(rules, node, value, old, &format!("{path}[{name}]"), correlation.member(name), done);
                 }
             }
         }
@@ -302,7 +397,7 @@ fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &s
                 let olds = old.and_then(Value::as_array);
                 for (i, item) in items.iter().enumerate() {
                     let old = olds.and_then(|olds| counterpart(node, item, olds));
-                    walk(rules, of, item, old, &format!("{path}[{i}]"), done);
+                    walk(rules, of, item, old, &format!("{path}[{i}]"), correlation.item(i), done);
                 }
             }
         }
@@ -310,17 +405,27 @@ fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &s
     }
 }
 
-/// Returns the old version of a list item: in lists of type map, the one with its keys; in others, the equal item.
+fn is_map_list(list: &Node) -> bool {
+    list.list_type.as_deref() == Some("map")
+}
+
+/// Returns the old version of an item of a list of type map: the one with the same keys. Items of other lists have none.
 fn counterpart<'v>(list: &Node, item: &Value, olds: &'v [Value]) -> Option<&'v Value> {
-    let is_map = list.list_type.as_deref() == Some("map");
     let key = |item: &Value, name: &String| {
         let default = || list.items.as_deref().and_then(|n| n.properties.get(name)?.default.clone());
         item.get(name).cloned().or_else(default)
     };
-    olds.iter().find(|old| match is_map {
-        true => list.list_keys.iter().all(|name| key(old, name) == key(item, name)),
-        false => *old == item,
-    })
+    let has_keys = |old: &&Value| list.list_keys.iter().all(|name| key(old, name) == key(item, name));
+    is_map_list(list).then(|| olds.iter().find(has_keys)).flatten()
+}
+
+/// Result of one rule.
+enum Verdict {
+    Holds,
+    /// It evaluates to false.
+    Broken(FieldError),
+    /// It can't be evaluated.
+    Failed(FieldError),
 }
 
 impl Compiled {
@@ -331,28 +436,19 @@ impl Compiled {
         old: Option<&Value>,
         path: &str,
         budget: &mut Budget,
-    ) -> Option<FieldError> {
+    ) -> Verdict {
         let optional = self.rule.optional_old_self == Some(true);
         if self.transition && old.is_none() && !optional {
-            return None;
+            return Verdict::Holds;
         }
-        let holds_more = matches!(node.ty, Some(JsonType::Object | JsonType::Array));
-        let broken = |why: &str| {
-            let shown = match node.ty {
-                Some(ty) if holds_more => json!(ty.as_str()),
-                _ => value.clone(),
-            };
-            let why = match why {
-                EXCEEDED => {
-                    format!("'{why}': no further validation rules will be run due to call cost exceeds limit for rule")
-                }
-                why => format!("{why} evaluating rule"),
-            };
-            FieldError::invalid(path_or_nil(path), &shown, &format!("{why}: {}", self.rule.rule))
-        };
+        // A kube-apiserver shows the type instead of the value.
+        let shown = json!(node.ty.map_or("", JsonType::as_str));
+        let failed = |detail: &str| Verdict::Failed(FieldError::invalid(path_or_nil(path), &shown, detail));
+        let given = self.rule.message.as_deref().filter(|text| !text.is_empty());
+        let rule = given.unwrap_or(&self.rule.rule).trim();
         let expression = match &self.expression {
             Ok(expression) => expression,
-            Err(why) => return Some(broken(&format!("rule compile error: compilation failed: {why}"))),
+            Err(why) => return failed(&format!("rule compile error: compilation failed: {why}")),
         };
         let mut variables = vec![("self", Binding::Of(value, node))];
         match old {
@@ -361,10 +457,15 @@ impl Compiled {
             None => {}
         }
         match expression.evaluate_within(&variables, budget) {
-            Ok(Outcome::Bool(true)) => None,
-            Ok(Outcome::Bool(false)) => Some(self.refusal(node, value, path, &variables, budget)),
-            Ok(_) => Some(broken("no such overload")),
-            Err(why) => Some(broken(&why)),
+            Ok(Outcome::Bool(true)) => Verdict::Holds,
+            Ok(_) => Verdict::Broken(self.refusal(node, value, path, &variables, budget)),
+            Err(why) if why == EXCEEDED => failed(&format!(
+                "'{why}': no further validation rules will be run due to call cost exceeds limit for rule: {rule}"
+            )),
+            Err(why) if why.starts_with(NO_OVERLOAD) => failed(&format!(
+                "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
+            )),
+            Err(why) => failed(&format!("{why} evaluating rule: {rule}")),
         }
     }
 
@@ -377,7 +478,8 @@ impl Compiled {
         budget: &mut Budget,
     ) -> FieldError {
         let made = self.message.as_ref().and_then(|message| match message.evaluate_within(variables, budget) {
-            Ok(Outcome::Text(text)) => Some(text.trim().to_owned()).filter(|t| !t.is_empty() && !t.contains('\n')),
+            Ok(Outcome::Text(text)) => Some(text.trim().to_owned())
+                .filter(|text| !text.is_empty() && !text.contains('\n') && text.len() <= MESSAGE_MAX),
             _ => None,
         });
         let given = self.rule.message.as_deref().map(str::trim).filter(|text| !text.is_empty());

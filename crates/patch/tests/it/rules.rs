@@ -118,7 +118,7 @@ fn history(name: &str, spec: &Value, steps: &[(Value, &[&str])]) {
     for (spec, want) in steps {
         let object = json!({"spec": spec});
         let errors = match &old {
-            Some(old) => schema.validate_update(&object, old),
+            Some(old) => schema.validate_update(&object, old).errors,
             None => schema.validate(&object),
         };
         assert_eq!(texts(&errors), *want, "{name}: {spec}");
@@ -166,18 +166,19 @@ fn rules_validate_objects() {
         ],
     );
     let runtime = rules(
-        &json!([{"rule": "self.l[3] == 1"}, {"rule": "10 / self.a == 2"}]),
-        &json!({"a": i, "l": {"type": "array", "maxItems": 10, "items": i}}),
+        &json!([{"rule": "self.l[3] == 1"}, {"rule": "10 / self.a == 2", "message": "a must be 5"}]),
+        &json!({"b": {"type": "integer", "x-kubernetes-validations": [{"rule": "10 / self > 1"}]}, "a": i, "l": {"type": "array", "maxItems": 10, "items": i}}),
     );
     history(
         "failures",
         &runtime,
         &[
             (
-                json!({"a": 0, "l": [1]}),
+                json!({"a": 0, "b": 0, "l": [1]}),
                 &[
                     "spec: Invalid value: \"object\": index out of bounds: 3 evaluating rule: self.l[3] == 1",
-                    "spec: Invalid value: \"object\": division by zero evaluating rule: 10 / self.a == 2",
+                    "spec: Invalid value: \"object\": division by zero evaluating rule: a must be 5",
+                    "spec.b: Invalid value: \"integer\": division by zero evaluating rule: 10 / self > 1",
                 ],
             ),
             (json!({"a": 5, "l": [1, 1, 1, 1]}), &[]),
@@ -273,19 +274,98 @@ fn rules_validate_objects() {
     );
 }
 
+/// A kube-apiserver tolerates broken rules of unchanged values and warns of them.
 #[test]
-fn rules_accept_unchanged_invalid_values() {
-    let free = schema(&json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}));
-    let strict = schema(&json!({"type": "object", "properties": {"b": {"type": "integer"}, "a": {
-        "type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]}}}));
-    let old = json!({"spec": {"a": 0}});
-    assert!(free.validate(&old).is_empty());
-    assert!(
-        strict.validate_update(&json!({"spec": {"a": 0, "b": 1}}), &old).is_empty(),
-        "the invalid field is unchanged"
-    );
-    assert_eq!(strict.validate_update(&json!({"spec": {"a": 1}}), &old).len(), 1, "the field changed and is invalid");
-    assert_eq!(strict.validate(&old).len(), 1);
+fn broken_rules_of_unchanged_values_are_warnings() {
+    let above_one = json!([{"rule": "self > 1"}]);
+    let number = json!({"type": "integer", "x-kubernetes-validations": above_one});
+    let item = json!({"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": number}});
+    let strict = schema(&json!({"type": "object", "properties": {
+        "a": number, "b": {"type": "integer"},
+        "divided": {"type": "integer", "x-kubernetes-validations": [{"rule": "10 / self > 1"}]},
+        "old": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1 && oldSelf > 0"}]},
+        "map": {"type": "object", "additionalProperties": number},
+        "list": {"type": "array", "items": number},
+        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {"type": "integer"}},
+            "x-kubernetes-validations": [{"rule": "self.a > 1"}]},
+    }}));
+    let broken = |field: &str| vec![format!("spec.{field}: Invalid value: 0: failed rule: self > 1")];
+    for (name, old, new, errors, warnings) in [
+        ("unchanged", json!({"a": 0}), json!({"a": 0, "b": 1}), vec![], broken("a")),
+        ("changed", json!({"a": 1}), json!({"a": 0}), broken("a"), vec![]),
+        ("new", json!({}), json!({"a": 0}), broken("a"), vec![]),
+        (
+            "an unchanged value for which the rule fails",
+            json!({"divided": 0}),
+            json!({"divided": 0, "b": 1}),
+            vec!["spec.divided: Invalid value: \"integer\": division by zero evaluating rule: 10 / self > 1".to_owned()],
+            vec![],
+        ),
+        (
+            "a rule that compares with oldSelf",
+            json!({"old": 1}),
+            json!({"old": 1, "b": 1}),
+            vec!["spec.old: Invalid value: 1: failed rule: self > 1 && oldSelf > 0".to_owned()],
+            vec![],
+        ),
+        ("a member of a changed map", json!({"map": {"x": 0}}), json!({"map": {"x": 0, "y": 2}}), vec![], broken("map[x]")),
+        ("an item of a changed list", json!({"list": [0]}), json!({"list": [0, 2]}), broken("list[0]"), vec![]),
+        ("an item of an unchanged list", json!({"list": [0]}), json!({"list": [0], "b": 1}), vec![], broken("list[0]")),
+        (
+            "an item with the same key",
+            json!({"keyed": [{"k": "x", "v": 0}]}),
+            json!({"keyed": [{"k": "y", "v": 2}, {"k": "x", "v": 0}]}),
+            vec![],
+            broken("keyed[1].v"),
+        ),
+        (
+            "an object with a field that the schema does not describe counts as changed",
+            json!({"free": {"a": 1, "more": 1}}),
+            json!({"free": {"a": 1, "more": 1}, "b": 1}),
+            vec!["spec.free: Invalid value: failed rule: self.a > 1".to_owned()],
+            vec![],
+        ),
+        (
+            "an unchanged object that the schema describes",
+            json!({"free": {"a": 1}}),
+            json!({"free": {"a": 1}, "b": 1}),
+            vec![],
+            vec!["spec.free: Invalid value: failed rule: self.a > 1".to_owned()],
+        ),
+    ] {
+        let findings = strict.validate_update(&json!({"spec": new}), &json!({"spec": old}));
+        assert_eq!((texts(&findings.errors), texts(&findings.ratcheted)), (errors, warnings), "{name}");
+    }
+    assert_eq!(texts(&strict.validate(&json!({"spec": {"a": 0}}))), broken("a"), "a new object");
+}
+
+/// A field that is an integer or a string has no static type: rules choose by `type()`.
+#[test]
+fn rules_of_integers_or_strings_choose_by_type() {
+    let rule = "type(self) == string ? self.endsWith('%') : self > 0";
+    let schema = schema(&json!({"type": "object", "properties": {"either": {
+        "x-kubernetes-int-or-string": true, "maxLength": 10,
+        "x-kubernetes-validations": [{"rule": rule, "message": "percent or positive"}, {"rule": "self != 'x%' || self > 3"}],
+    }}}));
+    assert_eq!(texts(&schema.check_rules(PATH)), Vec::<String>::new());
+    let broken = |value: &str| vec![format!("spec.either: Invalid value: {value}: percent or positive")];
+    for (value, want) in [
+        (json!("50%"), vec![]),
+        (json!(5), vec![]),
+        (json!("50"), broken("\"50\"")),
+        (json!(0), broken("0")),
+        (
+            json!("x%"),
+            vec![
+                "spec.either: Invalid value: \"\": 'no such overload': call arguments did not match a supported operator, \
+                 function or macro signature for rule: self != 'x%' || self > 3"
+                    .to_owned(),
+            ],
+        ),
+    ] {
+        assert_eq!(texts(&schema.validate(&json!({"spec": {"either": value}}))), want, "{value}");
+    }
 }
 
 #[test]

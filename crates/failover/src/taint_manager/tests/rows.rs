@@ -541,8 +541,8 @@ fn binding_that_always_fails_does_not_block_the_others() {
     world.fail("m1", NO_EXECUTE);
     world.run(READY_AT + 120);
     assert_eq!(world.evicted(), 20);
-    // Invariant 33: each attempt of the failing binding delays the others by one interval. Its backoff doubles, so it is
-    // retried, but not often.
+    // Invariant 33: each attempt of the failing binding delays the others by one interval. Its backoff doubles, so
+    // retries are rare.
     let attempts = world.attempts - 20;
     assert!((6..30).contains(&attempts), "{attempts} attempts of the failing binding");
     let element = world.evictions.queue().iter().next().unwrap().2.clone();
@@ -860,7 +860,7 @@ fn rows_from_objects() {
     let bare = Report { rows: Vec::new(), ..fresh.report(now(100)) };
     assert!(!bare.is_cut());
 
-    // Rows after those of the report: positions continue, times follow the reported rate; without a rate there are none.
+    // Rows after those of the report: positions continue, times follow the reported rate. Without a rate there are none.
     let head = rows.iter().take(1).cloned().map(|row| Row { expected: Some(at(EPOCH + 110)), ..row }).collect();
     let report = Report { rate: 0.1, rows: head, ..bare };
     let rest = report.rest(rows.clone());

@@ -168,7 +168,7 @@ fn mistakes_before(webhook: &Webhook, cx: &Cx<'_>) -> BTreeSet<FieldError> {
 
 /// Returns true for an update of an object that is being deleted which changes nothing but metadata and status. It is
 /// not validated, so that finalizers of invalid objects can be removed. Any other change takes effect until the object
-/// is gone, so it is validated like every write.
+/// is deleted, so it is validated like every write.
 fn keeps_its_content(object: &Value, cx: &Cx<'_>) -> bool {
     let Some(old) = cx.request.old.filter(|_| cx.request.operation == Operation::Update) else { return false };
     let is_deleting = |object: &Value| object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());

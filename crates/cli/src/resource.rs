@@ -117,7 +117,7 @@ impl Resources {
 /// The types and names that `TYPE NAME…`, `TYPE/NAME…` and `TYPE,TYPE` say; a type without names has an empty list.
 ///
 /// # Errors
-/// If both forms are mixed, or several types come with names.
+/// If both forms are mixed, or several types are given with names.
 pub fn arguments(words: &[String]) -> Result<Vec<(String, Vec<String>)>, crate::report::Misused> {
     let misused = |text: String| crate::report::Misused(text);
     let Some(first) = words.first() else {
@@ -148,7 +148,7 @@ pub fn arguments(words: &[String]) -> Result<Vec<(String, Vec<String>)>, crate::
     let kinds: Vec<&str> = first.split(',').filter(|kind| !kind.is_empty()).collect();
     if kinds.len() > 1 && !names.is_empty() {
         return Err(misused(format!(
-            "several types come with names\n  try: {}/{}",
+            "names can't be given with several types\n  try: {}/{}",
             kinds.join("/NAME "),
             names.join(" ")
         )));
@@ -259,7 +259,7 @@ mod tests {
             read("deploy svc/web"),
             Err("\"svc/web\" is TYPE/NAME, and the first argument is a TYPE alone".to_owned())
         );
-        assert_eq!(read("deploy,svc web"), Err("several types come with names".to_owned()));
+        assert_eq!(read("deploy,svc web"), Err("names can't be given with several types".to_owned()));
         assert!(arguments(&[]).is_err());
     }
 }

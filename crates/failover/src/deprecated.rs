@@ -39,11 +39,7 @@ impl Deprecated {
             (self.default_not_ready_toleration_seconds, "default-not-ready-toleration-seconds"),
             (self.default_unreachable_toleration_seconds, "default-unreachable-toleration-seconds"),
         ] {
-            warn(
-                given.is_some(),
-                flag,
-                "policies get no tolerations by themselves; say spec.placement.clusterTolerations",
-            );
+            warn(given.is_some(), flag, "policies get no default tolerations; set spec.placement.clusterTolerations");
         }
         match self.enable_taint_manager {
             Some(true) => {

@@ -149,7 +149,7 @@ impl HealthFlags {
         let (period, grace) = (self.monitor_period, self.monitor_grace_period);
         if period >= grace {
             warnings.push(format!(
-                "--cluster-monitor-period {} is not less than --cluster-monitor-grace-period {}: silence is noticed late",
+                "--cluster-monitor-period {} is not less than --cluster-monitor-grace-period {}: a cluster that stops reporting is detected late",
                 in_words(period),
                 in_words(grace)
             ));

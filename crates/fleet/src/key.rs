@@ -34,7 +34,7 @@ pub struct Gvk {
 }
 
 impl Gvk {
-    /// From `apiVersion` and `kind` as they stand in a manifest.
+    /// From `apiVersion` and `kind` as a manifest has them.
     #[must_use]
     pub fn from_manifest(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

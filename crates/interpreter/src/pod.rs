@@ -211,7 +211,7 @@ mod tests {
                 Some(json!({"resourceRequest": {"cpu": "1", "memory": "128Mi"}})),
             ),
             (
-                "a limit stands in for a missing request",
+                "a limit replaces a missing request",
                 json!({"containers": [{"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}}]}),
                 Some(json!({"resourceRequest": {"cpu": "1", "memory": "1Gi"}})),
             ),

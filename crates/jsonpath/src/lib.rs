@@ -46,7 +46,7 @@ pub struct Rules {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// There are no braces: the template would be plain text.
-    #[error("a path stands in braces, as {{.field}}")]
+    #[error("a path is written in braces, as {{.field}}")]
     NoBraces,
     /// A brace is not closed.
     #[error("unclosed action")]
@@ -61,7 +61,7 @@ pub enum PathError {
     #[error("the template is longer than {0} bytes")]
     TooLong(usize),
     /// Ranges or filters are nested too deeply.
-    #[error("ranges and filters stand too deep in each other")]
+    #[error("ranges and filters are nested too deeply")]
     TooDeep,
     /// The path leads nowhere.
     #[error("{0} is not found")]

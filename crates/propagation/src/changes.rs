@@ -77,7 +77,7 @@ mod tests {
         }
         let new = meta(json!({}));
         assert!(work(None, &new) && binding(None, &new) && policy(None, Some(&new)), "a new one");
-        assert!(policy(Some(&new), None), "a policy that is gone");
+        assert!(policy(Some(&new), None), "a policy that is deleted");
     }
 
     #[test]

@@ -171,7 +171,7 @@ mod tests {
             ("it came", None, Some(&first), true),
             ("it stays", Some(&first), Some(&first), false),
             ("it ends", Some(&first), Some(&ending), false),
-            ("it is gone", Some(&ending), None, false),
+            ("it is deleted", Some(&ending), None, false),
             ("it was ending when it was first seen", None, Some(&ending), false),
             ("another one, after an event that was missed", Some(&first), Some(&second), true),
             ("another one after one that ended", Some(&ending), Some(&second), true),
@@ -214,8 +214,8 @@ mod tests {
             assert_eq!(changes_status(old, new), to_status, "{name}");
         }
         let seen = cached(&old);
-        assert!(requeues(seen, None), "it is gone: made anew");
-        assert!(!changes_status(seen, None), "it is gone: its status stays");
+        assert!(requeues(seen, None), "it is deleted: made anew");
+        assert!(!changes_status(seen, None), "it is deleted: its status stays");
         assert!(requeues(None, seen) && changes_status(None, seen), "it appears");
         assert!(!requeues(None, None) && !changes_status(None, None));
     }

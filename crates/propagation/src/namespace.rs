@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn deleted_work_is_recreated_after_a_delay() {
         for (is_deleted, want) in [(false, 0), (true, 1)] {
-            assert_eq!(requeue_delay(is_deleted), Duration::from_secs(want), "gone: {is_deleted}");
+            assert_eq!(requeue_delay(is_deleted), Duration::from_secs(want), "deleted: {is_deleted}");
         }
     }
 

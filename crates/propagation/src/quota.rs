@@ -298,7 +298,7 @@ mod tests {
             panic!("{effects:?}")
         };
         assert_eq!(*key.cluster.0, *"m2", "a cluster that is not assigned any more loses it");
-        assert_eq!(run(None, &works).len(), 2, "gone, both lose it");
+        assert_eq!(run(None, &works).len(), 2, "deleted: both lose it");
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn violations(graph: &Graph) -> Vec<String> {
 fn violations_of(graph: &Graph, package: &Package) -> Vec<String> {
     let name = &*package.name;
     let Some((_, side, _)) = CRATES.iter().find(|(known, _, _)| *known == name) else {
-        return vec![format!("{name} is not in the table of xtask/src/guard/arrows.rs: say there what it stands on")];
+        return vec![format!("{name} is not in the table of xtask/src/guard/arrows.rs: list its dependencies there")];
     };
     let allowed = below(name);
     let ours: BTreeSet<&str> = graph.members().map(|member| &*member.name).collect();
@@ -254,7 +254,7 @@ mod tests {
                 "ironclad-utils",
                 None,
                 "ironclad-api",
-                Some("ironclad-utils is not in the table of xtask/src/guard/arrows.rs: say there what it stands on"),
+                Some("ironclad-utils is not in the table of xtask/src/guard/arrows.rs: list its dependencies there"),
             ),
         ] {
             let found = violations(&with(package, kind, dependency));

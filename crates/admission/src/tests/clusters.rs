@@ -287,7 +287,7 @@ fn taint_policy_rules() {
     assert_eq!(
         second.validated().warnings,
         [
-            "policy b sets taint k:NoSchedule too: on a cluster of both it goes when the last of them stops asking for it"
+            "policy b sets taint k:NoSchedule too: on a cluster that both select it is removed when neither matches any more"
         ]
     );
     let off =

@@ -319,7 +319,7 @@ fn spec_rules() {
             failover(json!({"cluster": {"statePreservation": {"rules": [
                 {"aliasLabelName": "a", "jsonPath": "{.x}"}, {"aliasLabelName": "a", "jsonPath": ""},
             ]}}})),
-            r#"[spec.failover.cluster.statePreservation.rules[1].aliasLabelName: Duplicate value: "a", spec.failover.cluster.statePreservation.rules[1].jsonPath: Invalid value: "": a path stands in braces, as {.field}]"#.to_owned(),
+            r#"[spec.failover.cluster.statePreservation.rules[1].aliasLabelName: Duplicate value: "a", spec.failover.cluster.statePreservation.rules[1].jsonPath: Invalid value: "": a path is written in braces, as {.field}]"#.to_owned(),
         ),
         (
             "state without a rule",

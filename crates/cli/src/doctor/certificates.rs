@@ -121,7 +121,7 @@ fn expiring(whose: &str, ends: Timestamp, remedy: &str, now: Timestamp) -> Optio
         };
         Finding::new(Grade::Warning, format!("{whose} ends in {left}, on {at}"))
     } else {
-        Finding::new(Grade::Broken, format!("{whose} has ended on {at}"))
+        Finding::new(Grade::Broken, format!("{whose} expired on {at}"))
     };
     Some(found.remedy(remedy))
 }
@@ -165,7 +165,7 @@ mod tests {
         for (name, pem, content, want) in [
             ("two weeks left", late.clone(), PemContent::Leaf, None),
             ("less than two weeks left", soon.clone(), PemContent::Leaf, Some("x ends in 13 days, on 2026-02-14")),
-            ("expired", old.clone(), PemContent::Leaf, Some("x has ended on 2026-01-31")),
+            ("expired", old.clone(), PemContent::Leaf, Some("x expired on 2026-01-31")),
             ("the first certificate of a chain counts", both(&late, &old), PemContent::Leaf, None),
             ("an expiring authority has a successor", both(&old, &late), PemContent::Authorities, None),
             (
@@ -178,7 +178,7 @@ mod tests {
         ] {
             let found = finding("x", pem.as_bytes(), content, "try", now());
             assert_eq!(found.as_ref().map(|finding| finding.what.as_str()), want, "{name}");
-            let over = want.is_some_and(|want| want.contains("has ended"));
+            let over = want.is_some_and(|want| want.contains("expired"));
             assert_eq!(found.is_some_and(|finding| finding.grade == Grade::Broken), over, "{name}");
         }
     }
@@ -228,7 +228,7 @@ mod tests {
                 token(&format!(r#"{{"exp": {}}}"#, at("2026-02-02T01:00:00Z"))),
                 Some("ends in 25 hours, on 2026-02-02"),
             ),
-            ("over", token(&format!(r#"{{"exp": {}}}"#, at("2026-01-31T00:00:00Z"))), Some("has ended on 2026-01-31")),
+            ("over", token(&format!(r#"{{"exp": {}}}"#, at("2026-01-31T00:00:00Z"))), Some("expired on 2026-01-31")),
             ("far away", token(&format!(r#"{{"exp": {}}}"#, at("2027-01-31T00:00:00Z"))), None),
             ("without an expiry", token(r#"{"sub": "system:serviceaccount:a:b"}"#), None),
             ("no JWT", "opaque".to_owned(), None),

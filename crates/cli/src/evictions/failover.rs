@@ -1,4 +1,4 @@
-//! `ironclad failover`: holds all evictions of the fleet, lets them go on, and shows how they stand.
+//! `ironclad failover`: pauses and resumes all evictions of the fleet, and shows their state.
 
 use ironclad_api::namespaces;
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
@@ -20,7 +20,7 @@ use crate::{
     print::{self, Output},
 };
 
-/// Hold all evictions of the fleet, let them go on, or show how they stand.
+/// Pause or resume all evictions of the fleet, or show their state
 ///
 /// The pause is `paused: "true"` in ConfigMap karmada-system/ironclad-failover; the leader follows it within a second.
 /// Bindings that were evicted before continue to move.
@@ -133,7 +133,7 @@ async fn change(client: &Client, switch: EvictionSwitch, dry_run: DryRun) -> any
     let same = before.paused == (switch == EvictionSwitch::Paused);
     let waits = before.report.as_ref().map_or(0, |report| report.ready + report.delayed);
     if same {
-        print::out(if before.paused { "evictions already paused\n" } else { "evictions were not paused\n" })?;
+        print::out(if before.paused { "evictions are already paused\n" } else { "evictions were not paused\n" })?;
     } else if dry_run != DryRun::None {
         let is_of_server = dry_run == DryRun::Server;
         if is_of_server {

@@ -136,7 +136,7 @@ pub(super) async fn eviction_queue(
         let seen = objects(client, None).await?;
         queue.rebuilt = report.rest(seen.rows(Some(report), now));
         queue.notes.push(format!(
-            "it reports the first {}; the other {} were decided here from the objects",
+            "it reports the first {}; the other {} were computed from the objects",
             queue.reported.len(),
             queue.rebuilt.len()
         ));
@@ -151,7 +151,7 @@ pub(super) async fn eviction_queue(
     let seen = objects(client, None).await?;
     queue.rebuilt = seen.rows(None, now);
     if !queue.rebuilt.is_empty() {
-        let note = "places and times are those of a leader that starts now, with gate Failover and flags left alone";
+        let note = "positions and times assume a leader that starts now with feature gate Failover and default flags";
         queue.notes.push(note.to_owned());
     }
     Ok((queue, Some(seen)))
@@ -175,7 +175,7 @@ fn is_vacant(lease: Option<&Lease>, last_report: Option<Timestamp>, now: Timesta
     }
     let who = if holder.is_empty() { String::new() } else { format!(" by {holder}") };
     let since = span(renewed, now);
-    Some(format!("nobody leads: the Lease was last renewed {since} ago{who}; nothing is evicted until a process leads"))
+    Some(format!("no leader: the Lease was last renewed {since} ago{who}; nothing is evicted until a process leads"))
 }
 
 /// The objects that decisions on evictions read.
@@ -282,10 +282,7 @@ mod tests {
             assert_eq!(is_vacant(lease.as_ref(), last_report.map(at), at(now)).is_some(), vacant, "{name}");
         }
         let said = is_vacant(Some(&lease("p1", 1_000)), None, at(1_065)).unwrap();
-        assert!(
-            said.starts_with("nobody leads: the Lease was last renewed 1m5s ago by p1; nothing is evicted"),
-            "{said}"
-        );
+        assert!(said.starts_with("no leader: the Lease was last renewed 1m5s ago by p1; nothing is evicted"), "{said}");
     }
 
     #[test]

@@ -218,12 +218,10 @@ fn target_of(
 }
 
 fn cancels(cluster: &ClusterName, row: Option<&Row>) -> Vec<String> {
-    let mut ways = vec![
-        format!("{cluster} recovers and its policies take the taints away, or a person does"),
-        "ironclad failover pause holds it".to_owned(),
-    ];
+    let mut ways =
+        vec![format!("{cluster} recovers and its taints are removed"), "`ironclad failover pause` holds it".to_owned()];
     if row.is_some_and(|row| row.state == Waiting::Parked) {
-        ways.insert(0, "it goes only when a cluster can take it".to_owned());
+        ways.insert(0, "it is evicted only when another cluster can take it".to_owned());
     }
     ways
 }
@@ -262,7 +260,7 @@ impl Answer {
         }
         match self.expected {
             Some(at) => line("expected", format!("{at} (in {})", show::span(now, at))),
-            None if self.due.is_some() => line("expected", "not before something changes, or unknown".to_owned()),
+            None if self.due.is_some() => line("expected", "unknown, or only after the fleet changes".to_owned()),
             None => {}
         }
         if let Some(mode) = &self.purge_mode {
@@ -380,8 +378,8 @@ mod tests {
   expected 1970-01-01T00:17:32Z (in 40s)
   copy     Gracefully
   target   member2, member3
-  cancel   member1 recovers and its policies take the taints away, or a person does
-  cancel   ironclad failover pause holds it
+  cancel   member1 recovers and its taints are removed
+  cancel   `ironclad failover pause` holds it
 "
         );
         let alone = &answers(&seen, &EvictionQueue::default())[0];

@@ -66,7 +66,7 @@ impl Format {
             "custom-columns" => columns(argument).map(Self::Columns),
             "custom-columns-file" => columns_of(&file()?).map(Self::Columns),
             "go-template" | "go-template-file" => Err(misused(
-                "templates of Go are not read here\n  try: -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}', or kubectl"
+                "Go templates are not supported\n  try: -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}', or kubectl"
                     .to_owned(),
             )),
             _ => Err(misused(format!(
@@ -132,9 +132,10 @@ fn columns(text: &str) -> anyhow::Result<Vec<Column>> {
     text.split(',')
         .map(|part| match part.split_once(':') {
             Some((heading, path)) if !heading.is_empty() && !path.is_empty() => column(heading, path),
-            _ => {
-                Err(misused(format!("{part:?} is no column: it is HEADING:PATH\n  try: {}", example("custom-columns"))))
-            }
+            _ => Err(misused(format!(
+                "{part:?} is not a column: write HEADING:PATH\n  try: {}",
+                example("custom-columns")
+            ))),
         })
         .collect()
 }
@@ -261,10 +262,10 @@ db     <none>         <none>   <none>   <none>
             ("jsonpath", "-o jsonpath needs what is printed"),
             ("jsonpath=", "-o jsonpath needs what is printed"),
             ("jsonpath={.a", "the template can't be read: unclosed action"),
-            ("custom-columns=NAME", "\"NAME\" is no column: it is HEADING:PATH"),
-            ("custom-columns=A:.a,:b", "\":b\" is no column: it is HEADING:PATH"),
+            ("custom-columns=NAME", "\"NAME\" is not a column: write HEADING:PATH"),
+            ("custom-columns=A:.a,:b", "\":b\" is not a column: write HEADING:PATH"),
             ("custom-columns=A:.a[", "the path of column A: unclosed action"),
-            ("go-template={{.kind}}", "templates of Go are not read here"),
+            ("go-template={{.kind}}", "Go templates are not supported"),
         ] {
             let error = Format::read(text).unwrap_err();
             assert_eq!(error.to_string().lines().next().unwrap_or_default(), want, "{text}");

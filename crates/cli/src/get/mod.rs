@@ -256,9 +256,9 @@ fn scope(command: &Command, wanted: &[(String, Vec<String>)]) -> Result<Scope, M
     let refusals = [
         (
             command.output_watch_events && !watches,
-            "--output-watch-events prints events of a watch\n  try: -w".to_owned(),
+            "--output-watch-events needs --watch\n  try: -w".to_owned(),
         ),
-        (watches && wanted.len() > 1, "a watch looks at one type\n  try: one command for each".to_owned()),
+        (watches && wanted.len() > 1, "a watch takes one resource type\n  try: one command for each".to_owned()),
         (
             named && (command.selector.is_some() || command.field_selector.is_some()),
             "name cannot be provided when a selector is specified".to_owned(),

@@ -84,7 +84,7 @@ pub(super) fn findings(customizations: &[ResourceInterpreterCustomization]) -> V
         all.push(Finding {
             customization: conflict.loser,
             operation: conflict.operation.name().to_owned(),
-            problem: Some(format!("it is never asked: {} has one for the same kind", conflict.winner)),
+            problem: Some(format!("it is never called: {} has one for the same kind", conflict.winner)),
         });
     }
     all
@@ -122,7 +122,7 @@ mod tests {
                 "b InterpretHealth PASS",
                 "c - spec.target needs an apiVersion and a kind, and * is neither",
                 "c - it has no script",
-                "b InterpretHealth it is never asked: a has one for the same kind",
+                "b InterpretHealth it is never called: a has one for the same kind",
             ]
         );
     }

@@ -109,7 +109,7 @@ fn problems_of(text: &str) -> Vec<String> {
 /// The text below the lines that are added for the user.
 fn prepared(text: &str, problems: &[String], show_doc: bool) -> String {
     let mut lines: Vec<String> =
-        vec!["Save what you want to keep; leave it as it is to change nothing. Lines like these are taken out.".into()];
+        vec!["Save your changes, or leave the file unchanged to change nothing. Lines like these are removed.".into()];
     if show_doc {
         lines.extend(Operation::ALL.into_iter().map(doc));
     }
@@ -125,15 +125,13 @@ fn stripped(text: &str) -> String {
 /// Fields of rules with their functions and return values (specification/propagation.md 20.3).
 fn doc(operation: Operation) -> String {
     let (arguments, returns) = match operation {
-        Operation::InterpretReplica => ("desiredObj", "replicas, and what one needs or nil"),
+        Operation::InterpretReplica => ("desiredObj", "replicas, and the requirements of one replica or nil"),
         Operation::InterpretComponent => ("desiredObj", "a list of {name, replicas, replicaRequirements}"),
-        Operation::ReviseReplica => ("desiredObj, desiredReplica", "the object with so many replicas"),
-        Operation::Retain => ("desiredObj, observedObj", "the object with what the member keeps"),
-        Operation::InterpretStatus => ("observedObj", "the status that is reported"),
+        Operation::ReviseReplica => ("desiredObj, desiredReplica", "the object with these replicas"),
+        Operation::Retain => ("desiredObj, observedObj", "the object with the fields that the member owns"),
+        Operation::InterpretStatus => ("observedObj", "the status to report"),
         Operation::InterpretHealth => ("observedObj", "true or false"),
-        Operation::AggregateStatus => {
-            ("desiredObj, statusItems", "the object with the status that the items add up to")
-        }
+        Operation::AggregateStatus => ("desiredObj, statusItems", "the object with the aggregated status"),
         Operation::InterpretDependency => ("desiredObj", "a list of {apiVersion, kind, namespace, name}"),
     };
     format!("{}: function {}({arguments}) returns {returns}", operation.rule(), operation.function())

@@ -179,7 +179,7 @@ pub enum JoinError {
     },
     /// The cluster is being removed.
     #[error(
-        "cluster {name} was not joined\n  because it is just being removed\n  \
+        "cluster {name} was not joined\n  because it is being removed\n  \
          try: again when `kubectl get cluster {name}` finds nothing"
     )]
     Leaving {
@@ -187,7 +187,9 @@ pub enum JoinError {
         name: String,
     },
     /// A server has no namespace kube-system to be identified by.
-    #[error("cluster {name} was not joined\n  because the {side} has no namespace kube-system to be known by")]
+    #[error(
+        "cluster {name} was not joined\n  because the {side} has no namespace kube-system, whose uid identifies it"
+    )]
     NoIdentity {
         /// The name.
         name: String,
@@ -536,7 +538,7 @@ mod tests {
             ("the same name without an identity", cluster("m1", ""), None),
             ("the same name, another cluster", cluster("m1", "2"), Some("with another identity (2) is joined already")),
             ("the same cluster, another name", cluster("m2", "1"), Some("is joined already as m2")),
-            ("just being removed", leaving(), Some("it is just being removed")),
+            ("just being removed", leaving(), Some("it is being removed")),
             ("a pull member", pull(), Some("registered in pull mode")),
         ] {
             let got = refuse(&present, "m1", "1").err().map(|error| error.to_string());

@@ -129,7 +129,7 @@ pub fn selector(text: &str) -> Result<LabelSelector, String> {
             Operator::NotEquals | Operator::NotIn => "NotIn",
             Operator::Exists => "Exists",
             Operator::DoesNotExist => "DoesNotExist",
-            Operator::GreaterThan | Operator::LessThan => return Err("labels can't be compared here".to_owned()),
+            Operator::GreaterThan | Operator::LessThan => return Err("labels can't be compared by size".to_owned()),
         };
         out.match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
             key: requirement.key,

@@ -55,7 +55,7 @@ pub enum Verb {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Stop members: their servers do not answer, and their controllers stand still
+    /// Stop members: their servers do not answer, and their controllers do not run
     #[command(after_help = "Examples:\n  ironclad sim down member1\n  ironclad sim down member1 member2 --wait 0")]
     Down(Targets),
     /// Remove all faults of members
@@ -202,7 +202,7 @@ impl Capacity {
 
 fn written_duration(text: &str) -> Result<String, String> {
     match crate::duration(text)? {
-        time if time.is_zero() => Err("it must be longer than nothing".to_owned()),
+        time if time.is_zero() => Err("it must be longer than 0".to_owned()),
         // A number without a unit means seconds on the command line, and is invalid in an object.
         _ if text.bytes().all(|b| b.is_ascii_digit()) => Ok(format!("{text}s")),
         _ => Ok(text.to_owned()),

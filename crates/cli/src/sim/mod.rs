@@ -117,7 +117,7 @@ impl Fleet {
                 Err(error) => return Err(anyhow::Error::new(error).context(format!("changing {name}"))),
             }
         }
-        bail!("{name} was not changed\n  because others change it all the time\n  try: the same again")
+        bail!("{name} was not changed\n  because of repeated conflicts with other writers\n  try: the same again")
     }
 
     async fn follows(&self, name: &str, generation: i64) -> anyhow::Result<bool> {
@@ -203,7 +203,7 @@ impl Fleet {
                 }
                 self.clock.sleep(LOOK).await;
             }
-            print::out(&format!("{name} is {}\n", if wait.is_zero() { "leaving" } else { "gone" }))?;
+            print::out(&format!("{name} is {}\n", if wait.is_zero() { "leaving" } else { "removed" }))?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
 use ironclad_api::{Taint, cluster::Cluster};
+use ironclad_fleet::count::count;
 use ironclad_seam::Clock;
 use kube::ResourceExt as _;
 
@@ -97,10 +98,12 @@ fn confirm(request: &Request, evicted: usize) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
         return Ok(());
     }
-    if print::confirm(&format!("taint {}, which evicts {evicted} bindings?", request.clusters.join(", ")))? {
+    if print::confirm(&format!("taint {}, which evicts {}?", request.clusters.join(", "), count(evicted, "binding")))? {
         Ok(())
     } else {
-        anyhow::bail!("no cluster was tainted\n  because you said no\n  try: --yes, or --dry-run to look first")
+        anyhow::bail!(
+            "no cluster was tainted\n  because it was not confirmed\n  try: --yes, or --dry-run to look first"
+        )
     }
 }
 

@@ -40,7 +40,7 @@ pub enum TaintError {
     #[error(transparent)]
     Refused(#[from] edit::Refused),
     /// Others kept editing it.
-    #[error("cluster {name} was not changed\n  because others were changing it all the time\n  try: again")]
+    #[error("cluster {name} was not changed\n  because of repeated conflicts with other writers\n  try: again")]
     Busy {
         /// Its name.
         name: String,

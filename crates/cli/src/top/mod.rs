@@ -126,7 +126,7 @@ impl Shape {
 
     fn print(&self, heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
         if rows.is_empty() {
-            print::note("no figures found");
+            print::note("no metrics found");
             return Ok(());
         }
         let text = print::table(heading, rows);

@@ -20,7 +20,7 @@ use crate::{
 /// Its workloads are removed from it; with --drain they are moved away first, with --keep-workloads they go on running
 /// there as if nobody had ever managed them. No taint is added, and nothing migrates because of this. With
 /// --cluster-kubeconfig what the join put into the member is removed too, after the identity of the member was compared
-/// with the Cluster's; also when the Cluster is gone already.
+/// with the Cluster's; also when the Cluster was already deleted.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad unjoin member1
@@ -187,7 +187,7 @@ async fn leftovers(
     if cleaned.deleted + in_plane.deleted == 0 {
         return Err(not_found.into());
     }
-    Ok(format!("cluster({name}) was gone, what was left of it is removed\n"))
+    Ok(format!("cluster({name}) did not exist any more, what was left of it is removed\n"))
 }
 
 async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow::Result<kube::Client> {
@@ -229,13 +229,14 @@ fn confirm(command: &Command) -> anyhow::Result<()> {
     }
     let name = &command.cluster;
     if !std::io::stdin().is_terminal() {
-        return Err(
-            Misused(format!("cluster {name} was not unjoined\n  because nobody can be asked\n  try: --yes")).into()
-        );
+        return Err(Misused(format!(
+            "cluster {name} was not unjoined\n  because there is no terminal to confirm on\n  try: --yes"
+        ))
+        .into());
     }
     if print::confirm(&format!("unjoin cluster {name}?"))? {
         Ok(())
     } else {
-        anyhow::bail!("cluster {name} was not unjoined\n  because you said no")
+        anyhow::bail!("cluster {name} was not unjoined\n  because it was not confirmed")
     }
 }

@@ -20,7 +20,7 @@ pub fn placement(explanation: &Explanation) -> String {
     };
     lines("policy", &explanation.policy_lines());
     let Some(bound) = &explanation.binding else { return text };
-    let made = if bound.made { "" } else { " (not made yet; what follows is what the decisions would come to)" };
+    let made = if bound.made { "" } else { " (not created yet; this is what the decisions would come to)" };
     lines("binding", &[format!("{}, replicas {}{made}", bound.key, bound.replicas)]);
     let on: Vec<String> = bound.clusters.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();
     lines("runs on", &[if on.is_empty() { "no cluster".to_owned() } else { on.join(", ") }]);

@@ -294,7 +294,11 @@ async fn unjoin_refuses_to_lose_replicas_or_drains_first() {
             FAILED,
             "error: cluster m1 was not unjoined\n  because 2 bindings still target it\n  try: ironclad drain m1",
         ),
-        ("m1 --no-drain", MISUSED, "error: cluster m1 was not unjoined\n  because nobody can be asked\n  try: --yes"),
+        (
+            "m1 --no-drain",
+            MISUSED,
+            "error: cluster m1 was not unjoined\n  because there is no terminal to confirm on\n  try: --yes",
+        ),
         (
             "m1 --drain --yes",
             FAILED,

@@ -395,7 +395,7 @@ mod tests {
                 &[],
                 vec![],
                 &[free_to_go],
-                "nothing of the cluster is left",
+                "all objects of the cluster are removed",
             ),
         ] {
             let mut cluster = cluster("m1");

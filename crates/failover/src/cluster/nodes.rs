@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::testkit::{at, cluster, ready};
 
-    fn said(standing: Option<&str>, is_ready: &str, nodes: (i32, i32), ratio: f64) -> Option<(String, String)> {
+    fn written(existing: Option<&str>, is_ready: &str, nodes: (i32, i32), ratio: f64) -> Option<(String, String)> {
         let mut cluster = cluster("m1");
         ready(&mut cluster, is_ready, 0);
         if let Some(status) = existing {

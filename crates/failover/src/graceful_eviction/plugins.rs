@@ -91,7 +91,7 @@ impl Plugins {
             ));
         }
         if self.names().is_empty() {
-            warnings.push("--evict-plugins is empty: only grace periods and people end evictions".to_owned());
+            warnings.push("--evict-plugins is empty: only grace periods and suppressDeletion end evictions".to_owned());
         }
         warnings
     }

@@ -158,7 +158,7 @@ impl std::fmt::Display for Why {
         f.write_str(match self {
             Self::Formula => "the share of unhealthy clusters",
             Self::TotalOutage => "no cluster is healthy",
-            Self::MassFailure { .. } => "many clusters left Ready at once",
+            Self::MassFailure { .. } => "many clusters became not ready at once",
             Self::WarmUp { .. } => "the leader has just started",
             Self::Paused => "paused by ConfigMap karmada-system/ironclad-failover",
             Self::NotSynced => "the caches are not complete",

@@ -408,7 +408,7 @@ impl Evictions {
                 let message = format!("evictions are {state}: {why} (unhealthy clusters: {unhealthy} of {total})");
                 Event::warning(about, events::EVICTION_PAUSED, message)
             } else {
-                let message = format!("evictions go on at {} per second", allowed.rate);
+                let message = format!("evictions resume at {} per second", allowed.rate);
                 Event::normal(about, events::EVICTION_RESUMED, message)
             };
             self.record_event(event);

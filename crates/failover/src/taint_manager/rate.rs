@@ -29,7 +29,7 @@ impl Counts {
 }
 
 /// A count as a float; fleets have far fewer clusters than a float can distinguish.
-#[allow(clippy::cast_precision_loss, reason = "fleets have far fewer clusters than a float tells apart")]
+#[allow(clippy::cast_precision_loss, reason = "fleets have far fewer clusters than a float distinguishes")]
 fn float(count: usize) -> f64 {
     count as f64
 }

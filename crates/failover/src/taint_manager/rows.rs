@@ -47,7 +47,7 @@ pub struct Row {
     pub resource: String,
     /// Cluster that the binding leaves.
     pub cluster: ClusterName,
-    /// What it waits for.
+    /// State of the element.
     pub state: Waiting,
     /// Position among ready and delayed elements, from 1.
     pub position: Option<usize>,

@@ -6,6 +6,7 @@ use ironclad_api::{
     cluster::Cluster,
     policy::{ClusterTaintPolicy, TaintState},
 };
+use ironclad_fleet::count::count;
 use jiff::Timestamp;
 
 use super::{Effect, Rule, Seen, decide};
@@ -57,7 +58,7 @@ pub fn foresee(
     let more = changes.len().saturating_sub(NAMED_MAX);
     texts.extend(changes.into_iter().take(NAMED_MAX));
     if more > 0 {
-        texts.push(format!("dry run: the same goes for {more} more clusters"));
+        texts.push(format!("dry run: the same applies to {}", count(more, "more cluster")));
     }
     texts
 }
@@ -213,7 +214,7 @@ mod tests {
         let clusters: Vec<Cluster> = (0..500).map(|i| one(&format!("m{i:03}"), "False", 0)).collect();
         let reported = foresee(&seed("p", &[], &["NoSchedule"]), &[], &clusters, at(1_000));
         assert_eq!(reported.len(), 12);
-        assert_eq!(reported[11], "dry run: the same goes for 490 more clusters");
+        assert_eq!(reported[11], "dry run: the same applies to 490 more clusters");
         let mut long = seed("p", &[], &["NoSchedule"]);
         long.spec.taints_to_add[0].key = format!("{}/k", "x".repeat(250));
         let reported = foresee(&long, &[], &clusters[..1], at(1_000));

@@ -80,7 +80,7 @@ pub fn warnings(spec: &ClusterTaintPolicySpec) -> Vec<String> {
         && spec.remove_on_conditions.is_empty()
     {
         warnings.push(
-            "the policy does nothing: spec.addOnConditions and spec.removeOnConditions are empty; in the spelling with \
+            "the policy does nothing: spec.addOnConditions and spec.removeOnConditions are empty; with \
              spec.matchConditions an empty list means always"
                 .to_owned(),
         );
@@ -89,7 +89,7 @@ pub fn warnings(spec: &ClusterTaintPolicySpec) -> Vec<String> {
         entries(spec).iter().map(|entry| entry.key).filter(|key| key.starts_with("cluster.karmada.io/")).collect();
     for key in reserved {
         warnings.push(format!(
-            "taint key {key} is one of the system's own: it adds and removes its NoSchedule taint itself"
+            "taint key {key} is reserved: the control plane adds and removes its NoSchedule taint itself"
         ));
     }
     warnings
@@ -110,7 +110,7 @@ pub fn overlaps<'a>(
         }
         for item in mine.items.iter().filter(|item| theirs.item(&item.id).is_some()) {
             warnings.push(format!(
-                "policy {} sets taint {} too: on a cluster of both it goes when the last of them stops asking for it",
+                "policy {} sets taint {} too: on a cluster that both select it is removed when neither matches any more",
                 theirs.name, item.id
             ));
         }

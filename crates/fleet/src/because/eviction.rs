@@ -158,12 +158,12 @@ impl fmt::Display for Reason {
             }
             Self::Recovered => f.write_str("the cluster has no evicting taint any more"),
             Self::Obsolete => f.write_str("the binding is not on the cluster any more"),
-            Self::ClusterGone => f.write_str("the cluster is gone"),
+            Self::ClusterGone => f.write_str("the cluster was deleted"),
             Self::NoTarget(why) => write!(f, "no available target cluster: {why}"),
             Self::SourceRecovering { cluster } => {
                 write!(f, "cluster {cluster} is ready again and its taints wait only to be removed")
             }
-            Self::WaitsForScheduler => f.write_str("an earlier eviction of the binding has no substitute yet"),
+            Self::WaitsForScheduler => f.write_str("an earlier eviction of the binding has no replacement yet"),
             Self::StateUnreadable { error } => write!(f, "the state to preserve can't be read: {error}"),
             Self::WriteFailed { error } => write!(f, "the eviction could not be written: {error}"),
             Self::EpisodeLimit { max } => {

@@ -149,13 +149,13 @@ impl fmt::Display for Reason {
                 write!(f, "{ready} of {total} nodes are ready")
             }
             Self::NoNodes => f.write_str("the cluster has no nodes"),
-            Self::Heard => f.write_str("the cluster's agent is heard of"),
+            Self::Heard => f.write_str("the cluster's agent reports"),
             Self::Silent => f.write_str("Cluster status controller stopped posting cluster status."),
             Self::NeverHeard => f.write_str("Cluster status controller never posted cluster status."),
             Self::ProbedHere => f.write_str("the control plane probes the cluster itself"),
-            Self::StatusUnchanged => f.write_str("the status is as it is published"),
+            Self::StatusUnchanged => f.write_str("the published status is current"),
             Self::TaintsFollowReady { ready } => write!(f, "the taints follow condition Ready, which is {ready}"),
-            Self::TaintsUnchanged => f.write_str("the taints are as they should be"),
+            Self::TaintsUnchanged => f.write_str("the taints are current"),
             Self::Joining => f.write_str("the cluster joined: it gets its execution space and its finalizer"),
             Self::SetUp => f.write_str("the cluster has its execution space and its finalizer"),
             Self::WorksRemain { works } => write!(f, "{} left in the execution space", count(*works, "Work")),
@@ -167,7 +167,7 @@ impl fmt::Display for Reason {
                 write!(f, "the cluster is still a target of {}", count(*bindings, "binding"))
             }
             Self::ExecutionSpaceGoing => f.write_str("the execution space is being deleted"),
-            Self::MayGo => f.write_str("nothing of the cluster is left"),
+            Self::MayGo => f.write_str("all objects of the cluster are removed"),
             Self::NotOurs { cluster } => write!(f, "{cluster} is managed by others"),
         }
     }

@@ -148,13 +148,13 @@ impl fmt::Display for Reason {
             Self::NothingPends => f.write_str("no taint manager runs, so no eviction is pending"),
             Self::Suppressed { from } => write!(f, "the copy in {from} stays until suppressDeletion is set to false"),
             Self::Released { from } => write!(f, "suppressDeletion is false: the copy in {from} may go"),
-            Self::Cleared { from, by } => write!(f, "the copy in {from} is not needed as a reserve any more: {by}"),
+            Self::Cleared { from, by } => write!(f, "the copy in {from} is not needed any more: {by}"),
             Self::GraceEnded { from } => write!(f, "the grace period of the copy in {from} is over"),
             Self::SchedulerLags { from } => {
-                write!(f, "the copy in {from} stays: the scheduler has not looked at the binding since it changed")
+                write!(f, "the copy in {from} stays: the scheduler has not observed the changed binding")
             }
             Self::ResultEmpty { from } => {
-                write!(f, "the copy in {from} stays: nothing is placed anywhere, it may be the only one")
+                write!(f, "the copy in {from} stays: the schedule result is empty, and it may be the only copy")
             }
             Self::ReplacementNotReady { from, until: None } => {
                 write!(f, "the copy in {from} stays until every new one is healthy")
@@ -167,7 +167,7 @@ impl fmt::Display for Reason {
                 "cluster {from} is not ready, and its copy must be deleted before a new one starts; \
                  waiting for {minutes} min. Annotate the binding with {PROCEED_WITHOUT_CLEANUP}=true to go on without"
             ),
-            Self::NotWatched => f.write_str("the workload's health does not move it"),
+            Self::NotWatched => f.write_str("application failover is not configured, or health is unknown"),
             Self::UnhealthyTolerated { cluster, for_seconds, of_seconds } => {
                 write!(f, "unhealthy in {cluster} for {for_seconds} s, tolerated for {of_seconds} s")
             }

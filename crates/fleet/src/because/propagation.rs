@@ -393,14 +393,16 @@ impl fmt::Display for Reason {
             Self::NotOurs { object, owner: None } => write!(f, "{object} is not managed by this control plane"),
             Self::MemberObjectTerminating { object } => write!(f, "{object} is being deleted in the member"),
             Self::NamespaceExists { object } => write!(f, "{object} exists in the member, which is enough"),
-            Self::Released { object } => write!(f, "{object} stays in the member without our marks"),
-            Self::MemberObjectDeleted { object } => write!(f, "{object} goes with its Work"),
-            Self::LeftBehind { cluster } => write!(f, "cluster {cluster} leaves and can't be reached: copies stay"),
+            Self::Released { object } => write!(f, "{object} stays in the member without our labels"),
+            Self::MemberObjectDeleted { object } => write!(f, "{object} is deleted with its Work"),
+            Self::LeftBehind { cluster } => {
+                write!(f, "cluster {cluster} is being removed and can't be reached: copies stay")
+            }
             Self::WantedAgain { object } => write!(f, "{object} is wanted again: it stays"),
             Self::Reported { cluster } => write!(f, "cluster {cluster} reported"),
             Self::NeededBy { binding } => write!(f, "the workload of binding {binding} refers to it"),
             Self::NotNeeded { binding } => write!(f, "nothing refers to the object of binding {binding} any more"),
-            Self::RescheduleAsked { binding } => write!(f, "a fresh placement of {binding} was asked for"),
+            Self::RescheduleAsked { binding } => write!(f, "a fresh placement of {binding} was requested"),
         }
     }
 }

@@ -212,10 +212,10 @@ impl fmt::Display for Reason {
             Self::BeingDeleted => f.write_str("the binding is being deleted"),
             Self::PlacementChanged => f.write_str("the placement changed"),
             Self::ReplicasChanged => f.write_str("the replicas changed"),
-            Self::RescheduleRequested => f.write_str("a fresh scheduling was asked for"),
+            Self::RescheduleRequested => f.write_str("a fresh scheduling was requested"),
             Self::ApiAppeared => f.write_str("a cluster serves the kind now that did not before"),
             Self::FollowsFleet => f.write_str("every change of the fleet is followed"),
-            Self::TargetLeaving { cluster } => write!(f, "target {cluster} leaves the fleet or does not exist"),
+            Self::TargetLeaving { cluster } => write!(f, "target {cluster} is being removed or does not exist"),
             Self::TargetDrifted { cluster } => write!(f, "the affinity does not choose target {cluster} any more"),
             Self::LastAttemptFailed => f.write_str("the last attempt failed and left no result"),
             Self::ResultStands => f.write_str("the result is up to date"),
@@ -230,7 +230,7 @@ impl fmt::Display for Reason {
             Self::ClusterLeaving { cluster } => write!(f, "{cluster}: it is being removed from the fleet"),
             Self::Missing { cluster } => write!(f, "{cluster}: named by the placement, but it does not exist"),
             Self::NotSelected { cluster } => write!(f, "{cluster}: the spread constraints are satisfied by others"),
-            Self::NoShare { cluster } => write!(f, "{cluster}: no replica falls to it"),
+            Self::NoShare { cluster } => write!(f, "{cluster}: no replicas assigned"),
             Self::Target { cluster, replicas, before: None } => write!(f, "{cluster}: chosen, replicas {replicas}"),
             Self::Target { cluster, replicas, before: Some(before) } if before == replicas => {
                 write!(f, "{cluster}: kept, replicas {replicas}")

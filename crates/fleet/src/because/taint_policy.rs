@@ -111,10 +111,10 @@ impl fmt::Display for Reason {
             Self::AddPending { policy, taint, wait_ms } => {
                 write!(f, "policy {policy} adds taint {taint} in {wait_ms} ms, if its conditions hold")
             }
-            Self::Asserted { policy, taint } => write!(f, "policy {policy} wants taint {taint}, which is there"),
+            Self::Asserted { policy, taint } => write!(f, "policy {policy} wants taint {taint}, which exists"),
             Self::Removed { policy, taint } => write!(f, "policy {policy} removes taint {taint}"),
             Self::RemovePending { policy, taint, wait_ms } => {
-                write!(f, "policy {policy} removes taint {taint} in {wait_ms} ms, if it stays so")
+                write!(f, "policy {policy} removes taint {taint} in {wait_ms} ms, if its conditions still match")
             }
             Self::Shared { policy, taint } => {
                 write!(f, "policy {policy} no longer wants taint {taint}, but another policy does")

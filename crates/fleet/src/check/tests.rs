@@ -193,7 +193,7 @@ const ROWS: [Row; 31] = [
         &["Deployment shop/web is claimed by a PropagationPolicy and by a ClusterPropagationPolicy"],
     ),
     (
-        "the policy is gone",
+        "the policy was deleted",
         |w| w.policies.clear(),
         &["Deployment shop/web is claimed by PropagationPolicy shop/policy, which does not exist"],
     ),
@@ -352,7 +352,7 @@ const ROWS: [Row; 31] = [
                 json!("web-2");
             w.insert_work(serde_json::from_value(second).unwrap());
         },
-        &["Works m1:web-1 and m1:web-2 of binding shop/web-deployment stand in one cluster"],
+        &["Works m1:web-1 and m1:web-2 of binding shop/web-deployment are in one cluster"],
     ),
     (
         "other replicas",

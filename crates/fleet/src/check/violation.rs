@@ -292,7 +292,7 @@ impl fmt::Display for Violation {
                 write!(f, "Work {work} exists where its binding {binding} expects none")
             }
             Self::WorkTwice { first, second, binding } => {
-                write!(f, "Works {first} and {second} of binding {binding} stand in one cluster")
+                write!(f, "Works {first} and {second} of binding {binding} are in one cluster")
             }
             Self::WorkDiffers { work, binding, field } => {
                 write!(f, "Work {work} differs from its binding {binding} in {field}")

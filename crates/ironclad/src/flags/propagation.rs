@@ -50,7 +50,7 @@ impl PropagationFlags {
             if self.enable_cluster_resource_modeling { ResourceModeling::On } else { ResourceModeling::Off };
         let quota_sync_period = self.federated_resource_quota_sync_period.0;
         if quota_sync_period.is_zero() {
-            let message = "--federated-resource-quota-sync-period must be more than nothing\n  try: 5m";
+            let message = "--federated-resource-quota-sync-period must be longer than 0\n  try: 5m";
             return Err(Misused(message.to_owned()).into());
         }
         let skipped = skipped.map_err(|error| Misused(format!("{error}\n  see: --help")))?;

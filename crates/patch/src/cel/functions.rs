@@ -16,8 +16,8 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "math.isNaN", "math.least", "math.round", "math.sign", "math.sqrt", "math.trunc", "max", "min", "minor",
     "optional.none", "optional.of", "optional.ofNonZeroValue", "or", "orValue", "patch", "prefixLength", "quantity",
     "replace", "reverse", "semver", "sets.contains", "sets.equivalent", "sets.intersects", "sign", "size", "slice",
-    "sort", "split", "startsWith", "string", "strings.quote", "sub", "substring", "sum", "timestamp", "trim", "type", "uint",
-    "upperAscii", "url", "validate", "value",
+    "sort", "split", "startsWith", "string", "strings.quote", "sub", "substring", "sum", "timestamp", "trim", "type",
+    "uint", "upperAscii", "url", "validate", "value",
 ];
 
 /// The first words of functions that have two.

@@ -409,7 +409,7 @@ fn is_map_list(list: &Node) -> bool {
     list.list_type.as_deref() == Some("map")
 }
 
-/// Returns the old version of an item of a list of type map: the one with the same keys. Items of other lists have none.
+/// Returns the old version of an item of a list of type map: the one with the same keys. Others have none.
 fn counterpart<'v>(list: &Node, item: &Value, olds: &'v [Value]) -> Option<&'v Value> {
     let key = |item: &Value, name: &String| {
         let default = || list.items.as_deref().and_then(|n| n.properties.get(name)?.default.clone());
@@ -429,14 +429,7 @@ enum Verdict {
 }
 
 impl Compiled {
-    fn verdict(
-        &self,
-        node: &Node,
-        value: &Value,
-        old: Option<&Value>,
-        path: &str,
-        budget: &mut Budget,
-    ) -> Verdict {
+    fn verdict(&self, node: &Node, value: &Value, old: Option<&Value>, path: &str, budget: &mut Budget) -> Verdict {
         let optional = self.rule.optional_old_self == Some(true);
         if self.transition && old.is_none() && !optional {
             return Verdict::Holds;

@@ -299,7 +299,9 @@ fn broken_rules_of_unchanged_values_are_warnings() {
             "an unchanged value for which the rule fails",
             json!({"divided": 0}),
             json!({"divided": 0, "b": 1}),
-            vec!["spec.divided: Invalid value: \"integer\": division by zero evaluating rule: 10 / self > 1".to_owned()],
+            vec![
+                "spec.divided: Invalid value: \"integer\": division by zero evaluating rule: 10 / self > 1".to_owned(),
+            ],
             vec![],
         ),
         (
@@ -309,7 +311,13 @@ fn broken_rules_of_unchanged_values_are_warnings() {
             vec!["spec.old: Invalid value: 1: failed rule: self > 1 && oldSelf > 0".to_owned()],
             vec![],
         ),
-        ("a member of a changed map", json!({"map": {"x": 0}}), json!({"map": {"x": 0, "y": 2}}), vec![], broken("map[x]")),
+        (
+            "a member of a changed map",
+            json!({"map": {"x": 0}}),
+            json!({"map": {"x": 0, "y": 2}}),
+            vec![],
+            broken("map[x]"),
+        ),
         ("an item of a changed list", json!({"list": [0]}), json!({"list": [0, 2]}), broken("list[0]"), vec![]),
         ("an item of an unchanged list", json!({"list": [0]}), json!({"list": [0], "b": 1}), vec![], broken("list[0]")),
         (

@@ -317,7 +317,7 @@ fn moved_workload_always_has_a_copy() {
             &["event", "event", "event", "retry", "delete"],
             &["m1"],
         ),
-        ("nowhere at all is what was asked for", &[], false, &["delete", "delete"], &[]),
+        ("nowhere at all is what was requested", &[], false, &["delete", "delete"], &[]),
     ] {
         let from = if to == ["m2"] { &[("m1", 1)][..] } else { &[("m1", 1), ("m2", 1)] };
         let mut world = World::new(from);
@@ -527,12 +527,16 @@ fn work_of_another_owner_is_taken_over_only_once_the_owner_is_gone() {
         assert_eq!(world.works[0], before, "{name} exists");
 
         world.owned.clear();
-        assert_eq!(kinds(&world.reconcile()), ["patch"], "{name} is gone");
+        assert_eq!(kinds(&world.reconcile()), ["patch"], "{name} is deleted");
         let Some(Owner::Binding { key, id }) = crate::work::owner(&world.works[0]) else { panic!("{name}") };
-        assert_eq!((&*key.namespace, &*key.name, id.as_str()), ("shop", "web-deployment", "rb-id"), "{name} is gone");
+        assert_eq!(
+            (&*key.namespace, &*key.name, id.as_str()),
+            ("shop", "web-deployment", "rb-id"),
+            "{name} is deleted"
+        );
         let labels = world.works[0].metadata.labels.as_ref().unwrap();
-        assert!(!labels.keys().any(|key| key.contains("quota")), "{name} is gone, and its labels: {labels:?}");
-        assert!(world.reconcile().is_quiet(), "{name} is gone");
+        assert!(!labels.keys().any(|key| key.contains("quota")), "{name} is deleted, and its labels: {labels:?}");
+        assert!(world.reconcile().is_quiet(), "{name} is deleted");
     }
 }
 

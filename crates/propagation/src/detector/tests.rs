@@ -197,7 +197,7 @@ fn claim_is_sticky() {
 fn claims_are_released_or_kept() {
     for (name, change, want_claim, want_effects) in [
         (
-            "the policy is gone: the claim goes, binding first",
+            "the policy was deleted: the claim goes, binding first",
             (|world: &mut World| world.policies.clear()) as fn(&mut World),
             None,
             2,
@@ -424,7 +424,7 @@ fn wait_for_an_edit_ends_with_its_lazy_policy() {
     assert_eq!(
         (world.claimant(), template::annotation(&world.template, AWAITS_EDIT)),
         (None, ""),
-        "its policy is gone"
+        "its policy was deleted"
     );
 }
 

@@ -56,7 +56,7 @@ fn cleaned(plan: &mut Plan<Effect>, cx: &Context<'_>) -> bool {
     }
     if seen.served == Served::No {
         let because = Because::from(Reason::KindNotServed { api: api() });
-        let message = format!("{because}: install it there until the Work is gone");
+        let message = format!("{because}: install it there until the Work is deleted");
         plan.note(because);
         report::not_removed(plan, cx, &message);
         return false;

@@ -84,7 +84,7 @@ fn unselected_templates_are_released_and_selected_ones_enqueued() {
     let claimed = [Claimed { binding: Binding::from(&binding), template: None }];
     assert!(
         decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[], &none), ids("x")).is_quiet(),
-        "a template that is gone"
+        "a template that is deleted"
     );
 }
 
@@ -216,7 +216,7 @@ fn preemption_table() {
         &Seen { preemption: Some(&candidates), ..seen(Policy::Namespaced(&equal), &[], &[], &[], &none) },
         ids("x"),
     );
-    assert!(kinds(&plan).contains(&"template"), "a holder that is gone holds nothing");
+    assert!(kinds(&plan).contains(&"template"), "a holder that is deleted holds nothing");
     let unclaimed = deployment();
     let candidates = [Candidate { template: &unclaimed, holder: None }];
     let plan = decide(
@@ -238,7 +238,7 @@ fn failed_preemption_is_reported_on_the_template() {
         ("invalid", &high, &candidates, "Invalid", true),
         ("not answered", &high, &candidates, "Unavailable", true),
         ("it changed meanwhile: the next look decides", &high, &candidates, "Conflict", false),
-        ("it is gone", &high, &candidates, "NotFound", false),
+        ("it is deleted", &high, &candidates, "NotFound", false),
         ("its own", &low, &candidates, "Denied", false),
         ("nobody's", &low, &deployment(), "Denied", false),
     ] {

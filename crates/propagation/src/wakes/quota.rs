@@ -67,7 +67,7 @@ mod tests {
         assert!(matches!(SUMMED.overall(counted), Overall::Summed), "the gate decides");
         assert!(matches!(BOOKED.overall(None), Overall::Booked));
         assert!(matches!(COUNTED.overall(counted), Overall::Counted { .. }));
-        assert!(matches!(COUNTED.overall(None), Overall::Booked), "nothing was counted for a quota that is gone");
+        assert!(matches!(COUNTED.overall(None), Overall::Booked), "nothing was counted for a quota that is deleted");
     }
 
     #[test]

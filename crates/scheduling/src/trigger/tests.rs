@@ -150,7 +150,7 @@ fn first_applicable_row_decides() {
             ScheduleDecision::Skip(Reason::NotResponsible { scheduler: "theirs".into() }),
         ),
         (
-            "nobody owns it",
+            "it has no owner",
             {
                 let mut b = even();
                 b.metadata.labels = None;

@@ -121,5 +121,5 @@ async fn a_namespace_has_its_account_and_is_deleted_with_its_contents() {
     .await;
     let release = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
     maps.patch("held", &Default::default(), &release).await.unwrap();
-    w.until("it is gone", || async { namespaces.get_opt("n").await.unwrap().is_none() }).await;
+    w.until("it is deleted", || async { namespaces.get_opt("n").await.unwrap().is_none() }).await;
 }

@@ -146,7 +146,7 @@ async fn a_job_completes_and_is_deleted_after_its_ttl() {
         .await;
     let status = jobs.get("j").await.unwrap().status.unwrap();
     assert_eq!((status.succeeded, status.active, status.completed_indexes.as_deref()), (Some(4), None, Some("0-3")));
-    w.until("it is gone", || async { jobs.get_opt("j").await.unwrap().is_none() }).await;
+    w.until("it is deleted", || async { jobs.get_opt("j").await.unwrap().is_none() }).await;
     assert!(w.list::<Pod>().await.is_empty());
 }
 

@@ -207,7 +207,7 @@ impl<M: Medium> Machine<M> {
     /// Watches begin again where they were, and miss nothing.
     fn resume(&mut self, watches: Vec<(&'static str, u64)>) {
         let floor = self.store().floor().get();
-        assert!(floor <= self.oracle.floor, "a restart never cuts more history than was asked for");
+        assert!(floor <= self.oracle.floor, "a restart never cuts more history than was requested");
         for (prefix, seen) in watches {
             self.watch(prefix, seen);
         }

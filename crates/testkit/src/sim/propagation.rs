@@ -94,7 +94,7 @@ async fn drive(world: &mut World) -> anyhow::Result<Outcome> {
     deployments.delete("web", &DeleteParams::background()).await?;
     let (bindings, works): (Api<ResourceBinding>, Api<Work>) = (Api::all(user.clone()), Api::all(user.clone()));
     world
-        .until("binding and Works are gone", async || {
+        .until("binding and Works are deleted", async || {
             let list = ListParams::default();
             Ok(bindings.list(&list).await?.items.is_empty() && works.list(&list).await?.items.is_empty())
         })

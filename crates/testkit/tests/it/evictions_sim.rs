@@ -131,7 +131,7 @@ async fn a_tainted_member_is_evacuated_at_the_rate_and_cleaned_up() -> anyhow::R
     let member = world.members.get(&from).context("the member")?.clone();
     let works: Api<Work> = Api::namespaced(user.clone(), &format!("karmada-es-{from}"));
     world
-        .until("the old copies are gone", async || {
+        .until("the old copies are deleted", async || {
             let copies = Api::<Deployment>::all(member.client()).list(&ListParams::default()).await?;
             Ok(copies.items.is_empty()
                 && works.list(&ListParams::default()).await?.items.iter().all(|w| !w.name_any().starts_with("web")))

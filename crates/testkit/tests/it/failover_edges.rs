@@ -168,7 +168,7 @@ async fn a_policy_that_taints_every_cluster_removes_no_copy() -> anyhow::Result<
     let policies: Api<ClusterTaintPolicy> = Api::all(runner.world.user());
     let mended = json!({"spec": {"matchConditions": when("False")}});
     policies.patch("all", &PatchParams::default(), &Patch::Merge(mended)).await?;
-    runner.until("the taints are gone", |runner| Ok(tainted(runner) == 0)).await?;
+    runner.until("the taints are removed", |runner| Ok(tainted(runner) == 0)).await?;
     runner
         .until("every workload has one place again", |runner| {
             apps(3).iter().try_fold(true, |all, app| {
@@ -221,7 +221,7 @@ async fn taints_edited_by_users_while_evictions_wait() -> anyhow::Result<()> {
     ensure!(taint_of(&runner) == added, "the time of the taint moved");
     ensure!(runner.evictions().len() == 4, "each once: {:?}", runner.evictions());
     net(&runner, "True").await?;
-    runner.until("the taint is gone", |runner| Ok(!is_tainted(runner))).await?;
+    runner.until("the taint is removed", |runner| Ok(!is_tainted(runner))).await?;
     runner.world.until_quiet().await
 }
 
@@ -243,7 +243,7 @@ async fn a_rejoined_cluster_of_the_same_name_inherits_no_evictions() -> anyhow::
         }
         let user = runner.world.user();
         let deleted = async || Ok(Api::<Cluster>::all(user.clone()).get_opt("member1").await?.is_none());
-        runner.world.until("member1 is gone", deleted).await?;
+        runner.world.until("member1 is deleted", deleted).await?;
         let evicted = runner.evictions().len();
         runner.world.join("member1").await?;
         runner
@@ -291,7 +291,7 @@ async fn wrong_clocks_of_members_change_nothing() -> anyhow::Result<()> {
         runner.fault("member1", Faults::default())?;
         runner.until_settled("w1", &["member2:1"]).await?;
         runner
-            .until("the taint is gone", |runner| {
+            .until("the taint is removed", |runner| {
                 Ok(runner.world.model.look(|fleet| fleet.clusters.values().all(|c| c.spec.taints.is_empty())))
             })
             .await?;

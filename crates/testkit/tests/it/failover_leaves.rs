@@ -52,6 +52,6 @@ async fn a_cluster_whose_removal_is_blocked_reports_it_and_is_removed_later() ->
         {"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]}}});
     policies.patch("held", &PatchParams::default(), &Patch::Merge(fewer)).await?;
     let deleted = async || Ok(clusters.get_opt("member1").await?.is_none());
-    runner.world.until("member1 is gone", deleted).await?;
+    runner.world.until("member1 is deleted", deleted).await?;
     runner.until_settled("held", &["member2:1", "member3:1"]).await
 }

@@ -136,7 +136,7 @@ const SCENARIOS: [Scenario; 10] = [
                 runner.fault("member1", Faults::default())?;
                 runner.until_settled("web", &["member2:1"]).await?;
                 runner
-                    .until("the taints are gone", |runner| {
+                    .until("the taints are removed", |runner| {
                         Ok(runner.world.model.look(|f| f.clusters.values().all(|c| c.spec.taints.is_empty())))
                     })
                     .await

@@ -133,7 +133,7 @@ async fn explained(fleet: &Fleet, source: Source) -> anyhow::Result<()> {
     let listed = fleet.both(&["get", "evictions"]).await?;
     let said = match source {
         Source::Leader => "by the leader, which reports every ten seconds",
-        Source::Objects => "nobody leads: the Lease was last renewed",
+        Source::Objects => "no leader: the Lease was last renewed",
     };
     ensure!(listed.stderr.contains(said), "{source:?}: {listed:?}");
     ensure!(listed.stdout.lines().count() == 1 + WORKLOADS, "{source:?}: {listed:?}");

@@ -114,6 +114,6 @@ async fn a_restart_does_not_count_time_before_application_failover_was_enabled()
     ensure!(runner.tasks("web")?.is_empty(), "what was before somebody asked counted after the restart");
     runner.until("it leaves", |runner| Ok(!runner.tasks("web")?.is_empty())).await?;
     let after = (runner.world.clock().mono() - asked).as_secs_f64();
-    ensure!((99.0..106.0).contains(&after), "left {after} s after it was asked for");
+    ensure!((99.0..106.0).contains(&after), "left {after} s after it was requested");
     Ok(())
 }

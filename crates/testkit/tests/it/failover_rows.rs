@@ -225,7 +225,7 @@ async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result
         }
         Ok(left.borrow().len() == names.len())
     });
-    // Time passes until the drain reports that the old copies are gone.
+    // Time passes until the drain reports that the old copies are deleted.
     let (drained, watched) = futures::join!(drain, watch);
     watched?;
     ensure!(drained?.evicted == 4);
@@ -527,7 +527,7 @@ async fn the_whole_chain_from_a_lost_member_over_a_policy_and_back() -> anyhow::
     runner.fault("member1", Faults::default())?;
     runner.until_settled("web", &["member2:1"]).await?;
     runner
-        .until("the taint is gone", |runner| {
+        .until("the taint is removed", |runner| {
             Ok(runner.world.model.look(|fleet| fleet.clusters.values().all(|c| c.spec.taints.is_empty())))
         })
         .await?;

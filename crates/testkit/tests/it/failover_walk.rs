@@ -221,7 +221,7 @@ impl Fleet {
         .await?;
         let works: Api<Work> = Api::namespaced(self.plane.clone(), &names::execution_namespace(LOST));
         let copies: Api<Deployment> = Api::namespaced(self.members[0].clone(), "default");
-        until("the old copies are gone", DEADLINE, async || {
+        until("the old copies are deleted", DEADLINE, async || {
             let copies = copies.list(&ListParams::default()).await?.items;
             ensure!(copies.is_empty(), "{} copies are left", copies.len());
             // Other Works hold the member's impersonation rights.

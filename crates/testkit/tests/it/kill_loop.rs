@@ -79,7 +79,7 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
 }
 
-/// Creates, changes and deletes its own ConfigMaps until the server is gone.
+/// Creates, changes and deletes its own ConfigMaps until the server has stopped.
 async fn write(client: Client, model: Model, writer: usize, rng: Rng, stopping: Arc<AtomicBool>) -> anyhow::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(client, "default");
     let draws = rng.stream("writer");
@@ -110,7 +110,7 @@ async fn write(client: Client, model: Model, writer: usize, rng: Rng, stopping: 
                 entry.acknowledged = next;
                 entry.in_flight = None;
             }
-            // The server is gone; the request in flight may have been handled or not.
+            // The server has stopped; the request in flight may have been handled or not.
             Err(Failure::Unknown(_) | Failure::Unavailable(_)) => return Ok(()),
             Err(other) => anyhow::bail!("writing {name}: {other}"),
         }

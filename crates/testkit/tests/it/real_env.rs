@@ -54,7 +54,7 @@ async fn a_deployment_runs_in_a_member_and_not_in_the_plane() -> anyhow::Result<
     assert_eq!(pod_count(env.plane()).await?, 0, "the plane holds templates, it doesn't start them");
 
     env.member(0).kubectl().run(["delete", "deployment", "web", "--wait=false"]).await?;
-    until("the pods are gone with their Deployment", DEADLINE, async || {
+    until("the pods are deleted with their Deployment", DEADLINE, async || {
         let left = pod_count(env.member(0)).await?;
         ensure!(left == 0, "{left} are left");
         Ok(())

@@ -82,7 +82,7 @@ async fn members_are_added_failed_healed_and_removed_by_verbs() -> anyhow::Resul
     })
     .await?;
 
-    ensure!(up.verb(&["sim", "remove", "edge"]).await? == "edge is gone\n");
+    ensure!(up.verb(&["sim", "remove", "edge"]).await? == "edge is removed\n");
     ensure!(!std::fs::read_to_string(data.join("kubeconfig"))?.contains("edge"), "a context is left");
     let names = up.verb(&["get", "clusters", "-o", "name"]).await?;
     ensure!(names == "cluster.cluster.karmada.io/member1\n", "{names}");

@@ -103,9 +103,9 @@ async fn a_policys_taint_is_added_and_removed_to_the_second() -> anyhow::Result<
     world.pass(Duration::from_secs(60)).await?;
     world.kill_controllers();
     world.start_controllers().await;
-    world.until("the taint is gone", async || Ok(clusters.get("member1").await?.spec.taints.is_empty())).await?;
+    world.until("the taint is removed", async || Ok(clusters.get("member1").await?.spec.taints.is_empty())).await?;
     let waited = world.clock().wall().as_second() - up;
-    ensure!((180..=182).contains(&waited), "gone {waited} s after Ready became True");
+    ensure!((180..=182).contains(&waited), "removed {waited} s after Ready became True");
     let owners = clusters.get("member1").await?;
     ensure!(!owners.annotations().contains_key("policy.karmada.io/taint-owners"), "{:?}", owners.annotations());
     world.until_quiet().await
@@ -179,7 +179,7 @@ async fn a_silent_agent_makes_its_cluster_unknown_until_it_returns() -> anyhow::
         world.pass(Duration::from_secs(10)).await?;
     }
     report("True").await?;
-    world.until("both are gone", async || Ok(clusters.get("pulled").await?.spec.taints.is_empty())).await
+    world.until("both are removed", async || Ok(clusters.get("pulled").await?.spec.taints.is_empty())).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,7 +222,7 @@ async fn concurrent_writers_of_taints_lose_none_and_restore_none() -> anyhow::Re
     world.member("member1")?.set_faults(Faults::default());
     world.until("it is Ready", async || Ok(clusters.get("member1").await?.ready() == Some("True"))).await?;
     world
-        .until("what is left is what was asked for", async || {
+        .until("what is left is what was requested", async || {
             let taints = clusters.get("member1").await?.spec.taints;
             let keys: Vec<_> = taints.iter().map(|taint| taint.key.as_str()).collect();
             Ok(keys == ["mine18", "mine19"])

@@ -47,7 +47,7 @@ fn template(change: &TemplateChange, text: &mut String) {
         lines(name, &because.into_iter().map(Because::to_string).collect::<Vec<_>>());
     }
     match &change.binding {
-        None => lines("binding", &["none: nobody would have it".to_owned()]),
+        None => lines("binding", &["none: no policy would select it".to_owned()]),
         Some(binding) => {
             let made = if change.made { "" } else { " (would be made)" };
             lines("binding", &[format!("{binding}, replicas {}{made}", change.replicas)]);

@@ -125,7 +125,7 @@ impl ClusterTally {
 
     /// The share of successes among what was processed in this episode; `None` before the first.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "far fewer than a float tells apart")]
+    #[allow(clippy::cast_precision_loss, reason = "far fewer than a float distinguishes")]
     pub fn success_rate(&self) -> Option<f64> {
         (self.episode_processed > 0).then(|| self.episode_evicted as f64 / self.episode_processed as f64)
     }

@@ -860,7 +860,7 @@ fn rows_from_objects() {
     let bare = Report { rows: Vec::new(), ..fresh.report(now(100)) };
     assert!(!bare.is_cut());
 
-    // Rows after those of the report: positions continue, times follow the reported rate. Without a rate there are none.
+    // Rows after those of the report: positions continue, and times follow the reported rate, if there is one.
     let head = rows.iter().take(1).cloned().map(|row| Row { expected: Some(at(EPOCH + 110)), ..row }).collect();
     let report = Report { rate: 0.1, rows: head, ..bare };
     let rest = report.rest(rows.clone());

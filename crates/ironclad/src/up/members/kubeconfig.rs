@@ -72,7 +72,7 @@ mod tests {
             ("the first time it is the control plane's", String::new(), "ironclad"),
             ("a choice stays", text("member1"), "member1"),
             ("without quotes as well", by_hand("member1"), "member1"),
-            ("one that is gone does not", text("member9"), "ironclad"),
+            ("one that is deleted does not", text("member9"), "ironclad"),
         ] {
             assert_eq!(keep_current(text("ironclad"), &before, &["ironclad", "member1"]), text(want), "{name}");
         }

@@ -140,7 +140,7 @@ async fn a_member_follows_its_object_from_creation_to_deletion() {
     assert!(w.members.get("edge").unwrap().member.faults().down);
 
     w.objects().delete("edge", &DeleteParams::default()).await.unwrap();
-    w.until("it is gone", async || w.objects().get_opt("edge").await.unwrap().is_none()).await;
+    w.until("it is deleted", async || w.objects().get_opt("edge").await.unwrap().is_none()).await;
     assert!(w.clusters().get_opt("edge").await.unwrap().is_none(), "it left the fleet");
     assert!(w.members.get("edge").is_none());
     assert!(!w.kubeconfig().contains("name: \"edge\""));
@@ -159,7 +159,7 @@ async fn another_member_of_the_same_name_is_another_member() {
         let nodes: Api<Node> = Api::all(w.members.get("edge").unwrap().member.client());
         uids.push(nodes.get("edge-node-1").await.unwrap().metadata.uid);
         w.objects().delete("edge", &DeleteParams::default()).await.unwrap();
-        w.until("it is gone", async || w.objects().get_opt("edge").await.unwrap().is_none()).await;
+        w.until("it is deleted", async || w.objects().get_opt("edge").await.unwrap().is_none()).await;
     }
     assert_ne!(uids[0], uids[1]);
 }

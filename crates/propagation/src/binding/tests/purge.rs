@@ -92,7 +92,7 @@ fn direct_purge_undone_creates_the_copy_again() {
     place(&mut world, &[("m1", 2)]);
     converge(&mut world);
     assert_eq!(world.places(), ["m1"], "although the task still names it (B33)");
-    assert!(world.reconcile().is_quiet(), "it does not wait for its own copy to be gone");
+    assert!(world.reconcile().is_quiet(), "it does not wait for its own copy to be deleted");
 }
 
 proptest! {

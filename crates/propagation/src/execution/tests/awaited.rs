@@ -152,8 +152,8 @@ fn works_that_resolve_a_namespace() {
             true,
         ),
         ("it is deleted", Some(&coming), Some(&deleting(&coming)), true),
-        ("it is gone", Some(&coming), None, true),
-        ("it is gone after all that", Some(&deleting(&coming)), None, false),
+        ("it is deleted", Some(&coming), None, true),
+        ("it is deleted after all that", Some(&deleting(&coming)), None, false),
     ] {
         assert_eq!(resolves_namespace(old, new).as_deref(), wakes.then_some("shop"), "{name}");
     }

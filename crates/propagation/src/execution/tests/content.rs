@@ -51,7 +51,7 @@ fn replacement_keeps_fields_of_the_member() {
     let Effect::ReplaceInMember(put) = &plan.effects[0] else { panic!("{plan:?}") };
     let metadata = &put["metadata"];
     assert_eq!(metadata["labels"], json!({"app": "web", "a": "1", "x": "agent", MANAGED: "true", ID: "w1"}));
-    assert!(metadata["annotations"].get("n").is_none(), "ours, and gone from the template");
+    assert!(metadata["annotations"].get("n").is_none(), "ours, and removed from the template");
     assert_eq!(metadata["annotations"]["deployment.kubernetes.io/revision"], "1", "theirs");
     assert_eq!((&metadata["resourceVersion"], &metadata["finalizers"]), (&json!("5"), &json!(["theirs"])));
     assert!(metadata.get("ownerReferences").is_none() && metadata.get("managedFields").is_none());

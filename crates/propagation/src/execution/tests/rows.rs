@@ -195,7 +195,7 @@ fn work_being_applied() {
             vec![],
         ),
         (
-            "it is gone: made anew, and no event for what was no failure",
+            "it is deleted: made anew, and no event for what was no failure",
             {
                 let scene = Scene::of(done(&web())).has(terminating(object(&web())));
                 Scene { object: Some(None), ..scene.after(&scene.plan()) }

@@ -267,22 +267,6 @@ pub(super) async fn propagate_again(world: &World, apps: &[App]) -> anyhow::Resu
     Ok(())
 }
 
-/// Ends the tasks of purge mode Never, as a user does who has looked at the old copies.
-pub(super) async fn allow_deletion(bindings: &Api<ResourceBinding>, binding: &ResourceBinding) -> anyhow::Result<()> {
-    let mut edited = binding.clone();
-    for task in &mut edited.spec.graceful_eviction_tasks {
-        task.suppress_deletion = task.suppress_deletion.map(|_| false);
-    }
-    if edited.spec == binding.spec {
-        return Ok(());
-    }
-    let name = edited.metadata.name.clone().unwrap_or_default();
-    match bindings.replace(&name, &PostParams::default(), &edited).await {
-        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
-        other => Ok(other.map(drop)?),
-    }
-}
-
 /// Joins every member whose Cluster is not there.
 pub(super) async fn join_all(world: &World) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(world.user());

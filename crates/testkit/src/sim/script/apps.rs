@@ -64,11 +64,6 @@ pub struct App {
     pub depends: bool,
     /// An override of its replicas in a member.
     pub overridden: Option<(usize, i32)>,
-    /// Seconds that its pods take to become ready.
-    pub starts_within: i64,
-    /// A member in which its pods never become ready, and which it leaves by application failover with purge mode
-    /// Never.
-    pub fails_in: Option<usize>,
 }
 
 impl App {
@@ -83,8 +78,6 @@ impl App {
             failover: Failover::None,
             depends: false,
             overridden: None,
-            starts_within: 0,
-            fails_in: None,
         }
     }
 
@@ -107,15 +100,12 @@ impl App {
         let labels = json!({"app": self.name});
         let config = json!([{"name": "config", "configMap": {"name": self.config()}}]);
         let volumes = if self.depends { config } else { json!([]) };
-        let delay = format!("{}s", self.starts_within);
-        let slow = json!({"sim.ironclad.io/startup-delay": delay});
-        let annotations = if self.starts_within > 0 { slow } else { Value::Null };
         Ok(serde_json::from_value(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": self.name, "namespace": "default", "labels": labels},
             "spec": {
                 "replicas": self.replicas, "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": {
+                "template": {"metadata": {"labels": labels}, "spec": {
                     "containers": [{"name": "app", "image": "app:1"}], "volumes": volumes,
                 }},
             },
@@ -164,10 +154,6 @@ impl App {
         if self.failover != Failover::None {
             policy["spec"]["failover"] = self.failover.to_json();
         }
-        if self.fails_in.is_some() {
-            policy["spec"]["failover"]["application"] =
-                json!({"decisionConditions": {"tolerationSeconds": 5}, "purgeMode": "Never"});
-        }
         Ok(serde_json::from_value(policy)?)
     }
 }
@@ -180,12 +166,6 @@ impl fmt::Display for App {
         }
         if self.depends {
             f.write_str(", with a ConfigMap")?;
-        }
-        if self.starts_within > 0 {
-            write!(f, ", ready after {} s", self.starts_within)?;
-        }
-        if let Some(member) = self.fails_in {
-            write!(f, ", never ready in {}", super::action::name(member))?;
         }
         match self.tolerates {
             None => Ok(()),

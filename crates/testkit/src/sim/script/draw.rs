@@ -23,7 +23,6 @@ pub(super) fn script(seed: u64) -> Script {
     people(&draws, script.members, &script.apps, script.taint_policy.as_ref(), &mut steps);
     hold(&rng.child("hold").stream("draws"), script.members, &mut script.apps, &mut steps);
     users(&rng.child("users").stream("draws"), script.members, &mut script.apps, &mut steps);
-    failing(&rng.child("failing").stream("draws"), script.members, &mut script.apps, &mut steps);
     (script.kept, script.steps) = steps.into_iter().unzip();
     script
 }
@@ -75,36 +74,13 @@ fn users(draws: &Stream, members: usize, apps: &mut [App], steps: &mut Vec<(usiz
             limit(&[first]);
             vec![(30, Action::Evacuate(first)), (20 + draws.below(40), Action::Uncordon(first))]
         }
-        _ if left > 1 => {
-            for app in apps.iter_mut() {
-                app.starts_within = 20;
-            }
-            vec![(30, Action::Drain(first)), (1 + draws.below(15), Action::UnjoinEmpty(first))]
-        }
+        _ if left > 1 => vec![(30, Action::Drain(first)), (1 + draws.below(15), Action::UnjoinEmpty(first))],
         _ => vec![(30, fails), (60, heals)],
     };
     for (after, action) in play {
         let after = Duration::from_secs(after);
         steps.push((steps.len(), Step { after, action }));
     }
-}
-
-/// In few runs a workload fails in one of two members and leaves it, with a task that only a user ends, and the other
-/// member is unjoined.
-fn failing(draws: &Stream, members: usize, apps: &mut [App], steps: &mut Vec<(usize, Step)>) {
-    let is_unjoin = |(_, step): &(usize, Step)| matches!(step.action, Action::Unjoin(_) | Action::UnjoinEmpty(_));
-    let number = draws.below(apps.len() as u64) as usize;
-    let bound = apps.get(number).is_none_or(|app| !app.affinity.is_empty() || app.overridden.is_some());
-    if !draws.chance(0.08) || bound || members < 3 || steps.iter().any(is_unjoin) {
-        return;
-    }
-    let first = draws.below(members as u64) as usize;
-    let second = (first + 1 + draws.below(members as u64 - 1) as usize) % members;
-    let app = &mut apps[number];
-    app.affinity = [first, second].map(super::action::name).into();
-    (app.spread, app.fails_in, app.depends) = (Spread::Copies(1), Some(first), true);
-    let after = Duration::from_millis(10_000 + draws.below(30_000));
-    steps.push((steps.len(), Step { after, action: Action::Unjoin(second) }));
 }
 
 /// One member fails for so long that its episode plays to its end: without that, few runs evict anything.
@@ -238,8 +214,6 @@ fn app(draws: &Stream, number: u64, members: usize) -> App {
         failover: failover(draws),
         depends: false,
         overridden: None,
-        starts_within: 0,
-        fails_in: None,
     }
 }
 

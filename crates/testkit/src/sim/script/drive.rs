@@ -150,9 +150,6 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         let waited = world
             .until(&format!("{} is where it should be", app.name), async || {
                 let Some(binding) = bindings.get_opt(&name).await? else { return Ok(false) };
-                if app.fails_in.is_some() {
-                    action::allow_deletion(&bindings, &binding).await?;
-                }
                 Ok(is_settled(app, &binding, script.members).is_ok())
             })
             .await;
@@ -237,10 +234,7 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
             let config = json!({"metadata": {"name": app.config()}, "data": {"key": "value"}});
             configs.create(&PostParams::default(), &serde_json::from_value(config)?).await?;
         }
-        let replicas = app.overridden.map(|(member, replicas)| (member, "/spec/replicas", json!(replicas)));
-        let never_ready = json!({"sim.ironclad.io/ready": "false"});
-        let fails = app.fails_in.map(|member| (member, "/spec/template/metadata/annotations", never_ready));
-        if let Some((member, path, value)) = replicas.or(fails) {
+        if let Some((member, replicas)) = app.overridden {
             let overrides: Api<OverridePolicy> = Api::namespaced(user.clone(), "default");
             let policy = json!({
                 "metadata": {"name": app.name},
@@ -248,7 +242,9 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
                     "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": app.name}],
                     "overrideRules": [{
                         "targetCluster": {"clusterNames": [action::name(member)]},
-                        "overriders": {"plaintext": [{"path": path, "operator": "add", "value": value}]},
+                        "overriders": {"plaintext": [
+                            {"path": "/spec/replicas", "operator": "replace", "value": replicas},
+                        ]},
                     }],
                 },
             });

@@ -380,12 +380,5 @@ async fn replicas_of_a_defined_kind_stay_as_the_member_scales_them() -> anyhow::
     world.until("a change of the template is applied", async || has("kept", "blue", 4).await).await?;
     patch(&copies, "kept", json!({"color": "green"})).await?;
     world.until("drift is repaired", async || has("kept", "blue", 4).await).await?;
-
-    // Without scale subresource nothing is known of replicas.
-    let definitions: Api<CustomResourceDefinition> = Api::all(world.user());
-    let mut other = definitions.get("farms.x.io").await?;
-    other.spec.versions[0].subresources = None;
-    definitions.replace("farms.x.io", &PostParams::default(), &other).await?;
-    world.until("the definition of the control plane counts", async || has("kept", "blue", 1).await).await?;
     world.until_quiet().await
 }

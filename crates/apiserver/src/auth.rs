@@ -13,6 +13,7 @@ use http::Method;
 
 use crate::{
     Identity,
+    admission::objects::Rights,
     context::Cx,
     names,
     request::{Query, ResourcePath, Verb},
@@ -33,6 +34,20 @@ pub(crate) fn allowed(state: &State, identity: &Identity, attributes: &Attribute
         return Ok(String::new());
     }
     rbac::allowed(&state.bindings(), identity, attributes)
+}
+
+impl Rights for State {
+    fn may(
+        &self,
+        identity: &Identity,
+        verb: &str,
+        (group, resource): (&str, &str),
+        namespace: &str,
+        name: &str,
+    ) -> bool {
+        let attributes = Attributes { verb, group, resource, subresource: "", namespace, name, path: "" };
+        allowed(self, identity, &attributes).is_ok()
+    }
 }
 
 /// Paths that name no resource.

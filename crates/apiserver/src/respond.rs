@@ -326,9 +326,11 @@ pub(crate) async fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<
     let decoded_at_once = match cx.accept.shape {
         _ if as_stored => 0,
         Shape::Object => bytes,
-        Shape::Table { .. } | Shape::Partial { .. } => {
-            entries.chunks(PIECE_OBJECTS).map(|piece| piece.iter().map(|e| e.value.len()).sum::<usize>()).max().unwrap_or(0)
-        }
+        Shape::Table { .. } | Shape::Partial { .. } => entries
+            .chunks(PIECE_OBJECTS)
+            .map(|piece| piece.iter().map(|e| e.value.len()).sum::<usize>())
+            .max()
+            .unwrap_or(0),
     };
     let room = cx.room(bytes + DECODED * decoded_at_once).await?;
     let metadata = meta.value(resource.custom().is_some() && !matches!(cx.accept.shape, Shape::Table { .. }));

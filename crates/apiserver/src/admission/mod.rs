@@ -52,7 +52,7 @@ fn mutate(cx: &Cx, operation: Operation, old: Option<&Value>, new: &mut Value, d
     let changed = {
         let old = old.map(|old| convert::reviewed(&cx.resource, old));
         let asked = convert::reviewed(&cx.resource, new);
-        reviewer.mutate(&review(cx, operation, old.as_deref(), Some(&asked), dry_run), &Objects::new(&cx.state))?
+        reviewer.mutate(&review(cx, operation, old.as_deref(), Some(&asked), dry_run), &objects_of(&cx.state))?
     };
     if let Some(mut changed) = changed {
         if convert::reviewed_version(&cx.resource) != cx.resource.version {
@@ -87,7 +87,7 @@ pub(crate) async fn validate(
     let in_version = |object| convert::reviewed(&cx.resource, object);
     let (old, new) = (old.map(in_version), new.map(in_version));
     let review = review(cx, operation, old.as_deref(), new.as_deref(), dry_run);
-    let admitted = reviewer.validate(&review, &Objects::new(&cx.state))?;
+    let admitted = reviewer.validate(&review, &objects_of(&cx.state))?;
     admitted.warnings.into_iter().for_each(|text| cx.warn(text));
     if dry_run {
         return Ok(SideWrites::default());
@@ -124,6 +124,11 @@ pub(crate) async fn validate_subresource(
 /// True if webhooks or policies could review the object of a subresource.
 pub(crate) fn is_asked(cx: &Cx) -> bool {
     webhooks::any(&cx.state) || policies::any(&cx.state)
+}
+
+/// What reviewers may read of this server.
+pub(crate) fn objects_of(state: &State) -> Objects<'_> {
+    Objects::new(&state.store, &state.registry, &state.seam, state)
 }
 
 fn reviewer(cx: &Cx) -> Option<&dyn Admission> {

@@ -103,7 +103,7 @@ impl BoundPolicy {
             "" => own,
             given => given,
         };
-        let objects = Objects::new(&cx.state);
+        let objects = Objects::new(&cx.state.store, &cx.state.registry, &cx.state.seam, &*cx.state);
         let found = match self.params["name"].as_str() {
             Some(name) => objects.get(group, version, &resource.plural, namespace, name).into_iter().collect(),
             None => {

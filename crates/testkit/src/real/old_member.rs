@@ -1,6 +1,9 @@
 //! A member with the oldest Kubernetes that is supported: its kube-apiserver, with the other programs of the pinned one.
 
-use std::{env, path::Path, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use tempfile::TempDir;

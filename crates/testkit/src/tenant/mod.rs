@@ -201,7 +201,7 @@ impl Tenant {
     }
 
     async fn try_fields(&mut self, kind: &Kind, names: &[String], per_field: usize) -> anyhow::Result<()> {
-        let mut fields: Vec<Field> = schema::fields(&kind.schema, "").into_iter().collect();
+        let mut fields = schema::fields(&kind.schema, "");
         for field in &mut fields {
             field.steps.remove(0);
         }

@@ -25,7 +25,7 @@ impl Field {
         let mut path = String::new();
         for step in &self.steps {
             match step {
-                Step::Key(key) => path.extend([".", key]),
+                Step::Key(key) => path.extend([".", key.as_str()]),
                 Step::First => path.push_str("[0]"),
             }
         }
@@ -34,11 +34,11 @@ impl Field {
 
     /// Name of the innermost field: that of the list for its items.
     pub(super) fn name(&self) -> &str {
-        let keys = self.steps.iter().rev().filter_map(|step| match step {
+        let mut keys = self.steps.iter().rev().filter_map(|step| match step {
             Step::Key(key) => Some(key.as_str()),
             Step::First => None,
         });
-        keys.into_iter().next().unwrap_or_default()
+        keys.next().unwrap_or_default()
     }
 
     pub(super) fn kind(&self) -> &str {

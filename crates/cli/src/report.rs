@@ -36,8 +36,8 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.chain().any(|cause| cause.is::<Misused>()) { MISUSED } else { FAILED }
 }
 
-/// The error in at most three kinds of lines, as kubectl begins them. A message may bring lines of its own that begin with `because` and
-/// `try:`; a cause that is part of what was said already is not said again.
+/// The error in at most three kinds of lines, as kubectl begins them. A message may bring lines of its own that begin
+/// with `because` and `try:`; a cause that is part of the text already is not repeated.
 #[must_use]
 pub fn render(error: &anyhow::Error) -> String {
     let (mut what, mut because, mut remedies) = (String::new(), Vec::<String>::new(), Vec::<String>::new());
@@ -142,7 +142,7 @@ mod tests {
         let want = "error: the plane does not serve work.karmada.io\n  because the CRDs are missing\n  try: ironclad crds --install";
         assert_eq!(render(&own), want);
         let twice = Err::<(), _>(anyhow!("no such file")).context("kubeconfig x: no such file").unwrap_err();
-        assert_eq!(render(&twice), "error: kubeconfig x: no such file", "a cause is said once");
+        assert_eq!(render(&twice), "error: kubeconfig x: no such file", "a cause is printed once");
         let refused = anyhow!("Error from server (NotFound): pods \"a\" not found");
         assert_eq!(render(&refused), "Error from server (NotFound): pods \"a\" not found", "as kubectl does");
     }

@@ -101,8 +101,8 @@ pub(crate) async fn note_failed_clean_up(state: &State, name: &str, error: &ApiE
     let Ok(mut value) = object::decode(&entry.value, entry.modified) else { return };
     let message = format!("could not issue all deletes: {}", error.message);
     let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
-    let told = conditions.is_some_and(|list| list.iter().any(|c| c["message"] == message.as_str()));
-    if told || !object::terminating(&value) {
+    let is_recorded = conditions.is_some_and(|list| list.iter().any(|c| c["message"] == message.as_str()));
+    if is_recorded || !object::terminating(&value) {
         return;
     }
     crd::set_terminating(&mut value, "InstanceDeletionFailed", &message, &state.now());

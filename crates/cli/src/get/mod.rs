@@ -254,10 +254,7 @@ fn scope(command: &Command, wanted: &[(String, Vec<String>)]) -> Result<Scope, M
     let named = wanted.iter().any(|(_, names)| !names.is_empty());
     let watches = command.watch || command.watch_only;
     let refusals = [
-        (
-            command.output_watch_events && !watches,
-            "--output-watch-events needs --watch\n  try: -w".to_owned(),
-        ),
+        (command.output_watch_events && !watches, "--output-watch-events needs --watch\n  try: -w".to_owned()),
         (watches && wanted.len() > 1, "a watch takes one resource type\n  try: one command for each".to_owned()),
         (
             named && (command.selector.is_some() || command.field_selector.is_some()),

@@ -311,9 +311,9 @@ mod tests {
     fn a_new_list_says_what_a_watch_missed() {
         let mut state = ListState::of(&list("10", &[("a", "1"), ("b", "2"), ("c", "3")]));
         let changes = state.changes(list("20", &[("a", "1"), ("b", "12"), ("d", "15")]));
-        let told: Vec<(&str, String)> =
+        let received: Vec<(&str, String)> =
             changes.iter().map(|change| (change.happened, text(&change.row.object, "/metadata/name"))).collect();
-        assert_eq!(told, [("DELETED", "c".to_owned()), ("MODIFIED", "b".to_owned()), ("ADDED", "d".to_owned())]);
+        assert_eq!(received, [("DELETED", "c".to_owned()), ("MODIFIED", "b".to_owned()), ("ADDED", "d".to_owned())]);
         assert_eq!(state.version, "20");
         assert_eq!(state.changes(list("21", &[("a", "1"), ("b", "12"), ("d", "15")])), []);
     }

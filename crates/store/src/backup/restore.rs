@@ -51,7 +51,7 @@ pub enum RestoreError {
 /// An interrupted restore leaves a directory that only another restore accepts.
 ///
 /// Servers continue at revisions that none had before, also not after the backup: whoever watches or lists from an
-/// older one is told to list anew, and no condition on a revision holds for other content. The summary names them.
+/// older one must list anew, and no condition on a revision holds for other content. The summary names them.
 ///
 /// # Errors
 /// The directory is not empty, in use or not writable; the file is not a backup, or is damaged.

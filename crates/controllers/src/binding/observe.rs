@@ -17,6 +17,7 @@ use ironclad_propagation::{
 };
 use ironclad_runtime::{Failure, Informer, Key};
 use ironclad_seam::Clock;
+use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
@@ -71,6 +72,7 @@ pub(super) struct Observed {
     namespace_sync: Option<Arc<Settings>>,
     options: Options,
     waited: Duration,
+    now: Timestamp,
 }
 
 impl Observed {
@@ -90,6 +92,7 @@ impl Observed {
             namespace_sync: self.namespace_sync.as_ref().map(|settings| &settings.propagation.skipped),
             options: &self.options,
             waited: self.waited,
+            now: self.now,
         })
     }
 }
@@ -114,7 +117,10 @@ impl Observer {
     }
 
     pub(super) async fn observe(&self, key: &Key) -> Result<Option<Observed>, Failure> {
-        let Some(binding) = self.bindings.get(key) else { return Ok(None) };
+        let Some(binding) = self.bindings.get(key) else {
+            self.waits.end(key);
+            return Ok(None);
+        };
         let template = self.templates.read(&binding.template()).await?;
         let works = binding.view().permanent_id().map(|id| self.works.by_index(BY_BINDING, id)).unwrap_or_default();
         let named: Vec<Arc<Work>> = first_names(binding.spec())
@@ -150,6 +156,7 @@ impl Observer {
             namespace_sync: self.namespace_sync.clone(),
             options: self.options.clone(),
             waited: self.waits.waited(key, self.clock.mono()),
+            now: self.clock.wall_seconds(),
             binding,
         }))
     }

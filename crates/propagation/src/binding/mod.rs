@@ -22,6 +22,7 @@ use ironclad_fleet::{
     targets::{Target, expected_clusters, targets, waits_for_source},
 };
 use ironclad_interpreter::{InterpretError, Interpreter, Operation};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -39,6 +40,10 @@ use crate::{
 
 /// Interval at which a binding checks for an old copy that must be deleted first, in case its delete event was missed.
 const OLD_COPY_RECHECK: Duration = Duration::from_secs(5);
+
+/// Age of a Work's deletion from which it is reported that the Work is still being deleted. Until then its finalizer
+/// runs as it should: the object is deleted from the member.
+const DELETION_REPORTED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Labels that name the owner of a Work.
 const OWNER_LABELS: [&str; 4] = [
@@ -91,6 +96,8 @@ pub struct Seen<'a> {
     pub options: &'a Options,
     /// Time for which the Works have waited for the scheduler ([`Effect::AwaitScheduler`]).
     pub waited: Duration,
+    /// Current time.
+    pub now: Timestamp,
 }
 
 /// Write of a binding or Work, or a requeue.
@@ -313,7 +320,7 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
     let spec = seen.binding.spec();
     let targets = targets(spec);
     let completions = completions::divide(spec, template, &targets);
-    let (mut errors, mut overrides) = (Vec::new(), Vec::new());
+    let (mut errors, mut overrides, mut recheck) = (Vec::new(), Vec::new(), None);
     let mut replacement = if targets.is_empty() { Replacement::Exists } else { Replacement::Impossible };
     for (i, target) in targets.iter().enumerate() {
         let copy = Copy {
@@ -330,6 +337,11 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
             Err(because) => {
                 if copy.existing().is_some_and(|work| work.metadata.deletion_timestamp.is_none()) {
                     replacement = Replacement::Exists;
+                }
+                if let Some(left) = copy.left_for_deletion(&because) {
+                    recheck = recheck.into_iter().chain([left]).min();
+                    plan.note(because);
+                    continue;
                 }
                 if let Because::Propagation(Reason::OverrideFailed { .. }) = &because {
                     overrides.push(because.to_string());
@@ -349,6 +361,8 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
             plan.effects.push(Effect::Event(Event::warning(about, events::SYNC_WORK_FAILED, message.clone())));
         }
         plan.effects.push(Effect::Retry);
+    } else if let Some(left) = recheck {
+        plan.effects.push(Effect::RequeueAfter(left));
     }
     replacement
 }
@@ -435,6 +449,16 @@ impl Copy<'_> {
             *completions = share.into();
         }
         Ok(manifest)
+    }
+
+    /// Time left until the deletion of the former Work is reported; `None` if it is time, or if the copy failed for
+    /// another reason. The end of the deletion reconciles the binding.
+    fn left_for_deletion(&self, because: &Because) -> Option<Duration> {
+        let Because::Propagation(Reason::WorkTerminating { .. }) = because else { return None };
+        let since = self.existing()?.metadata.deletion_timestamp.as_ref()?.0;
+        let left = DELETION_REPORTED_AFTER - self.seen.now.duration_since(since);
+        // Clocks differ: a deletion that seems to begin in the future is not reported later.
+        left.is_positive().then(|| left.min(DELETION_REPORTED_AFTER).unsigned_abs())
     }
 
     /// The Work of this binding in the cluster by its id; otherwise one under the default name for the same object.

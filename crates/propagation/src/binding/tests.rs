@@ -7,6 +7,9 @@ use crate::testkit::{self, cluster, deployment, ids, merge, patched, work};
 mod purge;
 mod waits;
 
+/// Time at which Works are deleted.
+const DELETED: &str = "2026-01-01T00:00:00Z";
+
 /// A binding with its template and Works. Applies effects as the reconciler does.
 struct World {
     binding: ResourceBinding,
@@ -17,6 +20,7 @@ struct World {
     options: Options,
     /// Other owners of Works that exist.
     owned: Vec<(WorkKey, Owner)>,
+    now: Timestamp,
 }
 
 impl World {
@@ -31,6 +35,7 @@ impl World {
             overrides: Vec::new(),
             options: Options::default(),
             owned: Vec::new(),
+            now: DELETED.parse().unwrap(),
         }
     }
 
@@ -64,6 +69,7 @@ impl World {
                 options: &self.options,
                 // The wait for the scheduler is over, so that schedule results of tests need not add up.
                 waited: await_scheduler::WAIT_MAX,
+                now: self.now,
             },
             ids("new"),
         );
@@ -79,10 +85,8 @@ impl World {
                 }
                 Effect::Delete { key, .. } | Effect::DeleteOnceReplaced { key, .. } => {
                     let at = self.works.iter().position(|work| key_of(work).as_ref() == Some(key)).unwrap();
-                    self.works[at] = Arc::new(patched(
-                        &*self.works[at],
-                        &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
-                    ));
+                    self.works[at] =
+                        Arc::new(patched(&*self.works[at], &json!({"metadata": {"deletionTimestamp": DELETED}})));
                 }
                 Effect::AwaitScheduler(_) | Effect::RequeueAfter(_) | Effect::Retry | Effect::Event(_) => {}
             }
@@ -368,7 +372,7 @@ fn directly_purged_copy_is_deleted_before_replacement_is_created() {
 fn deleted_binding_deletes_its_works() {
     let mut world = World::new(&[("m1", 1), ("m2", 1)]);
     world.go();
-    world.binding = patched(&world.binding, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    world.binding = patched(&world.binding, &json!({"metadata": {"deletionTimestamp": DELETED}}));
     let plan = world.reconcile();
     assert_eq!(kinds(&plan), ["delete", "delete", "binding"], "the finalizer goes with the request");
     assert_eq!(plan.effects[2], Effect::PatchBinding { patch: json!({"metadata": {"finalizers": []}}) });
@@ -460,8 +464,21 @@ fn used_work_name_gets_a_suffix() {
 fn work_is_created_again_after_its_deletion() {
     let mut world = World::new(&[("m1", 1)]);
     world.go();
-    world.works[0] =
-        Arc::new(patched(&*world.works[0], &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
+    world.works[0] = Arc::new(patched(&*world.works[0], &json!({"metadata": {"deletionTimestamp": DELETED}})));
+    // Its finalizer runs: that is a failure only if it does not end.
+    let deleted = world.now;
+    for (name, seconds, want) in [
+        ("at once", 0, vec![Effect::RequeueAfter(Duration::from_secs(60))]),
+        ("by a clock that is behind", -5, vec![Effect::RequeueAfter(Duration::from_secs(60))]),
+        ("later", 59, vec![Effect::RequeueAfter(Duration::from_secs(1))]),
+    ] {
+        world.now = deleted + SignedDuration::from_secs(seconds);
+        let plan = world.reconcile();
+        assert_eq!(plan.effects, want, "{name}");
+        let why: Vec<String> = plan.because.iter().map(ToString::to_string).collect();
+        assert!(why.iter().any(|why| why.ends_with("is still being deleted")), "{name}: {why:?}");
+    }
+    world.now = deleted + SignedDuration::from_secs(60);
     assert_eq!(kinds(&world.reconcile()), ["event", "event", "retry"]);
     world.finish_deletions();
     assert_eq!(kinds(&world.reconcile()), ["create"]);
@@ -570,6 +587,7 @@ fn cluster_scoped_bindings_use_their_own_labels() {
             namespace_sync: None,
             options: &Options::default(),
             waited: Duration::ZERO,
+            now: Timestamp::UNIX_EPOCH,
         },
         ids("new"),
     );
@@ -599,7 +617,7 @@ fn namespace_that_a_policy_leaves_goes_back_to_namespace_sync() {
         serde_json::from_value(binding).unwrap()
     };
     let both = json!([{"name": "m1"}, {"name": "m2"}]);
-    let leaving = patched(&cluster("m2", "True"), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let leaving = patched(&cluster("m2", "True"), &json!({"metadata": {"deletionTimestamp": DELETED}}));
     let (skipped, none) = (Skipped::default(), Vec::new());
     let run = |binding: &ClusterResourceBinding, works: &[Arc<Work>], template: &Value, m2: Cluster, sync| {
         let clusters = [("m1".into(), Arc::new(cluster("m1", "True"))), ("m2".into(), Arc::new(m2))].into();
@@ -617,6 +635,7 @@ fn namespace_that_a_policy_leaves_goes_back_to_namespace_sync() {
             namespace_sync: sync,
             options: &Options::default(),
             waited: await_scheduler::WAIT_MAX,
+            now: Timestamp::UNIX_EPOCH,
         };
         decide(&seen, ids("new"))
     };
@@ -628,7 +647,7 @@ fn namespace_that_a_policy_leaves_goes_back_to_namespace_sync() {
         .collect();
     assert_eq!(works.len(), 2);
     let narrowed = binding(json!([{"name": "m1"}]), json!({}));
-    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let going = json!({"metadata": {"deletionTimestamp": DELETED}});
     let mut deleted = template.clone();
     merge(&mut deleted, &going);
     let mut hidden = template.clone();

@@ -53,6 +53,7 @@ fn works_wait_for_the_scheduler_for_a_limited_time() {
             namespace_sync: None,
             options: &Options::default(),
             waited: Duration::from_millis(waited),
+            now: Timestamp::UNIX_EPOCH,
         };
         assert_eq!(kinds(&decide(&seen, ids("new"))), want, "{waited} ms");
     }

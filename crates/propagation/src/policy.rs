@@ -51,7 +51,8 @@ pub struct Seen<'a> {
     /// The bindings with the policy's id: of its namespace, for a ClusterPropagationPolicy of all,
     /// ClusterResourceBindings included.
     pub claimed: &'a [Claimed<'a>],
-    /// The templates with the policy's id, each with its binding.
+    /// The templates with the policy's id, each with its binding: of the kinds that its selectors name, and of those
+    /// that are watched for others.
     pub templates: &'a [Template<'a>],
     /// Waiting templates that it may select, or all waiting templates.
     pub waiting: &'a [&'a Value],
@@ -371,9 +372,14 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
         }
         // Patch bindings first: the template is the index by which a retry finds them.
         plan.effects.extend(bindings.into_iter().map(|(key, patch)| Effect::PatchBinding { key, patch }));
-        for claimed_template in seen.templates {
-            if let Some(patch) = claim.removal_from_template(claimed_template.template) {
-                let identity = Identity::of(claimed_template.template);
+        // The selectors may have changed since the claim: the bindings name templates of kinds that they no longer have.
+        let of_bindings = seen.claimed.iter().filter_map(|claimed| claimed.template);
+        let mut released = BTreeSet::new();
+        for template in seen.templates.iter().map(|claimed| claimed.template).chain(of_bindings) {
+            let identity = Identity::of(template);
+            if let Some(patch) = claim.removal_from_template(template)
+                && released.insert(identity.key())
+            {
                 let event = Event::normal(identity.reference(), events::APPLY_POLICY_SUCCEED, because.to_string());
                 plan.push(Effect::PatchTemplate { key: identity.key(), patch }, because.clone());
                 plan.effects.push(Effect::Event(event));

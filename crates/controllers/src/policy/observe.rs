@@ -142,11 +142,12 @@ impl Observer {
                     continue;
                 }
             };
-            for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
-                let cached = CachedTemplate::new(object_key(gvk, &*object), object)?;
-                let binding = self.bindings.of_template(&cached.key);
-                templates.push((cached, binding));
-            }
+            templates.extend(self.with_ids(gvk, &informer, &ids)?);
+        }
+        // A claim may be older than the selectors: look at the other kinds that are watched, too.
+        for gvk in self.templates.kinds().iter().filter(|gvk| !kinds.contains(*gvk)) {
+            let Some((_, informer)) = self.templates.watched(gvk) else { continue };
+            templates.extend(self.with_ids(gvk, &informer, &ids)?);
         }
         let mut claimed = Vec::new();
         for binding in ids.iter().flat_map(|id| self.bindings.by_index(BY_POLICY, id)) {
@@ -168,6 +169,22 @@ impl Observer {
         let preempts = self.settings.gates.enabled(Gate::PropagationPolicyPreemption);
         let preemption = preempts.then(|| self.preemption(&policy)).transpose()?;
         Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides, unlisted }))
+    }
+
+    /// The templates of a kind with one of these ids, each with its binding.
+    fn with_ids(
+        &self,
+        gvk: &Gvk,
+        informer: &Informer<DynamicObject>,
+        ids: &[String],
+    ) -> Result<Vec<(CachedTemplate, Option<Binding>)>, Failure> {
+        let objects = ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id));
+        let with_binding = |object: Arc<DynamicObject>| -> Result<_, Failure> {
+            let cached = CachedTemplate::new(object_key(gvk, &*object), object)?;
+            let binding = self.bindings.of_template(&cached.key);
+            Ok((cached, binding))
+        };
+        objects.map(with_binding).collect()
     }
 
     /// The informer of a kind whose objects may be templates, at the version that discovery prefers

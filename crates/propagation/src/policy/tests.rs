@@ -159,6 +159,10 @@ fn deleted_policy_releases_claims_and_keeps_workloads() {
     let Effect::Event(event) = &plan.effects[2] else { panic!("{plan:?}") };
     assert_eq!(event.message, "policy removed, propagated copies are kept: PropagationPolicy shop/p");
 
+    // The selectors were edited: the kind of the template is not among them, so only its binding names it.
+    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &[], &[], &none), ids("x"));
+    assert_eq!(kinds(&plan), ["binding", "template", "event", "policy"], "of a kind that is no longer selected");
+
     // Claimed by another policy since: the object no longer has this policy's id.
     let other = claimed_template(Policy::Namespaced(&policy("q", json!({}))));
     let templates = [Template { template: &other, binding: None }];

@@ -136,11 +136,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         );
         clock.sleep(Duration::from_millis(20)).await;
     }
-    let whole = clock.mono() - began;
+    let (whole, settled) = (clock.mono() - began, world.daemon.used()?);
     // Include writes that coalescing writers still delay.
     clock.sleep(Duration::from_secs(4)).await;
     let (after, writes_after) = (world.daemon.used()?, plane_writes(&world.metrics).await?);
-    print(&args, &table, created, whole, (before, after), writes_after - writes_before);
+    print(&args, &table, created, whole, (before, settled, after), writes_after - writes_before);
     clock.sleep(REST).await;
     let rest = world.daemon.used()?;
     println!("own memory at rest: {:.1} MiB, {:.1} without pages of files", rest.resident_mib, rest.own_mib);
@@ -148,8 +148,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print(args: &Args, table: &Table, created: Duration, whole: Duration, used: (Used, Used), writes: u64) {
-    let n = args.deployments as f64;
+fn print(args: &Args, table: &Table, created: Duration, whole: Duration, used: (Used, Used, Used), writes: u64) {
+    let (n, (before, settled, after)) = (args.deployments as f64, used);
     println!(
         "{} Deployments of {} replicas to {} members, {}",
         args.deployments,
@@ -173,8 +173,10 @@ fn print(args: &Args, table: &Table, created: Duration, whole: Duration, used: (
     }
     println!("created within {:.2} s, all settled after {:.2} s", created.as_secs_f64(), whole.as_secs_f64());
     println!("write requests of our own to the control plane per Deployment: {:.2}", writes as f64 / n);
-    println!("own CPU per Deployment: {:.1} ms", (used.1.cpu_seconds - used.0.cpu_seconds) * 1e3 / n);
-    println!("own memory: peak {:.1} MiB, now {:.1} MiB", used.1.peak_mib, used.1.resident_mib);
+    println!("own CPU per Deployment: {:.1} ms", (after.cpu_seconds - before.cpu_seconds) * 1e3 / n);
+    let copies = n * args.members as f64;
+    println!("own CPU per copy until settled: {:.2} ms", (settled.cpu_seconds - before.cpu_seconds) * 1e3 / copies);
+    println!("own memory: peak {:.1} MiB, now {:.1} MiB", after.peak_mib, after.resident_mib);
 }
 
 /// The value at a quantile.

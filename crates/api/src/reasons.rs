@@ -8,6 +8,8 @@ pub mod cluster {
     pub const CLUSTER_NOT_READY: &str = "ClusterNotReady";
     /// Not reachable.
     pub const CLUSTER_NOT_REACHABLE: &str = "ClusterNotReachable";
+    /// The member is the control plane itself.
+    pub const CLUSTER_IS_CONTROL_PLANE: &str = "ClusterIsControlPlane";
     /// No client for the member can be built.
     pub const STATUS_COLLECTION_FAILED: &str = "StatusCollectionFailed";
     /// No status was ever written.

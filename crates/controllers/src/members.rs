@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
 };
 
 use ironclad_api::cluster::Cluster;
@@ -33,14 +33,28 @@ pub(crate) struct Member {
     pub(crate) statuses: Queue<ObjectKey>,
     /// Set when the kinds that it serves may differ from those that were read.
     pub(crate) kinds_changed: AtomicBool,
+    /// The uid of its namespace kube-system, once it was read; `None` if the member does not tell.
+    pub(crate) kube_system: OnceLock<Option<String>>,
     /// Everything that runs over this connection.
     pub(crate) tasks: Tasks,
+}
+
+/// Reason why a cluster is not connected.
+#[derive(Debug, Clone)]
+pub(crate) enum Unconnected {
+    /// No client could be made, for this reason.
+    NoClient(String),
+    /// It is the control plane itself.
+    ControlPlane {
+        /// The uid of namespace kube-system in both.
+        uid: String,
+    },
 }
 
 /// The connection of one cluster.
 struct Connection {
     /// The member, or why it is not connected.
-    member: Result<Arc<Member>, String>,
+    member: Result<Arc<Member>, Unconnected>,
     /// [`connection_identity`] of the connection.
     identity: String,
     /// Requests a check of its health now.
@@ -83,7 +97,7 @@ impl Members {
     }
 
     /// The member, or why it is not connected.
-    pub(crate) fn connection(&self, name: &ClusterName) -> Option<Result<Arc<Member>, String>> {
+    pub(crate) fn connection(&self, name: &ClusterName) -> Option<Result<Arc<Member>, Unconnected>> {
         self.connections.read().get(name).map(|connection| connection.member.clone())
     }
 
@@ -98,7 +112,7 @@ impl Members {
     }
 
     /// Replaces the connection, or the reason why there is none. The tasks of the previous connection end.
-    pub(crate) fn set(&self, name: &ClusterName, identity: String, member: Result<Arc<Member>, String>) {
+    pub(crate) fn set(&self, name: &ClusterName, identity: String, member: Result<Arc<Member>, Unconnected>) {
         let connected = member.as_ref().ok().cloned();
         let (before, joined) = {
             let mut all = self.connections.write();
@@ -122,6 +136,17 @@ impl Members {
         if let Some(member) = connected {
             self.on_connect.read().iter().for_each(|handler| handler(&member));
         }
+    }
+
+    /// Ends the connection of a member for this reason. The cluster is connected again when its address or its
+    /// credentials change.
+    pub(crate) fn refuse(&self, member: &Arc<Member>, why: Unconnected) {
+        if let Some(connection) = self.connections.write().get_mut(&member.name)
+            && connection.member.as_ref().is_ok_and(|present| Arc::ptr_eq(present, member))
+        {
+            connection.member = Err(why);
+        }
+        member.tasks.kill();
     }
 
     /// Requests a health check of a cluster now.

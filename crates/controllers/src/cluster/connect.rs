@@ -24,7 +24,7 @@ use crate::{
     interpreter::Interpreters,
     mapper::Mapper,
     member_object,
-    members::{Member, Members, connection_identity},
+    members::{Member, Members, Unconnected, connection_identity},
     objects::Objects,
     setup::Setup,
 };
@@ -96,7 +96,8 @@ impl Connections {
         let credentials = cluster.spec.secret_ref.as_ref().and_then(|named| self.credentials(named));
         let identity = connection_identity(cluster, credentials.as_deref());
         if !self.members.is_current(name, &identity) {
-            self.members.set(name, identity, self.make(name, cluster, credentials.as_deref()));
+            let made = self.make(name, cluster, credentials.as_deref());
+            self.members.set(name, identity, made.map_err(Unconnected::NoClient));
         }
     }
 
@@ -120,6 +121,7 @@ impl Connections {
             awaiting: Arc::new(Awaiting::default()),
             statuses,
             kinds_changed: AtomicBool::new(false),
+            kube_system: OnceLock::new(),
             tasks: seam.tasks,
         }))
     }

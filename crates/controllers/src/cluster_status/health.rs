@@ -8,7 +8,10 @@ use std::{
 
 use futures::future::{join, join_all, join3};
 use http::Request;
-use ironclad_api::cluster::{APIEnablement, APIResource, Cluster};
+use ironclad_api::{
+    cluster::{APIEnablement, APIResource, Cluster},
+    namespaces::KUBE_SYSTEM,
+};
 use ironclad_failover::{
     cluster::health::{self, Collected, Effect, Memory, Probe, Seen},
     wakes::cluster_status::collection_is_due,
@@ -16,14 +19,21 @@ use ironclad_failover::{
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Informer, Key, StatusWriter};
 use ironclad_seam::Clock;
-use kube::{Client, core::discovery::v2::APIGroupDiscovery};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, core::discovery::v2::APIGroupDiscovery};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout},
 };
 
 use super::{metrics::ClusterMetrics, witness::Witnesses};
-use crate::{members::Members, settings::Settings, setup::Setup, targets::Typed};
+use crate::{
+    caches::NAMESPACES,
+    members::{Member, Members, Unconnected},
+    settings::Settings,
+    setup::Setup,
+    targets::Typed,
+};
 
 /// A probe that is not answered within this time counts as not reachable.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
@@ -39,6 +49,8 @@ pub(super) struct HealthChecks {
     settings: Arc<Settings>,
     members: Arc<Members>,
     clusters: Informer<Cluster>,
+    /// Namespaces of the control plane.
+    namespaces: Informer<Namespace>,
     status: StatusWriter<Typed<Cluster>>,
     witnesses: Witnesses,
     metrics: ClusterMetrics,
@@ -59,6 +71,7 @@ impl HealthChecks {
             settings: setup.settings.clone(),
             members: setup.members.clone(),
             clusters: setup.clusters.clone(),
+            namespaces: setup.caches.take(&NAMESPACES),
             status: setup.cluster_status.clone(),
             witnesses: Witnesses::new(&setup.settings.failover.health.connectivity_witnesses),
             metrics,
@@ -84,10 +97,13 @@ impl HealthChecks {
 
     async fn check(&self, name: &ClusterName, state: &mut State) {
         let Some(connected) = self.members.connection(name) else { return };
-        let client = connected.as_ref().map(|member| member.client.clone()).map_err(Clone::clone);
-        let probe = match &client {
-            Ok(client) => probe(client).await,
-            Err(why) => Probe::NoClient(why.clone()),
+        let probe = match &connected {
+            Ok(member) => match probe(&member.client).await {
+                Probe::Healthy => self.identify(member).await,
+                other => other,
+            },
+            Err(Unconnected::NoClient(why)) => Probe::NoClient(why.clone()),
+            Err(Unconnected::ControlPlane { uid }) => Probe::ControlPlane { uid: uid.clone() },
         };
         self.metrics.probed(&name.0, &probe);
         if connected.as_ref().is_ok_and(|member| member.kinds_changed.swap(false, Ordering::Relaxed)) {
@@ -102,9 +118,9 @@ impl HealthChecks {
         let thresholds = self.settings.failover.health.thresholds;
         let seen = Seen { cluster: &cluster, memory: state.memory, thresholds };
         let due = collection_is_due(state.collected.map(|at| mono - at), &cluster);
-        let collected = match &client {
-            Ok(client) if due && health::collects(&seen, &probe, elapsed) => {
-                let collected = timeout(COLLECT_DEADLINE, collect(client)).await.ok();
+        let collected = match &connected {
+            Ok(member) if due && health::collects(&seen, &probe, elapsed) => {
+                let collected = timeout(COLLECT_DEADLINE, collect(&member.client)).await.ok();
                 // What could not be read is read again at the next check: nothing can be placed there before.
                 let complete = collected.as_ref().is_some_and(|collected| !collected.apis.is_empty());
                 state.collected = complete.then_some(mono);
@@ -120,6 +136,29 @@ impl HealthChecks {
             // Urgent, since scheduling and failover wait for it.
             self.status.request(&Key::new("", &name.0), &uid, "clusterStatus", part, true);
         }
+    }
+
+    /// Compares a healthy member with the control plane. If they are the same server, the connection ends: copies would
+    /// overwrite their own templates.
+    async fn identify(&self, member: &Arc<Member>) -> Probe {
+        let plane = self.namespaces.get("", KUBE_SYSTEM).and_then(|namespace| namespace.metadata.uid.clone());
+        if member.kube_system.get().is_none() {
+            let namespaces: Api<Namespace> = Api::all(member.client.clone());
+            let uid = match timeout(PROBE_DEADLINE, namespaces.get_opt(KUBE_SYSTEM)).await {
+                Ok(Ok(found)) => found.and_then(|namespace| namespace.metadata.uid),
+                Ok(Err(kube::Error::Api(status))) if status.code == 403 => None,
+                // The next check asks again.
+                Ok(Err(_)) | Err(_) => return Probe::Healthy,
+            };
+            // The health check is the only one that sets it.
+            let _ = member.kube_system.set(uid);
+        }
+        let probe = health::identify(plane.as_deref(), member.kube_system.get().and_then(Option::as_deref));
+        if let Probe::ControlPlane { uid } = &probe {
+            tracing::error!(cluster = %member.name, %uid, "the cluster is the control plane itself, and is refused");
+            self.members.refuse(member, Unconnected::ControlPlane { uid: uid.clone() });
+        }
+        probe
     }
 }
 

@@ -30,11 +30,16 @@ pub enum Probe {
     Unhealthy,
     /// 200.
     Healthy,
+    /// The server is the control plane itself: both have the same namespace kube-system.
+    ControlPlane {
+        /// The uid of that namespace.
+        uid: String,
+    },
 }
 
 impl Probe {
     /// Every value of [`Probe::as_str`].
-    pub const RESULTS: [&'static str; 4] = ["no_client", "offline", "unhealthy", "healthy"];
+    pub const RESULTS: [&'static str; 5] = ["no_client", "offline", "unhealthy", "healthy", "control_plane"];
 
     /// The label of metrics.
     #[must_use]
@@ -44,6 +49,7 @@ impl Probe {
             Self::Offline => "offline",
             Self::Unhealthy => "unhealthy",
             Self::Healthy => "healthy",
+            Self::ControlPlane { .. } => "control_plane",
         }
     }
 }
@@ -113,6 +119,16 @@ pub struct Decision {
     pub memory: Option<Memory>,
 }
 
+/// The probe of a healthy server, by the uid of its namespace kube-system and that of the control plane's. A server
+/// that does not tell, or a control plane whose uid is not known yet, counts as healthy.
+#[must_use]
+pub fn identify(plane: Option<&str>, member: Option<&str>) -> Probe {
+    match member.filter(|uid| !uid.is_empty() && plane == Some(*uid)) {
+        Some(uid) => Probe::ControlPlane { uid: uid.to_owned() },
+        None => Probe::Healthy,
+    }
+}
+
 /// True if a healthy member's version, APIs and resources are worth collecting now: its Ready condition is or becomes
 /// True. Members that are not ready cost one request per probe.
 #[must_use]
@@ -166,10 +182,12 @@ fn observation(probe: &Probe) -> Reason {
         Probe::Offline => Reason::NotReachable,
         Probe::Unhealthy => Reason::NotReady,
         Probe::Healthy => Reason::Ready,
+        Probe::ControlPlane { uid } => Reason::IsControlPlane { uid: uid.clone() },
     }
 }
 
 /// The threshold filter: whether the observation is published, and what is remembered. Only True or not True matters.
+/// That a cluster is the control plane itself is no observation that may pass.
 fn publishes(seen: &Seen<'_>, probe: &Probe, mono: Duration) -> (Result<(), Because>, Memory) {
     let healthy = *probe == Probe::Healthy;
     let stored = seen.cluster.ready().map(|status| status == TRUE);
@@ -183,6 +201,7 @@ fn publishes(seen: &Seen<'_>, probe: &Probe, mono: Duration) -> (Result<(), Beca
     let threshold = if healthy { seen.thresholds.success } else { seen.thresholds.failure };
     let lasted = memory.since.map(|since| mono.saturating_sub(since));
     let verdict = match (stored, lasted) {
+        _ if matches!(probe, Probe::ControlPlane { .. }) => Ok(()),
         (Some(stored), Some(lasted)) if stored != healthy && lasted < threshold => {
             Err(Reason::Debouncing { observed_ms: millis(lasted), needed_ms: millis(threshold) }.into())
         }
@@ -296,12 +315,50 @@ mod tests {
                 "StatusCollectionFailed",
                 "failed to create a ClusterClient: no Secret",
             ),
+            (
+                Probe::ControlPlane { uid: "u".into() },
+                "False",
+                "ClusterIsControlPlane",
+                "the cluster is the control plane itself (namespace kube-system has uid u in both), so nothing is \
+                 written to it: correct spec.apiEndpoint and the credentials, or delete the Cluster",
+            ),
         ] {
             let mut cluster = cluster("m1");
             step(&mut cluster, &mut None, probe, 7);
             let condition = conditions::get(&cluster.status.as_ref().unwrap().conditions, READY).unwrap().clone();
             assert_eq!((&*condition.status, &*condition.reason, &*condition.message), (status, reason, message));
             assert_eq!(condition.last_transition_time, Time(at(7)));
+        }
+    }
+
+    #[test]
+    fn the_control_plane_is_known_by_its_namespace_kube_system() {
+        let itself = Probe::ControlPlane { uid: "p".into() };
+        for (name, plane, member, want) in [
+            ("another server", Some("p"), Some("m"), Probe::Healthy),
+            ("the same", Some("p"), Some("p"), itself),
+            ("the member does not tell", Some("p"), None, Probe::Healthy),
+            ("the control plane is not known yet", None, Some("m"), Probe::Healthy),
+            ("neither is known", None, None, Probe::Healthy),
+            ("empty ids say nothing", Some(""), Some(""), Probe::Healthy),
+        ] {
+            assert_eq!(identify(plane, member), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_the_control_plane_is_never_ready() {
+        let itself = || Probe::ControlPlane { uid: "p".into() };
+        for stored in [None, Some(TRUE), Some(FALSE), Some("Unknown")] {
+            let mut cluster = cluster("m1");
+            if let Some(status) = stored {
+                ready(&mut cluster, status, 0);
+            }
+            let seen = Seen { cluster: &cluster, memory: None, thresholds: Thresholds::default() };
+            assert!(!collects(&seen, &itself(), S(1)), "{stored:?}: nothing is read from it");
+            let mut memory = None;
+            step(&mut cluster, &mut memory, itself(), 1);
+            assert_eq!(cluster.ready(), Some(FALSE), "{stored:?}: at once");
         }
     }
 

@@ -21,6 +21,11 @@ pub enum Reason {
         /// Error of the client.
         error: String,
     },
+    /// It is the control plane itself.
+    IsControlPlane {
+        /// The uid of namespace kube-system in both.
+        uid: String,
+    },
     /// The observation differs from what is published, and has not lasted long enough.
     Debouncing {
         /// Time for which it has been observed, in milliseconds.
@@ -106,6 +111,7 @@ impl Reason {
             Self::NotReady => "ClusterNotReady",
             Self::NotReachable => "ClusterNotReachable",
             Self::NoClient { .. } => "StatusCollectionFailed",
+            Self::IsControlPlane { .. } => "ClusterIsControlPlane",
             Self::Debouncing { .. } => "Debouncing",
             Self::ApisComplete => "Complete",
             Self::ApisPartial => "Partial",
@@ -139,6 +145,11 @@ impl fmt::Display for Reason {
             Self::NotReady => f.write_str("cluster is reachable but health endpoint responded without ok"),
             Self::NotReachable => f.write_str("cluster is not reachable"),
             Self::NoClient { error } => write!(f, "failed to create a ClusterClient: {error}"),
+            Self::IsControlPlane { uid } => write!(
+                f,
+                "the cluster is the control plane itself (namespace kube-system has uid {uid} in both), so nothing is \
+                 written to it: correct spec.apiEndpoint and the credentials, or delete the Cluster"
+            ),
             Self::Debouncing { observed_ms, needed_ms } => {
                 write!(f, "observed for {observed_ms} ms of {needed_ms} ms that it takes")
             }

@@ -22,4 +22,5 @@ mod world;
 pub use faults::{Cut, EventFault, Fault, FaultPlan};
 pub use history::History;
 pub use link::Link;
+pub use process::CONTROL_PLANE;
 pub use world::{ConnectPanic, Setup, World, WorldOptions};

@@ -92,6 +92,7 @@ impl Slot {
         let fence = elector.as_ref().map(Elector::fence);
         let connector = Arc::new(SimConnector {
             members: members.clone(),
+            plane: plane.clone(),
             name: name.clone(),
             seam: world.clone(),
             process: seam.tasks.clone(),
@@ -171,9 +172,13 @@ impl Drop for Working {
     }
 }
 
+/// Name of the cluster whose server is the control plane itself.
+pub const CONTROL_PLANE: &str = "itself";
+
 /// Connects simulated members in-process, through a fault layer each.
 struct SimConnector {
     members: Arc<BTreeMap<String, Arc<Member>>>,
+    plane: Arc<Server>,
     name: String,
     seam: Seam,
     process: Tasks,
@@ -183,20 +188,24 @@ struct SimConnector {
     history: History,
 }
 
+impl SimConnector {
+    fn link<S>(&self, service: S, cluster: &str) -> Link<S> {
+        let name = format!("{}->{cluster}", self.name);
+        Link::new(service, &name, &self.seam, self.process.clone(), self.faults.clone(), self.history.clone())
+    }
+}
+
 impl Connector for SimConnector {
     fn connect(&self, cluster: &Cluster, _credentials: Option<&Secret>) -> Result<Client, String> {
         let name = cluster.name_any();
         assert!(!self.connect_panics.lock().contains(&name), "connecting {name} panics");
-        let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
-        let link = Link::new(
-            member.faulted_service(Identity::admin("ironclad")),
-            &format!("{}->{name}", self.name),
-            &self.seam,
-            self.process.clone(),
-            self.faults.clone(),
-            self.history.clone(),
-        );
-        let client = in_process_client(link, Arc::new(Traffic::default()));
+        let identity = Identity::admin("ironclad");
+        let client = if name == CONTROL_PLANE {
+            in_process_client(self.link(self.plane.in_process(identity), &name), Arc::new(Traffic::default()))
+        } else {
+            let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
+            in_process_client(self.link(member.faulted_service(identity), &name), Arc::new(Traffic::default()))
+        };
         Ok(match &self.fence {
             Some(fence) => fenced(client, fence.clone()),
             None => client,

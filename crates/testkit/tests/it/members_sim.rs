@@ -6,15 +6,18 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{
     cluster::Cluster,
     conditions,
-    policy::OverridePolicy,
+    policy::{OverridePolicy, PropagationPolicy},
     work::{ResourceBinding, Work},
 };
 use ironclad_simcluster::Faults;
-use ironclad_testkit::sim::{World, WorldOptions, propagation};
-use k8s_openapi::api::apps::v1::Deployment;
+use ironclad_testkit::sim::{CONTROL_PLANE, World, WorldOptions, propagation};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::ConfigMap},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -115,6 +118,92 @@ async fn apis_of_a_member_with_two_seconds_of_latency_are_read_when_it_joins() -
         ensure!(status.api_enablements.iter().any(|api| api.group_version == "apps/v1"), "{name} has no APIs");
     }
     Ok(())
+}
+
+/// A kind that the member lost can't be listed there: its Works are held up once, and other Works are not.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_listed_delays_no_others() -> anyhow::Result<()> {
+    const FARMS: usize = 60;
+    let mut world = ready(14, 1).await?;
+    let (plane, member) = (world.user(), world.member("member1")?.client());
+    let definition: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": {"name": "farms.farm.io"},
+        "spec": {
+            "group": "farm.io", "scope": "Namespaced",
+            "names": {"kind": "Farm", "plural": "farms", "singular": "farm", "listKind": "FarmList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            }}],
+        },
+    }))?;
+    for client in [&plane, &member] {
+        Api::all(client.clone()).create(&PostParams::default(), &definition).await?;
+    }
+    let policy = |name: &str, api_version: &str, kind: &str| -> anyhow::Result<PropagationPolicy> {
+        Ok(serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
+            "resourceSelectors": [{"apiVersion": api_version, "kind": kind}], "placement": {},
+        }}))?)
+    };
+    let policies: Api<PropagationPolicy> = Api::namespaced(plane.clone(), "default");
+    policies.create(&PostParams::default(), &policy("farms", "farm.io/v1", "Farm")?).await?;
+    policies.create(&PostParams::default(), &policy("maps", "v1", "ConfigMap")?).await?;
+    let gvk = GroupVersionKind::gvk("farm.io", "v1", "Farm");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, "farms");
+    let farms: Api<DynamicObject> = Api::namespaced_with(plane.clone(), "default", &resource);
+    for n in 0..FARMS {
+        farms.create(&PostParams::default(), &DynamicObject::new(&format!("farm-{n}"), &resource)).await?;
+    }
+    let copies: Api<DynamicObject> = Api::namespaced_with(member.clone(), "default", &resource);
+    let all = async || Ok(copies.list(&ListParams::default()).await?.items.len() == FARMS);
+    world.until("the member has all farms", all).await?;
+    world.until_quiet().await?;
+
+    world.kill_controllers();
+    let definitions: Api<CustomResourceDefinition> = Api::all(member.clone());
+    definitions.delete("farms.farm.io", &DeleteParams::default()).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(plane, "default");
+    let began = world.clock().mono();
+    world.start_controllers().await;
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "map"}}))?;
+    maps.create(&PostParams::default(), &map).await?;
+    let copies: Api<ConfigMap> = Api::namespaced(member, "default");
+    world.until("the member has the ConfigMap", async || Ok(copies.get_opt("map").await?.is_some())).await?;
+    let took = world.clock().mono() - began;
+    ensure!(took < Duration::from_secs(10), "it came after {took:?}");
+    Ok(())
+}
+
+/// A Cluster with the address of the control plane: its copies would overwrite their own templates.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_the_control_plane_is_refused_and_never_written_to() -> anyhow::Result<()> {
+    let mut world = ready(13, 1).await?;
+    world.join(CONTROL_PLANE).await?;
+    let clusters: Api<Cluster> = Api::all(world.user());
+    world
+        .until("it is refused", async || {
+            let conditions = clusters.get(CONTROL_PLANE).await?.status.unwrap_or_default().conditions;
+            let ready = conditions::get(&conditions, conditions::cluster::READY);
+            Ok(ready.is_some_and(|ready| ready.status == "False" && ready.reason == "ClusterIsControlPlane"))
+        })
+        .await?;
+    let templates = deployments(&world);
+    templates.create(&PostParams::default(), &propagation::deployment()?).await?;
+    propagation::settled(&mut world, &templates, 2).await?;
+    world.pass(Duration::from_secs(120)).await?;
+    ensure!(!clusters.get(CONTROL_PLANE).await?.is_ready(), "it became Ready");
+    let to = format!("->{CONTROL_PLANE} ");
+    let written: Vec<String> = world
+        .history
+        .lines()
+        .into_iter()
+        .filter(|line| line.contains(&to) && ["POST", "PUT", "PATCH", "DELETE"].iter().any(|verb| line.contains(verb)))
+        .collect();
+    ensure!(written.is_empty(), "written to it: {written:#?}");
+    ensure!(world.history.lines().iter().any(|line| line.contains(&to)), "it was asked who it is");
+
+    clusters.delete(CONTROL_PLANE, &DeleteParams::default()).await?;
+    world.until("it leaves", async || Ok(clusters.get_opt(CONTROL_PLANE).await?.is_none())).await?;
+    world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,15 +45,6 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
         Daemon::start_example("interpreter-webhook", ["--listen", "127.0.0.1:0", "--manifest", &manifest]).await?;
     plane.run(["apply", "-f", &manifest]).await?;
     plane.apply(KIND).await?;
-    for member in &members {
-        let path = "{.status.conditions[?(@.type==\"Established\")].status}";
-        until("the kind is in the member", DEADLINE, async || {
-            let got = member.run(["get", "crd/farms.farm.io", "-o", &format!("jsonpath={path}")]).await?;
-            ensure!(got == "True", "{got:?}");
-            Ok(())
-        })
-        .await?;
-    }
     plane.apply(FARM).await?;
 
     // Replicas and their requirements, their division, and the share of each copy.

@@ -39,6 +39,7 @@ scenarios! {
     propagation_18_health
     propagation_19_replicas
     propagation_20_interpreters
+    propagation_20_kind_appears
     propagation_21_shipped
     propagation_22_namespaces
     propagation_23_unified_auth

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     CANARY_TEXT, OWN, OWN_NAME, TENANT, VICTIM,
-    schema::{Field, Step, fields, harmless},
+    schema::{Field, fields, harmless},
 };
 
 /// Names of labels and annotations are read from the constants.

@@ -154,8 +154,9 @@ async fn a_kind_that_cannot_be_listed_delays_no_others() -> anyhow::Result<()> {
         farms.create(&PostParams::default(), &DynamicObject::new(&format!("farm-{n}"), &resource)).await?;
     }
     let copies: Api<DynamicObject> = Api::namespaced_with(member.clone(), "default", &resource);
-    let all = async || Ok(copies.list(&ListParams::default()).await?.items.len() == FARMS);
-    world.until("the member has all farms", all).await?;
+    world
+        .until("the member has all farms", async || Ok(copies.list(&ListParams::default()).await?.items.len() == FARMS))
+        .await?;
     world.until_quiet().await?;
 
     world.kill_controllers();

@@ -132,8 +132,6 @@ struct Query<'a> {
     command: &'a Command,
     format: &'a Format,
     scope: Scope,
-    /// Print the type before each name.
-    kinds: bool,
 }
 
 /// Answer of one server to a query.
@@ -179,12 +177,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let known = Resources::of(&client).await.context("asking the control plane what it serves")?;
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let mut silent = Silent::default();
-    let (mut objects, mut printed, mut errors, mut is_namespaced) = (Vec::new(), 0, Vec::new(), false);
+    let (mut objects, mut tables, mut errors, mut is_namespaced) = (Vec::new(), Vec::new(), Vec::new(), false);
     let wanted: Vec<_> = wanted.into_iter().flat_map(|(word, names)| expanded(&known, word, names)).collect();
-    let several = wanted.len() > 1;
     for (word, names) in &wanted {
-        let kinds = several || command.show_kind;
-        let query = Query { word, names, namespace: &namespace, command, format: &format, scope, kinds };
+        let query = Query { word, names, namespace: &namespace, command, format: &format, scope };
         if command.watch_only {
             return watch::run(plane, &members, &known, Vec::new(), &query, clock).await;
         }
@@ -221,14 +217,18 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             end(errors, &silent, plane.is_some(), members.len(), command.strict)?;
             return watch::run(plane, &members, &known, states, &query, clock).await;
         }
-        printed += table.rows.len();
         if format.plain() == Some(Output::Name) || format.is_objects() {
             objects.extend(table.rows.into_iter().map(|row| row.object));
         } else if !table.rows.is_empty() {
-            // kubectl separates the tables of several types with an empty line.
-            let before = if several && printed > table.rows.len() { "\n" } else { "" };
-            print::out(&format!("{before}{}", table.render(&options(&query, &resource), &resource.api.kind)))?;
+            tables.push((resource, table));
         }
+    }
+    // Tables of several types have an empty line between them and the type before each name.
+    let several = tables.len() > 1;
+    for (index, (resource, table)) in tables.iter().enumerate() {
+        let before = if index > 0 { "\n" } else { "" };
+        let text = table.render(&options(command, &format, resource, several), &resource.api.kind);
+        print::out(&format!("{before}{text}"))?;
     }
     if format.is_objects() {
         let single = wanted.len() == 1 && wanted[0].1.len() == 1 && members.len() + usize::from(plane.is_some()) == 1;
@@ -240,7 +240,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }
     } else if format.plain() == Some(Output::Name) {
         print::out(&objects.iter().map(|object| print::name(object) + "\n").collect::<String>())?;
-    } else if printed == 0 && errors.is_empty() {
+    } else if tables.is_empty() && errors.is_empty() && !command.ignore_not_found {
         print::note(&match command.all_namespaces || !is_namespaced {
             true => "No resources found".to_owned(),
             false => format!("No resources found in {namespace} namespace."),
@@ -409,19 +409,20 @@ fn shown(mut object: Value, managed_fields: bool) -> Value {
     object
 }
 
-fn options(query: &Query<'_>, resource: &Resource) -> table::Options {
-    let (command, api) = (query.command, &resource.api);
+/// Options of a table; `several` if it is one of several.
+fn options(command: &Command, format: &Format, resource: &Resource, several: bool) -> table::Options {
+    let api = &resource.api;
     let kind = || match api.group.as_str() {
         "" => api.kind.to_lowercase(),
         group => format!("{}.{group}", api.kind.to_lowercase()),
     };
     table::Options {
-        wide: query.format.plain() == Some(Output::Wide),
+        wide: format.plain() == Some(Output::Wide),
         namespaces: command.all_namespaces && resource.namespaced,
         labels: command.show_labels,
         label_columns: command.label_columns.clone(),
         headings: !command.no_headers,
-        kind: query.kinds.then(kind),
+        kind: (several || command.show_kind).then(kind),
         event: None,
     }
 }

@@ -273,7 +273,11 @@ fn show(
         if table.rows.is_empty() {
             return Ok(());
         }
-        let options = super::table::Options { headings, event: events.then_some(happened), ..options(query, resource) };
+        let options = super::table::Options {
+            headings,
+            event: events.then_some(happened),
+            ..options(query.command, query.format, resource, false)
+        };
         return print::out(&table.render(&options, &resource.api.kind));
     }
     if let Format::Columns(_) = query.format {

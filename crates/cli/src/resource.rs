@@ -117,7 +117,7 @@ impl Resources {
 /// The types and names that `TYPE NAME…`, `TYPE/NAME…` and `TYPE,TYPE` say; a type without names has an empty list.
 ///
 /// # Errors
-/// If both forms are mixed, or several types are given with names.
+/// If both forms are mixed.
 pub fn arguments(words: &[String]) -> Result<Vec<(String, Vec<String>)>, crate::report::Misused> {
     let misused = |text: String| crate::report::Misused(text);
     let Some(first) = words.first() else {
@@ -146,13 +146,6 @@ pub fn arguments(words: &[String]) -> Result<Vec<(String, Vec<String>)>, crate::
         )));
     }
     let kinds: Vec<&str> = first.split(',').filter(|kind| !kind.is_empty()).collect();
-    if kinds.len() > 1 && !names.is_empty() {
-        return Err(misused(format!(
-            "names can't be given with several types\n  try: {}/{}",
-            kinds.join("/NAME "),
-            names.join(" ")
-        )));
-    }
     Ok(kinds.into_iter().map(|kind| (kind.to_owned(), names.to_vec())).collect())
 }
 
@@ -259,7 +252,7 @@ mod tests {
             read("deploy svc/web"),
             Err("\"svc/web\" is TYPE/NAME, and the first argument is a TYPE alone".to_owned())
         );
-        assert_eq!(read("deploy,svc web"), Err("names can't be given with several types".to_owned()));
+        assert_eq!(read("deploy,svc web"), Ok(vec![of("deploy", &["web"]), of("svc", &["web"])]));
         assert!(arguments(&[]).is_err());
     }
 }

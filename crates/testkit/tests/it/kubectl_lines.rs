@@ -203,7 +203,8 @@ const OTHERS: [(&str, &str, Compared); 27] = [
 ];
 
 /// Lines on which the answers differ by decision, as a part of the line, with the reason.
-const DECIDED: [(&str, &str); 3] = [
+const DECIDED: [(&str, &str); 4] = [
+    ("-o yaml", "long strings are folded at other places"),
     ("-o nosuch", "kubectl lists its formats, go-template among them"),
     ("nosuch", "the message names the types that are nearest"),
     ("-o custom-columns=NAME", "the message shows an example"),

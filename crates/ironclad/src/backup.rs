@@ -17,6 +17,7 @@ use ironclad_cli::{
 use ironclad_store::{BackendError, Snapshot, Summary, inspect};
 
 use crate::{
+    announce::announce,
     signals::Stop,
     up::backup::{KEYS, PATH},
 };
@@ -83,8 +84,9 @@ async fn take(command: &Command) -> anyhow::Result<()> {
         partial.put_in_place(&target)?;
     }
     let name = command.file.display();
-    print::note(&format!("{} in {name} ({:.1} MiB)", counted(&summary), bytes as f64 / 1_048_576.0));
-    print::note(&format!("to start from it: ironclad up --data-dir NEW-DIRECTORY --restore {name}"));
+    let say: fn(&str) = if is_stdout { print::note } else { announce };
+    say(&format!("{} in {name} ({:.1} MiB)", counted(&summary), bytes as f64 / 1_048_576.0));
+    say(&format!("to start from it: ironclad up --data-dir NEW-DIRECTORY --restore {name}"));
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{CANARY, OWN};
 
 /// Kinds that are rewritten on their own.
-const RESTLESS: [&str; 2] = ["Event", "Lease"];
+const RESTLESS: [&str; 4] = ["Event", "Lease", "NodeMetrics", "PodMetrics"];
 /// Kinds whose status shows usage, time or the sum of all workloads.
 const STATUS_OF_USAGE: [&str; 3] = ["Node", "Cluster", "APIService"];
 

@@ -23,15 +23,16 @@ impl Ours {
         let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Thread, seam.clock.clone())?;
         let plane = seam.child("plane");
         let pki = pki::Pki::load_or_create(&directory.join("pki"), &plane, "plane")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
+        let url = format!("https://{}", listener.local_addr()?);
         let options = Options {
+            external_url: Some(url.clone()),
             webhooks: Some(std::sync::Arc::new(NetworkCaller::default())),
             token_key: Some(pki.token_key().clone()),
             api_services: true,
             ..Options::default()
         };
         let server = Server::open(options, engine.store("plane"), plane.clone()).await?;
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
-        let url = format!("https://{}", listener.local_addr()?);
         let kubeconfig = directory.join("kubeconfig");
         let text = pki::kubeconfig(&[pki.admin_context("plane", &url)]);
         pki::write_private(&kubeconfig, text.as_bytes())?;

@@ -234,7 +234,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         let single = wanted.len() == 1 && wanted[0].1.len() == 1 && members.len() + usize::from(plane.is_some()) == 1;
         // Templates see whole objects, as kubectl's do.
         let keeps = command.show_managed_fields || !format.plain().is_some_and(Output::is_objects);
-        if !(objects.is_empty() && !errors.is_empty()) {
+        if !objects.is_empty() || errors.is_empty() {
             let objects = objects.into_iter().map(|object| shown(object, keeps)).collect();
             format.print(&format.text(objects, single, !command.no_headers)?)?;
         }

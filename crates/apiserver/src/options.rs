@@ -109,8 +109,8 @@ pub struct Bounds {
     pub body: Duration,
     /// A connection ends whose client leaves an answer unread for this long. Watches are not meant.
     pub send: Duration,
-    /// Bytes of answers that are built or sent at once, but for members of `system:masters`. Others wait for a moment and
-    /// are then answered 429. Watches are not meant.
+    /// Bytes of answers that are built or sent at once, but for members of `system:masters`. Others wait for a moment
+    /// and are then answered 429. Watches are not meant.
     pub answer_bytes: usize,
 }
 

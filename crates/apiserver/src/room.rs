@@ -1,7 +1,7 @@
 //! Memory of answers: how many bytes may be built and sent at once.
 //!
-//! A list is built as a whole, and a client can leave it unread. Without a bound, a few clients that ask for all objects
-//! would take all memory. Watches have buffers of their own.
+//! A list is built as a whole, and a client can leave it unread. Without a bound, a few clients that ask for all
+//! objects would take all memory. Watches have buffers of their own.
 
 use std::{sync::Arc, time::Duration};
 

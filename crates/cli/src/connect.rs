@@ -72,8 +72,8 @@ impl Plane {
         Ok(kubeconfig)
     }
 
-    /// Applies `--user`, `--server`, `--token` and `--insecure-skip-tls-verify` to a context: it gets a cluster and a user
-    /// of its own, as other contexts may share the ones that it names.
+    /// Applies `--user`, `--server`, `--token` and `--insecure-skip-tls-verify` to a context: it gets a cluster and a
+    /// user of its own, as other contexts may share the ones that it names.
     fn override_context(&self, kubeconfig: &mut Kubeconfig, name: &str) {
         let named = kubeconfig.contexts.iter_mut().find(|context| context.name == name);
         let Some(context) = named.and_then(|context| context.context.as_mut()) else { return };
@@ -114,8 +114,8 @@ impl Plane {
     }
 }
 
-/// A kubeconfig file. If none is named, what kubectl uses: the files of `$KUBECONFIG` that exist, else `~/.kube/config`,
-/// else the service account of the Pod that this process runs in.
+/// A kubeconfig file. If none is named, what kubectl uses: the files of `$KUBECONFIG` that exist, else
+/// `~/.kube/config`, else the service account of the Pod that this process runs in.
 ///
 /// # Errors
 /// If a file can't be read, or there is none.

@@ -71,7 +71,9 @@ mod tests {
             (
                 "tolerations for not-ready",
                 Deprecated { default_not_ready_toleration_seconds: Some(300), ..none() },
-                Some("--default-not-ready-toleration-seconds is deprecated and ignored: policies get no tolerations"),
+                Some(
+                    "--default-not-ready-toleration-seconds is deprecated and ignored: policies get no default tolerations",
+                ),
             ),
             (
                 "tolerations for unreachable, also 0",

@@ -1,4 +1,5 @@
-//! Generated pages of `docs/reference`: the command line, the flags of `up` and `run` and the controllers, compared with the code.
+//! Generated pages of `docs/reference`: the command line, the flags of `up` and `run` and the controllers, compared
+//! with the code.
 //!
 //! `UPDATE_GOLDENS=1 cargo test -p ironclad pages` writes them.
 

@@ -205,6 +205,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         demo::show(&admin, &seam.clock, &kubeconfig.display().to_string()).await?;
     }
     let listener_ended = tokio::select! {
+        biased;
         () = stop.received() => false,
         _ = &mut serving => true,
     };

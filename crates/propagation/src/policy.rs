@@ -372,7 +372,8 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
         }
         // Patch bindings first: the template is the index by which a retry finds them.
         plan.effects.extend(bindings.into_iter().map(|(key, patch)| Effect::PatchBinding { key, patch }));
-        // The selectors may have changed since the claim: the bindings name templates of kinds that they no longer have.
+        // The selectors may have changed since the claim: the bindings name templates of kinds that they no longer
+        // have.
         let of_bindings = seen.claimed.iter().filter_map(|claimed| claimed.template);
         let mut released = BTreeSet::new();
         for template in seen.templates.iter().map(|claimed| claimed.template).chain(of_bindings) {

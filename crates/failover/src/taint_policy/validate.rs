@@ -324,7 +324,7 @@ mod tests {
         let always = spec(|s| s.taints_to_add = vec![to_add("k", "NoSchedule")]);
         assert_eq!(warnings(&always), Vec::<String>::new());
         let reserved = spec(|s| s.taints_to_add = vec![to_add("cluster.karmada.io/not-ready", "PreferNoExecute")]);
-        assert!(warnings(&reserved)[0].contains("cluster.karmada.io/not-ready is one of the system's own"));
+        assert!(warnings(&reserved)[0].starts_with("taint key cluster.karmada.io/not-ready is reserved"));
         let on = |name: &str, clusters: &[&str]| {
             let names = clusters.iter().map(|name| (*name).to_owned()).collect();
             let targets = ClusterAffinity { cluster_names: names, ..ClusterAffinity::default() };

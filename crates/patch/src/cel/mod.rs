@@ -2,8 +2,8 @@
 //!
 //! The language and Kubernetes' function libraries come from crate `kube-cel`. A server needs more before it evaluates
 //! expressions of users: a limit on length, a check of names and types as far as schemas declare them, and an estimate
-//! of the worst-case cost. This module adds them. Features that the libraries lack (`optMap`, two-variable comprehensions,
-//! `authorizer`) are rejected at compilation.
+//! of the worst-case cost. This module adds them. Features that the libraries lack (`optMap`, two-variable
+//! comprehensions, `authorizer`) are rejected at compilation.
 
 mod budget;
 mod check;

@@ -1,4 +1,5 @@
-//! A member with the oldest Kubernetes that is supported: its kube-apiserver, with the other programs of the pinned one.
+//! A member with the oldest Kubernetes that is supported: its kube-apiserver, with the other programs of the pinned
+//! one.
 
 use std::{
     env,

@@ -1,7 +1,7 @@
 //! Number of files and connections that the process may open.
 
 /// Raises the soft limit to the hard one: each member takes connections, and many systems set the soft limit to 1,024.
-/// What stands in the way is no error: the process works with fewer members.
+/// A failure is no error: the process works with fewer members.
 pub(crate) fn raise() {
     #[cfg(unix)]
     {

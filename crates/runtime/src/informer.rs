@@ -386,7 +386,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server without WatchList makes of a request for initial events.
+    /// Answer of a server without WatchList to a request for initial events.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Without {
         /// Kubernetes 1.27 to 1.33 with the gate off.

@@ -167,7 +167,13 @@ fn service_rules() {
     for need in named.with_request(|request| crate::needs(crate::table::Phase::Validating, request, &named.config)) {
         named.lookups.found.insert(need, vec![]);
     }
-    assert_eq!(named.validated().warnings[0], "spec.providerClusters names cluster \"m1\", which does not exist");
+    assert_eq!(
+        named.validated().warnings,
+        [
+            "spec.providerClusters names cluster \"m1\", which does not exist",
+            "MultiClusterService networking.karmada.io/v1alpha1 has no effect: this version of Ironclad does not act on the kind",
+        ]
+    );
     let reported = with(&service(json!({})), &json!({"status": {"loadBalancer": {"ingress": [{"ip": "x"}]}}}));
     let write = Write::update(GROUP, "multiclusterservices", service(json!({})), reported);
     assert_eq!(write.refusal(), r#"status.loadBalancer.ingress[0].ip: Invalid value: "x": must be a valid IP address"#);

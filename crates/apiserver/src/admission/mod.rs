@@ -126,7 +126,7 @@ pub(crate) fn is_asked(cx: &Cx) -> bool {
     webhooks::any(&cx.state) || policies::any(&cx.state)
 }
 
-/// What reviewers may read of this server.
+/// Objects and rights of this server that reviewers may read.
 pub(crate) fn objects_of(state: &State) -> Objects<'_> {
     Objects::new(&state.store, &state.registry, &state.seam, state)
 }

@@ -40,7 +40,7 @@ const OWN: &str = "shop";
 /// The namespace of somebody else, whose objects have the same names.
 const VICTIM: &str = "other";
 const OWN_NAME: &str = "conf";
-/// What is written in objects outside of the tenant's namespace, as it is and in base64.
+/// Text in objects outside of the tenant's namespace, plain and in base64.
 const CANARY: [&str; 2] = ["canary-7f3e", "Y2FuYXJ5LTdmM2Ut"];
 const CANARY_TEXT: &str = "canary-7f3e-of-others";
 

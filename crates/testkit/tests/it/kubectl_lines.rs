@@ -57,7 +57,7 @@ struct Line {
 enum Compared {
     /// Exit code, stdout, and what an error says.
     All,
-    /// Whether it succeeded.
+    /// Success or failure alone.
     Success,
 }
 

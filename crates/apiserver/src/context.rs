@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::{
     Identity,
+    answer_budget::BudgetPermit,
     negotiate::{Accept, Format},
     object,
     registry::{Resource, SubresourceKind},
     request::{Query, ResourcePath, Verb},
-    room::Taken,
     schema,
     state::State,
     status::ApiError,
@@ -57,16 +57,16 @@ impl Cx {
         }
     }
 
-    /// Room for an answer of this size. Requests within the process have their own bounds, and members of
+    /// Permit for an answer of this size. Requests within the process have their own bounds, and members of
     /// `system:masters` are exempt as from the limit of requests.
     ///
     /// # Errors
     /// Other answers did not leave enough in time.
-    pub(crate) async fn room(&self, bytes: usize) -> Result<Option<Taken>, ApiError> {
+    pub(crate) async fn answer_permit(&self, bytes: usize) -> Result<Option<BudgetPermit>, ApiError> {
         if self.identity.is_in_process() || self.identity.is_master() {
             return Ok(None);
         }
-        self.state.answers.take(bytes).await
+        self.state.answers.acquire(bytes).await
     }
 
     /// The namespace of the path.

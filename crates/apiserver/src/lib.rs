@@ -6,6 +6,7 @@
 //! kinds.
 
 mod admission;
+mod answer_budget;
 mod api_services;
 mod auth;
 mod bootstrap;
@@ -32,7 +33,6 @@ mod protobuf;
 mod registry;
 mod request;
 mod respond;
-mod room;
 mod route;
 mod schema;
 mod select;

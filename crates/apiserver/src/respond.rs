@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
+    answer_budget::BudgetPermit,
     context::Cx,
     conversion, convert,
     negotiate::{self, Format, Shape},
     object,
     request::Query,
-    room::Taken,
     status::ApiError,
     table,
 };
@@ -28,7 +28,7 @@ use crate::{
 pub struct ResponseBody {
     inner: Inner,
     /// Returned when the body was sent.
-    room: Option<Taken>,
+    permit: Option<BudgetPermit>,
 }
 
 impl std::fmt::Debug for ResponseBody {
@@ -60,15 +60,15 @@ pub(crate) enum StreamFrame {
 
 impl ResponseBody {
     fn of(inner: Inner) -> Self {
-        Self { inner, room: None }
+        Self { inner, permit: None }
     }
 
-    /// Holds this room until the body was sent: what of it the body needs.
-    pub(crate) fn hold(&mut self, mut room: Taken) {
+    /// Keeps this permit until the body was sent, as far as the body needs it.
+    pub(crate) fn hold(&mut self, mut permit: BudgetPermit) {
         if let Some(bytes) = self.bytes() {
-            room.shrink(bytes.len());
+            permit.shrink(bytes.len());
         }
-        self.room = Some(room);
+        self.permit = Some(permit);
     }
 
     /// A body that is there as a whole.
@@ -332,15 +332,15 @@ pub(crate) async fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<
             .max()
             .unwrap_or(0),
     };
-    let room = cx.room(bytes + DECODED * decoded_at_once).await?;
+    let permit = cx.answer_permit(bytes + DECODED * decoded_at_once).await?;
     let metadata = meta.value(resource.custom().is_some() && !matches!(cx.accept.shape, Shape::Table { .. }));
     let mut reply = if as_stored {
         stored_list(cx, entries, &metadata, bytes)
     } else {
         formatted(cx, 200, &decoded_list(cx, entries, metadata).await?)
     };
-    if let Some(room) = room {
-        reply.body_mut().hold(room);
+    if let Some(permit) = permit {
+        reply.body_mut().hold(permit);
     }
     Ok(reply)
 }
@@ -428,10 +428,10 @@ pub(crate) async fn compress(request: &http::HeaderMap, reply: &mut Reply) {
         pauses.after(piece.len()).await;
     }
     let Ok(packed) = encoder.finish() else { return };
-    let room = reply.body_mut().room.take();
+    let permit = reply.body_mut().permit.take();
     *reply.body_mut() = ResponseBody::full(packed);
-    if let Some(room) = room {
-        reply.body_mut().hold(room);
+    if let Some(permit) = permit {
+        reply.body_mut().hold(permit);
     }
     reply.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     reply.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));

@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 
 use crate::{
     Options, TokenKey,
+    answer_budget::AnswerBudget,
     auth::rbac::Bindings,
     cached::Cached,
     crd::Definition,
     object,
     policies::Policies,
     registry::{Group, Lookup, Registry, Resource},
-    room::Room,
     status::{ApiError, error_chain},
     webhooks::Webhooks,
 };
@@ -34,8 +34,8 @@ pub(crate) struct State {
     /// The CRDs as they were last read, by key.
     pub(crate) definitions: Mutex<BTreeMap<Key, Arc<Definition>>>,
     pub(crate) token_key: TokenKey,
-    /// Room for answers to clients over the network.
-    pub(crate) answers: Room,
+    /// AnswerBudget for answers to clients over the network.
+    pub(crate) answers: AnswerBudget,
     webhooks: Cached<Webhooks>,
     policies: Cached<Policies>,
     rbac: Cached<Bindings>,
@@ -49,7 +49,7 @@ impl State {
             TokenKey::secret(&secret)
         });
         Self {
-            answers: Room::new(options.bounds.answer_bytes),
+            answers: AnswerBudget::new(options.bounds.answer_bytes),
             options,
             store,
             seam,

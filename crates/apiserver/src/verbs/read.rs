@@ -29,10 +29,10 @@ pub(crate) async fn get(cx: &Cx) -> Result<Reply, ApiError> {
     let resource = &*cx.resource;
     match cx.state.store.get(&cx.key()) {
         Some(entry) => {
-            let room = cx.room(entry.value.len()).await?;
+            let permit = cx.answer_permit(entry.value.len()).await?;
             let mut reply = respond::stored(cx, 200, &conversion::one_in_version(cx, &entry).await?)?;
-            if let Some(room) = room {
-                reply.body_mut().hold(room);
+            if let Some(permit) = permit {
+                reply.body_mut().hold(permit);
             }
             Ok(reply)
         }

@@ -18,42 +18,42 @@ const SMALL_BYTES: usize = 32 * 1024;
 
 /// Bytes that answers may take.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct AnswerBudget {
     free: Arc<Semaphore>,
     units: u32,
 }
 
-/// A part of the room; returned when it is dropped.
+/// Part of the budget; returned when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken(OwnedSemaphorePermit);
+pub(crate) struct BudgetPermit(OwnedSemaphorePermit);
 
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
 }
 
-impl Room {
+impl AnswerBudget {
     pub(crate) fn new(bytes: usize) -> Self {
         let units = units(bytes).clamp(1, u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX));
         Self { free: Arc::new(Semaphore::new(units as usize)), units }
     }
 
-    /// Takes room for an answer of this size, in order of arrival. One that is larger than all room takes all of it.
+    /// Acquires a permit for an answer of this size, in order of arrival. An answer larger than the budget takes all of it.
     ///
     /// # Errors
     /// Other answers did not leave enough in time.
-    pub(crate) async fn take(&self, bytes: usize) -> Result<Option<Taken>, ApiError> {
+    pub(crate) async fn acquire(&self, bytes: usize) -> Result<Option<BudgetPermit>, ApiError> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
         let wanted = units(bytes).min(self.units);
         match tokio::time::timeout(WAIT, self.free.clone().acquire_many_owned(wanted)).await {
-            Ok(Ok(permit)) => Ok(Some(Taken(permit))),
+            Ok(Ok(permit)) => Ok(Some(BudgetPermit(permit))),
             Ok(Err(_)) | Err(_) => Err(ApiError::too_many_requests()),
         }
     }
 }
 
-impl Taken {
+impl BudgetPermit {
     /// Returns what an answer of this size does not need.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let kept = units(bytes) as usize;
@@ -69,19 +69,19 @@ mod tests {
     const MIB: usize = 1024 * 1024;
 
     #[tokio::test(start_paused = true)]
-    async fn answers_wait_for_room_and_are_refused_without() {
-        let room = Room::new(4 * MIB);
-        assert!(room.take(1_000).await.unwrap().is_none(), "small ones need none");
-        let mut first = room.take(3 * MIB).await.unwrap().unwrap();
-        assert_eq!(room.take(2 * MIB).await.map(drop).unwrap_err().code, 429);
+    async fn answers_wait_for_the_budget_and_are_refused_without() {
+        let budget = AnswerBudget::new(4 * MIB);
+        assert!(budget.acquire(1_000).await.unwrap().is_none(), "small ones need none");
+        let mut first = budget.acquire(3 * MIB).await.unwrap().unwrap();
+        assert_eq!(budget.acquire(2 * MIB).await.map(drop).unwrap_err().code, 429);
         first.shrink(2 * MIB);
-        let second = room.take(2 * MIB).await.unwrap();
+        let second = budget.acquire(2 * MIB).await.unwrap();
         assert!(second.is_some());
         drop((first, second));
-        let all = room.take(100 * MIB).await.unwrap();
-        assert!(all.is_some(), "a larger one than all room is possible, alone");
-        assert_eq!(room.take(MIB).await.map(drop).unwrap_err().code, 429);
+        let all = budget.acquire(100 * MIB).await.unwrap();
+        assert!(all.is_some(), "an answer larger than the budget is possible, alone");
+        assert_eq!(budget.acquire(MIB).await.map(drop).unwrap_err().code, 429);
         drop(all);
-        assert!(room.take(MIB).await.unwrap().is_some());
+        assert!(budget.acquire(MIB).await.unwrap().is_some());
     }
 }

@@ -107,27 +107,40 @@ static CONTROLLERS: [Row; 18] = [
     ),
 ];
 
-/// Description of controllers that this build does not have.
-const NOT_BUILT: &str = "Not built yet; accepted without effect";
-/// Description of parts of [`federatedResourceQuotaSync`](CONTROLLERS).
-const PART_OF_QUOTA: &str = "Part of `federatedResourceQuotaSync`";
+/// Meaning of a name that no controller of this build has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accepted {
+    /// The controller does not exist yet.
+    NotBuilt,
+    /// A part of `federatedResourceQuotaSync`.
+    PartOfQuota,
+}
 
-/// Names that `--controllers` accepts because upstream has them, with their descriptions.
-const ACCEPTED: [(&str, &str); 14] = [
-    ("agentcsrapproving", NOT_BUILT),
-    ("cronFederatedHorizontalPodAutoscaler", NOT_BUILT),
-    ("deploymentReplicasSyncer", NOT_BUILT),
-    ("endpointSlice", NOT_BUILT),
-    ("endpointsliceCollect", NOT_BUILT),
-    ("endpointsliceDispatch", NOT_BUILT),
-    ("federatedHorizontalPodAutoscaler", NOT_BUILT),
-    ("federatedResourceQuotaEnforcement", PART_OF_QUOTA),
-    ("federatedResourceQuotaStatus", PART_OF_QUOTA),
-    ("hpaScaleTargetMarker", NOT_BUILT),
-    ("multiclusterservice", NOT_BUILT),
-    ("remedy", NOT_BUILT),
-    ("serviceExport", NOT_BUILT),
-    ("serviceImport", NOT_BUILT),
+impl Accepted {
+    fn about(self) -> &'static str {
+        match self {
+            Self::NotBuilt => "Not built yet; accepted without effect",
+            Self::PartOfQuota => "Part of `federatedResourceQuotaSync`",
+        }
+    }
+}
+
+/// Names that `--controllers` accepts because upstream has them, with their meaning.
+const ACCEPTED: [(&str, Accepted); 14] = [
+    ("agentcsrapproving", Accepted::NotBuilt),
+    ("cronFederatedHorizontalPodAutoscaler", Accepted::NotBuilt),
+    ("deploymentReplicasSyncer", Accepted::NotBuilt),
+    ("endpointSlice", Accepted::NotBuilt),
+    ("endpointsliceCollect", Accepted::NotBuilt),
+    ("endpointsliceDispatch", Accepted::NotBuilt),
+    ("federatedHorizontalPodAutoscaler", Accepted::NotBuilt),
+    ("federatedResourceQuotaEnforcement", Accepted::PartOfQuota),
+    ("federatedResourceQuotaStatus", Accepted::PartOfQuota),
+    ("hpaScaleTargetMarker", Accepted::NotBuilt),
+    ("multiclusterservice", Accepted::NotBuilt),
+    ("remedy", Accepted::NotBuilt),
+    ("serviceExport", Accepted::NotBuilt),
+    ("serviceImport", Accepted::NotBuilt),
 ];
 
 /// Names that `*` does not contain.
@@ -158,7 +171,7 @@ pub struct ControllerRow {
 #[must_use]
 pub fn controller_rows() -> Vec<ControllerRow> {
     let running = CONTROLLERS.iter().map(|row| (row.name, row.gate, row.about));
-    let all = running.chain(ACCEPTED.map(|(name, about)| (name, None, about)));
+    let all = running.chain(ACCEPTED.map(|(name, meaning)| (name, None, meaning.about())));
     let on_by_default = |name| !OFF_BY_DEFAULT.contains(&name);
     all.map(|(name, gate, about)| ControllerRow { name, on_by_default: on_by_default(name), gate, about }).collect()
 }
@@ -241,7 +254,8 @@ impl ControllerList {
     /// Warnings about items of the list that have no effect, for people.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let not_built = ACCEPTED.iter().filter(|(name, about)| *about == NOT_BUILT && self.named.contains(name));
+        let not_built =
+            ACCEPTED.iter().filter(|(name, meaning)| *meaning == Accepted::NotBuilt && self.named.contains(name));
         let mut warnings: Vec<String> = not_built
             .map(|(name, _)| format!("controller {name} has no effect: this version does not have it"))
             .collect();

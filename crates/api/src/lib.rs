@@ -3,6 +3,7 @@
 //! Types, constants and pure functions only: no client, no clock, no tokio. One module per API group
 //! ([`cluster`], [`policy`], [`work`] and so on) and one per family of well-known names.
 
+pub mod addresses;
 pub mod annotations;
 pub mod apps;
 pub mod autoscaling;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use futures::{StreamExt as _, stream};
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{addresses::is_never_a_server, cluster::Cluster};
 use ironclad_runtime::{TokenAccess, Traffic, client_by_token};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Secret;
@@ -101,6 +101,7 @@ fn by_secret(cluster: &Cluster, secret: Option<&Secret>) -> Result<Client, Strin
         ca_bundle: access.ca_bundle,
         proxy: access.proxy,
         proxy_header: &cluster.spec.proxy_header,
+        bars: is_never_a_server,
     };
     client_by_token(access, Arc::new(Traffic::default()))
 }

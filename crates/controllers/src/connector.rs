@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{addresses::is_never_a_server, cluster::Cluster};
 use ironclad_interpreter::webhook::Endpoint;
 use ironclad_runtime::{TokenAccess, Traffic, client_by_token, webhook_client};
 use k8s_openapi::api::core::v1::Secret;
@@ -47,6 +47,7 @@ impl Connector for NetworkConnector {
             ca_bundle: access.ca_bundle,
             proxy: access.proxy,
             proxy_header: &cluster.spec.proxy_header,
+            bars: is_never_a_server,
         };
         client_by_token(access, self.traffic.clone())
     }

@@ -23,7 +23,7 @@ use secrecy::SecretString;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::{
-    proxy::{Bars, ProxyConnector, is_never_a_server},
+    proxy::{Bars, ProxyConnector},
     webhook_tls::WebhookVerifier,
 };
 
@@ -187,9 +187,11 @@ pub struct TokenAccess<'a> {
     pub proxy: &'a str,
     /// Headers for the proxy.
     pub proxy_header: &'a BTreeMap<String, String>,
+    /// True for addresses that are not connected to, neither the server's nor the proxy's.
+    pub bars: Bars,
 }
 
-/// A client for a server over the network, authenticated by a token. It does not connect to link-local addresses.
+/// A client for a server over the network, authenticated by a token.
 ///
 /// # Errors
 /// One line that says which part of the access can't be used.
@@ -207,7 +209,7 @@ pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result
     // Without roots of its own a configuration loads the system's, which nobody needs who verifies nothing.
     config.root_cert = Some(access.ca_bundle.map(certificates).transpose()?.unwrap_or_default());
     let proxy_header = access.proxy_header.clone();
-    let route = Route { proxy_header, bars: Some(is_never_a_server), ..Route::default() };
+    let route = Route { proxy_header, bars: Some(access.bars), ..Route::default() };
     client_with(config, traffic, route).map_err(|e| e.to_string())
 }
 

@@ -36,6 +36,7 @@ pub use hot_loop::{HotLoop, HotLoops};
 pub use informer::{Indexer, Informer, WatchScope};
 pub use metrics::WorkMetrics;
 pub use panics::PanicMetrics;
+pub use proxy::Bars;
 pub use queue::{Queue, Queued, QueuedState};
 pub use reconcile::{Next, Worker, run_workers};
 pub use status::{Current, StatusTarget, StatusWriter};

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ironclad_api::{
     Quantity,
+    addresses::is_never_a_server,
     cluster::{Cluster, ClusterSpec, ResourceModel, ResourceModelRange},
     quantity::Amount,
 };
@@ -238,8 +239,8 @@ fn endpoint(url: &str, path: &Path, out: &mut Findings) {
     if host.contains('@') {
         out.invalid(path, url, "user information is not permitted in the URL");
     }
-    if is_link_local(rest) {
-        out.insecure(path, url, LINK_LOCAL);
+    if names_no_server(rest) {
+        out.insecure(path, url, NO_SERVER);
     }
     if url.contains('#') {
         out.invalid(path, url, "fragments are not permitted in the URL");
@@ -258,27 +259,23 @@ fn proxy(url: &str, path: &Path, out: &mut Findings) {
         Some((_, rest)) if rest.split(['/', '?', '#']).next().unwrap_or_default().is_empty() => {
             out.invalid(path, url, "must be a URL with a host, as https://host:port");
         }
-        Some((_, rest)) if is_link_local(rest) => out.insecure(path, url, LINK_LOCAL),
+        Some((_, rest)) if names_no_server(rest) => out.insecure(path, url, NO_SERVER),
         Some(_) => {}
     }
 }
 
-const LINK_LOCAL: &str = "must not be a link-local, multicast or unspecified address: no API server has one, and clouds \
-                          answer there with the credentials of machines";
+const NO_SERVER: &str = "must not be a link-local, multicast or unspecified address: no API server has one, and clouds \
+                         answer there with the credentials of machines";
 
 /// True if the host after the scheme is an address that no member and no proxy can have.
-fn is_link_local(rest: &str) -> bool {
+fn names_no_server(rest: &str) -> bool {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let host = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((v6, _)) => v6,
         None => host.split(':').next().unwrap_or_default(),
     };
-    let Ok(address) = host.parse::<IpAddr>() else { return false };
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast() || v4.is_unspecified() || v4.is_broadcast(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast() || v6.is_unspecified(),
-    }
+    host.parse::<IpAddr>().is_ok_and(|address| is_never_a_server(&address))
 }
 
 /// Headers that make the request to the proxy and are not for others to set.

@@ -111,6 +111,16 @@ async fn what_is_read_has_the_defaults_and_fields_of_the_schema_as_it_is_now() {
     world.seam.tasks.kill();
 }
 
+/// A definition with two versions that its webhook, [`Addresses`], converts.
+fn converted_crd() -> Value {
+    let v1 = json!({"host": {"type": "string"}, "port": {"type": "integer"}});
+    let v2 = json!({"address": {"type": "string"}});
+    let mut crd = crd(&[version("v1", true, v1), version("v2", false, v2)]);
+    let webhook = json!({"clientConfig": {"url": "https://h.example/convert"}, "conversionReviewVersions": ["v1"]});
+    crd["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": webhook});
+    crd
+}
+
 /// Converts `spec: {host, port}` of v1 to `spec: {address}` of v2 and back.
 #[derive(Debug, Default)]
 struct Addresses {
@@ -152,12 +162,7 @@ fn converted(object: &Value, wanted: &Value) -> Value {
 async fn objects_are_converted_by_the_webhook_of_their_definition() {
     let caller = Arc::new(Addresses::default());
     let world = World::seeded(1, Options { webhooks: Some(caller.clone()), ..Options::default() }).await;
-    let v1 = json!({"host": {"type": "string"}, "port": {"type": "integer"}});
-    let v2 = json!({"address": {"type": "string"}});
-    let mut crd = crd(&[version("v1", true, v1), version("v2", false, v2)]);
-    let webhook = json!({"clientConfig": {"url": "https://h.example/convert"}, "conversionReviewVersions": ["v1"]});
-    crd["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": webhook});
-    world.post(CRDS, crd).await.expect(201);
+    world.post(CRDS, converted_crd()).await.expect(201);
     world.post(&foos("v1"), foo("v1", "a", json!({"host": "h", "port": 1}))).await.expect(201);
     world.post(&foos("v2"), foo("v2", "b", json!({"address": "g:2"}))).await.expect(201);
     assert_eq!(stored(&world, "b")["spec"], json!({"host": "g", "port": 2}));
@@ -222,11 +227,7 @@ async fn objects_are_converted_by_the_webhook_of_their_definition() {
 async fn instances_that_could_not_be_deleted_with_their_definition_are_deleted_later() {
     let caller = Arc::new(Addresses::default());
     let world = World::seeded(1, Options { webhooks: Some(caller.clone()), ..Options::default() }).await;
-    let v1 = json!({"host": {"type": "string"}, "port": {"type": "integer"}});
-    let v2 = json!({"address": {"type": "string"}});
-    let mut crd = crd(&[version("v1", true, v1), version("v2", false, v2)]);
-    let webhook = json!({"clientConfig": {"url": "https://h.example/convert"}, "conversionReviewVersions": ["v1"]});
-    crd["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": webhook});
+    let crd = converted_crd();
     world.post(CRDS, crd.clone()).await.expect(201);
     for name in ["a", "b"] {
         world.post(&foos("v1"), foo("v1", name, json!({"host": "h", "port": 1}))).await.expect(201);

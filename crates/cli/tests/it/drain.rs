@@ -77,6 +77,14 @@ async fn is_on_m1(world: &World, name: &str) -> bool {
     spec(world, name).await.target("m1").is_some()
 }
 
+/// Pauses evictions; returns where the ConfigMap is that does.
+async fn paused(world: &World) -> Api<ConfigMap> {
+    let maps = Api::<ConfigMap>::namespaced(world.plane.client.clone(), "karmada-system");
+    let pause = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ironclad-failover"}, "data": {"paused": "true"}});
+    maps.create(&PostParams::default(), &serde_json::from_value(pause).unwrap()).await.unwrap();
+    maps
+}
+
 /// Removes the eviction task as the graceful eviction controller does once the new copies are healthy.
 async fn clear(world: &World, name: &str) {
     let patch = json!({"spec": {"gracefulEvictionTasks": null}});
@@ -179,9 +187,7 @@ async fn unhealthy_clusters_and_a_pause_hold_a_drain() {
     let namespaces = Api::<Namespace>::all(world.plane.client.clone());
     let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
     namespaces.create(&PostParams::default(), &serde_json::from_value(system).unwrap()).await.unwrap();
-    let maps = Api::<ConfigMap>::namespaced(world.plane.client.clone(), "karmada-system");
-    let pause = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ironclad-failover"}, "data": {"paused": "true"}});
-    maps.create(&PostParams::default(), &serde_json::from_value(pause).unwrap()).await.unwrap();
+    let maps = paused(&world).await;
     let (map, clock) = (maps.clone(), world.seam.clock.clone());
     world.seam.tasks.spawn("operator", async move {
         clock.sleep(Duration::from_secs(60)).await;
@@ -223,9 +229,7 @@ async fn its_timeout_bounds_the_moves_as_well_as_the_wait() {
     let namespaces = Api::<Namespace>::all(world.plane.client.clone());
     let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
     namespaces.create(&PostParams::default(), &serde_json::from_value(system).unwrap()).await.unwrap();
-    let maps = Api::<ConfigMap>::namespaced(world.plane.client.clone(), "karmada-system");
-    let pause = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ironclad-failover"}, "data": {"paused": "true"}});
-    maps.create(&PostParams::default(), &serde_json::from_value(pause).unwrap()).await.unwrap();
+    paused(&world).await;
     let (began, options) = (world.seam.clock.mono(), Options::new("m1"));
     let late = whole(&world.plane.client, &world.seam.clock, &options, true, Duration::from_secs(3), |_| {}).await;
     let want = "error: timed out after 3 s: cluster m1 is not drained\n  because 2 workloads could not be moved while \

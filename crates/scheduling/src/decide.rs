@@ -238,6 +238,9 @@ fn succeed(seen: &Seen<'_>, found: &ScheduleResult, failed: &[GroupFailure], now
     let reported = binding.scheduled().is_some_and(|condition| condition.status == FALSE);
     if changed || reported {
         report_failed_groups(binding, failed, plan);
+    }
+    let moved = changed && !binding.spec().clusters.is_empty();
+    if moved || reported {
         let message = success_message(binding, &found.targets);
         plan.effects.push(Effect::Event(Event::normal(
             binding.spec().resource.clone(),
@@ -400,15 +403,26 @@ fn failed_events(binding: BindingRef<'_>, message: &str) -> [Effect; 2] {
         .map(|about| Effect::Event(Event::warning(about, SCHEDULE_BINDING_FAILED, cut(message, EVENT_MAX))))
 }
 
-/// The success event of Karmada on the binding itself, which is written with `--success-events` only
-/// (specification/api.md 18).
+/// Karmada's success events that are written with `--success-events` only: those on the binding, and the one of the
+/// first result on the template, which condition `Scheduled` shows (specification/api.md 18).
 #[must_use]
 pub fn success(binding: BindingRef<'_>, effects: &[Effect]) -> Vec<Event> {
-    let on_template = effects.iter().filter_map(|effect| match effect {
-        Effect::Event(event) if event.reason == SCHEDULE_BINDING_SUCCEED => Some(event.message.clone()),
+    let event = |about, message: &str| Event::normal(about, SCHEDULE_BINDING_SUCCEED, message.to_owned());
+    let on_template = effects.iter().find_map(|effect| match effect {
+        Effect::Event(event) if event.reason == SCHEDULE_BINDING_SUCCEED => Some(&event.message),
         _ => None,
     });
-    on_template.map(|message| Event::normal(binding.reference(), SCHEDULE_BINDING_SUCCEED, message)).collect()
+    if let Some(message) = on_template {
+        return vec![event(binding.reference(), message)];
+    }
+    let first = effects.iter().find_map(|effect| match effect {
+        Effect::Result { targets, .. } if binding.spec().clusters.is_empty() => Some(targets),
+        _ => None,
+    });
+    let first = first.filter(|targets| !targets.is_empty()).map(|targets| success_message(binding, targets));
+    first.map_or_else(Vec::new, |text| {
+        [binding.reference(), binding.spec().resource.clone()].map(|about| event(about, &text)).into()
+    })
 }
 
 fn success_message(binding: BindingRef<'_>, targets: &[TargetCluster]) -> String {

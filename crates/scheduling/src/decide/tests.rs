@@ -71,6 +71,12 @@ fn condition(binding: &ResourceBinding) -> (&str, &str) {
     (condition.reason.as_str(), condition.message.as_str())
 }
 
+/// Kind and message of the events that are written with `--success-events` only.
+fn successes(binding: &ResourceBinding, decision: &Decision) -> Vec<(String, String)> {
+    let events = success(binding.into(), &decision.plan.effects);
+    events.into_iter().map(|event| (event.about.kind, event.message)).collect()
+}
+
 fn events(decision: &Decision) -> Vec<(&str, &str, &str)> {
     let mut events = Vec::new();
     for effect in &decision.plan.effects {
@@ -90,7 +96,7 @@ fn cycle_writes_result_and_status_once() {
     let decision = plain(&before, &fleet, 100);
     assert_eq!(decision.schedule_type, Some(ScheduleType::Reconcile));
     assert_eq!(decision.next, Next::OnEvent);
-    assert_eq!(decision.plan.effects.len(), 3, "result, status, one event: {:?}", decision.plan.effects);
+    assert_eq!(decision.plan.effects.len(), 2, "result and status: {:?}", decision.plan.effects);
     assert_eq!(
         lines(&decision),
         [
@@ -104,7 +110,8 @@ fn cycle_writes_result_and_status_once() {
         ]
     );
     let text = "Binding has been scheduled successfully. Result: {m1:2, m3:2}";
-    assert_eq!(events(&decision), [("Deployment", "ScheduleBindingSucceed", text)], "on the template alone");
+    let both = ["ResourceBinding", "Deployment"].map(|kind| (kind.to_owned(), text.to_owned()));
+    assert_eq!(successes(&before, &decision), both, "with --success-events only");
 
     let after = applied(&before, &decision);
     assert_eq!(result(&after), [("m1", 2), ("m3", 2)]);
@@ -118,6 +125,21 @@ fn cycle_writes_result_and_status_once() {
 
     let again = plain(&after, &fleet, 200);
     assert!(again.plan.is_quiet(), "{:?}", again.plan.effects);
+    assert!(successes(&after, &again).is_empty());
+}
+
+#[test]
+fn changed_result_is_an_event_on_the_template() {
+    let fleet = clusters(&["m1", "m2", "m3"]);
+    let first = placed(duplicated(), 2);
+    let mut moved = applied(&first, &plain(&first, &fleet, 100));
+    let mut placement = duplicated();
+    placement.cluster_affinity = Some(affinity(&["m3"]));
+    moved.spec.placement = Some(placement);
+    let decision = plain(&moved, &fleet, 200);
+    let text = "Binding has been scheduled successfully. Result: {m3:2}";
+    assert_eq!(events(&decision), [("Deployment", "ScheduleBindingSucceed", text)]);
+    assert_eq!(successes(&moved, &decision), [("ResourceBinding".to_owned(), text.to_owned())]);
 }
 
 #[test]
@@ -569,7 +591,8 @@ fn cluster_resource_binding_reports_with_its_own_text() {
         api_appeared: false,
     };
     let decision = decide(&seen, at(1));
-    assert_eq!(events(&decision)[0].2, "Binding has been scheduled successfully. Result {m1:0}");
+    let told = success(seen.binding, &decision.plan.effects);
+    assert_eq!(told[0].message, "Binding has been scheduled successfully. Result {m1:0}");
     let none = Clusters::new();
     let seen = Seen { clusters: &none, ..seen };
     let text = "0/0 clusters are available: no cluster exists.";

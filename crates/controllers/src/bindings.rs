@@ -1,10 +1,10 @@
 //! Bindings of either kind under one key: a ClusterResourceBinding is the one without a namespace.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_fleet::{Binding, ObjectKey, StatusPart};
-use ironclad_runtime::{Caches, Failure, Informer, Key, StatusWriter, Writer};
+use ironclad_runtime::{Caches, Change, Failure, Informer, Key, StatusWriter, Writer};
 use ironclad_seam::Seam;
 use kube::{Api, Client};
 use serde_json::Value;
@@ -21,6 +21,14 @@ pub(crate) fn queue_key(binding: &Binding) -> Key {
         Binding::Namespaced(binding) => Key::of(&**binding),
         Binding::Cluster(binding) => Key::of(&**binding),
     }
+}
+
+/// A change of a binding of either kind.
+pub(crate) struct BindingChange {
+    /// The binding before, `None` if it is new.
+    pub(crate) old: Option<Binding>,
+    /// The binding after, `None` if it was deleted.
+    pub(crate) new: Option<Binding>,
 }
 
 /// The bindings of the control plane, and the one writer of their status. Cheap to clone.
@@ -55,6 +63,30 @@ impl Bindings {
         };
         let cluster_scoped_status = StatusWriter::start("status/clusterbindings", seam, target);
         Self { namespaced, cluster_scoped, plane: plane.clone(), status, cluster_scoped_status }
+    }
+
+    /// Calls the handler for every change of a binding of either kind as long as the controller lives.
+    pub(crate) fn on_change<C: Send + Sync + 'static>(&self, controller: &Arc<C>, handler: fn(&C, &BindingChange)) {
+        fn call<C, K>(controller: &Weak<C>, change: &Change<K>, handler: fn(&C, &BindingChange))
+        where
+            Binding: From<Arc<K>>,
+        {
+            let Some(controller) = controller.upgrade() else { return };
+            let (old, new) = (change.old.clone().map(Binding::from), change.new.clone().map(Binding::from));
+            handler(&controller, &BindingChange { old, new });
+        }
+        let weak = Arc::downgrade(controller);
+        self.namespaced.on_change(move |change| call(&weak, change, handler));
+        let weak = Arc::downgrade(controller);
+        self.cluster_scoped.on_change(move |change| call(&weak, change, handler));
+    }
+
+    /// True once all bindings of this one's kind are in the cache.
+    pub(crate) fn is_synced(&self, of: &Binding) -> bool {
+        match of {
+            Binding::Namespaced(_) => self.namespaced.is_synced(),
+            Binding::Cluster(_) => self.cluster_scoped.is_synced(),
+        }
     }
 
     /// The binding of this key.

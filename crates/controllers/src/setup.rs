@@ -7,7 +7,7 @@ use ironclad_api::{
     events::HOT_LOOP,
     work::{ObjectReference, Work},
 };
-use ironclad_fleet::Event;
+use ironclad_fleet::{Event, Gvk};
 use ironclad_runtime::{
     Caches, Change, HotLoops, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer,
 };
@@ -26,7 +26,7 @@ use crate::{
     explain::Explain,
     interpreter::{Interpreters, metrics::InterpreterMetrics},
     mapper::Mapper,
-    members::Members,
+    members::{Member, Members},
     objects::Objects,
     settings::Settings,
     targets::{Templates, Typed, json},
@@ -205,6 +205,46 @@ where
     informer.on_change(move |change| {
         if let Some(controller) = weak.upgrade() {
             handler(&controller, change);
+        }
+    });
+}
+
+/// Calls the handler when the interpretation of kinds changes, with a filter of these kinds, as long as the controller
+/// lives.
+pub(crate) fn on_interpretation<C>(setup: &Setup, controller: &Arc<C>, handler: fn(&C, &dyn Fn(&Gvk) -> bool))
+where
+    C: Send + Sync + 'static,
+{
+    let weak = Arc::downgrade(controller);
+    setup.interpreters.on_change(move |changed| {
+        if let Some(controller) = weak.upgrade() {
+            handler(&controller, changed);
+        }
+    });
+}
+
+/// Calls the handler for every change of a template as long as the controller lives.
+pub(crate) fn on_template<C>(setup: &Setup, controller: &Arc<C>, handler: fn(&C, &Gvk, &Change<DynamicObject>))
+where
+    C: Send + Sync + 'static,
+{
+    let weak = Arc::downgrade(controller);
+    setup.templates.on_change(move |gvk, change| {
+        if let Some(controller) = weak.upgrade() {
+            handler(&controller, gvk, change);
+        }
+    });
+}
+
+/// Calls the handler for every member that is connected as long as the controller lives.
+pub(crate) fn on_connect<C>(setup: &Setup, controller: &Arc<C>, handler: fn(&Arc<C>, &Arc<Member>))
+where
+    C: Send + Sync + 'static,
+{
+    let weak = Arc::downgrade(controller);
+    setup.members.on_connect(move |member| {
+        if let Some(controller) = weak.upgrade() {
+            handler(&controller, member);
         }
     });
 }

@@ -7,16 +7,16 @@ mod observe;
 
 use std::sync::Arc;
 
-use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_failover::application_failover::{self, Memory, Parts};
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_fleet::Binding;
+use ironclad_runtime::{Failure, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
-use kube::Resource;
 
 use self::{apply::Applier, memory::Memories, observe::Observer};
 use crate::{
+    bindings::{BindingChange, queue_key},
     controller::Controller,
-    setup::{Setup, on_change},
+    setup::Setup,
 };
 
 /// Bindings that are reconciled at once.
@@ -39,8 +39,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         memories,
         applier: Applier::new(setup),
     });
-    on_change(&setup.bindings.namespaced, &this, ApplicationFailover::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, ApplicationFailover::on_cluster_binding);
+    setup.bindings.on_change(&this, ApplicationFailover::on_binding);
     this
 }
 
@@ -69,18 +68,13 @@ impl ApplicationFailover {
         self.applier.apply(key, &observed, &decision).await
     }
 
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
-        self.changed(change, |b| (&b.spec, b.status.as_ref()));
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        self.changed(change, |b| (&b.spec, b.status.as_ref()));
-    }
-
-    fn changed<K: Resource>(&self, change: &Change<K>, parts: impl Fn(&K) -> Parts<'_>) {
-        let Some(any) = change.new.as_deref().or(change.old.as_deref()) else { return };
-        let key = Key::of(any);
-        let (old, new) = (change.old.as_deref().map(&parts), change.new.as_deref().map(&parts));
+    fn on_binding(&self, change: &BindingChange) {
+        fn parts(binding: &Binding) -> Parts<'_> {
+            (binding.spec(), binding.status())
+        }
+        let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let key = queue_key(any);
+        let (old, new) = (change.old.as_ref().map(parts), change.new.as_ref().map(parts));
         let turn = application_failover::turn(old, new, self.memories.contains(&key));
         self.memories.note_asking(&key, turn.asking);
         if turn.look {

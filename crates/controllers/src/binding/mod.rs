@@ -9,22 +9,22 @@ use std::sync::Arc;
 
 use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
-    work::{ClusterResourceBinding, ResourceBinding, Work},
+    work::Work,
 };
-use ironclad_fleet::Gvk;
+use ironclad_fleet::{Binding, Gvk};
 use ironclad_propagation::{binding, changes, new_ids::NewIds, wakes};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
-use kube::{Resource, api::DynamicObject};
+use kube::api::DynamicObject;
 
 use self::{apply::Applier, metrics::BindingMetrics, observe::Observer, waits::SchedulerWaits};
 use crate::{
-    bindings::{Bindings, queue_key},
+    bindings::{BindingChange, Bindings, queue_key},
     controller::Controller,
     index::{BY_TEMPLATE, binding_of, template_name},
     interpreter::{Interpreters, Resolved},
     objects::Objects,
-    setup::{Setup, on_change},
+    setup::{Setup, on_change, on_interpretation},
 };
 
 /// `--concurrent-resourcebinding-syncs`.
@@ -54,17 +54,11 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         metrics: setup.register(BindingMetrics::register),
         observer,
     });
-    on_change(&setup.bindings.namespaced, &this, BindingController::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, BindingController::on_cluster_binding);
+    setup.bindings.on_change(&this, BindingController::on_binding);
     on_change(&setup.works, &this, BindingController::on_work);
     on_change(&this.observer.overrides, &this, BindingController::on_override);
     on_change(&this.observer.cluster_overrides, &this, BindingController::on_cluster_override);
-    let weak = Arc::downgrade(&this);
-    setup.interpreters.on_change(move |changed| {
-        if let Some(this) = weak.upgrade() {
-            this.on_interpretation(changed);
-        }
-    });
+    on_interpretation(setup, &this, BindingController::on_interpretation);
     this
 }
 
@@ -96,18 +90,10 @@ impl BindingController {
         applied.map(|next| retry.next(next))
     }
 
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
-        self.changed(change);
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        self.changed(change);
-    }
-
-    fn changed<K: Resource>(&self, change: &Change<K>) {
-        let Some(new) = change.new.as_deref() else { return };
-        if changes::binding(change.old.as_deref().map(Resource::meta), new.meta()) {
-            self.queue.add(Key::of(new));
+    fn on_binding(&self, change: &BindingChange) {
+        let Some(new) = &change.new else { return };
+        if changes::binding(change.old.as_ref().map(Binding::metadata), new.metadata()) {
+            self.queue.add(queue_key(new));
         }
     }
 

@@ -3,10 +3,7 @@
 
 use std::sync::Arc;
 
-use ironclad_api::{
-    cluster::Cluster,
-    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus, Work},
-};
+use ironclad_api::{cluster::Cluster, work::Work};
 use ironclad_fleet::{Gvk, ObjectKey, not_ready};
 use ironclad_propagation::{
     binding_status::{self, Effect, Seen, SeenTemplate},
@@ -19,7 +16,7 @@ use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
 use crate::{
-    bindings::{Bindings, queue_key},
+    bindings::{BindingChange, Bindings, queue_key},
     controller::Controller,
     events::Events,
     index::{
@@ -29,7 +26,7 @@ use crate::{
     interpreter::Interpreters,
     objects::Objects,
     settings::Settings,
-    setup::{Setup, on_change},
+    setup::{Setup, on_change, on_interpretation, on_template},
     targets::Templates,
     works::WorkStatus,
 };
@@ -69,8 +66,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         interpreters: setup.interpreters.clone(),
         events: setup.events.clone(),
     });
-    on_change(&setup.bindings.namespaced, &this, BindingStatus::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, BindingStatus::on_cluster_binding);
+    setup.bindings.on_change(&this, BindingStatus::on_binding);
     on_change(&setup.works, &this, BindingStatus::on_work);
     on_change(&setup.clusters, &this, BindingStatus::on_cluster);
     let weak = Arc::downgrade(&this);
@@ -79,17 +75,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             this.collect(binding);
         }
     });
-    let weak = Arc::downgrade(&this);
-    setup.templates.on_change(move |gvk, change| {
-        if let Some(this) = weak.upgrade() {
-            this.on_template(gvk, change);
-        }
-    });
-    let weak = Arc::downgrade(&this);
-    setup.interpreters.on_change(move |changed| {
-        if let Some(this) = weak.upgrade() {
-            this.templates.keys(changed).into_iter().for_each(|key| this.template_queue.add_low_priority(key));
-        }
+    on_template(setup, &this, BindingStatus::on_template);
+    on_interpretation(setup, &this, |this, changed| {
+        this.templates.keys(changed).into_iter().for_each(|key| this.template_queue.add_low_priority(key));
     });
     this
 }
@@ -184,31 +172,16 @@ impl BindingStatus {
         self.queue.add_after(key, wakes::collect_for(clusters));
     }
 
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
-        let old = change.old.as_ref().map(|b| (&b.spec, b.status.as_ref()));
-        let new = change.new.as_ref().map(|b| (Key::of(&**b), &b.spec, b.status.as_ref()));
-        self.changed(old, new, self.bindings.namespaced.is_synced());
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        let old = change.old.as_ref().map(|b| (&b.spec, b.status.as_ref()));
-        let new = change.new.as_ref().map(|b| (Key::of(&**b), &b.spec, b.status.as_ref()));
-        self.changed(old, new, self.bindings.cluster_scoped.is_synced());
-    }
-
-    fn changed(
-        &self,
-        old: Option<(&ResourceBindingSpec, Option<&ResourceBindingStatus>)>,
-        new: Option<(Key, &ResourceBindingSpec, Option<&ResourceBindingStatus>)>,
-        is_synced: bool,
-    ) {
-        let Some((key, spec, status)) = new else { return };
-        if old.is_none() && is_synced {
+    fn on_binding(&self, change: &BindingChange) {
+        let Some(new) = &change.new else { return };
+        let key = queue_key(new);
+        if change.old.is_none() && self.bindings.is_synced(new) {
             self.bindings.note_activity(&key);
         }
-        match wakes::binding(old, Some((spec, status))) {
+        let old = change.old.as_ref().map(|binding| (binding.spec(), binding.status()));
+        match wakes::binding(old, Some((new.spec(), new.status()))) {
             Some(Wake::Binding) => self.queue.add(key),
-            Some(Wake::Template) => self.template_queue.add(template_key(spec)),
+            Some(Wake::Template) => self.template_queue.add(template_key(new.spec())),
             None => {}
         }
     }

@@ -9,13 +9,9 @@ mod observe;
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{
-    cluster::Cluster,
-    names,
-    work::{ClusterResourceBinding, ResourceBinding, Work},
-};
+use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_failover::{cluster::lifecycle, wakes};
-use ironclad_fleet::ClusterName;
+use ironclad_fleet::{Binding, ClusterName};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -23,6 +19,7 @@ use kube::ResourceExt as _;
 
 use self::{apply::Applier, connect::Connections, monitor::Monitor, observe::Observer};
 use crate::{
+    bindings::BindingChange,
     clusters::ClusterSnapshot,
     controller::Controller,
     setup::{Setup, on_change},
@@ -66,8 +63,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         }
     });
     on_change(&this.observer.namespaces, &this, ClusterController::on_namespace);
-    on_change(&setup.bindings.namespaced, &this, ClusterController::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, ClusterController::on_cluster_binding);
+    setup.bindings.on_change(&this, ClusterController::on_binding);
     on_change(&setup.works, &this, ClusterController::on_work);
     this
 }
@@ -132,28 +128,14 @@ impl ClusterController {
         }
     }
 
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
-        let (old, new) = (change.old.as_deref(), change.new.as_deref());
-        if wakes::cluster::binding(old.map(|b| &b.metadata), new.map(|b| &b.metadata)) {
+    fn on_binding(&self, change: &BindingChange) {
+        let (old, new) = (change.old.as_ref(), change.new.as_ref());
+        if wakes::cluster::binding(old.map(Binding::metadata), new.map(Binding::metadata)) {
             self.enqueue_terminating();
         }
         let terminating = self.fleet.terminating();
-        let old = old.and_then(|b| b.status.as_ref());
-        let new = new.map(|b| (&b.spec, b.status.as_ref()));
-        for name in wakes::cluster::schedule_result(old, new, &terminating) {
-            self.queue.add_after(name, GATHER);
-        }
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        let (old, new) = (change.old.as_deref(), change.new.as_deref());
-        if wakes::cluster::binding(old.map(|b| &b.metadata), new.map(|b| &b.metadata)) {
-            self.enqueue_terminating();
-        }
-        let terminating = self.fleet.terminating();
-        let old = old.and_then(|b| b.status.as_ref());
-        let new = new.map(|b| (&b.spec, b.status.as_ref()));
-        for name in wakes::cluster::schedule_result(old, new, &terminating) {
+        let new = new.map(|binding| (binding.spec(), binding.status()));
+        for name in wakes::cluster::schedule_result(old.and_then(Binding::status), new, &terminating) {
             self.queue.add_after(name, GATHER);
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     controller::Controller,
     member_object::MemberObject,
     members::{Member, Members},
-    setup::{Setup, on_change},
+    setup::{Setup, on_change, on_connect},
 };
 
 struct ClusterStatus {
@@ -46,12 +46,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             async move { checks.run(&name, &now).await }
         });
     });
-    let weak = Arc::downgrade(&this);
-    setup.members.on_connect(move |member| {
-        if let Some(this) = weak.upgrade() {
-            this.watch_kinds(member);
-            this.collector.start(member);
-        }
+    on_connect(setup, &this, |this, member| {
+        this.watch_kinds(member);
+        this.collector.start(member);
     });
     this
 }

@@ -6,8 +6,7 @@ mod observe;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
-use ironclad_fleet::{BindingRef, Gvk};
+use ironclad_fleet::{Binding, Gvk};
 use ironclad_propagation::{
     dependencies::{self, dependents},
     new_ids::NewIds,
@@ -18,12 +17,12 @@ use kube::api::DynamicObject;
 
 use self::{apply::Applier, observe::Observer};
 use crate::{
-    bindings::{Bindings, queue_key},
+    bindings::{BindingChange, Bindings, queue_key},
     controller::Controller,
     index::{BY_DEPENDENCY, BY_TEMPLATE, object_key, template_name},
     interpreter::Interpreters,
     settings::Settings,
-    setup::{Setup, on_change},
+    setup::{Setup, on_interpretation, on_template},
     templates::counts,
 };
 
@@ -50,20 +49,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         observer: Observer::new(setup),
         applier: Applier::new(setup),
     });
-    on_change(&setup.bindings.namespaced, &this, Dependencies::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, Dependencies::on_cluster_binding);
-    let weak = Arc::downgrade(&this);
-    setup.templates.on_change(move |gvk, change| {
-        if let Some(this) = weak.upgrade() {
-            this.on_object(gvk, change);
-        }
-    });
-    let weak = Arc::downgrade(&this);
-    setup.interpreters.on_change(move |changed| {
-        if let Some(this) = weak.upgrade() {
-            this.on_interpretation(changed);
-        }
-    });
+    setup.bindings.on_change(&this, Dependencies::on_binding);
+    on_template(setup, &this, Dependencies::on_object);
+    on_interpretation(setup, &this, Dependencies::on_interpretation);
     this
 }
 
@@ -91,27 +79,18 @@ impl Dependencies {
         Ok(if observed.unlisted.is_empty() { resolved.retry.next(next) } else { Next::Retry })
     }
 
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
-        let (old, new) = (change.old.as_deref().map(BindingRef::from), change.new.as_deref().map(BindingRef::from));
-        self.changed(old, new, self.bindings.namespaced.is_synced());
+    fn on_binding(&self, change: &BindingChange) {
+        let old = change.old.as_ref().map(Binding::view);
+        if let Some(new) = change.new.as_ref().filter(|new| dependents::binding_counts(old, new.view())) {
+            let key = queue_key(new);
+            if self.bindings.is_synced(new) { self.queue.add(key) } else { self.queue.add_low_priority(key) }
+        }
         // An attached binding that was deleted is created again by the bindings that need it.
         if let (Some(deleted), None) = (&change.old, &change.new) {
-            for referrer in &deleted.spec.required_by {
+            for referrer in &deleted.spec().required_by {
                 self.queue.add(Key::new(&referrer.namespace, &referrer.name));
             }
         }
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        let (old, new) = (change.old.as_deref().map(BindingRef::from), change.new.as_deref().map(BindingRef::from));
-        self.changed(old, new, self.bindings.cluster_scoped.is_synced());
-    }
-
-    fn changed(&self, old: Option<BindingRef<'_>>, new: Option<BindingRef<'_>>, is_synced: bool) {
-        let Some(binding) = new.filter(|new| dependents::binding_counts(old, *new)) else { return };
-        let key = binding.key();
-        let key = Key::new(&key.namespace, &key.name);
-        if is_synced { self.queue.add(key) } else { self.queue.add_low_priority(key) }
     }
 
     /// Enqueues the bindings that recorded a changed object as a dependency.

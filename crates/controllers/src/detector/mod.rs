@@ -6,7 +6,6 @@ mod observe;
 
 use std::sync::Arc;
 
-use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{detector, new_ids::NewIds};
 use ironclad_runtime::{Change, Failure, Next, run_workers};
@@ -15,13 +14,13 @@ use kube::api::DynamicObject;
 
 use self::{apply::Applier, metrics::DetectorMetrics, observe::Observer};
 use crate::{
-    bindings::Bindings,
+    bindings::{BindingChange, Bindings},
     controller::Controller,
     index::{object_key, template_key},
     interpreter::{Interpreters, Resolved},
     objects::Objects,
     settings::Settings,
-    setup::{Setup, on_change},
+    setup::{Setup, on_interpretation, on_template},
     templates::{TemplateQueue, counts},
 };
 
@@ -52,19 +51,10 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         applier: Applier::new(setup),
         metrics: setup.register(DetectorMetrics::register),
     });
-    on_change(&setup.bindings.namespaced, &this, Detector::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, Detector::on_cluster_binding);
-    let weak = Arc::downgrade(&this);
-    setup.templates.on_change(move |gvk, change| {
-        if let Some(this) = weak.upgrade() {
-            this.on_template(gvk, change);
-        }
-    });
-    let weak = Arc::downgrade(&this);
-    setup.interpreters.on_change(move |changed| {
-        if let Some(this) = weak.upgrade() {
-            this.templates.keys(changed).into_iter().for_each(|key| this.queue.queue.add_low_priority(key));
-        }
+    setup.bindings.on_change(&this, Detector::on_binding);
+    on_template(setup, &this, Detector::on_template);
+    on_interpretation(setup, &this, |this, changed| {
+        this.templates.keys(changed).into_iter().for_each(|key| this.queue.queue.add_low_priority(key));
     });
     this
 }
@@ -107,15 +97,9 @@ impl Detector {
     }
 
     /// A binding that somebody deleted is made again for a template that is still claimed.
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
+    fn on_binding(&self, change: &BindingChange) {
         if let (Some(deleted), None) = (&change.old, &change.new) {
-            self.queue.queue.add(template_key(&deleted.spec));
-        }
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        if let (Some(deleted), None) = (&change.old, &change.new) {
-            self.queue.queue.add(template_key(&deleted.spec));
+            self.queue.queue.add(template_key(deleted.spec()));
         }
     }
 

@@ -26,7 +26,7 @@ use crate::{
     interpreter::{Interpreters, Resolved},
     member_object::{self, MemberObject},
     members::{Member, Members},
-    setup::{Setup, on_change},
+    setup::{Setup, on_change, on_connect, on_interpretation},
 };
 
 /// Works of one member that are applied at once.
@@ -55,18 +55,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     });
     on_change(&setup.works, &this, Execution::on_work);
     on_change(&setup.clusters, &this, Execution::on_cluster);
-    let weak = Arc::downgrade(&this);
-    setup.members.on_connect(move |member| {
-        if let Some(this) = weak.upgrade() {
-            this.start_member(member);
-        }
-    });
-    let weak = Arc::downgrade(&this);
-    setup.interpreters.on_change(move |changed| {
-        if let Some(this) = weak.upgrade() {
-            this.on_interpretation(changed);
-        }
-    });
+    on_connect(setup, &this, Execution::start_member);
+    on_interpretation(setup, &this, Execution::on_interpretation);
     this
 }
 

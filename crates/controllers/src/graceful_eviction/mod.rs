@@ -9,10 +9,7 @@ mod observe;
 
 use std::sync::Arc;
 
-use ironclad_api::{
-    cluster::Cluster,
-    work::{ClusterResourceBinding, GracefulEvictionTask, ResourceBinding},
-};
+use ironclad_api::{cluster::Cluster, work::GracefulEvictionTask};
 use ironclad_failover::{
     graceful_eviction,
     wakes::{self, Parts},
@@ -24,7 +21,7 @@ use kube::ResourceExt as _;
 
 use self::{apply::Applier, metrics::GracefulMetrics, observe::Observer};
 use crate::{
-    bindings::{Bindings, queue_key},
+    bindings::{BindingChange, Bindings, queue_key},
     controller::Controller,
     index::{BY_EVICTION, BY_TARGET},
     setup::{Setup, on_change},
@@ -52,8 +49,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         applier: Applier::new(setup, metrics.clone()),
         metrics,
     });
-    on_change(&setup.bindings.namespaced, &this, GracefulEviction::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, GracefulEviction::on_cluster_binding);
+    setup.bindings.on_change(&this, GracefulEviction::on_binding);
     on_change(&setup.clusters, &this, GracefulEviction::on_cluster);
     this
 }
@@ -79,24 +75,14 @@ impl GracefulEviction {
         self.applier.apply(key, &observed, &decision).await
     }
 
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
-        fn parts(binding: &ResourceBinding) -> Parts<'_> {
-            (&binding.metadata, &binding.spec, binding.status.as_ref())
+    fn on_binding(&self, change: &BindingChange) {
+        fn parts(binding: &Binding) -> Parts<'_> {
+            (binding.metadata(), binding.spec(), binding.status())
         }
-        self.changed(change.old.as_deref().map(parts), change.new.as_deref().map(parts));
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        fn parts(binding: &ClusterResourceBinding) -> Parts<'_> {
-            (&binding.metadata, &binding.spec, binding.status.as_ref())
-        }
-        self.changed(change.old.as_deref().map(parts), change.new.as_deref().map(parts));
-    }
-
-    fn changed(&self, old: Option<Parts<'_>>, new: Option<Parts<'_>>) {
         fn tasks(parts: Option<Parts<'_>>) -> &[GracefulEvictionTask] {
             parts.map(|(_, spec, _)| spec.graceful_eviction_tasks.as_slice()).unwrap_or_default()
         }
+        let (old, new) = (change.old.as_ref().map(parts), change.new.as_ref().map(parts));
         self.metrics.moved(tasks(old), tasks(new));
         let stale_pending = new.is_some_and(|(_, _, status)| self.observer.is_stale_pending(status));
         if (stale_pending || wakes::graceful_eviction::binding(old, new))

@@ -8,10 +8,7 @@ mod waiting;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ironclad_api::{
-    cluster::Cluster,
-    work::{ClusterResourceBinding, ResourceBinding},
-};
+use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{Binding, BindingRef, ClusterName};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_scheduling::{
@@ -31,7 +28,7 @@ use self::{
     waiting::Waiting,
 };
 use crate::{
-    bindings::{Bindings, queue_key},
+    bindings::{BindingChange, Bindings, queue_key},
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
     controller::Controller,
@@ -83,8 +80,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         applier: Applier::new(setup),
         metrics,
     });
-    on_change(&setup.bindings.namespaced, &this, Scheduler::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, Scheduler::on_cluster_binding);
+    on_change(&setup.bindings.namespaced, &this, |this, change| this.capacity.on_binding(change));
+    setup.bindings.on_change(&this, Scheduler::on_binding);
     on_change(&setup.clusters, &this, Scheduler::on_cluster);
     this
 }
@@ -143,16 +140,8 @@ impl Scheduler {
         self.metrics.incoming(Incoming::ScheduleAttemptFailure);
     }
 
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
-        self.capacity.on_binding(change);
-        self.changed(change.old.as_deref().map(BindingRef::from), change.new.as_deref().map(BindingRef::from));
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        self.changed(change.old.as_deref().map(BindingRef::from), change.new.as_deref().map(BindingRef::from));
-    }
-
-    fn changed(&self, old: Option<BindingRef<'_>>, new: Option<BindingRef<'_>>) {
+    fn on_binding(&self, change: &BindingChange) {
+        let (old, new) = (change.old.as_ref().map(Binding::view), change.new.as_ref().map(Binding::view));
         let Some(new) = new else {
             if let Some(old) = old {
                 self.waiting.lock().leave(&key_of(old));

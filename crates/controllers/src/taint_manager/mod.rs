@@ -12,10 +12,7 @@ pub(crate) mod running;
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{
-    cluster::Cluster,
-    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec},
-};
+use ironclad_api::{cluster::Cluster, work::ResourceBindingSpec};
 use ironclad_failover::{
     Evictions, Flags, Now,
     flags::NoExecutePolicy,
@@ -37,6 +34,7 @@ use self::{
     running::{Running, Shared},
 };
 use crate::{
+    bindings::BindingChange,
     controller::Controller,
     setup::{Setup, on_change},
 };
@@ -76,8 +74,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         metrics,
     });
     on_change(&setup.clusters, &this, TaintManager::on_cluster);
-    on_change(&setup.bindings.namespaced, &this, TaintManager::on_binding);
-    on_change(&setup.bindings.cluster_scoped, &this, TaintManager::on_cluster_binding);
+    setup.bindings.on_change(&this, TaintManager::on_binding);
     on_change(&this.observer.pause, &this, TaintManager::on_pause);
     if setup.settings.failover.eviction.capacity_check {
         let weak = Arc::downgrade(&this);
@@ -236,24 +233,17 @@ impl TaintManager {
         self.update(|evictions, now| self.observer.cluster(evictions, &name, change.new.as_ref(), now));
     }
 
-    fn on_binding(&self, change: &Change<ResourceBinding>) {
-        self.changed(change.old.clone().map(Binding::from), change.new.clone().map(Binding::from));
-    }
-
-    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        self.changed(change.old.clone().map(Binding::from), change.new.clone().map(Binding::from));
-    }
-
-    fn changed(&self, old: Option<Binding>, new: Option<Binding>) {
+    fn on_binding(&self, change: &BindingChange) {
         fn parts(binding: &Binding) -> wakes::Parts<'_> {
             (binding.metadata(), binding.spec(), binding.status())
         }
+        let BindingChange { old, new } = change;
         let Some(key) = new.as_ref().or(old.as_ref()).map(Binding::key) else { return };
         if !wakes::taint_manager::binding(old.as_ref().map(parts), new.as_ref().map(parts)) {
             return;
         }
         self.update(|evictions, now| {
-            if let (Some(old), Some(new)) = (&old, &new) {
+            if let (Some(old), Some(new)) = (old, new) {
                 evictions.moved(&key, old, new);
             }
             evictions.binding(&key, new.as_ref(), now);

@@ -19,7 +19,7 @@ use crate::{
     interpreter::Interpreters,
     member_object::MemberObject,
     members::{Member, Members},
-    setup::Setup,
+    setup::{Setup, on_connect, on_interpretation},
     works::WorkStatus,
 };
 
@@ -42,18 +42,10 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         interpreters: setup.interpreters.clone(),
         events: setup.events.clone(),
     });
-    let weak = Arc::downgrade(&this);
-    setup.members.on_connect(move |member| {
-        if let Some(this) = weak.upgrade() {
-            this.start_member(member);
-        }
-    });
-    let weak = Arc::downgrade(&this);
-    setup.interpreters.on_change(move |changed| {
-        if let Some(this) = weak.upgrade() {
-            for member in this.members.list() {
-                member.objects.keys(changed).into_iter().for_each(|key| member.statuses.add_low_priority(key));
-            }
+    on_connect(setup, &this, WorkStatusController::start_member);
+    on_interpretation(setup, &this, |this, changed| {
+        for member in this.members.list() {
+            member.objects.keys(changed).into_iter().for_each(|key| member.statuses.add_low_priority(key));
         }
     });
     this

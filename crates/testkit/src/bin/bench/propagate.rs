@@ -52,9 +52,31 @@ pub(crate) struct Args {
     /// Use real kube-apiservers instead of `ironclad up`
     #[arg(long)]
     real: bool,
+    /// Use a real kube-apiserver as control plane, with simulated members
+    #[arg(long, conflicts_with = "real")]
+    real_plane: bool,
 }
 
 impl Args {
+    async fn world(&self) -> anyhow::Result<World> {
+        if self.real {
+            let nodes = real::NodeShape { count: nodes_for(self.pods()), ..Default::default() };
+            return World::real(&[], self.members, nodes).await;
+        }
+        if self.real_plane {
+            return World::real_plane(&self.up(), self.members).await;
+        }
+        World::up(&self.up(), self.members).await
+    }
+
+    fn servers(&self) -> &'static str {
+        match (self.real, self.real_plane) {
+            (true, _) => "real kube-apiservers",
+            (_, true) => "a real kube-apiserver and simulated members",
+            _ => "ironclad up",
+        }
+    }
+
     fn pods(&self) -> usize {
         self.deployments * usize::try_from(self.replicas).unwrap_or(0)
     }
@@ -97,12 +119,7 @@ type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let tasks = Tasks::new("bench");
-    let world = if args.real {
-        let nodes = real::NodeShape { count: nodes_for(args.pods()), ..Default::default() };
-        World::real(&[], args.members, nodes).await?
-    } else {
-        World::up(&args.up(), args.members).await?
-    };
+    let world = args.world().await?;
     let table = Table::default();
     observe(&world, &table, &tasks, &clock, args.members, args.replicas);
     world.apply_policy(None).await?;
@@ -155,7 +172,7 @@ fn print(args: &Args, table: &Table, created: Duration, whole: Duration, used: (
         args.deployments,
         args.replicas,
         args.members,
-        if args.real { "real kube-apiservers" } else { "ironclad up" }
+        args.servers()
     );
     println!("{:<22} {:>10} {:>10}", "from create to", "p50 ms", "p99 ms");
     let rows: [(&str, When); 4] = [
@@ -196,6 +213,8 @@ pub(crate) struct World {
     /// Arguments of its start.
     arguments: Vec<String>,
     _real: Option<real::RealEnv>,
+    /// Process of the simulated members, if it is not the control plane.
+    _simulated: Option<Daemon>,
     dir: tempfile::TempDir,
 }
 
@@ -215,7 +234,7 @@ impl World {
             clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
         }
         let plane = client(&kubeconfig, Some("ironclad")).await?;
-        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments, _real: None, dir })
+        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments, _real: None, _simulated: None, dir })
     }
 
     /// Kills the process and starts it again on the same directory.
@@ -242,27 +261,30 @@ impl World {
     pub(crate) async fn real(arguments: &[String], members: usize, nodes: real::NodeShape) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let env = real::RealEnv::start(real::Config { members, plane: true, nodes }).await?;
-        let binary = binary()?;
-        let plane_config = env.plane().kubeconfig();
-        let plane_path = plane_config.display().to_string();
-        verb(&binary, &["crds", "--install", "--kubeconfig", &plane_path])?;
-        let metrics = format!("127.0.0.1:{}", free_port()?);
-        let own = ["run", "--kubeconfig", &plane_path, "--metrics-bind-address", &metrics];
-        let all: Vec<&str> = own.into_iter().chain(arguments.iter().map(String::as_str)).collect();
-        let daemon = Daemon::start(&binary, &all)?;
+        let (daemon, metrics, kubeconfig) = run_beside(&env, arguments)?;
         let mut clients = Vec::new();
         for n in 0..members {
             let member = env.member(n).kubeconfig();
-            let name = format!("member{}", n + 1);
-            verb(
-                &binary,
-                &["join", &name, "--kubeconfig", &plane_path, "--cluster-kubeconfig", &member.display().to_string()],
-            )?;
+            join(&kubeconfig, n, &member, None)?;
             clients.push(client(&member, None).await?);
         }
-        let plane = client(&plane_config, None).await?;
-        let kubeconfig = plane_config;
-        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments: Vec::new(), _real: Some(env), dir })
+        let plane = client(&kubeconfig, None).await?;
+        let (arguments, _real) = (Vec::new(), Some(env));
+        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments, _real, _simulated: None, dir })
+    }
+
+    /// Starts a real kube-apiserver with `ironclad run`, and an `ironclad up` with these further arguments, whose
+    /// simulated members join it.
+    async fn real_plane(arguments: &[String], members: usize) -> anyhow::Result<Self> {
+        let host = Self::up(arguments, members).await?;
+        let env = real::RealEnv::start(real::Config { members: 0, plane: true, nodes: Default::default() }).await?;
+        let (daemon, metrics, kubeconfig) = run_beside(&env, &[])?;
+        for n in 0..members {
+            join(&kubeconfig, n, &host.kubeconfig, Some(&format!("member{}", n + 1)))?;
+        }
+        let plane = client(&kubeconfig, None).await?;
+        let (_real, _simulated) = (Some(env), Some(host.daemon));
+        Ok(Self { daemon, metrics, plane, kubeconfig, arguments: Vec::new(), _real, _simulated, ..host })
     }
 
     /// Runs a verb of Ironclad on this control plane.
@@ -293,6 +315,26 @@ impl World {
         api.create(&PostParams::default(), &policy).await?;
         Ok(())
     }
+}
+
+/// Starts `ironclad run` beside a real kube-apiserver; returns it with its address of metrics and the kubeconfig.
+fn run_beside(env: &real::RealEnv, arguments: &[String]) -> anyhow::Result<(Daemon, String, PathBuf)> {
+    let (binary, kubeconfig) = (binary()?, env.plane().kubeconfig());
+    let path = kubeconfig.display().to_string();
+    verb(&binary, &["crds", "--install", "--kubeconfig", &path])?;
+    let metrics = format!("127.0.0.1:{}", free_port()?);
+    let own = ["run", "--kubeconfig", &path, "--metrics-bind-address", &metrics];
+    let all: Vec<&str> = own.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    Ok((Daemon::start(&binary, &all)?, metrics, kubeconfig))
+}
+
+/// Joins the member with this index, counted from 0.
+fn join(kubeconfig: &Path, index: usize, member: &Path, context: Option<&str>) -> anyhow::Result<()> {
+    let (name, plane, member) = (format!("member{}", index + 1), kubeconfig.display(), member.display());
+    let (plane, member) = (plane.to_string(), member.to_string());
+    let mut args = vec!["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member];
+    args.extend(context.into_iter().flat_map(|context| ["--cluster-context", context]));
+    verb(&binary()?, &args)
 }
 
 fn start(arguments: &[String]) -> anyhow::Result<Daemon> {

@@ -21,12 +21,37 @@ use tokio::time::Instant;
 
 use crate::{Failure, Next, Queue, run_workers};
 
-/// A status is written once nothing new was requested for this time.
-const QUIET: Duration = Duration::from_millis(500);
-/// Longest time from the first request to the write.
-const LATEST: Duration = Duration::from_secs(2);
+/// Pauses before a write to a server that answers fast.
+const FAST: Pauses = Pauses { quiet: Duration::from_millis(500), latest: Duration::from_secs(2) };
+/// Pauses before a write to a server that answers slowly.
+const SLOW: Pauses = Pauses { quiet: Duration::from_secs(2), latest: Duration::from_secs(5) };
+/// Share of its time that a server may need for the writes of one object: one in this many.
+const SHARE: u32 = 20;
 /// Concurrent writes for one kind of object.
 const WORKERS: usize = 4;
+
+/// Pauses before a status is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pauses {
+    /// Nothing new was requested for this time.
+    quiet: Duration,
+    /// Longest time from the first request to the write.
+    latest: Duration,
+}
+
+impl Pauses {
+    /// Pauses for a server that takes this long for a write. A server that is overloaded gets fewer writes of status,
+    /// so that it can serve those that move workloads. Pure.
+    fn for_latency(latency: Duration) -> Self {
+        let quiet = latency.saturating_mul(SHARE).clamp(FAST.quiet, SLOW.quiet);
+        Self { quiet, latest: quiet.saturating_mul(4).min(SLOW.latest) }
+    }
+}
+
+/// Mean of a measured duration, in which later values count more. Pure.
+fn mean(before: Duration, measured: Duration) -> Duration {
+    (before * 3 + measured) / 4
+}
 
 /// The state that a status write is based on.
 #[derive(Debug, Clone)]
@@ -75,6 +100,8 @@ struct Shared<T: StatusTarget> {
     /// Time of the last activity of an object: it was created, or its status was written.
     activity: Mutex<BTreeMap<T::Key, Instant>>,
     queue: Queue<T::Key>,
+    /// Mean time that a write takes.
+    latency: Mutex<Duration>,
 }
 
 struct Request<P> {
@@ -101,6 +128,7 @@ impl<T: StatusTarget> StatusWriter<T> {
             requests: Mutex::default(),
             activity: Mutex::default(),
             queue: queue.clone(),
+            latency: Mutex::default(),
         }));
         let worker = this.clone();
         run_workers(name, &seam.tasks, &queue, WORKERS, move |key| {
@@ -117,7 +145,7 @@ impl<T: StatusTarget> StatusWriter<T> {
 
     /// Requests a part of the status of the object with this uid, in addition to the contributor's earlier requests.
     pub fn request(&self, key: &T::Key, uid: &str, contributor: &'static str, part: T::Part, urgent: bool) {
-        let now = self.0.seam.clock.mono();
+        let (now, pauses) = (self.0.seam.clock.mono(), self.pauses());
         let Some(current) = self.0.target.current(key) else { return };
         if current.uid != uid {
             return;
@@ -143,7 +171,7 @@ impl<T: StatusTarget> StatusWriter<T> {
             entry.parts.insert(contributor, part);
             entry.urgent |= urgent;
             let quiet_since = if entry.first == now { last_activity } else { Some(now) };
-            let quiet = quiet_since.map_or(now, |at| (at + QUIET).min(entry.first + LATEST));
+            let quiet = quiet_since.map_or(now, |at| (at + pauses.quiet).min(entry.first + pauses.latest));
             entry.due = if entry.urgent { now } else { quiet.max(now) };
             entry.due
         };
@@ -188,7 +216,10 @@ impl<T: StatusTarget> StatusWriter<T> {
             entry.urgent = false;
             (entry.parts.clone(), patch)
         };
-        match self.0.target.write(&key, &current.resource_version, patch).await {
+        let began = self.0.seam.clock.mono();
+        let written = self.0.target.write(&key, &current.resource_version, patch).await;
+        self.note_latency(self.0.seam.clock.mono() - began);
+        match written {
             Ok(()) => {}
             Err(Failure::NotFound(_)) => {
                 self.0.requests.lock().remove(&key);
@@ -215,7 +246,7 @@ impl<T: StatusTarget> StatusWriter<T> {
                 requests.remove(&key);
             } else {
                 // A part that was requested during the write may be urgent.
-                let wait = if entry.urgent { Duration::ZERO } else { QUIET };
+                let wait = if entry.urgent { Duration::ZERO } else { self.pauses().quiet };
                 (entry.first, entry.due) = (now, now + wait);
                 return Ok(Next::After(wait));
             }
@@ -223,12 +254,21 @@ impl<T: StatusTarget> StatusWriter<T> {
         Ok(Next::Forget)
     }
 
+    fn pauses(&self) -> Pauses {
+        Pauses::for_latency(*self.0.latency.lock())
+    }
+
+    fn note_latency(&self, measured: Duration) {
+        let mut latency = self.0.latency.lock();
+        *latency = mean(*latency, measured);
+    }
+
     fn set_activity(&self, key: T::Key) {
         let now = self.0.seam.clock.mono();
         let mut activity = self.0.activity.lock();
         // Only recent activity matters. An occasional sweep keeps the map small.
         if activity.len() >= 1024 {
-            activity.retain(|_, at| now - *at < QUIET);
+            activity.retain(|_, at| now - *at < SLOW.quiet);
         }
         activity.insert(key, now);
     }
@@ -379,6 +419,40 @@ mod tests {
             pass(100).await;
         }
         assert!(times(&fake).first().is_some_and(|at| *at <= 2_100), "{:?}", times(&fake));
+    }
+
+    #[test]
+    fn pauses_grow_with_the_time_that_a_write_takes() {
+        for (latency, quiet, latest) in
+            [(0, 500, 2_000), (25, 500, 2_000), (50, 1_000, 4_000), (100, 2_000, 5_000), (30_000, 2_000, 5_000)]
+        {
+            let of = Pauses::for_latency(Duration::from_millis(latency));
+            assert_eq!((of.quiet.as_millis(), of.latest.as_millis()), (quiet, latest), "{latency} ms");
+        }
+        assert_eq!(Pauses::for_latency(Duration::ZERO), FAST);
+        assert_eq!(Pauses::for_latency(Duration::MAX), SLOW);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_server_gets_fewer_writes_until_it_answers_fast_again() {
+        let (fake, writer) = writer();
+        let changes = async |from: i32| {
+            for n in 0..40 {
+                request(&writer, "x", json!({ "x": from + n }), false);
+                pass(600).await;
+            }
+            pass(10_000).await;
+            std::mem::take(&mut fake.0.lock().writes).len()
+        };
+        let fast = changes(0).await;
+        fake.0.lock().takes = Duration::from_millis(400);
+        let slow = changes(100).await;
+        fake.0.lock().takes = Duration::ZERO;
+        changes(200).await;
+        changes(300).await;
+        let again = changes(400).await;
+        assert!(slow * 2 < fast && again == fast, "{fast} writes, {slow} while it is slow, {again} afterwards");
+        assert_eq!(fake.0.lock().status, json!({"x": 439}));
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,6 +30,7 @@ mod options;
 pub mod pki;
 mod policies;
 mod protobuf;
+mod quota;
 mod registry;
 mod request;
 mod respond;

@@ -16,6 +16,7 @@ use crate::{
     crd::Definition,
     object,
     policies::Policies,
+    quota::turns::Turns,
     registry::{Group, Lookup, Registry, Resource},
     status::{ApiError, error_chain},
     webhooks::Webhooks,
@@ -36,6 +37,8 @@ pub(crate) struct State {
     pub(crate) token_key: TokenKey,
     /// AnswerBudget for answers to clients over the network.
     pub(crate) answers: AnswerBudget,
+    /// Turns of the writes that are charged to quotas.
+    pub(crate) quota_turns: Turns,
     webhooks: Cached<Webhooks>,
     policies: Cached<Policies>,
     rbac: Cached<Bindings>,
@@ -58,6 +61,7 @@ impl State {
             refreshing: Mutex::new(()),
             definitions: Mutex::default(),
             token_key,
+            quota_turns: Turns::default(),
             webhooks: Cached::default(),
             policies: Cached::default(),
             rbac: Cached::default(),

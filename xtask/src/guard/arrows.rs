@@ -19,9 +19,10 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 25] = [
+const CRATES: [(&str, Side, &[&str]); 26] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-quantity", Core, &[]),
+    ("ironclad-quota", Core, &["ironclad-quantity"]),
     ("ironclad-patch", Core, &["ironclad-quantity"]),
     ("ironclad-api", Core, &["ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
@@ -46,10 +47,13 @@ const CRATES: [(&str, Side, &[&str]); 25] = [
     (
         "ironclad-apiserver",
         Edge,
-        &["ironclad-store", "ironclad-jsonpath", "ironclad-patch", "ironclad-quantity", "ironclad-seam"],
+        &[
+            "ironclad-store", "ironclad-jsonpath", "ironclad-patch", "ironclad-quantity", "ironclad-quota",
+            "ironclad-seam",
+        ],
     ),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
-    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-patch"]),
+    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-patch", "ironclad-quota"]),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-runtime"]),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     admission::{self, Operation},
     context::Cx,
-    conversion, kinds, meta, object,
+    conversion, kinds, meta, object, quota,
     respond::{self, Reply},
     state::{State, check_depth},
     status::ApiError,
@@ -93,6 +93,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     };
     if options.dry_run {
         check_depth(resource, &value)?;
+        quota::check_dry_run(cx, None, &value)?;
         if let Some(entry) = state.store.get(&key) {
             return Err(exists(&entry));
         }
@@ -105,7 +106,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     ops.push(put);
     let alone = sides.is_empty();
     sides.join(&mut compares, &mut ops);
-    match state.txn(compares, ops).await? {
+    match quota::txn(cx, None, &value, compares, ops).await? {
         TxnResult::Done { revision } => {
             state.set_revision(&mut value, revision);
             carry_out(&cx.state, after_write(cx, None, Some(&value))?).await?;

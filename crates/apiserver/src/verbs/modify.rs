@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     admission::{self, Operation, SideWrites},
     context::Cx,
-    conversion, convert, kinds, meta, object,
+    conversion, convert, kinds, meta, object, quota,
     registry::Resource,
     state::check_depth,
     status::{ApiError, Cause},
@@ -87,6 +87,7 @@ async fn attempt(
     let removed = removable(resource, &old, &new);
     if options.dry_run {
         check_depth(resource, &new)?;
+        quota::check_dry_run(cx, Some(&old), &new)?;
         return Ok(Some(new));
     }
     let op = if removed {
@@ -98,7 +99,12 @@ async fn attempt(
     compares.push(Compare::modified(key, entry.modified));
     ops.push(op);
     sides.join(&mut compares, &mut ops);
-    match cx.state.txn(compares, ops).await? {
+    let result = if removed {
+        cx.state.txn(compares, ops).await?
+    } else {
+        quota::txn(cx, Some(&old), &new, compares, ops).await?
+    };
+    match result {
         TxnResult::Failed { .. } => Ok(None),
         TxnResult::Done { .. } if removed => {
             carry_out(&cx.state, after_write(cx, Some(&old), None)?).await?;

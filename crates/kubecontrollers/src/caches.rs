@@ -10,8 +10,8 @@ use k8s_openapi::api::{
     batch::v1::{CronJob, Job},
     certificates::v1::CertificateSigningRequest,
     core::v1::{
-        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service,
-        ServiceAccount,
+        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+        Secret, Service, ServiceAccount,
     },
     discovery::v1::EndpointSlice,
     policy::v1::PodDisruptionBudget,
@@ -83,6 +83,7 @@ pub(crate) static SERVICE_ACCOUNTS: CacheSpec<ServiceAccount> =
     some("serviceaccounts", || with_field("metadata.name", DEFAULT_SERVICE_ACCOUNT));
 pub(crate) static ROOT_CAS: CacheSpec<ConfigMap> = some("configmaps", || with_field("metadata.name", ROOT_CA));
 pub(crate) static TOKEN_SECRETS: CacheSpec<Secret> = some("secrets", || with_field("type", SECRET_TYPE));
+pub(crate) static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> = all("resourcequotas", &[]);
 pub(crate) static REPLICA_SETS: CacheSpec<ReplicaSet> =
     all("replicasets", &[(BY_CONTROLLER, index_by_controller), (ORPHANS, index_orphans)]);
 pub(crate) static DEPLOYMENTS: CacheSpec<Deployment> = all("deployments", &[]);

@@ -24,6 +24,7 @@ pub mod pods;
 mod protection;
 pub mod quantity;
 mod replicaset;
+mod resourcequota;
 mod rounding;
 mod start;
 mod statefulset;

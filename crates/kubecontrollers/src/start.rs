@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     Cluster, Signer, aggregation, certificates, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa,
-    job, namespace, protection, replicaset, statefulset, token,
+    job, namespace, protection, replicaset, resourcequota, statefulset, token,
 };
 
 /// A built-in controller.
@@ -28,6 +28,8 @@ pub enum Controller {
     RoleAggregation,
     /// Signs requests for certificates that were approved, and removes old ones.
     CertificateSigning,
+    /// Maintains the status of ResourceQuotas.
+    ResourceQuota,
     /// Maintains the EndpointSlices of Services.
     EndpointSlice,
     /// Maintains the status of PodDisruptionBudgets.
@@ -50,7 +52,7 @@ pub enum Controller {
 
 impl Controller {
     /// All controllers, in the order in which they start.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -60,6 +62,7 @@ impl Controller {
         Self::VolumeProtection,
         Self::RoleAggregation,
         Self::CertificateSigning,
+        Self::ResourceQuota,
         Self::EndpointSlice,
         Self::Disruption,
         Self::Deployment,
@@ -72,7 +75,7 @@ impl Controller {
     ];
 
     /// Controllers of the control plane. Its workloads are templates, which must not start.
-    pub const PLANE: [Self; 9] = [
+    pub const PLANE: [Self; 10] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -82,6 +85,7 @@ impl Controller {
         Self::VolumeProtection,
         Self::RoleAggregation,
         Self::CertificateSigning,
+        Self::ResourceQuota,
     ];
 
     /// The name in kube-controller-manager's `--controllers`.
@@ -96,6 +100,7 @@ impl Controller {
             Self::VolumeProtection => "persistentvolume-protection-controller",
             Self::RoleAggregation => "clusterrole-aggregation-controller",
             Self::CertificateSigning => "certificatesigningrequest-signing-controller",
+            Self::ResourceQuota => "resourcequota-controller",
             Self::EndpointSlice => "endpointslice-controller",
             Self::Disruption => "disruption-controller",
             Self::Deployment => "deployment-controller",
@@ -149,6 +154,7 @@ pub fn start(cluster: &Cluster, options: &Options) {
                     certificates::start(cluster, signer);
                 }
             }
+            Controller::ResourceQuota => resourcequota::start(cluster),
             Controller::EndpointSlice => endpointslice::start(cluster),
             Controller::Disruption => disruption::start(cluster),
             Controller::Deployment => deployment::start(cluster),

@@ -44,11 +44,9 @@ pub(crate) async fn txn(
     let Some(kind) = counted(cx, old, new) else { return cx.state.txn(compares, ops).await };
     let _turn = cx.state.quota_turns.take(namespace).await;
     for _ in 0..TRIES {
-        let (mut all_compares, mut all_ops) = (compares.clone(), ops.clone());
-        for charge in charges(cx, &kind, namespace, old, new)? {
-            all_compares.push(charge.compare);
-            all_ops.push(charge.op);
-        }
+        let charges = charges(cx, &kind, namespace, old, new)?;
+        let (all_compares, all_ops) =
+            ([compares.clone(), charges.compares].concat(), [ops.clone(), charges.ops].concat());
         match cx.state.txn(all_compares, all_ops).await? {
             TxnResult::Failed { mut current, revision } => {
                 current.truncate(compares.len());
@@ -87,31 +85,29 @@ fn quotas(state: &State, namespace: &str) -> (Option<Arc<Resource>>, Vec<(String
     (Some(resource), entries)
 }
 
-/// The write of a quota's usage.
-struct Charge {
-    compare: Compare,
-    op: Op,
+/// What a transaction needs of the quotas of its namespace.
+struct Charges {
+    /// The quotas as they were read, also those that are not charged: their limits may come into force meanwhile.
+    compares: Vec<Compare>,
+    /// The writes of what is used.
+    ops: Vec<Op>,
 }
 
-fn charges(
-    cx: &Cx,
-    kind: &Counted,
-    namespace: &str,
-    old: Option<&Value>,
-    new: &Value,
-) -> Result<Vec<Charge>, ApiError> {
-    let (Some(resource), entries) = quotas(&cx.state, namespace) else { return Ok(vec![]) };
+fn charges(cx: &Cx, kind: &Counted, namespace: &str, old: Option<&Value>, new: &Value) -> Result<Charges, ApiError> {
+    let mut out = Charges { compares: vec![], ops: vec![] };
+    let (Some(resource), entries) = quotas(&cx.state, namespace) else { return Ok(out) };
     let mut read = Vec::with_capacity(entries.len());
-    for (_, entry) in &entries {
+    for (key, entry) in &entries {
         read.push(object::decode(&entry.value, entry.modified)?);
+        out.compares.push(Compare::modified(key.as_str(), entry.modified));
     }
     let write = Write { kind, subresource: cx.subresource().unwrap_or_default(), old, new };
     let charged = check(&read, &write, cx.state.seam.clock.wall()).map_err(|refusal| {
         let name = object::meta_str(new, "name");
         ApiError::forbidden(&cx.resource.plural, &cx.resource.group, name, &refusal.to_string())
     })?;
-    let one = |charge: ironclad_quota::Charge| {
-        let ((key, entry), before) = (&entries[charge.quota], &read[charge.quota]);
+    for charge in charged {
+        let ((key, _), before) = (&entries[charge.quota], &read[charge.quota]);
         let mut quota = before.clone();
         quota["status"]["used"] = to_json(&charge.used);
         if cx.state.options.managed_fields || object::metadata(before).contains_key("managedFields") {
@@ -120,8 +116,7 @@ fn charges(
                 tracker.update(Some(before), &mut quota, MANAGER, &now)
             });
         }
-        let op = cx.state.put(&resource, key.clone(), &quota)?;
-        Ok(Charge { compare: Compare::modified(key.as_str(), entry.modified), op })
-    };
-    charged.into_iter().map(one).collect()
+        out.ops.push(cx.state.put(&resource, key.clone(), &quota)?);
+    }
+    Ok(out)
 }

@@ -14,6 +14,7 @@ mod fuzz;
 mod nesting;
 mod ownership;
 mod policies;
+mod quotas;
 mod serving;
 mod tls;
 mod tokens;

@@ -48,7 +48,8 @@ impl Ours {
         );
         let cluster = Cluster::new(client, seam.child("controllers"));
         let options = kubecontrollers::Options {
-            controllers: Controller::PLANE.to_vec(),
+            // The real control plane has none for quotas either: scenarios write their status themselves.
+            controllers: Controller::PLANE.into_iter().filter(|c| *c != Controller::ResourceQuota).collect(),
             root_certificate: Some(pki.ca().to_owned()),
             signer: Some(ironclad_simcluster::signer(pki.authority().clone())),
         };

@@ -81,6 +81,9 @@ pub(crate) async fn validate(
         webhooks::mutate(cx, &write, None).await?;
     }
     (kinds::hooks(&cx.resource).admit_valid)(cx, operation, old, new)?;
+    if let Some(new) = new {
+        webhooks::warn_unreachable(cx, old, new);
+    }
     policies::validate(cx, &write, new)?;
     webhooks::validate(cx, &write, new).await?;
     let Some(reviewer) = reviewer(cx) else { return Ok(SideWrites::default()) };

@@ -14,6 +14,7 @@ mod caller;
 mod config;
 mod matcher;
 mod matching;
+mod reach;
 mod review;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ pub(crate) use self::{
     config::Webhooks,
     matcher::{Matcher, condition_type, label_selector},
     matching::{Seen, matches},
+    reach::warn_unreachable,
     review::request,
 };
 use self::{

@@ -354,3 +354,51 @@ async fn webhook_that_refuses_everything_can_be_removed() {
     assert_eq!(script.asked.lock().unwrap().len(), 1);
     world.seam.tasks.kill();
 }
+
+#[tokio::test(start_paused = true)]
+async fn writer_of_a_webhook_behind_an_unreachable_service_is_warned() {
+    let world = World::new().await;
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+    world.post(services, service("inside", json!({"ports": [{"port": 443}]}))).await.expect(201);
+    let outside = json!({"type": "ExternalName", "externalName": "hooks.example.com"});
+    world.post(services, service("outside", outside)).await.expect(201);
+    let hook = |name: &str, client: Value| json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": client});
+    let at = |name: &str| json!({"service": {"namespace": "default", "name": name}});
+    let hooks = json!([
+        hook("a.b.c", json!({"url": "https://h.example"})),
+        hook("b.b.c", at("inside")),
+        hook("c.b.c", at("outside")),
+        hook("d.b.c", at("nowhere")),
+    ]);
+    let made = world.post(VALIDATING, json!({"metadata": {"name": "v"}, "webhooks": hooks})).await.expect(201);
+    let remedy = "name a clientConfig.url, or make the Service one of type ExternalName";
+    let want = [
+        format!(
+            "299 - \"webhooks[1].clientConfig.service: service \\\"inside\\\" is in a network that this server is not part of: {remedy}\""
+        ),
+        format!(
+            "299 - \"webhooks[3].clientConfig.service: service \\\"nowhere\\\" not found, and this server is in no cluster network: {remedy}\""
+        ),
+    ];
+    assert_eq!(made.warnings(), want);
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    let changed = world.patch(&format!("{VALIDATING}/v"), "merge-patch+json", labelled).await.expect(200);
+    assert_eq!(changed.warnings(), [""; 0], "once for each address");
+    let client = json!({"service": {"namespace": "default", "name": "nowhere"}});
+    let conversion =
+        json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client}});
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version("v1", true), version("v2", false)], "conversion": conversion},
+    });
+    let made = world.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await.expect(201);
+    let want = format!(
+        "299 - \"spec.conversion.webhook.clientConfig.service: service \\\"nowhere\\\" not found, and this server is in no cluster network: {remedy}\""
+    );
+    assert_eq!(made.warnings(), [want]);
+    world.seam.tasks.kill();
+}

@@ -6,6 +6,8 @@ use ironclad_admission::{
 use ironclad_apiserver::{Admission, Admitted, ApiError, Objects, Operation as ServerOperation, Review, SideWrite};
 use serde_json::Value;
 
+use super::reach;
+
 /// Reviews the writes of an embedded server.
 #[derive(Debug, Clone)]
 pub struct InProcessAdmission {
@@ -71,7 +73,9 @@ impl Admission for InProcessAdmission {
                 object,
             },
         });
-        Ok(Admitted { warnings: verdict.warnings, writes: writes.collect() })
+        let mut warnings = verdict.warnings;
+        warnings.extend(reach::unreachable(review, objects));
+        Ok(Admitted { warnings, writes: writes.collect() })
     }
 }
 

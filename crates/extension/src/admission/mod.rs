@@ -3,6 +3,7 @@
 mod certificates;
 mod in_process;
 mod lookup;
+mod reach;
 mod server;
 mod webhooks;
 

@@ -280,3 +280,31 @@ async fn who_may_write_clusters_sends_no_secret_that_they_may_not_read() {
     let (code, ..) = send(&bob, "PATCH", &format!("{CLUSTERS}/theirs"), MERGE, &json!({"spec": {"region": "r"}})).await;
     assert_eq!(code, 200, "what sends nothing elsewhere is not asked about");
 }
+
+#[tokio::test(start_paused = true)]
+async fn interpreter_webhook_behind_an_unreachable_service_is_warned_of() {
+    let plane = plane(Config::default(), &["resourceinterpreterwebhookconfigurations"]).await;
+    let user = &plane.client;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "outside"},
+        "spec": {"type": "ExternalName", "externalName": "hooks.example.com"}});
+    let (code, _, made) = send(user, "POST", "/api/v1/namespaces/default/services", JSON, &service).await;
+    assert_eq!(code, 201, "{made}");
+    let hook = |name: &str, client: Value| {
+        json!({"name": name, "interpreterContextVersions": ["v1alpha1"], "clientConfig": client,
+            "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "kinds": ["Deployment"], "operations": ["InterpretHealth"]}]})
+    };
+    let at = |name: &str| json!({"service": {"namespace": "default", "name": name, "port": 443}});
+    let configuration = json!({
+        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterWebhookConfiguration", "metadata": {"name": "c"},
+        "webhooks": [hook("a.b.c", json!({"url": "https://h.example"})), hook("b.b.c", at("outside")), hook("c.b.c", at("inside"))],
+    });
+    let path = "/apis/config.karmada.io/v1alpha1/resourceinterpreterwebhookconfigurations";
+    let (code, warnings, made) = send(user, "POST", path, JSON, &configuration).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(
+        warnings,
+        [
+            "299 - \"webhooks[2].clientConfig.service: service \\\"inside\\\" can't be reached, as this control plane is in no cluster network: name a clientConfig.url, or make the Service one of type ExternalName\""
+        ]
+    );
+}

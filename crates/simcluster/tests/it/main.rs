@@ -9,6 +9,7 @@ mod faults;
 mod front;
 mod history;
 mod lossy;
+mod quotas;
 mod rollout;
 mod scheduling;
 mod served;

@@ -96,10 +96,13 @@ struct Charges {
 fn charges(cx: &Cx, kind: &Counted, namespace: &str, old: Option<&Value>, new: &Value) -> Result<Charges, ApiError> {
     let mut out = Charges { compares: vec![], ops: vec![] };
     let (Some(resource), entries) = quotas(&cx.state, namespace) else { return Ok(out) };
-    let mut read = Vec::with_capacity(entries.len());
-    for (key, entry) in &entries {
-        read.push(object::decode(&entry.value, entry.modified)?);
+    let (mut keys, mut read) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
+    for (key, entry) in entries {
+        // A quota that can't be decoded limits nothing: it can still be deleted.
+        let Ok(quota) = object::decode(&entry.value, entry.modified) else { continue };
         out.compares.push(Compare::modified(key.as_str(), entry.modified));
+        keys.push(key);
+        read.push(quota);
     }
     let write = Write { kind, subresource: cx.subresource().unwrap_or_default(), old, new };
     let charged = check(&read, &write, cx.state.seam.clock.wall()).map_err(|refusal| {
@@ -107,7 +110,7 @@ fn charges(cx: &Cx, kind: &Counted, namespace: &str, old: Option<&Value>, new: &
         ApiError::forbidden(&cx.resource.plural, &cx.resource.group, name, &refusal.to_string())
     })?;
     for charge in charged {
-        let ((key, _), before) = (&entries[charge.quota], &read[charge.quota]);
+        let (key, before) = (&keys[charge.quota], &read[charge.quota]);
         let mut quota = before.clone();
         quota["status"]["used"] = to_json(&charge.used);
         if cx.state.options.managed_fields || object::metadata(before).contains_key("managedFields") {

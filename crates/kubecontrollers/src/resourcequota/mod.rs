@@ -9,6 +9,7 @@ mod watch;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
     sync::Arc,
     time::Duration,
 };
@@ -22,7 +23,7 @@ use kube::{
     core::ApiResource,
 };
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use self::decide::decide;
@@ -85,7 +86,7 @@ fn is_to_count(old: Option<&ResourceQuota>, new: &ResourceQuota) -> bool {
 /// Counts again when objects of a kind with a shared cache free something.
 fn follow<K>(controller: &Arc<Controller>, objects: &Informer<K>, kind: Counted)
 where
-    K: Resource + Clone + Serialize + Send + Sync + 'static,
+    K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     // The informers live in the controller: a strong reference back would keep both for ever.
     let of = Arc::downgrade(controller);

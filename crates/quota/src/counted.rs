@@ -29,7 +29,8 @@ pub enum Counted {
 }
 
 impl Counted {
-    /// Returns the kind of a namespaced resource; `None` for those that no quota counts: events, and what is not stored.
+    /// Returns the kind of a namespaced resource; `None` for those that no quota counts: events, and those that are not
+    /// stored.
     #[must_use]
     pub fn of(group: &str, resource: &str) -> Option<Self> {
         Some(match (group, resource) {

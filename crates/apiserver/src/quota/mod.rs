@@ -85,7 +85,7 @@ fn quotas(state: &State, namespace: &str) -> (Option<Arc<Resource>>, Vec<(String
     (Some(resource), entries)
 }
 
-/// What a transaction needs of the quotas of its namespace.
+/// Part of a transaction that concerns the quotas of its namespace.
 struct Charges {
     /// The quotas as they were read, also those that are not charged: their limits may come into force meanwhile.
     compares: Vec<Compare>,

@@ -8,8 +8,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-/// Turns of the writes that are charged to quotas, by namespace: without them all but one of the writes that compare the
-/// same quota would fail and be tried again after each commit.
+/// Turns of the writes that are charged to quotas, by namespace. Without them all but one of the writes that compare
+/// the same quota would fail, and be tried again after each commit.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>);
 

@@ -19,8 +19,8 @@ pub(super) struct Plan {
     pub(super) again_after: Duration,
 }
 
-/// Decides the status of a quota from what the objects of each kind use. A kind that is missing in `counts` is not known
-/// to the server: nothing is reported as used of it.
+/// Decides the status of a quota from what the objects of each kind use. The server does not have the kinds that are
+/// missing in `counts`: nothing is reported as used of them.
 pub(super) fn decide(quota: &Value, counts: &BTreeMap<Counted, Amounts>) -> Plan {
     let empty = Map::new();
     let list = |part: &str, side: &str| quota[part][side].as_object().unwrap_or(&empty);

@@ -1,8 +1,8 @@
 //! ResourceQuotas: takes limits over into the status, and counts what is used again when something was freed.
 //!
-//! What is used in addition is charged by the API server, in the transaction of each write. So a count can only be too
-//! high, for a moment: the quota is read first, the objects afterwards, and the status is written only if the quota has
-//! not been charged since.
+//! The API server charges what is used in addition, in the transaction of each write. So a count can only be too high,
+//! for a moment: the quota is read first, the objects afterwards, and the status is written only if the quota was not
+//! charged since.
 
 mod decide;
 mod watch;

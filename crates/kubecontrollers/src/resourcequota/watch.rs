@@ -38,7 +38,7 @@ pub(super) fn ensure(controller: &Arc<Controller>, counted: &Counted, kind: &Arc
     });
 }
 
-/// Counts again when objects of the kind are deleted. Returns when the watch fails and no quota names the kind any more.
+/// Counts again when objects of the kind are deleted. Returns when the watch fails and no quota names the kind.
 async fn follow(of: &Weak<Controller>, client: &Client, seam: &Seam, counted: &Counted, kind: &Kind) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client.clone(), &kind.resource);
     let config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);

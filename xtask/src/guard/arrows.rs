@@ -19,10 +19,11 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 26] = [
+const CRATES: [(&str, Side, &[&str]); 27] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-quantity", Core, &[]),
     ("ironclad-quota", Core, &["ironclad-quantity"]),
+    ("ironclad-cron", Core, &[]),
     ("ironclad-patch", Core, &["ironclad-quantity"]),
     ("ironclad-api", Core, &["ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
@@ -39,7 +40,7 @@ const CRATES: [(&str, Side, &[&str]); 26] = [
     (
         "ironclad-admission",
         Core,
-        &["ironclad-failover", "ironclad-interpreter", "ironclad-patch", "ironclad-propagation"],
+        &["ironclad-cron", "ironclad-failover", "ironclad-interpreter", "ironclad-patch", "ironclad-propagation"],
     ),
     ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),
     ("ironclad-seam", Edge, &[]),
@@ -48,12 +49,12 @@ const CRATES: [(&str, Side, &[&str]); 26] = [
         "ironclad-apiserver",
         Edge,
         &[
-            "ironclad-store", "ironclad-jsonpath", "ironclad-patch", "ironclad-quantity", "ironclad-quota",
-            "ironclad-seam",
+            "ironclad-store", "ironclad-cron", "ironclad-jsonpath", "ironclad-patch", "ironclad-quantity",
+            "ironclad-quota", "ironclad-seam",
         ],
     ),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
-    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-patch", "ironclad-quota"]),
+    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-cron", "ironclad-patch", "ironclad-quota"]),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-runtime"]),

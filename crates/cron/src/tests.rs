@@ -54,9 +54,14 @@ fn grammar_is_that_of_a_kube_apiserver() {
 
 #[test]
 fn zones_have_exactly_their_names() {
-    for (zone, known) in
-        [("Europe/Berlin", true), ("UTC", true), ("Etc/UTC", true), ("europe/berlin", false), ("Mars", false), ("", false)]
-    {
+    for (zone, known) in [
+        ("Europe/Berlin", true),
+        ("UTC", true),
+        ("Etc/UTC", true),
+        ("europe/berlin", false),
+        ("Mars", false),
+        ("", false),
+    ] {
         assert_eq!(time_zone(zone).is_some(), known, "{zone}");
     }
 }
@@ -124,7 +129,11 @@ fn periods_are_counted_from_the_time_before() {
         ("@every 1h", "2023-01-01T00:00:00Z", None, "2024-01-01T01:00:10Z"),
     ] {
         let schedule = schedule(text, "UTC");
-        assert_eq!((schedule.last(from, at(until)), schedule.next(from)), (last.map(at), Some(at(next))), "{text} {until}");
+        assert_eq!(
+            (schedule.last(from, at(until)), schedule.next(from)),
+            (last.map(at), Some(at(next))),
+            "{text} {until}"
+        );
     }
 }
 

@@ -1,11 +1,25 @@
 -- helm.toolkit.fluxcd.io HelmRelease
 
-local texts = { "lastAppliedRevision", "lastAttemptedRevision", "lastAttemptedValuesChecksum", "lastReleaseRevision", "helmChart" }
+-- Each version has some of these.
+local texts = {
+    "lastAppliedRevision",
+    "lastAttemptedRevision",
+    "lastAttemptedRevisionDigest",
+    "lastAttemptedConfigDigest",
+    "lastAttemptedReleaseAction",
+    "lastAttemptedValuesChecksum",
+    "lastReleaseRevision",
+    "helmChart",
+    "storageNamespace",
+    "history",
+}
 local counters = { "failures", "installFailures", "upgradeFailures" }
 
 function InterpretHealth(observedObj)
     local ready = condition_of(observedObj.status, "Ready")
-    return ready.status == "True" and ready.reason == "ReconciliationSucceeded"
+    -- Later versions name the action that succeeded: an installation, an upgrade or a test.
+    local succeeded = ready.reason == "ReconciliationSucceeded" or observedObj.apiVersion ~= "helm.toolkit.fluxcd.io/v2beta1"
+    return ready.status == "True" and succeeded
 end
 
 function AggregateStatus(desiredObj, statusItems)
@@ -40,6 +54,7 @@ function GetDependencies(desiredObj)
     end
     refer(list, desiredObj, "Secret", at(spec, "chart", "spec", "verify", "secretRef", "name"))
     refer(list, desiredObj, "Secret", at(spec, "kubeConfig", "secretRef", "name"))
+    refer(list, desiredObj, "ConfigMap", at(spec, "kubeConfig", "configMapRef", "name"))
     refer_account(list, desiredObj, spec.serviceAccountName)
     return list
 end

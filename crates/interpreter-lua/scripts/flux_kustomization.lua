@@ -30,8 +30,15 @@ end
 
 function GetDependencies(desiredObj)
     local spec, list = desiredObj.spec or {}, {}
+    for _, from in ipairs(at(spec, "postBuild", "substituteFrom") or {}) do
+        if from.kind == "ConfigMap" or from.kind == "Secret" then
+            refer(list, desiredObj, from.kind, from.name)
+        end
+    end
     refer(list, desiredObj, "Secret", at(spec, "decryption", "secretRef", "name"))
+    refer_account(list, desiredObj, at(spec, "decryption", "serviceAccountName"))
     refer(list, desiredObj, "Secret", at(spec, "kubeConfig", "secretRef", "name"))
+    refer(list, desiredObj, "ConfigMap", at(spec, "kubeConfig", "configMapRef", "name"))
     refer_account(list, desiredObj, spec.serviceAccountName)
     return list
 end

@@ -31,6 +31,8 @@ function AggregateStatus(desiredObj, statusItems)
             reason = "JobFailed",
             message = "Job executed failed in member clusters " .. table.concat(failed, ","),
         })
+    else
+        unset_condition(desiredObj, statusItems, "Failed", "JobNotFailed")
     end
     if #complete > 0 and #complete == #statusItems then
         set_condition(desiredObj, {
@@ -39,6 +41,8 @@ function AggregateStatus(desiredObj, statusItems)
             reason = "Completed",
             message = "Job completed",
         })
+    else
+        unset_condition(desiredObj, statusItems, "Complete", "NotCompleted")
     end
     local status = status_of(desiredObj)
     status.startTime = pick_time(statusItems, "startTime", true) or status.startTime

@@ -28,12 +28,30 @@ function Retain(desiredObj, observedObj)
     return desiredObj
 end
 
+-- The one namespace that a SidecarSet selects, which has none itself; nil for several or all.
+local function selected_namespace(spec)
+    if filled(spec.namespace) then
+        return spec.namespace
+    end
+    return at(spec, "namespaceSelector", "matchLabels", "kubernetes.io/metadata.name")
+end
+
 function GetDependencies(desiredObj)
-    local spec = desiredObj.spec or {}
-    local pod = { spec = { containers = spec.containers, initContainers = spec.initContainers, volumes = spec.volumes } }
-    local list = {}
-    -- A SidecarSet has no namespace.
-    for _, reference in ipairs(kube.getPodDependencies(pod, spec.namespace) or {}) do
+    local spec, list = desiredObj.spec or {}, {}
+    local namespace = selected_namespace(spec)
+    -- Pods of several namespaces use objects of their own namespaces, which other references bring.
+    if namespace == nil then
+        return list
+    end
+    local pod = {
+        spec = {
+            containers = spec.containers,
+            initContainers = spec.initContainers,
+            volumes = spec.volumes,
+            imagePullSecrets = spec.imagePullSecrets,
+        },
+    }
+    for _, reference in ipairs(kube.getPodDependencies(pod, namespace) or {}) do
         if reference.kind == "ConfigMap" or reference.kind == "Secret" then
             list[#list + 1] = reference
         end

@@ -33,11 +33,15 @@ function AggregateStatus(desiredObj, statusItems)
     if #failed > 0 then
         local message = "failed in member clusters " .. table.concat(failed, ",")
         set_condition(desiredObj, { type = "Failed", status = "True", reason = "NotebookFailed", message = message })
+    else
+        unset_condition(desiredObj, statusItems, "Failed", "NotebookNotFailed")
     end
     if #ready > 0 then
         local all = #ready == #statusItems
         local message = "ready in member clusters " .. table.concat(ready, ",")
         set_condition(desiredObj, { type = "Ready", status = all and "True" or "False", reason = all and "AllReady" or "SomeReady", message = message })
+    elseif filled(condition_of(desiredObj.status, "Ready").reason) and #reports(statusItems) > 0 then
+        set_condition(desiredObj, { type = "Ready", status = "False", reason = "NoneReady", message = "" })
     end
     return desiredObj
 end

@@ -1,7 +1,11 @@
--- kubeflow.org PyTorchJob and TFJob
+-- kubeflow.org v1 jobs of the training operator
 
 local kinds = {
+    JAXJob = { field = "jaxReplicaSpecs", types = { "Worker" } },
+    MPIJob = { field = "mpiReplicaSpecs", types = { "Launcher", "Worker" } },
+    PaddleJob = { field = "paddleReplicaSpecs", types = { "Master", "Worker" } },
     PyTorchJob = { field = "pytorchReplicaSpecs", types = { "Master", "Worker" } },
+    XGBoostJob = { field = "xgbReplicaSpecs", types = { "Master", "Worker" } },
     TFJob = { field = "tfReplicaSpecs", types = { "PS", "Worker", "Chief", "Master", "Evaluator" } },
 }
 
@@ -58,13 +62,18 @@ function AggregateStatus(desiredObj, statusItems)
     end
     if #running > 0 then
         tell("Running", "JobRunning", "running in member clusters " .. table.concat(running, ","))
-    elseif condition_of(status, "Running").status == "True" then
-        set_condition(desiredObj, { type = "Running", status = "False", reason = "JobNotRunning", message = "" })
+    else
+        unset_condition(desiredObj, statusItems, "Running", "JobNotRunning")
     end
     if #failed > 0 then
         tell("Failed", "JobFailed", "failed in member clusters " .. table.concat(failed, ","))
-    elseif #succeeded > 0 and #succeeded == #statusItems then
+    else
+        unset_condition(desiredObj, statusItems, "Failed", "JobNotFailed")
+    end
+    if #failed == 0 and #succeeded > 0 and #succeeded == #statusItems then
         tell("Succeeded", "JobSucceeded", "succeeded in all member clusters")
+    else
+        unset_condition(desiredObj, statusItems, "Succeeded", "JobNotSucceeded")
     end
     if #failed + #succeeded > 0 and #failed + #succeeded == #statusItems then
         status.completionTime = pick_time(statusItems, "completionTime") or status.completionTime

@@ -9,6 +9,10 @@ end
 
 function InterpretHealth(observedObj)
     local status = observedObj.status
+    -- KubeRay before 1.3 reports a state only.
+    if not filled(at(status, "conditions")) then
+        return at(status, "state") == "ready"
+    end
     return is_true(status, "HeadPodReady")
         and is_true(status, "RayClusterProvisioned")
         and not is_true(status, "RayClusterReplicaFailure")

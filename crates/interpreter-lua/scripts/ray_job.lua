@@ -36,7 +36,7 @@ function AggregateStatus(desiredObj, statusItems)
     status.jobDeploymentStatus = worst(list, "jobDeploymentStatus", of_deployment)
     status.startTime = pick_time(statusItems, "startTime", true)
     status.endTime = pick_time(statusItems, "endTime")
-    add_up(desiredObj, statusItems, { "succeeded", "failed" })
+    add_up_reported(desiredObj, statusItems, { "succeeded", "failed" })
     return desiredObj
 end
 

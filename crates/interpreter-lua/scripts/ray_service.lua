@@ -16,8 +16,8 @@ function GetReplicas(desiredObj)
     return replicas, { nodeClaim = claim, resourceRequest = both }
 end
 
--- One replica is the head. The rest is divided in proportion to the groups, remainders to the largest fractions:
--- the sum is exact, and no group is negative.
+-- One replica is the head. The rest is divided in proportion to the pods of the groups, remainders to the largest
+-- fractions: the sum is exact unless replicas of several hosts do not fit, and no group is negative.
 function ReviseReplica(desiredObj, desiredReplica)
     local groups, all = worker_groups(cluster(desiredObj)), 0
     if #groups == 0 then
@@ -25,14 +25,15 @@ function ReviseReplica(desiredObj, desiredReplica)
     end
     local wanted = math.max(desiredReplica - 1, 0)
     for _, group in ipairs(groups) do
-        all = all + worker_replicas(group)
+        all = all + worker_replicas(group) * hosts_of(group)
     end
     local given, rest = 0, {}
     for i, group in ipairs(groups) do
-        local share = all > 0 and wanted * worker_replicas(group) / all or wanted / #groups
+        local hosts = hosts_of(group)
+        local share = (all > 0 and wanted * worker_replicas(group) * hosts / all or wanted / #groups) / hosts
         rest[i] = { index = i, left = share - math.floor(share) }
         group.replicas = math.floor(share)
-        given = given + group.replicas
+        given = given + group.replicas * hosts
     end
     table.sort(rest, function(a, b)
         if a.left ~= b.left then
@@ -40,9 +41,12 @@ function ReviseReplica(desiredObj, desiredReplica)
         end
         return a.index < b.index
     end)
-    for i = 1, wanted - given do
-        local group = groups[rest[i].index]
-        group.replicas = group.replicas + 1
+    for _, of in ipairs(rest) do
+        local group = groups[of.index]
+        if given + hosts_of(group) <= wanted then
+            group.replicas = group.replicas + 1
+            given = given + hosts_of(group)
+        end
     end
     for _, group in ipairs(groups) do
         if group.maxReplicas ~= nil and group.maxReplicas < group.replicas then
@@ -56,6 +60,10 @@ function ReviseReplica(desiredObj, desiredReplica)
 end
 
 function InterpretHealth(observedObj)
+    -- KubeRay before 1.3 reports a status only.
+    if not filled(at(observedObj, "status", "conditions")) then
+        return at(observedObj, "status", "serviceStatus") == "Running"
+    end
     return is_true(observedObj.status, "Ready")
 end
 
@@ -76,8 +84,8 @@ function AggregateStatus(desiredObj, statusItems)
         desiredObj.status = list[1].status
         return desiredObj
     end
-    add_up(desiredObj, statusItems, { "numServeEndpoints" })
-    local applications = {}
+    add_up_reported(desiredObj, statusItems, { "numServeEndpoints" })
+    local status, applications = status_of(desiredObj), {}
     for _, item in ipairs(list) do
         for name, application in pairs(at(item.status, "activeServiceStatus", "applicationStatuses") or {}) do
             local known = applications[name] or {}
@@ -85,12 +93,17 @@ function AggregateStatus(desiredObj, statusItems)
             applications[name] = known
         end
     end
-    local status = desiredObj.status
     if next(applications) ~= nil then
         status.activeServiceStatus = { applicationStatuses = applications }
     end
     take_last(desiredObj, statusItems, { "serviceStatus" })
-    merge_conditions(desiredObj, statusItems)
+    -- The schema declares conditions as a map by type.
+    local conditions = conditions_by_type(statusItems, function(of)
+        return of.conditions
+    end)
+    if #conditions > 0 then
+        status.conditions = conditions
+    end
     return desiredObj
 end
 

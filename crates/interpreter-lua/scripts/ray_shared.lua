@@ -8,6 +8,11 @@ function worker_replicas(group)
     return number(group.replicas or group.minReplicas or 0)
 end
 
+-- Pods of one replica of a group.
+function hosts_of(group)
+    return math.max(number(group.numOfHosts or 1), 1)
+end
+
 -- The components of a cluster's spec: the head and each worker group.
 function ray_components(cluster)
     local components = {
@@ -16,7 +21,7 @@ function ray_components(cluster)
     for i, group in ipairs(worker_groups(cluster)) do
         components[#components + 1] = {
             name = filled(group.groupName) and group.groupName or "worker-" .. tostring(i - 1),
-            replicas = worker_replicas(group),
+            replicas = worker_replicas(group) * hosts_of(group),
             replicaRequirements = needs(group.template),
         }
     end

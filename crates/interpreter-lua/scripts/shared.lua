@@ -52,6 +52,19 @@ function add_up(object, items, fields)
     end
 end
 
+-- The same, only for counters that some report has: not every version of a kind has all of them.
+function add_up_reported(object, items, fields)
+    for _, field in ipairs(fields) do
+        local told = false
+        for _, item in ipairs(reports(items)) do
+            told = told or item.status[field] ~= nil
+        end
+        if told then
+            add_up(object, items, { field })
+        end
+    end
+end
+
 -- Sets each field from the last report that has it; other fields are kept.
 function take_last(object, items, fields)
     local status = status_of(object)
@@ -122,13 +135,47 @@ function is_true(status, kind)
     return condition_of(status, kind).status == "True"
 end
 
+-- A message with the cluster that reported it. A message that is no text is no reason to fail.
+local function message_of(item, condition)
+    return item.clusterName .. "=" .. tostring(condition.message or "")
+end
+
+local badness = { True = 1, Unknown = 2, False = 3 }
+
+-- Conditions of all clusters, one for each type: of the worst status, which the message tells for each cluster that has
+-- it. For kinds whose schema declares conditions as a map by type. `get` returns the conditions of a status.
+function conditions_by_type(items, get)
+    local merged, by_type = {}, {}
+    for _, item in ipairs(reports(items)) do
+        for _, condition in ipairs(get(item.status) or {}) do
+            local known, name = nil, tostring(condition.type)
+            if by_type[name] ~= nil then
+                known = merged[by_type[name]]
+            end
+            local worse = known ~= nil and (badness[condition.status] or 0) - (badness[known.status] or 0)
+            if worse == 0 then
+                known.message = known.message .. ", " .. message_of(item, condition)
+            elseif known == nil or worse > 0 then
+                local copy = {}
+                for key, value in pairs(condition) do
+                    copy[key] = value
+                end
+                copy.message = message_of(item, condition)
+                by_type[name] = by_type[name] or #merged + 1
+                merged[by_type[name]] = copy
+            end
+        end
+    end
+    return merged
+end
+
 -- The conditions of all clusters, merged by type and status: the message names each cluster.
 function merge_conditions(object, items)
     local merged, by_name = {}, {}
     for _, item in ipairs(reports(items)) do
         for _, condition in ipairs(item.status.conditions or {}) do
             local name = tostring(condition.type) .. "/" .. tostring(condition.status)
-            local message = item.clusterName .. "=" .. (condition.message or "")
+            local message = message_of(item, condition)
             local known = by_name[name]
             if known ~= nil then
                 known.message = known.message .. ", " .. message
@@ -169,6 +216,13 @@ function set_condition(object, wanted)
     wanted.lastTransitionTime = now
     conditions[#conditions + 1] = wanted
     status.conditions = conditions
+end
+
+-- Takes back a condition that no report has any more. Without a report the last known state stays.
+function unset_condition(object, items, kind, reason)
+    if #reports(items) > 0 and is_true(object.status, kind) then
+        set_condition(object, { type = kind, status = "False", reason = reason, message = "" })
+    end
 end
 
 -- The clusters whose report has a condition.

@@ -18,7 +18,8 @@ function GetComponents(desiredObj)
     for i, task in ipairs(at(desiredObj, "spec", "tasks") or {}) do
         components[i] = {
             name = filled(task.name) and task.name or "task-" .. tostring(i - 1),
-            replicas = number(task.minAvailable or 1),
+            -- Volcano sets an absent minAvailable to the replicas.
+            replicas = number(task.minAvailable or task.replicas or 1),
             replicaRequirements = needs(task.template),
         }
     end

@@ -40,7 +40,7 @@ fn argo_and_volcano() {
     assert_eq!(
         components(&job),
         json!([
-        {"name": "ps", "replicas": 2, "replicaRequirements": {"resourceRequest": {"cpu": "1", "memory": "1Gi"}}}, {"name": "task-1", "replicas": 1}])
+        {"name": "ps", "replicas": 2, "replicaRequirements": {"resourceRequest": {"cpu": "1", "memory": "1Gi"}}}, {"name": "task-1", "replicas": 3}])
     );
     for (phase, want) in [("Running", true), ("Terminated", true), ("Failed", false), ("Unknown", false)] {
         assert_eq!(healthy(&with_status(job.clone(), json!({"state": {"phase": phase}}))), want, "{phase}");

@@ -1,6 +1,6 @@
 //! Applies the rules of the table to one write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_patch::FieldError;
 use serde_json::Value;
@@ -130,11 +130,11 @@ fn weigh(
     if findings.is_empty() {
         return vec![];
     }
-    let before = mistakes_before(webhook, cx);
+    let mut before = mistakes_before(webhook, cx);
     let may_bypass = cx.request.groups.iter().any(|group| group == BYPASS_GROUP);
     let mut refused = Vec::new();
     for finding in findings {
-        if before.contains(&finding.error) {
+        if before.take(&finding.error) {
             verdict.warnings.push(format!("{} (unchanged, so it is let through)", finding.error));
         } else if may_bypass && finding.kind == Kind::Ordinary {
             verdict.warnings.push(format!("{} (let through for group {BYPASS_GROUP})", finding.error));
@@ -150,20 +150,61 @@ fn weigh(
     refused
 }
 
-/// Errors of the old object. They do not refuse an update (ratcheting, specification/admission.md 8).
-fn mistakes_before(webhook: &Webhook, cx: &Cx<'_>) -> BTreeSet<FieldError> {
-    let (Act::Validate { object: rules, .. }, Some(old)) = (webhook.act, cx.request.old) else {
-        return BTreeSet::new();
-    };
+/// Errors of the old object, each with the number of its occurrences. They do not refuse an update (ratcheting,
+/// specification/admission.md 8).
+#[derive(Debug, Default)]
+struct MistakesBefore(BTreeMap<FieldError, usize>);
+
+impl MistakesBefore {
+    /// Returns true if the old object had this error, once for each time that it had it.
+    fn take(&mut self, error: &FieldError) -> bool {
+        match self.0.get_mut(&without_place(error)) {
+            Some(left @ 1..) => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// An error as it is compared with one of the old object: without the places of items in lists, which change when an
+/// item before them is removed, and without the value if it has parts, of which others may change.
+fn without_place(error: &FieldError) -> FieldError {
+    let mut field = String::new();
+    for (i, part) in error.field.split('[').enumerate() {
+        match part.split_once(']') {
+            Some((index, rest)) if i > 0 && index.bytes().all(|b| b.is_ascii_digit()) => {
+                field.push_str("[]");
+                field.push_str(rest);
+            }
+            _ => {
+                field.push_str(if i > 0 { "[" } else { "" });
+                field.push_str(part);
+            }
+        }
+    }
+    let composite = [("Invalid value: {", "}: "), ("Invalid value: [", "]: ")].into_iter().find_map(|(start, end)| {
+        let value = error.message.strip_prefix(start)?;
+        value.split_once(end).map(|(_, detail)| detail.to_owned())
+    });
+    FieldError { field, message: composite.unwrap_or_else(|| error.message.clone()), reason: error.reason }
+}
+
+fn mistakes_before(webhook: &Webhook, cx: &Cx<'_>) -> MistakesBefore {
+    let mut before = MistakesBefore::default();
+    let (Act::Validate { object: rules, .. }, Some(old)) = (webhook.act, cx.request.old) else { return before };
     if cx.request.operation != Operation::Update {
-        return BTreeSet::new();
+        return before;
     }
     let mut out = Findings::default();
     // An old object that cannot be decoded excuses no error.
-    if rules(old, cx, &mut out).is_err() {
-        return BTreeSet::new();
+    if rules(old, cx, &mut out).is_ok() {
+        for finding in out.errors {
+            *before.0.entry(without_place(&finding.error)).or_default() += 1;
+        }
     }
-    out.errors.into_iter().map(|finding| finding.error).collect()
+    before
 }
 
 /// Returns true for an update of an object that is being deleted which changes nothing but metadata and status. It is

@@ -56,9 +56,18 @@ fn dependencies(object: &Value, out: &mut Findings) {
     let Some(given) = at(object, "/metadata/annotations").get(annotations::DEPENDENCIES).and_then(Value::as_str) else {
         return;
     };
-    let is_reference = |item: &Value| item.is_object() && (item.get("apiVersion").is_none_or(Value::is_string));
+    let is_reference = |item: &Value| {
+        let is_selected = item.get("labelSelector").is_some_and(Value::is_object);
+        let filled = |field: &str| item.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        filled("apiVersion") && filled("kind") && (filled("name") || is_selected)
+    };
     let wrong = match serde_json::from_str::<Value>(given) {
-        Ok(Value::Array(items)) if items.iter().all(is_reference) => return,
+        Ok(Value::Array(items)) => match items.iter().position(|item| !is_reference(item)) {
+            None => return,
+            Some(i) => format!(
+                "must be a JSON list of object references: item {i} lacks apiVersion, kind, or a name or labelSelector"
+            ),
+        },
         Ok(_) => "must be a JSON list of object references".to_owned(),
         Err(e) => format!("must be a JSON list of object references: {e}"),
     };

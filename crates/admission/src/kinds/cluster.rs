@@ -299,6 +299,9 @@ fn check_models(models: &[ResourceModel], path: &Path, out: &mut Findings) {
     let zero = |quantity: &Quantity| amount(quantity).is_zero();
     for (i, model) in models.iter().enumerate() {
         let at = path.index(i);
+        if model.ranges.is_empty() {
+            out.required(at.child("ranges"), "a model without resources grades no node");
+        }
         if i > 0 && models[i - 1].grade == model.grade {
             out.invalid(at.child("grade"), &model.grade, "the grades of models must be unique");
         }

@@ -1,7 +1,8 @@
 //! ResourceInterpreterWebhookConfiguration (specification/admission.md 5.6).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::Ipv6Addr};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ironclad_api::config::ResourceInterpreterWebhookConfiguration;
 use ironclad_interpreter::Operation as Interpretation;
 use ironclad_patch::names;
@@ -37,6 +38,9 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
             out.invalid(path.child("timeoutSeconds"), &seconds, "the timeout value must be between 1 and 30 seconds");
         }
         client(&webhook.client_config, &path.child("clientConfig"), out);
+        if let Some(bundle) = &webhook.client_config.ca_bundle {
+            ca_bundle(&bundle.0, &path.child("clientConfig.caBundle"), out);
+        }
         versions(&webhook.interpreter_context_versions, &path.child("interpreterContextVersions"), out);
     }
     Ok(())
@@ -103,8 +107,10 @@ fn url(url: &str, path: &Path, out: &mut Findings) {
         return out.invalid(path, url, &format!("'https' is the only allowed URL scheme{FORM}"));
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if host.is_empty() || host.ends_with('@') || host.starts_with(':') {
-        out.invalid(path, url, &format!("host must be specified{FORM}"));
+    match authority_mistake(host.rsplit_once('@').map_or(host, |(_, host)| host)) {
+        None => {}
+        Some(Mistake::NoHost) => out.invalid(path, url, &format!("host must be specified{FORM}")),
+        Some(Mistake::Malformed(why)) => out.invalid(path, url, &format!("url must be a valid URL: {why}{FORM}")),
     }
     if host.contains('@') {
         out.invalid(path, url, "user information is not permitted in the URL");
@@ -114,6 +120,49 @@ fn url(url: &str, path: &Path, out: &mut Findings) {
     }
     if url.contains('?') {
         out.invalid(path, url, "query parameters are not permitted in the URL");
+    }
+}
+
+/// Reason why no server can be reached by a host and port.
+enum Mistake {
+    NoHost,
+    Malformed(String),
+}
+
+/// Validates `host`, `host:port` or `[IPv6]:port`.
+fn authority_mistake(text: &str) -> Option<Mistake> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, port)) if host.parse::<Ipv6Addr>().is_ok() => (host, port),
+            Some((host, _)) => return Some(Mistake::Malformed(format!("{host:?} is no IPv6 address"))),
+            None => return Some(Mistake::Malformed("missing ']' in host".to_owned())),
+        },
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    if host.is_empty() {
+        return Some(Mistake::NoHost);
+    }
+    if host.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Some(Mistake::Malformed("invalid character in host name".to_owned()));
+    }
+    let is_port = port.strip_prefix(':').map_or(port.is_empty(), |port| port.is_empty() || port.parse::<u16>().is_ok());
+    (!is_port).then(|| Mistake::Malformed(format!("invalid port {port:?} after host")))
+}
+
+/// Validates a bundle of certificates. Without one that can be read each call fails.
+fn ca_bundle(bundle: &[u8], path: &Path, out: &mut Findings) {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let is_certificate = |block: &str| {
+        let body: String = block.split_whitespace().collect();
+        !body.is_empty() && STANDARD.decode(body).is_ok()
+    };
+    let text = String::from_utf8_lossy(bundle);
+    let mut blocks =
+        text.split(BEGIN).skip(1).map(|rest| rest.split_once(END).map_or("", |(block, _)| block)).peekable();
+    if !bundle.is_empty() && (blocks.peek().is_none() || !blocks.all(is_certificate)) {
+        let detail = "unable to load root certificates: must be certificates in PEM";
+        out.invalid(path, &format!("({} bytes)", bundle.len()), detail);
     }
 }
 

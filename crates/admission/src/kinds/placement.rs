@@ -9,6 +9,7 @@ use ironclad_api::{
         SpreadConstraint, WorkloadAffinity,
     },
 };
+use ironclad_patch::names;
 use serde_json::json;
 
 use super::affinity;
@@ -142,14 +143,35 @@ fn workload_affinity(workloads: &WorkloadAffinity, path: &Path, out: &mut Findin
     }
 }
 
+/// Effects of taints of clusters, and that of nodes, which no cluster has.
+const EFFECTS: [&str; 4] = ["NoExecute", "NoSchedule", "PreferNoExecute", "PreferNoSchedule"];
+
 fn tolerations(tolerations: &[Toleration], path: &Path, out: &mut Findings) {
     for (i, toleration) in tolerations.iter().enumerate() {
         let at = path.index(i);
         let operator = toleration.operator.as_deref().unwrap_or_default();
-        if !["", "Exists", "Equal"].contains(&operator) {
-            out.not_supported(at.child("operator"), operator, &["", "Exists", "Equal"]);
+        let key = toleration.key.as_deref().unwrap_or_default();
+        let value = toleration.value.as_deref().unwrap_or_default();
+        if !key.is_empty() {
+            affinity::label_key(at.child("key"), key, out);
+        }
+        match operator {
+            "Exists" if !value.is_empty() => {
+                out.invalid(at.child("operator"), operator, "value must be empty when `operator` is 'Exists'");
+            }
+            "Exists" => {}
+            "" | "Equal" if key.is_empty() => {
+                let detail =
+                    "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+                out.invalid(at.child("operator"), operator, detail);
+            }
+            "" | "Equal" => out.texts(at.child("operator"), value, names::label_value(value)),
+            _ => out.not_supported(at.child("operator"), operator, &["", "Exists", "Equal"]),
         }
         let effect = toleration.effect.as_deref().unwrap_or_default();
+        if !effect.is_empty() && !EFFECTS.contains(&effect) {
+            out.not_supported(at.child("effect"), effect, &EFFECTS);
+        }
         if ["PreferNoSchedule", "PreferNoExecute"].contains(&effect) {
             out.warn(format!("{at}: no toleration is asked for taints of effect {effect}, so this one has no effect"));
         }

@@ -59,6 +59,31 @@ fn errors_of_the_old_object_are_ignored() {
 }
 
 #[test]
+fn errors_of_the_old_object_are_known_at_other_places_and_in_changed_parts() {
+    let plain = |paths: &[&str]| {
+        let list: Vec<Value> = paths.iter().map(|path| json!({"path": path, "operator": "remove"})).collect();
+        with_spec(&bad(), &json!({"overriders": {"plaintext": list}}))
+    };
+    let both = |format: &str, value: i64| {
+        let json = json!([{"subPath": "/a", "operator": "add", "value": value}]);
+        let yaml = json!([{"subPath": "/a", "operator": "add", "value": format}]);
+        with_spec(
+            &bad(),
+            &json!({"overriders": {"plaintext": null, "fieldOverrider": [{"fieldPath": "/data/a", "json": json, "yaml": yaml}]}}),
+        )
+    };
+    for (name, old, new, want) in [
+        ("the item before it is removed", plain(&["/a", "spec.a"]), plain(&["spec.a"]), false),
+        ("an item is added before it", plain(&["spec.a"]), plain(&["/a", "spec.a"]), false),
+        ("the same mistake once more", plain(&["spec.a"]), plain(&["spec.a", "spec.a"]), true),
+        ("another value", plain(&["spec.a"]), plain(&["spec.b"]), true),
+        ("another part of a value that has parts", both("x", 1), both("x", 2), false),
+    ] {
+        assert_eq!(refused(&Write::update(GROUP, "overridepolicies", old, new)), want, "{name}");
+    }
+}
+
+#[test]
 fn objects_being_deleted_are_validated_unless_only_their_metadata_changes() {
     let deleted = |object: &Value| with(object, &json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}));
     let good = with_spec(&bad(), &json!({"overriders": null}));

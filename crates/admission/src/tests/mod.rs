@@ -9,6 +9,7 @@ mod overrides;
 mod propagation;
 mod protection;
 mod quotas;
+mod rows;
 mod selectors;
 mod work_objects;
 

@@ -96,7 +96,23 @@ fn binding_and_work_rules() {
         (
             "dependencies that are no objects",
             annotated("[1]"),
-            format!(r#"{path}: Invalid value: "[1]": must be a JSON list of object references"#),
+            format!(
+                r#"{path}: Invalid value: "[1]": must be a JSON list of object references: item 0 lacks apiVersion, kind, or a name or labelSelector"#
+            ),
+        ),
+        (
+            "a dependency of no kind",
+            annotated(r#"[{"foo":"bar"}]"#),
+            format!(
+                r#"{path}: Invalid value: "[{{\"foo\":\"bar\"}}]": must be a JSON list of object references: item 0 lacks apiVersion, kind, or a name or labelSelector"#
+            ),
+        ),
+        (
+            "dependencies by labels",
+            annotated(
+                r#"[{"apiVersion":"v1","kind":"Secret","namespace":"shop","labelSelector":{"matchLabels":{"a":"b"}}}]"#,
+            ),
+            String::new(),
         ),
         (
             "a component without name",

@@ -1,4 +1,4 @@
-//! Versions and kinds beside those that Karmada ships: what differs between them.
+//! Differences between versions of a kind, and kinds beside those that Karmada ships (specification/propagation.md 21).
 
 use super::*;
 

@@ -30,6 +30,7 @@ end
 
 -- The one namespace that a SidecarSet selects, which has none itself; nil for several or all.
 local function selected_namespace(spec)
+    -- Only v1alpha1 has the field.
     if filled(spec.namespace) then
         return spec.namespace
     end

@@ -1,7 +1,7 @@
-//! Each row of the tables of specification/admission.md: a write that keeps the rule, one that breaks it, and the answer.
+//! Each row of the tables of specification/admission.md: writes that keep and break the rule, and the answers.
 //!
-//! A cell lists several violations; each has a case. The answers stand in `rows/answers.txt`. The tables beside this one
-//! test more values for each rule.
+//! A cell lists several violations; each has a case. The answers stand in `rows/answers.txt`. The other tests of this
+//! folder test more values for each rule.
 
 mod other;
 mod policies;

@@ -158,13 +158,9 @@ struct MistakesBefore(BTreeMap<FieldError, usize>);
 impl MistakesBefore {
     /// Returns true if the old object had this error, once for each time that it had it.
     fn take(&mut self, error: &FieldError) -> bool {
-        match self.0.get_mut(&without_place(error)) {
-            Some(left @ 1..) => {
-                *left -= 1;
-                true
-            }
-            _ => false,
-        }
+        let Some(left) = self.0.get_mut(&without_place(error)).filter(|left| **left > 0) else { return false };
+        *left -= 1;
+        true
     }
 }
 

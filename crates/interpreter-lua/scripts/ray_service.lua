@@ -41,11 +41,16 @@ function ReviseReplica(desiredObj, desiredReplica)
         end
         return a.index < b.index
     end)
-    for _, of in ipairs(rest) do
-        local group = groups[of.index]
-        if given + hosts_of(group) <= wanted then
-            group.replicas = group.replicas + 1
-            given = given + hosts_of(group)
+    local added = true
+    while added do
+        added = false
+        for _, of in ipairs(rest) do
+            local group = groups[of.index]
+            if given + hosts_of(group) <= wanted then
+                group.replicas = group.replicas + 1
+                given = given + hosts_of(group)
+                added = true
+            end
         end
     end
     for _, group in ipairs(groups) do

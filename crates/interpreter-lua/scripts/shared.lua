@@ -137,7 +137,11 @@ end
 
 -- A message with the cluster that reported it. A message that is no text is no reason to fail.
 local function message_of(item, condition)
-    return item.clusterName .. "=" .. tostring(condition.message or "")
+    local message = condition.message
+    if message == nil or type(message) == "table" then
+        message = ""
+    end
+    return item.clusterName .. "=" .. tostring(message)
 end
 
 local badness = { True = 1, Unknown = 2, False = 3 }

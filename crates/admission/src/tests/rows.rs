@@ -59,7 +59,7 @@ const ELSEWHERE: [(&str, &str, &str); 12] = [
     ("### 4.2", "1–32 default 3", "the schema: api/tests/it/fields.rs"),
     ("### 4.2", "0–32 default 3", "the schema: api/tests/it/fields.rs"),
     ("### 5.5", "specification/failover.md IR-6", "a reference"),
-    ("### 5.3", "(path word `range` is historical", "the path of the case before it"),
+    ("### 5.3", "keep)", "the path of the cases beside it"),
 ];
 
 fn all() -> Vec<Case> {

@@ -4,16 +4,18 @@ use std::{
     env,
     ffi::OsString,
     path::{Path, PathBuf},
-    sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
-use ironclad_runtime::{Traffic, client_config, client_from_kubeconfig};
+use ironclad_runtime::{client_config, client_from_kubeconfig};
 use kube::{
     Client, Config,
     config::{AuthInfo, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext},
 };
 use secrecy::SecretString;
+
+use crate::warnings;
 
 /// The control plane. The flags of Karmada are understood too, before and after the name of a verb of a verb (`sim
 /// down`).
@@ -47,6 +49,12 @@ pub struct Plane {
     /// Act as this uid
     #[arg(long = "as-uid", global = true, alias = "karmada-as-uid", value_name = "UID", requires = "as_user")]
     pub as_uid: Option<String>,
+    /// Timeout for an answer of the control plane; 0 for the default [default: 32s]
+    #[arg(long, global = true, value_parser = crate::duration, value_name = "TIME")]
+    pub request_timeout: Option<Duration>,
+    /// Fail if a server sent a warning
+    #[arg(long, global = true)]
+    pub warnings_as_errors: bool,
 }
 
 impl Plane {
@@ -110,7 +118,12 @@ impl Plane {
     /// # Errors
     /// If the kubeconfig can't be read, or its credentials can't be used.
     pub async fn client(&self) -> anyhow::Result<Client> {
-        client(config(self.kubeconfig()?, self.context.as_deref(), "control plane").await?)
+        if self.warnings_as_errors {
+            warnings::take_as_errors();
+        }
+        let mut config = config(self.kubeconfig()?, self.context.as_deref(), "control plane").await?;
+        config.read_timeout = self.request_timeout.filter(|timeout| !timeout.is_zero());
+        client(config)
     }
 }
 
@@ -205,12 +218,12 @@ pub async fn config(kubeconfig: Kubeconfig, context: Option<&str>, whose: &str) 
     })
 }
 
-/// A client over the network.
+/// A client over the network, whose servers' warnings are printed.
 ///
 /// # Errors
 /// If the credentials can't be used.
 pub fn client(config: Config) -> anyhow::Result<Client> {
-    Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
+    Ok(client_from_kubeconfig(config, warnings::printing())?)
 }
 
 #[cfg(test)]

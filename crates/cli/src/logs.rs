@@ -16,9 +16,10 @@ use serde_json::Value;
 
 use crate::{
     connect::Plane,
-    members, print,
+    members::{self, Member},
+    pages, print,
     report::{Misused, answer},
-    resource::Resources,
+    resource::{Resource, Resources},
 };
 
 /// Default of `--tail` for several pods and for a label selector.
@@ -85,6 +86,9 @@ pub struct Command {
     /// Print cluster, pod and container before each line
     #[arg(long)]
     pub prefix: bool,
+    /// Fail if a member does not answer
+    #[arg(long)]
+    pub strict: bool,
     /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
@@ -93,12 +97,13 @@ pub struct Command {
     pub plane: Plane,
 }
 
-/// A container in a member.
-struct Source {
-    cluster: String,
+/// A container in a member. Its client is made when its log is opened: clients of all members would keep a connection
+/// each.
+struct Source<'a> {
+    member: &'a Member,
+    namespace: &'a str,
     pod: String,
     container: String,
-    api: Api<Pod>,
 }
 
 /// Runs the command.
@@ -111,64 +116,82 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let clusters = members::clusters(&client, &command.clusters).await?;
     let members = members::connect(&client, command.plane.kubeconfig().ok().as_ref(), &clusters).await;
     let answers = members::ask(&members, clock, command.timeout, async |_, client| {
-        let pods = find(&client, command, &namespace).await.map_err(|error| format!("{error:#}"))?;
-        Ok((client, pods))
+        find(&client, command, &namespace).await.map_err(|error| format!("{error:#}"))
     })
     .await;
     let (mut sources, mut is_noted) = (Vec::new(), false);
-    for (cluster, (client, pods)) in answers.answered {
+    let mut not_served = None;
+    for (cluster, pods) in answers.answered {
+        let pods = pods.unwrap_or_else(|error| {
+            not_served = Some(error);
+            Vec::new()
+        });
+        let Some(member) = members.iter().find(|member| member.name == cluster) else { continue };
         if !is_noted && !pods.is_empty() {
             note_default_container(&pods, command);
             is_noted = true;
         }
-        let api: Api<Pod> = Api::namespaced(client, &namespace);
         for pod in pods {
             sources.extend(containers(&pod, command).into_iter().map(|container| Source {
-                cluster: cluster.clone(),
+                member,
+                namespace: &namespace,
                 pod: pod.name_any(),
                 container,
-                api: api.clone(),
             }));
         }
     }
     answers.silent.print();
+    let verdict = answers.silent.verdict(members.len(), false, command.strict);
     if sources.is_empty() {
-        answers.silent.verdict(members.len(), false, false)?;
+        verdict?;
+        if let Some(error) = not_served {
+            return Err(error);
+        }
         let what = command.what.as_deref().or(command.selector.as_deref()).unwrap_or_default();
         bail!(
             "no member has a pod for {what} in namespace {namespace}\n  try: ironclad get pods -n {namespace} -s members"
         );
     }
-    print_logs(&sources, command).await
+    print_logs(&sources, command).await?;
+    verdict
 }
 
-/// Finds the pods in one member.
-async fn find(client: &Client, command: &Command, namespace: &str) -> anyhow::Result<Vec<Pod>> {
+/// Finds the pods in one member. The inner error says that it does not serve the type.
+async fn find(client: &Client, command: &Command, namespace: &str) -> anyhow::Result<Result<Vec<Pod>, anyhow::Error>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let labels = match (&command.selector, command.what.as_deref().and_then(|what| what.split_once('/'))) {
         (Some(selector), _) => selector.clone(),
         (None, Some((kind, name))) if !matches!(kind, "pod" | "pods" | "po") => {
-            match selector_of(client, namespace, kind, name).await? {
+            let resource = match Resources::of(client).await?.find(kind) {
+                Ok(resource) => resource,
+                Err(error) => return Ok(Err(error)),
+            };
+            match selector_of(client, namespace, &resource, name).await? {
                 Some(selector) => selector,
-                None => return Ok(Vec::new()),
+                None => return Ok(Ok(Vec::new())),
             }
         }
         (None, named) => {
             let name = named.map_or(command.what.as_deref().unwrap_or_default(), |(_, name)| name);
             let pod = api.get_opt(name).await.map_err(|e| anyhow::anyhow!(answer(&e)))?;
-            return Ok(pod.into_iter().collect());
+            return Ok(Ok(pod.into_iter().collect()));
         }
     };
-    let list = api.list(&ListParams::default().labels(&labels)).await.map_err(|e| anyhow::anyhow!(answer(&e)))?;
-    Ok(list.items)
+    let found = pages::all(&api, ListParams::default().labels(&labels)).await;
+    found.map(Ok).map_err(|e| anyhow::anyhow!(answer(&e)))
 }
 
 /// Label selector of a workload or a Service; `None` if the member does not have it.
-async fn selector_of(client: &Client, namespace: &str, kind: &str, name: &str) -> anyhow::Result<Option<String>> {
-    let resource = Resources::of(client).await?.find(kind)?;
+async fn selector_of(
+    client: &Client,
+    namespace: &str,
+    resource: &Resource,
+    name: &str,
+) -> anyhow::Result<Option<String>> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource.api);
     let Some(object) = api.get_opt(name).await.map_err(|e| anyhow::anyhow!(answer(&e)))? else { return Ok(None) };
-    pod_selector(&object.data).map(Some).with_context(|| format!("{kind}/{name} selects no pods"))
+    let selector = pod_selector(&object.data).map(Some);
+    selector.with_context(|| format!("{}/{name} selects no pods", resource.api.plural))
 }
 
 /// The pod selector of a workload (`matchLabels` and `matchExpressions`) or of a Service (labels), as a list takes it;
@@ -231,7 +254,7 @@ fn parameters(command: &Command, container: &str, pods: usize) -> LogParams {
     }
 }
 
-async fn print_logs(sources: &[Source], command: &Command) -> anyhow::Result<()> {
+async fn print_logs(sources: &[Source<'_>], command: &Command) -> anyhow::Result<()> {
     if command.follow && sources.len() > command.max_log_requests {
         return Err(Misused(format!(
             "you are attempting to follow {} log streams, but maximum allowed concurrency is {}\n  try: --max-log-requests {}",
@@ -241,7 +264,7 @@ async fn print_logs(sources: &[Source], command: &Command) -> anyhow::Result<()>
         ))
         .into());
     }
-    let pods: BTreeSet<(&str, &str)> = sources.iter().map(|s| (s.cluster.as_str(), s.pod.as_str())).collect();
+    let pods: BTreeSet<(&str, &str)> = sources.iter().map(|s| (s.member.name.as_str(), s.pod.as_str())).collect();
     let (pods, several) = (pods.len(), sources.len() > 1);
     // A container's lines stay together, and its request begins when those before it are printed; followed containers
     // are printed as lines come.
@@ -250,7 +273,7 @@ async fn print_logs(sources: &[Source], command: &Command) -> anyhow::Result<()>
         for source in sources {
             match source.open(command, pods).await {
                 Ok(log) => streams.push(Box::pin(lines(log).map(move |line| (source, line)))),
-                Err(error) => source.fail(&answer(&error), command)?,
+                Err(why) => source.fail(&why, command)?,
             }
         }
         let mut lines = stream::select_all(streams);
@@ -267,7 +290,7 @@ async fn print_logs(sources: &[Source], command: &Command) -> anyhow::Result<()>
                     source.print(line, several, command)?;
                 }
             }
-            Err(error) => source.fail(&answer(&error), command)?,
+            Err(why) => source.fail(&why, command)?,
         }
     }
     Ok(())
@@ -290,9 +313,11 @@ fn lines(log: impl AsyncBufRead + Unpin) -> impl futures::Stream<Item = std::io:
     })
 }
 
-impl Source {
-    async fn open(&self, command: &Command, pods: usize) -> Result<impl AsyncBufRead + Unpin, kube::Error> {
-        Ok(Box::pin(self.api.log_stream(&self.pod, &parameters(command, &self.container, pods)).await?))
+impl Source<'_> {
+    async fn open(&self, command: &Command, pods: usize) -> Result<impl AsyncBufRead + Unpin, String> {
+        let api: Api<Pod> = Api::namespaced(self.member.client()?, self.namespace);
+        let log = api.log_stream(&self.pod, &parameters(command, &self.container, pods)).await;
+        log.map(Box::pin).map_err(|error| answer(&error))
     }
 
     /// Prints a line of this container, or reports that its log broke off.
@@ -302,7 +327,7 @@ impl Source {
             Err(error) => return self.fail(&error.to_string(), command),
         };
         if command.prefix || several {
-            let prefix = format!("[{}/{}/{}] ", self.cluster, self.pod, self.container);
+            let prefix = format!("[{}/{}/{}] ", self.member.name, self.pod, self.container);
             return print::log(&[prefix.as_bytes(), &line].concat());
         }
         print::log(&line)
@@ -310,7 +335,8 @@ impl Source {
 
     /// An error of this container, which `--ignore-errors` makes a note.
     fn fail(&self, why: &str, command: &Command) -> anyhow::Result<()> {
-        let what = format!("the log of container {} of pod {} in member {}", self.container, self.pod, self.cluster);
+        let what =
+            format!("the log of container {} of pod {} in member {}", self.container, self.pod, self.member.name);
         if !command.ignore_errors {
             bail!("{what} can't be read\n  because {why}");
         }

@@ -107,10 +107,10 @@ fn colour(text: &str) -> usize {
     if parameters.as_bytes().get(length) == Some(&b'm') { "\x1b[".len() + length + 1 } else { 0 }
 }
 
-/// A List of objects of any kind.
+/// A List of objects of any kind. It has the empty resourceVersion that kubectl's Lists have.
 #[must_use]
 pub fn list(items: Vec<Value>) -> Value {
-    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+    json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": "" }, "items": items })
 }
 
 /// One object as it is, several as a List, as JSON or YAML.
@@ -192,6 +192,12 @@ pub fn log(lines: &[u8]) -> anyhow::Result<()> {
 /// Puts a line for people on stderr. There is nobody to report a failure to.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", escape(text));
+}
+
+/// Puts a warning of a server on stderr, its first word yellow `in_colour`.
+pub fn warning(text: &str, in_colour: bool) {
+    let (begin, end) = if in_colour { ("\x1b[33;1m", "\x1b[0m") } else { ("", "") };
+    let _ = writeln!(io::stderr().lock(), "{begin}Warning:{end} {}", escape(text));
 }
 
 /// Asks a question on stderr; true if the answer on stdin is yes.

@@ -1,5 +1,7 @@
 //! Resolution of resource names on the command line: plural, singular, kind or short name, as in kubectl.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::bail;
 use kube::{
     Client,
@@ -80,6 +82,29 @@ impl Resources {
             }
         }
         types
+    }
+
+    /// The types as they are written: plurals, with the group where two groups have the same.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for api in self.0.iter().map(|served| &served.resource.api) {
+            groups.entry(&api.plural).or_default().insert(&api.group);
+        }
+        let written = |plural: &str, groups: BTreeSet<&str>| -> Vec<String> {
+            let is_one = groups.len() == 1;
+            let full =
+                |group: &str| if is_one || group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
+            groups.into_iter().map(full).collect()
+        };
+        groups.into_iter().flat_map(|(plural, groups)| written(plural, groups)).collect()
+    }
+
+    /// The kinds as manifests write them.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<String> {
+        let kinds: BTreeSet<&String> = self.0.iter().map(|served| &served.resource.api.kind).collect();
+        kinds.into_iter().cloned().collect()
     }
 
     /// Resolves a word: `deploy`, `deployments`, `deployments.apps`, `deployments.v1.apps`.
@@ -194,6 +219,19 @@ mod tests {
         ]))
         .unwrap();
         Resources::read(groups.iter())
+    }
+
+    #[test]
+    fn types_of_two_groups_are_written_with_their_group() {
+        let served = |group: &str, plural: &str| {
+            json!({"metadata": {"name": group}, "versions": [{"version": "v1", "resources": [
+                {"resource": plural, "responseKind": {"kind": "K"}, "scope": "Namespaced", "singularResource": "k", "verbs": ["list"]}]}]})
+        };
+        let groups = json!([served("", "events"), served("events.k8s.io", "events"), served("apps", "deployments")]);
+        let groups: Vec<APIGroupDiscovery> = serde_json::from_value(groups).unwrap();
+        let resources = Resources::read(groups.iter());
+        assert_eq!(resources.words(), ["deployments", "events", "events.events.k8s.io"]);
+        assert_eq!(resources.kinds(), ["K"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, bail};
-use futures::future::try_join_all;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_api::{
     annotations,
     cluster::Cluster,
@@ -24,7 +24,7 @@ use kube::{
 
 use crate::{
     connect::Plane,
-    members,
+    members, pages,
     print::{self, Output},
     report::{self, Misused},
     resource::{Resource, Resources, arguments},
@@ -88,6 +88,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }
     }
     copies.silent.print();
+    // The control plane answered.
+    copies.silent.verdict(members.len(), true, false)?;
     let Some(tree) = tree(&world, &key) else { bail!("{key} does not exist") };
     match command.output {
         Output::Table | Output::Wide => print::out(&rendered(&tree)),
@@ -155,8 +157,8 @@ async fn related(client: &Client, resource: &Resource, namespace: &str, name: &s
     }
     if let Some(id) = id {
         let selector = ListParams::default().labels(&format!("{label}={id}"));
-        let works = Api::<Work>::all(client.clone()).list(&selector).await?;
-        works.items.into_iter().for_each(|work| world.insert_work(work));
+        let works = pages::all(&Api::<Work>::all(client.clone()), selector).await?;
+        works.into_iter().for_each(|work| world.insert_work(work));
     }
     Ok(world)
 }
@@ -164,7 +166,8 @@ async fn related(client: &Client, resource: &Resource, namespace: &str, name: &s
 async fn of_clusters(client: &Client, spec: &ResourceBindingSpec) -> Result<Vec<Cluster>, kube::Error> {
     let wanted: BTreeSet<ClusterName> = targets::expected_clusters(spec);
     let api: &Api<Cluster> = &Api::all(client.clone());
-    let found = try_join_all(wanted.iter().map(async |name| api.get_opt(&name.0).await)).await?;
+    let read = wanted.iter().map(async |name| api.get_opt(&name.0).await);
+    let found: Vec<Option<Cluster>> = stream::iter(read).buffered(members::ASKED_MAX).try_collect().await?;
     Ok(found.into_iter().flatten().collect())
 }
 

@@ -20,12 +20,12 @@ mod up;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use ironclad_cli::{
     completion,
     cordon::{self, Cordon},
-    crds, doctor, drain, evictions, get, interpret, join, logs, plan, print, report, sim, taint, top, tree, unjoin,
-    version, why,
+    crds, doctor, drain, evictions, get, interpret, join, logs, options, plan, print, report, sim, switches, taint,
+    top, tree, unjoin, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -78,6 +78,7 @@ enum Verb {
     Failover(Box<evictions::failover::Command>),
     Backup(Box<backup::Command>),
     Version(version::Command),
+    Options(options::Command),
     Completion(completion::Command),
 }
 
@@ -115,11 +116,15 @@ fn main() -> ExitCode {
     if is_plugin() {
         tree = tree.bin_name("kubectl ironclad");
     }
-    let matches = tree.clone().get_matches();
+    if completion::answer(&tree) {
+        return ExitCode::from(report::DONE);
+    }
+    let matches = matches(&tree);
     let ironclad = Ironclad::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = start_logging(&ironclad.log, ironclad.verb.is_server()).and_then(|()| {
         open_files::raise();
-        execute(ironclad.verb, tree)
+        execute(ironclad.verb, &tree)?;
+        warnings::verdict()
     });
     match done {
         Ok(()) => ExitCode::from(report::DONE),
@@ -131,6 +136,14 @@ fn main() -> ExitCode {
             ExitCode::from(report::exit_code(&error))
         }
     }
+}
+
+/// Parses the command line. Help and messages show flags without the values that they take as kubectl's do.
+fn matches(tree: &clap::Command) -> clap::ArgMatches {
+    switches::with_values(tree.clone()).try_get_matches().unwrap_or_else(|error| match error.kind() {
+        ErrorKind::ValueValidation => error.exit(),
+        _ => tree.clone().get_matches(),
+    })
 }
 
 /// kubectl finds a plugin by the name of its file, and people then read that name in the usage.
@@ -175,7 +188,7 @@ fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
 /// Crates whose thoughts are shown from `-v 3` on.
 const DEBUGGED: [&str; 6] = ["apiserver", "cli", "controllers", "kubecontrollers", "runtime", "simcluster"];
 
-fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
+fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
     let mut runtime = if verb.is_server() {
         tokio::runtime::Builder::new_multi_thread()
     } else {
@@ -206,7 +219,8 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
             Verb::Backup(command) => backup::run(&command).await,
             Verb::Version(command) => version::run(&command),
-            Verb::Completion(command) => completion::run(&command, &mut tree),
+            Verb::Options(options::Command {}) => options::run(tree),
+            Verb::Completion(command) => completion::run(&command),
         }
     })
 }
@@ -218,6 +232,7 @@ mod tests {
     #[test]
     fn the_tree_of_commands_is_sound() {
         Ironclad::command().debug_assert();
+        switches::with_values(Ironclad::command()).debug_assert();
     }
 
     #[test]
@@ -225,6 +240,44 @@ mod tests {
         for verb in Ironclad::command().get_subcommands() {
             let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(examples.starts_with("Examples:\n  "), "{} has no examples", verb.get_name());
+        }
+    }
+
+    /// Every argument for a cluster, a namespace, a context or an object says which names it takes.
+    #[test]
+    fn arguments_for_names_are_completed() {
+        fn check(command: &clap::Command, verb: &str) {
+            for arg in command.get_arguments() {
+                let id = arg.get_id().as_str();
+                let value = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+                let wants_names = ["CLUSTER", "MEMBER", "NAMES", "TYPE", "TYPE/NAME"].contains(&value)
+                    || ["namespace", "context", "clusters"].contains(&id);
+                let is_new = verb == "join" && id == "cluster" || verb == "sim add";
+                if wants_names && !is_new && !["up", "run"].contains(&verb) {
+                    assert!(completion::source(verb, id).is_some(), "{verb} {id}");
+                }
+            }
+            for below in command.get_subcommands() {
+                check(below, format!("{verb} {}", below.get_name()).trim_start());
+            }
+        }
+        check(&Ironclad::command(), "");
+    }
+
+    #[test]
+    fn flags_of_every_verb_take_booleans() {
+        for (line, want) in [
+            ("get cm -A=false --show-managed-fields=true --watch=false", Some("Get")),
+            ("logs web --follow=false --timestamps=true", Some("Logs")),
+            ("top pod --containers=false --strict=true", Some("Top")),
+            ("drain m1 --force=true --ignore-health=false", Some("Drain")),
+            ("get cm --insecure-skip-tls-verify=true --warnings-as-errors", Some("Get")),
+            ("get cm --watch=maybe", None),
+        ] {
+            let words = std::iter::once("ironclad").chain(line.split(' '));
+            let matches = switches::with_values(Ironclad::command()).try_get_matches_from(words);
+            let verb = matches.ok().map(|matches| format!("{:?}", Ironclad::from_arg_matches(&matches).unwrap().verb));
+            assert_eq!(verb.as_deref().and_then(|verb| verb.split('(').next()), want, "{line}");
         }
     }
 

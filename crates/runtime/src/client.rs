@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::rt::TokioExecutor;
 use kube::{
@@ -24,10 +24,12 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::{
     proxy::{Bars, ProxyConnector},
+    warnings::{self, Warn},
     webhook_tls::WebhookVerifier,
 };
 
-/// Time until the first byte of an answer, after which a request fails (specification/propagation.md 29).
+/// Time until the first byte of an answer, after which a request fails (specification/propagation.md 29), unless the
+/// configuration has a `read_timeout`.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(32);
 
 /// Reason why no client could be made.
@@ -63,7 +65,8 @@ pub enum ClientError {
     },
 }
 
-/// Counters of a client's requests, for metrics and for tests that a converged fleet sends none.
+/// Observer of a client's requests and answers: counters, for metrics and for tests that a converged fleet sends no
+/// requests, and what is called with the warnings of servers.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// GET requests, lists among them, watches not.
@@ -72,9 +75,22 @@ pub struct Traffic {
     pub watches: AtomicU64,
     /// POST, PUT, PATCH and DELETE requests.
     pub writes: AtomicU64,
+    warn: Option<Warn>,
 }
 
 impl Traffic {
+    /// An observer that calls this function with the text of each `Warning` header (specification/operations.md 3).
+    #[must_use]
+    pub fn with_warnings(warn: Warn) -> Self {
+        Self { warn: Some(warn), ..Self::default() }
+    }
+
+    fn pass_warnings(&self, headers: &HeaderMap) {
+        if let Some(warn) = self.warn {
+            warnings::texts(headers).iter().for_each(|text| warn(text));
+        }
+    }
+
     fn count(&self, request: &Request<Body>) {
         let watch = request.uri().query().is_some_and(|q| q.split('&').any(|p| p == "watch=true" || p == "watch=1"));
         let counter = match (request.method(), watch) {
@@ -160,15 +176,20 @@ fn client_with(config: Config, traffic: Arc<Traffic>, route: Route) -> Result<Cl
             builder.enable_http1().wrap_connector(connector)
         }
     };
+    let answered = traffic.clone();
     let service = ServiceBuilder::new()
         .map_request(move |request: Request<Body>| {
             traffic.count(&request);
             request
         })
+        .map_response(move |response: Response<_>| {
+            answered.pass_warnings(response.headers());
+            response
+        })
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
-        .timeout(REQUEST_DEADLINE)
+        .timeout(config.read_timeout.unwrap_or(REQUEST_DEADLINE))
         .map_err(BoxError::from)
         .service(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https));
     Ok(Client::new(service, config.default_namespace))
@@ -262,9 +283,17 @@ where
     B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
+    let answered = traffic.clone();
     let counted = service.map_request(move |request: Request<Body>| {
         traffic.count(&request);
         request
     });
-    Client::new(ServiceBuilder::new().timeout(REQUEST_DEADLINE).service(counted), "default")
+    let service = ServiceBuilder::new()
+        .timeout(REQUEST_DEADLINE)
+        .map_response(move |response: Response<B>| {
+            answered.pass_warnings(response.headers());
+            response
+        })
+        .service(counted);
+    Client::new(service, "default")
 }

@@ -4,7 +4,7 @@ use ironclad_api::cluster::Cluster;
 use kube::{Api, api::ListParams};
 
 use super::{Cordon, change};
-use crate::{connect::Plane, drain, dry_run::DryRun, print, report::Misused, taint, write::Mode};
+use crate::{connect::Plane, drain, dry_run::DryRun, pages, print, report::Misused, taint, write::Mode};
 
 /// Mark clusters as closed for new work.
 ///
@@ -67,8 +67,8 @@ pub async fn run(which: &Which, cordon: Cordon) -> anyhow::Result<()> {
             return Err(Misused("-l has no labels\n  try: -l region=eu, or the names of the clusters".into()).into());
         }
         Some(selector) => {
-            let found = Api::<Cluster>::all(plane.clone()).list(&ListParams::default().labels(selector)).await?;
-            found.items.iter().map(kube::ResourceExt::name_any).collect()
+            let found = pages::all(&Api::<Cluster>::all(plane.clone()), ListParams::default().labels(selector)).await?;
+            found.iter().map(kube::ResourceExt::name_any).collect()
         }
     };
     if names.is_empty() {

@@ -5,10 +5,12 @@
 //! it can be stopped at any moment, looked at from elsewhere, and run again.
 
 pub mod command;
+mod fleet;
 mod steps;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_api::{
     annotations::DRAINING,
     cluster::Cluster,
@@ -143,6 +145,17 @@ pub enum DrainError {
         /// Error.
         source: TaintError,
     },
+    /// Clusters can't be watched.
+    #[error(
+        "cluster {name} was not drained: watching clusters\n  because {because}\n  \
+         try: a user who may list and watch clusters.cluster.karmada.io"
+    )]
+    Unwatched {
+        /// The cluster.
+        name: String,
+        /// Error of the watch.
+        because: String,
+    },
     /// A server refused or did not answer.
     #[error("cluster {name} was not drained: {doing}")]
     Server {
@@ -261,6 +274,8 @@ async fn change(
     Ok(())
 }
 
+/// Objects that are read at a time.
+const READ_MAX: usize = 50;
 /// Interval between checks of the fleet.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -274,12 +289,12 @@ pub async fn preview(plane: &Client, options: &Options, now: Timestamp) -> Resul
         return Err(DrainError::NotFound { name: options.cluster.to_string() });
     }
     let drain = options.drain(now);
-    let mut concerned = Vec::new();
-    for binding in bindings(plane, options, |binding| concerns(binding, &clusters, &drain)).await? {
-        if labelled(plane, options, &binding).await? {
-            concerned.push(binding);
-        }
-    }
+    let found = bindings(plane, options, |binding| concerns(binding, &clusters, &drain)).await?;
+    let read = found.into_iter().map(async |binding| {
+        labelled(plane, options, &binding).await.map(|is_labelled| is_labelled.then_some(binding))
+    });
+    let read: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
+    let concerned = read.into_iter().flatten().collect();
     Ok(Survey::of(concerned, &clusters, &drain))
 }
 

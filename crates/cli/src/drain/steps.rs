@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_api::{
     namespaces,
     work::{ClusterResourceBinding, ResourceBinding},
@@ -24,7 +25,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{DrainError, Options, POLL_INTERVAL, Stuck, TRIES, clusters, draining_since, failed};
+use super::{DrainError, Options, POLL_INTERVAL, READ_MAX, Stuck, TRIES, draining_since, failed, fleet::Fleet};
 use crate::write::FIELD_MANAGER;
 
 /// Progress of a drain.
@@ -141,17 +142,20 @@ pub async fn evict(
 ) -> Result<Vec<Binding>, DrainError> {
     progress.total += bindings.len();
     let mut left = Vec::new();
+    if bindings.is_empty() {
+        return Ok(left);
+    }
+    let fleet = Fleet::watch(plane, clock, &options.cluster).await?;
     let mut next = clock.mono();
     for binding in bindings {
         let clusters = loop {
             limit.check(&options.cluster, clock, || not_moved(progress))?;
-            let clusters = clusters(plane, &options.cluster).await?;
-            let Some(cluster) = clusters.get(&options.cluster) else {
-                return Err(DrainError::NotFound { name: options.cluster.to_string() });
-            };
-            if draining_since(cluster).is_none() {
+            // Whoever ends the drain annotates its cluster, which therefore is read again.
+            let cluster = super::find(plane, &options.cluster).await?;
+            if draining_since(&cluster).is_none() {
                 return Err(DrainError::Aborted { name: options.cluster.to_string() });
             }
+            let clusters = fleet.clusters(cluster);
             let interval = pace(plane, clock, options, &clusters, progress).await?;
             match interval {
                 Some(_) if clock.mono() >= next => {
@@ -305,12 +309,10 @@ pub async fn wait(
     mut report: impl FnMut(Report<'_>),
 ) -> Result<(), DrainError> {
     loop {
-        let mut still = Vec::new();
-        for binding in left {
-            let present = get(plane, options, &binding).await?;
-            still.extend(present.filter(|present| drain::is_under_way(present.spec(), &options.cluster)));
-        }
-        left = still;
+        let read = left.iter().map(|binding| get(plane, options, binding));
+        let present: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
+        let is_left = |present: &Binding| drain::is_under_way(present.spec(), &options.cluster);
+        left = present.into_iter().flatten().filter(is_left).collect();
         progress.waiting = left.len();
         report(Report::Progress(progress));
         if left.is_empty() {

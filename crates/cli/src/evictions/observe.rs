@@ -21,6 +21,7 @@ use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use serde_json::Value;
 
 use super::show::span;
+use crate::pages;
 
 /// Default name of the Lease of the processes of `run`.
 const LEASE: &str = "ironclad";
@@ -144,8 +145,8 @@ pub(super) async fn eviction_queue(
     }
     queue.notes.push(leader.silence.clone());
     queue.notes.extend(nobody_leads(client, None, now).await);
-    let clusters = Api::<Cluster>::all(client.clone()).list(&ListParams::default()).await?;
-    if !clusters.items.iter().any(taints::is_faulty) {
+    let clusters = pages::all(&Api::<Cluster>::all(client.clone()), ListParams::default()).await?;
+    if !clusters.iter().any(taints::is_faulty) {
         return Ok((queue, None));
     }
     let seen = objects(client, None).await?;
@@ -188,15 +189,15 @@ pub(super) struct Objects {
 
 /// All clusters and policies, and the bindings of one namespace or of all.
 pub(super) async fn objects(client: &Client, namespace: Option<&str>) -> anyhow::Result<Objects> {
-    let all = ListParams::default();
-    let clusters = Api::<Cluster>::all(client.clone()).list(&all).await?.items;
-    let policies = Api::<ClusterTaintPolicy>::all(client.clone()).list(&all).await?.items;
+    let all = ListParams::default;
+    let clusters = pages::all(&Api::<Cluster>::all(client.clone()), all()).await?;
+    let policies = pages::all(&Api::<ClusterTaintPolicy>::all(client.clone()), all()).await?;
     let namespaced: Api<ResourceBinding> = match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let namespaced = namespaced.list(&all).await?.items.into_iter().map(|b| Binding::from(Arc::new(b)));
-    let cluster_wide = Api::<ClusterResourceBinding>::all(client.clone()).list(&all).await?.items;
+    let namespaced = pages::all(&namespaced, all()).await?.into_iter().map(|b| Binding::from(Arc::new(b)));
+    let cluster_wide = pages::all(&Api::<ClusterResourceBinding>::all(client.clone()), all()).await?;
     let cluster_wide = cluster_wide.into_iter().map(|b| Binding::from(Arc::new(b)));
     Ok(Objects {
         clusters: clusters.into_iter().map(|c| (ClusterName::from(c.name_any().as_str()), Arc::new(c))).collect(),

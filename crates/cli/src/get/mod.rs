@@ -12,8 +12,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use ironclad_jsonpath::Path;
 use ironclad_seam::Clock;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Client, Resource as _,
+    Api, Client, Resource as _,
     api::{DynamicObject, ListParams},
     core::Request,
 };
@@ -178,6 +179,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let mut silent = Silent::default();
     let (mut objects, mut tables, mut errors, mut is_namespaced) = (Vec::new(), Vec::new(), Vec::new(), false);
+    let mut not_found = 0;
     let wanted: Vec<_> = wanted.into_iter().flat_map(|(word, names)| expanded(&known, word, names)).collect();
     for (word, names) in &wanted {
         let query = Query { word, names, namespace: &namespace, command, format: &format, scope };
@@ -208,7 +210,14 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
                 None => print::note(&format!("cluster({}) does not serve {word:?}", server.unwrap_or_default())),
             }
         }
-        errors.extend(missing(&query, &resource, &table, &silent));
+        let mut missing = missing(&query, &resource, &table, &silent);
+        if let (Some(client), true, false) = (plane, members.is_empty(), missing.is_empty())
+            && let Some(error) = missing_namespace(client, &query, &resource).await
+        {
+            missing = missing.iter().map(|_| anyhow!(answer(&error))).collect();
+        }
+        not_found += missing.len();
+        errors.extend(missing);
         if let Some((path, text)) = &order {
             order::sort(&mut table.rows, path, text, |row| &row.object)?;
         }
@@ -234,7 +243,9 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         let single = wanted.len() == 1 && wanted[0].1.len() == 1 && members.len() + usize::from(plane.is_some()) == 1;
         // Templates see whole objects, as kubectl's do.
         let keeps = command.show_managed_fields || !format.plain().is_some_and(Output::is_objects);
-        if !objects.is_empty() || errors.is_empty() {
+        // Several objects of which none exists are an empty List, as with kubectl.
+        let is_empty_list = !command.ignore_not_found && !(single && not_found > 0) && errors.len() == not_found;
+        if !objects.is_empty() || is_empty_list {
             let objects = objects.into_iter().map(|object| shown(object, keeps)).collect();
             format.print(&format.text(objects, single, !command.no_headers)?)?;
         }
@@ -399,6 +410,16 @@ fn missing(query: &Query<'_>, resource: &Resource, table: &Table, silent: &Silen
     let exists = |name: &str| table.rows.iter().any(|row| print::text(&row.object, "/metadata/name") == name);
     let missing = query.names.iter().filter(|name| !exists(name));
     missing.map(|name| anyhow!("Error from server (NotFound): {plural} {name:?} not found{among}")).collect()
+}
+
+/// Error about the namespace of named objects that the control plane does not have, if that does not exist either:
+/// kubectl asks for it, too. The namespace `default` is not asked for.
+async fn missing_namespace(client: &Client, query: &Query<'_>, resource: &Resource) -> Option<kube::Error> {
+    if !resource.namespaced || matches!(query.namespace, "" | "default") {
+        return None;
+    }
+    let error = Api::<Namespace>::all(client.clone()).get_metadata(query.namespace).await.err()?;
+    matches!(&error, kube::Error::Api(status) if status.is_not_found()).then_some(error)
 }
 
 /// The object as JSON and YAML show it.

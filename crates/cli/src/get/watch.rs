@@ -14,6 +14,7 @@ use kube::{
     core::Request,
 };
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::{
     Query, Scope, as_table, find,
@@ -22,7 +23,7 @@ use super::{
     table::{Row, Table, text},
 };
 use crate::{
-    members::Member,
+    members::{self, ASKED_MAX, Member},
     print::{self, Output},
     report::answer,
     resource::{Resource, Resources},
@@ -124,11 +125,12 @@ pub(super) async fn run(
     let plane = plane.map(|client| (None, Ok(client.clone())));
     let members = members.iter().map(|member| (Some(member.name.clone()), member.client()));
     let servers: Vec<_> = plane.into_iter().chain(members).collect();
+    let asking = Semaphore::new(ASKED_MAX);
     let mut states: BTreeMap<Option<String>, ListState> = states.into_iter().collect();
     let watches = servers.into_iter().filter_map(|(name, client)| match client {
         Ok(client) => {
             let state = states.remove(&name);
-            Some(Watch { name, client, known, query, clock, headings: &headings }.run(state))
+            Some(Watch { name, client, known, query, clock, headings: &headings, asking: &asking }.run(state))
         }
         Err(why) => {
             trouble(name.as_deref(), &why);
@@ -153,6 +155,8 @@ struct Watch<'a> {
     clock: &'a Clock,
     /// The heading is still to be printed.
     headings: &'a RefCell<bool>,
+    /// Places of the members that are asked at a time; a watch that has begun needs none.
+    asking: &'a Semaphore,
 }
 
 impl Watch<'_> {
@@ -184,10 +188,13 @@ impl Watch<'_> {
     /// One watch, until it ends; the inner error says why the server did not answer.
     async fn once(&self, state: &mut ListState, is_first: &mut bool) -> anyhow::Result<Result<(), String>> {
         let mut resource = self.known.find(self.query.word).ok();
+        // Never closed, so that it always gives a place.
+        let place = self.asking.acquire().await;
         if state.version.is_empty() {
-            let found = match find(&self.client, self.known, self.query).await {
-                Ok(found) => found,
-                Err(error) => return Ok(Err(format!("{error:#}"))),
+            let found = match self.within(find(&self.client, self.known, self.query)).await {
+                Ok(Ok(found)) => found,
+                Ok(Err(error)) => return Ok(Err(format!("{error:#}"))),
+                Err(why) => return Ok(Err(why)),
             };
             let Some(found) = found else { return Ok(Err(format!("it does not serve {:?}", self.query.word))) };
             let changes = state.changes(found.table);
@@ -203,13 +210,15 @@ impl Watch<'_> {
         let request = Request::new(path(self.query, &resource)).watch(&parameters, &state.version);
         let request = request.map_err(kube::Error::BuildRequest).and_then(|request| as_table(request, "Object"));
         let events = match request {
-            Ok(request) => self.client.request_events::<Value>(request).await,
-            Err(error) => Err(error),
+            Ok(request) => self.within(self.client.request_events::<Value>(request)).await,
+            Err(error) => Ok(Err(error)),
         };
         let events = match events {
-            Ok(events) => events,
-            Err(error) => return Ok(Err(answer(&error))),
+            Ok(Ok(events)) => events,
+            Ok(Err(error)) => return Ok(Err(answer(&error))),
+            Err(why) => return Ok(Err(why)),
         };
+        drop(place);
         let mut events = Box::pin(events);
         while let Some(event) = events.next().await {
             let (happened, page) = match event {
@@ -237,6 +246,14 @@ impl Watch<'_> {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// The answer of a member, or an error if it did not answer in time.
+    async fn within<T>(&self, question: impl Future<Output = T>) -> Result<T, String> {
+        match self.name {
+            Some(_) => members::within(self.clock, self.query.command.timeout, question).await,
+            None => Ok(question.await),
+        }
     }
 
     fn print(&self, state: &ListState, resource: &Resource, change: Change) -> anyhow::Result<()> {

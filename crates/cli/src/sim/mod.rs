@@ -15,7 +15,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use self::change::Action;
-use crate::{print, write::FIELD_MANAGER};
+use crate::{pages, print, write::FIELD_MANAGER};
 
 /// Interval between checks whether a member applied the change.
 const LOOK: Duration = Duration::from_millis(100);
@@ -43,8 +43,8 @@ impl Fleet {
     /// # Errors
     /// If one does not exist, or the control plane simulates none.
     pub async fn named(&self, names: &[String], all: bool) -> anyhow::Result<Vec<SimulatedCluster>> {
-        let present = match self.objects().list(&ListParams::default()).await {
-            Ok(list) => list.items,
+        let present = match pages::all(&self.objects(), ListParams::default()).await {
+            Ok(list) => list,
             Err(kube::Error::Api(status)) if status.code == 404 => bail!(
                 "this control plane has no simulated members\n  because only `ironclad up` simulates any\n  \
                  try: --kubeconfig FILE, with the file that `ironclad up` names when it starts"

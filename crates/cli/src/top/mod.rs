@@ -15,7 +15,7 @@ use self::figures::{Figure, SortBy, Used, amounts, nodes, pods, share, sort};
 use crate::{
     connect::Plane,
     members::{self, Answers, Member, Silent},
-    print,
+    pages, print,
     report::answer,
 };
 
@@ -311,13 +311,13 @@ async fn wholes<'a>(
 ) -> BTreeMap<(String, String), Used> {
     let members: Vec<&Member> = members.collect();
     let answers = members::ask(members, clock, patience, async |_, client| {
-        Api::<Node>::all(client).list(&ListParams::default()).await.map_err(|error| answer(&error))
+        pages::all(&Api::<Node>::all(client), ListParams::default()).await.map_err(|error| answer(&error))
     })
     .await;
     silent.extend(answers.silent);
     let mut all = BTreeMap::new();
     for (cluster, list) in answers.answered {
-        for node in list.items {
+        for node in list {
             let status = node.status.as_ref();
             let list = if capacity {
                 status.and_then(|s| s.capacity.as_ref())

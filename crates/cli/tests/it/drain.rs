@@ -1,6 +1,13 @@
 //! Draining a cluster of a control plane in memory. The tests do the work of the scheduler and the controllers.
 
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use clap::Parser;
 use ironclad_api::{
@@ -8,6 +15,7 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ResourceBinding, ResourceBindingSpec},
 };
+use ironclad_apiserver::Identity;
 use ironclad_cli::{
     cordon::{Cordon, command::apply},
     drain::{Options, Stuck, abort, begin, command::whole, draining_since, find, preview},
@@ -15,12 +23,15 @@ use ironclad_cli::{
     unjoin::command::{Command as Unjoin, whole as unjoin},
 };
 use ironclad_failover::drain::Health;
+use ironclad_runtime::in_process_client;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
+    client::Body,
 };
 use serde_json::json;
+use tower::ServiceBuilder;
 
 use crate::support::World;
 
@@ -128,6 +139,50 @@ async fn drain_evicts_bindings_at_the_rate_without_evicting_taints() {
     let (again, said) = drained(&world, &Options::new("m1")).await;
     assert_eq!((again, world.plane.writes()), (Ok(0), 0), "a second run has nothing to do: {said:?}");
     assert!(said[0].ends_with("3 under way"), "{said:?}");
+}
+
+/// The Clusters are listed by the surveys before and after the moves, and watched between them.
+#[tokio::test(start_paused = true)]
+async fn clusters_are_not_listed_for_each_move() {
+    let world = world().await;
+    for number in 0..8 {
+        bind(&world, &format!("b{number}"), &["m2"]).await;
+    }
+    let lists = Arc::new(AtomicUsize::new(0));
+    let counter = lists.clone();
+    let service = world.plane.server.in_process(Identity::admin("tester"));
+    let service = ServiceBuilder::new()
+        .map_request(move |request: http::Request<Body>| {
+            let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            if request.uri().path().ends_with("/clusters") && !watches {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            request
+        })
+        .service(service);
+    let plane = in_process_client(service, Arc::default());
+    let options = Options { rate: 100.0, ..Options::new("m1") };
+    let moved = whole(&plane, &world.seam.clock, &options, false, FOREVER, |_| {}).await.unwrap();
+    assert_eq!((moved.evicted, lists.load(Ordering::Relaxed)), (8, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn moves_follow_the_clusters_as_they_are() {
+    let world = world().await;
+    for name in ["a", "b", "c"] {
+        bind(&world, name, &["m2", "m3"]).await;
+    }
+    let (api, clock) = (Api::<Cluster>::all(world.plane.client.clone()), world.seam.clock.clone());
+    world.seam.tasks.spawn("operator", async move {
+        clock.sleep(Duration::from_secs(1)).await;
+        for name in ["m2", "m3"] {
+            let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
+            api.patch(name, &PatchParams::default(), &Patch::Merge(taint)).await.unwrap();
+        }
+    });
+    let (done, said) = drained(&world, &Options::new("m1")).await;
+    let want = "error: cluster m1 still has 2 bindings\n";
+    assert!(done.as_ref().unwrap_err().starts_with(want), "{done:?} {said:?}");
 }
 
 #[tokio::test(start_paused = true)]

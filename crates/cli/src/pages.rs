@@ -1,0 +1,27 @@
+//! Lists, a page at a time (specification/operations.md 3): one answer with a whole fleet would take servers and this
+//! program a lot of memory.
+
+use std::fmt::Debug;
+
+use kube::{Api, api::ListParams};
+use serde::de::DeserializeOwned;
+
+/// Objects of a page.
+const PAGE: u32 = 500;
+
+/// All objects of a list with these selectors.
+pub(crate) async fn all<K>(api: &Api<K>, mut parameters: ListParams) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    parameters.limit = Some(PAGE);
+    let mut items = Vec::new();
+    loop {
+        let page = api.list(&parameters).await?;
+        items.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(items),
+        }
+    }
+}

@@ -1,6 +1,8 @@
 // Command clients uses an API server through client-go, controller-runtime and helm, and
 // prints its observations: one line each, the same on every server that behaves like a kube-apiserver. The test
 // `clients` of ironclad-testkit runs it against the embedded server and a real one and compares the lines.
+//
+// The command `interpreter` is a server instead: an interpreter webhook as users of Karmada write it.
 package main
 
 import (
@@ -8,6 +10,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -37,9 +41,16 @@ func main() {
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		os.Exit(2)
 	}
+	if flags.Arg(0) == "interpreter" && *home != "" && flags.NArg() == 1 {
+		ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer cancel()
+		end(serveInterpreter(ctx, *home))
+		return
+	}
 	command, known := commands[flags.Arg(0)]
 	if !known || *kubeconfig == "" || *namespace == "" || *home == "" || flags.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: clients --kubeconfig FILE --namespace NAME --home DIR informers|dynamic|leader|apply|manager|helm|restart")
+		fmt.Fprintln(os.Stderr, "       clients --home DIR interpreter")
 		os.Exit(2)
 	}
 	// Log messages of the libraries go to stderr, which the test shows if a command fails.
@@ -55,6 +66,11 @@ func main() {
 	if err == nil {
 		err = command(ctx, world)
 	}
+	end(err)
+}
+
+// end ends the process if the command failed.
+func end(err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 		os.Exit(1)

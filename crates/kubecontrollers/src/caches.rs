@@ -14,10 +14,11 @@ use k8s_openapi::api::{
         Secret, Service, ServiceAccount,
     },
     discovery::v1::EndpointSlice,
+    networking::v1::Ingress,
     policy::v1::PodDisruptionBudget,
     rbac::v1::ClusterRole,
 };
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, core::PartialObjectMeta};
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -93,7 +94,14 @@ pub(crate) static REVISIONS: CacheSpec<ControllerRevision> =
     all("controllerrevisions", &[(BY_CONTROLLER, index_by_controller)]);
 pub(crate) static JOBS: CacheSpec<Job> = all("jobs", &[(BY_CONTROLLER, index_by_controller)]);
 pub(crate) static CRON_JOBS: CacheSpec<CronJob> = all("cronjobs", &[]);
-pub(crate) static SERVICES: CacheSpec<Service> = all("services", &[]);
+/// Services.
+pub static SERVICES: CacheSpec<Service> = all("services", &[]);
+/// Ingresses.
+pub static INGRESSES: CacheSpec<Ingress> = all("ingresses", &[]);
+/// ConfigMaps without their data.
+pub static CONFIG_MAP_NAMES: CacheSpec<PartialObjectMeta<ConfigMap>> = all("configmaps/metadata", &[]);
+/// Secrets without their data.
+pub static SECRET_NAMES: CacheSpec<PartialObjectMeta<Secret>> = all("secrets/metadata", &[]);
 pub(crate) static ENDPOINT_SLICES: CacheSpec<EndpointSlice> =
     all("endpointslices", &[(BY_CONTROLLER, index_by_controller)]);
 pub(crate) static DISRUPTION_BUDGETS: CacheSpec<PodDisruptionBudget> = all("poddisruptionbudgets", &[]);

@@ -42,7 +42,9 @@ use ironclad_runtime::{Caches, Failure, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use kube::Client;
 
-pub use caches::{BY_CLAIM, BY_NODE, CLAIMS, NODES, PODS, VOLUMES};
+pub use caches::{
+    BY_CLAIM, BY_NODE, CLAIMS, CONFIG_MAP_NAMES, INGRESSES, NODES, PODS, SECRET_NAMES, SERVICES, VOLUMES,
+};
 pub use certificates::{Order, Signer};
 pub use start::{Controller, Options, start};
 

@@ -99,6 +99,11 @@ impl PodControl {
         owned
     }
 
+    /// Returns the number of pods that [`PodControl::owned`] left out.
+    pub(crate) fn awaited(&self, owner: &str) -> usize {
+        self.memory.lock().get(owner).map_or(0, |memory| memory.deleting.len())
+    }
+
     pub(crate) fn last_error(&self, owner: &str) -> Option<PodError> {
         self.memory.lock().get(owner).and_then(|m| m.last_error.clone())
     }

@@ -37,6 +37,7 @@ pub(crate) fn template(app: &str, image: &str) -> PodTemplateSpec {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct PodMaker(Pod);
 
 pub(crate) fn pod(name: &str) -> PodMaker {

@@ -4,6 +4,7 @@
 //! kubelets that start pods after a delay, and the built-in controllers. Faults are switched while it runs. It knows
 //! nothing of the control plane and its kinds.
 
+mod balancer;
 mod faults;
 mod kubelet;
 mod member;

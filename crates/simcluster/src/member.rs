@@ -11,6 +11,7 @@ use kube::Client;
 use parking_lot::Mutex;
 
 use crate::{
+    balancer,
     faults::{Faulted, Link, Network},
     kubelet::{self, SharedTimes},
     nodes::Nodes,
@@ -333,6 +334,7 @@ impl Inner {
         ironclad_kubecontrollers::start(&cluster, &controllers);
         let scheduler = scheduler::start(&cluster);
         volumes::start(&cluster);
+        balancer::start(&cluster, &options.name, self.times.clone());
         let kubelet = kubelet::start(&cluster, &options.name, self.times.clone());
         self.placing.by(scheduler, kubelet);
         let nodes = Nodes::start(&cluster, &options.name, options.shape.clone());

@@ -1,6 +1,12 @@
 //! The real binary as a child process.
 
-use std::{ffi::OsStr, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail, ensure};
 use ironclad_seam::Tasks;
@@ -70,6 +76,13 @@ impl Daemon {
     /// Starts an example instead, and waits for the line that starts with `ready`.
     pub async fn start_example<I: IntoIterator<Item: AsRef<OsStr>>>(name: &str, args: I) -> anyhow::Result<Self> {
         let mut command = Command::new(example(name)?);
+        command.args(args);
+        Ok(Self::start_command(command, "ready").await?.0)
+    }
+
+    /// Starts another program, and waits for the line that starts with `ready`.
+    pub async fn start_program<I: IntoIterator<Item: AsRef<OsStr>>>(program: &Path, args: I) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
         command.args(args);
         Ok(Self::start_command(command, "ready").await?.0)
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
-        apps::v1::{DaemonSet, DaemonSetStatus},
+        apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus},
         core::v1::{Node, Pod, PodSpec, Toleration},
     },
     apimachinery::pkg::util::intstr::IntOrString,
@@ -114,18 +114,26 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         ..DaemonSetStatus::default()
     };
     let min_ready = spec.min_ready_seconds.unwrap_or(0);
+    let fits: Vec<Fit> = seen.nodes.iter().map(|node| fit(&pod_spec, &tolerated, node)).collect();
+    let wanted = number(fits.iter().filter(|fit| **fit == Fit::Runs).count());
+    let budget = Budget::of(&spec, wanted);
+    let surges = budget.as_ref().is_some_and(|budget| budget.surge > 0);
+    let mut surge = Surge { open: budget.as_ref().map_or(0, |budget| budget.surge), candidates: Vec::new() };
+    let is_new = |pod: &Pod| labels(&pod.metadata).get(REVISION_LABEL) == Some(&seen.hash);
     let (mut updated, mut available) = (0, 0);
-    for node in &seen.nodes {
+    for (node, fit) in seen.nodes.iter().zip(fits) {
         let name = node.metadata.name.as_deref().unwrap_or("");
         let here = on.remove(name).unwrap_or_default();
         let mut alive: Vec<&Arc<Pod>> =
             here.iter().copied().filter(|p| !is_finished(p) && !is_terminating(p)).collect();
         alive.sort_by_key(|p| (node_of(p).is_empty(), p.metadata.creation_timestamp.clone(), p.metadata.name.clone()));
-        let fit = fit(&pod_spec, &tolerated, node);
         plan.delete.extend(here.iter().filter(|p| is_finished(p) && !is_terminating(p)).map(|p| (*p).clone()));
-        let keeps = usize::from(fit != Fit::No);
-        plan.delete.extend(alive.iter().skip(keeps).map(|p| (*p).clone()));
         let stays = alive.first().filter(|_| fit != Fit::No).copied();
+        // During a surge, a node has one pod of each template.
+        let second = stays.filter(|_| surges && fit == Fit::Runs);
+        let second = second.and_then(|first| alive.iter().copied().find(|p| is_new(p) != is_new(first)));
+        let kept = |pod: &Arc<Pod>| [stays, second].into_iter().flatten().any(|other| Arc::ptr_eq(other, pod));
+        plan.delete.extend(alive.iter().filter(|pod| !kept(pod)).map(|pod| (*pod).clone()));
         match (fit, stays) {
             (Fit::Runs, _) => status.desired_number_scheduled += 1,
             (_, Some(_)) => status.number_misscheduled += 1,
@@ -138,30 +146,38 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         }
         let Some(pod) = stays.filter(|_| fit == Fit::Runs) else { continue };
         status.current_number_scheduled += 1;
-        let is_new = labels(&pod.metadata).get(REVISION_LABEL) == Some(&seen.hash);
-        updated += i32::from(is_new);
+        updated += i32::from(is_new(pod));
         let availability = pods::availability(pod, min_ready, now);
         status.number_ready += i32::from(availability != Availability::No);
-        match availability {
-            Availability::Yes => available += 1,
-            Availability::From(at) => plan.requeue_at = Some(plan.requeue_at.map_or(at, |next| next.min(at))),
-            Availability::No => {}
+        let successor = second.map(|other| pods::availability(other, min_ready, now));
+        for availability in [Some(availability), successor].into_iter().flatten() {
+            if let Availability::From(at) = availability {
+                plan.requeue_at = Some(plan.requeue_at.map_or(at, |next| next.min(at)));
+            }
         }
-        pods.push((pod, is_new, availability == Availability::Yes));
+        available += i32::from(availability == Availability::Yes);
+        pods.push((pod, is_new(pod), availability == Availability::Yes));
+        if !surges {
+            continue;
+        }
+        let (old, new) = match second {
+            Some(other) if is_new(pod) => (Some(other), Some(pod)),
+            Some(other) => (Some(pod), Some(other)),
+            None if is_new(pod) => (None, Some(pod)),
+            None => (Some(pod), None),
+        };
+        let node = NodePods { node: name, old, new };
+        plan.delete.extend(surge.step(&node, |pod| pods::availability(pod, min_ready, now)).cloned());
     }
+    plan.create.extend(surge.nodes());
     // Pods on deleted nodes.
     plan.delete.extend(on.into_values().flatten().filter(|p| !is_terminating(p)).cloned());
     let some = |n: i32| (n > 0).then_some(n);
     status.updated_number_scheduled = some(updated);
     status.number_available = some(available);
     status.number_unavailable = some(status.desired_number_scheduled - available);
-    let rolls = spec.update_strategy.as_ref().and_then(|s| s.type_.as_deref()) != Some("OnDelete");
-    if rolls {
-        let rolling = spec.update_strategy.as_ref().and_then(|s| s.rolling_update.as_ref());
-        let one = IntOrString::Int(1);
-        let limit = rolling.and_then(|r| r.max_unavailable.as_ref()).unwrap_or(&one);
-        let limit = resolve(limit, status.desired_number_scheduled, Round::Up).max(1);
-        replace(&mut plan, &pods, limit - (status.desired_number_scheduled - available));
+    if let Some(budget) = budget.filter(|_| !surges) {
+        replace(&mut plan, &pods, budget.unavailable - (status.desired_number_scheduled - available));
     }
     if going {
         plan.create.clear();
@@ -173,6 +189,76 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         && status.desired_number_scheduled == available;
     plan.status = status;
     plan
+}
+
+/// Pods that a rolling update may add, or take away, at a time.
+struct Budget {
+    surge: i32,
+    unavailable: i32,
+}
+
+impl Budget {
+    /// The budget of a set that is wanted on this number of nodes; `None` for updates `OnDelete`, which replace nothing.
+    fn of(spec: &DaemonSetSpec, wanted: i32) -> Option<Self> {
+        let strategy = spec.update_strategy.as_ref();
+        if strategy.and_then(|s| s.type_.as_deref()) == Some("OnDelete") {
+            return None;
+        }
+        let rolling = strategy.and_then(|s| s.rolling_update.as_ref());
+        let resolved = |value: Option<&IntOrString>, otherwise: i32| {
+            value.map_or(otherwise, |value| resolve(value, wanted, Round::Up))
+        };
+        let surge = resolved(rolling.and_then(|r| r.max_surge.as_ref()), 0);
+        let unavailable = resolved(rolling.and_then(|r| r.max_unavailable.as_ref()), 1);
+        // Without a surge the update could not proceed otherwise; with one, old pods go after their successors.
+        Some(Self { surge, unavailable: unavailable.max(1) })
+    }
+}
+
+/// Pods of a node by template.
+struct NodePods<'a> {
+    node: &'a str,
+    old: Option<&'a Arc<Pod>>,
+    new: Option<&'a Arc<Pod>>,
+}
+
+/// Update that creates the new pod of a node before it deletes the old one.
+struct Surge {
+    /// New pods that may still be added.
+    open: i32,
+    /// Nodes with an old pod only, and whether it is available.
+    candidates: Vec<(String, bool)>,
+}
+
+impl Surge {
+    /// Returns the pod of the node to delete.
+    fn step<'a>(&mut self, pods: &NodePods<'a>, availability: impl Fn(&Pod) -> Availability) -> Option<&'a Arc<Pod>> {
+        match (pods.old, pods.new) {
+            (None, _) => None,
+            (Some(old), None) => {
+                self.candidates.push((pods.node.to_owned(), availability(old) == Availability::Yes));
+                None
+            }
+            (Some(old), Some(new)) => {
+                let is_over = availability(new) == Availability::Yes;
+                if !is_over {
+                    self.open -= 1;
+                }
+                (is_over || availability(old) == Availability::No).then_some(old)
+            }
+        }
+    }
+
+    /// Returns the nodes that get a new pod beside the old one: those whose old pod is unavailable, and others within
+    /// the limit.
+    fn nodes(self) -> Vec<String> {
+        let mut open = self.open;
+        let admitted = self.candidates.into_iter().filter(|(_, is_available)| {
+            open -= i32::from(*is_available);
+            !*is_available || open >= 0
+        });
+        admitted.map(|(node, _)| node).collect()
+    }
 }
 
 /// Deletes old pods: unavailable ones immediately, available ones within `maxUnavailable`.
@@ -191,7 +277,7 @@ fn replace(plan: &mut Plan, pods: &[(&Arc<Pod>, bool, bool)], mut may_go: i32) {
 mod tests {
     use k8s_openapi::{
         api::{
-            apps::v1::DaemonSetSpec,
+            apps::v1::{DaemonSetUpdateStrategy, RollingUpdateDaemonSet},
             core::v1::{NodeSpec, Taint},
         },
         apimachinery::pkg::apis::meta::v1::Time,
@@ -300,6 +386,52 @@ mod tests {
         assert_eq!((status.current_number_scheduled, status.number_misscheduled), (2, 1));
         assert_eq!((status.number_ready, status.number_available, status.number_unavailable), (1, Some(1), Some(1)));
         assert_eq!(status.updated_number_scheduled, Some(1));
+    }
+
+    #[test]
+    fn a_surge_adds_the_new_pod_before_it_deletes_the_old_one() {
+        let three = || vec![node("a", ""), node("b", ""), node("c", "")];
+        let old = |node: &str| on(node, "old").ready(0);
+        let new = |node: &str| pod(&format!("new-{node}")).node(node).label(REVISION_LABEL, "new");
+        for (name, surge, pods, create, delete) in [
+            ("one node at a time", 1, vec![old("a"), old("b"), old("c")], vec!["a"], vec![]),
+            ("as many as the surge", 2, vec![old("a"), old("b"), old("c")], vec!["a", "b"], vec![]),
+            ("it waits for the new pod", 1, vec![old("a"), old("b"), old("c"), new("a")], vec![], vec![]),
+            (
+                "an available new pod replaces the old one, and the next node follows",
+                1,
+                vec![old("a"), old("b"), old("c"), new("a").ready(0)],
+                vec!["b"],
+                vec!["on-a"],
+            ),
+            ("unavailable old pods do not count", 1, vec![on("a", "old"), old("b"), old("c")], vec!["a", "b"], vec![]),
+            (
+                "an unavailable old pod goes as soon as there is a new one",
+                1,
+                vec![on("a", "old"), new("a"), new("b").ready(0), new("c").ready(0)],
+                vec![],
+                vec!["on-a"],
+            ),
+        ] {
+            let mut seen = seen(three(), pods);
+            let rolling = RollingUpdateDaemonSet {
+                max_surge: Some(IntOrString::Int(surge)),
+                max_unavailable: Some(IntOrString::Int(0)),
+            };
+            Arc::make_mut(&mut seen.set).spec.as_mut().unwrap().update_strategy =
+                Some(DaemonSetUpdateStrategy { rolling_update: Some(rolling), type_: Some("RollingUpdate".into()) });
+            let plan = decide(&seen, at(100));
+            assert_eq!(plan.create, create, "{name}");
+            assert_eq!(plan.delete.iter().map(|p| p.name_any()).collect::<Vec<_>>(), delete, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_update_on_delete_replaces_nothing() {
+        let mut seen = seen(vec![node("a", "")], vec![on("a", "old")]);
+        Arc::make_mut(&mut seen.set).spec.as_mut().unwrap().update_strategy =
+            Some(DaemonSetUpdateStrategy { rolling_update: None, type_: Some("OnDelete".into()) });
+        assert!(decide(&seen, at(100)).delete.is_empty());
     }
 
     #[test]

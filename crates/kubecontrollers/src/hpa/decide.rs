@@ -23,6 +23,12 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// History of an autoscaler that is seen for the first time: the present size counts as its first proposal, so that
+    /// a start or a restart scales nothing down before the window is over.
+    pub(crate) fn begin(current: i32, now: Timestamp) -> Self {
+        Self { proposed: vec![(now, current)], scaled: Vec::new() }
+    }
+
     /// Drops entries older than the longest window.
     pub(crate) fn forget(&mut self, now: Timestamp) {
         let since = now.checked_sub(LONGEST).unwrap_or(now);
@@ -361,6 +367,21 @@ mod tests {
         ] {
             let plan = decide(&hpa(behavior), current, &[asks(proposal)], &history, at(NOW));
             assert_eq!((plan.desired, plan.limited.unwrap().1), (desired, limited), "row {row}");
+        }
+    }
+
+    #[test]
+    fn the_size_at_the_start_counts_as_the_first_proposal() {
+        let minute = json!({"scaleDown": {"stabilizationWindowSeconds": 60}});
+        for (name, behavior, after, desired) in [
+            ("a second before the default window ends", Value::Null, 299, 6),
+            ("when the default window ends", Value::Null, 300, 2),
+            ("a second before a window of its own ends", minute.clone(), 59, 6),
+            ("when a window of its own ends", minute, 60, 2),
+        ] {
+            let history = History::begin(6, at(NOW));
+            let plan = decide(&hpa(behavior), 6, &[asks(2)], &history, at(NOW + after));
+            assert_eq!(plan.desired, desired, "{name}");
         }
     }
 }

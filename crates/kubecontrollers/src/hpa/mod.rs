@@ -130,7 +130,8 @@ impl Controller {
             return Ok(Next::After(EVERY));
         };
         let metrics = self.metrics(&hpa, &target, now).await;
-        let mut history = self.histories.lock().get(key).cloned().unwrap_or_default();
+        let known = self.histories.lock().get(key).cloned();
+        let mut history = known.unwrap_or_else(|| History::begin(target.replicas, now));
         history.forget(now);
         let mut plan = decide(&hpa, target.replicas, &metrics, &history, now);
         history.proposed.extend(plan.proposed.map(|proposed| (now, proposed)));

@@ -1,18 +1,24 @@
 //! Decision about a Job: pods to create or delete, and its completion.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{
-        batch::v1::{Job, JobCondition, JobStatus},
+        batch::v1::{Job, JobCondition, JobSpec, JobStatus, SuccessPolicyRule},
         core::v1::Pod,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::indexes;
-use crate::pods::{is_active, is_terminating, phase, ready_since};
+use super::{
+    ends::{self, Ends, is_tracked, replaces_failed_only},
+    indexes,
+};
+use crate::pods::{is_active, is_terminating, ready_since};
 
 /// Failed pods are replaced after this wait, doubled for each further failure ...
 const BACKOFF_SECONDS: i64 = 10;
@@ -26,6 +32,8 @@ const BACKOFF_LIMIT: i32 = 6;
 pub(crate) struct Seen {
     pub(crate) job: Arc<Job>,
     pub(crate) pods: Vec<Arc<Pod>>,
+    /// Number of further pods whose deletion was requested and not yet observed.
+    pub(crate) awaited: usize,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +41,16 @@ pub(crate) struct Seen {
 pub(crate) struct Plan {
     /// Places of the pods to create: completion indexes, or arbitrary numbers.
     pub(crate) create: Vec<i32>,
+    /// Failures of each index before a new pod of it.
+    pub(crate) index_failures: BTreeMap<i32, i32>,
+    /// Active pods to delete; they count as failed.
     pub(crate) delete: Vec<Arc<Pod>>,
+    /// Active pods to delete without counting them.
+    pub(crate) withdraw: Vec<Arc<Pod>>,
+    /// Active pods that lack the finalizer.
+    pub(crate) track: Vec<Arc<Pod>>,
+    /// Pods that no longer need the finalizer.
+    pub(crate) release: Vec<Arc<Pod>>,
     pub(crate) status: JobStatus,
     /// Its `ttlSecondsAfterFinished` is over: delete the Job.
     pub(crate) expire: bool,
@@ -66,54 +83,21 @@ fn after(from: Timestamp, seconds: i64) -> Timestamp {
     from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
-struct Counts<'a> {
-    active: Vec<&'a Arc<Pod>>,
-    terminating: usize,
-    ready: usize,
-    succeeded: i32,
-    failed: i32,
-    completed: BTreeSet<i32>,
-    last_failure: Option<Timestamp>,
-}
+/// Reason and message of a finished Job.
+type Verdict = (String, String);
 
-fn count<'a>(job: &Job, pods: &'a [Arc<Pod>], completions: Option<i32>) -> Counts<'a> {
-    let status = job.status.as_ref();
-    let active: Vec<_> = pods.iter().filter(|p| is_active(p)).collect();
-    let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-    let of_phase = |name: &str| number(pods.iter().filter(|p| phase(p) == name).count());
-    let mut completed = BTreeSet::new();
-    // A finished pod still counts after it is deleted, and is not run again.
-    let mut succeeded = of_phase("Succeeded").max(status.and_then(|s| s.succeeded).unwrap_or(0));
-    if is_indexed(job) {
-        let below = completions.unwrap_or(0);
-        completed = indexes::parse(status.and_then(|s| s.completed_indexes.as_deref()).unwrap_or(""), below);
-        completed.extend(
-            pods.iter().filter(|p| phase(p) == "Succeeded").filter_map(|p| indexes::of(p)).filter(|i| *i < below),
-        );
-        succeeded = number(completed.len());
-    }
-    Counts {
-        ready: active.iter().filter(|p| ready_since(p).is_some()).count(),
-        terminating: pods.iter().filter(|p| is_terminating(p) && !crate::pods::is_finished(p)).count(),
-        active,
-        succeeded,
-        failed: of_phase("Failed").max(status.and_then(|s| s.failed).unwrap_or(0)),
-        completed,
-        last_failure: pods.iter().filter(|p| phase(p) == "Failed").filter_map(|p| ended_at(p)).max(),
-    }
-}
-
-fn ended_at(pod: &Pod) -> Option<Timestamp> {
-    let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
-    let ends = statuses.iter().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
-    ends.map(|t| t.0).max()
+fn verdict(reason: &str, message: &str) -> Verdict {
+    (reason.to_owned(), message.to_owned())
 }
 
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let job = &*seen.job;
     let spec = job.spec.clone().unwrap_or_default();
     let mut plan = Plan { status: job.status.clone().unwrap_or_default(), idle: true, ..Plan::default() };
+    let ended = |p: &&Arc<Pod>| is_tracked(p) && !is_active(p);
     if let Some(at) = finished_at(job) {
+        // Ends after the Job's own do not count.
+        plan.release = seen.pods.iter().filter(ended).cloned().collect();
         if let Some(ttl) = spec.ttl_seconds_after_finished {
             let until = after(at, i64::from(ttl));
             plan.expire = until <= now && job.metadata.deletion_timestamp.is_none();
@@ -122,66 +106,111 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         return plan;
     }
     if job.metadata.deletion_timestamp.is_some() {
+        plan.release = seen.pods.iter().filter(ended).cloned().collect();
         return plan;
     }
-    let counts = count(job, &seen.pods, spec.completions);
-    let suspended = spec.suspend == Some(true);
     let mut conditions = Conditions { list: plan.status.conditions.take().unwrap_or_default(), now };
+    let finishing = ["FailureTarget", "SuccessCriteriaMet"].iter().any(|type_| conditions.verdict(type_).is_some());
+    let mut ends = ends::count(job, &seen.pods, finishing);
+    plan.release = std::mem::take(&mut ends.release);
+    let active: Vec<&Arc<Pod>> = seen.pods.iter().filter(|p| is_active(p)).collect();
+    let terminating = seen.pods.iter().filter(|p| is_terminating(p) && !crate::pods::is_finished(p)).count();
+    let terminating = terminating + seen.awaited;
+    let ready = active.iter().filter(|p| ready_since(p).is_some()).count();
+    let suspended = spec.suspend == Some(true);
     suspend(&mut plan.status, &mut conditions, suspended, now);
-    let parallelism = spec.parallelism.unwrap_or(1).max(0);
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
 
-    let done = match spec.completions {
-        Some(wanted) => counts.succeeded >= wanted,
-        None => counts.succeeded > 0 && counts.active.is_empty(),
-    };
-    let failure = failure(&plan.status, &conditions, &spec, &counts, now);
-    let still = counts.active.is_empty() && counts.terminating == 0;
-    if done || failure.is_some() {
-        plan.delete = counts.active.iter().map(|p| (*p).clone()).collect();
-        match failure.filter(|_| !done) {
-            Some((reason, message)) => {
-                conditions.set("FailureTarget", reason, message);
-                if still {
-                    conditions.set("Failed", reason, message);
-                }
+    let success = success(&conditions, &spec, &ends, active.len());
+    let failure = failure(&plan.status, &conditions, &spec, &ends, now);
+    let still = active.is_empty() && terminating == 0 && ends.uncounted.is_none();
+    if success.is_some() || failure.is_some() {
+        plan.delete = active.iter().map(|p| (*p).clone()).collect();
+        if let Some((reason, message)) = &success {
+            conditions.set("SuccessCriteriaMet", reason, message);
+            if still {
+                conditions.set("Complete", reason, message);
+                plan.status.completion_time = Some(Time(now));
             }
-            None => {
-                let message = "Reached expected number of succeeded pods";
-                conditions.set("SuccessCriteriaMet", "CompletionsReached", message);
-                if still {
-                    conditions.set("Complete", "CompletionsReached", message);
-                    plan.status.completion_time = Some(Time(now));
-                }
+        } else if let Some((reason, message)) = &failure {
+            conditions.set("FailureTarget", reason, message);
+            if still {
+                conditions.set("Failed", reason, message);
             }
         }
     } else if suspended {
-        plan.delete = counts.active.iter().map(|p| (*p).clone()).collect();
+        plan.withdraw = active.iter().map(|p| (*p).clone()).collect();
     } else {
+        let parallelism = spec.parallelism.unwrap_or(1).max(0);
         let wanted = match spec.completions {
-            Some(completions) => parallelism.min(completions - counts.succeeded),
-            None if counts.succeeded > 0 => number(counts.active.len()).min(parallelism),
+            Some(completions) => {
+                let open = completions.saturating_sub(ends.succeeded).saturating_sub(number(ends.failed_indexes.len()));
+                parallelism.min(open)
+            }
+            None if ends.succeeded > 0 => number(active.len()).min(parallelism),
             None => parallelism,
         };
-        resize(&mut plan, job, &counts, usize::try_from(wanted).unwrap_or(0), now);
+        let wanted = usize::try_from(wanted).unwrap_or(0);
+        resize(&mut plan, job, &active, terminating, &ends, wanted, now);
         if let Some(seconds) = spec.active_deadline_seconds
             && let Some(start) = &plan.status.start_time
         {
             let until = after(start.0, seconds);
             plan.requeue_at = Some(plan.requeue_at.map_or(until, |at| at.min(until)));
         }
+        // Pods that were adopted, or that an earlier version created.
+        let leaves = |pod: &Arc<Pod>| plan.withdraw.iter().any(|other| other.metadata.uid == pod.metadata.uid);
+        plan.track = active.iter().filter(|p| !is_tracked(p) && !leaves(p)).map(|p| (*p).clone()).collect();
     }
-    plan.idle = still || (plan.create.is_empty() && plan.delete.is_empty() && counts.ready == counts.active.len());
+    let acts = !plan.create.is_empty() || !plan.delete.is_empty() || !plan.withdraw.is_empty();
+    plan.idle = still || (!acts && ready == active.len());
     let some = |n: i32| (n > 0).then_some(n);
-    plan.status.active = some(number(counts.active.len()));
-    plan.status.ready = Some(number(counts.ready));
-    plan.status.succeeded = some(counts.succeeded);
-    plan.status.failed = some(counts.failed);
+    plan.status.active = some(number(active.len()));
+    plan.status.ready = Some(number(ready));
+    plan.status.succeeded = some(ends.counted_succeeded);
+    plan.status.failed = some(ends.counted_failed);
+    plan.status.uncounted_terminated_pods = ends.uncounted;
     if is_indexed(job) {
-        plan.status.completed_indexes = indexes::text(&counts.completed);
+        plan.status.completed_indexes = indexes::text(&ends.completed);
+        if spec.backoff_limit_per_index.is_some() {
+            plan.status.failed_indexes = indexes::text(&ends.failed_indexes);
+        }
     }
     plan.status.conditions = (!conditions.list.is_empty()).then_some(conditions.list);
     plan
+}
+
+/// Returns why the Job has succeeded, if it has.
+fn success(conditions: &Conditions, spec: &JobSpec, ends: &Ends, active: usize) -> Option<Verdict> {
+    if let Some(before) = conditions.verdict("SuccessCriteriaMet") {
+        return Some(before);
+    }
+    if conditions.verdict("FailureTarget").is_some() {
+        return None;
+    }
+    let rules = spec.success_policy.as_ref().map(|policy| policy.rules.as_slice()).unwrap_or_default();
+    let meets = |rule: &SuccessPolicyRule| {
+        let below = spec.completions.unwrap_or(0);
+        let among = rule.succeeded_indexes.as_deref().map(|text| indexes::parse(text, below));
+        let count = match &among {
+            Some(among) => ends.completed.intersection(among).count(),
+            None => ends.completed.len(),
+        };
+        let wanted = match (rule.succeeded_count, &among) {
+            (Some(wanted), _) => usize::try_from(wanted).unwrap_or(0),
+            (None, Some(among)) => among.len(),
+            (None, None) => return false,
+        };
+        count >= wanted
+    };
+    if let Some(n) = rules.iter().position(meets) {
+        return Some(verdict("SuccessPolicy", &format!("Matched rules at index {n}")));
+    }
+    let done = match spec.completions {
+        Some(wanted) => ends.succeeded >= wanted,
+        None => ends.succeeded > 0 && active == 0,
+    };
+    done.then(|| verdict("CompletionsReached", "Reached expected number of succeeded pods"))
 }
 
 /// Sets or clears the start time: a Job starts when it is first not suspended.
@@ -200,40 +229,61 @@ fn suspend(status: &mut JobStatus, conditions: &mut Conditions, suspended: bool,
     }
 }
 
+/// Returns why the Job has failed, if it has.
 fn failure(
     status: &JobStatus,
     conditions: &Conditions,
-    spec: &k8s_openapi::api::batch::v1::JobSpec,
-    counts: &Counts<'_>,
+    spec: &JobSpec,
+    ends: &Ends,
     now: Timestamp,
-) -> Option<(&'static str, &'static str)> {
-    const LIMIT: (&str, &str) = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
-    const DEADLINE: (&str, &str) = ("DeadlineExceeded", "Job was active longer than specified deadline");
-    if let Some(before) = conditions.list.iter().find(|c| c.type_ == "FailureTarget" && c.status == "True") {
-        return Some(if before.reason.as_deref() == Some(DEADLINE.0) { DEADLINE } else { LIMIT });
+) -> Option<Verdict> {
+    if let Some(before) = conditions.verdict("FailureTarget") {
+        return Some(before);
     }
-    if counts.failed > spec.backoff_limit.unwrap_or(BACKOFF_LIMIT) {
-        return Some(LIMIT);
+    if let Some(message) = &ends.fails_job {
+        return Some(verdict("PodFailurePolicy", message));
+    }
+    if ends.failed > spec.backoff_limit.unwrap_or(BACKOFF_LIMIT) {
+        return Some(verdict("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
     }
     let over = |start: &Time| spec.active_deadline_seconds.is_some_and(|s| after(start.0, s) <= now);
-    status.start_time.as_ref().is_some_and(over).then_some(DEADLINE)
+    if status.start_time.as_ref().is_some_and(over) {
+        return Some(verdict("DeadlineExceeded", "Job was active longer than specified deadline"));
+    }
+    let failed = ends.failed_indexes.len();
+    let most = spec.max_failed_indexes.and_then(|most| usize::try_from(most).ok());
+    if most.is_some_and(|most| failed > most) {
+        let message = "Job has exceeded the specified maximal number of failed indexes";
+        return Some(verdict("MaxFailedIndexesExceeded", message));
+    }
+    let completions = spec.completions.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    (failed > 0 && failed + ends.completed.len() >= completions)
+        .then(|| verdict("FailedIndexes", "Job has failed indexes"))
 }
 
-fn resize(plan: &mut Plan, job: &Job, counts: &Counts<'_>, wanted: usize, now: Timestamp) {
-    let active = counts.active.len();
-    if active > wanted {
-        let mut victims: Vec<_> = counts.active.clone();
+fn resize(
+    plan: &mut Plan,
+    job: &Job,
+    active: &[&Arc<Pod>],
+    terminating: usize,
+    ends: &Ends,
+    wanted: usize,
+    now: Timestamp,
+) {
+    if active.len() > wanted {
+        let mut victims = active.to_vec();
         // Delete pods that are not ready first: they lose the least work.
         victims.sort_by_key(|p| (ready_since(p).is_some(), p.metadata.name.clone()));
-        plan.delete = victims.into_iter().take(active - wanted).cloned().collect();
+        plan.withdraw = victims.into_iter().take(active.len() - wanted).cloned().collect();
         return;
     }
-    let missing = (wanted - active).min(BURST);
+    let awaited = if replaces_failed_only(job) { terminating } else { 0 };
+    let missing = (wanted - active.len()).saturating_sub(awaited).min(BURST);
     if missing == 0 {
         return;
     }
-    if let Some(last) = counts.last_failure {
-        let doubled = u32::try_from(counts.failed.clamp(1, 16) - 1).unwrap_or(0);
+    if let Some(last) = ends.last_failure {
+        let doubled = u32::try_from(ends.failed.clamp(1, 16) - 1).unwrap_or(0);
         let until = after(last, (BACKOFF_SECONDS << doubled).min(BACKOFF_SECONDS_MAX));
         if until > now {
             plan.requeue_at = Some(until);
@@ -241,12 +291,14 @@ fn resize(plan: &mut Plan, job: &Job, counts: &Counts<'_>, wanted: usize, now: T
         }
     }
     plan.create = if is_indexed(job) {
-        let working: BTreeSet<i32> = counts.active.iter().filter_map(|p| indexes::of(p)).collect();
+        let working: BTreeSet<i32> = active.iter().filter_map(|p| indexes::of(p)).collect();
         let completions = job.spec.as_ref().and_then(|s| s.completions).unwrap_or(0);
-        (0..completions).filter(|i| !counts.completed.contains(i) && !working.contains(i)).take(missing).collect()
+        let is_open = |i: &i32| ![&ends.completed, &ends.failed_indexes, &working].iter().any(|set| set.contains(i));
+        (0..completions).filter(is_open).take(missing).collect()
     } else {
         (0..i32::try_from(missing).unwrap_or(i32::MAX)).collect()
     };
+    plan.index_failures.clone_from(&ends.index_failures);
 }
 
 struct Conditions {
@@ -255,6 +307,12 @@ struct Conditions {
 }
 
 impl Conditions {
+    /// Reason and message of a condition that is true.
+    fn verdict(&self, type_: &str) -> Option<Verdict> {
+        let condition = self.list.iter().find(|c| c.type_ == type_ && c.status == "True")?;
+        Some((condition.reason.clone().unwrap_or_default(), condition.message.clone().unwrap_or_default()))
+    }
+
     fn set(&mut self, type_: &str, reason: &str, message: &str) {
         if !self.list.iter().any(|c| c.type_ == type_ && c.status == "True") {
             self.put(type_, "True", reason, message);
@@ -275,203 +333,4 @@ impl Conditions {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::{
-        batch::v1::JobSpec,
-        core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus},
-    };
-
-    use super::*;
-    use crate::testkit::{PodMaker, at, meta, pod};
-
-    fn job(change: impl FnOnce(&mut JobSpec)) -> Job {
-        let mut spec = JobSpec { parallelism: Some(2), completions: Some(3), ..JobSpec::default() };
-        change(&mut spec);
-        Job { metadata: meta("j"), spec: Some(spec), status: None }
-    }
-
-    fn plan(job: Job, pods: Vec<PodMaker>, now: i64) -> Plan {
-        let pods = pods.into_iter().map(PodMaker::arc).collect();
-        decide(&Seen { job: Arc::new(job), pods }, at(now))
-    }
-
-    fn failed(name: &str, when: i64) -> PodMaker {
-        let mut maker = pod(name).phase("Failed");
-        maker.status().container_statuses = Some(vec![ContainerStatus {
-            state: Some(ContainerState {
-                terminated: Some(ContainerStateTerminated {
-                    finished_at: Some(Time(at(when))),
-                    ..ContainerStateTerminated::default()
-                }),
-                ..ContainerState::default()
-            }),
-            ..ContainerStatus::default()
-        }]);
-        maker
-    }
-
-    fn done(name: &str) -> PodMaker {
-        pod(name).phase("Succeeded")
-    }
-
-    fn changed_conditions(plan: &Plan) -> String {
-        let conditions = plan.status.conditions.iter().flatten();
-        conditions.map(|c| format!("{}:{}", c.type_, c.reason.as_deref().unwrap_or(""))).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn pods_and_conditions() {
-        let indexed = |s: &mut JobSpec| s.completion_mode = Some("Indexed".into());
-        let with_index = |p: PodMaker, i: &str| p.annotation(indexes::INDEX, i);
-        let complete = "SuccessCriteriaMet:CompletionsReached Complete:CompletionsReached";
-        let limit = "FailureTarget:BackoffLimitExceeded Failed:BackoffLimitExceeded";
-        for (name, job, pods, now, create, delete, want) in [
-            ("creates pods up to the parallelism", job(|_| {}), vec![], 0, vec![0, 1], 0, ""),
-            ("never more than the remaining completions", job(|_| {}), vec![done("a"), done("b")], 0, vec![0], 0, ""),
-            ("one active, one succeeded, one is created", job(|_| {}), vec![done("a"), pod("b")], 0, vec![0], 0, ""),
-            ("all succeeded: complete", job(|_| {}), vec![done("a"), done("b"), done("c")], 0, vec![], 0, complete),
-            (
-                "enough succeeded: remaining pods are deleted first",
-                job(|_| {}),
-                vec![done("a"), done("b"), done("c"), pod("d")],
-                0,
-                vec![],
-                1,
-                "SuccessCriteriaMet:CompletionsReached",
-            ),
-            (
-                "parallelism shrinks",
-                job(|s| s.parallelism = Some(1)),
-                vec![pod("a").ready(0), pod("b")],
-                0,
-                vec![],
-                1,
-                "",
-            ),
-            ("created suspended", job(|s| s.suspend = Some(true)), vec![], 0, vec![], 0, "Suspended:JobSuspended"),
-            (
-                "suspended while active",
-                job(|s| s.suspend = Some(true)),
-                vec![pod("a")],
-                0,
-                vec![],
-                1,
-                "Suspended:JobSuspended",
-            ),
-            (
-                "a second before the backoff ends no pod is created",
-                job(|_| {}),
-                vec![failed("a", 100)],
-                109,
-                vec![],
-                0,
-                "",
-            ),
-            (
-                "after the backoff the failed pod is replaced",
-                job(|_| {}),
-                vec![failed("a", 100)],
-                110,
-                vec![0, 1],
-                0,
-                "",
-            ),
-            (
-                "the second failure doubles the backoff",
-                job(|_| {}),
-                vec![failed("a", 90), failed("b", 100)],
-                119,
-                vec![],
-                0,
-                "",
-            ),
-            (
-                "more failures than backoffLimit",
-                job(|s| s.backoff_limit = Some(0)),
-                vec![failed("a", 0)],
-                50,
-                vec![],
-                0,
-                limit,
-            ),
-            (
-                "active pods of a failed Job are deleted first",
-                job(|s| s.backoff_limit = Some(0)),
-                vec![failed("a", 0), pod("b")],
-                50,
-                vec![],
-                1,
-                "FailureTarget:BackoffLimitExceeded",
-            ),
-            (
-                "Indexed: the lowest missing indexes",
-                job(indexed),
-                vec![with_index(done("a"), "0")],
-                0,
-                vec![1, 2],
-                0,
-                "",
-            ),
-            (
-                "Indexed: an active index is not created again",
-                job(indexed),
-                vec![with_index(pod("a"), "1")],
-                0,
-                vec![0],
-                0,
-                "",
-            ),
-            (
-                "without completions one success is enough",
-                job(|s| s.completions = None),
-                vec![done("a")],
-                0,
-                vec![],
-                0,
-                complete,
-            ),
-        ] {
-            let plan = plan(job, pods, now);
-            assert_eq!((plan.create.clone(), plan.delete.len()), (create, delete), "{name}");
-            assert_eq!(changed_conditions(&plan), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn deadlines() {
-        let mut j = job(|s| s.active_deadline_seconds = Some(60));
-        j.status = Some(JobStatus { start_time: Some(Time(at(100))), ..JobStatus::default() });
-        assert_eq!(plan(j.clone(), vec![pod("a").ready(0), pod("b").ready(0)], 159).requeue_at, Some(at(160)));
-        assert_eq!(changed_conditions(&plan(j, vec![], 160)), "FailureTarget:DeadlineExceeded Failed:DeadlineExceeded");
-    }
-
-    #[test]
-    fn a_finished_job_is_deleted_after_its_ttl() {
-        let mut j = job(|s| s.ttl_seconds_after_finished = Some(30));
-        j.status = Some(plan(job(|_| {}), vec![done("a"), done("b"), done("c")], 100).status);
-        assert!(is_finished(&j) && is_successful(&j));
-        let before = plan(j.clone(), vec![], 129);
-        assert_eq!((before.expire, before.requeue_at), (false, Some(at(130))));
-        assert!(plan(j, vec![], 130).expire);
-    }
-
-    #[test]
-    fn resuming_restarts_the_deadline() {
-        let mut j = job(|s| s.suspend = Some(true));
-        j.status = Some(plan(j.clone(), vec![], 10).status);
-        assert_eq!(j.status.as_ref().unwrap().start_time, None);
-        j.spec.as_mut().unwrap().suspend = None;
-        let resumed = plan(j, vec![], 20);
-        assert_eq!(
-            (changed_conditions(&resumed).as_str(), resumed.status.start_time),
-            ("Suspended:JobResumed", Some(Time(at(20))))
-        );
-    }
-
-    #[test]
-    fn finished_pods_stay_counted() {
-        let mut j = job(|_| {});
-        j.status = Some(JobStatus { succeeded: Some(2), ..JobStatus::default() });
-        assert_eq!(plan(j, vec![], 0).create, [0], "two finished pods were deleted");
-    }
-}
+mod tests;

@@ -39,6 +39,11 @@ pub(crate) fn ordinal(set: &str, pod: &Pod) -> Option<i32> {
     digits.parse().ok().filter(|n: &i32| *n >= 0 && n.to_string() == digits)
 }
 
+/// Returns `true` if a pod of this ordinal is not among the set's replicas.
+pub(crate) fn is_condemned(set: &StatefulSet, ordinal: i32) -> bool {
+    !Rules::of(set).includes(ordinal)
+}
+
 struct Rules {
     first: i32,
     replicas: i32,

@@ -1,5 +1,6 @@
 //! StatefulSets: pods with stable names, an order, and their own storage.
 
+mod claims;
 mod decide;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -8,16 +9,20 @@ use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Failure, Informer, Key, Next};
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus},
-    core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
+    core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume},
 };
 use kube::{Api, ResourceExt as _, api::ObjectMeta};
+use serde_json::{Value, json};
 
-use self::decide::{Seen, decide};
+use self::{
+    claims::{ClaimOwner, claim_owner, owner_references},
+    decide::{Seen, decide, is_condemned, ordinal},
+};
 use crate::{
     Cluster,
-    caches::{REVISIONS, STATEFUL_SETS},
+    caches::{CLAIMS, REVISIONS, STATEFUL_SETS},
     history,
-    owner::{BY_CONTROLLER, selector},
+    owner::{BY_CONTROLLER, controller_reference, selector},
     pod_control::NewPod,
     pods::{from_template, labels},
     workload::{Kind, Workload, next},
@@ -42,16 +47,17 @@ impl Kind for StatefulSet {
 
 pub(crate) fn start(cluster: &Cluster) {
     let sets = Workload::new(cluster, cluster.caches.take(&STATEFUL_SETS));
-    let revisions = cluster.caches.take(&REVISIONS);
-    sets.run([revisions.when_synced()], move |sets, key| {
-        let revisions = revisions.clone();
-        async move { reconcile(&sets, &revisions, &key).await }
+    let (revisions, claims) = (cluster.caches.take(&REVISIONS), cluster.caches.take(&CLAIMS));
+    sets.run([revisions.when_synced(), claims.when_synced()], move |sets, key| {
+        let (revisions, claims) = (revisions.clone(), claims.clone());
+        async move { reconcile(&sets, &revisions, &claims, &key).await }
     });
 }
 
 async fn reconcile(
     sets: &Arc<Workload<StatefulSet>>,
     revisions: &Informer<ControllerRevision>,
+    volume_claims: &Informer<PersistentVolumeClaim>,
     key: &Key,
 ) -> Result<Next, Failure> {
     let now = sets.cluster.seam.clock.wall_seconds();
@@ -77,6 +83,10 @@ async fn reconcile(
     sets.apply_claims(&set, &claims).await?;
     let (client, writer) = (&sets.cluster.client, sets.control.writer());
     history::apply(client, writer, revisions, meta, Workload::reference(&*set), &spec.template, &past).await?;
+    // Before pods are deleted: their claims may have to go with them.
+    for pod in &claims.mine {
+        own_claims(sets, volume_claims, &set, &spec, pod).await?;
+    }
     if !plan.delete.is_empty() {
         sets.control.delete(meta, &plan.delete).await?;
     }
@@ -102,6 +112,33 @@ fn pod_name(set: &StatefulSet, ordinal: i32) -> String {
     format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or(""))
 }
 
+/// Writes the owners of a pod's claims that the set's retention policy wants.
+async fn own_claims(
+    sets: &Workload<StatefulSet>,
+    claims: &Informer<PersistentVolumeClaim>,
+    set: &StatefulSet,
+    spec: &StatefulSetSpec,
+    pod: &Pod,
+) -> Result<(), Failure> {
+    let Some(ordinal) = ordinal(set.metadata.name.as_deref().unwrap_or(""), pod) else { return Ok(()) };
+    let wanted = claim_owner(spec.persistent_volume_claim_retention_policy.as_ref(), is_condemned(set, ordinal));
+    let of_set = Workload::reference(set);
+    let of_pod = controller_reference("v1", "Pod", &pod.metadata);
+    let namespace = set.metadata.namespace.as_deref().unwrap_or("");
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(sets.cluster.client.clone(), namespace);
+    for template in spec.volume_claim_templates.iter().flatten() {
+        let name = claim_name(template, &pod.name_any());
+        let claim = claims.get(namespace, &name).filter(|claim| claim.metadata.deletion_timestamp.is_none());
+        let Some(claim) = claim else { continue };
+        if let Some(owners) = owner_references(&claim.metadata, wanted, &of_set, &of_pod) {
+            let owners = if owners.is_empty() { Value::Null } else { json!(owners) };
+            let patch = json!({"metadata": {"uid": claim.metadata.uid, "ownerReferences": owners}});
+            sets.control.writer().patch(&api, Some(claims), &claim, patch).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Creates the claims of a pod. Claims outlive their pods: an existing one is reused.
 async fn make_claims(
     sets: &Workload<StatefulSet>,
@@ -114,8 +151,11 @@ async fn make_claims(
     for template in spec.volume_claim_templates.iter().flatten() {
         let mut labels = template.metadata.labels.clone().unwrap_or_default();
         labels.extend(spec.selector.match_labels.clone().unwrap_or_default());
+        let policy = spec.persistent_volume_claim_retention_policy.as_ref();
+        let owned = claim_owner(policy, is_condemned(set, ordinal)) == ClaimOwner::Set;
         let claim = PersistentVolumeClaim {
             metadata: ObjectMeta {
+                owner_references: owned.then(|| vec![Workload::reference(set)]),
                 name: Some(claim_name(template, &pod_name(set, ordinal))),
                 namespace: set.metadata.namespace.clone(),
                 labels: Some(labels),

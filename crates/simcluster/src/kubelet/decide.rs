@@ -6,6 +6,7 @@ use ironclad_kubecontrollers::pods::{condition, is_finished, is_terminating, pha
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
+use super::status::closed_gate;
 use crate::options::Times;
 
 /// Annotation with the time from binding to start (`5s`, `2m`, `250ms`).
@@ -16,6 +17,8 @@ pub(crate) const READY: &str = "sim.ironclad.io/ready";
 pub(crate) const RUN_TIME: &str = "sim.ironclad.io/run-time";
 /// Annotation with the exit code of the containers; other than 0, the pod fails.
 pub(crate) const EXIT_CODE: &str = "sim.ironclad.io/exit-code";
+/// Exit code of containers that are stopped.
+const KILLED: i32 = 137;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -43,7 +46,10 @@ pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp
         return Step::Remove;
     }
     if is_terminating(pod) {
-        return at(ends(pod, times), now, Step::Remove);
+        // A pod that something waits for reports its end before it goes.
+        let is_awaited = pod.metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty());
+        let step = if is_awaited && !is_finished(pod) { Step::End { exit_code: KILLED } } else { Step::Remove };
+        return at(ends(pod, times), now, step);
     }
     if is_finished(pod) {
         return Step::Leave;
@@ -52,10 +58,12 @@ pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp
     if phase(pod) != "Running" {
         return at(starts(pod, times), now, Step::Run { ready });
     }
+    let reported = condition(pod, "ContainersReady").is_none_or(|c| (c.status == "True") == ready)
+        && ready_since(pod).is_some() == (ready && closed_gate(pod).is_none());
     let over = run_time(pod, times).map(|time| later(started(pod), time));
     match over {
         Some(over) if over <= now => Step::End { exit_code: exit_code(pod) },
-        _ if ready_since(pod).is_some() != ready => Step::Run { ready },
+        _ if !reported => Step::Run { ready },
         Some(over) => Step::Wait(over),
         None => Step::Leave,
     }
@@ -124,7 +132,7 @@ pub fn duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::{
-        api::core::v1::{PodCondition, PodSpec, PodStatus},
+        api::core::v1::{PodCondition, PodReadinessGate, PodSpec, PodStatus},
         apimachinery::pkg::apis::meta::v1::Time,
     };
 
@@ -191,6 +199,15 @@ mod tests {
                 900,
                 Step::Run { ready: false },
             ),
+            (
+                "a readiness gate that closed",
+                pod("Running", |p| {
+                    let gate = PodReadinessGate { condition_type: "x.io/open".into() };
+                    p.spec.as_mut().unwrap().readiness_gates = Some(vec![gate]);
+                }),
+                900,
+                Step::Run { ready: true },
+            ),
             ("a pod of a Job runs for its run time", pod("Running", job), 119, Step::Wait(t(120))),
             ("and ends", pod("Running", job), 120, Step::End { exit_code: 0 }),
             (
@@ -217,6 +234,24 @@ mod tests {
             ),
             ("after the termination delay it is removed", pod("Running", |p| deleted(p, 200, 30)), 203, Step::Remove),
             ("never later than the grace period", pod("Running", |p| deleted(p, 200, 1)), 201, Step::Remove),
+            (
+                "a pod with a finalizer reports its end first",
+                pod("Running", |p| {
+                    deleted(p, 200, 30);
+                    p.metadata.finalizers = Some(vec!["a.io/f".into()]);
+                }),
+                203,
+                Step::End { exit_code: KILLED },
+            ),
+            (
+                "a pod that ended is removed in spite of a finalizer",
+                pod("Failed", |p| {
+                    deleted(p, 200, 30);
+                    p.metadata.finalizers = Some(vec!["a.io/f".into()]);
+                }),
+                200,
+                Step::Remove,
+            ),
             (
                 "a pod that has not started is removed immediately",
                 pod("Pending", |p| deleted(p, 200, 30)),

@@ -2,19 +2,29 @@
 
 mod address;
 mod decide;
+mod references;
 mod status;
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::{Arc, Weak},
+};
 
-use ironclad_kubecontrollers::{Cluster, NODES, PODS, pods::node_of};
+use ironclad_kubecontrollers::{
+    CLAIMS, CONFIG_MAP_NAMES, Cluster, NODES, PODS, SECRET_NAMES,
+    pods::{node_of, phase},
+};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, PodStatus, Secret};
 use kube::{
-    Api, ResourceExt as _,
+    Api, Resource, ResourceExt as _,
     api::{DeleteParams, Preconditions},
+    core::PartialObjectMeta,
 };
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 pub(crate) use self::address::host_ip;
@@ -22,7 +32,8 @@ pub use self::decide::duration;
 use self::{
     address::Addresses,
     decide::{Step, decide, starts_at_once},
-    status::{PodLocation, ended, running},
+    references::{Kind, Missing, missing},
+    status::{PodLocation, ended, is_waiting, running, waiting},
 };
 use crate::{nodes::number, options::Times, placing::ASSUME_EXPIRY};
 
@@ -37,8 +48,28 @@ pub(crate) struct Kubelet {
     times: SharedTimes,
     pods: Informer<Pod>,
     nodes: Informer<Node>,
+    referenced: Referenced,
     writer: Writer,
     addresses: Mutex<Addresses>,
+    /// Pods that do not start before an object exists.
+    waiting: Mutex<BTreeMap<(Kind, Key), BTreeSet<Key>>>,
+}
+
+/// Objects that pods refer to.
+struct Referenced {
+    config_maps: Informer<PartialObjectMeta<ConfigMap>>,
+    secrets: Informer<PartialObjectMeta<Secret>>,
+    claims: Informer<PersistentVolumeClaim>,
+}
+
+impl Referenced {
+    fn has(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        match kind {
+            Kind::ConfigMap => self.config_maps.get(namespace, name).is_some(),
+            Kind::Secret => self.secrets.get(namespace, name).is_some(),
+            Kind::Claim => self.claims.get(namespace, name).is_some(),
+        }
+    }
 }
 
 /// Runs all nodes' kubelets as tasks of the cluster's seam, which end when the seam does.
@@ -51,8 +82,14 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak
         times,
         pods: pods.clone(),
         nodes: nodes.clone(),
+        referenced: Referenced {
+            config_maps: cluster.caches.take(&CONFIG_MAP_NAMES),
+            secrets: cluster.caches.take(&SECRET_NAMES),
+            claims: cluster.caches.take(&CLAIMS),
+        },
         writer: Writer::new("kubelet"),
         addresses: Mutex::default(),
+        waiting: Mutex::default(),
     });
     // The kubelet holds the informers: a strong reference back would keep both for ever.
     let (to, of) = (queue.clone(), Arc::downgrade(&kubelet));
@@ -70,7 +107,17 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak
         }
     });
     let weak = Arc::downgrade(&kubelet);
-    let ready = [nodes.when_synced(), pods.when_synced()];
+    let referenced = &kubelet.referenced;
+    wake(&referenced.config_maps, Kind::ConfigMap, &weak, &queue);
+    wake(&referenced.secrets, Kind::Secret, &weak, &queue);
+    wake(&referenced.claims, Kind::Claim, &weak, &queue);
+    let ready = [
+        nodes.when_synced(),
+        pods.when_synced(),
+        referenced.config_maps.when_synced(),
+        referenced.secrets.when_synced(),
+        referenced.claims.when_synced(),
+    ];
     cluster.run("kubelet", queue, WORKERS, ready, move |key| {
         let kubelet = kubelet.clone();
         async move { kubelet.reconcile(&key).await }
@@ -78,10 +125,26 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak
     weak
 }
 
+/// Enqueues the pods that wait for an object as soon as it exists.
+fn wake<K>(informer: &Informer<K>, kind: Kind, kubelet: &Weak<Kubelet>, queue: &Queue<Key>)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let (of, to) = (kubelet.clone(), queue.clone());
+    informer.on_change(move |change| {
+        let (Some(object), None, Some(kubelet)) = (&change.new, &change.old, of.upgrade()) else { return };
+        let pods = kubelet.waiting.lock().remove(&(kind, Key::of(&**object)));
+        pods.into_iter().flatten().for_each(|pod| to.add(pod));
+    });
+}
+
 impl Kubelet {
     /// Returns the initial status of a new pod that has its node: running, if its startup takes no time.
     pub(crate) fn status_at_birth(&self, pod: &Pod) -> Option<PodStatus> {
         self.nodes.get("", node_of(pod))?;
+        if self.missing(pod).is_some() {
+            return None;
+        }
         let ready = starts_at_once(pod, &self.times.lock())?;
         let clock = &self.cluster.seam.clock;
         let take =
@@ -95,6 +158,11 @@ impl Kubelet {
             && change.new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
         {
             self.addresses.lock().free(old.metadata.uid.as_deref().unwrap_or(""));
+            let key = Key::of(&**old);
+            self.waiting.lock().retain(|_, pods| {
+                pods.remove(&key);
+                !pods.is_empty()
+            });
         }
         let Some(pod) = change.new.as_ref().filter(|p| !node_of(p).is_empty()) else { return };
         let ip = pod.status.as_ref().and_then(|s| s.pod_ip.as_deref());
@@ -113,6 +181,14 @@ impl Kubelet {
             Step::Leave => Ok(Next::Forget),
             Step::Wait(until) => Ok(Next::After(until.duration_since(now).unsigned_abs())),
             Step::Run { ready } => {
+                if phase(&pod) != "Running"
+                    && let Some(missing) = self.await_missing(&pod, key)
+                {
+                    if is_waiting(&pod, &missing) {
+                        return Ok(Next::Forget);
+                    }
+                    return self.write(&pod, &waiting(&pod, &missing, self.seconds(now))).await;
+                }
                 let Some(place) = self.place(&pod, Addresses::take) else {
                     tracing::warn!(pod = %key, node = node_of(&pod), "node has no free address for the pod");
                     return Ok(Next::Retry);
@@ -122,6 +198,20 @@ impl Kubelet {
             Step::End { exit_code } => self.write(&pod, &ended(&pod, exit_code, self.seconds(now))).await,
             Step::Remove => self.remove(&pod).await,
         }
+    }
+
+    fn missing(&self, pod: &Pod) -> Option<Missing> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
+        missing(pod, |kind, name| self.referenced.has(kind, namespace, name))
+    }
+
+    /// Returns the object that the pod waits for. The pod is enqueued when it exists.
+    fn await_missing(&self, pod: &Pod, key: &Key) -> Option<Missing> {
+        let missing = self.missing(pod)?;
+        let object = Key::new(&key.namespace, &missing.name);
+        self.waiting.lock().entry((missing.kind, object)).or_default().insert(key.clone());
+        // It may have appeared before the pod was noted.
+        self.missing(pod)
     }
 
     fn seconds(&self, now: Timestamp) -> Timestamp {

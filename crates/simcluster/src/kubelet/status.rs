@@ -4,23 +4,75 @@ use ironclad_kubecontrollers::pods::condition;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
-        Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus, HostIP, Pod,
-        PodCondition, PodIP, PodStatus,
+        Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+        ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodStatus,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
+
+use super::references::Missing;
 
 pub(crate) struct PodLocation {
     pub(crate) host_ip: String,
     pub(crate) pod_ip: String,
 }
 
+/// Returns the readiness gate of the pod whose condition is not true.
+pub(super) fn closed_gate(pod: &Pod) -> Option<&str> {
+    let gates = pod.spec.iter().flat_map(|s| s.readiness_gates.iter().flatten());
+    gates.map(|gate| gate.condition_type.as_str()).find(|gate| condition(pod, gate).is_none_or(|c| c.status != "True"))
+}
+
+/// Returns `true` if the pod's status already says that it waits for this object.
+pub(super) fn is_waiting(pod: &Pod, missing: &Missing) -> bool {
+    let statuses = pod.status.as_ref().and_then(|s| s.container_statuses.as_deref()).unwrap_or_default();
+    !statuses.is_empty()
+        && statuses.iter().all(|status| {
+            let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+            waiting.is_some_and(|w| {
+                w.reason.as_deref() == Some(missing.reason) && w.message.as_deref().unwrap_or("") == missing.message
+            })
+        })
+}
+
+/// Returns the status of a pod that waits for an object.
+pub(super) fn waiting(pod: &Pod, missing: &Missing, now: Timestamp) -> PodStatus {
+    let state = ContainerState {
+        waiting: Some(ContainerStateWaiting {
+            reason: Some(missing.reason.to_owned()),
+            message: Some(missing.message.clone()).filter(|message| !message.is_empty()),
+        }),
+        ..ContainerState::default()
+    };
+    let mounted = if missing.message.is_empty() { Some(("", String::new())) } else { None };
+    let unready = Some(("ContainersNotReady", unready_message(pod)));
+    let wanted = [
+        ("PodReadyToStartContainers", mounted),
+        ("Initialized", None),
+        ("Ready", unready.clone()),
+        ("ContainersReady", unready),
+    ];
+    PodStatus {
+        phase: Some("Pending".into()),
+        conditions: Some(conditions(pod, now, wanted)),
+        container_statuses: Some(containers(pod).map(|c| status_of(pod, c, false, state.clone())).collect()),
+        ..PodStatus::default()
+    }
+}
+
+fn unready_message(pod: &Pod) -> String {
+    let names = containers(pod).map(|c| c.name.as_str()).collect::<Vec<_>>().join(" ");
+    format!("containers with unready status: [{names}]")
+}
+
 /// Returns the status of a pod whose containers have run since its start, or from now on.
 pub(crate) fn running(pod: &Pod, place: PodLocation, ready: bool, now: Timestamp) -> PodStatus {
     let started = pod.status.as_ref().and_then(|s| s.start_time.clone()).unwrap_or(Time(now));
-    let names = containers(pod).map(|c| c.name.as_str()).collect::<Vec<_>>().join(" ");
-    let not_ready = || Some(("ContainersNotReady", format!("containers with unready status: [{names}]")));
-    let unready = if ready { None } else { not_ready() };
+    let unready = if ready { None } else { Some(("ContainersNotReady", unready_message(pod))) };
+    let gated = closed_gate(pod).map(|gate| {
+        let state = if condition(pod, gate).is_some() { "false" } else { "missing" };
+        ("ReadinessGatesNotReady", format!("the condition of readiness gate {gate:?} is {state}"))
+    });
     let state = ContainerState {
         running: Some(ContainerStateRunning { started_at: Some(started.clone()) }),
         ..ContainerState::default()
@@ -46,7 +98,7 @@ pub(crate) fn running(pod: &Pod, place: PodLocation, ready: bool, now: Timestamp
             [
                 ("PodReadyToStartContainers", None),
                 ("Initialized", None),
-                ("Ready", unready.clone()),
+                ("Ready", unready.clone().or(gated)),
                 ("ContainersReady", unready),
             ],
         )),
@@ -95,12 +147,13 @@ fn terminated(exit_code: i32, started: &Time, finished: &Time) -> ContainerState
 
 fn status_of(pod: &Pod, container: &Container, ready: bool, state: ContainerState) -> ContainerStatus {
     let image = container.image.clone().unwrap_or_default();
-    let runs = state.running.is_some();
+    let (runs, created) = (state.running.is_some(), state.waiting.is_none());
+    let id = format!("simulated://{}/{}", pod.metadata.uid.as_deref().unwrap_or(""), container.name);
     ContainerStatus {
         name: container.name.clone(),
-        image_id: format!("simulated://{image}"),
+        image_id: if created { format!("simulated://{image}") } else { String::new() },
         image,
-        container_id: Some(format!("simulated://{}/{}", pod.metadata.uid.as_deref().unwrap_or(""), container.name)),
+        container_id: created.then_some(id),
         ready,
         started: Some(runs),
         restart_count: 0,
@@ -124,7 +177,7 @@ fn conditions(pod: &Pod, now: Timestamp, wanted: [Wanted; 4]) -> Vec<PodConditio
         all.push(PodCondition {
             type_: type_.into(),
             status: status.into(),
-            reason: reason.map(str::to_owned),
+            reason: reason.filter(|reason| !reason.is_empty()).map(str::to_owned),
             message: message.filter(|m| !m.is_empty()),
             last_transition_time: kept.or(Some(Time(now))),
             observed_generation: pod.metadata.generation,
@@ -136,9 +189,10 @@ fn conditions(pod: &Pod, now: Timestamp, wanted: [Wanted; 4]) -> Vec<PodConditio
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::PodSpec;
+    use k8s_openapi::api::core::v1::{PodReadinessGate, PodSpec};
 
     use super::*;
+    use crate::kubelet::references::Kind;
 
     fn t(seconds: i64) -> Timestamp {
         Timestamp::from_second(seconds).unwrap()
@@ -159,6 +213,37 @@ mod tests {
     fn is(status: &PodStatus, type_: &str) -> (String, i64) {
         let condition = status.conditions.iter().flatten().find(|c| c.type_ == type_).unwrap();
         (condition.status.clone(), condition.last_transition_time.as_ref().unwrap().0.as_second())
+    }
+
+    #[test]
+    fn a_pod_with_a_closed_gate_runs_and_is_not_ready() {
+        let mut pod = pod();
+        let gate = PodReadinessGate { condition_type: "x.io/open".into() };
+        pod.spec.as_mut().unwrap().readiness_gates = Some(vec![gate]);
+        let closed = running(&pod, place(), true, t(10));
+        assert_eq!((is(&closed, "Ready").0, is(&closed, "ContainersReady").0), ("False".into(), "True".into()));
+        let open = PodCondition { type_: "x.io/open".into(), status: "True".into(), ..PodCondition::default() };
+        pod.status = Some(PodStatus { conditions: Some(vec![open]), ..PodStatus::default() });
+        assert_eq!(is(&running(&pod, place(), true, t(20)), "Ready").0, "True");
+    }
+
+    #[test]
+    fn a_waiting_pod_says_what_for() {
+        let mut pod = pod();
+        let missing = Missing {
+            kind: Kind::ConfigMap,
+            name: "conf".into(),
+            reason: "CreateContainerConfigError",
+            message: "configmap \"conf\" not found".into(),
+        };
+        assert!(!is_waiting(&pod, &missing));
+        let status = waiting(&pod, &missing, t(10));
+        assert_eq!((status.phase.as_deref(), is(&status, "Ready").0), (Some("Pending"), "False".into()));
+        assert!(status.container_statuses.iter().flatten().all(|c| c.container_id.is_none()));
+        pod.status = Some(status);
+        assert!(is_waiting(&pod, &missing));
+        let other = Missing { message: "secret \"key\" not found".into(), ..missing };
+        assert!(!is_waiting(&pod, &other), "it waits for something else now");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use ironclad_simcluster::Shape;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, StatefulSet},
     batch::v1::{CronJob, Job},
-    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Service},
+    networking::v1::Ingress,
 };
 use kube::{
     Api, ResourceExt as _,
@@ -164,6 +165,140 @@ async fn a_job_fails_after_its_backoff_limit() {
     assert_eq!((status.failed, status.succeeded), (Some(3), None));
     w.quiet().await;
     assert_eq!(w.list::<Pod>().await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_of_deleted_pods_stay_counted() {
+    let w = World::new(1, options()).await;
+    let mut template = template("i:1");
+    template["spec"]["restartPolicy"] = json!("Never");
+    let jobs = job(&w, json!({"completions": 4, "parallelism": 1, "template": template})).await;
+    let pods: Api<Pod> = Api::namespaced(w.client.clone(), "default");
+    let mut names = std::collections::BTreeSet::new();
+    let start = w.seam.clock.mono();
+    while !conditions(&jobs.get("j").await.unwrap()).contains(&"Complete".to_owned()) {
+        assert!(w.seam.clock.mono() - start < Duration::from_secs(120), "pods for ever: {names:?}");
+        for pod in w.list::<Pod>().await {
+            names.insert(pod.name_any());
+            if pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Succeeded") {
+                pods.delete(&pod.name_any(), &DeleteParams::default()).await.unwrap();
+            }
+        }
+        w.seam.clock.sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!((names.len(), jobs.get("j").await.unwrap().status.unwrap().succeeded), (4, Some(4)));
+    jobs.delete("j", &DeleteParams::background()).await.unwrap();
+    w.quiet().await;
+    assert!(w.list::<Pod>().await.is_empty(), "no finalizer holds a pod without its Job");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_pods_of_a_job_have_failed() {
+    let w = World::new(1, options()).await;
+    let mut template = template("i:1");
+    template["spec"]["restartPolicy"] = json!("Never");
+    template["metadata"]["annotations"] = json!({"sim.ironclad.io/run-time": "1h"});
+    let jobs = job(&w, json!({"completions": 2, "parallelism": 2, "template": template})).await;
+    let status = async || jobs.get("j").await.unwrap().status.unwrap_or_default();
+    w.until("two pods run", || async { status().await.ready == Some(2) }).await;
+    for pod in w.list::<Pod>().await {
+        let pods: Api<Pod> = Api::namespaced(w.client.clone(), "default");
+        pods.delete(&pod.name_any(), &DeleteParams::default()).await.unwrap();
+    }
+    w.until("both are counted and replaced", || async {
+        let status = status().await;
+        (status.failed, status.ready) == (Some(2), Some(2))
+    })
+    .await;
+    let suspend = Patch::Merge(json!({"spec": {"suspend": true}}));
+    jobs.patch("j", &PatchParams::default(), &suspend).await.unwrap();
+    w.quiet().await;
+    assert!(w.list::<Pod>().await.is_empty());
+    assert_eq!(status().await.failed, Some(2), "pods of a suspended Job do not count");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_go_as_the_retention_policy_says() {
+    let w = World::new(1, options()).await;
+    let sets: Api<StatefulSet> = Api::namespaced(w.client.clone(), "default");
+    let set = serde_json::from_value(json!({
+        "metadata": {"name": "s"},
+        "spec": {
+            "replicas": 3, "serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": template("i:1"),
+            "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}],
+        },
+    }))
+    .unwrap();
+    sets.create(&PostParams::default(), &set).await.unwrap();
+    w.until("three pods", || async {
+        sets.get("s").await.unwrap().status.is_some_and(|status| status.ready_replicas == Some(3))
+    })
+    .await;
+    let claims = async || w.list::<PersistentVolumeClaim>().await.iter().map(|c| c.name_any()).collect::<Vec<_>>();
+    let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    sets.patch("s", &PatchParams::default(), &scale).await.unwrap();
+    w.quiet().await;
+    assert_eq!(claims().await, ["data-s-0"]);
+    sets.delete("s", &DeleteParams::background()).await.unwrap();
+    w.quiet().await;
+    assert!(claims().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_what_it_needs() {
+    let w = World::new(1, options()).await;
+    let pods: Api<Pod> = Api::namespaced(w.client.clone(), "default");
+    let pod = serde_json::from_value(json!({
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i:1", "envFrom": [{"configMapRef": {"name": "conf"}}]}]},
+    }))
+    .unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    w.quiet().await;
+    let status = pods.get("p").await.unwrap().status.unwrap();
+    let waiting = status.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
+    assert_eq!(
+        (status.phase.as_deref(), waiting.reason.as_deref(), waiting.message.as_deref()),
+        (Some("Pending"), Some("CreateContainerConfigError"), Some("configmap \"conf\" not found"))
+    );
+    let maps: Api<ConfigMap> = Api::namespaced(w.client.clone(), "default");
+    let map = serde_json::from_value(json!({"metadata": {"name": "conf"}})).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    w.until("it runs", || async { pods.get("p").await.unwrap().status.unwrap().phase.as_deref() == Some("Running") })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancers_and_ingresses_get_addresses() {
+    let w = World::new(1, options()).await;
+    let services: Api<Service> = Api::namespaced(w.client.clone(), "default");
+    for (name, annotations) in [("one", json!({})), ("none", json!({"sim.ironclad.io/load-balancer": "none"}))] {
+        let service = json!({
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+        });
+        services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
+    }
+    let ingresses: Api<Ingress> = Api::namespaced(w.client.clone(), "default");
+    let ingress = json!({
+        "metadata": {"name": "door"}, "spec": {"defaultBackend": {"service": {"name": "one", "port": {"number": 80}}}},
+    });
+    ingresses.create(&PostParams::default(), &serde_json::from_value(ingress).unwrap()).await.unwrap();
+    w.quiet().await;
+    let of = async |name: &str| {
+        let balancer = services.get(name).await.unwrap().status.and_then(|status| status.load_balancer);
+        balancer.and_then(|balancer| balancer.ingress?.first()?.ip.clone())
+    };
+    let (one, door) = (of("one").await.unwrap(), ingresses.get("door").await.unwrap().status.unwrap());
+    assert_eq!(of("none").await, None);
+    let door = door.load_balancer.unwrap().ingress.unwrap()[0].ip.clone().unwrap();
+    assert_ne!(one, door, "each has its own");
+    let plain = Patch::Merge(json!({"spec": {"type": "ClusterIP"}}));
+    services.patch("one", &PatchParams::default(), &plain).await.unwrap();
+    w.quiet().await;
+    assert_eq!(of("one").await, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -134,17 +134,17 @@ impl Cluster {
             Role::Unscheduled => UNSCHEDULED_CONTROLLERS,
         };
         start("kube-controller-manager", &pki::CONTROLLER_MANAGER, manager_flags(&self.directory, controllers))?;
-        if let Role::Member(_) = role {
+        if let Role::Member(shape) = role {
             start("kube-scheduler", &pki::SCHEDULER, companion_flags())?;
-            let stages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/kubernetes/kwok-stages/stages.yaml");
+            let usual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/kubernetes/kwok-stages/stages.yaml");
+            let stages = shape.stages.clone().unwrap_or_else(|| usual.into());
             // Leases keep the nodes Ready for the node lifecycle controller.
-            start(
-                "kwok",
-                &pki::KWOK,
-                ["--manage-all-nodes", "--node-lease-duration-seconds=40", "--v=WARN", "--config", stages]
+            let mut flags: Vec<OsString> =
+                ["--manage-all-nodes", "--node-lease-duration-seconds=40", "--v=WARN", "--config"]
                     .map(Into::into)
-                    .to_vec(),
-            )?;
+                    .to_vec();
+            flags.push(stages.into());
+            start("kwok", &pki::KWOK, flags)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The nodes of a member: objects with capacity, whose kubelets kwok simulates.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::{
@@ -21,11 +21,13 @@ pub struct NodeShape {
     pub memory: String,
     /// Maximum pods of each.
     pub pods: u32,
+    /// File with kwok's stages of nodes and pods, instead of `tools/kubernetes/kwok-stages`.
+    pub stages: Option<PathBuf>,
 }
 
 impl Default for NodeShape {
     fn default() -> Self {
-        Self { count: 2, cpu: "8".into(), memory: "32Gi".into(), pods: 110 }
+        Self { count: 2, cpu: "8".into(), memory: "32Gi".into(), pods: 110, stages: None }
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`review`] | AdmissionReview and ConversionReview on the wire |
 //! | [`registration`] | webhook configurations for a kube-apiserver |
 //! | [`convert`] | v1alpha1 of the bindings |
+//! | [`without_effect`] | fields and kinds on which no code acts |
 
 pub mod convert;
 mod diff;
@@ -21,6 +22,7 @@ mod request;
 pub mod review;
 mod rules;
 pub mod table;
+pub mod without_effect;
 
 pub use request::{Config, Denial, Effect, Lookups, Need, Operation, QUOTA_EXCEEDED, Request, Resource, Verdict};
 pub use rules::{BYPASS_GROUP, mutate, needs, validate};

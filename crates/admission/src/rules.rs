@@ -10,6 +10,7 @@ use crate::{
     field::{Findings, Kind},
     request::{Cx, UNDECODABLE},
     table::{Act, Phase, WEBHOOKS, Webhook},
+    without_effect,
 };
 
 /// Members of this group get warnings instead of refusals, except for rules that isolate tenants
@@ -107,6 +108,12 @@ pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: 
             "{} {}/{} has no effect: this version of Ironclad does not act on the kind",
             request.kind, request.group, request.version
         ));
+    }
+    // Once for each write: by the webhook that validates the kind.
+    if let (Act::Validate { .. }, Some(object)) = (webhook.act, request.object)
+        && webhook.resource == request.resource
+    {
+        verdict.warnings.extend(without_effect::warnings(request.kind, object));
     }
     let denial = refused.or_else(|| {
         let mistakes = weigh(webhook, &cx, out.errors, &mut verdict);

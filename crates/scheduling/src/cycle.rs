@@ -7,8 +7,7 @@ use ironclad_api::{
     cluster::Cluster,
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED},
     policy::{
-        ClusterAffinityTerm, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy, ReplicaSchedulingType,
-        SpreadByField, SpreadConstraint, StaticClusterWeight,
+        ClusterAffinityTerm, Placement, ReplicaSchedulingType, SpreadByField, SpreadConstraint, StaticClusterWeight,
     },
     work::{ResourceBindingSpec, TargetCluster, TargetComponent},
 };
@@ -335,7 +334,7 @@ pub(crate) fn depends_on_capacity(spec: &ResourceBindingSpec, placement: &Placem
 fn divides_by_capacity(placement: &Placement) -> bool {
     let Some(strategy) = &placement.replica_scheduling else { return false };
     let dynamic = strategy.weight_preference.as_ref().is_some_and(|preference| preference.dynamic_weight.is_some());
-    placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!is_weighted(strategy) || dynamic)
+    placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!strategy.is_weighted() || dynamic)
 }
 
 /// Replicas that a cluster had before a taint or a drain evicted them, counted as previous result while the binding has
@@ -376,7 +375,7 @@ fn need(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) ->
 
 /// Selection rule of the placement (specification/scheduling.md 7.2).
 fn spread_of(spec: &ResourceBindingSpec, placement: &Placement) -> Spread {
-    if placement.spread_constraints.is_empty() || ignores_spread(placement) {
+    if placement.spread_constraints.is_empty() || placement.ignores_spread() {
         return Spread::All;
     }
     let bounds = |field| {
@@ -392,21 +391,6 @@ fn spread_of(spec: &ResourceBindingSpec, placement: &Placement) -> Spread {
         (None, Some(clusters)) => Spread::Clusters(clusters),
         (None, None) => Spread::Unsupported,
     }
-}
-
-/// Returns whether spread constraints are ignored: static weights list their clusters themselves.
-fn ignores_spread(placement: &Placement) -> bool {
-    let Some(strategy) = &placement.replica_scheduling else { return false };
-    let fixed = strategy
-        .weight_preference
-        .as_ref()
-        .is_none_or(|preference| !preference.static_weight_list.is_empty() && preference.dynamic_weight.is_none());
-    placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && is_weighted(strategy) && fixed
-}
-
-/// Returns whether replicas are divided by weight; admission defaults to it.
-fn is_weighted(strategy: &ReplicaSchedulingStrategy) -> bool {
-    strategy.replica_division_preference.is_none_or(|preference| preference == ReplicaDivisionPreference::Weighted)
 }
 
 /// Targets among the selected clusters, sorted by name (specification/scheduling.md 8).
@@ -441,7 +425,7 @@ fn shares(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> Res
     if placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated {
         return Ok(assign::duplicated(selected, want));
     }
-    if !is_weighted(strategy) {
+    if !strategy.is_weighted() {
         return assign::dynamic(selected, want, Fill::Aggregated, mode, ties);
     }
     match &strategy.weight_preference {

@@ -5,6 +5,7 @@ mod circles;
 mod citations;
 mod comments;
 mod dependencies;
+mod fields;
 mod graph;
 mod modules;
 mod promises;

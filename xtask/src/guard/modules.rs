@@ -284,7 +284,7 @@ fn is_name(token: &str) -> bool {
 }
 
 /// Names and signs of Rust code, without comments, strings, characters and lifetimes.
-fn tokens(text: &str) -> Vec<String> {
+pub(super) fn tokens(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let mut tokens = Vec::new();
     let mut at = 0;

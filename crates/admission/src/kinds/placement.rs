@@ -25,6 +25,7 @@ pub(crate) fn placement(placement: &Placement, path: &Path, out: &mut Findings) 
     }
     terms(placement, &path.child("clusterAffinities"), out);
     spread(&placement.spread_constraints, &path.child("spreadConstraints"), out);
+    unkept_bounds(placement, &path.child("spreadConstraints"), out);
     if let Some(workloads) = &placement.workload_affinity {
         workload_affinity(workloads, &path.child("workloadAffinity"), out);
     }
@@ -126,6 +127,29 @@ fn spread(constraints: &[SpreadConstraint], path: &Path, out: &mut Findings) {
     if !fields.is_empty() && !fields.contains_key(&SpreadByField::Cluster) {
         let detail = "the cluster spread constraint must be enabled in one of the constraints in case of SpreadByField is enabled";
         out.invalid(path, constraints, detail);
+    }
+}
+
+/// Warns of bounds that the scheduler does not keep.
+fn unkept_bounds(placement: &Placement, path: &Path, out: &mut Findings) {
+    let is_bounded = |constraint: &SpreadConstraint| constraint.min_groups > 1 || constraint.max_groups > 0;
+    for (i, constraint) in placement.spread_constraints.iter().enumerate().filter(|(_, c)| is_bounded(c)) {
+        let at = path.index(i);
+        match constraint.spread_by_field {
+            _ if placement.ignores_spread() => out.warn(format!(
+                "{at}: minGroups and maxGroups have no effect with static weights, nor where replicas are divided \
+                 without weights: every cluster of the weights gets its share"
+            )),
+            Some(SpreadByField::Provider) => out.warn(format!(
+                "{at}: minGroups and maxGroups have no effect: this version does not count providers, and only leaves \
+                 out clusters without one"
+            )),
+            Some(SpreadByField::Zone) => out.warn(format!(
+                "{at}: minGroups and maxGroups have no effect: this version does not count zones, and only leaves out \
+                 clusters without one"
+            )),
+            _ => {}
+        }
     }
 }
 

@@ -403,6 +403,10 @@ fn priority_rules() {
     }
 }
 
+/// Warning about any priority.
+const ORDER: &str =
+    "spec.schedulePriority has no effect: this version schedules bindings in the order in which they arrive";
+
 #[test]
 fn settings_without_effect_are_warned_of() {
     let gates = Gates::default().with(Gate::PriorityBasedScheduling, false).with(Gate::StatefulFailoverInjection, true);
@@ -410,11 +414,6 @@ fn settings_without_effect_are_warned_of() {
     let application = |rules: Value| json!({"decisionConditions": {"tolerationSeconds": 5}, "purgeMode": "Directly", "statePreservation": rules});
     let rules = json!({"rules": [{"aliasLabelName": "replicas", "jsonPath": "{.replicas}"}]});
     for (name, spec, want) in [
-        (
-            "a priority while its gate is off",
-            json!({"schedulePriority": {"priorityClassSource": "PodPriorityClass"}}),
-            "spec.schedulePriority has no effect: feature gate PriorityBasedScheduling is off",
-        ),
         (
             "preemption",
             json!({"preemption": "Always"}),
@@ -469,12 +468,36 @@ fn settings_without_effect_are_warned_of() {
             json!({"placement": {"replicaScheduling": {"weightPreference": {"dynamicWeight": "AvailableReplicas", "staticWeightList": [{"weight": 1, "targetCluster": {}}]}}}}),
             "spec.placement.replicaScheduling.weightPreference: staticWeightList has no effect beside dynamicWeight",
         ),
+        (
+            "bounds of providers",
+            json!({"placement": {"spreadConstraints": [{"spreadByField": "provider", "minGroups": 2}, {"spreadByField": "cluster", "minGroups": 1}]}}),
+            "spec.placement.spreadConstraints[0]: minGroups and maxGroups have no effect: this version does not count providers, and only leaves out clusters without one",
+        ),
+        (
+            "bounds of zones",
+            json!({"placement": {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1}, {"spreadByField": "zone", "maxGroups": 1, "minGroups": 1}]}}),
+            "spec.placement.spreadConstraints[1]: minGroups and maxGroups have no effect: this version does not count zones, and only leaves out clusters without one",
+        ),
+        (
+            "bounds beside static weights",
+            json!({"placement": {"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1, "minGroups": 1}], "replicaScheduling": {"weightPreference": {"staticWeightList": [{"weight": 1, "targetCluster": {}}]}}}}),
+            "spec.placement.spreadConstraints[0]: minGroups and maxGroups have no effect with static weights, nor where replicas are divided without weights: every cluster of the weights gets its share",
+        ),
+        (
+            "a field that nobody reads",
+            json!({"association": true}),
+            "spec.association has no effect: it is the deprecated forerunner of spec.propagateDeps: set that instead",
+        ),
     ] {
         let mut write = create(&spec);
         write.config.gates = gates.clone();
         let verdict = write.validated();
         assert_eq!((verdict.denial, verdict.warnings), (None, vec![want.to_owned()]), "{name}");
     }
+    let mut write = create(&json!({"schedulePriority": {"priorityClassSource": "PodPriorityClass"}}));
+    write.config.gates = gates;
+    let off = "spec.schedulePriority has no effect: feature gate PriorityBasedScheduling is off";
+    assert_eq!(write.validated().warnings, [off, ORDER], "a priority while its gate is off");
     let all = with_spec(&cluster_policy(), &json!({"resourceSelectors": [{"apiVersion": "v1", "kind": "Secret"}]}));
     let all = Write::create(GROUP, "clusterpropagationpolicies", all).validated();
     assert_eq!(all.warnings, ["spec.resourceSelectors[0] matches every Secret of all namespaces"]);
@@ -496,7 +519,7 @@ fn unknown_names_are_warned_of() {
     let cluster = |name| get("cluster.karmada.io", "v1alpha1", "Cluster", "clusters", name);
     let class = get("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "high");
     assert_eq!(needed.into_iter().collect::<Vec<_>>(), [cluster("m1"), cluster("m2"), class.clone()]);
-    assert_eq!(write.validated().warnings, [""; 0], "failed look-ups cause no warning");
+    assert_eq!(write.validated().warnings, [ORDER], "failed look-ups cause no warning");
     write.lookups.found.insert(cluster("m1"), vec![json!({})]);
     write.lookups.found.insert(cluster("m2"), vec![]);
     write.lookups.found.insert(class, vec![]);
@@ -505,6 +528,7 @@ fn unknown_names_are_warned_of() {
         [
             "spec.placement names cluster \"m2\", which does not exist",
             "spec.schedulePriority.priorityClassName: PriorityClass \"high\" does not exist: until it does, the default priority counts",
+            ORDER,
         ]
     );
     let needed = write.with_request(|request| needs(Phase::Mutating, request, &write.config));

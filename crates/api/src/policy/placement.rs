@@ -40,6 +40,17 @@ impl Placement {
             Some(strategy) => strategy.replica_scheduling_type.unwrap_or_default(),
         }
     }
+
+    /// Returns true if spread constraints are ignored: static weights list their clusters themselves, and without
+    /// weights every cluster has the same (specification/scheduling.md 7.2).
+    pub fn ignores_spread(&self) -> bool {
+        let Some(strategy) = &self.replica_scheduling else { return false };
+        let fixed = strategy
+            .weight_preference
+            .as_ref()
+            .is_none_or(|preference| !preference.static_weight_list.is_empty() && preference.dynamic_weight.is_none());
+        self.replica_scheduling_type() == ReplicaSchedulingType::Divided && strategy.is_weighted() && fixed
+    }
 }
 
 /// One group of candidate clusters.
@@ -136,6 +147,13 @@ pub struct ReplicaSchedulingStrategy {
     /// Weights of the clusters. Absent with Weighted means equal weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_preference: Option<ClusterPreferences>,
+}
+
+impl ReplicaSchedulingStrategy {
+    /// Returns true if replicas are divided by weight; admission defaults to it.
+    pub fn is_weighted(&self) -> bool {
+        self.replica_division_preference.is_none_or(|preference| preference == ReplicaDivisionPreference::Weighted)
+    }
 }
 
 /// Source of dynamic weights.

@@ -6,15 +6,19 @@
 
 mod lifecycle;
 pub(crate) mod objects;
+pub(crate) mod reinvocation;
 pub(crate) mod review;
 
 use ironclad_store::{Compare, Op, Revision};
 use serde_json::Value;
 
-use self::review::Write;
 pub use self::{
     objects::Objects,
     review::{Admission, Admitted, Operation, Review, SideWrite},
+};
+use self::{
+    reinvocation::{Reinvocation, Round},
+    review::Write,
 };
 use crate::{
     auth, context::Cx, convert, kinds, object, policies, request::Verb, state::State, status::ApiError, webhooks,
@@ -28,21 +32,35 @@ pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<
     (hooks.check_escalation)(cx, None, value)?;
     mutate(cx, Operation::Create, None, value, dry_run)?;
     let write = Write { operation: Operation::Create, old: None, dry_run, subresource_kind: None };
-    if webhooks::mutate(cx, &write, Some(value)).await? {
+    if mutate_as_configured(cx, &write, Some(value)).await? {
         (hooks.check_escalation)(cx, None, value)?;
     }
     Ok(())
 }
 
-/// Admits a changed object before its defaults: true if a webhook changed it.
+/// Admits a changed object before its defaults: true if a policy or a webhook changed it.
 pub(crate) async fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<bool, ApiError> {
     let hooks = kinds::hooks(&cx.resource);
     (hooks.admit_update)(cx, old, new)?;
     mutate(cx, Operation::Update, Some(old), new, dry_run)?;
     let write = Write { operation: Operation::Update, old: Some(old), dry_run, subresource_kind: None };
-    let changed = webhooks::mutate(cx, &write, Some(new)).await?;
+    let changed = mutate_as_configured(cx, &write, Some(new)).await?;
     if changed {
         (hooks.check_escalation)(cx, Some(old), new)?;
+    }
+    Ok(changed)
+}
+
+/// Applies the mutating policies and calls the mutating webhooks of users; true if they changed the object.
+async fn mutate_as_configured(cx: &Cx, write: &Write<'_>, mut object: Option<&mut Value>) -> Result<bool, ApiError> {
+    let (mut policies_again, mut hooks_again) = (Reinvocation::default(), Reinvocation::default());
+    let mut changed = false;
+    for round in [Round::First, Round::Second] {
+        changed |= policies::mutate(cx, write, object.as_deref_mut(), round, &mut policies_again)?;
+        changed |= webhooks::mutate(cx, write, object.as_deref_mut(), round, &mut hooks_again).await?;
+        if !changed {
+            break;
+        }
     }
     Ok(changed)
 }
@@ -78,7 +96,7 @@ pub(crate) async fn validate(
     }
     let write = Write { operation, old, dry_run, subresource_kind: None };
     if operation == Operation::Delete {
-        webhooks::mutate(cx, &write, None).await?;
+        mutate_as_configured(cx, &write, None).await?;
     }
     (kinds::hooks(&cx.resource).admit_valid)(cx, operation, old, new)?;
     if let Some(new) = new {
@@ -98,7 +116,7 @@ pub(crate) async fn validate(
     admitted.writes.iter().map(|write| SideWrites::of(&cx.state, write)).collect()
 }
 
-/// Calls the mutating webhooks for the object of a subresource's own kind: a Scale, a Binding.
+/// Mutates the object of a subresource's own kind by policies and webhooks: a Scale, a Binding.
 pub(crate) async fn mutate_subresource(
     cx: &Cx,
     operation: Operation,
@@ -107,7 +125,7 @@ pub(crate) async fn mutate_subresource(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let write = Write { operation, old, dry_run, subresource_kind: cx.subresource_kind() };
-    webhooks::mutate(cx, &write, Some(new)).await?;
+    mutate_as_configured(cx, &write, Some(new)).await?;
     Ok(())
 }
 

@@ -85,10 +85,8 @@ static KINDS: &[Kind] = &[
     storage::storage_class::KIND,
     Kind::new("storage.k8s.io/v1 volumeattachments VolumeAttachment C +status"),
     Kind::new("storage.k8s.io/v1 volumeattributesclasses VolumeAttributesClass C short=vac"),
-    Kind::new("admissionregistration.k8s.io/v1 mutatingadmissionpolicies MutatingAdmissionPolicy C ext gen rv"),
-    Kind::new(
-        "admissionregistration.k8s.io/v1 mutatingadmissionpolicybindings MutatingAdmissionPolicyBinding C ext gen rv",
-    ),
+    admissionregistration::mutating_admission_policy::KIND,
+    admissionregistration::mutating_admission_policy_binding::KIND,
     admissionregistration::webhook_configuration::MUTATING,
     admissionregistration::validating_admission_policy::KIND,
     admissionregistration::validating_admission_policy_binding::KIND,

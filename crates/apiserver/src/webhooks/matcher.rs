@@ -55,21 +55,39 @@ fn is_equivalent(value: &Value) -> bool {
     value["matchPolicy"] != "Exact"
 }
 
-/// The type of one of `matchConditions`, or why it is none.
-pub(crate) fn condition_type(expression: &str) -> Result<&'static str, String> {
-    Expression::compile(expression, &condition_variables()).map(|compiled| compiled.type_name)
+/// Variables of match conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConditionVariables {
+    /// Those of a request.
+    Request,
+    /// And `params`, of a policy with a `paramKind`.
+    WithParams,
 }
 
-fn condition_variables() -> BTreeMap<&'static str, Variable<'static>> {
-    ["object", "oldObject", "request"].map(|name| (name, Variable::Anything)).into()
+impl ConditionVariables {
+    /// The variables for a policy of this spec.
+    pub(crate) fn of_policy(spec: &Value) -> Self {
+        if spec["paramKind"].is_object() { Self::WithParams } else { Self::Request }
+    }
+
+    fn declared(self) -> BTreeMap<&'static str, Variable<'static>> {
+        let params = (self == Self::WithParams).then_some("params");
+        let names = ["object", "oldObject", "request"].into_iter().chain(params);
+        names.map(|name| (name, Variable::Anything)).collect()
+    }
+}
+
+/// The type of one of `matchConditions`, or why it is none.
+pub(crate) fn condition_type(expression: &str, variables: ConditionVariables) -> Result<&'static str, String> {
+    Expression::compile(expression, &variables.declared()).map(|compiled| compiled.type_name)
 }
 
 fn rules(value: &Value, key: &str) -> Vec<Rule> {
     value[key].as_array().into_iter().flatten().map(Rule::read).collect()
 }
 
-fn conditions(value: &Value) -> Vec<Condition> {
-    let variables = condition_variables();
+fn conditions(value: &Value, variables: ConditionVariables) -> Vec<Condition> {
+    let variables = variables.declared();
     let conditions = value.as_array().into_iter().flatten().map(|condition| {
         let text = condition["expression"].as_str().unwrap_or_default().to_owned();
         Condition { expression: Expression::compile(&text, &variables), text }
@@ -87,12 +105,18 @@ impl Matcher {
             excluded: vec![],
             namespaces: label_selector(&hook["namespaceSelector"]),
             objects: label_selector(&hook["objectSelector"]),
-            conditions: conditions(&hook["matchConditions"]),
+            conditions: conditions(&hook["matchConditions"], ConditionVariables::Request),
         }
     }
 
+    /// Reads the constraints and the conditions of a policy.
+    pub(crate) fn of_policy(spec: &Value) -> Self {
+        let conditions = conditions(&spec["matchConditions"], ConditionVariables::of_policy(spec));
+        Self { conditions, ..Self::of_constraints(&spec["matchConstraints"]) }
+    }
+
     /// Reads the constraints of a policy or a binding.
-    pub(crate) fn read(constraints: &Value, match_conditions: &Value) -> Self {
+    pub(crate) fn of_constraints(constraints: &Value) -> Self {
         let wanted = rules(constraints, "resourceRules");
         Self {
             all: wanted.is_empty(),
@@ -101,7 +125,7 @@ impl Matcher {
             excluded: rules(constraints, "excludeResourceRules"),
             namespaces: label_selector(&constraints["namespaceSelector"]),
             objects: label_selector(&constraints["objectSelector"]),
-            conditions: conditions(match_conditions),
+            conditions: vec![],
         }
     }
 }

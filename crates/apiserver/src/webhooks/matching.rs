@@ -28,7 +28,20 @@ pub(crate) struct Seen<'a> {
     new: Option<Cow<'a, Value>>,
 }
 
-impl Seen<'_> {
+impl<'a> Seen<'a> {
+    /// The write in the version of a resource that [`select`] named.
+    pub(crate) fn of(cx: &Cx, resource: Arc<Resource>, write: &Write<'a>, new: Option<&'a Value>) -> Self {
+        // The object of a subresource is the same for every version that the rule names.
+        let own = write.subresource_kind.is_some() || Arc::ptr_eq(&resource, &cx.resource);
+        let shown = |object: &'a Value| match own {
+            true => Cow::Borrowed(object),
+            false => Cow::Owned(convert::between(&cx.resource, &resource, object)),
+        };
+        let (old, new) = (write.old.map(shown), new.map(shown));
+        let (operation, dry_run) = (write.operation, write.dry_run);
+        Self { resource, operation, dry_run, subresource_kind: write.subresource_kind.clone(), old, new }
+    }
+
     pub(crate) fn object(&self) -> Option<&Value> {
         self.new.as_deref()
     }
@@ -61,10 +74,25 @@ pub(crate) fn matches<'w>(
     new: Option<&'w Value>,
     fails: bool,
 ) -> Result<Option<Seen<'w>>, ApiError> {
-    let name = match &write.subresource_kind {
+    let Some(resource) = select(matcher, cx, write, new) else { return Ok(None) };
+    let seen = Seen::of(cx, resource, write, new);
+    match conditions_met(matcher, cx, &seen, &Value::Null) {
+        Ok(met) => Ok(met.then_some(seen)),
+        Err(_) if !fails => Ok(None),
+        Err(why) => Err(ApiError::forbidden(&cx.resource.plural, &cx.resource.group, name_of(cx, write, new), &why)),
+    }
+}
+
+fn name_of<'w>(cx: &'w Cx, write: &Write<'w>, new: Option<&'w Value>) -> &'w str {
+    match &write.subresource_kind {
         Some(_) => cx.name(),
         None => object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "name"),
-    };
+    }
+}
+
+/// The resource in a version that the rules name, if rules and selectors match.
+pub(crate) fn select(matcher: &Matcher, cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Option<Arc<Resource>> {
+    let name = name_of(cx, write, new);
     let covers = |rule: &Rule, resource: &Resource| {
         let subresource = cx.subresource().unwrap_or_default();
         let to = (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str(), subresource);
@@ -82,40 +110,26 @@ pub(crate) fn matches<'w>(
         others.into_iter().find(|other| rules.iter().any(|rule| covers(rule, other)))
     };
     let ruled = if matcher.all { Some(cx.resource.clone()) } else { named(&matcher.rules) };
-    let Some(resource) = ruled.filter(|_| named(&matcher.excluded).is_none()) else { return Ok(None) };
-    if !in_namespace(matcher, cx, write, new) {
-        return Ok(None);
-    }
-    if ![new, write.old].iter().flatten().any(|object| matcher.objects.matches_object(object)) {
-        return Ok(None);
-    }
-    // The object of a subresource is the same for every version that the rule names.
-    let own = write.subresource_kind.is_some() || Arc::ptr_eq(&resource, &cx.resource);
-    let shown = |object: &'w Value| match own {
-        true => Cow::Borrowed(object),
-        false => Cow::Owned(convert::between(&cx.resource, &resource, object)),
-    };
-    let (operation, dry_run) = (write.operation, write.dry_run);
-    let subresource_kind = write.subresource_kind.clone();
-    let (old, new) = (write.old.map(shown), new.map(shown));
-    let seen = Seen { resource, operation, dry_run, subresource_kind, old, new };
-    match conditions_met(matcher, cx, &seen) {
-        Ok(met) => Ok(met.then_some(seen)),
-        Err(_) if !fails => Ok(None),
-        Err(why) => Err(ApiError::forbidden(&cx.resource.plural, &cx.resource.group, name, &why)),
-    }
+    let resource = ruled.filter(|_| named(&matcher.excluded).is_none())?;
+    let is_selected = in_namespace(matcher, cx, write, new)
+        && [new, write.old].iter().flatten().any(|object| matcher.objects.matches_object(object));
+    is_selected.then_some(resource)
 }
 
-/// True when all match conditions hold.
-fn conditions_met(matcher: &Matcher, cx: &Cx, seen: &Seen<'_>) -> Result<bool, String> {
+/// True when all match conditions hold; `params` are those of a policy.
+pub(crate) fn conditions_met(matcher: &Matcher, cx: &Cx, seen: &Seen<'_>, params: &Value) -> Result<bool, String> {
     if matcher.conditions.is_empty() {
         return Ok(true);
     }
     let write = seen.write();
     let request = review::request(cx, &seen.resource, &write, "");
     let (object, old) = (seen.object().unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
-    let variables =
-        [("object", Binding::Plain(object)), ("oldObject", Binding::Plain(old)), ("request", Binding::Plain(&request))];
+    let variables = [
+        ("object", Binding::Plain(object)),
+        ("oldObject", Binding::Plain(old)),
+        ("request", Binding::Plain(&request)),
+        ("params", Binding::Plain(params)),
+    ];
     let mut budget = Budget::new(CONDITIONS_UNITS_MAX);
     let mut failed = None;
     for condition in &matcher.conditions {

@@ -17,7 +17,7 @@ mod matching;
 mod reach;
 mod review;
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ironclad_patch::PatchError;
 use serde_json::{Value, json};
@@ -26,8 +26,8 @@ pub use self::caller::{WebhookAnswer, WebhookCall, WebhookCaller};
 pub(crate) use self::{
     address::address,
     config::Webhooks,
-    matcher::{Matcher, condition_type, label_selector},
-    matching::{Seen, matches},
+    matcher::{ConditionVariables, Matcher, condition_type, label_selector},
+    matching::{Seen, conditions_met, matches, select},
     reach::warn_unreachable,
     review::request,
 };
@@ -36,9 +36,14 @@ use self::{
     config::Hook,
 };
 use crate::{
-    admission::review::{Operation, Write},
+    admission::{
+        reinvocation::{Reinvocation, Round},
+        review::{Operation, Write},
+    },
     context::Cx,
-    convert, object, schema,
+    convert, object,
+    registry::{Resource, SubresourceKind},
+    schema,
     state::State,
     status::ApiError,
 };
@@ -61,43 +66,40 @@ pub(crate) fn any(state: &State) -> bool {
     !hooks.mutating.is_empty() || !hooks.validating.is_empty()
 }
 
-/// First call or reinvocation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Round {
-    First,
-    Second,
-}
-
-/// Calls the mutating webhooks; true if they changed the object.
-pub(crate) async fn mutate(cx: &Cx, write: &Write<'_>, new: Option<&mut Value>) -> Result<bool, ApiError> {
+/// Calls the mutating webhooks of a round; true if they changed the object.
+pub(crate) async fn mutate(
+    cx: &Cx,
+    write: &Write<'_>,
+    new: Option<&mut Value>,
+    round: Round,
+    again: &mut Reinvocation<usize>,
+) -> Result<bool, ApiError> {
     let hooks = cx.state.webhooks();
     if hooks.mutating.is_empty() || !concerns(cx, write) {
         return Ok(false);
     }
     let mut object = new;
     let mut changed = false;
-    // Webhooks with reinvocationPolicy IfNeeded are called once more after later ones changed the object.
-    let (mut asked, mut again) = (BTreeSet::new(), BTreeSet::new());
-    for round in [Round::First, Round::Second] {
-        for (i, hook) in hooks.mutating.iter().enumerate() {
-            if round == Round::Second && !again.contains(&i) {
-                continue;
-            }
-            let Some(changed_by_hook) = call_and_patch(cx, hook, write, object.as_deref_mut()).await? else { continue };
-            if changed_by_hook {
-                changed = true;
-                again.append(&mut asked);
-            }
-            if hook.reinvoke {
-                asked.insert(i);
-            }
+    again.begin(round, object.as_deref());
+    for (i, hook) in hooks.mutating.iter().enumerate() {
+        if !again.asks(round, &i) {
+            continue;
+        }
+        let Some(changed_by_hook) = call_and_patch(cx, hook, write, object.as_deref_mut()).await? else { continue };
+        if changed_by_hook {
+            changed = true;
+            again.require();
+        }
+        if hook.reinvoke {
+            again.record(i);
         }
     }
+    again.end(object.as_deref());
     Ok(changed)
 }
 
-/// A new object as mutating webhooks see it: without the uid, time and generated name that the server sets.
-fn before_creation(object: &Value) -> Value {
+/// A new object as mutating webhooks and policies see it: without uid, time and generated name, which the server sets.
+pub(crate) fn before_creation(object: &Value) -> Value {
     let mut out = object.clone();
     let metadata = object::metadata_mut(&mut out);
     metadata.remove("uid");
@@ -111,7 +113,7 @@ fn before_creation(object: &Value) -> Value {
 }
 
 /// The reason why a patch does not apply, with the path of the failing operation.
-fn inapplicable(object: &Value, patch: &Value, why: String) -> String {
+pub(crate) fn inapplicable(object: &Value, patch: &Value, why: String) -> String {
     let mut object = object.clone();
     for operation in patch.as_array().into_iter().flatten() {
         if ironclad_patch::json_patch(&mut object, &json!([operation])).is_err() {
@@ -158,21 +160,33 @@ async fn call_and_patch(
     if patched == shown {
         return Ok(Some(false));
     }
+    adopt(cx, write.operation, (&resource, subresource_kind.as_ref()), patched, object).map(Some)
+}
+
+/// Takes over a changed object that a webhook or a policy saw in this resource and kind; true if it differs.
+pub(crate) fn adopt(
+    cx: &Cx,
+    operation: Operation,
+    (resource, subresource_kind): (&Arc<Resource>, Option<&SubresourceKind>),
+    patched: Value,
+    object: &mut Value,
+) -> Result<bool, ApiError> {
     if let Some(gvk) = subresource_kind {
         let (group, version, kind) = (&gvk.group, &gvk.version, &gvk.kind);
         let mut checked =
             schema::check_kind(group, version, kind, patched).map_err(|e| ApiError::internal(e.to_string()))?;
         checked["apiVersion"] = json!(gvk.api_version());
         checked["kind"] = json!(kind);
+        let changed = checked != *object;
         *object = checked;
-        return Ok(Some(true));
+        return Ok(changed);
     }
-    let mut checked = schema::check(&resource, patched).map_err(|e| ApiError::internal(e.to_string()))?.value;
-    if !std::sync::Arc::ptr_eq(&resource, &cx.resource) {
-        checked = convert::between(&resource, &cx.resource, &checked);
+    let mut checked = schema::check(resource, patched).map_err(|e| ApiError::internal(e.to_string()))?.value;
+    if !Arc::ptr_eq(resource, &cx.resource) {
+        checked = convert::between(resource, &cx.resource, &checked);
     }
     // Identifying metadata stays as the server made it, but a webhook may name a new object.
-    let named = write.operation == Operation::Create && !object::meta_str(&checked, "name").is_empty();
+    let named = operation == Operation::Create && !object::meta_str(&checked, "name").is_empty();
     for key in ["uid", "creationTimestamp", "resourceVersion", "name", "namespace", "managedFields"] {
         if named && key == "name" {
             continue;
@@ -188,7 +202,7 @@ async fn call_and_patch(
     checked["kind"] = json!(cx.resource.kind);
     let changed = checked != *object;
     *object = checked;
-    Ok(Some(changed))
+    Ok(changed)
 }
 
 /// Refuses what a validating webhook refuses.

@@ -11,6 +11,7 @@ mod crud;
 mod custom;
 mod determinism;
 mod fuzz;
+mod mutations;
 mod nesting;
 mod ownership;
 mod policies;

@@ -66,7 +66,9 @@ async fn bound_policy_refuses_failing_writes() {
     world.post(POLICIES, policy("vp", &validations, &variables)).await.expect(201);
     world.post(MAPS, config_map("free", json!({"a": "bad"}))).await.expect(201);
     world.post(BINDINGS, binding("vpb", "vp", &["Deny"], &json!({}))).await.expect(201);
-    world.post(BINDINGS, binding("vpw", "vp", &["Warn", "Audit"], &json!({}))).await.expect(201);
+    let audited = world.post(BINDINGS, binding("vpw", "vp", &["Warn", "Audit"], &json!({}))).await.expect(201);
+    let want = "spec.validationActions: Audit has no effect: this server writes no audit log";
+    assert_eq!(audited.warnings(), [format!("299 - \"{want}\"")]);
     let denied = "ValidatingAdmissionPolicy 'vp' with binding 'vpb' denied request: ";
     for (data, code, reason, want) in [
         (json!({"a": "bad"}), 422, "Invalid", "failed expression: object.data.a != 'bad'"),
@@ -107,7 +109,15 @@ async fn policies_use_parameters_and_match_conditions() {
     world.post(BINDINGS, binding("b", "vq", &["Deny"], &by("par"))).await.expect(201);
     let missing = world.post(MAPS, config_map("c", json!({"a": "no"}))).await.expect(422);
     assert!(missing.message().contains("no params found for policy binding"), "{}", missing.message());
+    // Parameters are looked up before conditions are evaluated.
+    let before = world.post(MAPS, config_map("par", json!({"a": "yes"}))).await.expect(422);
+    assert!(before.message().contains("no params found for policy binding"), "{}", before.message());
+    world.delete(&format!("{BINDINGS}/b")).await.expect(200);
     world.post(MAPS, config_map("par", json!({"a": "yes"}))).await.expect(201);
+    world.post(BINDINGS, binding("b", "vq", &["Deny"], &by("par"))).await.expect(201);
+    let own = json!({"data": {"a": "yes, still"}});
+    world.patch(&format!("{MAPS}/par"), "merge-patch+json", own).await.expect(200);
+    world.patch(&format!("{MAPS}/par"), "merge-patch+json", json!({"data": {"a": "yes"}})).await.expect(200);
     let refused = world.post(MAPS, config_map("c", json!({"a": "no"}))).await.expect(422);
     assert!(refused.message().ends_with("with binding 'b' denied request: want yes"), "{}", refused.message());
     world.post(MAPS, config_map("c", json!({"a": "yes"}))).await.expect(201);

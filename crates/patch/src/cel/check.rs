@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use kube_cel::cel::{
     IdedExpr,
-    common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators as op},
+    common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, StructExpr, operators as op},
 };
 
 use super::{
-    Variable,
+    Constructors, Variable, construct,
     functions::{FUNCTIONS, LIBRARIES, is_type},
     value::escaped,
 };
@@ -194,6 +194,7 @@ pub(super) fn check<'a>(
     text: &str,
     tree: &IdedExpr,
     variables: &BTreeMap<&str, Variable<'a>>,
+    constructors: Constructors,
 ) -> (Known<'a>, Vec<(usize, String)>) {
     let names = variables.iter().map(|(name, variable)| {
         let known = match variable {
@@ -203,7 +204,7 @@ pub(super) fn check<'a>(
         };
         ((*name).to_owned(), known)
     });
-    let mut checker = Checker { text, names: names.collect(), mistakes: Vec::new() };
+    let mut checker = Checker { text, constructors, names: names.collect(), mistakes: Vec::new() };
     let known = checker.known(tree);
     checker.mistakes.sort();
     (known, checker.mistakes)
@@ -211,6 +212,7 @@ pub(super) fn check<'a>(
 
 struct Checker<'t, 'a> {
     text: &'t str,
+    constructors: Constructors,
     /// Names in scope; the innermost is last.
     names: Vec<(String, Known<'a>)>,
     mistakes: Vec<(usize, String)>,
@@ -268,11 +270,7 @@ impl<'a> Checker<'_, 'a> {
                 Known { size: list.elements.len() as u64, ..Known::new(Type::List, cost) }
             }
             Expr::Map(map) => self.entries(map.entries.iter().map(|e| &e.expr), 30),
-            Expr::Struct(value) => {
-                let message = format!("undeclared reference to '{}' (in container '')", value.type_name);
-                self.mistake(&value.type_name, 0, message);
-                self.entries(value.entries.iter().map(|e| &e.expr), 40)
-            }
+            Expr::Struct(value) => self.constructed(value),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
             Expr::Call(call) => {
                 let function = call.func_name.as_str();
@@ -291,6 +289,29 @@ impl<'a> Checker<'_, 'a> {
                 self.call(name, call, &known)
             }
         }
+    }
+
+    /// Checks a construction: its type, the names of its fields, and the types of those that are texts.
+    fn constructed(&mut self, value: &StructExpr) -> Known<'a> {
+        let name = value.type_name.as_str();
+        if self.constructors == Constructors::None || !construct::is_constructed(name) {
+            self.mistake(name, 0, format!("undeclared reference to '{name}' (in container '')"));
+            return self.entries(value.entries.iter().map(|e| &e.expr), 40);
+        }
+        let mut cost = 40_u64;
+        for entry in &value.entries {
+            let EntryExpr::StructField(field) = &entry.expr else { continue };
+            let known = self.known(&field.value);
+            cost = cost.saturating_add(known.cost);
+            if !construct::has_field(name, &field.field) {
+                self.mistake(&field.field, 0, format!("undefined field '{}'", field.field));
+            } else if construct::is_text(name, &field.field) && known.ty.is_plain() && known.ty != Type::String {
+                let (field, ty) = (&field.field, known.ty.name());
+                let message = format!("expected type of field '{field}' is 'string' but provided type is '{ty}'");
+                self.mistake(field, 0, message);
+            }
+        }
+        Known { size: value.entries.len() as u64, ..Known::new(Type::Map, cost) }
     }
 
     fn entries<'e>(&mut self, entries: impl Iterator<Item = &'e EntryExpr>, start: u64) -> Known<'a> {

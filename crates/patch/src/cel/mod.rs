@@ -7,6 +7,7 @@
 
 mod budget;
 mod check;
+mod construct;
 mod functions;
 mod lexer;
 mod nesting;
@@ -30,6 +31,7 @@ use crate::structural::Node;
 
 pub use budget::{Budget, CONDITIONS_UNITS_MAX, EVALUATION_UNITS_MAX, EXCEEDED, REQUEST_UNITS_MAX};
 pub use check::{COST_MAX, Known, TOTAL_COST_MAX, Type, cost_of_node, factor};
+pub use construct::{OBJECT, OPERATIONS};
 
 /// The longest expression, in bytes.
 pub const LENGTH_MAX: usize = 16 * 1024;
@@ -43,6 +45,17 @@ pub struct Expression {
     pub cost: u64,
     /// Name of the static type, to check that a result is a boolean.
     pub type_name: &'static str,
+    /// Static type of the result with the names of constructed types: [`OBJECT`], [`OPERATIONS`]; `dyn` or `list` where
+    /// it is not known.
+    pub result_type: String,
+}
+
+/// Types that an expression may construct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Constructors {
+    None,
+    /// `Object`, what is below it, and `JSONPatch`.
+    Mutation,
 }
 
 /// Binding of a name at compilation.
@@ -112,7 +125,7 @@ fn functions() -> Context<'static> {
     functions
 }
 
-/// Replaces each `a.?b` by the function above.
+/// Replaces each `a.?b` by the function above, and constructions by those of maps.
 fn rewrite(tree: &mut IdedExpr) {
     match &mut tree.expr {
         Expr::Call(call) => {
@@ -137,7 +150,15 @@ fn rewrite(tree: &mut IdedExpr) {
             }
         }
         Expr::Select(select) => rewrite(&mut select.operand),
-        Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+        Expr::Struct(value) => {
+            for entry in &mut value.entries {
+                if let EntryExpr::StructField(field) = &mut entry.expr {
+                    rewrite(&mut field.value);
+                }
+            }
+            tree.expr = construct::to_map(std::mem::take(value));
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
     }
 }
 
@@ -147,6 +168,22 @@ impl Expression {
     /// # Errors
     /// The mistake as a kube-apiserver shows it: `ERROR: <input>:1:5: undefined field 'a'` with the line below it.
     pub fn compile(text: &str, variables: &BTreeMap<&str, Variable<'_>>) -> Result<Self, String> {
+        Self::compile_with(text, variables, Constructors::None)
+    }
+
+    /// Reads an expression that may construct `Object{…}` and `JSONPatch{…}`.
+    ///
+    /// # Errors
+    /// As [`Expression::compile`].
+    pub fn compile_mutation(text: &str, variables: &BTreeMap<&str, Variable<'_>>) -> Result<Self, String> {
+        Self::compile_with(text, variables, Constructors::Mutation)
+    }
+
+    fn compile_with(
+        text: &str,
+        variables: &BTreeMap<&str, Variable<'_>>,
+        constructors: Constructors,
+    ) -> Result<Self, String> {
         if text.len() > LENGTH_MAX {
             return Err(shown(text, 0, &format!("expression is longer than {LENGTH_MAX} bytes")));
         }
@@ -155,14 +192,15 @@ impl Expression {
             return Err(shown(text, 0, &format!("expression nests deeper than {}", nesting::DEPTH_MAX)));
         }
         let mut tree = parse(text, &lexer::without_pairs(text))?;
-        let (known, mistakes) = check::check(text, &tree, variables);
+        let (known, mistakes) = check::check(text, &tree, variables, constructors);
         if !mistakes.is_empty() {
             let all = mistakes.iter().map(|(at, message)| shown(text, *at, message));
             return Err(all.collect::<Vec<_>>().join("\n"));
         }
+        let result_type = construct::result_type(&tree, known.ty);
         rewrite(&mut tree);
         budget::instrument(&mut tree, &functions::LIBRARIES);
-        Ok(Self { text: text.to_owned(), tree, cost: known.cost, type_name: known.ty.name() })
+        Ok(Self { text: text.to_owned(), tree, cost: known.cost, type_name: known.ty.name(), result_type })
     }
 
     /// The expression as it was written.

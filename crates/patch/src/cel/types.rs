@@ -31,7 +31,8 @@ fn type_value(name: &str) -> CelValue {
     CelValue::Opaque(Arc::new(TypeValue(name.to_owned())))
 }
 
-fn name_of(value: &CelValue) -> &str {
+/// Name of a value's type.
+pub(super) fn name_of(value: &CelValue) -> &str {
     match value {
         CelValue::Bool(_) => "bool",
         CelValue::Int(_) => "int",

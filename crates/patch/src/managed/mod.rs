@@ -8,6 +8,7 @@
 //! which are not converted, and nearly so for built-in kinds, whose versions differ in few fields.
 
 mod compare;
+mod configure;
 mod entries;
 mod last_applied;
 mod merge;

@@ -12,7 +12,7 @@ use crate::{
     },
     names,
     status::Cause,
-    webhooks,
+    webhooks::{self, ConditionVariables},
 };
 
 pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
@@ -32,7 +32,7 @@ pub(super) fn one_of(value: &Value, field: &str, supported: &[&str], out: &mut V
     }
 }
 
-pub(super) fn conditions(conditions: &Value, field: &str, out: &mut Vec<Cause>) {
+pub(super) fn conditions(conditions: &Value, field: &str, variables: ConditionVariables, out: &mut Vec<Cause>) {
     let conditions = conditions.as_array().map_or(&[][..], Vec::as_slice);
     if conditions.len() > CONDITIONS_MAX {
         let message = format!("Too many: {}: must have at most {CONDITIONS_MAX} items", conditions.len());
@@ -43,7 +43,7 @@ pub(super) fn conditions(conditions: &Value, field: &str, out: &mut Vec<Cause>) 
         let (name, expression) = (text(condition, "/name"), text(condition, "/expression").trim());
         let field = format!("{field}[{i}]");
         let at = format!("{field}.expression");
-        match webhooks::condition_type(expression) {
+        match webhooks::condition_type(expression, variables) {
             _ if expression.is_empty() => out.push(Cause::required(&at, "")),
             Err(why) => out.push(Cause::invalid(&at, &json!(expression), format!("compilation failed: {why}"))),
             Ok("bool" | "dyn") => {}

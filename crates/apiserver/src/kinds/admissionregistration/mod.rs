@@ -1,6 +1,9 @@
 //! The kinds of admissionregistration.k8s.io.
 
 mod constraints;
+pub(in crate::kinds) mod mutating_admission_policy;
+pub(in crate::kinds) mod mutating_admission_policy_binding;
+mod policy;
 pub(in crate::kinds) mod validating_admission_policy;
 pub(in crate::kinds) mod validating_admission_policy_binding;
 pub(in crate::kinds) mod webhook_configuration;

@@ -2,11 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::constraints::{FAILURE_POLICIES, conditions, constraints, default_constraints, is_identifier, one_of};
+use super::{
+    constraints::{default_constraints, one_of},
+    policy::{param_kind, policy},
+};
 use crate::{
     kinds::{
         kind::{Hooks, Kind},
         shared::{
+            columns::{AGE, NAME, created, items, name},
             defaults::{child, set},
             fields::{at, list, text},
         },
@@ -26,6 +30,15 @@ pub(in crate::kinds) const KIND: Kind = Kind {
             }
         },
         validate: |o, _, out| validate(o, out),
+        warnings: |o, _| {
+            let is_set = items(o, "/spec/auditAnnotations").next().is_some();
+            is_set
+                .then(|| "spec.auditAnnotations has no effect: this server writes no audit log".to_owned())
+                .into_iter()
+                .collect()
+        },
+        columns: &[NAME, ("Validations", "integer", 0), ("ParamKind", "string", 0), AGE],
+        cells: |o, now| vec![name(o), json!(items(o, "/spec/validations").count()), param_kind(o), created(o, now)],
         ..Strategy::NONE
     },
     hooks: Hooks { after_write: super::changed, ..Hooks::NONE },
@@ -37,27 +50,7 @@ pub(in crate::kinds) const KIND: Kind = Kind {
 /// A ValidatingAdmissionPolicy.
 fn validate(object: &Value, out: &mut Vec<Cause>) {
     let spec = at(object, "/spec");
-    one_of(&spec["failurePolicy"], "spec.failurePolicy", &FAILURE_POLICIES, out);
-    if spec["paramKind"].is_object() {
-        for key in ["apiVersion", "kind"] {
-            if spec["paramKind"][key].as_str().is_none_or(str::is_empty) {
-                out.push(Cause::required(format!("spec.paramKind.{key}"), ""));
-            }
-        }
-    }
-    match spec["matchConstraints"].is_object() {
-        false => out.push(Cause::required("spec.matchConstraints", "")),
-        true => constraints(&spec["matchConstraints"], "spec.matchConstraints", true, out),
-    }
-    conditions(&spec["matchConditions"], "spec.matchConditions", out);
-    for (i, variable) in list(spec, "/variables").iter().enumerate() {
-        let (name, field) = (text(variable, "/name"), format!("spec.variables[{i}].name"));
-        if name.is_empty() {
-            out.push(Cause::required(field, "name is not specified"));
-        } else if !is_identifier(name) {
-            out.push(Cause::invalid(field, &json!(name), "must be a valid CEL identifier"));
-        }
-    }
+    policy(spec, out);
     let validations = list(spec, "/validations");
     if validations.is_empty() && list(spec, "/auditAnnotations").is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -73,5 +66,5 @@ fn validate(object: &Value, out: &mut Vec<Cause>) {
         let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
         one_of(&validation["reason"], &format!("{field}.reason"), &reasons, out);
     }
-    policies::check_expressions(spec, out);
+    policies::check_validations(spec, out);
 }

@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::constraints::{constraints, default_constraints, one_of, strings};
+use super::{
+    constraints::{default_constraints, one_of, strings},
+    policy::{binding, param_ref},
+};
 use crate::{
     kinds::{
         kind::{Hooks, Kind},
         shared::{
+            columns::{AGE, NAME, created, name},
             defaults::child,
             fields::{at, text},
         },
@@ -26,6 +30,13 @@ pub(in crate::kinds) const KIND: Kind = Kind {
             }
         },
         validate: |o, _, out| validate(o, out),
+        warnings: |o, _| {
+            let audits = strings(at(o, "/spec"), "validationActions").contains(&"Audit");
+            let text = "spec.validationActions: Audit has no effect: this server writes no audit log";
+            audits.then(|| text.to_owned()).into_iter().collect()
+        },
+        columns: &[NAME, ("PolicyName", "string", 0), ("ParamRef", "string", 0), AGE],
+        cells: |o, now| vec![name(o), json!(text(o, "/spec/policyName")), param_ref(o), created(o, now)],
         ..Strategy::NONE
     },
     hooks: Hooks { after_write: super::changed, ..Hooks::NONE },
@@ -37,30 +48,7 @@ pub(in crate::kinds) const KIND: Kind = Kind {
 /// A ValidatingAdmissionPolicyBinding.
 fn validate(object: &Value, out: &mut Vec<Cause>) {
     let spec = at(object, "/spec");
-    if text(spec, "/policyName").is_empty() {
-        out.push(Cause::required("spec.policyName", ""));
-    }
-    let reference = &spec["paramRef"];
-    if reference.is_object() {
-        match (reference["name"].as_str().is_some_and(|n| !n.is_empty()), !reference["selector"].is_null()) {
-            (true, true) => {
-                let why = "name and selector are mutually exclusive";
-                out.push(Cause::forbidden("spec.paramRef.name", why));
-            }
-            (false, false) => {
-                out.push(Cause::required("spec.paramRef", "one of name or selector must be specified"));
-            }
-            _ => {}
-        }
-        let (action, field) = (&reference["parameterNotFoundAction"], "spec.paramRef.parameterNotFoundAction");
-        match action.is_null() {
-            true => out.push(Cause::required(field, "")),
-            false => one_of(action, field, &["Deny", "Allow"], out),
-        }
-    }
-    if spec["matchResources"].is_object() {
-        constraints(&spec["matchResources"], "spec.matchResources", false, out);
-    }
+    binding(spec, out);
     let actions = strings(spec, "validationActions");
     if actions.is_empty() {
         let why = "at least one validation action is required";

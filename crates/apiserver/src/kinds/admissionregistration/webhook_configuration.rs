@@ -18,6 +18,7 @@ use crate::{
     names,
     registry::strategy::Strategy,
     status::Cause,
+    webhooks::ConditionVariables,
 };
 
 pub(in crate::kinds) const MUTATING: Kind = Kind {
@@ -106,7 +107,7 @@ fn webhook(hook: &Value, field: &str, out: &mut Vec<Cause>) {
     }
     one_of(&hook["reinvocationPolicy"], &format!("{field}.reinvocationPolicy"), &["IfNeeded", "Never"], out);
     client(&hook["clientConfig"], &format!("{field}.clientConfig"), out);
-    conditions(&hook["matchConditions"], &format!("{field}.matchConditions"), out);
+    conditions(&hook["matchConditions"], &format!("{field}.matchConditions"), ConditionVariables::Request, out);
     review_versions(&hook["admissionReviewVersions"], &format!("{field}.admissionReviewVersions"), out);
 }
 

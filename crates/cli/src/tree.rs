@@ -14,8 +14,10 @@ use ironclad_api::{
 };
 use ironclad_fleet::{
     ClusterName, Gvk, ObjectKey, World, targets,
-    tree::{LinkState, Tree, tree},
+    tree::{Explained, LinkState, Tree, tree},
 };
+use ironclad_planning::why::explain;
+use ironclad_propagation::skipped_resources::Skipped;
 use ironclad_seam::Clock;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -71,9 +73,11 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let resource = Resources::of(&client).await.context("asking the control plane what it serves")?.find(&kind)?;
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let namespace = if resource.namespaced { namespace } else { String::new() };
+    refuse_ours(&client, &resource, &namespace, name, "tree").await?;
     let kubeconfig = command.plane.kubeconfig().ok();
     let mut world = related(&client, &resource, &namespace, name).await?;
     let key = key(&resource, &namespace, name);
+    let explained = explained(&client, &mut world, clock, &kind, &namespace, &key).await?;
     let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
     let members = members::connect(&client, kubeconfig.as_ref(), &clusters).await;
     let copies = members::ask(&members, clock, command.timeout, async |_, client| {
@@ -90,12 +94,69 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     copies.silent.print();
     // The control plane answered.
     copies.silent.verdict(members.len(), true, false)?;
-    let Some(tree) = tree(&world, &key) else { bail!("{key} does not exist") };
+    let Some(tree) = tree(&world, &key, &explained) else { bail!("{key} does not exist") };
     match command.output {
         Output::Table | Output::Wide => print::out(&rendered(&tree)),
         Output::Name => print::out(&tree.links.iter().map(|link| link.object.clone() + "\n").collect::<String>()),
         Output::Json | Output::Yaml => print::out(&print::objects(command.output, &[serde_json::to_value(&tree)?])?),
     }
+}
+
+/// Refuses objects that propagation itself makes or reads: they are no templates. For a binding names its template.
+pub(crate) async fn refuse_ours(
+    client: &Client,
+    resource: &Resource,
+    namespace: &str,
+    name: &str,
+    verb: &str,
+) -> anyhow::Result<()> {
+    let gvk = Gvk::from_manifest(&resource.api.api_version, &resource.api.kind);
+    if !Skipped::default().skips_kind(&gvk) {
+        return Ok(());
+    }
+    let object = api(client.clone(), resource, namespace).get_opt(name).await.ok().flatten();
+    let of = |field: &str| {
+        let object = object.as_ref()?;
+        object.data.pointer(&format!("/spec/resource/{field}")).and_then(serde_json::Value::as_str)
+    };
+    let template = match (of("kind"), of("name")) {
+        (Some(kind), Some(name)) => {
+            let at = of("namespace").filter(|at| !at.is_empty()).map_or(String::new(), |at| format!(" -n {at}"));
+            format!("{}/{name}{at}, its template", kind.to_lowercase())
+        }
+        _ => "TYPE/NAME of a template".to_owned(),
+    };
+    let kind = &resource.api.kind;
+    Err(Misused(format!("{kind} {name} is no template\n  try: ironclad {verb} {template}")).into())
+}
+
+/// Asks the decisions for what the objects of the chain do not show: why there is no claim, or no binding.
+async fn explained(
+    client: &Client,
+    world: &mut World,
+    clock: &Clock,
+    kind: &str,
+    namespace: &str,
+    key: &ObjectKey,
+) -> anyhow::Result<Explained> {
+    if world.binding_of(key).is_some() {
+        return Ok(Explained::default());
+    }
+    let (fleet, interpreter, key) = crate::why::read::live(client, clock, kind, Some(namespace), &key.name).await?;
+    let Some(explanation) = explain(&fleet, &key, &interpreter, clock.wall_seconds()) else {
+        return Ok(Explained::default());
+    };
+    let explained = explanation.for_tree();
+    if !explained.synced.is_empty() {
+        for (name, cluster) in &fleet.world.clusters {
+            world.insert_cluster((**cluster).clone());
+            let works = Api::<Work>::namespaced(client.clone(), &names::execution_namespace(&name.0));
+            let works = &works;
+            let found = try_join_all(explained.synced.iter().map(async |work| works.get_opt(work).await)).await?;
+            found.into_iter().flatten().for_each(|work| world.insert_work(work));
+        }
+    }
+    Ok(explained)
 }
 
 fn key(resource: &Resource, namespace: &str, name: &str) -> ObjectKey {

@@ -31,6 +31,7 @@ mod metrics;
 #[cfg(test)]
 mod metrics_tests;
 mod namespace;
+mod not_made;
 mod objects;
 mod owned;
 mod policies;

@@ -27,6 +27,7 @@ use crate::{
     interpreter::{Interpreters, metrics::InterpreterMetrics},
     mapper::Mapper,
     members::{Member, Members},
+    not_made::CopiesNotMade,
     objects::Objects,
     settings::Settings,
     targets::{Templates, Typed, json},
@@ -63,6 +64,8 @@ pub(crate) struct Setup {
     pub(crate) works: Informer<Work>,
     /// The writer of their status.
     pub(crate) work_status: WorkStatus,
+    /// Reasons why targets of bindings have no Work.
+    pub(crate) not_made: CopiesNotMade,
     /// All Clusters.
     pub(crate) clusters: Informer<Cluster>,
     /// The same, as decisions take them.
@@ -136,6 +139,7 @@ impl Setup {
             bindings,
             works,
             work_status,
+            not_made: CopiesNotMade::default(),
             clusters,
             fleet,
             cluster_status,

@@ -173,6 +173,7 @@ mod tests {
             purge_mode: "Gracefully".into(),
             expected: None,
             attempts: 0,
+            because: None,
         };
         let on = Explain::new(Arc::new(Knows(Some(vec![row]))));
         let off = Explain::new(Arc::new(Knows(None)));

@@ -4,13 +4,16 @@
 use std::fmt::Write as _;
 
 use ironclad_api::{
-    Condition, ObjectMeta, annotations, conditions, labels,
+    Condition, ObjectMeta,
+    annotations::{self, PROCEED_WITHOUT_CLEANUP},
+    conditions, labels, names,
+    policy::PurgeMode,
     work::{ResourceBindingSpec, ResourceBindingStatus, ResourceHealth, Work},
 };
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{BindingKey, ClusterName, ObjectKey, PolicyKey, World, targets};
+use crate::{BindingKey, ClusterName, ObjectKey, PolicyKey, WorkKey, World, targets};
 
 /// State of a link of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -59,6 +62,17 @@ impl Tree {
     }
 }
 
+/// Reasons that the objects of the chain do not show. They are the answers of the decisions, which `why` runs again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Explained {
+    /// State and reason of a template that no policy has claimed.
+    pub unclaimed: Option<(LinkState, String)>,
+    /// Reason why a claimed template has no binding.
+    pub unbound: Option<String>,
+    /// Names of the Works of a Namespace that namespace sync brings to every member; empty for all other templates.
+    pub synced: Vec<String>,
+}
+
 /// A binding of either kind, as far as the chain goes.
 struct Bound<'a> {
     kind: &'static str,
@@ -73,7 +87,7 @@ struct Bound<'a> {
 /// The world needs only what hangs together: the template, its policy and binding, their Works, the Clusters, and the
 /// copies in the members that could be asked (a cluster without an entry in `members` could not).
 #[must_use]
-pub fn tree(world: &World, template: &ObjectKey) -> Option<Tree> {
+pub fn tree(world: &World, template: &ObjectKey, explained: &Explained) -> Option<Tree> {
     let object = world.templates.get(template)?;
     let mut tree = Tree::default();
     let leaving = object.pointer("/metadata/deletionTimestamp").is_some();
@@ -81,11 +95,14 @@ pub fn tree(world: &World, template: &ObjectKey) -> Option<Tree> {
     let detail = if leaving { "is being deleted".to_owned() } else { readiness(object) };
     tree.push(0, template.to_string(), state, detail);
     let bound = binding_of(world, template);
-    let claimed = policy(world, object, bound.as_ref(), &mut tree);
+    let claimed = policy(world, object, bound.as_ref(), explained, &mut tree);
     match bound {
         Some(bound) => binding(world, template, &bound, &mut tree),
-        None if claimed => tree.push(2, "ResourceBinding", LinkState::Waiting, "is not made yet"),
-        None => {}
+        None if claimed => {
+            let detail = explained.unbound.as_deref().unwrap_or("is not made yet");
+            tree.push(2, "ResourceBinding", LinkState::Waiting, detail);
+        }
+        None => synced(world, template, explained, &mut tree),
     }
     Some(tree.close())
 }
@@ -97,6 +114,15 @@ fn readiness(object: &Value) -> String {
         (Some(wanted), ready) => format!("{}/{wanted} ready", ready.unwrap_or(0)),
         (None, _) => String::new(),
     }
+}
+
+/// True if all replicas of the present generation are ready.
+fn is_ready(object: &Value) -> bool {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
+    let wanted = number("/spec/replicas");
+    wanted.is_some_and(|wanted| wanted > 0)
+        && number("/status/readyReplicas") == wanted
+        && number("/status/observedGeneration") == number("/metadata/generation")
 }
 
 fn binding_of<'a>(world: &'a World, template: &ObjectKey) -> Option<Bound<'a>> {
@@ -127,7 +153,7 @@ fn binding_of<'a>(world: &'a World, template: &ObjectKey) -> Option<Bound<'a>> {
 }
 
 /// The policy that claims the template; false if none does and nothing else explains a binding.
-fn policy(world: &World, template: &Value, bound: Option<&Bound<'_>>, tree: &mut Tree) -> bool {
+fn policy(world: &World, template: &Value, bound: Option<&Bound<'_>>, explained: &Explained, tree: &mut Tree) -> bool {
     let mark = |field: &str, key: &str| {
         let marks = template.pointer("/metadata").and_then(|metadata| metadata.get(field))?;
         marks.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
@@ -146,8 +172,11 @@ fn policy(world: &World, template: &Value, bound: Option<&Bound<'_>>, tree: &mut
             tree.push(1, "no policy", LinkState::Ok, format!("follows what needs it: {}", needed_by.join(", ")));
             return true;
         }
-        let detail = "selects it: make a PropagationPolicy whose resourceSelectors name it";
-        tree.push(1, "no policy", LinkState::Broken, detail);
+        let (state, detail) = match &explained.unclaimed {
+            Some((state, detail)) => (*state, detail.clone()),
+            None => (LinkState::Broken, "has claimed it".to_owned()),
+        };
+        tree.push(1, "no policy", state, detail);
         return bound.is_some();
     };
     let key = PolicyKey { namespace: namespace.into(), name: name.into() };
@@ -193,35 +222,84 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tr
         })
     };
     for cluster in targets::expected_clusters(bound.spec) {
-        let (state, detail) = match world.clusters.get(&cluster) {
-            None => (LinkState::Broken, "does not exist: join it, or take it out of the placement".to_owned()),
-            Some(known) if known.metadata.deletion_timestamp.is_some() => {
-                (LinkState::Waiting, "is being removed from the fleet".to_owned())
-            }
-            Some(known) => match condition(known.status.as_ref().map(|s| &s.conditions), conditions::cluster::READY) {
-                Some(ready) if ready.status == conditions::TRUE => (LinkState::Ok, String::new()),
-                Some(ready) => {
-                    (LinkState::Broken, format!("is not ready: {}", message_of(&ready.reason, &ready.message)))
-                }
-                None => (LinkState::Waiting, "was not heard of yet".to_owned()),
-            },
-        };
+        let (state, detail) = cluster_state(world, &cluster);
         tree.push(3, format!("Cluster {cluster}"), state, detail);
         let work = work_of(world, bound, &cluster);
         let (state, detail) = match work {
-            None => (LinkState::Waiting, "is not made yet".to_owned()),
+            None => not_made(world, bound, &cluster),
             Some(_) if suspended(&cluster) => (LinkState::Waiting, "dispatching is suspended".to_owned()),
             Some(work) => applied(work),
         };
-        let name = work.and_then(|work| work.metadata.name.as_deref()).unwrap_or_default();
-        tree.push(
-            4,
-            format!("Work {}", ironclad_api::names::execution_namespace(&cluster.0) + "/" + name),
-            state,
-            detail,
-        );
+        let resource = &bound.spec.resource;
+        let default = || names::work_name(&resource.kind, &resource.namespace, &resource.name);
+        let name = work.and_then(|work| work.metadata.name.clone()).unwrap_or_else(default);
+        tree.push(4, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
         if work.is_some() {
             copy(world, template, &cluster, work, tree);
+        }
+    }
+}
+
+/// State of a target without a Work: the reason that the binding's status gives, or the old copy that has to go first.
+fn not_made(world: &World, bound: &Bound<'_>, cluster: &ClusterName) -> (LinkState, String) {
+    let items = bound.status.map_or(&[][..], |status| &status.aggregated_status);
+    let item = items.iter().find(|item| *item.cluster_name == *cluster.0 && !item.applied);
+    match item.map(|item| item.applied_message.as_str()) {
+        Some(message) if !message.is_empty() => (LinkState::Broken, format!("was not made: {message}")),
+        _ => match old_copy(world, bound) {
+            Some(from) => {
+                let detail = format!(
+                    "waits until the old copy in {from} is deleted; annotation {PROCEED_WITHOUT_CLEANUP}=true on the \
+                     binding ends the wait"
+                );
+                (LinkState::Waiting, detail)
+            }
+            None => (LinkState::Waiting, "is not made yet".to_owned()),
+        },
+    }
+}
+
+/// Cluster whose copy must be deleted before new ones are made.
+fn old_copy(world: &World, bound: &Bound<'_>) -> Option<ClusterName> {
+    let directly =
+        bound.spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode == Some(PurgeMode::Directly));
+    let left = directly.filter(|task| bound.spec.target(&task.from_cluster).is_none());
+    left.map(|task| ClusterName::from(task.from_cluster.as_str())).find(|cluster| {
+        let is_ready = world.clusters.get(cluster).is_some_and(|cluster| cluster.is_ready());
+        work_of(world, bound, cluster).is_some() && targets::waits_for_source(bound.spec, bound.metadata, is_ready)
+    })
+}
+
+fn cluster_state(world: &World, cluster: &ClusterName) -> (LinkState, String) {
+    let Some(known) = world.clusters.get(cluster) else {
+        return (LinkState::Broken, "does not exist: join it, or take it out of the placement".to_owned());
+    };
+    if known.metadata.deletion_timestamp.is_some() {
+        return (LinkState::Waiting, "is being removed from the fleet".to_owned());
+    }
+    match condition(known.status.as_ref().map(|s| &s.conditions), conditions::cluster::READY) {
+        Some(ready) if ready.status == conditions::TRUE => (LinkState::Ok, String::new()),
+        Some(ready) => (LinkState::Broken, format!("is not ready: {}", message_of(&ready.reason, &ready.message))),
+        None => (LinkState::Waiting, "was not heard of yet".to_owned()),
+    }
+}
+
+/// The Works of a Namespace without a binding, which namespace sync brings to every member.
+fn synced(world: &World, template: &ObjectKey, explained: &Explained, tree: &mut Tree) {
+    if explained.synced.is_empty() {
+        return;
+    }
+    for cluster in world.clusters.keys() {
+        let (state, detail) = cluster_state(world, cluster);
+        tree.push(2, format!("Cluster {cluster}"), state, detail);
+        let mut keys =
+            explained.synced.iter().map(|name| WorkKey { cluster: cluster.clone(), name: name.as_str().into() });
+        let work = keys.find_map(|key| world.works.get(&key)).map(|work| &**work);
+        let (state, detail) = work.map_or((LinkState::Waiting, "is not made yet".to_owned()), applied);
+        let name = work.and_then(|work| work.metadata.name.as_deref()).unwrap_or(&explained.synced[0]);
+        tree.push(3, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
+        if work.is_some() {
+            copy_at(4, world, template, cluster, work, tree);
         }
     }
 }
@@ -277,6 +355,17 @@ fn applied(work: &Work) -> (LinkState, String) {
 }
 
 fn copy(world: &World, template: &ObjectKey, cluster: &ClusterName, work: Option<&Work>, tree: &mut Tree) {
+    copy_at(5, world, template, cluster, work, tree);
+}
+
+fn copy_at(
+    depth: usize,
+    world: &World,
+    template: &ObjectKey,
+    cluster: &ClusterName,
+    work: Option<&Work>,
+    tree: &mut Tree,
+) {
     let health = work.and_then(|work| work.status.as_ref()?.manifest_statuses.first()?.health);
     let is_applied = work.is_some_and(|work| applied(work).0 == LinkState::Ok);
     let (state, detail) = match world.members.get(cluster).map(|objects| objects.get(template)) {
@@ -287,15 +376,12 @@ fn copy(world: &World, template: &ObjectKey, cluster: &ClusterName, work: Option
         Some(None) => (LinkState::Waiting, "is not there yet".to_owned()),
         Some(Some(object)) => {
             let mut detail = readiness(object);
-            let state = match health {
-                Some(ResourceHealth::Unhealthy) => LinkState::Broken,
-                Some(ResourceHealth::Healthy) => LinkState::Ok,
-                _ => LinkState::Waiting,
-            };
-            let word = match health {
-                Some(ResourceHealth::Unhealthy) => "unhealthy",
-                Some(ResourceHealth::Healthy) => "healthy",
-                _ => "health not known",
+            let (state, word) = match health {
+                // The object was read now, the health was reported before.
+                Some(ResourceHealth::Unhealthy) if is_ready(object) => (LinkState::Waiting, "health not reported yet"),
+                Some(ResourceHealth::Unhealthy) => (LinkState::Broken, "unhealthy"),
+                Some(ResourceHealth::Healthy) => (LinkState::Ok, "healthy"),
+                _ => (LinkState::Waiting, "health not known"),
             };
             if !detail.is_empty() {
                 detail.push_str(", ");
@@ -304,7 +390,7 @@ fn copy(world: &World, template: &ObjectKey, cluster: &ClusterName, work: Option
             (state, detail)
         }
     };
-    tree.push(5, format!("{cluster}: {template}"), state, detail);
+    tree.push(depth, format!("{cluster}: {template}"), state, detail);
 }
 
 fn condition<'a>(all: Option<&'a Vec<Condition>>, kind: &str) -> Option<&'a Condition> {

@@ -45,6 +45,9 @@ pub struct Move {
     pub ends: BTreeMap<String, i32>,
     /// Result of the move.
     pub status: MoveStatus,
+    /// Reason why the new copy does not start, if it doesn't.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
 }
 
 /// Result of an eviction.
@@ -56,6 +59,8 @@ pub enum MoveStatus {
     MovedButKept,
     /// It runs in its former cluster again.
     Returned,
+    /// It is placed elsewhere, and the new copy can't start there.
+    NotRunning,
     /// No cluster takes it.
     Unschedulable,
 }
@@ -146,6 +151,7 @@ impl fmt::Display for MoveStatus {
             Self::Moved => "moved",
             Self::MovedButKept => "moved, the old copy stays",
             Self::Returned => "returned",
+            Self::NotRunning => "placed, but does not start",
             Self::Unschedulable => "unschedulable",
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::work::TargetCluster;
-use ironclad_fleet::{Because, Binding, ClusterName, Clusters, because::schedule::Reason};
+use ironclad_fleet::{Because, Binding, BindingRef, ClusterName, Clusters, because::schedule::Reason};
 use ironclad_scheduling::{self as scheduling, Available, Capacity, Options, Seen, capacity::Modelling};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -44,6 +44,9 @@ pub struct Outcome {
     pub score: Option<i64>,
     /// Further replicas that fit, if an estimator has an opinion.
     pub available: Option<i64>,
+    /// Further replicas by the sum of free resources, if the resource models of the cluster count fewer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_models: Option<i64>,
 }
 
 /// Free capacity by what the clusters report. Replicas that are placed but not yet reported are not subtracted.
@@ -107,7 +110,8 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
             Err(failure) => (None, Some(failure), because),
         }
     };
-    let cycles = cycles(trace, group);
+    let mut cycles = cycles(trace, group);
+    count_without_models(&mut cycles, view, clusters, &options);
     let agrees = failure.is_none()
         && cycles.last().is_some_and(|cycle| {
             let targets = cycle.clusters.iter().filter_map(|(name, outcome)| match outcome.because {
@@ -118,6 +122,19 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
             targets.collect::<BTreeMap<_, _>>() == present.collect()
         });
     (Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees }, result)
+}
+
+/// Counts what would fit without resource models, which count each node with the least of its grade.
+fn count_without_models(cycles: &mut [Cycle], binding: BindingRef<'_>, clusters: &Clusters, options: &Options) {
+    let outcomes = || cycles.iter().flat_map(|cycle| cycle.clusters.values());
+    if outcomes().all(|outcome| outcome.available.is_none()) {
+        return;
+    }
+    let sums = Capacity::of(clusters, Modelling::Off);
+    for (cluster, outcome) in cycles.iter_mut().flat_map(|cycle| &mut cycle.clusters) {
+        let fits = scheduling::available_replicas(binding.spec(), cluster, &sums, options);
+        outcome.without_models = fits.filter(|fits| outcome.available.is_some_and(|modelled| modelled < *fits));
+    }
 }
 
 /// The trace of a search, cut where an affinity group was not enough. A later reason of a cluster replaces an earlier
@@ -141,8 +158,12 @@ fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
             | Reason::Target { cluster, .. } => cluster.clone(),
             _ => continue,
         };
-        let outcome =
-            cycle.clusters.entry(cluster).or_insert(Outcome { because: reason.clone(), score: None, available: None });
+        let outcome = cycle.clusters.entry(cluster).or_insert(Outcome {
+            because: reason.clone(),
+            score: None,
+            available: None,
+            without_models: None,
+        });
         if let Reason::Fits { score, available, .. } = reason {
             (outcome.score, outcome.available) = (Some(score), available);
         }

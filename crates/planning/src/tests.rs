@@ -107,6 +107,43 @@ fn statuses(found: &FailoverPlan) -> Vec<(String, MoveStatus)> {
 }
 
 #[test]
+fn copies_that_can_not_start_are_no_moves() {
+    let replicas = |cpu: &str, replicas: i32, extra: Value| {
+        let mut world = fleet(2);
+        for cluster in world.clusters.values_mut() {
+            let cluster = Arc::make_mut(cluster);
+            let summary = json!({"allocatable": {"cpu": "4", "memory": "100Gi", "pods": "1000"}});
+            let status = cluster.status.get_or_insert_default();
+            status.resource_summary = Some(serde_json::from_value(summary).unwrap());
+        }
+        policy(&mut world, "NoExecute", 300, 180);
+        bind(&mut world, "web", &one_copy(&["m1", "m2"]), Value::Null, &[("m1", replicas)]);
+        let key = world.bindings.keys().next().unwrap().clone();
+        let mut binding = json!(*world.bindings[&key]);
+        binding["spec"]["replicaRequirements"] = json!({"resourceRequest": {"cpu": cpu}});
+        if !extra.is_null() {
+            binding["spec"]["suspension"] = extra;
+        }
+        world.insert_binding(serde_json::from_value(binding).unwrap());
+        let mut options = Options::default();
+        options.flags.eviction.pre_scheduling_check = Check::Off;
+        let found = plan_failover(&world, &lost(&["m1"], None), &options, start());
+        let one = found.moves.first().unwrap();
+        (one.status, one.because.clone(), one.cleared)
+    };
+    for (name, cpu, n, suspension, want) in [
+        ("it fits", "2", 2, Value::Null, None),
+        ("larger than the cluster", "6", 1, Value::Null, Some("1 replica to start in m2, and only 0 would fit")),
+        ("one too many", "1500m", 3, Value::Null, Some("3 replicas to start in m2, and only 2 would fit")),
+        ("not dispatched", "1", 1, json!({"dispatching": true}), Some("dispatching to m2 is suspended")),
+    ] {
+        let (status, because, cleared) = replicas(cpu, n, suspension);
+        let status_wanted = if want.is_some() { MoveStatus::NotRunning } else { MoveStatus::Moved };
+        assert_eq!((status, because.as_deref(), cleared.is_some()), (status_wanted, want, want.is_none()), "{name}");
+    }
+}
+
+#[test]
 fn a_cluster_that_stays_lost() {
     let mut world = fleet(3);
     policy(&mut world, "NoExecute", 300, 180);

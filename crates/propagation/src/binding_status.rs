@@ -1,7 +1,7 @@
 //! Decision of the binding status controller: aggregates the status of Works into the binding and the template
 //! (specification/propagation.md 16, specification/propagation.md 17; specification/propagation.md 31 rows 5 and 6).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use ironclad_api::{
     conditions::{self, FALSE, TRUE, binding::FULLY_APPLIED, work::APPLIED},
@@ -9,7 +9,9 @@ use ironclad_api::{
     work::{AggregatedStatusItem, ManifestStatus, ResourceHealth, Work},
 };
 use ironclad_fleet::{
-    Because, ClusterName, Event, Plan, StatusPart, because::propagation::Reason, targets::expected_clusters,
+    Because, ClusterName, Event, Plan, StatusPart,
+    because::propagation::Reason,
+    targets::{expected_clusters, targets},
 };
 use ironclad_interpreter::{Interpreter, Item, Operation};
 use serde_json::{Map, Value, json};
@@ -25,6 +27,8 @@ pub struct Seen<'a> {
     pub works: &'a [&'a Work],
     /// The clusters of these Works whose Ready condition is not True.
     pub not_ready: &'a BTreeSet<ClusterName>,
+    /// Targets for which the binding controller could not make a Work, with the reason.
+    pub not_made: &'a BTreeMap<ClusterName, String>,
 }
 
 /// Write or event.
@@ -54,6 +58,14 @@ pub fn binding(seen: &Seen<'_>, now: jiff::Timestamp) -> Plan<Effect> {
         let ready = !seen.not_ready.contains(&ClusterName::from(cluster));
         items.insert(cluster.to_owned(), item(cluster, work, ready, before.get(cluster).copied(), now));
     }
+    for target in targets(seen.binding.spec()) {
+        if let Entry::Vacant(entry) = items.entry(target.cluster.to_string()) {
+            let before = before.get(entry.key().as_str()).copied();
+            if let Some(item) = not_made(&target.cluster, seen.not_made, before, now) {
+                entry.insert(item);
+            }
+        }
+    }
     let items: Vec<AggregatedStatusItem> = items.into_values().collect();
     let expected = expected_clusters(seen.binding.spec());
     let all = !expected.is_empty()
@@ -82,6 +94,31 @@ pub fn binding(seen: &Seen<'_>, now: jiff::Timestamp) -> Plan<Effect> {
         plan.effects.push(Effect::Status(part));
     }
     plan
+}
+
+/// The item of a target without a Work, if it is known why there is none. A reason that was written before stays until
+/// there is a Work: a process that has just started has not tried yet.
+fn not_made(
+    cluster: &ClusterName,
+    reasons: &BTreeMap<ClusterName, String>,
+    before: Option<&AggregatedStatusItem>,
+    now: jiff::Timestamp,
+) -> Option<AggregatedStatusItem> {
+    let stored = before.filter(|item| !item.applied && !item.applied_message.is_empty());
+    let message = reasons.get(cluster).or(stored.map(|item| &item.applied_message))?.clone();
+    let health = Some(ResourceHealth::Unknown);
+    let health_transition_time = match before.filter(|before| before.health == health) {
+        Some(before) => before.health_transition_time.clone(),
+        None => Some(ironclad_api::Time(now)),
+    };
+    Some(AggregatedStatusItem {
+        cluster_name: cluster.to_string(),
+        status: None,
+        applied: false,
+        applied_message: message,
+        health,
+        health_transition_time,
+    })
 }
 
 /// The item of one cluster. A copy that is refused, or whose cluster is not ready, keeps its last known status:
@@ -204,9 +241,9 @@ mod tests {
     fn after(binding: &ResourceBinding, works: &[Work], not_ready: &[&str]) -> ResourceBinding {
         let works: Vec<&Work> = works.iter().collect();
         let not_ready = not_ready.iter().map(|name| ClusterName::from(*name)).collect();
-        let seen = Seen { binding: binding.into(), works: &works, not_ready: &not_ready };
+        let seen = Seen { binding: binding.into(), works: &works, not_ready: &not_ready, not_made: &BTreeMap::new() };
         let after = with_plan(binding, &super::binding(&seen, Timestamp::UNIX_EPOCH));
-        let again = Seen { binding: (&after).into(), works: &works, not_ready: &not_ready };
+        let again = Seen { binding: (&after).into(), works: &works, not_ready: &not_ready, not_made: &BTreeMap::new() };
         assert!(super::binding(&again, Timestamp::UNIX_EPOCH).is_quiet(), "the second time nothing is new");
         after
     }
@@ -286,7 +323,8 @@ mod tests {
             ("and back", 60, reported(ill, 0), &[], Some(60)),
         ] {
             let not_ready = not_ready.iter().map(|name| ClusterName::from(*name)).collect();
-            let seen = Seen { binding: (&binding).into(), works: &[&work], not_ready: &not_ready };
+            let seen =
+                Seen { binding: (&binding).into(), works: &[&work], not_ready: &not_ready, not_made: &BTreeMap::new() };
             binding = with_plan(&binding, &super::binding(&seen, at(second)));
             let line = &binding.status.as_ref().unwrap().aggregated_status[0];
             assert_eq!(line.health_transition_time.as_ref().map(|t| t.0.as_second()), want, "{name}");
@@ -294,11 +332,52 @@ mod tests {
         let old = &mut binding.status.as_mut().unwrap().aggregated_status[0];
         old.health_transition_time = None;
         let work = reported(ill, 0);
-        let seen = Seen { binding: (&binding).into(), works: &[&work], not_ready: &BTreeSet::new() };
+        let seen = Seen {
+            binding: (&binding).into(),
+            works: &[&work],
+            not_ready: &BTreeSet::new(),
+            not_made: &BTreeMap::new(),
+        };
         assert!(
             super::binding(&seen, at(70)).is_quiet(),
             "a line of an older version is not written for its time alone"
         );
+    }
+
+    #[test]
+    fn target_without_a_work_is_reported_with_the_reason_until_it_has_one() {
+        let failed =
+            || BTreeMap::from([(ClusterName::from("m2"), "override for cluster m2: no such field".to_owned())]);
+        let decide = |binding: &ResourceBinding, works: &[Work], not_made: &BTreeMap<ClusterName, String>| {
+            let works: Vec<&Work> = works.iter().collect();
+            let seen = Seen { binding: binding.into(), works: &works, not_ready: &BTreeSet::new(), not_made };
+            with_plan(binding, &super::binding(&seen, Timestamp::UNIX_EPOCH))
+        };
+        let reported = |binding: &ResourceBinding| {
+            let lines = lines(binding).into_iter();
+            lines.map(|(cluster, applied, message, ..)| (cluster, applied, message)).collect::<Vec<_>>()
+        };
+        let m1 = || work("m1", Some((TRUE, "")), Some(1));
+        let ok = |cluster: &str| (cluster.to_owned(), true, String::new());
+        let refused = ("m2".to_owned(), false, "override for cluster m2: no such field".to_owned());
+
+        let binding = decide(&binding_to(&["m1", "m2"]), &[m1()], &failed());
+        assert_eq!(reported(&binding), [ok("m1"), refused.clone()]);
+        assert!(!fully_applied(&binding));
+
+        let restarted = decide(&binding, &[m1()], &BTreeMap::new());
+        assert_eq!(reported(&restarted), [ok("m1"), refused], "a new process has not tried yet");
+
+        let made = decide(&binding, &[m1(), work("m2", Some((TRUE, "")), None)], &BTreeMap::new());
+        assert_eq!(reported(&made), [ok("m1"), ok("m2")], "the override was mended");
+        assert!(fully_applied(&made));
+
+        let had = decide(&binding_to(&["m1", "m2"]), &[m1(), work("m2", Some((FALSE, "no")), None)], &failed());
+        assert_eq!(reported(&had)[1].2, "no", "a Work reports for itself");
+
+        let mut moved = binding;
+        moved.spec.clusters.pop();
+        assert_eq!(reported(&decide(&moved, &[m1()], &failed())), [ok("m1")], "it is no target any more");
     }
 
     #[test]

@@ -7,8 +7,12 @@ use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::time::Instant;
 
 /// Remembered pairs of object and reason. Beyond it the memory is cleared, and an event may be recorded twice.
@@ -32,7 +36,7 @@ pub enum EventType {
 }
 
 /// The object of an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventAbout {
     /// Group and version.
     pub api_version: String,
@@ -55,14 +59,23 @@ struct Shared {
     client: Client,
     seam: Seam,
     component: &'static str,
-    last: Mutex<BTreeMap<(String, String), Last>>,
+    last: Mutex<BTreeMap<Remembered, Last>>,
 }
+
+/// Key of the memory: the object and the reason.
+type Remembered = (EventAbout, String);
 
 /// Last event of one reason on one object.
 struct Last {
     message: String,
     type_: EventType,
     at: Instant,
+    /// Name of the event in the control plane.
+    name: String,
+    /// Number of times that it was recorded.
+    count: i32,
+    /// An event of the other type came after it: if it comes again, it is counted.
+    is_over: bool,
 }
 
 impl Recorder {
@@ -73,7 +86,8 @@ impl Recorder {
     }
 
     /// Records an event, unless the last one of this reason on this object had the same message, was recorded less than
-    /// 50 minutes ago, and, if it is a warning, no normal event of the object came after it.
+    /// 50 minutes ago, and no event of the other type came on the object after it. If one came, the event is counted:
+    /// evictions that are paused a second time are paused again.
     pub fn record(&self, about: &EventAbout, type_: EventType, reason: &str, message: &str) {
         self.record_from(self.0.component, about, type_, reason, message);
     }
@@ -81,31 +95,16 @@ impl Recorder {
     /// Records an event of another component than the recorder's.
     pub fn record_from(&self, component: &str, about: &EventAbout, type_: EventType, reason: &str, message: &str) {
         let message = cut(message, MESSAGE_BYTES_MAX);
-        {
-            let mut last = self.0.last.lock();
-            if last.len() >= REMEMBERED_MAX {
-                last.clear();
-            }
-            let (key, at) = ((about.uid.clone(), reason.to_owned()), self.0.seam.clock.mono());
-            let is_same = |last: &Last| last.message == message && at.duration_since(last.at) < REPEATED_AFTER;
-            if last.get(&key).is_some_and(is_same) {
-                return;
-            }
-            if type_ == EventType::Normal {
-                // The failure is over: if it comes back, it is recorded again.
-                let of_object = (about.uid.clone(), String::new())..;
-                let over: Vec<_> = last.range(of_object).take_while(|((uid, _), _)| *uid == about.uid).collect();
-                let over: Vec<_> = over.into_iter().filter(|(_, one)| one.type_ == EventType::Warning).collect();
-                let over: Vec<_> = over.into_iter().map(|(key, _)| key.clone()).collect();
-                over.iter().for_each(|key| drop(last.remove(key)));
-            }
-            last.insert(key, Last { message: message.to_owned(), type_, at });
-        }
+        let Some(write) = self.0.next(about, type_, reason, message) else { return };
         let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
         let now = Time(self.0.seam.clock.wall_seconds());
+        let (name, count) = match &write {
+            Write::Create { name } => (name.clone(), 1),
+            Write::Count { name, count } => (name.clone(), *count),
+        };
         let event = Event {
             metadata: kube::api::ObjectMeta {
-                name: Some(name_of(&about.name, &self.0.seam.rng.stream("events").suffix(SUFFIX_LENGTH))),
+                name: Some(name.clone()),
                 namespace: Some(namespace.to_owned()),
                 ..kube::api::ObjectMeta::default()
             },
@@ -122,18 +121,81 @@ impl Recorder {
             message: Some(message.to_owned()),
             source: Some(EventSource { component: Some(component.to_owned()), host: None }),
             first_timestamp: Some(now.clone()),
-            last_timestamp: Some(now),
-            count: Some(1),
+            last_timestamp: Some(now.clone()),
+            count: Some(count),
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.0.client.clone(), namespace);
-        let (key, shared) = ((about.uid.clone(), reason.to_owned()), self.0.clone());
+        let (key, shared) = ((about.clone(), reason.to_owned()), self.0.clone());
         self.0.seam.tasks.spawn("event", async move {
-            if let Err(error) = api.create(&PostParams::default(), &event).await {
+            let written = match write {
+                Write::Create { .. } => api.create(&PostParams::default(), &event).await.map(drop),
+                Write::Count { count, .. } => {
+                    let patch = Patch::Merge(json!({ "count": count, "lastTimestamp": now }));
+                    match api.patch(&name, &PatchParams::default(), &patch).await {
+                        // Somebody deleted it.
+                        Err(kube::Error::Api(status)) if status.code == 404 => {
+                            api.create(&PostParams::default(), &event).await.map(drop)
+                        }
+                        other => other.map(drop),
+                    }
+                }
+            };
+            if let Err(error) = written {
                 tracing::debug!(reason = %key.1, %error, "event was not written");
                 shared.last.lock().remove(&key);
             }
         });
+    }
+}
+
+/// Write of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Write {
+    /// A new one.
+    Create {
+        /// Its name.
+        name: String,
+    },
+    /// The stored one happened again.
+    Count {
+        /// Its name.
+        name: String,
+        /// Number of times so far.
+        count: i32,
+    },
+}
+
+impl Shared {
+    /// Remembers an event, and returns what has to be written for it.
+    fn next(&self, about: &EventAbout, type_: EventType, reason: &str, message: &str) -> Option<Write> {
+        let mut last = self.last.lock();
+        if last.len() >= REMEMBERED_MAX {
+            last.clear();
+        }
+        let (key, at) = ((about.clone(), reason.to_owned()), self.seam.clock.mono());
+        let same = last.get(&key).filter(|one| one.message == message && at.duration_since(one.at) < REPEATED_AFTER);
+        if same.is_some_and(|one| !one.is_over) {
+            return None;
+        }
+        let (write, count) = match same {
+            Some(one) => {
+                let count = one.count.saturating_add(1);
+                (Write::Count { name: one.name.clone(), count }, count)
+            }
+            None => {
+                let name = name_of(&about.name, &self.seam.rng.stream("events").suffix(SUFFIX_LENGTH));
+                (Write::Create { name }, 1)
+            }
+        };
+        let of_object = (about.clone(), String::new())..;
+        for (_, one) in last.range_mut(of_object).take_while(|((other, _), _)| other == about) {
+            one.is_over |= one.type_ != type_;
+        }
+        let (Write::Create { name } | Write::Count { name, .. }) = &write;
+        let (name, message) = (name.clone(), message.to_owned());
+        last.insert(key, Last { message, type_, at, name, count, is_over: false });
+        Some(write)
     }
 }
 
@@ -204,6 +266,41 @@ mod tests {
         assert_eq!(after(REPEATED_AFTER, warning, "Failed").await, 0, "the server refuses it");
         refuses.store(false, Ordering::Relaxed);
         assert_eq!(after(second, warning, "Failed").await, 1, "it is sent again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_happens_again_after_its_opposite_is_counted() {
+        let seam = Seam { clock: Clock::system(), rng: Rng::from_seed(1), tasks: Tasks::new("t") };
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, Infallible>(http::Response::new(http_body_util_full(b"{}")))
+        });
+        let recorder = Recorder::new(Client::new(service, "default"), &seam, "test");
+        let about = |name: &str| EventAbout {
+            api_version: "v1".into(),
+            kind: "Cluster".into(),
+            namespace: String::new(),
+            name: name.into(),
+            uid: String::new(),
+        };
+        let next = |name: &str, type_, reason: &str| recorder.0.next(&about(name), type_, reason, "text");
+        let counted = |write: Option<Write>| match write {
+            Some(Write::Create { .. }) => Some(1),
+            Some(Write::Count { count, .. }) => Some(count),
+            None => None,
+        };
+        let (paused, resumed) = ((EventType::Warning, "Paused"), (EventType::Normal, "Resumed"));
+        for (name, (type_, reason), want) in [
+            ("m1", paused, Some(1)),
+            ("m1", paused, None),
+            ("m2", paused, Some(1)),
+            ("m1", resumed, Some(1)),
+            ("m1", resumed, None),
+            ("m1", paused, Some(2)),
+            ("m1", resumed, Some(2)),
+            ("m2", paused, None),
+        ] {
+            assert_eq!(counted(next(name, type_, reason)), want, "{reason} of {name}");
+        }
     }
 
     fn http_body_util_full(text: &'static [u8]) -> kube::client::Body {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ironclad_fleet::count::count;
 use ironclad_fleet::{Violation, check};
-use ironclad_planning::doctor::{Finding, Grade, drift, findings};
+use ironclad_planning::doctor::{Finding, Grade, Leader, drift, findings};
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::json;
@@ -123,7 +123,9 @@ pub async fn check_fleet(
         drifted.retain(|object, _| again.contains_key(object));
     }
     let leader = leader_report(plane).await?;
-    let mut all = findings(&seen.world, leader.report.as_ref(), leader.paused, clock.wall_seconds());
+    let off = leader.is_off.then_some(leader.silence.as_str());
+    let state = Leader { report: leader.report.as_ref(), paused: leader.paused, off };
+    let mut all = findings(&seen.world, state, clock.wall_seconds());
     all.extend(seen.findings);
     all.extend(drift::finding(&drifted));
     all.extend(clocks::findings(plane, members, clock, patience).await);

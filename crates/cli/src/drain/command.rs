@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ironclad_api::policy::PurgeMode;
+use ironclad_api::{cluster::Cluster, policy::PurgeMode};
 use ironclad_failover::{drain::Health, flags::eviction::Check};
 use ironclad_fleet::ClusterName;
 use ironclad_fleet::count::count;
@@ -157,14 +157,18 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let plane = command.plane.client().await?;
     let name = options.cluster.clone();
     if command.abort {
+        let before = find(&plane, &name).await?;
         abort(&plane, &name).await?;
-        return print::out(&format!("the drain of cluster {name} is ended; it stays cordoned\n"));
+        return print::out(&aborted(&name, &before));
     }
     if command.status || command.dry_run != DryRun::None {
-        find(&plane, &name).await?;
+        let cluster = find(&plane, &name).await?;
         let survey = preview(&plane, &options, clock.wall_seconds()).await?;
-        print::out(&shown(command, &survey, &find(&plane, &name).await?)?)?;
-        return if command.status { Ok(()) } else { refuse(&options, &survey) };
+        print::out(&shown(command, &survey, &cluster)?)?;
+        let refused = refused(&options, &survey).filter(|_| !command.status);
+        return refused.map_or(Ok(()), |(stuck, total)| {
+            Err(DrainError::WouldRefuse { name: name.to_string(), stuck, total }.into())
+        });
     }
     tokio::select! {
         biased;
@@ -176,6 +180,16 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             Err(Exit(INTERRUPTED).into())
         }
         drained = drain(&plane, clock, &options, command) => drained,
+    }
+}
+
+/// Result of `--abort`, by the cluster before it.
+fn aborted(name: &ClusterName, before: &Cluster) -> String {
+    let cordoned =
+        if Cordon::Close.applied(&before.spec.taints).is_none() { "it stays cordoned" } else { "it is not cordoned" };
+    match draining_since(before) {
+        Some(_) => format!("the drain of cluster {name} is ended; {cordoned}\n"),
+        None => format!("no drain of cluster {name} is under way; {cordoned}\n"),
     }
 }
 
@@ -218,7 +232,9 @@ pub async fn whole(
     for item in survey.stuck() {
         say(&format!("  {} {}: {}", item.word(), item.binding.key(), item.detail()));
     }
-    refuse(options, &survey)?;
+    if let Some((stuck, total)) = refused(options, &survey) {
+        return Err(DrainError::Refused { name: name.to_string(), stuck, total });
+    }
     begin(plane, name, clock.wall_seconds()).await?;
     let mut progress = Progress { waiting: survey.under_way.len(), ..Progress::default() };
     let mut said = String::new();
@@ -249,12 +265,10 @@ pub async fn whole(
     Err(DrainError::Left { name: name.to_string(), left: remaining.len(), because })
 }
 
-fn refuse<E: From<DrainError>>(options: &Options, survey: &Survey) -> Result<(), E> {
+/// Number of bindings that prevent the drain, and of all, if any does.
+fn refused(options: &Options, survey: &Survey) -> Option<(usize, usize)> {
     let stuck = survey.stuck().len();
-    if stuck == 0 || options.stuck != Stuck::Refuse {
-        return Ok(());
-    }
-    Err(DrainError::Refused { name: options.cluster.to_string(), stuck, total: survey.evictable() }.into())
+    (stuck > 0 && options.stuck == Stuck::Refuse).then(|| (stuck, survey.evictable()))
 }
 
 fn summary(name: &ClusterName, survey: &Survey) -> String {
@@ -268,7 +282,7 @@ fn summary(name: &ClusterName, survey: &Survey) -> String {
     )
 }
 
-fn shown(command: &Command, survey: &Survey, cluster: &ironclad_api::cluster::Cluster) -> anyhow::Result<String> {
+fn shown(command: &Command, survey: &Survey, cluster: &Cluster) -> anyhow::Result<String> {
     let name = ClusterName::from(command.cluster.as_str());
     let since = draining_since(cluster);
     if let Some(output) = command.output.filter(|output| output.is_objects()) {
@@ -291,7 +305,11 @@ fn shown(command: &Command, survey: &Survey, cluster: &ironclad_api::cluster::Cl
         rows.push(vec![binding.key().namespace.to_string(), template, "moved".to_owned(), healthy]);
     }
     let mut text = match since {
-        Some(since) => format!("cluster {name} is drained since {since}\n"),
+        Some(since) if survey.items.is_empty() && survey.under_way.is_empty() => {
+            format!("cluster {name} is drained; the drain began at {since}\n")
+        }
+        Some(since) => format!("the drain of cluster {name} began at {since}\n"),
+        None if command.status => format!("no drain of cluster {name} is under way\n"),
         None => String::new(),
     };
     text += &(summary(&name, survey) + "\n");

@@ -106,6 +106,19 @@ pub enum DrainError {
         /// Total.
         total: usize,
     },
+    /// Bindings could not be moved: result of a dry run, which changes nothing.
+    #[error(
+        "cluster {name} would not be drained, only cordoned\n  because {stuck} of {total} bindings can't be moved\n  \
+         try: --skip-unmovable to leave them there, or --force to evict them anyway"
+    )]
+    WouldRefuse {
+        /// The cluster.
+        name: String,
+        /// Bindings that can't be moved.
+        stuck: usize,
+        /// Total.
+        total: usize,
+    },
     /// Somebody ended it.
     #[error("the drain of cluster {name} was ended from elsewhere\n  try: ironclad drain {name}, to go on")]
     Aborted {

@@ -176,7 +176,11 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         return text;
     }
     let row = |episode: &ironclad_failover::taint_manager::EpisodeReport| {
-        let state = if episode.recovering { "ready again" } else { "" };
+        let state = match (episode.recovering, &episode.held) {
+            (true, _) => "ready again",
+            (false, Some(_)) => "limit reached",
+            (false, None) => "",
+        };
         vec![
             episode.cluster.clone(),
             show::span(episode.since, now),
@@ -189,6 +193,14 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
     let rows: Vec<_> = report.episodes.iter().map(row).collect();
     text.push('\n');
     text.push_str(&print::table(&["FAULTY", "SINCE", "EVICTED", "WAITING", "TAINTS", "HELD"], &rows));
+    for episode in &report.episodes {
+        if let Some(held) = &episode.held {
+            text.push_str(&format!("\nevictions from {} are held: {held}\n", episode.cluster));
+            if !episode.recovering {
+                text.push_str(&format!("  try: {}\n", show::next_episode(&episode.cluster)));
+            }
+        }
+    }
     text
 }
 
@@ -213,6 +225,7 @@ mod tests {
             evicted: 12,
             pending: 28,
             recovering: false,
+            held: None,
         };
         let report = Report {
             at: at(95),
@@ -223,7 +236,9 @@ mod tests {
             unhealthy: 1,
             check: Check::Strict,
             mode: Mode::Enforce,
+            flags: ironclad_failover::taint_manager::ReportedFlags::default(),
             ready: 26,
+            held: 0,
             delayed: 1,
             parked: 1,
             drained_at: Some(at(152)),
@@ -239,10 +254,16 @@ FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD
 member1   1m30s   12        28        k:NoExecute
 ";
         let rendered = |report: Option<Report>, source, paused| {
-            let leader = LeaderReport { report, source, paused, silence: SILENT.to_owned() };
+            let leader = LeaderReport { report, source, paused, silence: SILENT.to_owned(), is_off: false };
             page(&leader, at(100))
         };
         assert_eq!(rendered(Some(report.clone()), Source::ConfigMap, false), want);
+        let mut held = report.clone();
+        (held.held, held.episodes[0].held) = (26, Some("evicted 3 bindings in this episode".into()));
+        let held = rendered(Some(held), Source::ConfigMap, false);
+        assert!(held.contains("queue      0 queued; 26 held; 1 delayed; 1 without a target\n"), "{held}");
+        let why = "\nevictions from member1 are held: evicted 3 bindings in this episode\n  try: remove the evicting taints of cluster member1";
+        assert!(held.contains("k:NoExecute   limit reached\n") && held.contains(why), "{held}");
         let now = want.replace("5s ago", "now, by the leader");
         assert_eq!(rendered(Some(report.clone()), Source::Leader, false), now);
         let asked = rendered(Some(report), Source::Leader, true);

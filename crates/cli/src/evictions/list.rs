@@ -145,6 +145,7 @@ mod tests {
             purge_mode: "Gracefully".into(),
             expected: None,
             attempts: 0,
+            because: None,
         };
         let queue = EvictionQueue {
             reported: vec![row("shop", "a", "m1"), row("shop", "b", "m2"), row("other", "c", "m1")],

@@ -39,6 +39,20 @@ pub(crate) struct LeaderReport {
     pub(crate) paused: bool,
     /// Reason why there is no report, or which values are unknown.
     pub(crate) silence: String,
+    /// The leader decides on no evictions at all, as `silence` says.
+    pub(crate) is_off: bool,
+}
+
+impl LeaderReport {
+    /// Flags of the leader; the defaults if it does not report them.
+    pub(crate) fn flags(&self) -> Flags {
+        self.report.as_ref().map(Report::flags).unwrap_or_default()
+    }
+
+    /// True if the report has a row for everything that waits.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| self.source == Source::Leader || !report.is_cut())
+    }
 }
 
 /// Source of a report.
@@ -60,14 +74,29 @@ pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderRepor
     let paused = guards::is_paused(pause.as_ref().and_then(|map| map.data.as_ref()));
     let silence = match asked(client).await {
         Ok(report) => {
-            return Ok(LeaderReport { report: Some(report), source: Source::Leader, paused, silence: String::new() });
+            let (report, silence) = (Some(report), String::new());
+            return Ok(LeaderReport { report, source: Source::Leader, paused, silence, is_off: false });
         }
-        // The leader answers why it has no report.
-        Err(Some(why)) => why,
+        // A report that it wrote before it was switched off says nothing about now.
+        Err(Some(why)) => {
+            let (report, source) = (None, Source::Leader);
+            return Ok(LeaderReport { report, source, paused, silence: why, is_off: true });
+        }
         Err(None) => SILENT.to_owned(),
     };
     let report = api.get_opt(REPORT_CONFIG_MAP).await?.and_then(|map| Report::parse(map.data.as_ref()?));
-    Ok(LeaderReport { report, source: Source::ConfigMap, paused, silence })
+    Ok(LeaderReport { report, source: Source::ConfigMap, paused, silence, is_off: false })
+}
+
+/// The same for verbs that can do without it: who may not read the report still gets an answer.
+pub(crate) async fn leader_report_if_readable(client: &Client) -> LeaderReport {
+    leader_report(client).await.unwrap_or_else(|error| LeaderReport {
+        report: None,
+        source: Source::ConfigMap,
+        paused: false,
+        silence: format!("the report of the leader can't be read: {error}"),
+        is_off: false,
+    })
 }
 
 /// The report of group `explain.ironclad.io`, whole.
@@ -144,6 +173,9 @@ pub(super) async fn eviction_queue(
         return Ok((queue, Some(seen)));
     }
     queue.notes.push(leader.silence.clone());
+    if leader.is_off {
+        return Ok((queue, None));
+    }
     queue.notes.extend(nobody_leads(client, None, now).await);
     let clusters = pages::all(&Api::<Cluster>::all(client.clone()), ListParams::default()).await?;
     if !clusters.iter().any(taints::is_faulty) {
@@ -222,13 +254,9 @@ impl Objects {
         self.decisions(report, wall).rows_from_objects(&bindings, &self.clusters, now)
     }
 
-    /// The decisions as a leader that starts now would come to them, with the modes that the present one reported.
+    /// The decisions as a leader that starts now would come to them, with the flags that the present one reported.
     pub(super) fn decisions(&self, report: Option<&Report>, wall: Timestamp) -> Evictions {
-        let mut flags = Flags::default();
-        if let Some(report) = report {
-            flags.eviction.pre_scheduling_check = report.check;
-            flags.eviction.failover_mode = report.mode;
-        }
+        let flags = report.map(Report::flags).unwrap_or_default();
         let now = Now { wall, mono: std::time::Duration::ZERO };
         let mut evictions = Evictions::new(flags, now);
         let mut faulty = BTreeMap::new();

@@ -18,12 +18,21 @@ pub(super) fn rate(report: &Report, paused: bool) -> String {
 
 /// One line on how much waits.
 pub(super) fn sums(report: &Report, now: Timestamp) -> String {
+    let queued = report.ready.saturating_sub(report.held);
     let end = match report.drained_at {
-        _ if report.ready == 0 => String::new(),
+        _ if queued == 0 => String::new(),
         Some(at) => format!("; the queue is empty in {}", span(now, at)),
         None => ", nothing leaves at this rate".to_owned(),
     };
-    format!("{} queued{end}; {} delayed; {} without a target", report.ready, report.delayed, report.parked)
+    let held = if report.held > 0 { format!("; {} held", report.held) } else { String::new() };
+    format!("{queued} queued{end}{held}; {} delayed; {} without a target", report.delayed, report.parked)
+}
+
+/// Remedy that lets evictions from a cluster go on after `--max-evictions-per-episode`.
+pub(super) fn next_episode(cluster: &str) -> String {
+    format!(
+        "remove the evicting taints of cluster {cluster} and add them again: a new episode begins; or restart the leader with another limit"
+    )
 }
 
 /// The time from one moment to a later one, in the largest two units.
@@ -41,7 +50,7 @@ pub(super) fn span(from: Timestamp, to: Timestamp) -> String {
 pub(super) fn rows(rows: &[Row], now: Timestamp, wide: bool) -> String {
     let mut heading = vec!["POSITION", "BINDING", "FROM", "STATE", "WAITS", "DUE", "EXPECTED", "CAUSE"];
     if wide {
-        heading.extend(["PURGE", "ATTEMPTS", "RESOURCE"]);
+        heading.extend(["PURGE", "ATTEMPTS", "RESOURCE", "REASON"]);
     }
     let cell = |row: &Row| {
         let due = if row.due <= now { "now".to_owned() } else { format!("in {}", span(now, row.due)) };
@@ -61,7 +70,8 @@ pub(super) fn rows(rows: &[Row], now: Timestamp, wide: bool) -> String {
             row.causes.join(","),
         ];
         if wide {
-            cells.extend([row.purge_mode.clone(), row.attempts.to_string(), row.resource.clone()]);
+            let because = row.because.clone().unwrap_or_else(|| "-".to_owned());
+            cells.extend([row.purge_mode.clone(), row.attempts.to_string(), row.resource.clone(), because]);
         }
         cells
     };
@@ -100,6 +110,7 @@ mod tests {
             purge_mode: "Gracefully".into(),
             expected,
             attempts: 0,
+            because: None,
         };
         let list = [row("web", Waiting::Queued, Some(1), Some(at(182))), row("db", Waiting::Parked, None, None)];
         assert_eq!(

@@ -1,23 +1,27 @@
 //! `ironclad why evicted`: evictions with their cause, position in the queue and expected time, and what would cancel
 //! them.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use anyhow::bail;
-use ironclad_api::eviction::PRODUCER_TAINT_MANAGER;
+use ironclad_api::{annotations::PROCEED_WITHOUT_CLEANUP, eviction::PRODUCER_TAINT_MANAGER, policy::PurgeMode};
 use ironclad_failover::{
     Evictions,
-    taint_manager::pre_scheduling_check::{Snapshot, candidates, has_target},
+    flags::eviction::Mode,
+    taint_manager::pre_scheduling_check::{Snapshot, candidates, has_target, refusals},
     taint_manager::verdict::Verdict,
     taint_manager::{Row, Waiting},
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::NoTarget, targets};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    observe::{EvictionQueue, eviction_queue, leader_report, objects},
+    observe::{EvictionQueue, LeaderReport, eviction_queue, leader_report, objects},
     show,
 };
 use crate::{
@@ -25,6 +29,9 @@ use crate::{
     print::{self, Output},
     resource::is_word_for,
 };
+
+/// Most clusters that are named with what is against each.
+const REFUSED_MAX: usize = 5;
 
 /// Selection of evictions to explain.
 #[derive(clap::Args, Debug)]
@@ -59,6 +66,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         None => objects(&client, namespace.as_deref()).await?,
     };
     let evictions = seen.decisions(leader.report.as_ref(), now);
+    let names = &names_of(names);
     for name in names {
         if !seen.bindings.iter().any(|binding| is_named(binding, name)) {
             let place = namespace.as_deref().map_or(String::new(), |namespace| format!(" in namespace {namespace}"));
@@ -67,8 +75,9 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     }
     let wanted = |binding: &&Binding| names.is_empty() || names.iter().any(|name| is_named(binding, name));
     let mut answers = Vec::new();
+    let judged = Judged::of(&leader);
     for binding in seen.bindings.iter().filter(wanted) {
-        answers.extend(explain(binding, &seen.clusters, now, &evictions, &queue, !names.is_empty()));
+        answers.extend(explain(binding, &seen.clusters, now, &evictions, &queue, &judged, !names.is_empty()));
     }
     answers
         .sort_by(|a, b| (a.rank(), a.place, &a.binding, &a.cluster).cmp(&(b.rank(), b.place, &b.binding, &b.cluster)));
@@ -82,19 +91,82 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         None => {}
     }
     queue.notes.iter().for_each(|note| print::note(note));
-    if answers.is_empty() {
+    if answers.is_empty() && !leader.is_off {
         print::note("taints evict no binding from a cluster");
     }
     let blocks: Vec<String> = answers.iter().map(|answer| answer.text(now)).collect();
     print::out(&blocks.join("\n"))
 }
 
-/// By the binding's own name, or by its template's as `kind/name`.
+/// Names as given; `TYPE NAME` in two words is `TYPE/NAME`, as in other verbs.
+fn names_of(given: &[String]) -> Vec<String> {
+    match given {
+        [kind, name] if is_type(kind) && !name.contains('/') => vec![format!("{kind}/{name}")],
+        given => given.to_vec(),
+    }
+}
+
+/// True for words that are types rather than names of bindings, which contain the kind behind a hyphen.
+fn is_type(word: &str) -> bool {
+    !word.contains('/') && !word.contains('-')
+}
+
+/// By the binding's own name, or by its template's as `kind/name`; `deployments.apps/web` names the group, too.
 fn is_named(binding: &Binding, name: &str) -> bool {
     let resource = &binding.spec().resource;
-    let by_template =
-        name.split_once('/').is_some_and(|(kind, name)| is_word_for(kind, &resource.kind) && resource.name == name);
+    let by_template = name.split_once('/').is_some_and(|(kind, name)| {
+        let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind);
+        is_word_for(kind, &resource.kind) && resource.name == name
+    });
     by_template || binding.metadata().name.as_deref() == Some(name)
+}
+
+/// The leader's judgement of bindings on faulty clusters, as far as it is known.
+#[derive(Debug, Clone, PartialEq)]
+enum Judged {
+    /// It judges none, for this reason.
+    Off(String),
+    /// On these clusters whatever has no row stays; each with the beginning of its fault. In mode `observe` a row ends
+    /// with the event that tells what would be evicted.
+    Known {
+        /// The faulty clusters that it knows.
+        since: BTreeMap<ClusterName, Timestamp>,
+        /// `--failover-mode`.
+        mode: Mode,
+    },
+    /// No leader reports all.
+    Unknown,
+}
+
+impl Judged {
+    fn of(leader: &LeaderReport) -> Self {
+        match &leader.report {
+            None if leader.is_off => Self::Off(leader.silence.clone()),
+            Some(report) if leader.is_whole() => {
+                let since = report.episodes.iter().map(|one| (one.cluster.as_str().into(), one.since));
+                Self::Known { since: since.collect(), mode: report.mode }
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Reason why a binding without a row stays on a cluster although its present settings would let it leave.
+    fn stays(&self, cluster: &ClusterName) -> Option<String> {
+        match self {
+            Self::Off(why) => Some(why.clone()),
+            Self::Known { since, mode: Mode::Observe } if since.contains_key(cluster) => {
+                Some("--failover-mode=observe writes nothing: event WouldEvict reports what would leave".to_owned())
+            }
+            Self::Known { since, mode: Mode::Enforce } => {
+                let since = since.get(cluster)?;
+                Some(format!(
+                    "the leader judged it by its settings of {since}, when the fault began; edits since then count \
+                     from the next fault on"
+                ))
+            }
+            Self::Known { .. } | Self::Unknown => None,
+        }
+    }
 }
 
 /// The answer for one binding on one cluster.
@@ -112,6 +184,12 @@ pub(super) struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<usize>,
     because: String,
+    /// The settings that count, if they are not those of now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frozen: Option<String>,
+    /// Reason why it is parked, retried or held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_because: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +212,7 @@ fn explain(
     now: Timestamp,
     evictions: &Evictions,
     queue: &EvictionQueue,
+    judged: &Judged,
     all: bool,
 ) -> Vec<Answer> {
     let spec = binding.spec();
@@ -146,6 +225,8 @@ fn explain(
         rebuilt: false,
         place: None,
         because,
+        frozen: None,
+        waits_because: None,
         since: None,
         due: None,
         expected: None,
@@ -158,39 +239,97 @@ fn explain(
         let mut answer = blank(&task.from_cluster, "Left", format!("{}: {}", task.reason, task.message));
         answer.since = task.creation_timestamp.as_ref().map(|time| time.0);
         answer.purge_mode = task.purge_mode.map(|mode| format!("{mode:?}"));
-        answer.cancels = vec!["nothing: the migration goes on until the new copy is healthy".to_owned()];
+        answer.cancels = vec![
+            match (spec.clusters.is_empty(), waits_for_source(binding, &task.from_cluster, clusters)) {
+                (_, true) => {
+                    answer.because.push_str(
+                        "; the new copy waits until the old one is deleted, which an unreachable cluster can't do",
+                    );
+                    format!(
+                        "the wait for the old copy: annotation {PROCEED_WITHOUT_CLEANUP}=true on the binding, once nothing \
+                     runs there any more"
+                    )
+                }
+                (true, false) => {
+                    format!("{} recovers, or another cluster can take it: it is placed there then", task.from_cluster)
+                }
+                (false, false) => "nothing: the migration goes on until the new copy is healthy".to_owned(),
+            },
+        ];
         answers.push(answer);
     }
+    if all && spec.placement.is_none() && !spec.required_by.is_empty() {
+        let followed: Vec<String> = spec.required_by.iter().map(|by| format!("{}/{}", by.namespace, by.name)).collect();
+        for target in targets::targets(spec) {
+            let because = format!("it follows the workload of {}, and leaves with it", followed.join(", "));
+            answers.push(blank(&target.cluster.0, "Stays", because));
+        }
+        return answers;
+    }
+    let key = binding.key();
     for target in &spec.clusters {
         let name = ClusterName::from(target.name.as_str());
-        match evictions.verdict(&name, binding) {
-            None => {}
-            Some(Err(reason)) => answers.push(blank(&target.name, "Stays", reason.to_string())),
-            Some(Ok(Verdict::Stays(reason))) if all => answers.push(blank(&target.name, "Stays", reason.to_string())),
-            Some(Ok(Verdict::Stays(_))) => {}
-            Some(Ok(Verdict::Goes { causes, purge_mode })) => {
-                let key = binding.key();
-                let is_it = |row: &&Row| row.binding == key && row.cluster == name;
-                let reported = queue.reported.iter().find(is_it);
-                let row = reported.or_else(|| queue.rebuilt.iter().find(is_it));
+        let Some(verdict) = evictions.verdict(&name, binding) else { continue };
+        let is_it = |row: &&Row| row.binding == key && row.cluster == name;
+        let reported = queue.reported.iter().find(is_it);
+        let row = reported.or_else(|| queue.rebuilt.iter().find(is_it));
+        if let Judged::Off(why) = judged {
+            answers.push(blank(&target.name, "Stays", why.clone()));
+            continue;
+        }
+        let mut answer = match (verdict, row) {
+            (Ok(Verdict::Goes { causes, purge_mode }), row) => {
+                if let Some(why) = row.is_none().then(|| judged.stays(&name)).flatten() {
+                    answers.push(blank(&target.name, "Stays", why));
+                    continue;
+                }
                 let mut answer = blank(&target.name, "Leaves", causes.taints().join(", "));
                 answer.due = Some(causes.due());
                 answer.purge_mode = Some(format!("{purge_mode:?}"));
-                answer.target = Some(target_of(binding, &name, clusters, evictions, now));
-                answer.cancels = cancels(&name, row);
-                if let Some(row) = row {
-                    // Settings that the leader recorded at the start of the episode, not those of the objects now.
-                    answer.state = row.state.to_string();
-                    (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
-                    (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
-                    answer.purge_mode = Some(row.purge_mode.clone());
-                    answer.rebuilt = reported.is_none();
-                }
-                answers.push(answer);
+                answer
             }
+            // The leader judged it by other settings than those of now.
+            (Ok(Verdict::Stays(reason)) | Err(reason), Some(_)) => {
+                let mut answer = blank(&target.name, "Leaves", String::new());
+                answer.frozen = Some(format!(
+                    "by its settings when the fault began; by those of now it would stay ({reason}), which counts from \
+                     the next fault on"
+                ));
+                answer
+            }
+            (Err(reason), None) => {
+                answers.push(blank(&target.name, "Stays", reason.to_string()));
+                continue;
+            }
+            (Ok(Verdict::Stays(reason)), None) => {
+                if all {
+                    answers.push(blank(&target.name, "Stays", reason.to_string()));
+                }
+                continue;
+            }
+        };
+        answer.target = Some(target_of(binding, &name, clusters, evictions, now, row));
+        answer.cancels = cancels(&name, row);
+        if let Some(row) = row {
+            // Settings that the leader recorded at the start of the episode, not those of the objects now.
+            answer.state = row.state.to_string();
+            (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
+            (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
+            answer.purge_mode = Some(row.purge_mode.clone());
+            answer.rebuilt = reported.is_none();
+            answer.waits_because.clone_from(&row.because);
         }
+        answers.push(answer);
     }
     answers
+}
+
+/// True if the new copy waits until the old one in this cluster is deleted.
+fn waits_for_source(binding: &Binding, from: &str, clusters: &Clusters) -> bool {
+    let spec = binding.spec();
+    let is_ready = clusters.get(&ClusterName::from(from)).is_some_and(|cluster| cluster.is_ready());
+    let directly = spec.eviction(from).is_some_and(|task| task.purge_mode == Some(PurgeMode::Directly));
+    directly && !is_ready && targets::waits_for_source(spec, binding.metadata(), is_ready)
 }
 
 fn target_of(
@@ -199,11 +338,28 @@ fn target_of(
     clusters: &Clusters,
     evictions: &Evictions,
     now: Timestamp,
+    row: Option<&Row>,
 ) -> String {
+    // The leader knows the capacity of the clusters, too.
+    if let Some(why) = row.filter(|row| row.state == Waiting::Parked).and_then(|row| row.because.as_ref())
+        && !why.contains(&NoTarget::NoCandidate.to_string())
+    {
+        return format!("none: {}", why.trim_start_matches("no available target cluster: "));
+    }
     let snapshot = Snapshot { clusters, scheduler: &evictions.flags().scheduler, now };
     let left_out = BTreeSet::from([from.clone()]);
     let check = evictions.flags().eviction.pre_scheduling_check;
     match has_target(binding, &left_out, &snapshot, check) {
+        Err(why @ NoTarget::NoCandidate) => {
+            let refused = refusals(binding, &left_out, &snapshot);
+            let more = refused.len().saturating_sub(REFUSED_MAX);
+            let named = refused.iter().take(REFUSED_MAX).map(|(cluster, why)| format!("{cluster} {why}"));
+            let mut named = named.collect::<Vec<_>>().join("; ");
+            if more > 0 {
+                let _ = write!(named, "; and {more} more");
+            }
+            if named.is_empty() { format!("none: {why}") } else { format!("none: {why} ({named})") }
+        }
         Err(why) => format!("none: {why}"),
         Ok(()) => {
             let everywhere = ironclad_api::policy::Placement::default();
@@ -220,8 +376,11 @@ fn target_of(
 fn cancels(cluster: &ClusterName, row: Option<&Row>) -> Vec<String> {
     let mut ways =
         vec![format!("{cluster} recovers and its taints are removed"), "`ironclad failover pause` holds it".to_owned()];
-    if row.is_some_and(|row| row.state == Waiting::Parked) {
-        ways.insert(0, "it is evicted only when another cluster can take it".to_owned());
+    match row.map(|row| row.state) {
+        Some(Waiting::Parked) => ways.insert(0, "it is evicted only when another cluster can take it".to_owned()),
+        // Nothing leaves a held cluster, so that a pause changes nothing.
+        Some(Waiting::Held) => drop(ways.pop()),
+        _ => {}
     }
     ways
 }
@@ -248,11 +407,20 @@ impl Answer {
         let mut text = format!("{} ({}) {verb} {}\n", self.binding, self.resource, self.cluster);
         let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<9}{value}\n"));
         line("because", self.because.clone());
+        if let Some(frozen) = &self.frozen {
+            line("judged", frozen.clone());
+        }
         if !["Left", "Stays"].contains(&self.state.as_str()) {
             let place = self.place.map_or(String::new(), |place| format!(", position {place}"));
             let since = self.since.map_or(String::new(), |since| format!(", for {}", show::span(since, now)));
             let by = if self.rebuilt { " (by the objects; no leader reports)" } else { "" };
             line("state", format!("{}{place}{since}{by}", self.state));
+            if let Some(because) = &self.waits_because {
+                line("waits", because.clone());
+            }
+            if self.state == "Held" && self.waits_because.as_ref().is_some_and(|why| why.contains("--max-evictions")) {
+                line("try", show::next_episode(&self.cluster.0));
+            }
         }
         if let Some(due) = self.due {
             let in_words = if due <= now { "now".to_owned() } else { format!("in {}", show::span(now, due)) };
@@ -260,7 +428,7 @@ impl Answer {
         }
         match self.expected {
             Some(at) => line("expected", format!("{at} (in {})", show::span(now, at))),
-            None if self.due.is_some() => line("expected", "unknown, or only after the fleet changes".to_owned()),
+            None if self.due.is_some() => line("expected", "not before something changes".to_owned()),
             None => {}
         }
         if let Some(mode) = &self.purge_mode {
@@ -357,7 +525,71 @@ mod tests {
 
     fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {
         let evictions = seen.decisions(None, at(1_010));
-        explain(&seen.bindings[0], &seen.clusters, at(1_000), &evictions, queue, true)
+        explain(&seen.bindings[0], &seen.clusters, at(1_000), &evictions, queue, &Judged::Unknown, true)
+    }
+
+    fn known(mode: Mode) -> Judged {
+        Judged::Known { since: [("member1".into(), at(1_000))].into(), mode }
+    }
+
+    #[test]
+    fn bindings_are_told_as_the_leader_judged_them() {
+        let leaves = || world(NO_EXECUTE, binding());
+        let stays = || world(PREFER_NO_EXECUTE, binding());
+        let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
+        let row = leaves().decisions(None, at(1_010)).report(now).rows.remove(0);
+        let off = || Judged::Off("no evictions are decided: feature gate Failover is off".into());
+        let limit = Row { state: Waiting::Held, because: Some("--max-evictions-per-episode".into()), ..row.clone() };
+        for (name, seen, row, judged, state, want) in [
+            ("queued", leaves(), Some(&row), known(Mode::Enforce), "Queued", "because  k:NoExecute"),
+            (
+                "tolerated since the fault began: it leaves all the same",
+                stays(),
+                Some(&row),
+                known(Mode::Enforce),
+                "Queued",
+                "judged   by its settings when the fault began; by those of now it would stay (",
+            ),
+            (
+                "its toleration was removed since the fault began: it stays",
+                leaves(),
+                None,
+                known(Mode::Enforce),
+                "Stays",
+                "because  the leader judged it by its settings of 1970-01-01T00:16:40Z, when the fault began",
+            ),
+            ("observed", leaves(), None, known(Mode::Observe), "Stays", "event WouldEvict reports what would leave"),
+            ("the gate is off", leaves(), None, off(), "Stays", "because  no evictions are decided: feature gate"),
+            ("the gate is off, tolerated", stays(), None, off(), "Stays", "because  no evictions are decided"),
+            (
+                "a fault that the leader has not seen yet",
+                leaves(),
+                None,
+                Judged::Known { since: BTreeMap::new(), mode: Mode::Enforce },
+                "Leaves",
+                "because  k:NoExecute",
+            ),
+            ("no leader reports", leaves(), None, Judged::Unknown, "Leaves", "because  k:NoExecute"),
+            ("held", leaves(), Some(&limit), known(Mode::Enforce), "Held", "try      remove the evicting taints of"),
+        ] {
+            let queue = EvictionQueue { reported: row.cloned().into_iter().collect(), ..EvictionQueue::default() };
+            let evictions = seen.decisions(None, at(1_010));
+            let answers = explain(&seen.bindings[0], &seen.clusters, at(1_000), &evictions, &queue, &judged, true);
+            let text = answers[0].text(at(1_012));
+            assert_eq!((answers.len(), answers[0].state.as_str()), (1, state), "{name}: {text}");
+            assert!(text.contains(want), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn clusters_that_can_not_take_it_are_named_with_the_reason() {
+        let mut seen = world(NO_EXECUTE, binding());
+        for (name, cluster) in [cluster("member2", "False", None), cluster("member3", "True", Some("NoSchedule"))] {
+            seen.clusters.insert(name, cluster);
+        }
+        let answer = answers(&seen, &EvictionQueue::default()).remove(0);
+        let want = "none: no other cluster that the affinity chooses can take it (member2 is not ready; member3 had untolerated taint {k:NoSchedule})";
+        assert_eq!(answer.target.as_deref(), Some(want));
     }
 
     #[test]
@@ -438,9 +670,13 @@ mod tests {
             ("deploy/web", true),
             ("sts/web", false),
             ("deployment/db", false),
+            ("deployments.apps/web", true),
             ("web", false),
         ] {
             assert_eq!(is_named(&bound, name), want, "{name}");
         }
+        let words = |given: &[&str]| names_of(&given.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(words(&["deployment", "web"]), ["deployment/web"]);
+        assert_eq!(words(&["web-deployment", "db-statefulset"]), ["web-deployment", "db-statefulset"]);
     }
 }

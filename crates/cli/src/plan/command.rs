@@ -6,7 +6,10 @@ use ironclad_api::{
     Taint,
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
 };
-use ironclad_failover::flags::eviction::Check;
+use ironclad_failover::{
+    Flags,
+    flags::eviction::{Check, Mode, no_execute_purge_mode},
+};
 use ironclad_fleet::{ClusterName, World};
 use ironclad_planning::{Options, Script, plan_failover};
 use ironclad_seam::Clock;
@@ -14,6 +17,7 @@ use ironclad_seam::Clock;
 use super::{apply, print::table, read};
 use crate::{
     connect::Plane,
+    evictions::observe::{LeaderReport, leader_report_if_readable},
     print,
     report::{Exit, Misused, WOULD_MOVE},
 };
@@ -47,17 +51,19 @@ pub struct Command {
 pub enum Plan {
     /// Objects are applied: policies, overrides, templates.
     ///
-    /// Each goes through the control plane's admission as a dry run of a server-side apply. Then the decisions of the
-    /// detector, of the scheduler and of the overrides are taken over the fleet with these objects in it: which policy
-    /// has each template, where its copies would be and why, what is preempted, and which copies change. Dependencies,
-    /// and templates that compete for the same room, are not followed.
+    /// Each goes through the control plane's admission as a dry run of the apply that `kubectl apply` would send: fields
+    /// that left the manifest are removed. Then the decisions of the detector, of the scheduler and of the overrides are
+    /// taken over the fleet with these objects in it, in the order of the file: which policy has each template, where
+    /// its copies would be and why, what is preempted, and which copies change. Templates that compete for the same room
+    /// are not followed; changed kinds whose effect is not followed are named.
     #[command(after_help = "Examples:
   ironclad plan apply -f policy.yaml
   ironclad plan apply -f override.yaml -n shop -o json
   kustomize build . | ironclad plan apply -f -
   ironclad plan apply -f policy.yaml --dump dump.yaml     without a control plane
 
-Exit codes: 0 no copy would change, 3 some would, 1 failed or an object would be refused, 2 misused.")]
+Exit codes: 0 no copy would change, 3 some would, or a change is not followed, 1 failed or an object would be refused,
+2 misused.")]
     Apply(Box<apply::How>),
     /// Something happens to the clusters.
     #[command(flatten)]
@@ -115,15 +121,18 @@ pub struct How {
     /// Time after which the change is reverted [default: never]
     #[arg(long = "for", value_parser = crate::duration, value_name = "DURATION")]
     pub lasts: Option<Duration>,
-    /// Evictions per second, as --resource-eviction-rate of the controllers
-    #[arg(long, alias = "resource-eviction-rate", default_value_t = 0.5, value_name = "RATE")]
-    pub rate: f64,
-    /// Evictions per second in a large fleet with too many unhealthy clusters
-    #[arg(long, alias = "secondary-resource-eviction-rate", default_value_t = 0.1, value_name = "RATE")]
-    pub secondary_rate: f64,
-    /// strict, relaxed or off, as --pre-scheduling-check of the controllers
-    #[arg(long, alias = "pre-scheduling-check", default_value = "relaxed", value_name = "CHECK")]
-    pub check: String,
+    /// Evictions per second, as --resource-eviction-rate of the controllers [default: the leader's, or 0.5]
+    #[arg(long, alias = "resource-eviction-rate", value_name = "RATE")]
+    pub rate: Option<f64>,
+    /// Evictions per second in a large fleet with too many unhealthy clusters [default: the leader's, or 0.1]
+    #[arg(long, alias = "secondary-resource-eviction-rate", value_name = "RATE")]
+    pub secondary_rate: Option<f64>,
+    /// strict, relaxed or off, as --pre-scheduling-check of the controllers [default: the leader's, or relaxed]
+    #[arg(long, alias = "pre-scheduling-check", value_name = "CHECK")]
+    pub check: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub flags: LeaderFlags,
     /// Time from the creation of a copy until it is healthy
     #[arg(long, value_parser = crate::duration, default_value = "10s", value_name = "DURATION")]
     pub startup: Duration,
@@ -131,8 +140,11 @@ pub struct How {
     #[arg(long, value_parser = crate::duration, default_value = "24h", value_name = "DURATION")]
     pub horizon: Duration,
     /// Plan with feature gate Failover off
-    #[arg(long)]
+    #[arg(long, conflicts_with = "with_failover")]
     pub without_failover: bool,
+    /// Plan with feature gate Failover on [default: as the leader has it; on without a leader]
+    #[arg(long)]
+    pub with_failover: bool,
     /// Read the fleet from this dump, - for stdin: objects or Lists as YAML or JSON
     #[arg(short, long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
@@ -145,6 +157,88 @@ pub struct How {
     #[command(flatten)]
     #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
+}
+
+/// Flags of the controllers under their names; what is not given is as the leader has it, or the default.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Flags of the controllers [default: the leader's]")]
+pub struct LeaderFlags {
+    /// Time for which probes fail until a cluster is not ready
+    #[arg(long, value_parser = crate::duration, value_name = "DURATION")]
+    pub cluster_failure_threshold: Option<Duration>,
+    /// Time for which probes succeed until a cluster is ready again
+    #[arg(long, value_parser = crate::duration, value_name = "DURATION")]
+    pub cluster_success_threshold: Option<Duration>,
+    /// Share of unhealthy clusters beyond which evictions are slowed or halted
+    #[arg(long, value_name = "SHARE")]
+    pub unhealthy_cluster_threshold: Option<f64>,
+    /// Number of clusters beyond which a fleet is large
+    #[arg(long, value_name = "NUMBER")]
+    pub large_cluster_num_threshold: Option<i32>,
+    /// Time for which evictions are held after many clusters failed at once; 0 is off
+    #[arg(long, value_parser = crate::duration, value_name = "DURATION")]
+    pub mass_failure_hold: Option<Duration>,
+    /// Evictions from a cluster until a person decides; 0 is no limit
+    #[arg(long, value_name = "NUMBER")]
+    pub max_evictions_per_episode: Option<u32>,
+    /// true or false: evict only what other clusters have room for
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub eviction_capacity_check: Option<bool>,
+    /// true or false: NoExecute taints evict
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub enable_no_execute_taint_eviction: Option<bool>,
+    /// Gracefully or Directly: purge mode of what NoExecute taints evict
+    #[arg(long, value_name = "MODE")]
+    pub no_execute_taint_eviction_purge_mode: Option<String>,
+}
+
+impl LeaderFlags {
+    fn apply(&self, flags: &mut Flags) -> anyhow::Result<()> {
+        fn set<T: Clone>(to: &mut T, value: Option<&T>) {
+            if let Some(value) = value {
+                to.clone_from(value);
+            }
+        }
+        let (health, eviction) = (&mut flags.health, &mut flags.eviction);
+        set(&mut health.thresholds.failure, self.cluster_failure_threshold.as_ref());
+        set(&mut health.thresholds.success, self.cluster_success_threshold.as_ref());
+        set(&mut eviction.unhealthy_cluster_threshold, self.unhealthy_cluster_threshold.as_ref());
+        set(&mut eviction.large_cluster_num_threshold, self.large_cluster_num_threshold.as_ref());
+        set(&mut eviction.mass_failure_hold, self.mass_failure_hold.as_ref());
+        set(&mut eviction.max_evictions_per_episode, self.max_evictions_per_episode.as_ref());
+        set(&mut eviction.capacity_check, self.eviction_capacity_check.as_ref());
+        set(&mut eviction.enable_no_execute_taint_eviction, self.enable_no_execute_taint_eviction.as_ref());
+        if let Some(mode) = &self.no_execute_taint_eviction_purge_mode {
+            eviction.no_execute_taint_eviction_purge_mode =
+                no_execute_purge_mode(mode).map_err(|error| Misused(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The leader's settings, as far as they are known.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Leader {
+    /// Its flags; the defaults where it reports none.
+    pub(super) flags: Flags,
+    /// It decides on no evictions: feature gate Failover or the controller is off.
+    pub(super) is_off: bool,
+}
+
+impl Leader {
+    /// The settings by its report, with notes on what is not known.
+    fn of(report: &LeaderReport, how: &How) -> Self {
+        if report.is_off && !how.with_failover && !how.without_failover {
+            print::note(&format!("{}\n  try: --with-failover, to plan as if evictions were decided", report.silence));
+        }
+        if report.report.is_none() && !report.is_off {
+            print::note("no leader reports its flags: planned with the defaults and feature gate Failover");
+        }
+        if report.paused {
+            print::note("evictions are paused: planned as if they were resumed");
+        }
+        Self { flags: report.flags(), is_off: report.is_off }
+    }
 }
 
 /// Output format of a plan.
@@ -165,12 +259,16 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Plan::Apply(how) => return apply::run(how, clock).await,
         Plan::Fleet(what) => what,
     };
-    let how = how(what);
-    let options = options(&how)?;
-    let world = match &how.filename {
-        Some(file) => read::dump(file)?,
-        None => read::lists(&how.plane.client().await?).await?,
+    let how = how(what)?;
+    let (world, leader) = match &how.filename {
+        Some(file) => (read::dump(file)?, Leader::default()),
+        None => {
+            let client = how.plane.client().await?;
+            let report = leader_report_if_readable(&client).await;
+            (read::lists(&client).await?, Leader::of(&report, &how))
+        }
     };
+    let options = options(&how, &leader)?;
     let script = script(what, &world)?;
     let found = plan_failover(&world, &script, &options, clock.wall_seconds());
     let text = match how.output {
@@ -182,22 +280,34 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 }
 
 /// Options of the plan. `plan rate` takes the rate from its argument.
-pub(super) fn how(what: &What) -> How {
+pub(super) fn how(what: &What) -> anyhow::Result<How> {
     match what {
-        What::ClusterLoss { how, .. } | What::Taint { how, .. } => how.clone(),
-        What::Rate { at, how } => How { rate: *at, ..how.clone() },
+        What::ClusterLoss { how, .. } | What::Taint { how, .. } => Ok(how.clone()),
+        What::Rate { how, .. } if how.rate.is_some() => {
+            let message = "two rates were given: the argument and --rate\n  try: ironclad plan rate RATE";
+            Err(Misused(message.to_owned()).into())
+        }
+        What::Rate { at, how } => Ok(How { rate: Some(*at), ..how.clone() }),
     }
 }
 
-pub(super) fn options(how: &How) -> anyhow::Result<Options> {
-    let mut options =
-        Options { gate: !how.without_failover, startup: how.startup, horizon: how.horizon, ..Options::default() };
-    options.flags.eviction.resource_eviction_rate = how.rate;
-    options.flags.eviction.secondary_resource_eviction_rate = how.secondary_rate;
-    options.flags.eviction.pre_scheduling_check =
-        Check::parse(&how.check).map_err(|error| Misused(error.to_string()))?;
-    let errors: Vec<String> = options.flags.errors().iter().map(ToString::to_string).collect();
-    if errors.is_empty() { Ok(options) } else { Err(Misused(errors.join("; ")).into()) }
+pub(super) fn options(how: &How, leader: &Leader) -> anyhow::Result<Options> {
+    let gate = how.with_failover || !(how.without_failover || leader.is_off);
+    let mut flags = leader.flags.clone();
+    // A plan evicts in virtual time, also where the leader only observes.
+    flags.eviction.failover_mode = Mode::Enforce;
+    how.flags.apply(&mut flags)?;
+    let eviction = &mut flags.eviction;
+    eviction.resource_eviction_rate = how.rate.unwrap_or(eviction.resource_eviction_rate);
+    eviction.secondary_resource_eviction_rate = how.secondary_rate.unwrap_or(eviction.secondary_resource_eviction_rate);
+    if let Some(check) = &how.check {
+        eviction.pre_scheduling_check = Check::parse(check).map_err(|error| Misused(error.to_string()))?;
+    }
+    let errors: Vec<String> = flags.errors().iter().map(ToString::to_string).collect();
+    if !errors.is_empty() {
+        return Err(Misused(errors.join("; ")).into());
+    }
+    Ok(Options { gate, flags, startup: how.startup, horizon: how.horizon, ..Options::default() })
 }
 
 pub(super) fn script(what: &What, world: &World) -> anyhow::Result<Script> {

@@ -23,8 +23,11 @@ pub fn table(found: &FailoverPlan, whole_timeline: bool) -> String {
             .moves
             .iter()
             .map(|one| {
-                let ends: Vec<String> =
-                    one.ends.iter().map(|(cluster, replicas)| format!("{cluster}:{replicas}")).collect();
+                let end = |(cluster, replicas): (&String, &i32)| match replicas {
+                    0 => cluster.clone(),
+                    replicas => format!("{cluster}:{replicas}"),
+                };
+                let ends: Vec<String> = one.ends.iter().map(end).collect();
                 vec![
                     time(one.evicted),
                     one.resource.clone(),
@@ -32,7 +35,10 @@ pub fn table(found: &FailoverPlan, whole_timeline: bool) -> String {
                     if ends.is_empty() { "-".to_owned() } else { ends.join(",") },
                     one.reason.clone(),
                     one.purge_mode.clone(),
-                    one.status.to_string(),
+                    match &one.because {
+                        Some(because) => format!("{}: {because}", one.status),
+                        None => one.status.to_string(),
+                    },
                 ]
             })
             .collect();

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use ironclad_api::policy::PurgeMode;
+use ironclad_failover::flags::eviction::{Check, Mode};
 use ironclad_planning::{Options, Script, plan_failover};
 use jiff::Timestamp;
 
 use clap::Parser as _;
 
 use super::{
-    command::{Command, Plan, What, how, options, parse_taint, script},
+    command::{Command, Leader, Plan, What, how, options, parse_taint, script},
     print::time,
     read::parse,
     table,
@@ -115,13 +117,47 @@ fn plan_of_another_rate() {
     let start = Timestamp::from_second(1_790_000_000).unwrap();
     for (line, moves, seconds) in [("rate 0.5", 5, 8.0), ("rate 5", 5, 0.8), ("rate 0", 0, 0.0)] {
         let line = Line::try_parse_from(std::iter::once("plan").chain(line.split(' '))).unwrap().plan;
-        let options = options(&how(what_of(&line))).unwrap();
+        let options = options(&how(what_of(&line)).unwrap(), &Leader::default()).unwrap();
         let found = plan_failover(&world, &script(what_of(&line), &world).unwrap(), &options, start);
         let last = found.moves.iter().map(|one| one.evicted).max().unwrap_or_default();
         assert_eq!((found.moves.len(), last.as_secs_f64()), (moves, seconds), "{:?}", found.moves);
     }
     let line = Line::try_parse_from(["plan", "rate", "NaN"]).unwrap().plan;
-    assert!(options(&how(what_of(&line))).is_err(), "NaN is no rate");
+    assert!(options(&how(what_of(&line)).unwrap(), &Leader::default()).is_err(), "NaN is no rate");
+    let line = Line::try_parse_from(["plan", "rate", "5", "--rate", "3"]).unwrap().plan;
+    assert!(how(what_of(&line)).is_err(), "two rates");
+}
+
+#[test]
+fn flags_of_the_leader_are_the_defaults_of_a_plan() {
+    let mut leader = Leader::default();
+    let eviction = &mut leader.flags.eviction;
+    (eviction.resource_eviction_rate, eviction.capacity_check) = (3.0, true);
+    (eviction.pre_scheduling_check, eviction.failover_mode) = (Check::Strict, Mode::Observe);
+    leader.flags.health.thresholds.failure = Duration::from_secs(2);
+    let planned = |line: &str, leader: &Leader| {
+        let line = Line::try_parse_from(["plan", "cluster-loss", "m1"].into_iter().chain(line.split_whitespace()));
+        options(&how(what_of(&line.unwrap().plan)).unwrap(), leader)
+    };
+    let found = planned("", &leader).unwrap();
+    assert_eq!((found.flags.eviction.resource_eviction_rate, found.flags.eviction.capacity_check), (3.0, true));
+    assert_eq!(found.flags.eviction.pre_scheduling_check, Check::Strict);
+    assert_eq!(found.flags.health.thresholds.failure, Duration::from_secs(2));
+    assert_eq!((found.gate, found.flags.eviction.failover_mode), (true, Mode::Enforce));
+
+    let given = "--rate 1 --check off --eviction-capacity-check=false --cluster-failure-threshold 9s \
+                 --no-execute-taint-eviction-purge-mode Directly --mass-failure-hold 0";
+    let found = planned(given, &leader).unwrap().flags;
+    assert_eq!((found.eviction.resource_eviction_rate, found.eviction.capacity_check), (1.0, false));
+    assert_eq!(found.eviction.pre_scheduling_check, Check::Off);
+    assert_eq!(found.health.thresholds.failure, Duration::from_secs(9));
+    assert_eq!(found.eviction.no_execute_taint_eviction_purge_mode, PurgeMode::Directly);
+    assert!(planned("--no-execute-taint-eviction-purge-mode Never", &leader).is_err());
+
+    leader.is_off = true;
+    for (line, gate) in [("", false), ("--without-failover", false), ("--with-failover", true)] {
+        assert_eq!(planned(line, &leader).unwrap().gate, gate, "{line:?} with a leader that decides on no evictions");
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `ironclad taint`.
 
-use std::io::IsTerminal as _;
+use std::{io::IsTerminal as _, sync::Arc};
 
 use anyhow::Context as _;
 use ironclad_api::{Taint, cluster::Cluster};
 use ironclad_fleet::count::count;
+use ironclad_planning::taint::Fleet;
 use ironclad_seam::Clock;
-use kube::ResourceExt as _;
+use kube::{Api, ResourceExt as _};
 
 use super::{
     change,
@@ -14,7 +15,10 @@ use super::{
     find, impact,
     spec::{Request, parse},
 };
-use crate::{connect::Plane, dry_run::DryRun, print, report::Misused, write::Mode};
+use crate::{
+    connect::Plane, dry_run::DryRun, evictions::observe::leader_report_if_readable, plan::read::every, print,
+    report::Misused, write::Mode,
+};
 
 /// More evictions than these are not begun from a terminal without a question.
 const QUESTION_ABOVE: usize = 20;
@@ -82,16 +86,23 @@ async fn note_impact(
     clock: &Clock,
 ) -> anyhow::Result<usize> {
     let Some(first) = evicting(request).into_iter().next() else { return Ok(0) };
+    let leader = leader_report_if_readable(plane).await;
+    let all = every(Api::<Cluster>::all(plane.clone())).await?;
+    let clusters = all.into_iter().map(|cluster| (cluster.name_any().as_str().into(), Arc::new(cluster))).collect();
+    let fleet = Fleet { clusters: &clusters, flags: &leader.flags(), now: clock.wall_seconds() };
+    let gate = match (&leader.report, leader.is_off) {
+        (Some(_), _) => String::new(),
+        (None, true) => format!("nothing is evicted now ({}); otherwise ", leader.silence),
+        (None, false) => "with feature gate Failover ".to_owned(),
+    };
     let mut evicted = 0;
     for (cluster, taints, _) in planned {
         let name = cluster.name_any();
-        let impact = impact(plane, &name, taints, clock.wall_seconds()).await.context("listing the bindings")?;
-        print::note(&format!(
-            "cluster {name}: with feature gate Failover {impact}\n  see: ironclad plan taint {name} {first}"
-        ));
+        let impact = impact(plane, &name, taints, &fleet).await.context("listing the bindings")?;
+        print::note(&format!("cluster {name}: {gate}{impact}\n  see: ironclad plan taint {name} {first}"));
         evicted += impact.evicted();
     }
-    Ok(evicted)
+    Ok(if leader.is_off { 0 } else { evicted })
 }
 
 fn confirm(request: &Request, evicted: usize) -> anyhow::Result<()> {

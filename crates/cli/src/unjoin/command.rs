@@ -117,20 +117,32 @@ pub async fn whole(
     }
     let impact = super::impact(plane, name).await?;
     let workloads = if command.keep_workloads || super::keeps(&cluster) { Workloads::Keep } else { Workloads::Remove };
-    report(&format!("cluster {name}: {impact}{}", kept(workloads)));
+    let reach = if cluster.is_ready() { Reach::Ready } else { Reach::NotReady };
+    report(&format!("cluster {name}: {impact}{}", kept(workloads, reach)));
     if command.dry_run != DryRun::None {
-        return Ok(format!("cluster({name}) would be unjoined (dry run)\n"));
+        let drained = if command.drain { " once it is drained; see: ironclad drain --dry-run" } else { "" };
+        if !command.drain {
+            refuse(command, impact, "would not be unjoined")?;
+        }
+        return Ok(format!("cluster({name}) would be unjoined (dry run){drained}\n"));
     }
     if !command.drain {
-        refuse(command, impact)?;
+        refuse(command, impact, "was not unjoined")?;
     }
     confirm(command)?;
     if command.drain {
-        drain::command::whole(plane, clock, &drain::Options::new(name), true, Duration::ZERO, &mut report).await?;
-        refuse(command, super::impact(plane, name).await?)?;
+        let options = drain::Options::new(name);
+        let drained = drain::command::whole(plane, clock, &options, true, Duration::ZERO, &mut report).await;
+        drained.map_err(|error| not_drained(name, error))?;
+        refuse(command, super::impact(plane, name).await?, "was not unjoined")?;
     }
     let on_timeout = if command.force { OnTimeout::RemoveFinalizers } else { OnTimeout::Report };
     remove(plane, clock, &cluster, workloads, command.wait, on_timeout, &mut report).await?;
+    if (workloads, reach) == (Workloads::Remove, Reach::NotReady) && impact.works > 0 {
+        report(
+            "left in the member, which could not be reached: what ran there runs on until somebody removes it there",
+        );
+    }
     let joined = Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: true };
     match member {
         Some(member) => match clean(member, &joined).await {
@@ -201,21 +213,41 @@ async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow:
     connect::client(connect::config(kubeconfig, Some(&context), "member").await?)
 }
 
+/// State of the connection to the member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Condition Ready is true.
+    Ready,
+    /// It is not: objects in the member can't be deleted.
+    NotReady,
+}
+
 /// Announces what happens to the objects in the member, before the confirmation.
-fn kept(workloads: Workloads) -> &'static str {
-    match workloads {
-        Workloads::Keep => "; its workloads stay there, unmanaged",
-        Workloads::Remove => "; its workloads are removed from it",
+fn kept(workloads: Workloads, reach: Reach) -> &'static str {
+    match (workloads, reach) {
+        (Workloads::Keep, _) => "; its workloads stay there, unmanaged",
+        (Workloads::Remove, Reach::Ready) => "; its workloads are removed from it",
+        (Workloads::Remove, Reach::NotReady) => "; it is not ready: its workloads run on there, if it runs at all",
     }
 }
 
-fn refuse(command: &Command, impact: Impact) -> anyhow::Result<()> {
+/// The error of a drain, with flags that `unjoin` has.
+fn not_drained(name: &str, error: drain::DrainError) -> anyhow::Error {
+    let drain::DrainError::Refused { stuck, total, .. } = error else { return error.into() };
+    anyhow::anyhow!(
+        "cluster {name} was not unjoined, only cordoned\n  because {stuck} of {total} bindings can't be moved\n  \
+         try: ironclad drain {name} --status, which names them; ironclad drain {name} --force, which evicts them \
+         anyway; then ironclad unjoin {name}"
+    )
+}
+
+fn refuse(command: &Command, impact: Impact, what: &str) -> anyhow::Result<()> {
     // Workloads that are kept need not be moved first.
     if !impact.is_targeted() || command.no_drain || command.force || command.keep_workloads {
         return Ok(());
     }
     anyhow::bail!(
-        "cluster {name} was not unjoined\n  because {held_by}\n  \
+        "cluster {name} {what}\n  because {held_by}\n  \
          try: ironclad drain {name}, or ironclad unjoin {name} --drain\n  \
          try: --no-drain, if their replicas there may be lost at once; --keep-workloads, to keep them there unmanaged",
         name = command.cluster,

@@ -22,8 +22,15 @@ pub fn placement(explanation: &Explanation) -> String {
     let Some(bound) = &explanation.binding else { return text };
     let made = if bound.made { "" } else { " (not created yet; this is what the decisions would come to)" };
     lines("binding", &[format!("{}, replicas {}{made}", bound.key, bound.replicas)]);
-    let on: Vec<String> = bound.clusters.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();
+    let on = bound.clusters.iter().map(|target| match target.replicas {
+        0 => target.name.clone(),
+        replicas => format!("{}:{replicas}", target.name),
+    });
+    let on: Vec<String> = on.collect();
     lines("runs on", &[if on.is_empty() { "no cluster".to_owned() } else { on.join(", ") }]);
+    lines("follows", &bound.follows.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let failed = bound.not_applied.iter().map(|(cluster, message)| format!("{cluster}: {}", print::line(message)));
+    lines("failed", &failed.collect::<Vec<_>>());
     let leaving: Vec<String> = bound.leaving.iter().map(|(cluster, reason)| format!("{cluster}: {reason}")).collect();
     lines("has left", &leaving);
     let Some(scheduling) = &explanation.scheduling else { return text };
@@ -73,7 +80,19 @@ pub(crate) fn table(cycle: &Cycle) -> String {
         vec![cluster.to_string(), verdict.to_owned(), score, figure(outcome.available), replicas, because]
     };
     let rows: Vec<_> = cycle.clusters.iter().map(row).collect();
-    print::table(&["CLUSTER", "VERDICT", "SCORE", "CAPACITY", "REPLICAS", "REASON"], &rows)
+    let mut text = print::table(&["CLUSTER", "VERDICT", "SCORE", "CAPACITY", "REPLICAS", "REASON"], &rows);
+    let fewer = cycle.clusters.iter().filter_map(|(cluster, outcome)| {
+        let (available, without) = (outcome.available?, outcome.without_models?);
+        Some(format!("{cluster} {available} instead of {without}"))
+    });
+    let fewer: Vec<String> = fewer.collect();
+    if !fewer.is_empty() {
+        text.push_str(&format!(
+            "CAPACITY counts each node with the least of its grade in spec.resourceModels: {}\n",
+            fewer.join(", ")
+        ));
+    }
+    text
 }
 
 /// The answer for one cluster.
@@ -81,10 +100,16 @@ pub(crate) fn table(cycle: &Cycle) -> String {
 pub fn not(explanation: &Explanation, answer: &Answer) -> String {
     let template = &explanation.template;
     let mut text = match answer.replicas {
+        Some(_) if answer.not_applied.is_some() => {
+            format!("{template} is placed on {}, but its copy is not applied\n", answer.cluster)
+        }
         Some(0) => format!("{template} is on {}\n", answer.cluster),
         Some(replicas) => format!("{template} is on {}, replicas {replicas}\n", answer.cluster),
         None => format!("{template} is not on {}\n", answer.cluster),
     };
+    if let Some(message) = &answer.not_applied {
+        text.push_str(&format!("  because {}\n", print::line(message)));
+    }
     for because in &answer.because {
         text.push_str(&format!("  because {because}\n"));
     }

@@ -28,7 +28,7 @@ use crate::{
 ///
 /// # Errors
 /// If there is no such template, or the control plane does not answer.
-pub(super) async fn live(
+pub(crate) async fn live(
     client: &Client,
     clock: &Clock,
     kind: &str,
@@ -37,6 +37,7 @@ pub(super) async fn live(
 ) -> anyhow::Result<(Fleet, Interpreter, ObjectKey)> {
     let resource = Resources::of(client).await.context("asking the control plane what it serves")?.find(kind)?;
     let namespace = if resource.namespaced { namespace.unwrap_or(client.default_namespace()) } else { "" };
+    crate::tree::refuse_ours(client, &resource, namespace, name, "why").await?;
     let key = ObjectKey {
         gvk: Gvk::from_manifest(&resource.api.api_version, &resource.api.kind),
         namespace: namespace.into(),

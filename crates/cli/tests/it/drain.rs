@@ -361,7 +361,12 @@ async fn unjoin_refuses_to_lose_replicas_or_drains_first() {
         (
             "m1 --drain --yes",
             FAILED,
-            "error: cluster m1 was not drained, only cordoned\n  because 1 of 2 bindings can't be moved",
+            "error: cluster m1 was not unjoined, only cordoned\n  because 1 of 2 bindings can't be moved\n  try: ironclad drain m1",
+        ),
+        (
+            "m1 --yes --dry-run",
+            FAILED,
+            "error: cluster m1 would not be unjoined\n  because 2 bindings still target it\n  try: ironclad drain m1",
         ),
         ("m9 --yes", FAILED, "error: no cluster object m9 found in karmada control Plane"),
     ] {
@@ -385,7 +390,9 @@ async fn unjoin_refuses_to_lose_replicas_or_drains_first() {
 
 #[tokio::test(start_paused = true)]
 async fn unjoin_with_kept_or_abandoned_workloads_needs_no_drain() {
-    for (line, dry) in [("--no-drain", false), ("--keep-workloads", false), ("--force", false), ("--dry-run", true)] {
+    for (line, dry) in
+        [("--no-drain", false), ("--keep-workloads", false), ("--force", false), ("--no-drain --dry-run", true)]
+    {
         let world = world().await;
         bind(&world, "a", &["m2"]).await;
         world.plane.writes();

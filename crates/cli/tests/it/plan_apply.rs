@@ -107,3 +107,68 @@ async fn dependencies_of_a_planned_workload_are_read_and_propagated() {
     assert_eq!(copies(&found), [("m2".into(), "new", Some(0)), ("m2".into(), "new", Some(2))]);
     assert_eq!(found.unchanged, 0, "no other template was read");
 }
+
+#[tokio::test(start_paused = true)]
+async fn fields_that_left_the_manifest_are_removed_in_the_plan() {
+    let world = world().await;
+    let (client, clock) = (&world.plane.client, &world.seam.clock);
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::default_namespaced(client.clone());
+    deployments.create(&PostParams::default(), &serde_json::from_value(deployment()).unwrap()).await.unwrap();
+    let mut applied = policy(&["m1"]);
+    applied["metadata"]["annotations"] =
+        json!({"kubectl.kubernetes.io/last-applied-configuration": policy(&["m1"]).to_string()});
+    let policies: Api<PropagationPolicy> = Api::default_namespaced(client.clone());
+    policies.create(&PostParams::default(), &serde_json::from_value(applied).unwrap()).await.unwrap();
+
+    let mut wider = policy(&[]);
+    wider["spec"]["placement"] = json!({});
+    let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock, |_| ()).await;
+    let (objects, found) = plan(vec![wider]).await.unwrap();
+    assert_eq!(objects[0].change, Change::Configured);
+    let clusters: Vec<_> = copies(&found).into_iter().map(|(cluster, ..)| cluster.to_string()).collect();
+    assert_eq!(clusters, ["m1", "m2"], "the affinity is gone");
+    let (objects, _) = plan(vec![policy(&["m1"])]).await.unwrap();
+    assert_eq!(objects[0].change, Change::Unchanged);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_clusters_are_followed_and_other_changes_are_named() {
+    let world = world().await;
+    let (client, clock) = (&world.plane.client, &world.seam.clock);
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::default_namespaced(client.clone());
+    let web = deployments.create(&PostParams::default(), &serde_json::from_value(deployment()).unwrap()).await.unwrap();
+    let placement = json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}});
+    let mut gold = policy(&[]);
+    gold["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+    gold["spec"]["placement"] = placement.clone();
+    let policies: Api<PropagationPolicy> = Api::default_namespaced(client.clone());
+    policies.create(&PostParams::default(), &serde_json::from_value(gold).unwrap()).await.unwrap();
+    let claim = json!({
+        "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+        "annotations": {"propagationpolicy.karmada.io/name": "web", "propagationpolicy.karmada.io/namespace": "default"},
+    });
+    deployments.patch("web", &PatchParams::default(), &Patch::Merge(json!({"metadata": claim}))).await.unwrap();
+    let mut binding = json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding", "metadata": claim,
+        "spec": {"replicas": 2, "placement": placement, "resource": {"apiVersion": "apps/v1", "kind": "Deployment",
+            "namespace": "default", "name": "web", "uid": web.metadata.uid}},
+    });
+    binding["metadata"]["name"] = "web-deployment".into();
+    let bindings: Api<ironclad_api::work::ResourceBinding> = Api::default_namespaced(client.clone());
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+
+    let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock, |_| ()).await;
+    let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": "m2", "labels": {"tier": "gold"}}, "spec": {"syncMode": "Push"}});
+    let (_, found) = plan(vec![cluster]).await.unwrap();
+    assert_eq!(copies(&found), [("m2".into(), "new", Some(2))]);
+
+    let taints = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": "t"},
+    "spec": {
+        "targetCluster": {},
+        "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}],
+        "taintsToAdd": [{"key": "k", "effect": "NoSchedule", "addOnMatchSeconds": 1, "removeOnMismatchSeconds": 1}],
+    }});
+    let (_, found) = plan(vec![taints]).await.unwrap();
+    assert_eq!((found.not_followed, found.templates.len()), (vec!["ClusterTaintPolicy t".to_owned()], 0));
+}

@@ -1,6 +1,6 @@
 //! Writes Works, in the order of the plan. The failure of one cluster does not stop the writes for the others.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{names, work::Work};
 use ironclad_fleet::{Plan, WorkKey};
@@ -14,7 +14,7 @@ use ironclad_seam::Clock;
 use kube::{Api, Client, api::PropagationPolicy};
 
 use super::{observe::Observed, waits::SchedulerWaits};
-use crate::{bindings::Bindings, events::Events, setup::Setup};
+use crate::{bindings::Bindings, events::Events, not_made::CopiesNotMade, setup::Setup};
 
 /// The writes of the controller.
 pub(super) struct Applier {
@@ -24,6 +24,7 @@ pub(super) struct Applier {
     works: Informer<Work>,
     events: Events,
     waits: Arc<SchedulerWaits>,
+    not_made: CopiesNotMade,
     clock: Clock,
 }
 
@@ -36,8 +37,14 @@ impl Applier {
             works: setup.works.clone(),
             events: setup.events.clone(),
             waits,
+            not_made: setup.not_made.clone(),
             clock: setup.seam.clock.clone(),
         }
+    }
+
+    /// Forgets a binding that does not exist any more.
+    pub(super) fn forget(&self, key: &Key) {
+        self.not_made.set(key, BTreeMap::new());
     }
 
     pub(super) async fn apply(&self, key: &Key, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
@@ -47,6 +54,11 @@ impl Applier {
         if !plan.effects.iter().any(|effect| matches!(effect, Effect::AwaitScheduler(_))) {
             self.waits.end(key);
         }
+        let not_made = plan.effects.iter().find_map(|effect| match effect {
+            Effect::CopiesNotMade(reasons) => Some(reasons.clone()),
+            _ => None,
+        });
+        self.not_made.set(key, not_made.unwrap_or_default());
         let successes =
             self.events.successes(|| seen.with_seen(|s| success::of_binding(s.binding, s.template, &plan.effects)));
         let (mut next, mut failed, mut created) = (Next::Forget, None, false);
@@ -71,6 +83,8 @@ impl Applier {
                 Effect::Delete { key, uid } | Effect::DeleteOnceReplaced { key, uid } => {
                     self.delete(seen, &key, &uid).await
                 }
+                // Noted above: a plan without them ends them.
+                Effect::CopiesNotMade(_) => Ok(()),
                 Effect::AwaitScheduler(wait) => {
                     self.waits.begin(key, self.clock.mono());
                     next = Next::After(wait);

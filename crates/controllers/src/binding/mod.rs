@@ -78,7 +78,10 @@ impl Controller for BindingController {
 
 impl BindingController {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
-        let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
+        let Some(observed) = self.observer.observe(key).await? else {
+            self.applier.forget(key);
+            return Ok(Next::Forget);
+        };
         let ids = NewIds::from(self.seam.rng.uuid());
         let decide = || observed.with_seen(|seen| binding::decide(seen, ids.clone()));
         let Resolved { plan, retry } = self.interpreters.resolve(&observed.interpreter, decide).await;

@@ -24,6 +24,7 @@ use crate::{
         template_name,
     },
     interpreter::Interpreters,
+    not_made::CopiesNotMade,
     objects::Objects,
     settings::Settings,
     setup::{Setup, on_change, on_interpretation, on_template},
@@ -43,6 +44,7 @@ struct BindingStatus {
     template_queue: Queue<ObjectKey>,
     bindings: Bindings,
     works: Informer<Work>,
+    not_made: CopiesNotMade,
     work_status: WorkStatus,
     clusters: Informer<Cluster>,
     templates: Arc<Objects<DynamicObject>>,
@@ -59,6 +61,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         template_queue: setup.queue("templateStatus"),
         bindings: setup.bindings.clone(),
         works: setup.works.clone(),
+        not_made: setup.not_made.clone(),
         work_status: setup.work_status.clone(),
         clusters: setup.clusters.clone(),
         templates: setup.templates.clone(),
@@ -73,6 +76,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     setup.work_status.on_request(move |work| {
         if let (Some(this), Some(binding)) = (weak.upgrade(), binding_of(work)) {
             this.collect(binding);
+        }
+    });
+    let weak = Arc::downgrade(&this);
+    setup.not_made.on_change(move |binding| {
+        if let Some(this) = weak.upgrade() {
+            this.queue.add(binding.clone());
         }
     });
     on_template(setup, &this, BindingStatus::on_template);
@@ -111,7 +120,8 @@ impl BindingStatus {
         let not_ready =
             not_ready(works.iter().filter_map(|work| cluster_of(work)), |name| self.clusters.get("", &name.0));
         let works: Vec<&Work> = works.iter().map(|w| &**w).collect();
-        let seen = Seen { binding: binding.view(), works: &works, not_ready: &not_ready };
+        let not_made = self.not_made.of(key);
+        let seen = Seen { binding: binding.view(), works: &works, not_ready: &not_ready, not_made: &not_made };
         let plan = binding_status::binding(&seen, self.seam.clock.wall_seconds());
         let successes = self.events.successes(|| success::of_binding_status(binding.view(), &plan.effects));
         self.events.record_all(&successes);

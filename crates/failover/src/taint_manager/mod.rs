@@ -19,6 +19,7 @@ pub mod queue;
 pub mod rate;
 mod rebuilt;
 mod report;
+mod reported_flags;
 mod rows;
 pub mod verdict;
 
@@ -32,6 +33,7 @@ pub use self::{
     notice::Notice,
     process::{Eviction, Next, Outcome},
     report::{EpisodeReport, PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report},
+    reported_flags::ReportedFlags,
     rows::{Row, Waiting},
 };
 use self::{
@@ -183,8 +185,8 @@ impl Evictions {
     fn end(&mut self, name: &ClusterName, why: Abandoned, now: Now) {
         self.queue.resume(name);
         let dropped = self.queue.drop_cluster(name, why);
-        for (binding, _) in &dropped {
-            self.notices.abandoned(binding, why, now.mono);
+        for (binding, element) in &dropped {
+            self.notices.abandoned(binding, element, why, now.mono);
         }
         self.announce();
         let Some(episode) = self.episodes.remove(name) else { return };
@@ -264,8 +266,9 @@ impl Evictions {
                 .is_some_and(|e| matches!(e.place, crate::taint_manager::queue::Place::Working { .. }));
             // The watch event of our own write precedes its response; the response decides about the element.
             if !working {
-                self.queue.remove(&key, Abandoned::Obsolete);
-                self.notices.abandoned(&key.binding, Abandoned::Obsolete, now.mono);
+                if let Some(element) = self.queue.remove(&key, Abandoned::Obsolete) {
+                    self.notices.abandoned(&key.binding, &element, Abandoned::Obsolete, now.mono);
+                }
             }
         }
         let elements: Vec<_> = self.queue.of_binding(key).cloned().collect();
@@ -321,8 +324,8 @@ impl Evictions {
                 purge_mode,
             }),
             Verdict::Stays(_) => {
-                if self.queue.remove(key, Abandoned::Recovered).is_some() {
-                    self.notices.abandoned(&key.binding, Abandoned::Recovered, now.mono);
+                if let Some(element) = self.queue.remove(key, Abandoned::Recovered) {
+                    self.notices.abandoned(&key.binding, &element, Abandoned::Recovered, now.mono);
                 }
                 None
             }

@@ -19,7 +19,7 @@ use ironclad_fleet::{Binding, BindingKey, ClusterName, Event};
 use super::Evictions;
 use crate::{
     Now,
-    taint_manager::queue::{Abandoned, Key, Place},
+    taint_manager::queue::{Abandoned, Element, Key, Place, Request},
 };
 
 /// Minimum time between two changes of a binding's condition.
@@ -53,7 +53,7 @@ struct Shown {
     at: Option<Duration>,
     /// Reason and message of the condition in place; `None` if there is none.
     text: Option<(String, String)>,
-    abandoned: Option<Abandoned>,
+    abandoned: Option<(Abandoned, Request)>,
 }
 
 /// Input of the check whether a healthy cluster accepts a workload.
@@ -93,10 +93,10 @@ impl Notices {
     }
 
     /// Records that an element of a binding was dropped.
-    pub(super) fn abandoned(&mut self, binding: &BindingKey, why: Abandoned, now: Duration) {
+    pub(super) fn abandoned(&mut self, binding: &BindingKey, element: &Element, why: Abandoned, now: Duration) {
         self.changed(binding, now);
         if let Some(shown) = self.shown.get_mut(binding) {
-            shown.abandoned = Some(why);
+            shown.abandoned = Some((why, element.request.clone()));
         }
     }
 
@@ -171,24 +171,34 @@ impl Evictions {
         binding: &BindingKey,
         before: bool,
         text: Option<&(String, String)>,
-        abandoned: Option<Abandoned>,
+        abandoned: Option<(Abandoned, Request)>,
     ) {
         match (text, abandoned) {
             (Some((_, message)), _) if !before => {
                 let first = self.queue.of_binding(binding).next().cloned();
                 let key = first.map(|cluster| Key { cluster, binding: binding.clone() });
                 let Some(element) = key.and_then(|key| self.queue.get(&key)).cloned() else { return };
-                let about = binding.reference(&element.request.binding_uid);
-                self.record_event(Event::normal(about, events::EVICTION_QUEUED, message.clone()));
-                let template = (*element.request.resource).clone();
-                self.record_event(Event::normal(template, events::EVICTION_QUEUED, message.clone()));
+                self.record_on_both(binding, &element.request, events::EVICTION_QUEUED, message);
             }
-            (None, Some(why)) if before => {
-                let about = binding.reference("");
+            (None, Some((why, request))) if before => {
                 let message = format!("the eviction is not needed any more: {}", why.as_str());
-                self.record_event(Event::normal(about, events::EVICTION_ABANDONED, message));
+                self.record_on_both(binding, &request, events::EVICTION_ABANDONED, &message);
             }
             _ => {}
+        }
+    }
+
+    /// Records a normal event on a binding and on its template (specification/failover.md 14.4).
+    pub(super) fn record_on_both(
+        &mut self,
+        binding: &BindingKey,
+        request: &Request,
+        reason: &'static str,
+        message: &str,
+    ) {
+        let template = (*request.resource).clone();
+        for about in [binding.reference(&request.binding_uid), template] {
+            self.record_event(Event::normal(about, reason, message));
         }
     }
 

@@ -2,16 +2,23 @@
 //! hopeless evictions are not written. It asks the scheduler's own filters; which cluster it becomes the scheduler
 //! decides later.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use ironclad_api::{
     cluster::Cluster,
     policy::{ClusterAffinityTerm, Placement, ReplicaSchedulingType, SpreadByField, SpreadConstraint},
-    work::ResourceBindingSpec,
+    work::{FailoverRecord, ResourceBindingSpec},
 };
 use ironclad_fleet::{
     Binding, ClusterName, Clusters, affinity,
-    because::{eviction::NoTarget, schedule},
+    because::{
+        eviction::NoTarget,
+        schedule::{self, Refusal},
+    },
 };
 use ironclad_scheduling::{Options, filter::Filter, plugin::TargetState, trigger::responsible};
 use jiff::Timestamp;
@@ -39,27 +46,111 @@ pub fn candidates<'a>(
     left_out: &BTreeSet<ClusterName>,
     snapshot: &Snapshot<'a>,
 ) -> Vec<&'a Arc<Cluster>> {
-    let spec = binding.spec();
-    let observed = binding.status().map_or("", |status| status.scheduler_observed_affinity_name.as_str());
-    let history = binding.status().map_or(&[][..], |status| &status.failover_history);
-    let groups = &placement.cluster_affinities;
-    let from = groups.iter().position(|group| group.affinity_name == observed).unwrap_or(0);
-    let grouped = placement.cluster_affinity.is_none() && !groups.is_empty();
-    let terms: Vec<Option<&ClusterAffinityTerm>> =
-        if grouped { groups[from..].iter().map(Some).collect() } else { vec![None] };
-    let suspended = spec.suspension.as_ref().and_then(|suspension| suspension.dispatching_on_clusters.as_ref());
-    let usable = |(name, cluster): &(&ClusterName, &'a Arc<Cluster>)| {
-        let state = if spec.target(&name.0).is_some() { TargetState::Target } else { TargetState::New };
-        !left_out.contains(*name)
-            && cluster.metadata.deletion_timestamp.is_none()
-            && cluster.is_ready()
-            && !suspended.is_some_and(|on| on.cluster_names.iter().any(|suspended| **suspended == *name.0))
-            && terms.iter().any(|group| {
-                let (plugins, now) = (snapshot.scheduler.plugins, snapshot.now);
-                Filter { spec, placement, group: *group, plugins, history, now }.test(cluster, state).is_ok()
-            })
-    };
-    snapshot.clusters.iter().filter(usable).map(|(_, cluster)| cluster).collect()
+    let test = Test::of(binding, placement, snapshot);
+    let others = snapshot.clusters.iter().filter(|(name, _)| !left_out.contains(*name));
+    others.filter(|(name, cluster)| test.refusal(name, cluster).is_none()).map(|(_, cluster)| cluster).collect()
+}
+
+/// Reasons why the clusters that are not left out could not take the workload. Clusters that its affinity does not
+/// choose are not among them.
+#[must_use]
+pub fn refusals(
+    binding: &Binding,
+    left_out: &BTreeSet<ClusterName>,
+    snapshot: &Snapshot<'_>,
+) -> BTreeMap<ClusterName, String> {
+    let everything = Placement::default();
+    let placement = binding.spec().placement.as_ref().unwrap_or(&everything);
+    let test = Test::of(binding, placement, snapshot);
+    let others = snapshot.clusters.iter().filter(|(name, _)| !left_out.contains(*name));
+    let refused = others.filter_map(|(name, cluster)| Some((name.clone(), test.refusal(name, cluster)?)));
+    refused
+        .filter(|(_, why)| *why != NotUsable::Filter(Refusal::Affinity))
+        .map(|(n, why)| (n, why.to_string()))
+        .collect()
+}
+
+/// Reason why a cluster can't take a workload now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NotUsable {
+    Leaving,
+    NotReady,
+    NotDispatched,
+    Filter(Refusal),
+}
+
+impl fmt::Display for NotUsable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leaving => f.write_str("is being removed from the fleet"),
+            Self::NotReady => f.write_str("is not ready"),
+            Self::NotDispatched => f.write_str("dispatching to it is suspended"),
+            // Messages of several clusters begin with them.
+            Self::Filter(refusal) => f.write_str(refusal.to_string().trim_start_matches("cluster(s) ")),
+        }
+    }
+}
+
+/// Test whether clusters can take one workload.
+struct Test<'a> {
+    spec: &'a ResourceBindingSpec,
+    placement: &'a Placement,
+    history: &'a [FailoverRecord],
+    /// Affinity groups that may be used; one that is `None` without groups.
+    terms: Vec<Option<&'a ClusterAffinityTerm>>,
+    scheduler: &'a Options,
+    now: Timestamp,
+}
+
+impl<'a> Test<'a> {
+    fn of(binding: &'a Binding, placement: &'a Placement, snapshot: &'a Snapshot<'_>) -> Self {
+        let observed = binding.status().map_or("", |status| status.scheduler_observed_affinity_name.as_str());
+        let groups = &placement.cluster_affinities;
+        let from = groups.iter().position(|group| group.affinity_name == observed).unwrap_or(0);
+        let grouped = placement.cluster_affinity.is_none() && !groups.is_empty();
+        Self {
+            spec: binding.spec(),
+            placement,
+            history: binding.status().map_or(&[][..], |status| &status.failover_history),
+            terms: if grouped { groups[from..].iter().map(Some).collect() } else { vec![None] },
+            scheduler: snapshot.scheduler,
+            now: snapshot.now,
+        }
+    }
+
+    /// The first reason against a cluster; that of the last affinity group if none of them chooses it.
+    fn refusal(&self, name: &ClusterName, cluster: &Cluster) -> Option<NotUsable> {
+        let suspended =
+            self.spec.suspension.as_ref().and_then(|suspension| suspension.dispatching_on_clusters.as_ref());
+        if cluster.metadata.deletion_timestamp.is_some() {
+            return Some(NotUsable::Leaving);
+        }
+        let state = if self.spec.target(&name.0).is_some() { TargetState::Target } else { TargetState::New };
+        let mut refused = None;
+        for group in &self.terms {
+            let (spec, placement, history, now) = (self.spec, self.placement, self.history, self.now);
+            let plugins = self.scheduler.plugins;
+            match (Filter { spec, placement, group: *group, plugins, history, now }).test(cluster, state) {
+                Ok(_) => {
+                    refused = None;
+                    break;
+                }
+                // That a group does not choose it says less than what another group has against it.
+                Err(Refusal::Affinity) if refused.is_some() => {}
+                Err(why) => refused = Some(why),
+            }
+        }
+        if refused == Some(Refusal::Affinity) {
+            return refused.map(NotUsable::Filter);
+        }
+        if !cluster.is_ready() {
+            return Some(NotUsable::NotReady);
+        }
+        if suspended.is_some_and(|on| on.cluster_names.iter().any(|suspended| **suspended == *name.0)) {
+            return Some(NotUsable::NotDispatched);
+        }
+        refused.map(NotUsable::Filter)
+    }
 }
 
 /// Checks that an eviction would be answered: by a scheduler that places the binding anew, and by new Works.

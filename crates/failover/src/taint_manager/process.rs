@@ -251,7 +251,7 @@ impl Evictions {
             match (step, seen) {
                 (Step::Drop(why), _) => {
                     self.queue.remove(&key, why);
-                    self.notices.abandoned(&key.binding, why, now.mono);
+                    self.notices.abandoned(&key.binding, &element, why, now.mono);
                 }
                 (Step::Park(reason), _) => self.park(&key, &element, &reason, now),
                 (Step::Fail(reason), _) => {
@@ -279,6 +279,8 @@ impl Evictions {
     fn park(&mut self, key: &Key, element: &Element, reason: &Reason, now: Now) {
         if self.queue.park(key, now.mono) {
             self.record_failure(key, element, reason);
+        } else {
+            self.queue.explain(key, &reason.to_string());
         }
         self.notices.changed(&key.binding, now.mono);
     }
@@ -298,7 +300,7 @@ impl Evictions {
             episode.observe(&key.binding);
             self.queue.evicted(&key, now.mono);
             let message = Reason::WouldEvict { from: key.cluster.clone() }.to_string();
-            self.record_event(Event::normal(binding.reference(), events::WOULD_EVICT, message));
+            self.record_on_both(&key.binding, &element.request, events::WOULD_EVICT, &message);
             self.notices.changed(&key.binding, now.mono);
             return None;
         }
@@ -385,6 +387,7 @@ impl Evictions {
     }
 
     fn record_failure(&mut self, key: &Key, element: &Element, reason: &Reason) {
+        self.queue.explain(key, &reason.to_string());
         let about = key.binding.reference(&element.request.binding_uid);
         let message = format!("Evict from cluster {} failed: {reason}", key.cluster);
         let template = (*element.request.resource).clone();

@@ -81,6 +81,8 @@ pub struct Element {
     pub conflicts: u32,
     /// An event reported that it has no target.
     pub unfit: bool,
+    /// Reason of the last attempt that did not evict it.
+    pub because: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +139,7 @@ impl Queue {
             attempts: 0,
             conflicts: 0,
             unfit: false,
+            because: None,
         };
         self.tally.came(key, &element);
         let cluster_queue = self.by_cluster.entry(key.cluster.clone()).or_default();
@@ -349,6 +352,19 @@ impl Queue {
             self.tally.parked(key, &element, now);
         }
         first
+    }
+
+    /// Remembers why an element was not evicted.
+    pub fn explain(&mut self, key: &Key, because: &str) {
+        if let Some(element) = self.get_mut(key) {
+            element.because = Some(because.into());
+        }
+    }
+
+    /// Elements that are ready, without those of clusters whose queue is paused.
+    #[must_use]
+    pub fn lined_up(&self) -> usize {
+        self.by_cluster.values().filter(|of_cluster| !of_cluster.paused).map(|of_cluster| of_cluster.ready.len()).sum()
     }
 
     /// Counts a failed attempt and retries as [`Queue::retry`] does.

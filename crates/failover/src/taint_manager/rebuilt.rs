@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::conditions::{self, TRUE, binding::EVICTION_PENDING};
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::Reason};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Evictions, Report, Row, Waiting, report::ROWS_MAX};
@@ -25,21 +25,24 @@ impl Evictions {
         now: Now,
     ) -> Vec<Row> {
         let snapshot = Snapshot { clusters, scheduler: &self.flags.scheduler, now: now.wall };
-        let goes_nowhere = |cluster: &ClusterName, binding: &BindingKey| {
+        let no_target = |cluster: &ClusterName, binding: &BindingKey| {
             let left_out = BTreeSet::from([cluster.clone()]);
             let check = self.flags.eviction.pre_scheduling_check;
-            bindings.get(binding).is_some_and(|bound| has_target(bound, &left_out, &snapshot, check).is_err())
+            has_target(bindings.get(binding)?, &left_out, &snapshot, check).err()
         };
         // Nothing is evicted before the end of such a leader's warm-up.
         let warm_up = self.flags.eviction.warm_up(self.flags.health.monitor_grace_period);
         let begins = now.mono.saturating_add(warm_up);
         let begins = Now { wall: now.wall_at(begins), mono: begins };
         let mut rows = self.rows_in(begins, |cluster, binding, state| match state {
-            Waiting::Queued if goes_nowhere(cluster, binding) => Waiting::Parked,
+            Waiting::Queued if no_target(cluster, binding).is_some() => Waiting::Parked,
             state => state,
         });
         for row in &mut rows {
             row.since = bindings.get(&row.binding).and_then(pending_since);
+            if row.state == Waiting::Parked {
+                row.because = no_target(&row.cluster, &row.binding).map(|why| Reason::NoTarget(why).to_string());
+            }
         }
         rows
     }

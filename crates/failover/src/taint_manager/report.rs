@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Evictions, rows::Row};
+use super::{Evictions, reported_flags::ReportedFlags, rows::Row};
 use crate::{
-    Now,
+    Flags, Now,
     flags::eviction::{Check, Mode},
     taint_manager::queue::Place,
 };
@@ -42,8 +42,14 @@ pub struct Report {
     pub check: Check,
     /// `--failover-mode`.
     pub mode: Mode,
+    /// The other flags; defaults if the leader is of a version that reports none.
+    #[serde(default)]
+    pub flags: ReportedFlags,
     /// Ready elements.
     pub ready: usize,
+    /// Those of them that are held.
+    #[serde(default)]
+    pub held: usize,
     /// Elements that wait for their time or another try.
     pub delayed: usize,
     /// Elements without a target.
@@ -74,6 +80,9 @@ pub struct EpisodeReport {
     pub pending: usize,
     /// True if it is ready again and its taints are about to be removed: its elements are held.
     pub recovering: bool,
+    /// Reason why its elements are held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
 }
 
 impl Report {
@@ -89,6 +98,15 @@ impl Report {
     pub fn says_the_same(&self, other: &Self) -> bool {
         let settled = self.is_quiet() && other.is_quiet() && self.state == other.state && self.rate == other.rate;
         settled || *self == Self { at: self.at, drained_at: self.drained_at, ..other.clone() }
+    }
+
+    /// Flags of the leader, as far as it reports them; the others are the defaults.
+    #[must_use]
+    pub fn flags(&self) -> Flags {
+        let mut flags = self.flags.flags();
+        flags.eviction.pre_scheduling_check = self.check;
+        flags.eviction.failover_mode = self.mode;
+        flags
     }
 
     /// As the data of a ConfigMap.
@@ -123,6 +141,7 @@ impl Evictions {
             evicted: episode.evicted,
             pending: self.queue.of_cluster(name).count(),
             recovering: episode.recovering,
+            held: self.held_because(name),
         };
         Report {
             at: whole(now.wall),
@@ -133,7 +152,9 @@ impl Evictions {
             unhealthy: allowed.counts.unhealthy,
             check: self.flags.eviction.pre_scheduling_check,
             mode: self.flags.eviction.failover_mode,
+            flags: ReportedFlags::from(&self.flags),
             ready: self.queue.tally().ready(),
+            held: self.queue.tally().ready().saturating_sub(self.queue.lined_up()),
             delayed: count(|place| matches!(place, Place::Delayed | Place::Backoff)),
             parked: count(|place| place == Place::Parked),
             drained_at: self.drains_in(now).map(|wait| whole(now.wall_at(now.mono.saturating_add(wait)))),
@@ -145,11 +166,43 @@ impl Evictions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ironclad_api::policy::PurgeMode;
+    use serde_json::json;
+
     use super::*;
 
     fn report() -> Report {
         let now = Now { wall: Timestamp::UNIX_EPOCH, mono: std::time::Duration::ZERO };
         Evictions::new(crate::Flags::default(), now).report(now)
+    }
+
+    #[test]
+    fn flags_of_a_leader_are_those_that_it_was_given() {
+        let mut flags = Flags::default();
+        flags.health.thresholds.failure = Duration::from_millis(1_500);
+        flags.health.status_update_frequency = Duration::from_secs(1);
+        let eviction = &mut flags.eviction;
+        (eviction.resource_eviction_rate, eviction.secondary_resource_eviction_rate) = (7.0, 0.25);
+        (eviction.unhealthy_cluster_threshold, eviction.large_cluster_num_threshold) = (0.9, 3);
+        (eviction.enable_no_execute_taint_eviction, eviction.capacity_check) = (false, true);
+        eviction.no_execute_taint_eviction_purge_mode = PurgeMode::Directly;
+        (eviction.pre_scheduling_check, eviction.failover_mode) = (Check::Strict, Mode::Observe);
+        (eviction.halt_eviction_on_total_outage, eviction.max_evictions_per_episode) = (false, 9);
+        eviction.mass_failure_hold = Duration::from_secs(5);
+        let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Duration::ZERO };
+        let report = Evictions::new(flags.clone(), now).report(now);
+        let read: Report = serde_json::from_value(json!(report)).unwrap();
+        assert_eq!(read.flags(), flags);
+
+        let mut older = json!(report);
+        older.as_object_mut().unwrap().remove("flags");
+        let older: Report = serde_json::from_value(older).unwrap();
+        assert_eq!(older.flags().eviction.pre_scheduling_check, Check::Strict, "it has always been reported");
+        assert_eq!(older.flags().health, Flags::default().health, "a leader that reports no flags");
+        let negative = Report { flags: ReportedFlags { mass_failure_hold_seconds: -1.0, ..read.flags }, ..older };
+        assert_eq!(negative.flags().eviction.mass_failure_hold, Duration::ZERO);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_fleet::{BindingKey, ClusterName, because::eviction::Reason};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,9 @@ pub struct Row {
     pub expected: Option<Timestamp>,
     /// Failed attempts.
     pub attempts: u32,
+    /// Reason why it is parked, retried or held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
 }
 
 impl Evictions {
@@ -134,15 +137,33 @@ impl Evictions {
                 purge_mode: format!("{:?}", element.request.purge_mode),
                 expected: expected.map(whole),
                 attempts: element.attempts,
+                because: match state {
+                    Waiting::Held => self.held_because(cluster),
+                    Waiting::Parked | Waiting::Retrying => element.because.as_deref().map(str::to_owned),
+                    Waiting::Queued | Waiting::Delayed | Waiting::Evicting => None,
+                },
             }
         };
         all.into_iter().map(&mut row).collect()
     }
 
-    /// Time to process all elements at the rate in force; `None` if it is infinite.
+    /// Reason why the elements of a cluster are held; `None` if they are not.
+    #[must_use]
+    pub fn held_because(&self, cluster: &ClusterName) -> Option<String> {
+        let episode = self.episodes.get(cluster)?;
+        let max = self.flags.eviction.max_evictions_per_episode;
+        let reason = match episode.recovering {
+            true => Reason::SourceRecovering { cluster: cluster.clone() },
+            false if episode.is_exhausted(max) => Reason::EpisodeLimit { max },
+            false => return None,
+        };
+        Some(reason.to_string())
+    }
+
+    /// Time to process all ready elements that are not held at the rate in force; `None` if it is infinite.
     #[must_use]
     pub fn drains_in(&self, now: Now) -> Option<Duration> {
-        let ready = u32::try_from(self.queue.tally().ready()).unwrap_or(u32::MAX);
+        let ready = u32::try_from(self.queue.lined_up()).unwrap_or(u32::MAX);
         if ready == 0 {
             return Some(Duration::ZERO);
         }

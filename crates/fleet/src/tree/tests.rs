@@ -11,7 +11,11 @@ fn key() -> ObjectKey {
 }
 
 fn printed(world: &World) -> Vec<String> {
-    let tree = tree(world, &key()).unwrap();
+    printed_as(world, &key(), &Explained::default())
+}
+
+fn printed_as(world: &World, key: &ObjectKey, explained: &Explained) -> Vec<String> {
+    let tree = tree(world, key, explained).unwrap();
     let mark = |i: usize| if tree.first_broken == Some(i) { " <-" } else { "" };
     let line = |(i, link): (usize, &Link)| {
         format!("{}{} [{:?}] {}{}", "  ".repeat(link.depth), link.object, link.state, link.detail, mark(i))
@@ -78,7 +82,7 @@ fn the_first_broken_link_is_marked() {
                 w.insert_template(alone);
                 w.bindings.clear();
             },
-            "no policy [Broken] selects it: make a PropagationPolicy whose resourceSelectors name it",
+            "no policy [Broken] has claimed it",
         ),
         (
             &|w| w.policies.clear(),
@@ -157,5 +161,90 @@ fn evictions_and_dependencies_are_told() {
     world.insert_template(alone);
     let lines = printed(&world);
     assert_eq!(lines[1], "  no policy [Ok] follows what needs it: shop/db-statefulset");
-    assert!(tree(&world, &ObjectKey { name: "other".into(), ..key() }).is_none());
+    assert!(tree(&world, &ObjectKey { name: "other".into(), ..key() }, &Explained::default()).is_none());
+}
+
+#[test]
+fn health_that_is_older_than_the_copy_breaks_no_link() {
+    let mut world = world();
+    world.insert_work(changed(healthy("m1", 2, "Healthy"), json!({})));
+    world.insert_work(changed(healthy("m2", 1, "Unhealthy"), json!({})));
+    let mut copy = crate::check::tests::manifest("m2", 1);
+    copy["status"] = json!({"readyReplicas": 1});
+    world.insert_member("m2".into(), copy);
+    let lines = printed(&world);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.trim() == "m2: Deployment shop/web [Waiting] 1/1 ready, health not reported yet <-"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn new_copy_that_waits_for_the_end_of_the_old_one_says_so() {
+    let mut world = world();
+    world.works.clear();
+    world.insert_work(changed(work("m1", 2), json!({})));
+    let task = json!({"fromCluster": "m1", "purgeMode": "Directly", "reason": "R", "producer": "P"});
+    let moved = json!({"spec": {"clusters": [{"name": "m2", "replicas": 3}], "gracefulEvictionTasks": [task]}});
+    world.insert_binding(changed(binding(), moved));
+    let lines = printed(&world);
+    let want = "[Waiting] waits until the old copy in m1 is deleted; annotation failover.ironclad.io/proceed-without-cleanup=true on the binding ends the wait";
+    assert!(lines.iter().any(|line| line.contains(want)), "{lines:#?}");
+}
+
+#[test]
+fn target_without_a_work_has_its_name_and_the_reason_in_the_status() {
+    let mut world = world();
+    world.works.clear();
+    let item =
+        json!([{"clusterName": "m2", "applied": false, "appliedMessage": "override for cluster m2: no such field"}]);
+    world.insert_binding(changed(binding(), json!({"status": {"aggregatedStatus": item}})));
+    let lines = printed(&world);
+    let of_works: Vec<&str> = lines.iter().map(|line| line.trim()).filter(|line| line.starts_with("Work ")).collect();
+    let name = names::work_name("Deployment", "shop", "web");
+    assert_eq!(
+        of_works,
+        [
+            format!("Work karmada-es-m1/{name} [Waiting] is not made yet"),
+            format!("Work karmada-es-m2/{name} [Broken] was not made: override for cluster m2: no such field <-"),
+        ]
+    );
+}
+
+#[test]
+fn reasons_of_decisions_are_told_where_the_chain_ends() {
+    let mut world = world();
+    world.bindings.clear();
+    let unbound = Explained { unbound: Some("waits for an override".to_owned()), ..Explained::default() };
+    assert!(
+        printed_as(&world, &key(), &unbound).contains(&"    ResourceBinding [Waiting] waits for an override <-".into())
+    );
+    let mut alone = template();
+    alone["metadata"]["annotations"] = json!({});
+    world.insert_template(alone);
+    let skipped = (LinkState::Ok, "templates of this kind are not propagated".to_owned());
+    let lines = printed_as(&world, &key(), &Explained { unclaimed: Some(skipped), ..Explained::default() });
+    assert_eq!(lines[1], "  no policy [Ok] templates of this kind are not propagated");
+
+    world.insert_template(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
+    let namespace = ObjectKey { gvk: Gvk::from_manifest("v1", "Namespace"), namespace: "".into(), name: "shop".into() };
+    let mut of_namespace = work("m1", 1);
+    of_namespace["metadata"]["name"] = "shop-ns".into();
+    world.insert_work(changed(of_namespace, json!({})));
+    let explained = Explained {
+        unclaimed: Some((LinkState::Ok, "namespace sync".to_owned())),
+        synced: vec!["shop-ns".to_owned()],
+        ..Explained::default()
+    };
+    let lines = printed_as(&world, &namespace, &explained);
+    for line in [
+        "  no policy [Ok] namespace sync",
+        "    Cluster m1 [Ok] ",
+        "      Work karmada-es-m1/shop-ns [Ok] applied",
+        "      Work karmada-es-m2/shop-ns [Waiting] is not made yet",
+    ] {
+        assert!(lines.iter().any(|one| one.trim_end_matches(" <-") == line), "{line}: {lines:#?}");
+    }
 }

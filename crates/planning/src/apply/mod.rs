@@ -1,11 +1,13 @@
 //! Plan of applying objects: the decisions of policies, detector, scheduler, dependencies and overrides, taken over the
 //! fleet with these objects in it.
 //!
-//! Each template gets one reconcile of the scheduler; templates that compete for the same capacity are not followed.
+//! Objects are applied in the order of the file: a template is claimed by the policies that exist by then. Each template
+//! gets one reconcile of the scheduler; templates that compete for the same capacity are not followed.
 
 mod objects;
 #[cfg(test)]
 mod tests;
+mod three_way;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +16,26 @@ use ironclad_fleet::{
     targets::targets as target_clusters,
 };
 use ironclad_interpreter::{Dependency, Interpreter};
-use ironclad_propagation::{detector::claim::Claim, overrides, template::Identity};
+use ironclad_propagation::{
+    detector::claim::Claim, namespace, overrides, skipped_resources::Skipped, template::Identity,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use self::objects::{Change, InvalidFile, OBJECTS_MAX, Object, Planned, check};
-use crate::{Fleet, Preemption, Scheduling, replay::Replay};
+pub use self::{
+    objects::{Change, InvalidFile, OBJECTS_MAX, Object, Planned, check},
+    three_way::Apply,
+};
+use crate::{Fleet, Preemption, Scheduling, replay::Replay, why::is_namespace};
 
 /// Input of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// The fleet as it is.
     pub before: &'a Fleet,
-    /// The fleet with the applied objects in it.
-    pub after: &'a Fleet,
+    /// The objects as they are once applied, in order.
+    pub applied: &'a [Value],
     /// The policies that are applied.
     pub policies: &'a BTreeSet<PolicyKey>,
     /// The templates that are applied.
@@ -49,6 +56,9 @@ pub struct ApplyPlan {
     pub templates: Vec<TemplateChange>,
     /// Number of other templates, which do not change.
     pub unchanged: usize,
+    /// Changed objects whose effect on copies is not followed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_followed: Vec<String>,
     /// Objects that workloads refer to. A fleet that lacks one of them makes the plan incomplete.
     #[serde(skip)]
     pub needs: Vec<Dependency>,
@@ -107,18 +117,31 @@ impl CopyChange {
 }
 
 impl ApplyPlan {
-    /// True if no copy would be created, changed or removed.
+    /// True if no copy would be created, changed or removed, as far as all changes are followed.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.templates.iter().all(|change| change.copies.values().all(|copy| copy.change() == "stays"))
+        self.not_followed.is_empty()
+            && self.templates.iter().all(|change| change.copies.values().all(|copy| copy.change() == "stays"))
     }
 }
 
 /// Follows the applied objects to the copies in the clusters.
 #[must_use]
 pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
-    let mut replay = Replay::new(question.after.clone(), question.interpreter, question.now);
+    let mut replay = Replay::new(question.before.clone(), question.interpreter, question.now);
     let mut of_policies: BTreeMap<ObjectKey, Vec<Because>> = BTreeMap::new();
+    for object in question.applied {
+        // They were inserted before: an invalid one is reported by then.
+        let Ok(()) = replay.fleet.insert(object.clone()) else { continue };
+        let key = Identity::of(object).key();
+        if question.templates.contains(&key) {
+            let because = replay.claim(&key);
+            let is_last_word =
+                |because: &Because| matches!(because, Because::Propagation(Reason::NoPolicyMatches { .. }));
+            of_policies.entry(key).or_default().extend(because.into_iter().filter(|one| !is_last_word(one)));
+        }
+    }
+    of_policies.retain(|_, because| !because.is_empty());
     for key in question.policies {
         for (template, because) in replay.policy(key, question.preemption) {
             of_policies.entry(template).or_default().extend(because);
@@ -139,6 +162,7 @@ pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
     for key in &all {
         let mut placement = placements.remove(key).unwrap_or_default();
         let mut because = of_policies.get(key).cloned().unwrap_or_default();
+        placement.because.retain(|one| !because.contains(one));
         because.append(&mut placement.because);
         let template = replay.fleet.world.templates.get(key);
         let mut because = without_existing_claim(because, template.and_then(|template| Claim::of_template(template)));
@@ -188,7 +212,13 @@ fn change(
         copies: BTreeMap::new(),
         scheduling: scheduling.filter(|_| is_scheduled),
     };
-    let [present, planned] = [&before, &then].map(|binding| binding.as_ref().map(targets).unwrap_or_default());
+    let [mut present, mut planned] = [&before, &then].map(|binding| binding.as_ref().map(targets).unwrap_or_default());
+    if binding.is_none() {
+        (present, planned) = (synced(question.before, key), synced(after, key));
+        // Namespace sync needs none.
+        let lacks_policy = |one: &Because| matches!(one, Because::Propagation(Reason::NoPolicyMatches { .. }));
+        change.because.retain(|because| planned.is_empty() || !lacks_policy(because));
+    }
     let all: BTreeSet<&ClusterName> = present.keys().chain(planned.keys()).collect();
     for name in all {
         let copy = CopyChange {
@@ -199,6 +229,16 @@ fn change(
         change.copies.insert(name.clone(), overridden(question, after, key, name, copy));
     }
     change
+}
+
+/// Clusters to which namespace sync brings a Namespace.
+fn synced(fleet: &Fleet, key: &ObjectKey) -> BTreeMap<ClusterName, i32> {
+    let template = fleet.world.templates.get(key).filter(|_| is_namespace(key));
+    if template.is_none_or(|template| !namespace::is_synced(template, &Skipped::default())) {
+        return BTreeMap::new();
+    }
+    let staying = fleet.world.clusters.iter().filter(|(_, cluster)| cluster.metadata.deletion_timestamp.is_none());
+    staying.map(|(name, _)| (name.clone(), 0)).collect()
 }
 
 /// Applies the overrides to the copy, now and then.
@@ -245,6 +285,9 @@ fn targets(binding: &Binding) -> BTreeMap<ClusterName, i32> {
     all.map(|(at, target)| (target.cluster, if at < of_scheduler { target.replicas } else { 0 })).collect()
 }
 
+/// Annotation with the manifest that `kubectl apply` applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Content of a copy as a user sees it: without status and replicas, and without the labels and annotations that
 /// propagation adds.
 fn content(manifest: &Value) -> Value {
@@ -274,8 +317,6 @@ fn content(manifest: &Value) -> Value {
     }
     content
 }
-
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The names in the record of applied override policies.
 fn recorded(kind: &str, record: &str) -> Vec<String> {

@@ -92,6 +92,8 @@ pub struct Planned {
     pub objects: Vec<Object>,
     pub(super) policies: BTreeSet<PolicyKey>,
     templates: BTreeSet<ObjectKey>,
+    applied: Vec<Value>,
+    not_followed: Vec<String>,
 }
 
 impl Planned {
@@ -104,7 +106,11 @@ impl Planned {
         for (present, object) in applied {
             let identity = Identity::of(&object);
             let key = identity.key();
-            planned.objects.push(Object { name: key.to_string(), change: Change::of(present.as_ref(), &object) });
+            let (name, change) = (key.to_string(), Change::of(present.as_ref(), &object));
+            if change != Change::Unchanged && !is_followed(identity.group(), identity.kind) {
+                planned.not_followed.push(name.clone());
+            }
+            planned.objects.push(Object { name, change });
             match (identity.group(), identity.kind) {
                 ("policy.karmada.io", "PropagationPolicy" | "ClusterPropagationPolicy") => {
                     let key = PolicyKey { namespace: identity.namespace.into(), name: identity.name.into() };
@@ -115,7 +121,8 @@ impl Planned {
                     planned.templates.insert(key);
                 }
             }
-            planned.after.insert(object)?;
+            planned.after.insert(object.clone())?;
+            planned.applied.push(object);
         }
         Ok(planned)
     }
@@ -162,15 +169,37 @@ impl Planned {
     /// Follows the applied objects to the copies in the clusters.
     #[must_use]
     pub fn plan_apply(&self, preemption: Preemption, interpreter: &Interpreter, now: Timestamp) -> ApplyPlan {
-        plan_apply(&Question {
+        let mut found = plan_apply(&Question {
             before: &self.before,
-            after: &self.after,
+            applied: &self.applied,
             policies: &self.policies,
             templates: &self.templates,
             preemption,
             interpreter,
             now,
-        })
+        });
+        found.not_followed.clone_from(&self.not_followed);
+        found
+    }
+}
+
+/// True for kinds whose effect on copies is followed: templates, and what decides on them.
+fn is_followed(group: &str, kind: &str) -> bool {
+    match group {
+        "policy.karmada.io" => matches!(
+            kind,
+            "PropagationPolicy" | "ClusterPropagationPolicy" | "OverridePolicy" | "ClusterOverridePolicy"
+        ),
+        "cluster.karmada.io" => kind == "Cluster",
+        "work.karmada.io" => matches!(kind, "ResourceBinding" | "ClusterResourceBinding"),
+        "config.karmada.io" => kind == "ResourceInterpreterCustomization",
+        "apps.karmada.io"
+        | "autoscaling.karmada.io"
+        | "networking.karmada.io"
+        | "remedy.karmada.io"
+        | "sim.ironclad.io"
+        | "apiextensions.k8s.io" => false,
+        _ => true,
     }
 }
 

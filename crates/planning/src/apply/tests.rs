@@ -103,6 +103,27 @@ fn what_would_happen() {
             "api [PropagationPolicy shop/all selects the template by kind] m4:new ->3\n1 unchanged",
         ),
         (
+            "a template before its policy: a policy that is there claims it first, and keeps it",
+            &format!("{FLEET}{}", policy("broad", "", "[m1]", "")),
+            format!("{}{}", deployment("api", 3, ""), policy("narrow", ", name: api", "[m4]", "")),
+            false,
+            "api [PropagationPolicy shop/broad selects the template by kind] m1:new ->3\n0 unchanged",
+        ),
+        (
+            "a template after its policy",
+            &format!("{FLEET}{}", policy("broad", "", "[m1]", "")),
+            format!("{}{}", policy("narrow", ", name: api", "[m4]", ""), deployment("api", 3, "")),
+            false,
+            "api [PropagationPolicy shop/narrow selects the template by name; PropagationPolicy shop/broad selects it too: its selector is less specific] m4:new ->3\n0 unchanged",
+        ),
+        (
+            "a Namespace goes to every member",
+            &FLEET.to_owned(),
+            "---\n{apiVersion: v1, kind: Namespace, metadata: {name: lab}}\n".to_owned(),
+            false,
+            "lab [] m1:new ->0 m2:new ->0 m3:new ->0 m4:new ->0\n0 unchanged",
+        ),
+        (
             "another placement: the copy moves",
             &placed(),
             policy("low", ", name: web", "[m4]", ", priority: 1"),

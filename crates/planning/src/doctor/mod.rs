@@ -4,13 +4,14 @@ pub mod drift;
 
 use std::collections::BTreeSet;
 
-use ironclad_api::conditions::{self, TRUE, cluster::READY};
+use ironclad_api::conditions::{self, TRUE, binding::SCHEDULED, cluster::READY};
 use ironclad_failover::{
     flags::eviction::Check,
     taint_manager::{
         Report,
         pre_scheduling_check::{Snapshot, has_target},
     },
+    taints::is_faulty,
 };
 use ironclad_fleet::{Binding, ClusterName, World};
 use ironclad_scheduling::Options;
@@ -63,14 +64,51 @@ impl Finding {
     }
 }
 
-/// Findings about the health of clusters, the fleet's readiness for the loss of one, and evictions.
+/// The leader's state, as far as it is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Leader<'a> {
+    /// Its report.
+    pub report: Option<&'a Report>,
+    /// Evictions are paused.
+    pub paused: bool,
+    /// Reason why it decides on no evictions at all, if it doesn't.
+    pub off: Option<&'a str>,
+}
+
+/// Findings about the health of clusters, workloads without a cluster, the fleet's readiness for the loss of a cluster,
+/// and evictions.
 #[must_use]
-pub fn findings(world: &World, report: Option<&Report>, paused: bool, now: Timestamp) -> Vec<Finding> {
+pub fn findings(world: &World, leader: Leader<'_>, now: Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
     clusters(world, &mut found);
-    failover(world, report.map_or_else(Check::default, |report| report.check), now, &mut found);
-    evictions(report, paused, now, &mut found);
+    without_a_cluster(world, &mut found);
+    failover(world, leader, now, &mut found);
+    evictions(world, leader, now, &mut found);
     found
+}
+
+/// Bindings with an empty schedule result that the scheduler has seen: nothing runs, or only what an eviction left.
+fn without_a_cluster(world: &World, found: &mut Vec<Finding>) {
+    let (mut nowhere, mut evicted) = (Vec::new(), Vec::new());
+    for binding in world.all_bindings() {
+        let (spec, metadata) = (binding.spec(), binding.metadata());
+        let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
+        let is_empty = spec.placement.is_some() && spec.clusters.is_empty() && metadata.deletion_timestamp.is_none();
+        if is_empty && !spec.graceful_eviction_tasks.is_empty() {
+            evicted.push(binding.key().to_string());
+        } else if is_empty && (spec.scheduling_suspended() || conditions::get(conditions, SCHEDULED).is_some()) {
+            nowhere.push(binding.key().to_string());
+        }
+    }
+    for (names, what) in [
+        (nowhere, "in no cluster: the scheduler finds none, or is suspended for it"),
+        (evicted, "in no cluster since evictions: only old copies may run"),
+    ] {
+        if !names.is_empty() {
+            let line = format!("{} {what}: {}", count(names.len(), "workload"), named(&names));
+            found.push(Finding::new(Grade::Warning, line).remedy("ironclad why TYPE/NAME -n NAMESPACE"));
+        }
+    }
 }
 
 fn clusters(world: &World, found: &mut Vec<Finding>) {
@@ -98,19 +136,25 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
 }
 
 /// Policies that can taint, bindings that PreferNoExecute moves, and bindings that no other cluster could take.
-fn failover(world: &World, check: Check, now: Timestamp, found: &mut Vec<Finding>) {
+fn failover(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<Finding>) {
+    let check = leader.report.map_or_else(Check::default, |report| report.check);
     let tainting: Vec<String> = world.taint_policies.keys().map(ToString::to_string).collect();
-    found.push(match tainting.as_slice() {
-        [] => Finding::new(Grade::Fine, "no ClusterTaintPolicy: only people put evicting taints on clusters"),
-        some => Finding::new(Grade::Fine, format!("ClusterTaintPolicies that can taint: {}", named(some))),
+    found.push(match (tainting.as_slice(), leader.off) {
+        ([], _) => Finding::new(Grade::Fine, "no ClusterTaintPolicy: only people put evicting taints on clusters"),
+        (some, None) => Finding::new(Grade::Fine, format!("ClusterTaintPolicies that can taint: {}", named(some))),
+        (some, Some(_)) => {
+            let line = format!("ClusterTaintPolicies that taint only with feature gate Failover: {}", named(some));
+            Finding::new(Grade::Fine, line)
+        }
     });
     let bindings: Vec<Binding> = world.all_bindings().collect();
     let opted_in = bindings.iter().filter(|b| b.spec().failover.as_ref().is_some_and(|f| f.cluster.is_some())).count();
     found.push(Finding::new(
         Grade::Fine,
         format!(
-            "{opted_in} of {} with spec.failover.cluster, which PreferNoExecute taints move",
-            count(bindings.len(), "binding")
+            "{opted_in} of {} with spec.failover.cluster, which PreferNoExecute taints {}",
+            count(bindings.len(), "binding"),
+            if leader.off.is_some() { "would move if evictions were decided" } else { "move" }
         ),
     ));
     let stuck: Vec<String> =
@@ -143,17 +187,30 @@ fn is_stuck(binding: &Binding, world: &World, check: Check, now: Timestamp) -> b
         })
 }
 
-fn evictions(report: Option<&Report>, paused: bool, now: Timestamp, found: &mut Vec<Finding>) {
-    if paused {
+fn evictions(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<Finding>) {
+    if leader.paused {
         found.push(Finding::new(Grade::Warning, "evictions are paused").remedy("ironclad failover resume"));
     }
-    let Some(report) = report else {
-        found.push(Finding::new(
-            Grade::Fine,
-            "the leader reports no evictions: no cluster is faulty, or feature gate Failover is off",
-        ));
+    let faulty: Vec<String> =
+        world.clusters.iter().filter(|(_, cluster)| is_faulty(cluster)).map(|(name, _)| name.to_string()).collect();
+    let Some(report) = leader.report else {
+        let line = match (leader.off, faulty.as_slice()) {
+            (Some(why), []) => why.to_owned(),
+            (Some(why), some) => format!("{why}; evicting taints are on {}", named(some)),
+            (None, []) => "the leader reports no evictions: no cluster is faulty".to_owned(),
+            (None, some) => format!(
+                "evicting taints are on {}, and no leader reports evictions: no process leads, or feature gate \
+                 Failover is off",
+                named(some)
+            ),
+        };
+        found.push(Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line));
         return;
     };
+    if !report.flags.enable_no_execute_taint_eviction {
+        let line = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false";
+        found.push(Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line));
+    }
     let waits = report.ready + report.delayed + report.parked;
     let line = format!("evictions: {}, {}/s ({}); {waits} wait", report.state, report.rate, report.because);
     let stopped = ["halted", "held"].contains(&report.state.as_str()) && waits > 0;
@@ -170,6 +227,10 @@ fn evictions(report: Option<&Report>, paused: bool, now: Timestamp, found: &mut 
             )
             .remedy("ironclad why evicted"),
         );
+        if let Some(held) = &episode.held {
+            let line = format!("evictions from cluster {cluster} are held: {held}");
+            found.push(Finding::new(Grade::Warning, line).remedy("ironclad failover status"));
+        }
     }
     if report.parked > 0 {
         let line = format!("no target cluster for {}", count(report.parked, "eviction"));
@@ -224,7 +285,7 @@ items:
 
     fn warnings(world: &World, report: Option<&Report>, paused: bool) -> Vec<String> {
         let now = Timestamp::from_second(1_000).unwrap();
-        let all = findings(world, report, paused, now);
+        let all = findings(world, Leader { report, paused, off: None }, now);
         all.into_iter().filter(|finding| finding.grade != Grade::Fine).map(|finding| finding.what).collect()
     }
 
@@ -248,7 +309,7 @@ items:
         ] {
             assert_eq!(warnings(&world(change), None, false), want, "{name}");
         }
-        let fine = findings(&world(&[]), None, false, Timestamp::UNIX_EPOCH);
+        let fine = findings(&world(&[]), Leader::default(), Timestamp::UNIX_EPOCH);
         let fine: Vec<_> = fine.iter().map(|finding| finding.what.as_str()).collect();
         assert_eq!(
             fine,
@@ -256,9 +317,61 @@ items:
                 "2 of 2 clusters ready",
                 "no ClusterTaintPolicy: only people put evicting taints on clusters",
                 "0 of 1 binding with spec.failover.cluster, which PreferNoExecute taints move",
-                "the leader reports no evictions: no cluster is faulty, or feature gate Failover is off",
+                "the leader reports no evictions: no cluster is faulty",
             ]
         );
+    }
+
+    #[test]
+    fn workloads_without_a_cluster_are_listed() {
+        let (empty, some) = ("clusters: []", "clusters: [{name: m1, replicas: 2}]");
+        let status = "\n  status: {conditions: [{type: Scheduled, status: \"False\", reason: NoClusterFit, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n";
+        let tail = "maxGroups: 1}]}}\n";
+        let tasks = "clusters: [], gracefulEvictionTasks: [{fromCluster: m1, reason: TaintUntolerated, producer: TaintManager}]";
+        let failed = &("maxGroups: 1}]}}".to_owned() + status);
+        let nowhere = "1 workload in no cluster: the scheduler finds none, or is suspended for it: shop/web-deployment";
+        for (name, change, want) in [
+            ("it has not been scheduled yet", vec![(some, empty)], vec![]),
+            ("unschedulable", vec![(some, empty), (tail, failed.as_str())], vec![nowhere]),
+            ("suspended", vec![(some, "clusters: [], suspension: {scheduling: true}")], vec![nowhere]),
+            (
+                "evicted, without a target",
+                vec![(some, tasks)],
+                vec!["1 workload in no cluster since evictions: only old copies may run: shop/web-deployment"],
+            ),
+        ] {
+            assert_eq!(warnings(&world(&change), None, false), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn switched_off_evictions_are_told_as_off() {
+        let off = Some("no evictions are decided: feature gate Failover is off");
+        let lines = |world: &World, leader: Leader<'_>| -> Vec<(Grade, String)> {
+            let all = findings(world, leader, Timestamp::UNIX_EPOCH);
+            all.into_iter().map(|finding| (finding.grade, finding.what)).collect()
+        };
+        let quiet = lines(&world(&[]), Leader { off, ..Leader::default() });
+        let opted = "0 of 1 binding with spec.failover.cluster, which PreferNoExecute taints would move if evictions were decided";
+        assert!(quiet.contains(&(Grade::Fine, opted.to_owned())), "{quiet:?}");
+        assert!(quiet.contains(&(Grade::Fine, off.unwrap().to_owned())), "{quiet:?}");
+        let tainted = [(
+            "spec: {syncMode: Push}, status: &ready",
+            "spec: {syncMode: Push, taints: [{key: k, effect: NoExecute}]}, status: &ready",
+        )];
+        let faulty = lines(&world(&tainted), Leader { off, ..Leader::default() });
+        let told = format!("{}; evicting taints are on m1", off.unwrap());
+        assert!(faulty.contains(&(Grade::Warning, told)), "{faulty:?}");
+        let silent = lines(&world(&tainted), Leader::default());
+        assert!(
+            silent.iter().any(|(_, what)| what.starts_with("evicting taints are on m1, and no leader reports")),
+            "{silent:?}"
+        );
+        let mut report = report();
+        report.flags.enable_no_execute_taint_eviction = false;
+        let no_execute = lines(&world(&tainted), Leader { report: Some(&report), ..Leader::default() });
+        let told = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false".to_owned();
+        assert!(no_execute.contains(&(Grade::Warning, told)), "{no_execute:?}");
     }
 
     #[test]
@@ -271,6 +384,7 @@ items:
             evicted: 2,
             pending: 3,
             recovering: false,
+            held: None,
         };
         let halted = Report { state: "halted".into(), ready: 3, ..report() };
         let idle = Report { state: "halted".into(), ..report() };

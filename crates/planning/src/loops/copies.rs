@@ -6,10 +6,10 @@ use ironclad_api::{
     JsonText,
     conditions::TRUE,
     policy::PurgeMode,
-    work::{AggregatedStatusItem, GracefulEvictionTask, ResourceHealth},
+    work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth},
 };
 use ironclad_failover::graceful_eviction;
-use ironclad_fleet::{Binding, BindingKey, ClusterName, targets};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, targets};
 use ironclad_scheduling::{self as scheduling, Available};
 use serde_json::json;
 
@@ -73,6 +73,9 @@ impl Plan<'_> {
     }
 
     fn start_copy(&mut self, key: &BindingKey, cluster: &ClusterName) {
+        if self.blocked.contains_key(&(key.clone(), cluster.clone())) {
+            return;
+        }
         if self.starting.insert((key.clone(), cluster.clone())) {
             self.timers.insert((self.now + self.options.startup, Due::Healthy(key.clone(), cluster.clone())));
         }
@@ -89,6 +92,44 @@ impl Plan<'_> {
         for key in keys {
             self.start_copy(&key, cluster);
         }
+    }
+
+    /// Notes which copies of a new schedule result can't start, and takes their reports away: nothing is dispatched to
+    /// their cluster, or the whole of its free capacity is too small for the replicas that it gains.
+    fn block_copies(&mut self, before: &Binding, after: Binding) -> Binding {
+        let (key, spec) = (after.key(), after.spec());
+        let (mut blocked, mut freed) = (Vec::new(), Vec::new());
+        for target in &spec.clusters {
+            let cluster = ClusterName::from(target.name.as_str());
+            let had = before.spec().target(&target.name).map_or(0, |target| target.replicas);
+            let gains = i64::from(target.replicas.saturating_sub(had));
+            let fits = || {
+                let options = &self.options.scheduling;
+                // A cluster that reports no resources may have any.
+                self.free.has_summary(&cluster).then_some(())?;
+                let fits = scheduling::available_replicas_for_eviction(spec, &cluster, &self.free, options)?;
+                (fits < gains)
+                    .then(|| format!("{} to start in {cluster}, and only {fits} would fit", count(gains, "replica")))
+            };
+            let suspended = || is_suspended(spec, &cluster).then(|| format!("dispatching to {cluster} is suspended"));
+            match suspended().or_else(fits) {
+                Some(why) => blocked.push((cluster, why)),
+                None => freed.push(cluster),
+            }
+        }
+        for cluster in freed {
+            self.blocked.remove(&(key.clone(), cluster));
+        }
+        if blocked.is_empty() {
+            return after;
+        }
+        let mut reports = after.status().map_or_else(Vec::new, |status| status.aggregated_status.clone());
+        reports.retain(|item| !blocked.iter().any(|(cluster, _)| *cluster.0 == *item.cluster_name));
+        for (cluster, why) in blocked {
+            self.record(&key.to_string(), format!("does not start: {why}"));
+            self.blocked.insert((key.clone(), cluster), why);
+        }
+        with_reports(&after, reports)
     }
 
     /// Reports a copy as healthy, unless its cluster is lost or is no target any more.
@@ -147,8 +188,11 @@ impl Plan<'_> {
                 let targets: Vec<String> =
                     current.spec().clusters.iter().map(|t| format!("{}:{}", t.name, t.replicas)).collect();
                 self.record(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
+                current = self.block_copies(&binding, current);
                 let (before, now) = (binding.view(), self.now);
-                self.capacity.assigned(before, &current.spec().clusters, &self.options.scheduling, now);
+                for capacity in [&mut self.capacity, &mut self.free] {
+                    capacity.assigned(before, &current.spec().clusters, &self.options.scheduling, now);
+                }
             }
             self.set_binding(key, current);
             // The scheduler's own write causes another reconcile only if something else changed, too.
@@ -221,4 +265,13 @@ impl Plan<'_> {
             }
         }
     }
+}
+
+/// True if no Work is dispatched to the cluster.
+fn is_suspended(spec: &ResourceBindingSpec, cluster: &ClusterName) -> bool {
+    spec.suspension.as_ref().is_some_and(|suspension| {
+        let on = suspension.dispatching_on_clusters.as_ref();
+        suspension.dispatching == Some(true)
+            || on.is_some_and(|on| on.cluster_names.iter().any(|name| **name == *cluster.0))
+    })
 }

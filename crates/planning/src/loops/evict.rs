@@ -8,7 +8,7 @@ use std::{
 use ironclad_api::work::ResourceBindingSpec;
 use ironclad_failover::{
     taint_manager::pre_scheduling_check::{Snapshot, has_target},
-    taint_manager::{Next, Outcome, Waiting},
+    taint_manager::{Next, Outcome},
 };
 use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_scheduling as scheduling;
@@ -64,6 +64,7 @@ impl Plan<'_> {
                     cleared: None,
                     ends: BTreeMap::new(),
                     status: MoveStatus::Unschedulable,
+                    because: None,
                 });
                 self.open.insert((key.clone(), from.clone()), index);
                 self.record(&key.to_string(), format!("leaves {from}: {}", task.reason));
@@ -103,10 +104,10 @@ impl Plan<'_> {
         let Some(evictions) = &self.evictions else { return Vec::new() };
         let moment = self.moment();
         let with_reason = |row: ironclad_failover::taint_manager::Row| {
-            let because = match (self.no_target(&row.binding, &row.cluster), row.state) {
+            let because = match (self.no_target(&row.binding, &row.cluster), row.because) {
                 (Some(why), _) => why,
-                (None, Waiting::Held) => "its cluster is back and its taints wait to be removed".to_owned(),
-                (None, _) => evictions.allowed(moment).why.to_string(),
+                (None, Some(why)) => why,
+                (None, None) => evictions.allowed(moment).why.to_string(),
             };
             PendingEviction {
                 binding: row.binding,

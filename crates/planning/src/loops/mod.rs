@@ -53,6 +53,10 @@ struct Plan<'a> {
     fleet: Fleet,
     /// Free capacity. No resource summary is collected here, so assigned replicas stay assumed to the end.
     capacity: Capacity,
+    /// Sums of all free capacity, without models of nodes: what does not fit into them certainly does not start.
+    free: Capacity,
+    /// New copies that can't start, with the reason.
+    blocked: BTreeMap<(BindingKey, ClusterName), String>,
     /// `None` while the gate is off.
     evictions: Option<Evictions>,
     start: Timestamp,
@@ -82,6 +86,8 @@ impl<'a> Plan<'a> {
             script,
             fleet: Fleet::of(world),
             capacity: Capacity::of(&world.clusters, Modelling::On),
+            free: Capacity::of(&world.clusters, Modelling::Off),
+            blocked: BTreeMap::new(),
             evictions,
             start,
             now: Duration::ZERO,
@@ -226,6 +232,14 @@ impl<'a> Plan<'a> {
                 one.status = if kept { MoveStatus::MovedButKept } else { MoveStatus::Moved };
             } else if one.status == MoveStatus::Unschedulable && !one.ends.is_empty() {
                 one.status = MoveStatus::Returned;
+            }
+            let of_binding = |cluster: &String| {
+                let key = (one.binding.clone(), ClusterName::from(cluster.as_str()));
+                self.blocked.get(&key).filter(|_| *cluster != *one.from.0).cloned()
+            };
+            one.because = one.ends.keys().find_map(of_binding);
+            if one.because.is_some() {
+                one.status = MoveStatus::NotRunning;
             }
         }
         if self.found.moves.is_empty() && self.found.waits.is_empty() {

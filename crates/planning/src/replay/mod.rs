@@ -128,6 +128,19 @@ impl<'a> Replay<'a> {
         changed
     }
 
+    /// Reconciles of the detector until nothing changes, with its reasons.
+    pub fn claim(&mut self, key: &ObjectKey) -> Vec<Because> {
+        let (skipped, mut because) = (Skipped::default(), Vec::new());
+        if !skipped.skips_kind(&key.gvk) && !skipped.skips_object(&key.gvk, &key.namespace, &key.name) {
+            for _ in 0..RECONCILES_MAX {
+                if !self.detect(key, &mut because) {
+                    break;
+                }
+            }
+        }
+        because
+    }
+
     /// Reconciles of the detector until nothing changes, and one of the scheduler.
     pub fn template(&mut self, key: &ObjectKey) -> Placement {
         let skipped = Skipped::default();

@@ -2,13 +2,21 @@
 //! with their reasons kept. Nothing here decides anything itself.
 
 mod not;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use ironclad_api::work::TargetCluster;
-use ironclad_fleet::{Because, Binding, BindingKey, ObjectKey, because::propagation::Reason};
+use ironclad_fleet::{
+    Because, Binding, BindingKey, Gvk, ObjectKey,
+    because::propagation::Reason,
+    tree::{Explained, LinkState},
+};
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::{detector::claim::Claim, policy_match, template::Identity};
+use ironclad_propagation::{
+    detector::claim::Claim, namespace, policy_match, skipped_resources::Skipped, template::Identity,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,6 +32,8 @@ pub struct Explanation {
     pub template: ObjectKey,
     /// True if the detector ignores the template, because of its kind or its namespace.
     pub skipped: bool,
+    /// True for a Namespace that is brought to every member without a policy.
+    pub namespace_sync: bool,
     /// Reasons of the claim: the policy, its competitors, and what prevents the binding.
     pub policy: Vec<Because>,
     /// Its binding, if there is one or would be one.
@@ -46,6 +56,12 @@ pub struct BindingSummary {
     pub clusters: Vec<TargetCluster>,
     /// Clusters that it has left or is leaving, each with the reason of its task.
     pub leaving: BTreeMap<String, String>,
+    /// Bindings of the workloads that it follows, if it has no placement of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub follows: Vec<BindingKey>,
+    /// Targets whose copy is not applied, each with the message.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_applied: BTreeMap<String, String>,
 }
 
 impl Explanation {
@@ -55,7 +71,59 @@ impl Explanation {
         if self.skipped {
             return vec!["templates of this kind, or in this namespace, are not propagated".to_owned()];
         }
-        self.policy.iter().map(Because::to_string).collect()
+        let lacks_policy = |because: &Because| matches!(because, Because::Propagation(Reason::NoPolicyMatches { .. }));
+        let mut lines: Vec<String> = Vec::new();
+        if self.namespace_sync {
+            lines.push("namespace sync brings it to every member, without a policy".to_owned());
+        }
+        lines.extend(
+            self.policy.iter().filter(|one| !self.namespace_sync || !lacks_policy(one)).map(Because::to_string),
+        );
+        lines
+    }
+
+    /// Kind of the policies that can select the template.
+    #[must_use]
+    pub fn policy_kind(&self) -> &'static str {
+        if self.template.namespace.is_empty() { "ClusterPropagationPolicy" } else { "PropagationPolicy" }
+    }
+
+    /// Reasons that the chain of the template does not show by itself.
+    #[must_use]
+    pub fn for_tree(&self) -> Explained {
+        let is_claim = |because: &&Because| {
+            matches!(
+                because,
+                Because::Propagation(
+                    Reason::PolicyChosen { .. } | Reason::PolicyLost { .. } | Reason::StaysClaimed { .. }
+                )
+            )
+        };
+        let is = |wanted: fn(&Reason) -> bool| {
+            self.policy.iter().any(|because| matches!(because, Because::Propagation(reason) if wanted(reason)))
+        };
+        let state = if self.skipped || self.namespace_sync || is(|r| matches!(r, Reason::ClaimedElsewhere { .. })) {
+            LinkState::Ok
+        } else if is(|r| matches!(r, Reason::NoPolicyMatches { .. })) {
+            LinkState::Broken
+        } else {
+            LinkState::Waiting
+        };
+        let detail = match state {
+            LinkState::Broken => format!("selects it: make a {} whose resourceSelectors name it", self.policy_kind()),
+            LinkState::Ok | LinkState::Waiting => format!("has claimed it: {}", self.policy_lines().join("; ")),
+        };
+        let unbound: Vec<String> =
+            self.policy.iter().filter(|because| !is_claim(because)).map(Because::to_string).collect();
+        let is_unbound = !unbound.is_empty() && self.binding.as_ref().is_none_or(|binding| !binding.made);
+        Explained {
+            unclaimed: Some((state, detail)),
+            unbound: is_unbound.then(|| format!("is not made: {}", unbound.join("; "))),
+            synced: match self.namespace_sync {
+                true => namespace::work_names(&self.template.name).to_vec(),
+                false => Vec::new(),
+            },
+        }
     }
 }
 
@@ -69,6 +137,7 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
     let mut explanation = Explanation {
         template: template.clone(),
         skipped: placement.skipped,
+        namespace_sync: is_namespace(template) && namespace::is_synced(object, &Skipped::default()),
         policy: Vec::new(),
         binding: None,
         scheduling: None,
@@ -84,7 +153,9 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
             explanation.policy.push(reason);
         }
     }
-    explanation.scheduling = placement.scheduling;
+    let is_scheduled = |binding: &Binding| binding.spec().placement.is_some();
+    // What follows others is not scheduled: a cycle would find no placement, which is no fault.
+    explanation.scheduling = placement.scheduling.filter(|_| present.as_ref().is_none_or(is_scheduled));
     explanation.binding = match (present, replay.fleet.world.binding_of(template)) {
         (Some(present), _) => Some(summary(&present, true)),
         (None, planned) => planned.map(|planned| BindingSummary { clusters: Vec::new(), ..summary(&planned, false) }),
@@ -110,14 +181,34 @@ fn competing_policies(fleet: &Fleet, template: &Value, because: &mut Vec<Because
     because.extend(others.map(|policy| Reason::PolicyLost { policy, why: "the template is claimed already" }.into()));
 }
 
+/// True for Namespaces, which namespace sync brings to members.
+#[must_use]
+pub(crate) fn is_namespace(template: &ObjectKey) -> bool {
+    template.gvk == Gvk::from_manifest("v1", "Namespace")
+}
+
 fn summary(binding: &Binding, made: bool) -> BindingSummary {
     let spec = binding.spec();
+    let attached = || spec.required_by.iter().flat_map(|by| &by.clusters);
+    let mut clusters = spec.clusters.clone();
+    for target in attached() {
+        if !clusters.iter().any(|known| known.name == target.name) {
+            clusters.push(TargetCluster { name: target.name.clone(), ..TargetCluster::default() });
+        }
+    }
+    let items = binding.status().map_or(&[][..], |status| &status.aggregated_status);
+    let failed = items.iter().filter(|item| !item.applied && !item.applied_message.is_empty());
+    let follows = spec.required_by.iter().filter(|_| spec.placement.is_none());
     let leaving = spec.graceful_eviction_tasks.iter().map(|task| (task.from_cluster.clone(), task.reason.clone()));
     BindingSummary {
         key: binding.key(),
         made,
         replicas: spec.replicas,
-        clusters: spec.clusters.clone(),
+        clusters,
         leaving: leaving.collect(),
+        follows: follows
+            .map(|by| BindingKey { namespace: by.namespace.as_str().into(), name: by.name.as_str().into() })
+            .collect(),
+        not_applied: failed.map(|item| (item.cluster_name.clone(), item.applied_message.clone())).collect(),
     }
 }

@@ -1,6 +1,9 @@
 //! Reasons why a template does not run on one cluster, and what would change that.
 
-use ironclad_api::{eviction::CLUSTER_DRAIN, taints::UNSCHEDULABLE};
+use ironclad_api::{
+    eviction::CLUSTER_DRAIN,
+    taints::{NOT_READY, PREFER_NO_EXECUTE, UNREACHABLE, UNSCHEDULABLE},
+};
 use ironclad_fleet::{
     Because, ClusterName,
     because::schedule::{Reason, Refusal},
@@ -17,6 +20,9 @@ pub struct Answer {
     pub cluster: ClusterName,
     /// Its replicas, if it is a target now.
     pub replicas: Option<i32>,
+    /// Message of a copy that is not applied, if it is a target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_applied: Option<String>,
     /// Reasons why it is or is not a target, the first cause first.
     pub because: Vec<String>,
     /// Remedy.
@@ -27,15 +33,27 @@ pub struct Answer {
 /// Explains the decisions on one cluster.
 #[must_use]
 pub fn answer(explanation: &Explanation, cluster: &ClusterName) -> Answer {
-    let mut answer = Answer { cluster: cluster.clone(), replicas: None, because: Vec::new(), remedy: None };
+    let mut answer =
+        Answer { cluster: cluster.clone(), replicas: None, not_applied: None, because: Vec::new(), remedy: None };
     let Some(bound) = &explanation.binding else {
         answer.because = explanation.policy_lines();
         let kind = &explanation.template.gvk.kind;
-        answer.remedy = (!explanation.skipped && answer.because.iter().any(|line| line.contains("no policy")))
-            .then(|| format!("a PropagationPolicy whose resourceSelectors name {kind} {}", explanation.template.name));
+        answer.remedy =
+            (!explanation.skipped && answer.because.iter().any(|line| line.contains("no policy"))).then(|| {
+                let policy = explanation.policy_kind();
+                format!("a {policy} whose resourceSelectors name {kind} {}", explanation.template.name)
+            });
         return answer;
     };
     answer.replicas = bound.clusters.iter().find(|target| target.name == *cluster.0).map(|target| target.replicas);
+    if answer.replicas.is_some() {
+        answer.not_applied = bound.not_applied.get(&*cluster.0).cloned();
+    }
+    if !bound.follows.is_empty() {
+        let followed: Vec<String> = bound.follows.iter().map(ToString::to_string).collect();
+        let is_there = if answer.replicas.is_some() { "is" } else { "is not" };
+        answer.because.push(format!("it follows the workload of {}, which {is_there} there", followed.join(", ")));
+    }
     if let Some(task) = bound.leaving.get(&*cluster.0) {
         answer.because.push(format!("it was left: {task}"));
         answer.remedy = Some(match task.as_str() {
@@ -87,10 +105,22 @@ fn remedy(because: &Reason, cluster: &ClusterName, explanation: &Explanation) ->
         Reason::Refused { because: Refusal::Taint { taint }, .. } if taint.starts_with(UNSCHEDULABLE) => {
             format!("ironclad uncordon {cluster}")
         }
+        // The control plane would add them again at once.
+        Reason::Refused { because: Refusal::Taint { taint }, .. }
+            if [NOT_READY, UNREACHABLE].iter().any(|key| taint.starts_with(key)) =>
+        {
+            format!("bring cluster {cluster} back; why it is not ready: kubectl describe cluster {cluster}")
+        }
         Reason::Refused { because: Refusal::Taint { taint }, .. } => {
             // A taint as it is printed may have a value; to take it away its key and effect are named.
             let (key, effect) = taint.rsplit_once(':').unwrap_or((taint, ""));
             let key = key.split_once('=').map_or(key, |(key, _)| key);
+            if effect == PREFER_NO_EXECUTE {
+                // Tolerations play no part for this effect (specification/failover.md 3.3).
+                return Some(format!(
+                    "ironclad taint clusters {cluster} {key}:{effect}-, or a policy without spec.failover.cluster"
+                ));
+            }
             format!("clusterTolerations in the placement, or: ironclad taint clusters {cluster} {key}:{effect}-")
         }
         Reason::Refused { because: Refusal::ApiNotEnabled, .. } => {

@@ -131,6 +131,8 @@ pub enum Effect {
         /// Its uid.
         uid: String,
     },
+    /// Report in the binding's status that these targets have no Work, and why (specification/propagation.md 16).
+    CopiesNotMade(BTreeMap<ClusterName, String>),
     /// Wait for the scheduler: remember the start of the wait, and reconcile again after this time.
     AwaitScheduler(Duration),
     /// Reconcile again after this time, unless an event does so earlier.
@@ -321,6 +323,7 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
     let targets = targets(spec);
     let completions = completions::divide(spec, template, &targets);
     let (mut errors, mut overrides, mut recheck) = (Vec::new(), Vec::new(), None);
+    let mut not_made = BTreeMap::new();
     let mut replacement = if targets.is_empty() { Replacement::Exists } else { Replacement::Impossible };
     for (i, target) in targets.iter().enumerate() {
         let copy = Copy {
@@ -346,10 +349,16 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
                 if let Because::Propagation(Reason::OverrideFailed { .. }) = &because {
                     overrides.push(because.to_string());
                 }
+                if copy.is_reported_as_not_made(&because) {
+                    not_made.insert(target.cluster.clone(), because.to_string());
+                }
                 errors.push(because.to_string());
                 plan.note(because);
             }
         }
+    }
+    if !not_made.is_empty() {
+        plan.effects.push(Effect::CopiesNotMade(not_made));
     }
     if !overrides.is_empty() {
         let (about, message) = (Identity::of(template).reference(), overrides.join("; "));
@@ -459,6 +468,20 @@ impl Copy<'_> {
         let left = DELETION_REPORTED_AFTER - self.seen.now.duration_since(since);
         // Clocks differ: a deletion that seems to begin in the future is not reported later.
         left.is_positive().then(|| left.min(DELETION_REPORTED_AFTER).unsigned_abs())
+    }
+
+    /// True if the target has no Work of this binding, for a reason that only a person removes. A Work that exists
+    /// reports for itself; a missing cluster and the deletion of a former Work end by themselves.
+    fn is_reported_as_not_made(&self, because: &Because) -> bool {
+        let is_here = |work: &Arc<Work>| key_of(work).is_some_and(|key| key.cluster == self.target.cluster);
+        let has_work = self.seen.works.iter().any(is_here);
+        let lasts = matches!(
+            because,
+            Because::Propagation(
+                Reason::OverrideFailed { .. } | Reason::NotInterpreted { .. } | Reason::WorkOwned { .. }
+            )
+        );
+        lasts && !has_work
     }
 
     /// The Work of this binding in the cluster by its id; otherwise one under the default name for the same object.

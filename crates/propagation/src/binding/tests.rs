@@ -88,7 +88,11 @@ impl World {
                     self.works[at] =
                         Arc::new(patched(&*self.works[at], &json!({"metadata": {"deletionTimestamp": DELETED}})));
                 }
-                Effect::AwaitScheduler(_) | Effect::RequeueAfter(_) | Effect::Retry | Effect::Event(_) => {}
+                Effect::CopiesNotMade(_)
+                | Effect::AwaitScheduler(_)
+                | Effect::RequeueAfter(_)
+                | Effect::Retry
+                | Effect::Event(_) => {}
             }
         }
         plan
@@ -132,6 +136,7 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
             Effect::Patch { .. } => "patch",
             Effect::Delete { .. } => "delete",
             Effect::DeleteOnceReplaced { .. } => "delete once replaced",
+            Effect::CopiesNotMade(_) => "not made",
             Effect::AwaitScheduler(_) => "await",
             Effect::RequeueAfter(_) => "requeue",
             Effect::Retry => "retry",
@@ -311,7 +316,7 @@ fn moved_workload_always_has_a_copy() {
             "no target can be written: the old one stays",
             &["m3"],
             true,
-            &["event", "event", "event", "retry"],
+            &["not made", "event", "event", "event", "retry"],
             &["m1", "m2"],
         ),
         (
@@ -407,6 +412,31 @@ fn failure_in_one_cluster_does_not_stop_the_others() {
     let Effect::Event(event) = &plan.effects[1] else { panic!("{plan:?}") };
     assert_eq!((event.about.kind.as_str(), event.message.as_str()), ("ResourceBinding", "there is no cluster nowhere"));
     assert_eq!(world.places(), ["m1"]);
+}
+
+#[test]
+fn target_for_which_no_work_could_be_made_is_reported_with_the_reason() {
+    let fails = json!({"overrideRules": [{"targetCluster": {"clusterNames": ["m2"]}, "overriders": {"plaintext": [{"path": "/nope", "operator": "remove"}]}}]});
+    let failing: OverridePolicy =
+        serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "o"}, "spec": fails})).unwrap();
+    let not_made = |plan: &Plan<Effect>| {
+        let reasons = plan.effects.iter().find_map(|effect| match effect {
+            Effect::CopiesNotMade(reasons) => Some(reasons.clone()),
+            _ => None,
+        });
+        let reasons = reasons.unwrap_or_default().into_iter();
+        reasons.map(|(cluster, reason)| format!("{cluster}: {reason}")).collect::<Vec<_>>()
+    };
+    let mut world = World::new(&[("m1", 1), ("m2", 1), ("nowhere", 1)]);
+    world.overrides = vec![Arc::new(failing.clone())];
+    let reported = not_made(&world.reconcile());
+    assert_eq!(reported.len(), 1, "a missing cluster ends by itself: {reported:?}");
+    assert!(reported[0].starts_with("m2: override for cluster m2: OverridePolicy shop/o: plaintext: "), "{reported:?}");
+    assert_eq!(not_made(&world.reconcile()), reported, "it still fails");
+    world.overrides.clear();
+    assert!(not_made(&world.reconcile()).is_empty());
+    world.overrides = vec![Arc::new(failing)];
+    assert!(not_made(&world.reconcile()).is_empty(), "the Work that exists reports for itself");
 }
 
 #[test]

@@ -22,10 +22,14 @@ pub(super) fn table(objects: &[Object], found: &ApplyPlan) -> String {
     let moving = found.templates.iter().filter(|change| change.copies.values().any(|copy| copy.change() != "stays"));
     // Writing into a String can't fail.
     let _ = match moving.count() {
+        0 if !found.not_followed.is_empty() => writeln!(text, "no copy would change by what is followed"),
         0 => writeln!(text, "no copy would change"),
         1 => writeln!(text, "the copies of 1 template would change"),
         many => writeln!(text, "the copies of {many} templates would change"),
     };
+    for object in &found.not_followed {
+        let _ = writeln!(text, "the effect of {object} on copies is not followed");
+    }
     if found.unchanged > 0 {
         let _ = writeln!(text, "{} would not change", count(found.unchanged, "other template"));
     }
@@ -47,6 +51,9 @@ fn template(change: &TemplateChange, text: &mut String) {
         lines(name, &because.into_iter().map(Because::to_string).collect::<Vec<_>>());
     }
     match &change.binding {
+        None if !change.copies.is_empty() => {
+            lines("binding", &["none: namespace sync brings it to every member".to_owned()]);
+        }
         None => lines("binding", &["none: no policy would select it".to_owned()]),
         Some(binding) => {
             let made = if change.made { "" } else { " (would be made)" };

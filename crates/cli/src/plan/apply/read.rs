@@ -12,7 +12,7 @@ use ironclad_fleet::Gvk;
 use ironclad_interpreter::Dependency;
 use ironclad_planning::{
     Fleet,
-    apply::{Planned, check},
+    apply::{Apply, Planned, check},
 };
 use ironclad_propagation::{dependencies, template::Identity};
 use kube::{
@@ -29,6 +29,7 @@ use crate::{
 
 /// Field manager of the dry runs.
 const MANAGER: &str = "ironclad-plan";
+
 /// Reads the fleet and applies each object of the file as a dry run, so that admission and defaulting take part.
 pub(super) async fn live(
     client: &Client,
@@ -65,8 +66,8 @@ pub(super) async fn live(
         let api = crate::tree::api(client.clone(), resource, &at);
         let there = api.get_opt(&name).await.map_err(said)?;
         let there = there.map(|object| crate::tree::whole(&object, resource)).transpose()?;
-        let parameters = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER).force() };
-        match api.patch(&name, &parameters, &Patch::Apply(&document)).await {
+        let (parameters, patch) = dry_run(Apply::of(there.as_ref(), &document), &document);
+        match api.patch(&name, &parameters, &patch).await {
             Ok(then) => applied.push((there, crate::tree::whole(&then, resource)?)),
             // Its namespace does not exist yet, so admission can't be asked.
             Err(kube::Error::Api(status)) if status.code == 404 && namespaces.contains(&at) => {
@@ -101,6 +102,20 @@ pub(super) async fn live(
     Ok((Planned::new(before, applied)?, resources))
 }
 
+/// Request that applies a manifest as a dry run.
+fn dry_run(apply: Apply, manifest: &Value) -> (PatchParams, Patch<Value>) {
+    let by_client = || PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let (parameters, patch) = match apply {
+        Apply::ServerSide { manager } => {
+            let manager = manager.as_deref().unwrap_or(MANAGER);
+            (PatchParams::apply(manager).force(), Patch::Apply(manifest.clone()))
+        }
+        Apply::Strategic(patch) => (by_client(), Patch::Strategic(patch)),
+        Apply::Merge(patch) => (by_client(), Patch::Merge(patch)),
+    };
+    (PatchParams { dry_run: true, ..parameters }, patch)
+}
+
 /// Every object of one resource, a page at a time.
 async fn of_resource(api: &Api<DynamicObject>) -> anyhow::Result<Vec<DynamicObject>> {
     let (mut items, mut page) = (Vec::new(), kube::api::ListParams::default().limit(500));
@@ -126,6 +141,12 @@ fn wanted(before: &Fleet, applied: &[(Option<Value>, Value)], resources: &Resour
     };
     for object in applied.iter().flat_map(|(there, then)| there.iter().chain([then])) {
         let identity = Identity::of(object);
+        if identity.group() == "cluster.karmada.io" {
+            // Any workload may be scheduled anew.
+            let all = of_bindings("").into_iter();
+            found.extend(all.map(|resource| (resource.api_version, resource.kind, resource.namespace)));
+            continue;
+        }
         let is_policy = identity.group() == "policy.karmada.io";
         if !is_policy {
             found.insert((identity.api_version.into(), identity.kind.into(), identity.namespace.into()));

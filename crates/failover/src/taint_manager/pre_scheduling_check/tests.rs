@@ -476,3 +476,22 @@ fn affinity_groups_before_the_observed_one_are_skipped() {
     let why = check_target(&Binding::Namespaced(Arc::new(observed)), &clusters, Check::Strict);
     assert_eq!(why, Err(NoTarget::NoCandidate), "an earlier group is not used again");
 }
+
+#[test]
+fn refused_clusters_are_named_with_what_is_against_each() {
+    let clusters = fleet(|at, c| match at {
+        "m3" => c.spec.taints = vec![taint("k", NO_SCHEDULE, None)],
+        "m4" => c.status.get_or_insert_default().api_enablements = apis(&["batch/v1"]),
+        _ => {}
+    });
+    let case = Case { affinity: &["m1", "m2", "m3", "m4"], result: &[("m2", 1)], ..case() };
+    let (scheduler, left_out) = (Options::default(), BTreeSet::from([ClusterName::from("m2")]));
+    let snapshot = Snapshot { clusters: &clusters, scheduler: &scheduler, now: at(0) };
+    let refused = refusals(&binding(&case), &left_out, &snapshot);
+    let lines: Vec<String> = refused.iter().map(|(cluster, why)| format!("{cluster} {why}")).collect();
+    assert_eq!(
+        lines,
+        ["m1 is not ready", "m3 had untolerated taint {k:NoSchedule}", "m4 did not have the API resource"],
+        "m5, which its affinity does not choose, is not named"
+    );
+}

@@ -676,7 +676,7 @@ fn observe_mode_writes_nothing_and_reports_once() {
     world.run(900);
     assert_eq!((world.evicted(), world.attempts, world.on("w0").len()), (0, 0, 1));
     let would = world.reasons().iter().filter(|(_, reason)| *reason == "WouldEvict").count();
-    assert_eq!(would, 5);
+    assert_eq!(would, 10, "on five bindings and on their templates");
 }
 
 #[test]
@@ -725,8 +725,18 @@ fn pending_conditions_are_written_late_and_at_a_limited_rate() {
         }
     }
     assert_eq!(removed.len(), 11, "only written conditions are removed, after thirty seconds");
-    let abandoned = world.reasons().iter().filter(|(_, reason)| *reason == "EvictionAbandoned").count();
-    assert_eq!(abandoned, 11);
+    let events = world.evictions.take_events();
+    let abandoned: Vec<_> = events.iter().filter(|event| event.reason == "EvictionAbandoned").collect();
+    let bindings: std::collections::BTreeSet<_> = abandoned
+        .iter()
+        .filter(|event| event.about.kind == "ResourceBinding")
+        .map(|event| (event.about.name.clone(), event.about.uid.clone()))
+        .collect();
+    assert_eq!((abandoned.len(), bindings.len()), (22, 11), "one on each binding and one on its template");
+    assert!(
+        bindings.iter().all(|(_, uid)| !uid.is_empty()),
+        "events without a uid would count as repeated: {bindings:?}"
+    );
 }
 
 #[test]

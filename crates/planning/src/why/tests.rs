@@ -1,0 +1,134 @@
+//! Explanations of templates, over fleets of two clusters.
+
+use ironclad_fleet::{Gvk, ObjectKey, tree::LinkState};
+use ironclad_interpreter::Interpreter;
+use jiff::Timestamp;
+
+use super::{Explanation, answer, explain};
+use crate::{Fleet, testkit::objects};
+
+const CLUSTERS: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m1}, spec: {syncMode: Push}, status: &ready {apiEnablements: [{groupVersion: apps/v1, resources: [{name: deployments, kind: Deployment}]}], conditions: [{type: Ready, status: "True", reason: ClusterReady, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m2}, spec: {syncMode: Push}, status: *ready}
+"#;
+
+fn explanation(more: &str, api_version: &str, kind: &str, namespace: &str, name: &str) -> Explanation {
+    let mut fleet = Fleet::default();
+    for object in objects(&format!("{CLUSTERS}{more}")) {
+        fleet.insert(object).unwrap();
+    }
+    let key = ObjectKey { gvk: Gvk::from_manifest(api_version, kind), namespace: namespace.into(), name: name.into() };
+    explain(&fleet, &key, &Interpreter::default(), Timestamp::UNIX_EPOCH).unwrap()
+}
+
+#[test]
+fn templates_without_a_claim_are_told_why() {
+    let policy = "---\napiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\nmetadata: {name: p, namespace: shop}\n\
+                  spec: {dependentOverrides: [later], resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], placement: {}}\n";
+    let object = |api_version: &str, kind: &str, metadata: &str| {
+        format!("---\n{{apiVersion: {api_version}, kind: {kind}, metadata: {{{metadata}}}}}\n")
+    };
+    for (name, api_version, kind, namespace, labels, more, state, want) in [
+        (
+            "no policy",
+            "v1",
+            "ConfigMap",
+            "shop",
+            "",
+            "",
+            LinkState::Broken,
+            "selects it: make a PropagationPolicy whose resourceSelectors name it",
+        ),
+        (
+            "no policy of a cluster-scoped kind",
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRole",
+            "",
+            "",
+            "",
+            LinkState::Broken,
+            "selects it: make a ClusterPropagationPolicy whose resourceSelectors name it",
+        ),
+        (
+            "a Namespace",
+            "v1",
+            "Namespace",
+            "",
+            "",
+            "",
+            LinkState::Ok,
+            "has claimed it: namespace sync brings it to every member, without a policy",
+        ),
+        (
+            "a namespace that is not propagated",
+            "v1",
+            "ConfigMap",
+            "kube-system",
+            "",
+            "",
+            LinkState::Ok,
+            "has claimed it: templates of this kind, or in this namespace, are not propagated",
+        ),
+        (
+            "a policy that waits for an override",
+            "v1",
+            "ConfigMap",
+            "shop",
+            "",
+            policy,
+            LinkState::Waiting,
+            "has claimed it: PropagationPolicy shop/p selects the template by kind; waiting for dependent overrides of PropagationPolicy shop/p: later",
+        ),
+        (
+            "a template of another controller",
+            "v1",
+            "ConfigMap",
+            "shop",
+            ", labels: {resourcetemplate.karmada.io/claimed-by: Else}",
+            "",
+            LinkState::Ok,
+            "has claimed it: the template belongs to a Else, policies leave it alone",
+        ),
+    ] {
+        let at = if namespace.is_empty() { String::new() } else { format!(", namespace: {namespace}") };
+        let dump = object(api_version, kind, &format!("name: x{at}{labels}")) + more;
+        let explained = explanation(&dump, api_version, kind, namespace, "x").for_tree();
+        assert_eq!(explained.unclaimed, Some((state, want.to_owned())), "{name}");
+        assert_eq!(!explained.synced.is_empty(), kind == "Namespace", "{name}");
+    }
+}
+
+#[test]
+fn dependency_follows_its_workload_instead_of_being_scheduled() {
+    let bound = "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: shop, uid: u}}\n---\n\
+        apiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\nmetadata: {name: x-configmap, namespace: shop, uid: b}\n\
+        spec: {resource: {apiVersion: v1, kind: ConfigMap, namespace: shop, name: x, uid: u}, requiredBy: [{namespace: shop, name: web-deployment, clusters: [{name: m1, replicas: 2}]}]}\n";
+    let explanation = explanation(bound, "v1", "ConfigMap", "shop", "x");
+    assert_eq!(explanation.scheduling, None);
+    let summary = explanation.binding.as_ref().unwrap();
+    let clusters: Vec<_> = summary.clusters.iter().map(|target| (target.name.as_str(), target.replicas)).collect();
+    assert_eq!((clusters, summary.follows[0].to_string()), (vec![("m1", 0)], "shop/web-deployment".to_owned()));
+    for (cluster, replicas, want) in [
+        ("m1", Some(0), "it follows the workload of shop/web-deployment, which is there"),
+        ("m2", None, "it follows the workload of shop/web-deployment, which is not there"),
+    ] {
+        let answer = answer(&explanation, &cluster.into());
+        assert_eq!((answer.replicas, answer.because), (replicas, vec![want.to_owned()]), "{cluster}");
+    }
+}
+
+#[test]
+fn copy_that_is_not_applied_is_told_with_its_message() {
+    let bound = "---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: shop, uid: u}, spec: {replicas: 1}}\n---\n\
+        apiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\nmetadata: {name: x-deployment, namespace: shop, uid: b, generation: 1}\n\
+        spec: {replicas: 1, placement: {}, resource: {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: x, uid: u}, clusters: [{name: m1, replicas: 1}, {name: m2, replicas: 1}]}\n\
+        status: {aggregatedStatus: [{clusterName: m1, applied: true}, {clusterName: m2, applied: false, appliedMessage: no such field}]}\n";
+    let explanation = explanation(bound, "apps/v1", "Deployment", "shop", "x");
+    let failed: Vec<_> = explanation.binding.as_ref().unwrap().not_applied.iter().collect();
+    assert_eq!(failed, [(&"m2".to_owned(), &"no such field".to_owned())]);
+    assert_eq!(answer(&explanation, &"m1".into()).not_applied, None);
+    assert_eq!(answer(&explanation, &"m2".into()).not_applied.as_deref(), Some("no such field"));
+}

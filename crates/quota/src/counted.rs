@@ -58,7 +58,8 @@ impl Counted {
         }
         match name {
             "configmaps" | "replicationcontrollers" | "resourcequotas" | "secrets" => Self::of("", name),
-            _ => [Self::Pods, Self::Services, Self::Claims].into_iter().find(|kind| kind.is_charged(name)),
+            // Claims first: the class in `CLASS.storageclass.storage.k8s.io/requests.storage` may have any name.
+            _ => [Self::Claims, Self::Services, Self::Pods].into_iter().find(|kind| kind.is_charged(name)),
         }
     }
 
@@ -90,7 +91,6 @@ impl Counted {
         match self {
             Self::Pods => pod::is_charged(name),
             Self::Services => service::is_charged(name),
-            // `gold.storageclass.storage.k8s.io/requests.storage` is no extended resource of pods.
             Self::Claims => claim::is_charged(name),
             Self::Objects { group, resource } => Self::names(group, resource).iter().any(|own| own == name),
         }
@@ -184,6 +184,7 @@ mod tests {
             ("count/services", Some(("", "services"))),
             ("requests.storage", Some(("", "persistentvolumeclaims"))),
             ("gold.storageclass.storage.k8s.io/requests.storage", Some(("", "persistentvolumeclaims"))),
+            ("requests.odd.storageclass.storage.k8s.io/requests.storage", Some(("", "persistentvolumeclaims"))),
             ("secrets", Some(("", "secrets"))),
             ("count/secrets", Some(("", "secrets"))),
             ("resourcequotas", Some(("", "resourcequotas"))),

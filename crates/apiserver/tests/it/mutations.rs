@@ -164,9 +164,9 @@ async fn failed_mutation_follows_the_failure_policy() {
         ),
         (
             "patch",
-            patch("[JSONPatch{op: 'remove', path: '/data/none'}]"),
+            patch("[JSONPatch{op: 'remove', path: '/metadata/none'}]"),
             403,
-            "JSON Patch: error in remove for path: '/data/none': Unable to remove nonexistent key: none: missing value",
+            "JSON Patch: error in remove for path: '/metadata/none': Unable to remove nonexistent key: none: missing value",
         ),
         (
             "names",

@@ -152,7 +152,8 @@ async fn explained(
             world.insert_cluster((**cluster).clone());
             let works = Api::<Work>::namespaced(client.clone(), &names::execution_namespace(&name.0));
             let works = &works;
-            let found = try_join_all(explained.synced.iter().map(async |work| works.get_opt(work).await)).await?;
+            let read = explained.synced.iter().map(async |work| works.get_opt(work).await);
+            let found: Vec<Option<Work>> = stream::iter(read).buffered(members::ASKED_MAX).try_collect().await?;
             found.into_iter().flatten().for_each(|work| world.insert_work(work));
         }
     }

@@ -12,7 +12,6 @@ mod clients_restart;
 mod crds_real;
 mod differential;
 mod evictions_sim;
-mod explained;
 mod failover_edges;
 mod failover_leaves;
 mod failover_matrix;

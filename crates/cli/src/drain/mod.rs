@@ -10,7 +10,7 @@ mod steps;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use ironclad_api::{
     annotations::DRAINING,
     cluster::Cluster,
@@ -303,9 +303,11 @@ pub async fn preview(plane: &Client, options: &Options, now: Timestamp) -> Resul
     }
     let drain = options.drain(now);
     let found = bindings(plane, options, |binding| concerns(binding, &clusters, &drain)).await?;
-    let read = found.into_iter().map(async |binding| {
-        labelled(plane, options, &binding).await.map(|is_labelled| is_labelled.then_some(binding))
-    });
+    // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
+    let read: Vec<BoxFuture<'_, Result<Option<Binding>, DrainError>>> = found
+        .into_iter()
+        .map(|binding| async move { Ok(labelled(plane, options, &binding).await?.then_some(binding)) }.boxed())
+        .collect();
     let read: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
     let concerned = read.into_iter().flatten().collect();
     Ok(Survey::of(concerned, &clusters, &drain))

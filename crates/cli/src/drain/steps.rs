@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use ironclad_api::{
     namespaces,
     work::{ClusterResourceBinding, ResourceBinding},
@@ -309,7 +309,7 @@ pub async fn wait(
     mut report: impl FnMut(Report<'_>),
 ) -> Result<(), DrainError> {
     loop {
-        let read = left.iter().map(|binding| get(plane, options, binding));
+        let read: Vec<_> = left.iter().map(|binding| get(plane, options, binding).boxed()).collect();
         let present: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
         let is_left = |present: &Binding| drain::is_under_way(present.spec(), &options.cluster);
         left = present.into_iter().flatten().filter(is_left).collect();

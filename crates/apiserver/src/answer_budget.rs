@@ -37,7 +37,8 @@ impl AnswerBudget {
         Self { free: Arc::new(Semaphore::new(units as usize)), units }
     }
 
-    /// Acquires a permit for an answer of this size, in order of arrival. An answer larger than the budget takes all of it.
+    /// Acquires a permit for an answer of this size, in order of arrival. An answer larger than the budget takes all of
+    /// it.
     ///
     /// # Errors
     /// Other answers did not leave enough in time.

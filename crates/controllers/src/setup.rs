@@ -213,9 +213,12 @@ where
     });
 }
 
+/// True for the kinds that are meant.
+pub(crate) type KindFilter<'a> = &'a dyn Fn(&Gvk) -> bool;
+
 /// Calls the handler when the interpretation of kinds changes, with a filter of these kinds, as long as the controller
 /// lives.
-pub(crate) fn on_interpretation<C>(setup: &Setup, controller: &Arc<C>, handler: fn(&C, &dyn Fn(&Gvk) -> bool))
+pub(crate) fn on_interpretation<C>(setup: &Setup, controller: &Arc<C>, handler: fn(&C, KindFilter<'_>))
 where
     C: Send + Sync + 'static,
 {

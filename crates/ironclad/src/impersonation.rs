@@ -10,7 +10,7 @@ use ironclad_store::{Commit, Engine, MemoryBackend};
 use crate::Ironclad;
 
 /// Verbs that ask no control plane, and the servers, whose client is that of all verbs (`ironclad-runtime` tests it).
-const LOCAL: [&str; 5] = ["up", "run", "interpret", "version", "completion"];
+const LOCAL: [&str; 6] = ["up", "run", "interpret", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
 const ARGUMENTS: [(&str, &str); 35] = [
@@ -103,7 +103,7 @@ impl Plane {
         let tree = Ironclad::command();
         let matches = tree.clone().try_get_matches_from(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
         let ironclad = Ironclad::from_arg_matches(&matches).unwrap();
-        match crate::execute(ironclad.verb, tree) {
+        match crate::execute(ironclad.verb, &tree) {
             Ok(()) => "done".to_owned(),
             Err(error) => ironclad_cli::report::render(&error),
         }

@@ -2,9 +2,9 @@
 //! (specification/admission.md 1.5).
 //!
 //! A field counts as read where code outside of `api` and of the validation accesses it: `.field`, neither assigned nor
-//! called. A name of one word, or of several types, is common, so the file must also name the type, a type that contains
-//! it, or the field that holds it. A field that only a pattern destructures counts as unread. Fields of `status` are not walked:
-//! controllers write them for people.
+//! called. A name of one word, or of several types, is common, so the file must also name the type, a type that
+//! contains it, or the field that holds it. A field that only a pattern destructures counts as unread. Fields of
+//! `status` are not walked: controllers write them for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 

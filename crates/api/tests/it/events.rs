@@ -44,7 +44,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 25] = [
 ];
 
 /// Calls whose reason is not a constant of `ironclad_api`: file, name in that file, and possible reasons.
-const OTHER_NAMES: [(&str, &str, &[&str]); 3] = [
+const OTHER_NAMES: [(&str, &str, &[&str]); 4] = [
+    ("taint_manager/notice.rs", "reason", &["EvictionQueued", "EvictionAbandoned", "WouldEvict"]),
     ("propagation/src/success.rs", "reason", &["SyncWorkSucceed", "SyncSucceed", "AggregateStatusSucceed"]),
     ("propagation/src/detector.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
     ("propagation/src/policy.rs", "NO_TEMPLATE_MATCHED", &["NoTemplateMatched"]),

@@ -244,7 +244,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         // Templates see whole objects, as kubectl's do.
         let keeps = command.show_managed_fields || !format.plain().is_some_and(Output::is_objects);
         // Several objects of which none exists are an empty List, as with kubectl.
-        let is_empty_list = !command.ignore_not_found && !(single && not_found > 0) && errors.len() == not_found;
+        let is_one_missing = single && not_found > 0;
+        let is_empty_list = !command.ignore_not_found && !is_one_missing && errors.len() == not_found;
         if !objects.is_empty() || is_empty_list {
             let objects = objects.into_iter().map(|object| shown(object, keeps)).collect();
             format.print(&format.text(objects, single, !command.no_headers)?)?;

@@ -51,11 +51,11 @@ pub struct Command {
 pub enum Plan {
     /// Objects are applied: policies, overrides, templates.
     ///
-    /// Each goes through the control plane's admission as a dry run of the apply that `kubectl apply` would send: fields
-    /// that left the manifest are removed. Then the decisions of the detector, of the scheduler and of the overrides are
-    /// taken over the fleet with these objects in it, in the order of the file: which policy has each template, where
-    /// its copies would be and why, what is preempted, and which copies change. Templates that compete for the same room
-    /// are not followed; changed kinds whose effect is not followed are named.
+    /// Each goes through the control plane's admission as a dry run of the apply that `kubectl apply` would send:
+    /// fields that left the manifest are removed. Then the decisions of the detector, of the scheduler and of the
+    /// overrides are taken over the fleet with these objects in it, in the order of the file: which policy has each
+    /// template, where its copies would be and why, what is preempted, and which copies change. Templates that compete
+    /// for the same capacity are not followed; changed kinds whose effect is not followed are named.
     #[command(after_help = "Examples:
   ironclad plan apply -f policy.yaml
   ironclad plan apply -f override.yaml -n shop -o json

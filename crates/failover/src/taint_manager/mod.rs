@@ -265,10 +265,8 @@ impl Evictions {
                 .get(&key)
                 .is_some_and(|e| matches!(e.place, crate::taint_manager::queue::Place::Working { .. }));
             // The watch event of our own write precedes its response; the response decides about the element.
-            if !working {
-                if let Some(element) = self.queue.remove(&key, Abandoned::Obsolete) {
-                    self.notices.abandoned(&key.binding, &element, Abandoned::Obsolete, now.mono);
-                }
+            if !working && let Some(element) = self.queue.remove(&key, Abandoned::Obsolete) {
+                self.notices.abandoned(&key.binding, &element, Abandoned::Obsolete, now.mono);
             }
         }
         let elements: Vec<_> = self.queue.of_binding(key).cloned().collect();

@@ -198,7 +198,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// The budget of a set that is wanted on this number of nodes; `None` for updates `OnDelete`, which replace nothing.
+    /// The budget of a set that is wanted on this number of nodes; `None` for updates `OnDelete`, which replace
+    /// nothing.
     fn of(spec: &DaemonSetSpec, wanted: i32) -> Option<Self> {
         let strategy = spec.update_strategy.as_ref();
         if strategy.and_then(|s| s.type_.as_deref()) == Some("OnDelete") {

@@ -1,8 +1,8 @@
 //! Plan of applying objects: the decisions of policies, detector, scheduler, dependencies and overrides, taken over the
 //! fleet with these objects in it.
 //!
-//! Objects are applied in the order of the file: a template is claimed by the policies that exist by then. Each template
-//! gets one reconcile of the scheduler; templates that compete for the same capacity are not followed.
+//! Objects are applied in the order of the file: a template is claimed by the policies that exist by then. Each
+//! template gets one reconcile of the scheduler; templates that compete for the same capacity are not followed.
 
 mod objects;
 #[cfg(test)]

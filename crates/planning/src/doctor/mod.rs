@@ -346,7 +346,8 @@ items:
 
     #[test]
     fn switched_off_evictions_are_told_as_off() {
-        let off = Some("no evictions are decided: feature gate Failover is off");
+        let why = "no evictions are decided: feature gate Failover is off";
+        let off = Some(why);
         let lines = |world: &World, leader: Leader<'_>| -> Vec<(Grade, String)> {
             let all = findings(world, leader, Timestamp::UNIX_EPOCH);
             all.into_iter().map(|finding| (finding.grade, finding.what)).collect()
@@ -354,13 +355,13 @@ items:
         let quiet = lines(&world(&[]), Leader { off, ..Leader::default() });
         let opted = "0 of 1 binding with spec.failover.cluster, which PreferNoExecute taints would move if evictions were decided";
         assert!(quiet.contains(&(Grade::Fine, opted.to_owned())), "{quiet:?}");
-        assert!(quiet.contains(&(Grade::Fine, off.unwrap().to_owned())), "{quiet:?}");
+        assert!(quiet.contains(&(Grade::Fine, why.to_owned())), "{quiet:?}");
         let tainted = [(
             "spec: {syncMode: Push}, status: &ready",
             "spec: {syncMode: Push, taints: [{key: k, effect: NoExecute}]}, status: &ready",
         )];
         let faulty = lines(&world(&tainted), Leader { off, ..Leader::default() });
-        let told = format!("{}; evicting taints are on m1", off.unwrap());
+        let told = format!("{why}; evicting taints are on m1");
         assert!(faulty.contains(&(Grade::Warning, told)), "{faulty:?}");
         let silent = lines(&world(&tainted), Leader::default());
         assert!(

@@ -272,7 +272,7 @@ fn strategies_that_ignore_capacity_get_a_warning() {
     }
     let silent = (clusters(&["m1"]), Capacity::of(&clusters(&["m1"]), Modelling::On));
     let before = asking(placed(duplicated(), 5), "1");
-    assert_eq!(events(&by_summary(&before, &silent, &Available::new())).len(), 1, "its capacity is unknown");
+    assert!(events(&by_summary(&before, &silent, &Available::new())).is_empty(), "its capacity is unknown");
 }
 
 #[test]

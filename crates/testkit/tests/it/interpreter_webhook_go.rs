@@ -1,6 +1,6 @@
 //! An interpreter webhook in Go, as users of Karmada write it with its SDK, beside `ironclad up` and `ironclad run`
-//! (specification/propagation.md 20.2). The webhook is the command `interpreter` of `tools/clients`: it refuses requests
-//! with fields that Karmada does not publish, and answers as the SDK's handler does.
+//! (specification/propagation.md 20.2). The webhook is the command `interpreter` of `tools/clients`: it refuses
+//! requests with fields that Karmada does not publish, and answers as the SDK's handler does.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ const WITHOUT_SCHEMA: [(&str, &str); 11] = [
 ];
 
 /// Words of scripts that are no fields of their kinds.
-const OTHER_WORDS: [&str; 36] = [
+const OTHER_WORDS: [&str; 37] = [
     // Lua and the sandbox.
     "ceil", "concat", "floor", "getPodDependencies", "max", "resourceAdd", "sort", //
     // Fields of every object, of Pods, of reports and of answers.
@@ -31,7 +31,7 @@ const OTHER_WORDS: [&str; 36] = [
     "nodeClaim", "reason", "replicaRequirements", "resourceRequest", "resources", "spec", "status", "type",
     "v1", //
     // Names inside the scripts, and values.
-    "field", "index", "jobmanager", "left", "node", "oci", "of", "taskmanager", "types", "worker",
+    "field", "index", "jobmanager", "left", "node", "oci", "of", "ready", "taskmanager", "types", "worker",
 ];
 
 /// Fields that another version of the same kind has.

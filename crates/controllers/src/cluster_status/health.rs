@@ -14,7 +14,7 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     cluster::health::{self, Collected, Effect, Memory, Probe, Seen},
-    wakes::cluster_status::collection_is_due,
+    wakes::cluster_status::{DISCOVERY_LAG, collection_is_due},
 };
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Informer, Key, StatusWriter};
@@ -62,6 +62,8 @@ struct State {
     began: Option<Instant>,
     memory: Option<Memory>,
     collected: Option<Instant>,
+    /// Time at which the APIs are read once more after the kinds of the member changed.
+    again: Option<Instant>,
 }
 
 impl HealthChecks {
@@ -87,10 +89,12 @@ impl HealthChecks {
         let mut state = State::default();
         loop {
             self.check(name, &mut state).await;
+            let next = self.clock.mono() + self.settings.failover.health.status_update_frequency;
+            let next = state.again.map_or(next, |again| again.min(next));
             tokio::select! {
                 biased;
                 () = now.notified() => {}
-                () = self.clock.sleep(self.settings.failover.health.status_update_frequency) => {}
+                () = self.clock.sleep_until(next) => {}
             }
         }
     }
@@ -108,6 +112,9 @@ impl HealthChecks {
         self.metrics.probed(&name.0, &probe);
         if connected.as_ref().is_ok_and(|member| member.kinds_changed.swap(false, Ordering::Relaxed)) {
             state.collected = None;
+            state.again = Some(self.clock.mono() + DISCOVERY_LAG);
+        } else if state.again.is_some_and(|again| again <= self.clock.mono()) {
+            (state.collected, state.again) = (None, None);
         }
         if probe == Probe::Offline && !self.witnesses.see_a_network(&self.clock).await {
             return;

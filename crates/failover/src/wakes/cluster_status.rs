@@ -7,6 +7,10 @@ use ironclad_api::{cluster::Cluster, conditions};
 /// Time after which the APIs of a ready member are read again.
 pub const COLLECT_EVERY: Duration = Duration::from_secs(60);
 
+/// Time after a change of its definitions at which the APIs of a member are read once more: a server lists a new kind
+/// only some time after its definition is established.
+pub const DISCOVERY_LAG: Duration = Duration::from_secs(1);
+
 /// Returns true if the APIs of a member have to be read: they never were, that is a while ago, or the member is not
 /// ready. `since` is the time since they were last read.
 #[must_use]

@@ -125,7 +125,7 @@ fn autoscalers() -> Vec<Case> {
         of("`….resource.target.averageValue`", vec![
             ("both set", resource(json!({"target": {"averageValue": "1"}})), Refused("spec.metrics[0].resource.target.averageValue")),
         ]),
-        of("`spec.behavior.scaleUp|scaleDown.stabilizationWindowSeconds`", vec![
+        of("`spec.behavior.scaleUp.stabilizationWindowSeconds`, the same of `scaleDown`", vec![
             ("< 0 or > 3600", behavior("scaleDown", json!({"stabilizationWindowSeconds": 3600})), Admitted),
             ("< 0 or > 3600", behavior("scaleUp", json!({"stabilizationWindowSeconds": -1})), Refused("spec.behavior.scaleUp.stabilizationWindowSeconds")),
             ("< 0 or > 3600", behavior("scaleDown", json!({"stabilizationWindowSeconds": 3601})), Refused("spec.behavior.scaleDown.stabilizationWindowSeconds")),

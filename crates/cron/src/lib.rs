@@ -48,8 +48,8 @@ pub fn time_zone(name: &str) -> Option<TimeZone> {
 }
 
 impl Schedule {
-    /// Parses five fields, `@hourly` and the like, or `@every 1h30m`. `TZ=…` or `CRON_TZ=…` before the fields sets the
-    /// zone of the schedule and wins over `zone`.
+    /// Parses five fields, a descriptor such as `@hourly`, or `@every 1h30m`. `TZ=…` or `CRON_TZ=…` before them sets
+    /// the zone of the schedule and wins over `zone`.
     ///
     /// # Errors
     /// If the text is not a schedule, or names an unknown zone.

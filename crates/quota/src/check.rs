@@ -45,7 +45,7 @@ pub enum Refusal {
         /// Resources, with the containers that do not state them.
         names: BTreeMap<String, BTreeSet<String>>,
     },
-    /// Nobody has counted yet what is used.
+    /// The usage was not counted yet.
     #[error("status unknown for quota: {quota}, resources: {}", .resources.join(","))]
     Uncounted {
         /// Name of the quota.

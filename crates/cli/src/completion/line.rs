@@ -9,7 +9,7 @@ use crate::{connect::Plane, get::Scope};
 /// Positional arguments that take several words.
 const POSITIONALS: [&str; 3] = ["resources", "resource", "words"];
 
-/// What the words before the completed one say about the servers to ask.
+/// Servers to ask for names, by the words before the completed one.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Line {
     /// The control plane.

@@ -22,7 +22,7 @@ const PROGRAM: &str = "ironclad";
 const VARIABLE: &str = "IRONCLAD_COMPLETE";
 /// A program of this name is asked by kubectl for the candidates of its plugin `kubectl-ironclad`.
 const PLUGIN: &str = "kubectl_complete-";
-/// What kubectl does with candidates: complete no files if there are none.
+/// Directive of cobra, which kubectl reads after the candidates: complete no files if there are none.
 const NO_FILES: &str = ":4";
 
 /// Print a completion script for a shell.

@@ -14,7 +14,7 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     cluster::health::{self, Collected, Effect, Memory, Probe, Seen},
-    wakes::cluster_status::{DISCOVERY_LAG, collection_is_due},
+    wakes::cluster_status::Collection,
 };
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Informer, Key, StatusWriter};
@@ -57,13 +57,12 @@ pub(super) struct HealthChecks {
 }
 
 /// State between two checks of a cluster.
-#[derive(Default)]
 struct State {
+    /// Time from which `collection` counts.
+    started: Instant,
     began: Option<Instant>,
     memory: Option<Memory>,
-    collected: Option<Instant>,
-    /// Time at which the APIs are read once more after the kinds of the member changed.
-    again: Option<Instant>,
+    collection: Collection,
 }
 
 impl HealthChecks {
@@ -86,15 +85,16 @@ impl HealthChecks {
 
     /// Checks one cluster again and again; `now` requests a check now.
     pub(super) async fn run(&self, name: &ClusterName, now: &Notify) {
-        let mut state = State::default();
+        let started = self.clock.mono();
+        let mut state = State { started, began: None, memory: None, collection: Collection::default() };
         loop {
             self.check(name, &mut state).await;
-            let next = self.clock.mono() + self.settings.failover.health.status_update_frequency;
-            let next = state.again.map_or(next, |again| again.min(next));
+            let interval = self.settings.failover.health.status_update_frequency;
+            let wait = state.collection.next_check(self.clock.mono() - started, interval);
             tokio::select! {
                 biased;
                 () = now.notified() => {}
-                () = self.clock.sleep_until(next) => {}
+                () = self.clock.sleep(wait) => {}
             }
         }
     }
@@ -111,10 +111,7 @@ impl HealthChecks {
         };
         self.metrics.probed(&name.0, &probe);
         if connected.as_ref().is_ok_and(|member| member.kinds_changed.swap(false, Ordering::Relaxed)) {
-            state.collected = None;
-            state.again = Some(self.clock.mono() + DISCOVERY_LAG);
-        } else if state.again.is_some_and(|again| again <= self.clock.mono()) {
-            (state.collected, state.again) = (None, None);
+            state.collection.kinds_changed(self.clock.mono() - state.started);
         }
         if probe == Probe::Offline && !self.witnesses.see_a_network(&self.clock).await {
             return;
@@ -124,13 +121,12 @@ impl HealthChecks {
         let elapsed = mono - *state.began.get_or_insert(mono);
         let thresholds = self.settings.failover.health.thresholds;
         let seen = Seen { cluster: &cluster, memory: state.memory, thresholds };
-        let due = collection_is_due(state.collected.map(|at| mono - at), &cluster);
+        let due = state.collection.is_due(mono - state.started, &cluster);
         let collected = match &connected {
             Ok(member) if due && health::collects(&seen, &probe, elapsed) => {
                 let collected = timeout(COLLECT_DEADLINE, collect(&member.client)).await.ok();
-                // What could not be read is read again at the next check: nothing can be placed there before.
-                let complete = collected.as_ref().is_some_and(|collected| !collected.apis.is_empty());
-                state.collected = complete.then_some(mono);
+                let is_complete = collected.as_ref().is_some_and(|collected| !collected.apis.is_empty());
+                state.collection.read(mono - state.started, is_complete);
                 self.metrics.synced(&name.0, self.clock.mono() - mono);
                 collected
             }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    constraints::{default_constraints, one_of},
-    policy::{mutated_operations, param_kind, policy},
+    constraints::one_of,
+    policy::{default_match, mutated_operations, param_kind, policy},
 };
 use crate::{
     kinds::{
@@ -23,11 +23,8 @@ use crate::{
 pub(in crate::kinds) const KIND: Kind = Kind {
     strategy: Strategy {
         defaults: |o| {
-            let spec = child(o, "spec");
-            set(spec, "failurePolicy", "Fail");
-            if spec["matchConstraints"].is_object() {
-                default_constraints(&mut spec["matchConstraints"]);
-            }
+            set(child(o, "spec"), "failurePolicy", "Fail");
+            default_match(o, "matchConstraints");
         },
         validate: |o, _, out| validate(o, out),
         columns: &[NAME, ("Mutations", "integer", 0), ("ParamKind", "string", 0), AGE],

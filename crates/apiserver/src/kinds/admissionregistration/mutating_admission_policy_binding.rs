@@ -2,16 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    constraints::default_constraints,
-    policy::{binding, mutated_operations, param_ref},
-};
+use super::policy::{binding, default_match, mutated_operations, param_ref};
 use crate::{
     kinds::{
         kind::{Hooks, Kind},
         shared::{
             columns::{AGE, NAME, created, name},
-            defaults::child,
             fields::{at, text},
         },
     },
@@ -21,12 +17,7 @@ use crate::{
 
 pub(in crate::kinds) const KIND: Kind = Kind {
     strategy: Strategy {
-        defaults: |o| {
-            let spec = child(o, "spec");
-            if spec["matchResources"].is_object() {
-                default_constraints(&mut spec["matchResources"]);
-            }
-        },
+        defaults: |o| default_match(o, "matchResources"),
         validate: |o, _, out| validate(o, out),
         columns: &[NAME, ("PolicyName", "string", 0), ("ParamRef", "string", 0), AGE],
         cells: |o, now| vec![name(o), json!(text(o, "/spec/policyName")), param_ref(o), created(o, now)],

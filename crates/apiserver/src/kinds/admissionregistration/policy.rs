@@ -2,13 +2,26 @@
 
 use serde_json::{Value, json};
 
-use super::constraints::{FAILURE_POLICIES, conditions, constraints, is_identifier, one_of, strings};
+use super::constraints::{
+    FAILURE_POLICIES, conditions, constraints, default_constraints, is_identifier, one_of, strings,
+};
 use crate::{
-    kinds::shared::fields::{list, text},
+    kinds::shared::{
+        defaults::child,
+        fields::{list, text},
+    },
     names, policies,
     status::Cause,
     webhooks::ConditionVariables,
 };
+
+/// Defaults of what a policy or a binding selects, in this field of its spec.
+pub(super) fn default_match(object: &mut Value, field: &str) {
+    let spec = child(object, "spec");
+    if spec[field].is_object() {
+        default_constraints(&mut spec[field]);
+    }
+}
 
 /// Cell of a policy's `spec.paramKind`.
 pub(super) fn param_kind(object: &Value) -> Value {

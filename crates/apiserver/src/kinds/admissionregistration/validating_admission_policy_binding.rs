@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{
-    constraints::{default_constraints, one_of, strings},
-    policy::{binding, param_ref},
+    constraints::{one_of, strings},
+    policy::{binding, default_match, param_ref},
 };
 use crate::{
     kinds::{
         kind::{Hooks, Kind},
         shared::{
             columns::{AGE, NAME, created, name},
-            defaults::child,
             fields::{at, text},
         },
     },
@@ -23,12 +22,7 @@ use crate::{
 
 pub(in crate::kinds) const KIND: Kind = Kind {
     strategy: Strategy {
-        defaults: |o| {
-            let spec = child(o, "spec");
-            if spec["matchResources"].is_object() {
-                default_constraints(&mut spec["matchResources"]);
-            }
-        },
+        defaults: |o| default_match(o, "matchResources"),
         validate: |o, _, out| validate(o, out),
         warnings: |o, _| {
             let audits = strings(at(o, "/spec"), "validationActions").contains(&"Audit");

@@ -11,9 +11,8 @@ use crate::{Identity, TokenKey, WebhookCaller, admission::Admission, convert::Co
 pub struct Options {
     /// The server's name in logs.
     pub name: String,
-    /// Refuses pods whose ServiceAccount doesn't exist, as a kube-apiserver does. Requires a controller that creates
-    /// the default ServiceAccounts.
-    pub service_account_admission: bool,
+    /// Pods that are refused because their ServiceAccount does not exist.
+    pub service_account_admission: ServiceAccountAdmission,
     /// Address at which clients reach the server, `https://HOST:PORT`, for the documents by which others verify
     /// tokens of ServiceAccounts; without one, the address in the cluster.
     pub external_url: Option<String>,
@@ -38,11 +37,23 @@ pub struct Options {
     pub bounds: Bounds,
 }
 
+/// Refusal of pods whose ServiceAccount does not exist (specification/apiserver.md 21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceAccountAdmission {
+    /// Accounts are not looked up, and not written into pods.
+    Off,
+    /// Pods of a missing account are refused, except those of account `default`: the controller that creates it with
+    /// each namespace may be a moment late, for which a kube-apiserver waits.
+    Named,
+    /// Pods of a missing account are refused.
+    All,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             name: "apiserver".into(),
-            service_account_admission: false,
+            service_account_admission: ServiceAccountAdmission::Off,
             external_url: None,
             tokens: vec![],
             token_key: None,

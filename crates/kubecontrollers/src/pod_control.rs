@@ -27,11 +27,15 @@ const REQUESTS_MAX: usize = 16;
 /// Prefix of the places of interchangeable pods.
 const ANY: char = '#';
 const DRAWN: usize = 5;
+/// Reason of an error because of which pods are missing.
+pub(crate) const FAILED_CREATE: &str = "FailedCreate";
+/// Reason of an error because of which there are too many pods.
+pub(crate) const FAILED_DELETE: &str = "FailedDelete";
 
 /// Error because of which a workload has too few or too many pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodError {
-    /// `FailedCreate` or `FailedDelete`.
+    /// [`FAILED_CREATE`] or [`FAILED_DELETE`].
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
@@ -108,6 +112,13 @@ impl PodControl {
         self.memory.lock().get(owner).and_then(|m| m.last_error.clone())
     }
 
+    /// Forgets the last error of a workload: nothing is wanted any more of what failed.
+    pub(crate) fn forget_error(&self, owner: &str) {
+        if let Some(memory) = self.memory.lock().get_mut(owner) {
+            memory.last_error = None;
+        }
+    }
+
     pub(crate) fn forget(&self, owner: &str) {
         self.memory.lock().remove(owner);
     }
@@ -118,7 +129,7 @@ impl PodControl {
     /// The first failure; pods of the same batch may have been created.
     pub(crate) async fn create(&self, owner: &ObjectMeta, wanted: Vec<NewPod>) -> Result<(), Failure> {
         let made = self.create_all(owner, wanted).await;
-        self.remember(owner, "FailedCreate", made)
+        self.remember(owner, FAILED_CREATE, made)
     }
 
     async fn create_all(&self, owner: &ObjectMeta, wanted: Vec<NewPod>) -> Result<(), Failure> {
@@ -200,7 +211,7 @@ impl PodControl {
     /// The first failure; pods of the same batch may have been deleted.
     pub(crate) async fn delete(&self, owner: &ObjectMeta, pods: &[Arc<Pod>]) -> Result<(), Failure> {
         let deleted = self.delete_all(owner, pods).await;
-        self.remember(owner, "FailedDelete", deleted)
+        self.remember(owner, FAILED_DELETE, deleted)
     }
 
     async fn delete_all(&self, owner: &ObjectMeta, pods: &[Arc<Pod>]) -> Result<(), Failure> {

@@ -73,6 +73,13 @@ pub(crate) fn restarts(pod: &Pod) -> i32 {
     statuses.iter().map(|c| c.restart_count).max().unwrap_or(0)
 }
 
+/// Returns the number of restarts of all containers.
+pub(crate) fn restarts_of_all(pod: &Pod) -> i32 {
+    let status = pod.status.as_ref();
+    let all = status.iter().flat_map(|s| [&s.init_container_statuses, &s.container_statuses]).flatten().flatten();
+    all.fold(0, |sum, container| sum.saturating_add(container.restart_count))
+}
+
 /// Creates a pod of this object from a template, without name and owner.
 pub(crate) fn from_template(template: Option<&PodTemplateSpec>, of: &ObjectMeta) -> Pod {
     let template = template.cloned().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::{io, net::TcpListener, sync::Arc, time::Duration};
 
-use ironclad_apiserver::{Identity, OpenError, Options, Server};
+use ironclad_apiserver::{Identity, OpenError, Options, Server, ServiceAccountAdmission};
 use ironclad_kubecontrollers::{Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Seam, Tasks};
@@ -85,6 +85,7 @@ impl Member {
         let server_options = Options {
             name: options.name.clone(),
             managed_fields: false,
+            service_account_admission: ServiceAccountAdmission::Named,
             token_key: options.token_key.clone(),
             admission: Some(placing.clone()),
             ..Options::default()

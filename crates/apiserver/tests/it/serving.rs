@@ -1,7 +1,7 @@
 //! Behaviour common to all requests: discovery, shapes, limits, health, authorization.
 
 use http::Method;
-use ironclad_apiserver::{Identity, Options};
+use ironclad_apiserver::{Identity, Options, ServiceAccountAdmission};
 use ironclad_store::{
     RedbBackend,
     testing::{Disk, DiskFault},
@@ -255,7 +255,7 @@ async fn rbac_grants_the_rules_of_bindings() {
 
 #[tokio::test(start_paused = true)]
 async fn pod_needs_service_account_if_option_is_set() {
-    let options = Options { service_account_admission: true, ..Options::default() };
+    let options = Options { service_account_admission: ServiceAccountAdmission::All, ..Options::default() };
     let world = World::seeded(1, options).await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
     let refused = world.post("/api/v1/namespaces/default/pods", pod.clone()).await.expect(403);
@@ -268,6 +268,20 @@ async fn pod_needs_service_account_if_option_is_set() {
         .await
         .expect(201);
     let made = world.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+    assert_eq!(made.at("/spec/serviceAccountName"), "default");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_may_come_before_the_default_service_account_but_before_no_other() {
+    let options = Options { service_account_admission: ServiceAccountAdmission::Named, ..Options::default() };
+    let world = World::seeded(1, options).await;
+    let pod = |account: &str| json!({"metadata": {"name": "p"}, "spec": {"serviceAccountName": account, "containers": [{"name": "c", "image": "x"}]}});
+    let refused = world.post("/api/v1/namespaces/default/pods", pod("worker")).await.expect(403);
+    assert_eq!(
+        refused.message(),
+        "pods \"p\" is forbidden: error looking up service account default/worker: serviceaccount \"worker\" not found"
+    );
+    let made = world.post("/api/v1/namespaces/default/pods", pod("")).await.expect(201);
     assert_eq!(made.at("/spec/serviceAccountName"), "default");
 }
 

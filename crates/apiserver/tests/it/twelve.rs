@@ -1,7 +1,7 @@
 //! The twelve rules that implementations most often miss (specification/apiserver.md 0), in their order there.
 
 use http::Method;
-use ironclad_apiserver::Options;
+use ironclad_apiserver::{Options, ServiceAccountAdmission};
 use serde_json::{Value, json};
 
 use crate::support::{World, config_map, deployment};
@@ -169,7 +169,7 @@ async fn aggregated_roles_are_empty_without_their_controller() {
 
 #[tokio::test]
 async fn pod_without_service_account_is_refused() {
-    let options = Options { service_account_admission: true, ..Options::default() };
+    let options = Options { service_account_admission: ServiceAccountAdmission::All, ..Options::default() };
     let world = World::seeded(1, options).await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let refused = world.post(&format!("{CORE}/pods"), pod.clone()).await.expect(403);

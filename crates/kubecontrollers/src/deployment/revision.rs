@@ -18,7 +18,7 @@ use crate::{
 /// Annotation with the revision of a ReplicaSet or Deployment.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Annotation with the earlier revisions of a set that was rolled back to.
-const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+pub(crate) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// `spec.replicas` of the Deployment when it last scaled the set.
 pub(crate) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Maximum number of pods (replicas and surge) at that time.

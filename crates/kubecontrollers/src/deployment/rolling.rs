@@ -36,9 +36,10 @@ pub(crate) fn new_size(sets: &Sets<'_>, strategy: &Strategy) -> i32 {
 }
 
 /// Returns the next sizes of old ReplicaSets that change: first remove unhealthy pods, then pods with available
-/// successors.
+/// successors. Pods beyond the size of their set count as gone: the set is about to delete them.
 pub(crate) fn shrink_old(sets: &Sets<'_>, strategy: &Strategy) -> Vec<(usize, i32)> {
-    let new_unavailable = sets.new.map_or(0, |s| s.wanted() - s.counts.available);
+    let stays = |set: &Set| set.counts.available.min(set.wanted());
+    let new_unavailable = sets.new.map_or(0, |s| s.wanted() - stays(s));
     let may_go = sets.spec_sum() - strategy.least_available() - new_unavailable;
     let mut sizes: Vec<i32> = sets.old.iter().map(|s| s.wanted()).collect();
     if may_go <= 0 {
@@ -50,7 +51,7 @@ pub(crate) fn shrink_old(sets: &Sets<'_>, strategy: &Strategy) -> Vec<(usize, i3
         *size -= unhealthy;
         left -= unhealthy;
     }
-    let available: i32 = sets.all().map(|s| s.counts.available).sum();
+    let available: i32 = sets.all().map(stays).sum();
     let mut left = available - strategy.least_available();
     for size in &mut sizes {
         let goes = (*size).min(left).max(0);
@@ -137,7 +138,10 @@ fn round_half_away(dividend: i64, divisor: i64) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deployment::testkit::{set, sized};
+    use crate::{
+        deployment::testkit::{set, sized},
+        replicaset::Counts,
+    };
 
     fn strategy(replicas: i32, max_surge: i32, max_unavailable: i32) -> Strategy {
         Strategy { recreate: false, replicas, max_surge, max_unavailable }
@@ -203,6 +207,13 @@ mod tests {
                 vec![(0, 0)],
             ),
             (
+                "pods that a scaled set still has to delete do not count as available",
+                strategy(4, 3, 2),
+                set("new", 9, 3, 0),
+                vec![counted(set("old", 0, 4, 4), 11)],
+                vec![(0, 2)],
+            ),
+            (
                 "the oldest set shrinks first",
                 strategy(4, 2, 0),
                 set("new", 9, 2, 2),
@@ -213,6 +224,12 @@ mod tests {
             let old: Vec<&Set> = old.iter().collect();
             assert_eq!(shrink_old(&Sets { new: Some(&new), old: &old }, &strategy), want, "{name}");
         }
+    }
+
+    /// Returns the set as it is before its surplus pods are deleted.
+    fn counted(mut set: Set, available: i32) -> Set {
+        set.counts = Counts { replicas: available, ready: available, available, ..set.counts };
+        set
     }
 
     #[test]

@@ -8,6 +8,7 @@ use k8s_openapi::{
 
 use super::{
     decide::{Set, seconds},
+    revision::{self, REVISION, REVISION_HISTORY},
     rolling::Sets,
     strategy::Strategy,
 };
@@ -127,24 +128,56 @@ fn progress(
         }
         _ => {}
     }
-    let was_complete = reason == "NewReplicaSetAvailable";
-    if was_complete && status.replicas == status.updated_replicas {
+    let start = RolloutStart::of(deployment, new);
+    if reason == "NewReplicaSetAvailable" && start.is_none() && status.replicas == status.updated_replicas {
         return;
     }
     let says = |what: &str| match new {
         Some(set) => format!("ReplicaSet {:?} {what}.", set.set.metadata.name.as_deref().unwrap_or("")),
         None => format!("Deployment {:?} {what}.", deployment.metadata.name.as_deref().unwrap_or("")),
     };
+    // No pod of the last status has the new template, whatever that status counted.
+    let updated_before = if start.is_some() { None } else { before.updated_replicas };
+    let before = DeploymentStatus { updated_replicas: updated_before, ..before.clone() };
     if is_complete(deployment, status) {
         conditions.set("Progressing", "True", "NewReplicaSetAvailable", says("has successfully progressed"));
-    } else if is_progressing(before, status) {
+    } else if is_progressing(&before, status) {
         conditions.renew("Progressing", "True", "ReplicaSetUpdated", says("is progressing"));
-    } else if let (true, Some(new)) = (was_complete || reason.is_empty(), new) {
+    } else if let (Some(RolloutStart::Created), Some(new)) = (start, new) {
         // The progress deadline starts when the set is created, even if it never gets a pod.
         let message = format!("Created new replica set {:?}", new.set.metadata.name.as_deref().unwrap_or(""));
         conditions.set("Progressing", "True", "NewReplicaSetCreated", message);
+    } else if let (true, Some(new)) = (reason.is_empty(), new) {
+        let message = format!("Found new replica set {:?}", new.set.metadata.name.as_deref().unwrap_or(""));
+        conditions.set("Progressing", "True", "FoundNewReplicaSet", message);
     } else if has_timed_out(conditions, seconds_max, now) {
         conditions.set("Progressing", "False", "ProgressDeadlineExceeded", says("has timed out progressing"));
+    }
+}
+
+/// A rollout that began after the last status was written. A status may cover many steps, so that neither its counts
+/// nor its conditions need show the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RolloutStart {
+    /// The set of the new template does not exist yet.
+    Awaited,
+    /// The set was created for the rollout.
+    Created,
+    /// The set was there: of an earlier revision, or an adopted one.
+    Found,
+}
+
+impl RolloutStart {
+    /// Returns the rollout that the Deployment's revision does not show yet: it is written with the status.
+    fn of(deployment: &Deployment, new: Option<&Set>) -> Option<Self> {
+        let Some(new) = new else { return Some(Self::Awaited) };
+        let set = &new.set.metadata;
+        if revision::annotation(set, REVISION) == revision::annotation(&deployment.metadata, REVISION) {
+            return None;
+        }
+        let is_older = set.creation_timestamp < deployment.metadata.creation_timestamp;
+        let is_earlier = revision::annotation(set, REVISION_HISTORY).is_some();
+        Some(if is_older || is_earlier { Self::Found } else { Self::Created })
     }
 }
 
@@ -266,9 +299,64 @@ mod tests {
         }
     }
 
+    /// The world after this status was written, with the revision of the newest set beside it.
     fn with_status(mut seen: Seen, status: DeploymentStatus) -> Seen {
-        Arc::make_mut(&mut seen.deployment).status = Some(status);
+        let revision = seen.sets.iter().map(|s| revision::revision_of(&s.set.metadata)).max();
+        let deployment = Arc::make_mut(&mut seen.deployment);
+        let annotations = deployment.metadata.annotations.get_or_insert_default();
+        annotations.extend(revision.map(|revision| (REVISION.to_owned(), revision.to_string())));
+        deployment.status = Some(status);
         seen
+    }
+
+    #[test]
+    fn a_rollout_is_seen_even_if_no_status_shows_its_start() {
+        let d = |replicas| deployment(replicas).image("new");
+        let done = |replicas| {
+            let old = deployment(replicas).image("old");
+            decide(&world(old.clone(), vec![set("old", 0, replicas, replicas)]), at(900)).status
+        };
+        let before = |seen: Seen, replicas| {
+            let mut seen = with_status(seen, done(replicas));
+            let deployment = Arc::make_mut(&mut seen.deployment);
+            deployment.metadata.annotations = Some([(REVISION.to_owned(), "1".to_owned())].into());
+            seen
+        };
+        let bare = || {
+            let mut bare = set("new", 1, 3, 0);
+            bare.counts.replicas = 0;
+            bare
+        };
+        let earlier = || {
+            let mut back = set("new", 1, 3, 0);
+            let annotations = Arc::make_mut(&mut back.set).metadata.annotations.get_or_insert_default();
+            annotations.insert(REVISION_HISTORY.to_owned(), "1".to_owned());
+            back.counts.replicas = 0;
+            back
+        };
+        for (name, d, sets, want) in [
+            ("recreated", d(3).recreate(), vec![set("old", 0, 0, 0), set("new", 1, 3, 0)], "True ReplicaSetUpdated"),
+            ("stuck", d(3), vec![set("old", 0, 2, 2), set("new", 1, 2, 0)], "True ReplicaSetUpdated"),
+            ("no pod yet", d(3), vec![set("old", 0, 3, 3), bare()], "True NewReplicaSetCreated"),
+            ("rolled back, no pod yet", d(3), vec![set("old", 0, 3, 3), earlier()], "True NewReplicaSetAvailable"),
+            ("already complete", d(3), vec![set("old", 0, 0, 0), set("new", 1, 3, 3)], "True NewReplicaSetAvailable"),
+            ("the set is not created yet", d(3), vec![set("old", 0, 3, 3)], "True NewReplicaSetAvailable"),
+            ("old pods of a recreation are gone", d(3).recreate(), vec![set("old", 0, 0, 0)], "True ReplicaSetUpdated"),
+        ] {
+            let status = decide(&before(world(d, sets), 3), at(1_000)).status;
+            assert_eq!(reason(&status, "Progressing"), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_comes_later_finds_the_set() {
+        let none = |s: &mut k8s_openapi::api::apps::v1::DeploymentSpec| s.progress_deadline_seconds = None;
+        let sets = || vec![set("new", 1, 3, 1)];
+        let first = decide(&world(deployment(3).image("new").spec(none), sets()), at(900)).status;
+        assert_eq!(reason(&first, "Progressing"), "-");
+        let later = decide(&with_status(world(deployment(3).image("new"), sets()), first), at(1_000));
+        assert_eq!(reason(&later.status, "Progressing"), "True FoundNewReplicaSet");
+        assert!(later.requeue_at.is_some(), "the deadline runs from now on");
     }
 
     #[test]

@@ -192,18 +192,15 @@ fn endpoint(service: &Service, pod: &Pod, zones: &BTreeMap<String, String>) -> O
 /// Resolves the ports of the Service on this pod; named ports that the pod lacks are left out.
 fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let all = service.spec.iter().flat_map(|s| s.ports.iter().flatten());
-    let mut ports: Vec<EndpointPort> = all
-        .filter_map(|port| {
-            Some(EndpointPort {
-                name: Some(port.name.clone().unwrap_or_default()),
-                port: Some(number(port, pod)?),
-                protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".to_owned())),
-                app_protocol: port.app_protocol.clone(),
-            })
+    all.filter_map(|port| {
+        Some(EndpointPort {
+            name: Some(port.name.clone().unwrap_or_default()),
+            port: Some(number(port, pod)?),
+            protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".to_owned())),
+            app_protocol: port.app_protocol.clone(),
         })
-        .collect();
-    ports.sort_by(|a, b| a.name.cmp(&b.name));
-    ports
+    })
+    .collect()
 }
 
 fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
@@ -214,9 +211,12 @@ fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
         Some(IntOrString::String(name)) => name,
     };
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
-    let containers = pod.spec.iter().flat_map(|s| &s.containers).flat_map(|c| c.ports.iter().flatten());
-    let mut named =
-        containers.filter(|p| p.name.as_ref() == Some(name) && p.protocol.as_deref().unwrap_or("TCP") == protocol);
+    let sidecars = pod.spec.iter().flat_map(|s| s.init_containers.iter().flatten());
+    let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let containers = pod.spec.iter().flat_map(|s| &s.containers).chain(sidecars);
+    let mut named = containers
+        .flat_map(|c| c.ports.iter().flatten())
+        .filter(|p| p.name.as_ref() == Some(name) && p.protocol.as_deref().unwrap_or("TCP") == protocol);
     named.next().map(|p| p.container_port)
 }
 
@@ -358,6 +358,19 @@ mod tests {
         assert_eq!((fewer.update.len(), fewer.delete.len()), (1, 1), "an empty slice is deleted");
         let none = decide(&seen(service(|_| {}), vec![], first.create));
         assert_eq!((none.create.len(), none.delete.len()), (1, 2), "one empty slice is kept");
+    }
+
+    #[test]
+    fn ports_are_in_the_order_of_the_service_and_may_be_those_of_a_sidecar() {
+        let ports = json!([{"name": "z", "port": 1}, {"name": "a", "port": 2, "targetPort": "metrics"}]);
+        let service = service(|s| s["spec"]["ports"] = ports);
+        let mut of = (*at("p", "10.0.0.1")).clone();
+        let sidecar =
+            json!({"name": "s", "restartPolicy": "Always", "ports": [{"name": "metrics", "containerPort": 9}]});
+        of.spec = serde_json::from_value(json!({"containers": [], "initContainers": [sidecar]})).unwrap();
+        let plan = decide(&seen(service, vec![Arc::new(of)], vec![]));
+        let ports = plan.create[0].ports.iter().flatten().map(|p| (p.name.as_deref().unwrap(), p.port.unwrap()));
+        assert_eq!(ports.collect::<Vec<_>>(), [("z", 1), ("a", 9)]);
     }
 
     #[test]

@@ -15,10 +15,10 @@ use k8s_openapi::{
 };
 
 use super::{
-    ends::{self, Ends, is_tracked, replaces_failed_only},
+    ends::{self, Ends, Failures, is_tracked, replaces_failed_only},
     indexes,
 };
-use crate::pods::{is_active, is_terminating, ready_since};
+use crate::pods::{is_active, is_terminating, phase, ready_since, restarts_of_all};
 
 /// Failed pods are replaced after this wait, doubled for each further failure ...
 const BACKOFF_SECONDS: i64 = 10;
@@ -26,8 +26,10 @@ const BACKOFF_SECONDS: i64 = 10;
 const BACKOFF_SECONDS_MAX: i64 = 600;
 /// Most pods that one reconcile creates.
 const BURST: usize = 500;
-/// Default of `spec.backoffLimit`.
+/// Default of `spec.backoffLimit` unless each index has a limit.
 const BACKOFF_LIMIT: i32 = 6;
+
+const COMPLETIONS_REACHED: &str = "CompletionsReached";
 
 pub(crate) struct Seen {
     pub(crate) job: Arc<Job>,
@@ -121,11 +123,23 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     suspend(&mut plan.status, &mut conditions, suspended, now);
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
 
-    let success = success(&conditions, &spec, &ends, active.len());
-    let failure = failure(&plan.status, &conditions, &spec, &ends, now);
+    // What was decided before stays; of two new verdicts the failure counts.
+    let decided = conditions.verdict("SuccessCriteriaMet");
+    let restarts = running(&seen.pods).map(|pod| restarts_of_all(pod)).sum();
+    let failure = match &decided {
+        Some(_) => None,
+        None => failure(&plan.status, &conditions, &spec, &ends, restarts, now),
+    };
+    let success = match &failure {
+        Some(_) => None,
+        None => decided.or_else(|| success(&spec, &ends, active.len())),
+    };
     let still = active.is_empty() && terminating == 0 && ends.uncounted.is_none();
     if success.is_some() || failure.is_some() {
-        plan.delete = active.iter().map(|p| (*p).clone()).collect();
+        let go = active.iter().map(|p| (*p).clone()).collect();
+        // Pods beyond the completions are surplus, those that a policy or a failure ends have failed.
+        let surplus = success.as_ref().is_some_and(|(reason, _)| reason == COMPLETIONS_REACHED);
+        *(if surplus { &mut plan.withdraw } else { &mut plan.delete }) = go;
         if let Some((reason, message)) = &success {
             conditions.set("SuccessCriteriaMet", reason, message);
             if still {
@@ -180,14 +194,13 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     plan
 }
 
+/// Returns the pods whose restarts count: those that have not ended.
+fn running(pods: &[Arc<Pod>]) -> impl Iterator<Item = &Pod> {
+    pods.iter().map(|pod| &**pod).filter(|pod| matches!(phase(pod), "Running" | "Pending"))
+}
+
 /// Returns why the Job has succeeded, if it has.
-fn success(conditions: &Conditions, spec: &JobSpec, ends: &Ends, active: usize) -> Option<Verdict> {
-    if let Some(before) = conditions.verdict("SuccessCriteriaMet") {
-        return Some(before);
-    }
-    if conditions.verdict("FailureTarget").is_some() {
-        return None;
-    }
+fn success(spec: &JobSpec, ends: &Ends, active: usize) -> Option<Verdict> {
     let rules = spec.success_policy.as_ref().map(|policy| policy.rules.as_slice()).unwrap_or_default();
     let meets = |rule: &SuccessPolicyRule| {
         let below = spec.completions.unwrap_or(0);
@@ -210,7 +223,7 @@ fn success(conditions: &Conditions, spec: &JobSpec, ends: &Ends, active: usize) 
         Some(wanted) => ends.succeeded >= wanted,
         None => ends.succeeded > 0 && active == 0,
     };
-    done.then(|| verdict("CompletionsReached", "Reached expected number of succeeded pods"))
+    done.then(|| verdict(COMPLETIONS_REACHED, "Reached expected number of succeeded pods"))
 }
 
 /// Sets or clears the start time: a Job starts when it is first not suspended.
@@ -235,6 +248,7 @@ fn failure(
     conditions: &Conditions,
     spec: &JobSpec,
     ends: &Ends,
+    restarts: i32,
     now: Timestamp,
 ) -> Option<Verdict> {
     if let Some(before) = conditions.verdict("FailureTarget") {
@@ -243,7 +257,11 @@ fn failure(
     if let Some(message) = &ends.fails_job {
         return Some(verdict("PodFailurePolicy", message));
     }
-    if ends.failed > spec.backoff_limit.unwrap_or(BACKOFF_LIMIT) {
+    let default = if spec.backoff_limit_per_index.is_some() { i32::MAX } else { BACKOFF_LIMIT };
+    let limit = spec.backoff_limit.unwrap_or(default);
+    // Containers that restart in their pod: the limit is reached with the restart, not exceeded by the next.
+    let in_place = spec.template.spec.as_ref().and_then(|s| s.restart_policy.as_deref()) == Some("OnFailure");
+    if ends.failed > limit || (in_place && restarts >= limit.max(1)) {
         return Some(verdict("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
     }
     let over = |start: &Time| spec.active_deadline_seconds.is_some_and(|s| after(start.0, s) <= now);
@@ -282,23 +300,32 @@ fn resize(
     if missing == 0 {
         return;
     }
-    if let Some(last) = ends.last_failure {
-        let doubled = u32::try_from(ends.failed.clamp(1, 16) - 1).unwrap_or(0);
-        let until = after(last, (BACKOFF_SECONDS << doubled).min(BACKOFF_SECONDS_MAX));
-        if until > now {
-            plan.requeue_at = Some(until);
-            return;
-        }
+    let per_index = job.spec.as_ref().is_some_and(|s| s.backoff_limit_per_index.is_some());
+    let until = ends.since_success.filter(|_| !per_index).map(|failures| backoff(&failures));
+    if let Some(until) = until.filter(|until| *until > now) {
+        plan.requeue_at = Some(until);
+        return;
     }
     plan.create = if is_indexed(job) {
         let working: BTreeSet<i32> = active.iter().filter_map(|p| indexes::of(p)).collect();
         let completions = job.spec.as_ref().and_then(|s| s.completions).unwrap_or(0);
         let is_open = |i: &i32| ![&ends.completed, &ends.failed_indexes, &working].iter().any(|set| set.contains(i));
-        (0..completions).filter(is_open).take(missing).collect()
+        let (wait, create): (Vec<_>, Vec<_>) = (0..completions)
+            .filter(is_open)
+            .take(missing)
+            .partition(|index| per_index && ends.of_index.get(index).is_some_and(|failures| backoff(failures) > now));
+        plan.requeue_at = wait.iter().filter_map(|index| ends.of_index.get(index)).map(backoff).min();
+        create
     } else {
         (0..i32::try_from(missing).unwrap_or(i32::MAX)).collect()
     };
     plan.index_failures.clone_from(&ends.index_failures);
+}
+
+/// Returns the time before which failed pods are not replaced.
+fn backoff(failures: &Failures) -> Timestamp {
+    let doubled = u32::try_from(failures.count.clamp(1, 16) - 1).unwrap_or(0);
+    after(failures.last, (BACKOFF_SECONDS << doubled).min(BACKOFF_SECONDS_MAX))
 }
 
 struct Conditions {

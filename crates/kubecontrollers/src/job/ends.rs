@@ -19,7 +19,7 @@ use super::{
     failure_policy::{Action, action},
     indexes,
 };
-use crate::pods::{is_active, is_terminating, phase};
+use crate::pods::{condition, is_active, is_terminating, phase};
 
 /// Finalizer of pods whose end is not counted yet.
 pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
@@ -49,8 +49,17 @@ pub(super) struct Ends {
     pub(super) fails_job: Option<String>,
     /// Pods whose end the status bears, or does not bear: remove their finalizer.
     pub(super) release: Vec<Arc<Pod>>,
-    /// Time of the last failure.
-    pub(super) last_failure: Option<Timestamp>,
+    /// Failures since the last success, and the time of the last of them.
+    pub(super) since_success: Option<Failures>,
+    /// The same of each index as far as its pods tell, for Jobs with `backoffLimitPerIndex`. Ignored failures count.
+    pub(super) of_index: BTreeMap<i32, Failures>,
+}
+
+/// Failures that delay the next pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Failures {
+    pub(super) count: i32,
+    pub(super) last: Timestamp,
 }
 
 /// Returns `true` if the pod's end is not counted yet.
@@ -85,12 +94,15 @@ pub(super) fn count(job: &Job, pods: &[Arc<Pod>], finishing: bool) -> Ends {
         counted_failed: status.failed.unwrap_or(0),
         completed: parse(status.completed_indexes),
         failed_indexes: parse(status.failed_indexes),
-        last_failure: pods.iter().filter(|p| phase(p) == "Failed").filter_map(|p| ended_at(p)).max(),
+        since_success: since_success(pods),
         ..Ends::default()
     };
     let recorded = ends.completed.clone();
-    for pod in pods.iter().filter(|p| phase(p) == "Failed" && action(&spec, p) != Action::Ignore) {
-        ends.note_failure(indexes::of(pod), pod);
+    for pod in pods.iter().filter(|p| phase(p) == "Failed") {
+        if action(&spec, pod) != Action::Ignore {
+            ends.note_failure(indexes::of(pod), pod);
+        }
+        ends.note_end(pod);
     }
     let tracked: BTreeMap<&str, &Arc<Pod>> =
         pods.iter().filter(|p| is_tracked(p)).filter_map(|p| Some((p.metadata.uid.as_deref()?, p))).collect();
@@ -176,6 +188,14 @@ impl Ends {
         });
     }
 
+    /// Notes the end of a failed pod, for the wait before the next pod of its index.
+    fn note_end(&mut self, pod: &Pod) {
+        let (Some(index), Some(last)) = (indexes::of(pod), ended_at(pod)) else { return };
+        let count = self.index_failures.get(&index).copied().unwrap_or(0).max(1);
+        let failures = self.of_index.entry(index).or_insert(Failures { count, last });
+        *failures = Failures { count: failures.count.max(count), last: failures.last.max(last) };
+    }
+
     fn note_failure(&mut self, index: Option<i32>, pod: &Pod) {
         let Some(index) = index else { return };
         let before = pod.metadata.annotations.as_ref().and_then(|a| a.get(INDEX_FAILURES)?.parse::<i32>().ok());
@@ -184,10 +204,21 @@ impl Ends {
     }
 }
 
+/// Returns the failures after the last success, as far as pods tell.
+fn since_success(pods: &[Arc<Pod>]) -> Option<Failures> {
+    let ends = |of: &'static str| pods.iter().filter(move |p| phase(p) == of).filter_map(|p| ended_at(p));
+    let success = ends("Succeeded").max();
+    let failures = ends("Failed").filter(|end| success.is_none_or(|success| *end > success));
+    let (count, last) = failures.fold((0, None), |(count, last), end| (count + 1, last.max(Some(end))));
+    Some(Failures { count, last: last? })
+}
+
+/// Returns the end of a pod: that of its last container, or the time since which it is not ready.
 fn ended_at(pod: &Pod) -> Option<Timestamp> {
-    let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
+    let statuses = pod.status.as_ref()?.container_statuses.as_deref().unwrap_or_default();
     let ends = statuses.iter().filter_map(|c| c.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
-    ends.map(|t| t.0).max()
+    let unready = || condition(pod, "Ready").filter(|c| c.status == "False")?.last_transition_time.as_ref();
+    ends.max().or_else(unready).map(|t| t.0)
 }
 
 fn number(n: usize) -> i32 {

@@ -1,7 +1,7 @@
 //! Jobs: pods that run to completion.
 //!
-//! Pods have a finalizer until their end is counted ([`ends`]). A pod that fails under restart policy `OnFailure` ends:
-//! restarts in place are not simulated.
+//! Pods have a finalizer until their end is counted ([`ends`]). Restarts of containers in a pod count against the
+//! back-off limit too.
 
 mod decide;
 mod ends;

@@ -13,7 +13,7 @@ use k8s_openapi::{
 
 use crate::{
     owner::Claims,
-    pod_control::PodError,
+    pod_control::{FAILED_CREATE, PodError},
     pods::{self, Availability, is_active, labels},
 };
 
@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) create: usize,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: ReplicaSetStatus,
+    /// The last error no longer matters: nothing is wanted of what failed.
+    pub(crate) error_is_over: bool,
     /// Nothing is in progress: the status is final.
     pub(crate) idle: bool,
     /// Time at which a pod becomes available without an event.
@@ -93,7 +95,8 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let mut plan = Plan {
         create: 0,
         delete: Vec::new(),
-        status: status(set, &counts, seen.last_error.as_ref(), now),
+        status: ReplicaSetStatus::default(),
+        error_is_over: false,
         idle: false,
         requeue_at: counts.next,
     };
@@ -105,9 +108,16 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
             plan.delete = victims(&active, &seen.on_node, now).into_iter().take(surplus).collect();
         }
     }
+    // An error counts as long as the request that failed is still wanted.
+    let last_error = seen.last_error.as_ref().filter(|error| match error.reason {
+        FAILED_CREATE => plan.create > 0,
+        _ => !plan.delete.is_empty(),
+    });
+    plan.status = status(set, &counts, last_error, now);
+    plan.error_is_over = seen.last_error.is_some() && last_error.is_none();
     let still =
         plan.create == 0 && plan.delete.is_empty() && seen.pods.adopt.is_empty() && seen.pods.release.is_empty();
-    plan.idle = still && (counts.ready == counts.replicas || seen.last_error.is_some()) && counts.next.is_none();
+    plan.idle = still && (counts.ready == counts.replicas || last_error.is_some()) && counts.next.is_none();
     plan
 }
 
@@ -203,7 +213,10 @@ mod tests {
     use k8s_openapi::api::apps::v1::ReplicaSetSpec;
 
     use super::*;
-    use crate::testkit::{PodMaker, at, meta, pod, template};
+    use crate::{
+        pod_control::FAILED_DELETE,
+        testkit::{PodMaker, at, meta, pod, template},
+    };
 
     fn set(replicas: i32) -> ReplicaSet {
         ReplicaSet {
@@ -321,6 +334,25 @@ mod tests {
         assert_eq!(decide(&seen, at(9)).status, status, "the same error keeps its transition time");
         seen.last_error = None;
         assert_eq!(decide(&seen, at(9)).status.conditions, None);
+    }
+
+    #[test]
+    fn an_error_is_over_when_nothing_is_wanted_of_what_failed() {
+        let error = |reason| Some(PodError { reason, message: "forbidden".into() });
+        for (name, replicas, pods, error, over) in [
+            ("pods are still missing", 2, vec![pod("a")], error(FAILED_CREATE), false),
+            ("scaled down to what exists", 1, vec![pod("a")], error(FAILED_CREATE), true),
+            ("scaled down further", 0, vec![pod("a")], error(FAILED_CREATE), true),
+            ("pods are still too many", 0, vec![pod("a")], error(FAILED_DELETE), false),
+            ("scaled up to what exists", 1, vec![pod("a")], error(FAILED_DELETE), true),
+            ("no error", 1, vec![pod("a")], None, false),
+        ] {
+            let mut seen = seen(replicas, pods);
+            let fails = error.is_some() && !over;
+            seen.last_error = error;
+            let plan = decide(&seen, at(5));
+            assert_eq!((plan.error_is_over, plan.status.conditions.is_some()), (over, fails), "{name}");
+        }
     }
 
     #[test]

@@ -43,6 +43,9 @@ async fn reconcile(sets: &Arc<Workload<ReplicaSet>>, key: &Key) -> Result<Next, 
     let Some(seen) = observe(sets, key) else { return Ok(Next::Forget) };
     let plan = decide(&seen, now);
     let set = &*seen.set;
+    if plan.error_is_over {
+        sets.control.forget_error(set.metadata.uid.as_deref().unwrap_or(""));
+    }
     let wait = sets.write_status(key, set, &plan.status, plan.idle).await?;
     sets.apply_claims(set, &seen.pods).await?;
     if plan.create > 0 {

@@ -6,7 +6,10 @@ use ironclad_kubecontrollers::pods::{condition, is_finished, is_terminating, pha
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::status::closed_gate;
+use super::{
+    restarts::{Restarts, crash_loop_backoff},
+    status::closed_gate,
+};
 use crate::options::Times;
 
 /// Annotation with the time from binding to start (`5s`, `2m`, `250ms`).
@@ -29,6 +32,15 @@ pub(crate) enum Step {
     /// Report running containers, ready or not.
     Run {
         ready: bool,
+    },
+    /// Report containers that run again after their end, ready or not; with this exit code, they ended just now.
+    Restart {
+        exit_code: Option<i32>,
+        ready: bool,
+    },
+    /// Report containers that ended with this exit code and are started again after a wait.
+    CrashLoop {
+        exit_code: i32,
     },
     /// Report terminated containers with this exit code.
     End {
@@ -58,14 +70,29 @@ pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp
     if phase(pod) != "Running" {
         return at(starts(pod, times), now, Step::Run { ready });
     }
+    let restarts = Restarts::of(pod);
+    if let Some(ended) = restarts.crashed {
+        let again = Step::Restart { exit_code: None, ready };
+        return at(later(ended, crash_loop_backoff(restarts.count)), now, again);
+    }
     let reported = condition(pod, "ContainersReady").is_none_or(|c| (c.status == "True") == ready)
         && ready_since(pod).is_some() == (ready && closed_gate(pod).is_none());
-    let over = run_time(pod, times).map(|time| later(started(pod), time));
+    let over = run_time(pod, times).map(|time| later(restarts.running.unwrap_or_else(|| started(pod)), time));
     match over {
-        Some(over) if over <= now => Step::End { exit_code: exit_code(pod) },
+        Some(over) if over <= now => end(pod, exit_code(pod), restarts.count, ready),
         _ if !reported => Step::Run { ready },
         Some(over) => Step::Wait(over),
         None => Step::Leave,
+    }
+}
+
+/// Returns what follows the end of the pod's containers. The first restart comes at once.
+fn end(pod: &Pod, exit_code: i32, restarts: i32, ready: bool) -> Step {
+    let policy = pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref());
+    match (policy, restarts) {
+        (Some("OnFailure"), 0) if exit_code != 0 => Step::Restart { exit_code: Some(exit_code), ready },
+        (Some("OnFailure"), _) if exit_code != 0 => Step::CrashLoop { exit_code },
+        _ => Step::End { exit_code },
     }
 }
 
@@ -132,11 +159,15 @@ pub fn duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::{
-        api::core::v1::{PodCondition, PodReadinessGate, PodSpec, PodStatus},
+        api::core::v1::{
+            ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+            PodCondition, PodReadinessGate, PodSpec, PodStatus,
+        },
         apimachinery::pkg::apis::meta::v1::Time,
     };
 
     use super::*;
+    use crate::kubelet::restarts::CRASH_LOOP;
 
     fn t(seconds: i64) -> Timestamp {
         Timestamp::from_second(seconds).unwrap()
@@ -178,12 +209,36 @@ mod tests {
         pod.metadata.deletion_grace_period_seconds = Some(grace);
     }
 
+    fn running(restart_count: i32, since: i64) -> ContainerStatus {
+        let running = ContainerStateRunning { started_at: Some(Time(t(since))) };
+        let state = ContainerState { running: Some(running), ..ContainerState::default() };
+        ContainerStatus { restart_count, state: Some(state), ..ContainerStatus::default() }
+    }
+
+    fn crashed(restart_count: i32, ended: i64) -> ContainerStatus {
+        let waiting = ContainerStateWaiting { reason: Some(CRASH_LOOP.into()), message: None };
+        let terminated = ContainerStateTerminated { finished_at: Some(Time(t(ended))), ..Default::default() };
+        ContainerStatus {
+            restart_count,
+            state: Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() }),
+            last_state: Some(ContainerState { terminated: Some(terminated), ..ContainerState::default() }),
+            ..ContainerStatus::default()
+        }
+    }
+
     #[test]
     fn steps() {
         let times = Times {
             startup_delay: Duration::from_secs(10),
             termination_delay: Duration::from_secs(3),
             run_time: Duration::from_secs(20),
+        };
+        let restarting = |container: ContainerStatus| {
+            pod("Running", |p| {
+                p.spec.as_mut().unwrap().restart_policy = Some("OnFailure".into());
+                note(p, EXIT_CODE, "3");
+                p.status.as_mut().unwrap().container_statuses = Some(vec![container]);
+            })
         };
         let job = |p: &mut Pod| p.spec.as_mut().unwrap().restart_policy = Some("Never".into());
         for (name, pod, now, want) in [
@@ -223,6 +278,27 @@ mod tests {
                 "any pod can have a run time",
                 pod("Running", |p| note(p, RUN_TIME, "5s")),
                 105,
+                Step::End { exit_code: 0 },
+            ),
+            (
+                "under OnFailure a container that failed restarts at once",
+                restarting(running(0, 100)),
+                120,
+                Step::Restart { exit_code: Some(3), ready: true },
+            ),
+            ("the restarted container runs for its run time", restarting(running(1, 120)), 139, Step::Wait(t(140))),
+            ("and waits before the next restart", restarting(running(1, 120)), 140, Step::CrashLoop { exit_code: 3 }),
+            ("during the wait", restarting(crashed(1, 140)), 149, Step::Wait(t(150))),
+            ("after the wait", restarting(crashed(1, 140)), 150, Step::Restart { exit_code: None, ready: true }),
+            ("the wait doubles", restarting(crashed(3, 140)), 179, Step::Wait(t(180))),
+            ("up to five minutes", restarting(crashed(30, 140)), 141, Step::Wait(t(440))),
+            (
+                "under OnFailure a container that succeeded ends",
+                pod("Running", |p| {
+                    job(p);
+                    p.spec.as_mut().unwrap().restart_policy = Some("OnFailure".into());
+                }),
+                120,
                 Step::End { exit_code: 0 },
             ),
             ("a finished pod is left alone", pod("Succeeded", job), 900, Step::Leave),

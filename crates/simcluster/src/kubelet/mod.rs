@@ -3,6 +3,7 @@
 mod address;
 mod decide;
 mod references;
+mod restarts;
 mod status;
 
 use std::{
@@ -33,6 +34,7 @@ use self::{
     address::Addresses,
     decide::{Step, decide, starts_at_once},
     references::{Kind, Missing, missing},
+    restarts::{crashed, restarted},
     status::{PodLocation, ended, is_waiting, running, waiting},
 };
 use crate::{nodes::number, options::Times, placing::ASSUME_EXPIRY};
@@ -195,6 +197,10 @@ impl Kubelet {
                 };
                 self.write(&pod, &running(&pod, place, ready, self.seconds(now))).await
             }
+            Step::Restart { exit_code, ready } => {
+                self.write(&pod, &restarted(&pod, exit_code, ready, self.seconds(now))).await
+            }
+            Step::CrashLoop { exit_code } => self.write(&pod, &crashed(&pod, exit_code, self.seconds(now))).await,
             Step::End { exit_code } => self.write(&pod, &ended(&pod, exit_code, self.seconds(now))).await,
             Step::Remove => self.remove(&pod).await,
         }

@@ -10,7 +10,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::references::Missing;
+use super::{references::Missing, restarts::Restarts};
 
 pub(crate) struct PodLocation {
     pub(crate) host_ip: String,
@@ -68,13 +68,9 @@ fn unready_message(pod: &Pod) -> String {
 /// Returns the status of a pod whose containers have run since its start, or from now on.
 pub(crate) fn running(pod: &Pod, place: PodLocation, ready: bool, now: Timestamp) -> PodStatus {
     let started = pod.status.as_ref().and_then(|s| s.start_time.clone()).unwrap_or(Time(now));
-    let unready = if ready { None } else { Some(("ContainersNotReady", unready_message(pod))) };
-    let gated = closed_gate(pod).map(|gate| {
-        let state = if condition(pod, gate).is_some() { "false" } else { "missing" };
-        ("ReadinessGatesNotReady", format!("the condition of readiness gate {gate:?} is {state}"))
-    });
+    let since = Restarts::of(pod).running.map_or_else(|| started.clone(), Time);
     let state = ContainerState {
-        running: Some(ContainerStateRunning { started_at: Some(started.clone()) }),
+        running: Some(ContainerStateRunning { started_at: Some(since) }),
         ..ContainerState::default()
     };
     let done = ContainerState { terminated: Some(terminated(0, &started, &started)), ..ContainerState::default() };
@@ -92,20 +88,27 @@ pub(crate) fn running(pod: &Pod, place: PodLocation, ready: bool, now: Timestamp
         pod_ip: Some(place.pod_ip.clone()),
         pod_ips: Some(vec![PodIP { ip: place.pod_ip }]),
         start_time: Some(started),
-        conditions: Some(conditions(
-            pod,
-            now,
-            [
-                ("PodReadyToStartContainers", None),
-                ("Initialized", None),
-                ("Ready", unready.clone().or(gated)),
-                ("ContainersReady", unready),
-            ],
-        )),
+        conditions: Some(ready_conditions(pod, ready, now)),
         init_container_statuses: (!init.is_empty()).then_some(init),
         container_statuses: Some(containers(pod).map(|c| status_of(pod, c, ready, state.clone())).collect()),
         ..PodStatus::default()
     }
+}
+
+/// Returns the conditions of a pod whose containers were started, ready or not.
+pub(super) fn ready_conditions(pod: &Pod, ready: bool, now: Timestamp) -> Vec<PodCondition> {
+    let unready = if ready { None } else { Some(("ContainersNotReady", unready_message(pod))) };
+    let gated = closed_gate(pod).map(|gate| {
+        let state = if condition(pod, gate).is_some() { "false" } else { "missing" };
+        ("ReadinessGatesNotReady", format!("the condition of readiness gate {gate:?} is {state}"))
+    });
+    let wanted = [
+        ("PodReadyToStartContainers", None),
+        ("Initialized", None),
+        ("Ready", unready.clone().or(gated)),
+        ("ContainersReady", unready),
+    ];
+    conditions(pod, now, wanted)
 }
 
 pub(crate) fn ended(pod: &Pod, exit_code: i32, now: Timestamp) -> PodStatus {
@@ -131,11 +134,11 @@ pub(crate) fn ended(pod: &Pod, exit_code: i32, now: Timestamp) -> PodStatus {
     }
 }
 
-fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+pub(super) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     pod.spec.iter().flat_map(|s| &s.containers)
 }
 
-fn terminated(exit_code: i32, started: &Time, finished: &Time) -> ContainerStateTerminated {
+pub(super) fn terminated(exit_code: i32, started: &Time, finished: &Time) -> ContainerStateTerminated {
     ContainerStateTerminated {
         exit_code,
         reason: Some(if exit_code == 0 { "Completed" } else { "Error" }.into()),
@@ -145,9 +148,13 @@ fn terminated(exit_code: i32, started: &Time, finished: &Time) -> ContainerState
     }
 }
 
-fn status_of(pod: &Pod, container: &Container, ready: bool, state: ContainerState) -> ContainerStatus {
+/// Returns the status of a container in this state. Restarts so far stay counted.
+pub(super) fn status_of(pod: &Pod, container: &Container, ready: bool, state: ContainerState) -> ContainerStatus {
     let image = container.image.clone().unwrap_or_default();
-    let (runs, created) = (state.running.is_some(), state.waiting.is_none());
+    let all = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+    let before = all.filter(|status| status.name == container.name).last();
+    let was_created = before.is_some_and(|status| status.container_id.is_some());
+    let (runs, created) = (state.running.is_some(), state.waiting.is_none() || was_created);
     let id = format!("simulated://{}/{}", pod.metadata.uid.as_deref().unwrap_or(""), container.name);
     ContainerStatus {
         name: container.name.clone(),
@@ -156,7 +163,8 @@ fn status_of(pod: &Pod, container: &Container, ready: bool, state: ContainerStat
         container_id: created.then_some(id),
         ready,
         started: Some(runs),
-        restart_count: 0,
+        restart_count: before.map_or(0, |status| status.restart_count),
+        last_state: before.and_then(|status| status.last_state.clone()),
         state: Some(state),
         ..ContainerStatus::default()
     }

@@ -7,11 +7,14 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use ironclad_kubecontrollers::quantity::Amounts;
 
+use super::host_ports::{HostPort, are_free};
+
 /// A node with its occupied resources.
 pub(crate) struct NodeLoad<'a> {
     pub(crate) node: &'a Node,
     pub(crate) allocatable: &'a Amounts,
     pub(crate) taken: &'a Amounts,
+    pub(crate) host_ports: &'a BTreeMap<HostPort, usize>,
     /// Pods of the same controller on the node.
     pub(crate) siblings: usize,
 }
@@ -79,15 +82,22 @@ struct Preference<'a> {
     name: &'a str,
 }
 
+/// What a pod occupies on its node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs<'a> {
+    pub(crate) demand: &'a Amounts,
+    pub(crate) host_ports: &'a [HostPort],
+}
+
 /// Finds the best of the nodes that the pod fits on.
-pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item = NodeLoad<'a>>) -> Placement {
+pub(crate) fn place<'a>(pod: &Pod, needs: Needs<'_>, seats: impl Iterator<Item = NodeLoad<'a>>) -> Placement {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let mut refusal = Refusal::default();
     let mut best: Option<Preference<'a>> = None;
     for seat in seats {
         refusal.nodes += 1;
-        match objection(spec, demand, &seat) {
+        match objection(spec, needs, &seat) {
             Some(against) => {
                 refusal.hopeless += usize::from(against.hopeless);
                 for reason in against.reasons {
@@ -95,7 +105,7 @@ pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item =
                 }
             }
             None => {
-                let preference = preference(spec, demand, &seat);
+                let preference = preference(spec, needs.demand, &seat);
                 if best.as_ref().is_none_or(|b| preference < *b) {
                     best = Some(preference);
                 }
@@ -109,7 +119,7 @@ pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item =
 }
 
 /// Returns the first reason against the node, in the order of kube-scheduler's plugins.
-fn objection(spec: &PodSpec, demand: &Amounts, seat: &NodeLoad<'_>) -> Option<Objection> {
+fn objection(spec: &PodSpec, needs: Needs<'_>, seat: &NodeLoad<'_>) -> Option<Objection> {
     let node = seat.node.spec.as_ref();
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
     let unschedulable = unschedulable_taint();
@@ -122,8 +132,12 @@ fn objection(spec: &PodSpec, demand: &Amounts, seat: &NodeLoad<'_>) -> Option<Ob
     if !accepts(spec, seat.node) {
         return Some(Objection::hopeless("node(s) didn't match Pod's node affinity/selector"));
     }
+    if !are_free(needs.host_ports, seat.host_ports) {
+        let reason = "node(s) didn't have free ports for the requested pod ports".to_owned();
+        return Some(Objection { reasons: vec![reason], hopeless: false });
+    }
     let mut against = Objection { reasons: Vec::new(), hopeless: false };
-    for (resource, amount) in demand.iter().filter(|(_, amount)| **amount > 0) {
+    for (resource, amount) in needs.demand.iter().filter(|(_, amount)| **amount > 0) {
         let whole = seat.allocatable.get(resource).copied().unwrap_or(0);
         let taken = seat.taken.get(resource).copied().unwrap_or(0);
         if whole.saturating_sub(taken) < *amount {
@@ -174,6 +188,7 @@ mod tests {
     use kube::api::ObjectMeta;
 
     use super::*;
+    use crate::scheduler::host_ports::host_ports;
 
     fn node(name: &str, labels: &[(&str, &str)], taints: &[(&str, &str)]) -> Node {
         Node {
@@ -199,7 +214,8 @@ mod tests {
         [("cpu".to_owned(), cpu), ("memory".to_owned(), memory), ("pods".to_owned(), pods)].into()
     }
 
-    struct World(Vec<(Node, Amounts, Amounts, usize)>);
+    /// Nodes, and the host ports that are taken on each.
+    struct World(Vec<(Node, Amounts, Amounts, usize)>, BTreeMap<HostPort, usize>);
 
     impl World {
         fn place(&self, pod: &Pod, demand: &Amounts) -> String {
@@ -207,9 +223,10 @@ mod tests {
                 node,
                 allocatable,
                 taken,
+                host_ports: &self.1,
                 siblings: *siblings,
             });
-            match place(pod, demand, seats) {
+            match place(pod, Needs { demand, host_ports: &host_ports(pod) }, seats) {
                 Placement::On(node) => node,
                 Placement::Nowhere(refusal) => refusal.to_string(),
             }
@@ -219,6 +236,7 @@ mod tests {
     fn nodes(n: usize) -> World {
         World(
             (1..=n).map(|i| (node(&format!("n{i}"), &[], &[]), amounts(1_000, 1_000, 10), Amounts::new(), 0)).collect(),
+            BTreeMap::new(),
         )
     }
 
@@ -251,6 +269,10 @@ mod tests {
                 "no new claims to deallocate, preemption: 0/{n} nodes are available: {n} No preemption victims found for incoming pod."
             )
         };
+        let web = serde_json::json!([{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]);
+        let with_port = pod(|s| s.containers = serde_json::from_value(web).unwrap());
+        let mut occupied = nodes(2);
+        occupied.1 = host_ports(&with_port).into_iter().map(|port| (port, 1)).collect();
         let selecting = pod(|s| s.node_selector = Some([("disk".to_owned(), "ssd".to_owned())].into()));
         for (name, world, pod, demand, want) in [
             ("no nodes", nodes(0), plain(), amounts(1, 0, 1), "no nodes available to schedule pods".to_owned()),
@@ -290,6 +312,16 @@ mod tests {
                 format!(
                     "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. {}",
                     not_helpful(2)
+                ),
+            ),
+            (
+                "a host port is taken",
+                occupied,
+                with_port,
+                amounts(1, 0, 1),
+                format!(
+                    "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports. {}",
+                    no_victims(2)
                 ),
             ),
             (

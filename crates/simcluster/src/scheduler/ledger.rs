@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 
 use ironclad_kubecontrollers::quantity::{Amounts, add, subtract};
 
+use super::host_ports::HostPort;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Booking {
     pub(crate) node: String,
     pub(crate) demand: Amounts,
+    pub(crate) host_ports: Vec<HostPort>,
     /// The uid of its controller, empty if it has none.
     pub(crate) controller: String,
     /// The binding was requested and is not in the cache yet.
@@ -18,6 +21,8 @@ pub(crate) struct Booking {
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     pub(crate) taken: Amounts,
+    /// Host ports with the number of pods that have them: pods that were bound by hand may share one.
+    pub(crate) host_ports: BTreeMap<HostPort, usize>,
     of: BTreeMap<String, usize>,
 }
 
@@ -43,6 +48,7 @@ impl Ledger {
         if let Some(known) = self.pods.get_mut(uid)
             && known.node == booking.node
             && known.demand == booking.demand
+            && known.host_ports == booking.host_ports
         {
             known.assumed = booking.assumed;
             return;
@@ -50,6 +56,9 @@ impl Ledger {
         self.free(uid);
         let load = self.nodes.entry(booking.node.clone()).or_default();
         add(&mut load.taken, &booking.demand);
+        for port in &booking.host_ports {
+            *load.host_ports.entry(port.clone()).or_insert(0) += 1;
+        }
         *load.of.entry(booking.controller.clone()).or_insert(0) += 1;
         self.pods.insert(uid.to_owned(), booking);
     }
@@ -59,6 +68,14 @@ impl Ledger {
         let Some(booking) = self.pods.remove(uid) else { return false };
         if let Some(load) = self.nodes.get_mut(&booking.node) {
             subtract(&mut load.taken, &booking.demand);
+            for port in &booking.host_ports {
+                if let Some(pods) = load.host_ports.get_mut(port) {
+                    *pods -= 1;
+                    if *pods == 0 {
+                        load.host_ports.remove(port);
+                    }
+                }
+            }
             if let Some(of) = load.of.get_mut(&booking.controller) {
                 *of -= 1;
                 if *of == 0 {
@@ -88,8 +105,12 @@ mod tests {
         let booking = |node: &str, cpu: i64, assumed: bool| Booking {
             node: node.into(),
             demand: [("cpu".to_owned(), cpu)].into(),
+            host_ports: vec![HostPort { ip: "0.0.0.0".into(), protocol: "TCP".into(), port: 80 }],
             controller: "c".into(),
             assumed,
+        };
+        let ports = |ledger: &Ledger, node: &str| {
+            ledger.load(node).map(|l| l.host_ports.values().copied().collect::<Vec<_>>()).unwrap_or_default()
         };
         let cpu = |ledger: &Ledger, node: &str| ledger.load(node).map(|l| (l.taken["cpu"], l.siblings("c")));
         ledger.book("a", booking("n", 100, true));
@@ -98,12 +119,14 @@ mod tests {
         assert!(!ledger.is_assumed("a"));
         ledger.book("b", booking("n", 50, false));
         assert_eq!(cpu(&ledger, "n"), Some((150, 2)), "the same pod counts once");
+        assert_eq!(ports(&ledger, "n"), [2]);
         ledger.book("b", booking("m", 60, false));
         assert_eq!(
             (cpu(&ledger, "n"), cpu(&ledger, "m")),
             (Some((100, 1)), Some((60, 1))),
             "a pod that moves frees its former node"
         );
+        assert_eq!(ports(&ledger, "n"), [1]);
         assert!(ledger.free("a") && ledger.free("b") && !ledger.free("b"));
         assert_eq!((cpu(&ledger, "n"), cpu(&ledger, "m")), (None, None));
     }

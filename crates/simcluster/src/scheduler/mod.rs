@@ -3,6 +3,7 @@
 mod assume;
 mod demand;
 mod fit;
+mod host_ports;
 mod ledger;
 
 use std::{
@@ -30,7 +31,8 @@ use serde_json::json;
 use self::{
     assume::AssumedPlacements,
     demand::demand,
-    fit::{NodeLoad, Placement, place},
+    fit::{Needs, NodeLoad, Placement, place},
+    host_ports::host_ports,
     ledger::{Booking, Ledger, Load},
 };
 use ironclad_kubecontrollers::quantity::{Amounts, amounts};
@@ -60,16 +62,22 @@ struct State {
 
 impl State {
     fn place(&mut self, pod: &Pod) -> Placement {
-        let (demand, controller) = (demand(pod), controller_of(pod));
+        let (demand, host_ports, controller) = (demand(pod), host_ports(pod), controller_of(pod));
         let idle = Load::default();
         let seats = self.offers.values().map(|(node, allocatable)| {
             let load = self.ledger.load(node.metadata.name.as_deref().unwrap_or("")).unwrap_or(&idle);
-            NodeLoad { node, allocatable, taken: &load.taken, siblings: load.siblings(&controller) }
+            NodeLoad {
+                node,
+                allocatable,
+                taken: &load.taken,
+                host_ports: &load.host_ports,
+                siblings: load.siblings(&controller),
+            }
         });
-        let placement = place(pod, &demand, seats);
+        let placement = place(pod, Needs { demand: &demand, host_ports: &host_ports }, seats);
         if let Placement::On(node) = &placement {
             let uid = pod.metadata.uid.as_deref().unwrap_or("");
-            self.ledger.book(uid, Booking { node: node.clone(), demand, controller, assumed: true });
+            self.ledger.book(uid, Booking { node: node.clone(), demand, host_ports, controller, assumed: true });
         }
         placement
     }
@@ -146,6 +154,7 @@ impl Scheduler {
             let booking = Booking {
                 node: node_of(pod).to_owned(),
                 demand: demand(pod),
+                host_ports: host_ports(pod),
                 controller: controller_of(pod),
                 assumed: false,
             };

@@ -294,3 +294,69 @@ fn finished_pods_stay_counted() {
     j.status = Some(JobStatus { succeeded: Some(2), ..JobStatus::default() });
     assert_eq!(plan(j, vec![], 0).create, [0], "two finished pods were deleted");
 }
+
+fn restarted(name: &str, count: i32) -> PodMaker {
+    pod(name).restarts(count).phase("Running")
+}
+
+#[test]
+fn restarts_in_place_count_against_the_limit() {
+    let job = |policy: &str, limit: Option<i32>| {
+        job(|s| {
+            s.template.spec.get_or_insert_default().restart_policy = Some(policy.into());
+            s.backoff_limit = limit;
+        })
+    };
+    let over = "FailureTarget:BackoffLimitExceeded";
+    for (name, job, pods, want) in [
+        ("below the limit", job("OnFailure", Some(2)), vec![restarted("a", 1)], ""),
+        ("the limit is reached", job("OnFailure", Some(2)), vec![restarted("a", 2)], over),
+        ("restarts of all pods together", job("OnFailure", Some(2)), vec![restarted("a", 1), restarted("b", 1)], over),
+        ("no limit: the first restart", job("OnFailure", Some(0)), vec![restarted("a", 1)], over),
+        ("no limit, no restart", job("OnFailure", Some(0)), vec![restarted("a", 0)], ""),
+        ("the default", job("OnFailure", None), vec![restarted("a", 5)], ""),
+        ("pods that ended do not count", job("OnFailure", Some(2)), vec![restarted("a", 2).phase("Succeeded")], ""),
+        ("only under OnFailure", job("Never", Some(2)), vec![restarted("a", 2)], ""),
+    ] {
+        assert_eq!(changed_conditions(&plan(job, pods, 0)), want, "{name}");
+    }
+}
+
+#[test]
+fn a_success_ends_the_backoff() {
+    let done_at = |name: &str, when: i64| failed(name, when).phase("Succeeded");
+    for (name, pods, now, create) in [
+        ("the failure came after the success", vec![done_at("a", 90), failed("b", 100)], 105, vec![]),
+        ("the success came after the failure", vec![failed("a", 90), done_at("b", 100)], 105, vec![0, 1]),
+        ("one failure since the success", vec![failed("a", 80), done_at("b", 90), failed("c", 100)], 111, vec![0, 1]),
+    ] {
+        assert_eq!(plan(job(|_| {}), pods, now).create, create, "{name}");
+    }
+}
+
+#[test]
+fn each_index_has_its_own_backoff_and_the_job_has_no_limit() {
+    let job = || {
+        job(|s| {
+            s.completion_mode = Some("Indexed".into());
+            (s.completions, s.parallelism, s.backoff_limit_per_index) = (Some(9), Some(9), Some(1));
+        })
+    };
+    let of = |index: i32, when: i64, before: i32| {
+        let pod = failed(&format!("p{index}"), when).annotation(indexes::INDEX, &index.to_string());
+        pod.annotation(ends::INDEX_FAILURES, &before.to_string())
+    };
+    let plan_at = |now| plan(job(), vec![of(0, 100, 0), of(1, 95, 0)], now);
+    assert_eq!((plan_at(104).create, plan_at(104).requeue_at), ((2..9).collect(), Some(at(105))));
+    assert_eq!(plan_at(105).create, (1..9).collect::<Vec<_>>());
+    assert_eq!(plan_at(110).create, (0..9).collect::<Vec<_>>());
+    let all = settled(job(), (0..9).map(|index| of(index, 100, 1)).collect(), 1_000);
+    assert_eq!(changed_conditions(&all), "FailureTarget:FailedIndexes Failed:FailedIndexes", "nine failures");
+}
+
+#[test]
+fn a_failure_counts_before_a_success_of_the_same_moment() {
+    let job = job(|s| (s.completions, s.backoff_limit) = (Some(1), Some(0)));
+    let both = settled(job, vec![done("a"), failed("b", 0)], 50);
+    assert_eq!(changed_conditions(&both), "FailureTarget:BackoffLimitExceeded Failed:BackoffLimitExceeded");
+}

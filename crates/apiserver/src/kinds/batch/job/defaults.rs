@@ -10,13 +10,18 @@ use crate::{
     object,
 };
 
+/// Failed pods of a Job without limits of its indexes.
+const BACKOFF_LIMIT: i32 = 6;
+
 pub(super) fn job(object: &mut Value) {
     let spec = child(object, "spec");
     if spec["completions"].is_null() && spec["parallelism"].is_null() {
         set(spec, "completions", 1);
     }
     set(spec, "parallelism", 1);
-    set(spec, "backoffLimit", 6);
+    // With limits of its indexes, the Job itself has none.
+    let limit = if spec["backoffLimitPerIndex"].is_null() { BACKOFF_LIMIT } else { i32::MAX };
+    set(spec, "backoffLimit", limit);
     set(spec, "completionMode", "NonIndexed");
     set(spec, "suspend", false);
     set(spec, "manualSelector", false);

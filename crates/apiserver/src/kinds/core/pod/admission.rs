@@ -2,15 +2,22 @@
 
 use serde_json::{Value, json};
 
-use crate::{context::Cx, kinds::core::limit_range::enforce, object, status::ApiError};
+use crate::{
+    context::Cx, kinds::core::limit_range::enforce, object, options::ServiceAccountAdmission, status::ApiError,
+};
+
+/// ServiceAccount of pods that name none.
+const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 
 /// Admits a new pod.
 pub(super) fn create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
     enforce::default(cx, value);
     let name = object::meta_str(value, "name").to_owned();
     let Some(spec) = value.get_mut("spec").filter(|s| s.is_object()) else { return Ok(()) };
-    if cx.state.options.service_account_admission {
-        service_account(cx, &name, spec)?;
+    match cx.state.options.service_account_admission {
+        ServiceAccountAdmission::Off => {}
+        ServiceAccountAdmission::Named => service_account(cx, &name, spec, &[DEFAULT_SERVICE_ACCOUNT])?,
+        ServiceAccountAdmission::All => service_account(cx, &name, spec, &[])?,
     }
     priority(cx, &name, spec)?;
     default_tolerations(spec);
@@ -25,13 +32,16 @@ pub(super) fn update(cx: &Cx, _: &Value, new: &mut Value) -> Result<(), ApiError
     Ok(())
 }
 
-fn service_account(cx: &Cx, pod: &str, spec: &mut Value) -> Result<(), ApiError> {
+/// Refuses the pod if its account does not exist; those of `accepted` are not looked up.
+fn service_account(cx: &Cx, pod: &str, spec: &mut Value, accepted: &[&str]) -> Result<(), ApiError> {
     let namespace = cx.namespace().unwrap_or_default();
     let account = match spec["serviceAccountName"].as_str() {
         Some(name) if !name.is_empty() => name.to_owned(),
-        _ => "default".to_owned(),
+        _ => DEFAULT_SERVICE_ACCOUNT.to_owned(),
     };
-    if cx.state.builtin_object("", "serviceaccounts", namespace, &account).is_none() {
+    if !accepted.contains(&account.as_str())
+        && cx.state.builtin_object("", "serviceaccounts", namespace, &account).is_none()
+    {
         let why =
             format!("error looking up service account {namespace}/{account}: serviceaccount {account:?} not found");
         return Err(ApiError::forbidden("pods", "", pod, &why));

@@ -14,12 +14,15 @@ use ironclad_api::{
     policy::PurgeMode,
     work::ResourceBindingSpec,
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, because::migration::Reason};
+use ironclad_fleet::{
+    Binding, BindingKey, ClusterName,
+    because::migration::Reason,
+    eviction_task::{self, Why},
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    eviction_task::{self, Why},
     flags::eviction::{Check, EvictionFlags},
     taint_manager::guards::{ClusterHealth, Fleet},
     taint_manager::pre_scheduling_check::{Snapshot, has_target},

@@ -10,7 +10,7 @@
 //! | [`graceful_eviction`] | end of eviction tasks |
 //! | [`drain`] | evictions that a person asks for |
 //!
-//! [`eviction_task`] is the one write by which a binding leaves a cluster.
+//! [`ironclad_fleet::eviction_task`] is the one write by which a binding leaves a cluster.
 
 pub mod application_failover;
 pub mod cluster;
@@ -18,7 +18,6 @@ pub mod deprecated;
 pub mod drain;
 mod duration;
 mod eviction_history;
-pub mod eviction_task;
 pub mod flags;
 pub mod graceful_eviction;
 mod now;

@@ -10,6 +10,7 @@ mod check;
 pub mod count;
 pub mod divide;
 mod event;
+pub mod eviction_task;
 pub mod finalizer;
 pub mod gates;
 mod key;

@@ -74,6 +74,7 @@ pub fn search(
         capacity,
         options: &options,
         api_appeared: false,
+        preempting: None,
     };
     let (found, _) = scheduling::dry_run(&seen, without);
     found.map(|found| found.targets).map_err(|failure| failure.to_string())
@@ -92,6 +93,7 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
         capacity: &capacity,
         options: &options,
         api_appeared: false,
+        preempting: None,
     };
     let decision = scheduling::decide(&seen, now);
     let trigger = decision.plan.because.first().cloned();

@@ -9,6 +9,8 @@ mod assumed;
 pub mod demand;
 mod free;
 mod models;
+pub(crate) mod nominated;
+mod room;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,11 +24,14 @@ use ironclad_fleet::{BindingKey, ClusterName};
 pub use assumed::Reservation;
 pub use demand::Demand;
 pub use free::Modelling;
+pub use nominated::Asker;
+pub use room::Room;
 
 use assumed::AssumedReplicas;
 use demand::Part;
 use free::{Assumed, FreeCapacity};
 use models::Nodes;
+use nominated::Nominated;
 
 /// Time after which an assumption ends that no cluster reported (specification/scheduling.md 11).
 pub const ASSUMED_TTL: Duration = Duration::from_secs(300);
@@ -56,6 +61,8 @@ pub struct Capacity {
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
     /// Bindings with a result that is being written.
     being_written: BTreeSet<BindingKey>,
+    /// Clusters on which preemptors hold capacity.
+    nominations: BTreeMap<BindingKey, Vec<ClusterName>>,
 }
 
 /// Capacity of one cluster.
@@ -68,6 +75,8 @@ struct Slot {
     footprints: BTreeMap<Arc<[Part]>, i64>,
     /// Nodes of the models, with assumed replicas placed on them.
     nodes: Option<Nodes>,
+    /// Capacity held for preemptors.
+    nominated: BTreeMap<BindingKey, Nominated>,
 }
 
 impl Capacity {
@@ -100,7 +109,7 @@ impl Capacity {
         let grew = free.as_ref().is_some_and(|free| free.has_grown_since(before));
         slot.free = free;
         slot.place_again();
-        if slot.free.is_none() && slot.footprints.is_empty() {
+        if slot.is_unused() {
             self.slots.remove(name);
         }
         grew
@@ -112,20 +121,31 @@ impl Capacity {
         self.slots.get(cluster).and_then(|slot| slot.free.as_ref()).is_some_and(FreeCapacity::has_summary)
     }
 
-    /// Further replicas or component sets that fit into the cluster; `None` if the cluster is unknown.
+    /// Further replicas or component sets that fit into the cluster beside what is held for preemptors of the asker's
+    /// priority or a higher one; `None` if the cluster is unknown.
     #[must_use]
-    pub fn fits(&self, cluster: &ClusterName, demand: &Demand, counting: Counting) -> Option<i64> {
+    pub fn fits(&self, cluster: &ClusterName, demand: &Demand, counting: Counting, asker: &Asker<'_>) -> Option<i64> {
         let slot = self.slots.get(cluster)?;
         let free = slot.free.as_ref()?;
-        let fits = match counting {
-            Counting::Reported => free.fits(demand, &Assumed::default(), free.nodes()),
-            Counting::Assumed => free.fits(demand, &slot.assumed, slot.nodes.as_ref()),
+        let nothing = Assumed::default();
+        let (taken, nodes) = match counting {
+            Counting::Reported => (&nothing, free.nodes()),
+            Counting::Assumed => (&slot.assumed, slot.nodes.as_ref()),
+        };
+        let fits = match slot.held(asker, taken, nodes) {
+            None => free.fits(demand, taken, nodes),
+            Some((taken, nodes)) => free.fits(demand, &taken, nodes.as_ref()),
         };
         Some(fits.clamp(0, LARGEST))
     }
 }
 
 impl Slot {
+    /// True if nothing is known or assumed about the cluster.
+    fn is_unused(&self) -> bool {
+        self.free.is_none() && self.footprints.is_empty() && self.nominated.is_empty()
+    }
+
     /// Places all assumed replicas on the nodes as reported.
     fn place_again(&mut self) {
         self.nodes = self.free.as_ref().and_then(FreeCapacity::nodes).cloned();

@@ -11,17 +11,21 @@ use ironclad_api::{
     },
     work::{ResourceBindingSpec, TargetCluster, TargetComponent},
 };
-use ironclad_fleet::{Because, BindingRef, ClusterName, affinity, because::schedule::Reason};
+use ironclad_fleet::{
+    Because, BindingRef, ClusterName, affinity,
+    because::schedule::{Reason, Unhelpful},
+};
 use jiff::Timestamp;
 
 use crate::{
     Candidate, CycleEvent, Options, Seen, Step,
     assign::{self, AssignError, Fill, Mode, Shares},
-    capacity::{Capacity, Counting, Demand},
+    capacity::{Asker, Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
     plugin::TargetState,
+    preempt::{self, Placed},
     spread::{self, Bounds, Need, SelectError, Spread},
 };
 
@@ -165,9 +169,24 @@ fn run_cycle(
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
     let history = seen.binding.status().map_or(&[][..], |status| &status.failover_history);
     let filter = Filter { spec, placement, group, plugins: seen.options.plugins, history, now };
-    let feasible = feasible(seen, &filter, &before, without, trace);
+    let candidates = candidates(seen, &filter, &before, without, trace).map_err(Failure::NoFit)?;
+    trace.because.extend(candidates.iter().map(fits));
+    let placed = place(seen, placement, candidates, trace.on_event)?;
+    explain(&placed.targets, &placed.selected, &placed.rest, &before, trace.because);
+    Ok(placed.targets)
+}
+
+/// Feasible clusters in the order of preference.
+fn candidates(
+    seen: &Seen<'_>,
+    filter: &Filter<'_>,
+    before: &BTreeMap<&str, &TargetCluster>,
+    without: &BTreeSet<ClusterName>,
+    trace: &mut Trace<'_>,
+) -> Result<Vec<Candidate>, FitError> {
+    let feasible = feasible(seen, filter, before, without, trace);
     (trace.on_event)(CycleEvent::Step(Step::Filter));
-    let feasible = feasible.map_err(Failure::NoFit)?;
+    let feasible = feasible?;
     let scores: Vec<i64> = feasible
         .iter()
         .map(|f| {
@@ -176,20 +195,90 @@ fn run_cycle(
         })
         .collect();
     (trace.on_event)(CycleEvent::Step(Step::Score));
-    let mut candidates = weighed(seen, placement, &before, feasible, &scores);
+    let mut candidates = weighed(seen, filter.placement, before, feasible, &scores);
     Candidate::sort(&mut candidates);
-    trace.because.extend(candidates.iter().map(fits));
+    Ok(candidates)
+}
+
+/// Result of selection and division.
+struct Placing {
+    targets: Vec<TargetCluster>,
+    selected: Vec<Candidate>,
+    rest: Vec<Candidate>,
+}
+
+/// Selects among the candidates, which are in the order of preference, and divides the replicas.
+fn place(
+    seen: &Seen<'_>,
+    placement: &Placement,
+    mut candidates: Vec<Candidate>,
+    on_event: &mut dyn FnMut(CycleEvent),
+) -> Result<Placing, Failure> {
+    let spec = seen.binding.spec();
     let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
-    (trace.on_event)(CycleEvent::Step(Step::Select));
+    on_event(CycleEvent::Step(Step::Select));
     let rest = candidates.split_off(selected.map_err(Failure::Select)?);
     if candidates.is_empty() {
         return Err(Failure::NothingSelected);
     }
     let targets = assigned(seen, placement, &candidates);
-    (trace.on_event)(CycleEvent::Step(Step::AssignReplicas));
-    let targets = targets.map_err(Failure::Assign)?;
-    explain(&targets, &candidates, &rest, &before, trace.because);
-    Ok(targets)
+    on_event(CycleEvent::Step(Step::AssignReplicas));
+    Ok(Placing { targets: targets.map_err(Failure::Assign)?, selected: candidates, rest })
+}
+
+/// Plan of a preemption for a binding that lacks capacity: of the affinity groups in their order, the first one for
+/// which bindings of lower priority can make room (specification/scheduling.md 15.6).
+///
+/// # Errors
+/// Why no plan helps; the reason of the first group.
+pub(crate) fn preemption(seen: &Seen<'_>, placed: &Placed, now: Timestamp) -> Result<preempt::Plan, Unhelpful> {
+    let Some(placement) = &seen.binding.spec().placement else { return Err(Unhelpful::NoVictims) };
+    let groups = &placement.cluster_affinities;
+    if placement.cluster_affinity.is_some() || groups.is_empty() {
+        return group_preemption(seen, placement, None, placed, now);
+    }
+    let mut why = None;
+    for group in groups {
+        match group_preemption(seen, placement, Some(group), placed, now) {
+            Ok(plan) => return Ok(plan),
+            Err(unhelpful) => why = why.or(Some(unhelpful)),
+        }
+    }
+    Err(why.unwrap_or(Unhelpful::NoVictims))
+}
+
+fn group_preemption(
+    seen: &Seen<'_>,
+    placement: &Placement,
+    group: Option<&ClusterAffinityTerm>,
+    placed: &Placed,
+    now: Timestamp,
+) -> Result<preempt::Plan, Unhelpful> {
+    let spec = seen.binding.spec();
+    let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
+    let history = seen.binding.status().map_or(&[][..], |status| &status.failover_history);
+    let filter = Filter { spec, placement, group, plugins: seen.options.plugins, history, now };
+    let mut trace = Trace { because: &mut Vec::new(), on_event: &mut |_| {} };
+    let candidates = candidates(seen, &filter, &before, &BTreeSet::new(), &mut trace);
+    let Ok(candidates) = candidates else { return Err(Unhelpful::NoVictims) };
+    let sets = schedules_component_sets(seen.options, spec, placement);
+    preempt::plan(
+        seen,
+        placed,
+        preempt::Pending {
+            candidates,
+            total: if sets { 1 } else { i64::from(spec.replicas) },
+            spread: spread_of(spec, placement),
+            need: need(seen.options, spec, placement),
+            demand: Demand::of(spec, sets),
+            counting: counting(spec, seen.options),
+        },
+        now,
+        &mut |mut candidates| {
+            Candidate::sort(&mut candidates);
+            place(seen, placement, candidates, &mut |_| {}).is_ok()
+        },
+    )
 }
 
 /// Cluster that passed the filters.
@@ -271,16 +360,19 @@ fn weighed(
 
 /// Smallest estimate of all estimators (specification/scheduling.md 10.1).
 fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i64> {
-    let general = seen.capacity.fits(cluster, demand, counting(seen.binding.spec(), seen.options));
+    let spec = seen.binding.spec();
+    let general = seen.capacity.fits(cluster, demand, counting(spec, seen.options), &Asker::of(spec));
     let accurate = seen.available.get(cluster).copied();
     general.into_iter().chain(accurate).min().map(|fits| fits.clamp(0, UNLIMITED))
 }
 
 /// Chooses what an estimate subtracts. Assumed replicas are subtracted if the gate is on, and always for workloads that
 /// leave a faulty cluster: otherwise a burst of evictions would count the same capacity several times
-/// (specification/failover.md 8.5).
+/// (specification/failover.md 8.5). With preemption they always are: victims would leave for capacity that is taken
+/// already, and a victim that no summary counts yet would free nothing.
 fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
-    if options.overcommit_protection || !spec.graceful_eviction_tasks.is_empty() {
+    let preempts = options.preemption != preempt::Mode::Off;
+    if options.overcommit_protection || preempts || !spec.graceful_eviction_tasks.is_empty() {
         Counting::Assumed
     } else {
         Counting::Reported
@@ -320,7 +412,7 @@ fn further_replicas(
 ) -> Option<i64> {
     let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
     let requests_capacity = spec.replicas != 0 || !spec.components.is_empty();
-    requests_capacity.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting)).flatten()
+    requests_capacity.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting, &Asker::of(spec))).flatten()
 }
 
 /// Returns whether the result depends on capacity. It does not for workloads without replicas, or if every feasible

@@ -22,11 +22,15 @@ use serde_json::{Value, json};
 use crate::{
     Class, CycleEvent, Failure, ScheduleResult, Seen,
     cycle::{self, GroupFailure, Trace, available_replicas},
+    preempt,
     trigger::{self, ScheduleDecision},
 };
 
 mod again;
+mod preemption;
 mod refused;
+
+use preemption::{Considered, nominated};
 
 pub use again::{Again, UNSCHEDULABLE_AGAIN, again};
 pub use refused::{refused, template_accepted, template_refused};
@@ -78,6 +82,9 @@ pub enum Effect {
     Status(StatusPart),
     /// Event on the binding.
     Event(Event),
+    /// Evictions of bindings of lower priority, in this order; the first one that fails ends the preemption. It follows
+    /// the status that nominates the binding.
+    Preempt(preempt::Plan),
 }
 
 /// Time of the next reconcile of a binding.
@@ -89,6 +96,8 @@ pub enum Next {
     Recheck,
     /// As soon as capacity may have appeared: the unschedulable queue.
     WhenCapacity,
+    /// The same while capacity is held for the binding: soon in any case.
+    Nominated,
     /// After a backoff.
     Backoff,
     /// At this time.
@@ -127,6 +136,8 @@ pub struct Decision {
     pub schedule_type: Option<ScheduleType>,
     /// Failure of the cycle, if it failed.
     pub failure: Option<Failure>,
+    /// What preemption came to, if it was considered or a nomination ends; for [`preempt::Preemptors::record`].
+    pub preemption: Option<preempt::Outcome>,
 }
 
 impl Decision {
@@ -135,7 +146,7 @@ impl Decision {
     pub fn result(&self) -> Option<&[TargetCluster]> {
         self.plan.effects.iter().find_map(|effect| match effect {
             Effect::Result { targets, .. } => Some(targets.as_slice()),
-            Effect::Status(_) | Effect::Event(_) => None,
+            Effect::Status(_) | Effect::Event(_) | Effect::Preempt(_) => None,
         })
     }
 
@@ -166,7 +177,8 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
 /// Same as [`decide`]; `tick` is called at the end of each step of a cycle and each plugin, so that a caller with a
 /// clock can measure them.
 pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(CycleEvent)) -> Decision {
-    let mut decision = Decision { plan: Plan::default(), next: Next::OnEvent, schedule_type: None, failure: None };
+    let mut decision =
+        Decision { plan: Plan::default(), next: Next::OnEvent, schedule_type: None, failure: None, preemption: None };
     let reason = match trigger::schedule_decision(seen) {
         ScheduleDecision::Skip(reason) => {
             if reason == Reason::NoPlacement {
@@ -178,6 +190,7 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
         ScheduleDecision::UpToDate => {
             decision.plan.note(Reason::ResultStands.into());
             catch_up(seen, now, &mut decision.plan);
+            decision.preemption = preemption::drop_nomination(seen.binding, &mut decision.plan);
             return decision;
         }
         ScheduleDecision::Schedule(reason) => reason,
@@ -188,9 +201,14 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
     let mut failed = Vec::new();
     let mut trace = Trace { because: &mut decision.plan.because, on_event };
     match cycle::search(seen, &BTreeSet::new(), now, &mut trace, &mut failed) {
-        Ok(found) => succeed(seen, &found, &failed, now, &mut decision.plan),
+        Ok(found) => {
+            succeed(seen, &found, &failed, now, &mut decision.plan);
+            decision.preemption = (!nominated(seen.binding).is_empty()).then_some(preempt::Outcome::Bound);
+        }
         Err(failure) => {
-            decision.next = fail(seen, &failure, &reason, &failed, now, &mut decision.plan);
+            let preemption = preemption::considered(seen, &failure, &failed, now);
+            decision.next = fail(seen, &failure, preemption.as_ref(), &reason, &failed, now, &mut decision.plan);
+            decision.preemption = preemption.map(|considered| considered.outcome);
             decision.failure = Some(failure);
         }
     }
@@ -232,6 +250,7 @@ fn succeed(seen: &Seen<'_>, found: &ScheduleResult, failed: &[GroupFailure], now
         part.fields.insert("lastScheduledTime".into(), json!(Time(at)));
     }
     part.conditions.extend(scheduled(binding, TRUE, SUCCESS, SUCCEEDED, generation, now));
+    preemption::settle(binding, &mut part);
     if !part.is_empty() {
         plan.effects.push(Effect::Status(part));
     }
@@ -291,13 +310,14 @@ fn warn_insufficient_capacity(seen: &Seen<'_>, targets: &[TargetCluster], plan: 
 fn fail(
     seen: &Seen<'_>,
     failure: &Failure,
+    preemption: Option<&Considered>,
     trigger: &Reason,
     failed: &[GroupFailure],
     now: Timestamp,
     plan: &mut Plan<Effect>,
 ) -> Next {
     let binding = seen.binding;
-    let error = failure.to_string();
+    let error = preemption.map_or_else(|| failure.to_string(), |considered| considered.message.clone());
     let (reason, mut next, because) = match failure.class() {
         Class::NoFit | Class::TooFew => (NO_CLUSTER_FIT, Next::Recheck, Reason::NoClusterFit { error: error.clone() }),
         Class::InsufficientCapacity => {
@@ -311,10 +331,18 @@ fn fail(
     }
     let generation = binding.generation() + i64::from(!plan.is_quiet());
     let updated = scheduled(binding, FALSE, reason, &error, generation, now);
-    if let Some(condition) = updated {
-        plan.effects.push(Effect::Status(StatusPart::condition(condition)));
+    let is_new = updated.is_some();
+    let part = preemption::status(binding, preemption, updated);
+    if !part.is_empty() {
+        plan.effects.push(Effect::Status(part));
+    }
+    if is_new {
         report_failed_groups(binding, failed, plan);
         plan.effects.extend(failed_events(binding, &error));
+    }
+    if let Some(considered) = preemption {
+        next = considered.next.unwrap_or(next);
+        preemption::effects(binding, considered, is_new, plan);
     }
     next
 }
@@ -433,6 +461,11 @@ fn success_message(binding: BindingRef<'_>, targets: &[TargetCluster]) -> String
         BindingRef::Cluster(_) => "",
     };
     cut(&format!("{SUCCEEDED} Result{colon} {{{}}}", targets.join(", ")), EVENT_MAX)
+}
+
+/// Cuts a text to what an event takes, less a heading.
+pub(crate) fn cut_event(text: &str) -> String {
+    cut(text, EVENT_MAX - 64)
 }
 
 /// Cuts a text to at most `max` bytes; a cut text ends in dots.

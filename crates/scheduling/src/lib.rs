@@ -1,7 +1,7 @@
 //! Decisions on where a binding runs and with how many replicas (specification/scheduling.md).
 //!
 //! [`decide`] reconciles one binding: whether a scheduling cycle runs, the cycle, and the effects of its result.
-//! [`dry_run`] is the cycle alone, without effects. [`trigger`] says which events enqueue a binding. [`Capacity`]
+//! [`dry_run`] is the cycle alone, without effects. [`preempt`] chooses the bindings that make room for others. [`trigger`] says which events enqueue a binding. [`Capacity`]
 //! estimates what fits from the clusters' reports; answers of other estimators are input. The crate has no queue and
 //! does no IO.
 
@@ -16,6 +16,7 @@ pub mod filter;
 pub mod groups;
 pub mod plugin;
 pub mod plugins;
+pub mod preempt;
 mod region;
 mod seen;
 pub mod spread;
@@ -26,7 +27,7 @@ pub mod trigger;
 pub mod wakes;
 
 pub use candidate::Candidate;
-pub use capacity::Capacity;
+pub use capacity::{Capacity, Room};
 pub use ironclad_fleet::divide;
 
 pub use cycle::{Class, Failure, ScheduleResult, available_replicas, available_replicas_for_eviction, dry_run};

@@ -6,7 +6,10 @@ use ironclad_api::policy::DEFAULT_SCHEDULER_NAME;
 use ironclad_fleet::{BindingRef, ClusterName, Clusters};
 use jiff::SignedDuration;
 
-use crate::{Capacity, Plugins};
+use crate::{
+    Capacity, Plugins,
+    preempt::{Limits, Mode, Preempting},
+};
 
 /// Further replicas (or component sets) of one binding per cluster, by the estimators that were called for this
 /// binding. Clusters without an estimate are missing.
@@ -28,6 +31,8 @@ pub struct Seen<'a> {
     /// True if a cluster that did not serve the binding's kind serves it since the last cycle
     /// ([`crate::trigger::api_appears`]).
     pub api_appeared: bool,
+    /// What a preemption reads; `None` if this decision preempts nobody.
+    pub preempting: Option<Preempting<'a>>,
 }
 
 /// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16).
@@ -52,6 +57,12 @@ pub struct Options {
     /// True if a divided binding is scheduled again when its affinity does not select a target any more
     /// (specification/scheduling.md 16.9).
     pub follow_drift: bool,
+    /// Gate `WorkloadAffinity`: affinity and anti-affinity groups of workloads filter clusters.
+    pub workload_affinity: bool,
+    /// Gate `PriorityBasedPreemptiveScheduling` with flag `--preemption-mode`.
+    pub preemption: Mode,
+    /// Flags `--preemption-max-victims` and `--preemption-max-evictions-per-minute`.
+    pub preemption_limits: Limits,
 }
 
 impl Default for Options {
@@ -65,6 +76,9 @@ impl Default for Options {
             wrap_around_groups: true,
             plugins: Plugins::default(),
             follow_drift: false,
+            workload_affinity: false,
+            preemption: Mode::Off,
+            preemption_limits: Limits::default(),
         }
     }
 }

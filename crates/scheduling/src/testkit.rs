@@ -199,6 +199,7 @@ pub(crate) fn decide_in(
             capacity: &capacity,
             options,
             api_appeared: false,
+            preempting: None,
         },
         at(now),
     )
@@ -219,7 +220,7 @@ pub(crate) fn applied(binding: &ResourceBinding, decision: &Decision) -> Resourc
                 }
             }
             Effect::Status(part) => object["status"] = StatusPart::applied(&object["status"], &[part]),
-            Effect::Event(_) => {}
+            Effect::Event(_) | Effect::Preempt(_) => {}
         }
     }
     serde_json::from_value(object).unwrap()

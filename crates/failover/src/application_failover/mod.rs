@@ -24,6 +24,7 @@ use ironclad_api::{
 use ironclad_fleet::{
     Binding, ClusterName, Clusters, Event, Plan,
     because::{eviction::NoTarget, migration::Reason},
+    eviction_task::{self, Why},
 };
 use ironclad_scheduling::Options;
 use jiff::{SignedDuration, Timestamp};
@@ -32,7 +33,6 @@ use serde_json::Value;
 pub use self::changes::{Asking, Parts, Turn, turn};
 use crate::{
     Now,
-    eviction_task::{self, Why},
     flags::eviction::Check,
     preserved_state::{self, PreserveError},
     taint_manager::pre_scheduling_check::{Snapshot, has_target},

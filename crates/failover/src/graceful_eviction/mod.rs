@@ -16,13 +16,13 @@ use ironclad_api::{
     policy::PurgeMode,
     work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
-use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::migration::Reason, targets};
+use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task, targets};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 pub use plugins::{CLUSTER_IN_SCHEDULE_RESULT, Plugin, Plugins, RESOURCE_HEALTH, UnknownPlugin, runs_own_replicas};
 
-use crate::{eviction_history, eviction_task};
+use crate::eviction_history;
 
 /// Input of the decision on one binding.
 #[derive(Debug, Clone)]

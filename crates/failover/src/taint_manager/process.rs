@@ -7,13 +7,15 @@ use ironclad_api::{
     eviction::PRODUCER_TAINT_MANAGER,
     work::{FailoverRecord, GracefulEvictionTask},
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, StatusPart, because::eviction::Reason};
+use ironclad_fleet::{
+    Binding, BindingKey, ClusterName, Clusters, Event, StatusPart, because::eviction::Reason, eviction_task,
+};
 use ironclad_scheduling::Options;
 use serde_json::{Map, Value};
 
 use super::{Evictions, is_ready};
 use crate::{
-    Now, eviction_task,
+    Now,
     flags::eviction::{EvictionFlags, Mode},
     preserved_state,
     taint_manager::pre_scheduling_check::{AvailableReplicas, Snapshot, has_capacity, has_target},

@@ -130,6 +130,48 @@ pub enum Reason {
     },
     /// No cluster fits, and the result is withdrawn.
     ResultWithdrawn,
+    /// Bindings of lower priority leave clusters to make room.
+    Preempts {
+        /// Each victim as `namespace/name@cluster`, the lowest priority first.
+        victims: Vec<String>,
+        /// True if flag `--preemption-mode` says to observe only.
+        observed: bool,
+    },
+    /// Capacity is held for the binding; bindings that it preempted are leaving, or the clusters have not reported the
+    /// freed capacity yet.
+    Nominated {
+        /// The clusters.
+        clusters: Vec<String>,
+    },
+    /// Preemption does not help.
+    NotPreempting {
+        /// Why.
+        because: Unhelpful,
+    },
+}
+
+/// Reason why no binding is preempted for one that lacks capacity (specification/scheduling.md 15.10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Unhelpful {
+    /// No binding of lower priority may leave a cluster that passes the filters.
+    NoVictims,
+    /// It would not fit even if all of them left.
+    StillTooLittle,
+    /// More would have to leave than the flags allow.
+    TooMany,
+    /// Bindings were preempted before, and it did not fit.
+    NoProgress,
+}
+
+impl fmt::Display for Unhelpful {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoVictims => "no lower priority bindings",
+            Self::StillTooLittle => "insufficient capacity even after preemption",
+            Self::TooMany => "victim limit exceeded",
+            Self::NoProgress => "preemption made no progress",
+        })
+    }
 }
 
 /// Reason why a filter rejected a cluster.
@@ -198,6 +240,9 @@ impl Reason {
             Self::SchedulerError { .. } => "SchedulerError",
             Self::ResultKept { .. } => "ResultKept",
             Self::ResultWithdrawn => "ResultWithdrawn",
+            Self::Preempts { .. } => "Preempts",
+            Self::Nominated { .. } => "Nominated",
+            Self::NotPreempting { .. } => "NotPreempting",
         }
     }
 }
@@ -248,6 +293,14 @@ impl fmt::Display for Reason {
             }
             Self::ResultKept { because: Keeping::Waiting } => f.write_str("the result is kept for the time being"),
             Self::ResultWithdrawn => f.write_str("the result is withdrawn"),
+            Self::Preempts { victims, observed } => {
+                let verb = if *observed { "would preempt (--preemption-mode observe)" } else { "preempts" };
+                write!(f, "{verb} {}", victims.join(", "))
+            }
+            Self::Nominated { clusters } => {
+                write!(f, "capacity is held on {} until preempted bindings have left", clusters.join(", "))
+            }
+            Self::NotPreempting { because } => write!(f, "preemption is not helpful: {because}"),
         }
     }
 }

@@ -169,6 +169,7 @@ impl Plan<'_> {
             capacity: &self.capacity,
             options: &self.options.scheduling,
             api_appeared: false,
+            preempting: None,
         };
         let decision = scheduling::decide(&seen, self.wall());
         let mut current = binding.clone();

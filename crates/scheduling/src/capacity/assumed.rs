@@ -214,6 +214,7 @@ impl Capacity {
 
     /// Forgets a deleted binding.
     pub fn forget(&mut self, key: &BindingKey) {
+        self.withdraw_nomination(key);
         self.being_written.remove(key);
         let clusters: Vec<_> = self.assumed.get(key).into_iter().flatten().map(|(name, _)| name.clone()).collect();
         for cluster in &clusters {
@@ -310,7 +311,7 @@ impl Capacity {
         self.ends.remove(&(assumed.ends, key.clone(), cluster.clone()));
         let Some(slot) = self.slots.get_mut(cluster) else { return };
         slot.remove_assumed(&assumed.parts, assumed.count);
-        if slot.free.is_none() && slot.footprints.is_empty() {
+        if slot.is_unused() {
             self.slots.remove(cluster);
         }
     }
@@ -341,11 +342,7 @@ impl Slot {
     }
 
     fn count(&mut self, parts: &[Part], count: i64) {
-        self.assumed.pods = self.assumed.pods.saturating_add(demand::pods(parts).saturating_mul(count));
-        for (resource, amount) in demand::total(parts) {
-            let all = self.assumed.amounts.entry(resource).or_default();
-            *all = all.saturating_add(amount.saturating_mul(count));
-        }
+        self.assumed.add(parts, count);
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Resource that counts pods.
-const PODS: &str = "pods";
+pub(super) const PODS: &str = "pods";
 
 /// Use of resource models: gate `CustomizedClusterResourceModeling`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(super) struct FreeCapacity {
     pods: i64,
     /// By resource of the allocatable list; negative where requests exceed it.
     free: Units,
+    /// The allocatable list.
+    allocatable: Units,
     nodes: Option<Nodes>,
 }
 
@@ -40,6 +42,17 @@ pub(super) struct Assumed {
     pub(super) amounts: Units,
 }
 
+impl Assumed {
+    /// Adds replicas or sets of these parts.
+    pub(super) fn add(&mut self, parts: &[Part], count: i64) {
+        self.pods = self.pods.saturating_add(demand::pods(parts).saturating_mul(count));
+        for (resource, amount) in demand::total(parts) {
+            let all = self.amounts.entry(resource).or_default();
+            *all = all.saturating_add(amount.saturating_mul(count));
+        }
+    }
+}
+
 impl FreeCapacity {
     /// Reads a cluster's status.
     #[must_use]
@@ -47,7 +60,8 @@ impl FreeCapacity {
         let Some(summary) = cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref()) else {
             return Self::default();
         };
-        let mut free = units(&summary.allocatable);
+        let allocatable = units(&summary.allocatable);
+        let mut free = allocatable.clone();
         for taken in [units(&summary.allocated), units(&summary.allocating)] {
             for (resource, amount) in &mut free {
                 *amount = amount.saturating_sub(taken.get(resource).copied().unwrap_or(0));
@@ -57,12 +71,28 @@ impl FreeCapacity {
             Modelling::On => Nodes::new(&cluster.spec.resource_models, &summary.allocatable_modelings),
             Modelling::Off => None,
         };
-        Self { has_summary: true, pods: free.get(PODS).copied().unwrap_or(0), free, nodes }
+        Self { has_summary: true, pods: free.get(PODS).copied().unwrap_or(0), free, allocatable, nodes }
     }
 
     /// Returns whether the cluster reports a summary.
     pub(super) fn has_summary(&self) -> bool {
         self.has_summary
+    }
+
+    /// Free amount of a resource less the taken one; negative where requests exceed what is allocatable.
+    pub(super) fn left(&self, resource: &str, taken: &Assumed) -> i64 {
+        let (free, taken) = if resource == PODS {
+            (self.pods, taken.pods)
+        } else {
+            let taken = taken.amounts.get(resource).copied().unwrap_or(0);
+            (self.free.get(resource).copied().unwrap_or(0), taken)
+        };
+        free.saturating_sub(taken)
+    }
+
+    /// Allocatable amount of a resource.
+    pub(super) fn allocatable(&self, resource: &str) -> i64 {
+        self.allocatable.get(resource).copied().unwrap_or(0)
     }
 
     /// Nodes counted by the cluster's models.

@@ -1,6 +1,10 @@
+use std::sync::LazyLock;
+
 use ironclad_api::{
     policy::{Placement, SpreadByField},
-    work::{AggregatedStatusItem, Component, ReplicaRequirements, ResourceBinding, ResourceHealth},
+    work::{
+        AggregatedStatusItem, Component, ReplicaRequirements, ResourceBinding, ResourceBindingSpec, ResourceHealth,
+    },
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -39,7 +43,13 @@ fn asking(replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
 
 fn free(capacity: &Capacity) -> i64 {
     let demand = Demand::of(&asking(1, &[]).spec, false);
-    capacity.fits(&"m1".into(), &demand, Counting::Assumed).unwrap()
+    capacity.fits(&"m1".into(), &demand, Counting::Assumed, &asker()).unwrap()
+}
+
+/// Workload without a priority that is not nominated.
+fn asker() -> Asker<'static> {
+    static SPEC: LazyLock<ResourceBindingSpec> = LazyLock::new(ResourceBindingSpec::default);
+    Asker::of(&SPEC)
 }
 
 fn report(pods: i64, health: ResourceHealth) -> Vec<AggregatedStatusItem> {
@@ -65,7 +75,7 @@ fn only_gained_replicas_are_assumed() {
         assert_eq!(free(&capacity), want, "{name}");
         let demand = Demand::of(&asking(1, &[]).spec, false);
         assert_eq!(
-            capacity.fits(&"m1".into(), &demand, Counting::Reported),
+            capacity.fits(&"m1".into(), &demand, Counting::Reported, &asker()),
             Some(10),
             "{name}: who does not count promises"
         );
@@ -248,7 +258,7 @@ fn cluster_changes_update_capacity() {
     assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
     assert!(!capacity.cluster(&"m1".into(), Some(&old), None));
     let demand = Demand::of(&asking(1, &[]).spec, false);
-    assert_eq!(capacity.fits(&"m1".into(), &demand, Counting::Assumed), None, "nobody knows it any more");
+    assert_eq!(capacity.fits(&"m1".into(), &demand, Counting::Assumed, &asker()), None, "nobody knows it any more");
     capacity.cluster(&"m1".into(), None, Some(&old));
     assert_eq!(free(&capacity), 6, "the assumption remains");
     assert!(capacity.has_summary(&"m1".into()) && !capacity.has_summary(&"m2".into()));
@@ -309,7 +319,7 @@ proptest! {
             for more in [0, 1] {
                 evicted.spec.replicas += more;
                 let seen =
-                    Seen { binding: (&evicted).into(), clusters: &fleet, available: &available, capacity: &capacity, options: &options, api_appeared: false };
+                    Seen { binding: (&evicted).into(), clusters: &fleet, available: &available, capacity: &capacity, options: &options, api_appeared: false, preempting: None };
                 let after = applied(&evicted, &decide(&seen, at(1)));
                 capacity.assigned((&evicted).into(), &after.spec.clusters, &options, S(n as u64));
                 for target in &after.spec.clusters {

@@ -12,6 +12,9 @@ pub const UNSCHEDULABLE_AGAIN: Duration = Duration::from_secs(300);
 const PROMISE_AGAIN: Duration = Duration::from_secs(15);
 /// Shortest retry interval for a time given in whole seconds.
 const MOMENT_AGAIN: Duration = Duration::from_secs(1);
+/// Longest retry interval of a binding for which capacity is held: the longest backoff (specification/scheduling.md
+/// 15.7).
+const NOMINATED_AGAIN: Duration = Duration::from_secs(10);
 
 /// Time of the next scheduling cycle of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,7 @@ pub fn again(next: Next, now: Timestamp, assumed_expires: Option<Duration>) -> A
         Next::OnEvent => Again::Never,
         Next::Backoff => Again::Backoff,
         Next::Recheck => Again::After(UNSCHEDULABLE_AGAIN),
+        Next::Nominated => Again::After(NOMINATED_AGAIN),
         Next::WhenCapacity => {
             let ends = assumed_expires.unwrap_or(UNSCHEDULABLE_AGAIN);
             Again::After(ends.clamp(PROMISE_AGAIN, UNSCHEDULABLE_AGAIN))
@@ -60,6 +64,7 @@ mod tests {
             ("or when assumed replicas expire", Next::WhenCapacity, Some(S(60)), Again::After(S(60))),
             ("but not immediately", Next::WhenCapacity, Some(S(14)), Again::After(S(15))),
             ("but not later", Next::WhenCapacity, Some(S(301)), Again::After(S(300))),
+            ("capacity is held for it", Next::Nominated, Some(S(60)), Again::After(S(10))),
             ("an error", Next::Backoff, None, Again::Backoff),
             ("a result is withdrawn later", Next::At(at(1_240)), None, Again::After(S(240))),
             ("withdrawn now", Next::At(now), None, Again::After(S(1))),

@@ -57,7 +57,15 @@ fn by_summary(binding: &ResourceBinding, fleet: &(Clusters, Capacity), available
     let options = Options::default();
     let (clusters, capacity) = (&fleet.0, &fleet.1);
     decide(
-        &Seen { binding: binding.into(), clusters, available, capacity, options: &options, api_appeared: false },
+        &Seen {
+            binding: binding.into(),
+            clusters,
+            available,
+            capacity,
+            options: &options,
+            api_appeared: false,
+            preempting: None,
+        },
         at(1),
     )
 }
@@ -299,6 +307,7 @@ fn attempts_as_metrics_count_them() {
         capacity: &capacity,
         options: &options,
         api_appeared: false,
+        preempting: None,
     };
     let _ = decide_timed(&seen, at(1), &mut |on_event| match on_event {
         CycleEvent::Step(step) => steps.push(step.as_str()),
@@ -506,6 +515,7 @@ fn divided_binding_is_scheduled_again_when_a_member_gets_its_api() {
         capacity: &capacity,
         options: &options,
         api_appeared: true,
+        preempting: None,
     };
     let moved = applied(&settled, &decide(&seen, at(102)));
     assert_eq!(result(&moved), [("m1", 2), ("m2", 2)]);
@@ -589,6 +599,7 @@ fn cluster_resource_binding_reports_with_its_own_text() {
         capacity: &Capacity::default(),
         options: &options,
         api_appeared: false,
+        preempting: None,
     };
     let decision = decide(&seen, at(1));
     let told = success(seen.binding, &decision.plan.effects);

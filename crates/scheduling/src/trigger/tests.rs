@@ -37,6 +37,7 @@ fn decision_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options
         capacity: &Capacity::default(),
         options,
         api_appeared: false,
+        preempting: None,
     })
 }
 
@@ -267,6 +268,7 @@ fn replica_changes() {
             capacity: &Capacity::default(),
             options: &options,
             api_appeared: false,
+            preempting: None,
         };
         assert_eq!(replicas_changed(&seen, &placement), want, "{name}");
     }
@@ -289,6 +291,7 @@ fn changes_of_components() {
             capacity: &Capacity::default(),
             options: &options,
             api_appeared: false,
+            preempting: None,
         };
         replicas_changed(&seen, &placement)
     };

@@ -55,6 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                         capacity: &capacity,
                         options: &options,
                         api_appeared: false,
+                        preempting: None,
                     };
                     drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)));
                 }

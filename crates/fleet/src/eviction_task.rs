@@ -8,9 +8,10 @@ use ironclad_api::{
     policy::PurgeMode,
     work::{GracefulEvictionTask, ResourceBindingSpec},
 };
-use ironclad_fleet::ClusterName;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use crate::ClusterName;
 
 /// Bytes of a task's message that the API takes.
 const MESSAGE_MAX: usize = 1_024;
@@ -72,7 +73,8 @@ pub fn patch(spec: &ResourceBindingSpec, tasks: &[GracefulEvictionTask]) -> Opti
 }
 
 /// The merge patch that replaces the task list alone.
-pub(crate) fn tasks_patch(tasks: &[GracefulEvictionTask]) -> Value {
+#[must_use]
+pub fn tasks_patch(tasks: &[GracefulEvictionTask]) -> Value {
     let tasks = if tasks.is_empty() { Value::Null } else { json!(tasks) };
     json!({ "spec": { "gracefulEvictionTasks": tasks } })
 }
@@ -87,10 +89,33 @@ fn cut(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_api::eviction::{PRODUCER_TAINT_MANAGER, TAINT_UNTOLERATED};
+    use ironclad_api::{
+        eviction::{PRODUCER_TAINT_MANAGER, TAINT_UNTOLERATED},
+        work::TargetCluster,
+    };
 
     use super::*;
-    use crate::testkit::{spec, task as existing};
+
+    fn spec(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>) -> ResourceBindingSpec {
+        let target = |(name, replicas): &(&str, i32)| TargetCluster {
+            name: (*name).to_owned(),
+            replicas: *replicas,
+            components: Vec::new(),
+        };
+        let clusters = result.iter().map(target).collect();
+        ResourceBindingSpec { clusters, graceful_eviction_tasks: tasks, ..ResourceBindingSpec::default() }
+    }
+
+    fn existing(from: &str) -> GracefulEvictionTask {
+        let begun = Timestamp::from_second(0).unwrap();
+        GracefulEvictionTask {
+            from_cluster: from.to_owned(),
+            reason: TAINT_UNTOLERATED.to_owned(),
+            producer: PRODUCER_TAINT_MANAGER.to_owned(),
+            creation_timestamp: Some(Time(begun)),
+            ..GracefulEvictionTask::default()
+        }
+    }
 
     fn why() -> Why {
         Why {

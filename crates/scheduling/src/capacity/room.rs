@@ -1,0 +1,112 @@
+//! Capacity of one cluster in the resources that one workload requests, to compute what fits once other workloads have
+//! left (specification/scheduling.md 15.4).
+
+use ironclad_fleet::ClusterName;
+
+use super::{
+    Asker, Capacity, Counting, LARGEST,
+    demand::{self, Demand, Units},
+    free::{Assumed, PODS},
+};
+
+/// Free amounts of one cluster in the resources that a workload requests, `pods` among them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    resources: Vec<Requested>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requested {
+    name: String,
+    /// Amount of one replica or one set; greater than 0.
+    each: i64,
+    /// Free amount; negative where requests exceed what is allocatable.
+    free: i64,
+}
+
+impl Capacity {
+    /// Room of a cluster for this demand, beside what is held for preemptors that the asker yields to. `None` if the
+    /// cluster is unknown or reports no summary.
+    #[must_use]
+    pub fn room(&self, cluster: &ClusterName, demand: &Demand, counting: Counting, asker: &Asker<'_>) -> Option<Room> {
+        let slot = self.slots.get(cluster)?;
+        let free = slot.free.as_ref().filter(|free| free.has_summary())?;
+        let nothing = Assumed::default();
+        let taken = match counting {
+            Counting::Reported => &nothing,
+            Counting::Assumed => &slot.assumed,
+        };
+        let held = slot.held(asker, taken, None);
+        let taken = held.as_ref().map_or(taken, |(taken, _)| taken);
+        let parts = demand.clone().into_parts();
+        let mut each = demand::total(&parts);
+        each.insert(PODS.to_owned(), demand::pods(&parts).max(1));
+        each.retain(|_, amount| *amount > 0);
+        let requested = |(name, each): (String, i64)| {
+            let free = free.left(&name, taken);
+            Requested { name, each, free }
+        };
+        Some(Room { resources: each.into_iter().map(requested).collect() })
+    }
+}
+
+impl Room {
+    /// Replicas or sets that fit by the summary alone, `s_c({})`.
+    #[must_use]
+    pub fn base(&self) -> i64 {
+        let often = |requested: &Requested| requested.free.max(0) / requested.each;
+        self.resources.iter().map(often).min().unwrap_or(0).clamp(0, LARGEST)
+    }
+
+    /// Further replicas or sets that fit once these amounts, in the order of [`Room::amounts`], are free too.
+    #[must_use]
+    pub fn gain(&self, freed: &[i64]) -> i64 {
+        let often =
+            |(requested, freed): (&Requested, &i64)| requested.free.saturating_add(*freed).max(0) / requested.each;
+        let fits = self.resources.iter().zip(freed).map(often).min().unwrap_or(0);
+        fits.clamp(0, LARGEST).saturating_sub(self.base()).max(0)
+    }
+
+    /// Amounts that have to become free for `more` further replicas or sets, in the order of [`Room::amounts`]; 0 where
+    /// enough is free. At most what 64 bits hold.
+    #[must_use]
+    pub fn missing(&self, more: i64) -> Vec<i64> {
+        let count = self.base().saturating_add(more);
+        let missing =
+            |requested: &Requested| requested.each.saturating_mul(count).saturating_sub(requested.free).max(0);
+        self.resources.iter().map(missing).collect()
+    }
+
+    /// The part of a footprint that the workload can use: one amount by requested resource.
+    #[must_use]
+    pub fn amounts(&self, footprint: &Units, pods: i64) -> Vec<i64> {
+        let amount = |requested: &Requested| match requested.name.as_str() {
+            PODS => pods,
+            name => footprint.get(name).copied().unwrap_or(0),
+        };
+        self.resources.iter().map(amount).collect()
+    }
+
+    /// Number of requested resources.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.resources.len()
+    }
+}
+
+impl Capacity {
+    /// Part of the cluster that a footprint takes: the sum over its resources of amount by allocatable amount, in
+    /// billionths (specification/scheduling.md 15.5, 3).
+    #[must_use]
+    pub fn share(&self, cluster: &ClusterName, footprint: &Units, pods: i64) -> u128 {
+        const WHOLE: u128 = 1_000_000_000;
+        let Some(free) = self.slots.get(cluster).and_then(|slot| slot.free.as_ref()) else { return 0 };
+        let share = |resource: &str, amount: i64| {
+            let of = u128::try_from(free.allocatable(resource)).unwrap_or(0);
+            let amount = u128::try_from(amount).unwrap_or(0);
+            // What the cluster does not list at all takes all of it.
+            if of == 0 { if amount == 0 { 0 } else { WHOLE } } else { amount * WHOLE / of }
+        };
+        footprint.iter().map(|(resource, amount)| share(resource, *amount)).sum::<u128>() + share(PODS, pods)
+    }
+}

@@ -1,0 +1,199 @@
+//! Preemption within the reconciliation of a binding that lacks capacity (specification/scheduling.md 15.2, 15.7).
+
+use ironclad_api::{
+    Condition,
+    conditions::{self, FALSE, binding::PREEMPTED},
+    events::PREEMPT_BINDING_FAILED,
+    reasons::binding::UNSCHEDULABLE,
+    work::TargetCluster,
+};
+use ironclad_fleet::{
+    BindingRef, Event, Plan, StatusPart,
+    because::schedule::{Reason, Unhelpful},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Effect, Next};
+use crate::{
+    Class, Failure, Seen,
+    cycle::{self, GroupFailure},
+    preempt::{self, Mode, Outcome, Preempting, Turn, may_preempt},
+};
+
+/// Field of the status with the nomination.
+const NOMINATED_CLUSTERS: &str = "nominatedClusters";
+
+/// What preemption came to for a binding that lacks capacity.
+pub(super) struct Considered {
+    pub(super) outcome: Outcome,
+    /// Message of condition `Scheduled`.
+    pub(super) message: String,
+    /// Time of the next reconcile, if it is not the one of the failure.
+    pub(super) next: Option<Next>,
+}
+
+/// The clusters that the binding is nominated for.
+pub(super) fn nominated(binding: BindingRef<'_>) -> &[TargetCluster] {
+    binding.status().map_or(&[], |status| &status.nominated_clusters)
+}
+
+/// Considers preemption after a failed cycle. `None` if the binding may not preempt, the failure is not one of
+/// capacity in every affinity group, or there is nothing to say.
+pub(super) fn considered(
+    seen: &Seen<'_>,
+    failure: &Failure,
+    failed: &[GroupFailure],
+    now: Timestamp,
+) -> Option<Considered> {
+    let of_capacity = |failure: &Failure| failure.class() == Class::InsufficientCapacity;
+    let for_capacity = of_capacity(failure) && failed.iter().all(|(_, failure)| of_capacity(failure));
+    let preempting = seen.preempting.filter(|_| for_capacity && may_preempt(seen.binding, seen.options.preemption));
+    let Some(preempting) = preempting else {
+        let message = failure.to_string();
+        let ends = !nominated(seen.binding).is_empty();
+        return ends.then_some(Considered { outcome: Outcome::Dropped, message, next: None });
+    };
+    let key = seen.binding.key();
+    let names = nominated(seen.binding).iter().map(|target| target.name.as_str());
+    let leaving = preempting.placed.is_anyone_leaving(names);
+    let is_nominated = !nominated(seen.binding).is_empty();
+    let turn = preempting.preemptors.turn(&key, seen.binding.generation(), is_nominated, leaving, now);
+    Some(match turn {
+        Turn::Attempt => attempt(seen, preempting, failure, now),
+        Turn::Wait { .. } => {
+            let message = waiting_message(seen.binding, failure);
+            Considered { outcome: Outcome::Waits, message, next: Some(Next::Nominated) }
+        }
+        Turn::GiveUp => Considered {
+            outcome: Outcome::Expired,
+            message: unhelpful_message(failure, Unhelpful::NoProgress),
+            next: Some(Next::Nominated),
+        },
+        Turn::Pause { until } | Turn::Rest { until } => refused(failure, Unhelpful::NoProgress, Some(Next::At(until))),
+    })
+}
+
+fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: Timestamp) -> Considered {
+    let plan = match cycle::preemption(seen, preempting.placed, now) {
+        Ok(plan) => plan,
+        Err(because) => return refused(failure, because, None),
+    };
+    let limits = &seen.options.preemption_limits;
+    if plan.bindings() > limits.victims {
+        return refused(failure, Unhelpful::TooMany, None);
+    }
+    if seen.options.preemption == Mode::Observe {
+        let message = format!("{failure} {}", sentence("Preemption is observed only and would evict", &plan, "."));
+        return Considered { outcome: Outcome::Observed(plan), message, next: None };
+    }
+    match preempting.preemptors.allowed_at(plan.victims.len(), limits, now) {
+        None => refused(failure, Unhelpful::TooMany, None),
+        Some(at) if at > now => refused(failure, Unhelpful::TooMany, Some(Next::At(at))),
+        Some(_) => {
+            let message = format!("{failure} {}", sentence("Preempting", &plan, " to make room."));
+            Considered { outcome: Outcome::Nominated(plan), message, next: Some(Next::Nominated) }
+        }
+    }
+}
+
+fn sentence(verb: &str, plan: &preempt::Plan, end: &str) -> String {
+    let clusters: Vec<&str> = plan.clusters().into_iter().map(|cluster| &*cluster.0).collect();
+    format!("{verb} {} binding(s) on cluster(s) {}{end}", plan.bindings(), clusters.join(", "))
+}
+
+fn refused(failure: &Failure, because: Unhelpful, next: Option<Next>) -> Considered {
+    Considered { outcome: Outcome::Refused(because), message: unhelpful_message(failure, because), next }
+}
+
+fn unhelpful_message(failure: &Failure, because: Unhelpful) -> String {
+    format!("{failure} Preemption is not helpful: {because}.")
+}
+
+/// While it waits the message stays: it names the victims' clusters.
+fn waiting_message(binding: BindingRef<'_>, failure: &Failure) -> String {
+    let present = binding.scheduled().filter(|scheduled| {
+        scheduled.status == FALSE && scheduled.reason == UNSCHEDULABLE && scheduled.message.contains(" Preempting ")
+    });
+    present.map_or_else(
+        || format!("{failure} Waiting for the capacity of preempted bindings."),
+        |condition| condition.message.clone(),
+    )
+}
+
+/// The status of a failed cycle: condition `Scheduled` if it changes, and the nomination.
+pub(super) fn status(
+    binding: BindingRef<'_>,
+    considered: Option<&Considered>,
+    condition: Option<Condition>,
+) -> StatusPart {
+    let mut part = StatusPart::default();
+    part.conditions.extend(condition);
+    let wanted = match considered.map(|considered| &considered.outcome) {
+        Some(Outcome::Nominated(plan)) => Some(plan.nominated.as_slice()),
+        Some(Outcome::Waits) => Some(nominated(binding)),
+        _ => None,
+    };
+    let wanted = wanted.unwrap_or_default();
+    if wanted != nominated(binding) {
+        let value = if wanted.is_empty() { Value::Null } else { json!(wanted) };
+        part.fields.insert(NOMINATED_CLUSTERS.into(), value);
+    }
+    part
+}
+
+/// Reasons and effects beside the status.
+pub(super) fn effects(binding: BindingRef<'_>, considered: &Considered, is_new: bool, plan: &mut Plan<Effect>) {
+    match &considered.outcome {
+        Outcome::Nominated(found) => {
+            let victims = preempt::listed(found);
+            plan.push(Effect::Preempt(found.clone()), Reason::Preempts { victims, observed: false }.into());
+        }
+        Outcome::Observed(found) => {
+            plan.note(Reason::Preempts { victims: preempt::listed(found), observed: true }.into());
+        }
+        Outcome::Waits => {
+            let clusters = nominated(binding).iter().map(|target| target.name.clone()).collect();
+            plan.note(Reason::Nominated { clusters }.into());
+        }
+        Outcome::Refused(because) => {
+            plan.note(Reason::NotPreempting { because: *because }.into());
+            if is_new && *because == Unhelpful::NoProgress {
+                plan.effects.extend(failed(binding, &considered.message));
+            }
+        }
+        Outcome::Expired => {
+            plan.note(Reason::NotPreempting { because: Unhelpful::NoProgress }.into());
+            plan.effects.extend(failed(binding, &considered.message));
+        }
+        Outcome::Bound | Outcome::Dropped => {}
+    }
+}
+
+/// Events on the preemptor and its template about a preemption that did not help.
+pub(super) fn failed(binding: BindingRef<'_>, message: &str) -> [Effect; 2] {
+    let about = [binding.reference(), binding.spec().resource.clone()];
+    about.map(|about| Effect::Event(Event::warning(about, PREEMPT_BINDING_FAILED, super::cut_event(message))))
+}
+
+/// Ends a nomination of a binding that needs none.
+pub(super) fn drop_nomination(binding: BindingRef<'_>, plan: &mut Plan<Effect>) -> Option<Outcome> {
+    if nominated(binding).is_empty() {
+        return None;
+    }
+    let mut part = StatusPart::default();
+    part.fields.insert(NOMINATED_CLUSTERS.into(), Value::Null);
+    plan.effects.push(Effect::Status(part));
+    Some(Outcome::Dropped)
+}
+
+/// What success ends: the nomination, and condition `Preempted`.
+pub(super) fn settle(binding: BindingRef<'_>, part: &mut StatusPart) {
+    if !nominated(binding).is_empty() {
+        part.fields.insert(NOMINATED_CLUSTERS.into(), Value::Null);
+    }
+    let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
+    if conditions.iter().any(|condition| condition.type_ == PREEMPTED) {
+        part.conditions.push(conditions::condition(PREEMPTED, "", "", ""));
+    }
+}

@@ -1,0 +1,227 @@
+//! Choice of the clusters on which bindings are preempted (specification/scheduling.md 15.6).
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use ironclad_api::work::TargetCluster;
+use ironclad_fleet::{BindingKey, ClusterName};
+
+use super::{
+    Plan, Victim,
+    victims::{self, Cost, Unit},
+};
+use crate::{
+    Candidate, Room,
+    spread::{self, Need, Spread},
+};
+
+/// A feasible cluster with the bindings that could leave it.
+#[derive(Debug, Clone)]
+pub(super) struct Site<'a> {
+    pub(super) candidate: Candidate,
+    /// `None` if its capacity is not known in amounts, or nothing may be evicted there.
+    pub(super) room: Option<Room>,
+    pub(super) units: Vec<Unit<'a>>,
+}
+
+impl Site<'_> {
+    fn name(&self) -> &ClusterName {
+        &self.candidate.name
+    }
+
+    /// Further replicas that fit once all its units have left.
+    fn gain(&self) -> i64 {
+        self.gain_of(&(0..self.units.len()).collect::<Vec<_>>())
+    }
+
+    fn gain_of(&self, chosen: &[usize]) -> i64 {
+        let Some(room) = self.room.as_ref().filter(|_| !chosen.is_empty()) else { return 0 };
+        room.gain(&victims::freed(room.width(), chosen.iter().map(|at| &self.units[*at])))
+    }
+
+    /// The cheapest units that make room for `more` further replicas.
+    fn cheapest(&self, more: i64) -> Option<Vec<usize>> {
+        victims::cheapest(&self.units, &self.room.as_ref()?.missing(more))
+    }
+}
+
+/// Replicas to place, and the rule for the clusters that take them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    /// Desired replicas, or 1 component set.
+    pub(super) total: i64,
+    pub(super) spread: Spread,
+    pub(super) need: Need,
+}
+
+impl Wanted {
+    /// True if one cluster has to take everything.
+    fn is_for_one_cluster(&self) -> bool {
+        matches!(self.spread, Spread::Clusters(bounds) if bounds.max == 1)
+    }
+}
+
+/// A set of victims: units by cluster.
+struct Draft {
+    units: BTreeMap<usize, Vec<usize>>,
+    /// Part of the missing replicas that each cluster takes.
+    shares: BTreeMap<usize, i64>,
+}
+
+/// The cheapest plan that makes room for all replicas, and with which the binding is `placed`. Sites are in the order
+/// of [`Candidate::sort`].
+pub(super) fn choose(
+    sites: &[Site<'_>],
+    wanted: Wanted,
+    placed: &mut dyn FnMut(Vec<Candidate>) -> bool,
+) -> Option<Plan> {
+    let gains: Vec<i64> = sites.iter().map(Site::gain).collect();
+    let (used, drafts) = if wanted.is_for_one_cluster() {
+        ((0..sites.len()).collect(), on_one_cluster(sites, wanted))
+    } else {
+        let used = selected(sites, &gains, wanted)?;
+        let available = used.iter().fold(0_i64, |sum, at| sum.saturating_add(sites[*at].candidate.available()));
+        let missing = wanted.total.saturating_sub(available);
+        if missing <= 0 {
+            return None;
+        }
+        let drafts = on_several(sites, &used, &gains, missing);
+        (used, drafts)
+    };
+    let mut ranked: Vec<_> = drafts.into_iter().map(|draft| (rank(sites, &draft), draft)).collect();
+    ranked.sort_by(|(a, _), (b, _)| a.cmp(b));
+    ranked.into_iter().find_map(|(_, draft)| {
+        let mut candidates: Vec<Candidate> = sites.iter().map(|site| site.candidate.clone()).collect();
+        for (at, chosen) in &draft.units {
+            let more = sites[*at].gain_of(chosen);
+            candidates[*at].allocatable = candidates[*at].allocatable.saturating_add(more);
+        }
+        placed(candidates).then(|| plan(sites, &used, wanted, &draft))
+    })
+}
+
+/// Order of drafts: fewest victims, then the lowest priorities, then fewest clusters, then the least that is evicted,
+/// then the best cluster.
+fn rank<'a>(sites: &[Site<'a>], draft: &Draft) -> impl Ord + use<'a> {
+    let units = draft.units.iter().flat_map(|(at, chosen)| chosen.iter().map(|unit| &sites[*at].units[*unit]));
+    let cost = Cost::of(units);
+    let best = draft.units.keys().map(|at| Reverse(sites[*at].candidate.score)).min();
+    let name = draft.units.keys().map(|at| sites[*at].name().clone()).min();
+    (cost.bindings, cost.priorities.clone(), draft.units.len(), cost.share, best, name, cost)
+}
+
+/// Drafts for a binding that runs on one cluster: every cluster on which all of it fits then.
+fn on_one_cluster(sites: &[Site<'_>], wanted: Wanted) -> Vec<Draft> {
+    let draft = |(at, site): (usize, &Site<'_>)| {
+        let missing = wanted.total.saturating_sub(site.candidate.available());
+        let chosen = (missing > 0).then(|| site.cheapest(missing)).flatten()?;
+        Some(Draft { units: [(at, chosen)].into(), shares: [(at, missing)].into() })
+    };
+    sites.iter().enumerate().filter_map(draft).collect()
+}
+
+/// Clusters that would be selected if all that may leave had left.
+fn selected(sites: &[Site<'_>], gains: &[i64], wanted: Wanted) -> Option<Vec<usize>> {
+    let mut candidates: Vec<Candidate> = sites
+        .iter()
+        .zip(gains)
+        .map(|(site, gain)| {
+            let allocatable = site.candidate.allocatable.saturating_add(*gain);
+            Candidate { allocatable, ..site.candidate.clone() }
+        })
+        .collect();
+    Candidate::sort(&mut candidates);
+    let count = spread::select(&mut candidates, wanted.spread, wanted.need).ok()?;
+    let places: BTreeMap<&ClusterName, usize> = sites.iter().enumerate().map(|(at, site)| (site.name(), at)).collect();
+    candidates[..count].iter().map(|candidate| places.get(&candidate.name).copied()).collect()
+}
+
+/// Drafts for a binding that several clusters share: each cluster that closes the whole gap alone; only if there is
+/// none, all of them together.
+fn on_several(sites: &[Site<'_>], used: &[usize], gains: &[i64], missing: i64) -> Vec<Draft> {
+    let alone = |at: &usize| {
+        let chosen = (gains[*at] >= missing).then(|| sites[*at].cheapest(missing)).flatten()?;
+        Some(Draft { units: [(*at, chosen)].into(), shares: [(*at, missing)].into() })
+    };
+    let alone: Vec<Draft> = used.iter().filter_map(alone).collect();
+    if alone.is_empty() { together(sites, used, gains, missing).into_iter().collect() } else { alone }
+}
+
+fn together(sites: &[Site<'_>], used: &[usize], gains: &[i64], missing: i64) -> Option<Draft> {
+    let mut order: Vec<usize> = used.iter().copied().filter(|at| gains[*at] > 0).collect();
+    order.sort_by_key(|at| (Reverse(gains[*at]), Reverse(sites[*at].candidate.score), sites[*at].name()));
+    let mut left = missing;
+    let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for at in order {
+        let share = gains[at].min(left);
+        units.insert(at, sites[at].cheapest(share)?);
+        left -= share;
+        if left == 0 {
+            break;
+        }
+    }
+    if left > 0 {
+        return None;
+    }
+    give_back(sites, &mut units, missing);
+    let mut left = missing;
+    let mut shares = BTreeMap::new();
+    for (at, chosen) in &units {
+        let share = sites[*at].gain_of(chosen).min(left);
+        shares.insert(*at, share);
+        left -= share;
+    }
+    Some(Draft { units, shares })
+}
+
+/// Gives back units that are not needed, the highest priority first, then the largest.
+fn give_back(sites: &[Site<'_>], units: &mut BTreeMap<usize, Vec<usize>>, missing: i64) {
+    let mut all: Vec<(usize, usize)> =
+        units.iter().flat_map(|(at, chosen)| chosen.iter().map(move |unit| (*at, *unit))).collect();
+    all.sort_by_cached_key(|(at, unit)| {
+        let unit = &sites[*at].units[*unit];
+        Reverse((unit.priority(), unit.share, Cost::of([unit])))
+    });
+    let gain = |units: &BTreeMap<usize, Vec<usize>>| {
+        units.iter().fold(0_i64, |sum, (at, chosen)| sum.saturating_add(sites[*at].gain_of(chosen)))
+    };
+    for (at, unit) in all {
+        let mut fewer = units.clone();
+        if let Some(chosen) = fewer.get_mut(&at) {
+            chosen.retain(|other| *other != unit);
+            if chosen.is_empty() {
+                fewer.remove(&at);
+            }
+        }
+        if gain(&fewer) >= missing {
+            *units = fewer;
+        }
+    }
+}
+
+fn plan(sites: &[Site<'_>], used: &[usize], wanted: Wanted, draft: &Draft) -> Plan {
+    let mut victims: Vec<Victim> = Vec::new();
+    for (at, chosen) in &draft.units {
+        let members = chosen.iter().flat_map(|unit| &sites[*at].units[*unit].members);
+        victims.extend(members.map(|member| Victim {
+            key: BindingKey::clone(member.key),
+            cluster: sites[*at].name().clone(),
+            priority: member.priority,
+            replicas: member.replicas,
+        }));
+    }
+    victims.sort_by(|a, b| (a.priority, &a.key, &a.cluster).cmp(&(b.priority, &b.key, &b.cluster)));
+    let held: Vec<usize> =
+        if wanted.is_for_one_cluster() { draft.units.keys().copied().collect() } else { used.into() };
+    let mut nominated: Vec<TargetCluster> = held
+        .into_iter()
+        .map(|at| {
+            let candidate = &sites[at].candidate;
+            let replicas = candidate.allocatable.saturating_add(draft.shares.get(&at).copied().unwrap_or(0));
+            let replicas = i32::try_from(replicas.min(wanted.total)).unwrap_or(i32::MAX);
+            TargetCluster { name: candidate.name.to_string(), replicas, components: Vec::new() }
+        })
+        .filter(|target| target.replicas > 0)
+        .collect();
+    nominated.sort();
+    Plan { victims, nominated }
+}

@@ -1,0 +1,101 @@
+//! What a preemption writes: on each victim, and on the preemptor (specification/scheduling.md 15.7, 15.10).
+
+use ironclad_api::{
+    conditions::{self, TRUE, binding::PREEMPTED},
+    events::{BINDING_PREEMPTED as BINDING_PREEMPTED_EVENT, PREEMPT_BINDING_SUCCEED},
+    eviction::{BINDING_PREEMPTED, PRODUCER_SCHEDULER},
+    policy::PurgeMode,
+    reasons::binding::PREEMPTED_BY_HIGHER_PRIORITY,
+    work::{GracefulEvictionTask, ResourceBinding},
+};
+use ironclad_fleet::{
+    BindingRef, Event, StatusPart,
+    eviction_task::{self, Why},
+};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Plan, Victim};
+use crate::capacity::nominated::priority;
+
+/// Seconds for which a victim does not return to the cluster that it left.
+const GRACE_PERIOD_SECONDS: i32 = 300;
+
+/// Writes on a victim.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Eviction {
+    /// Merge patch of the victim, for the version that was read.
+    pub patch: Value,
+    /// Condition of the victim.
+    pub status: StatusPart,
+    /// Events on the victim and its template.
+    pub events: Vec<Event>,
+}
+
+/// The victim is not the one that was chosen any more; nothing may be evicted by the plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("ResourceBinding {binding} changed since it was chosen as a victim: {change}")]
+pub struct Stale {
+    /// The victim.
+    pub binding: String,
+    /// What changed.
+    pub change: &'static str,
+}
+
+/// The eviction of a victim as it is now; `None` if it has left the cluster already.
+///
+/// # Errors
+/// If its priority or its replicas changed, or it may not leave any more.
+pub fn evict(
+    victim: &ResourceBinding,
+    chosen: &Victim,
+    preemptor: BindingRef<'_>,
+    now: Timestamp,
+) -> Result<Option<Eviction>, Stale> {
+    let (view, spec) = (BindingRef::from(victim), &victim.spec);
+    let Some(target) = spec.target(&chosen.cluster.0) else { return Ok(None) };
+    let stale = |change| Err(Stale { binding: view.key().to_string(), change });
+    if victim.metadata.deletion_timestamp.is_some() {
+        return stale("it is being deleted");
+    }
+    if spec.scheduling_suspended() {
+        return stale("its scheduling is suspended");
+    }
+    if priority(spec) != chosen.priority {
+        return stale("its priority");
+    }
+    if target.replicas != chosen.replicas {
+        return stale("its replicas");
+    }
+    let by = format!("{} (priority {})", preemptor.key(), priority(preemptor.spec()));
+    // `Directly`: a graceful copy would hold the capacity until the victim runs elsewhere, possibly never.
+    let why = Why {
+        purge_mode: PurgeMode::Directly,
+        reason: BINDING_PREEMPTED,
+        producer: PRODUCER_SCHEDULER,
+        message: format!("preempted by {by}"),
+    };
+    let task = eviction_task::dated(eviction_task::task(spec, &chosen.cluster, &why), now);
+    let task = GracefulEvictionTask { grace_period_seconds: Some(GRACE_PERIOD_SECONDS), ..task };
+    let Some(patch) = eviction_task::patch(spec, &[task]) else { return Ok(None) };
+    let message = format!("preempted from cluster {} by {by}", chosen.cluster);
+    let mut condition = conditions::condition(PREEMPTED, TRUE, PREEMPTED_BY_HIGHER_PRIORITY, message.clone());
+    condition.last_transition_time = ironclad_api::Time(now);
+    let about = [view.reference(), spec.resource.clone()];
+    let events = about.map(|about| Event::warning(about, BINDING_PREEMPTED_EVENT, message.clone())).into();
+    Ok(Some(Eviction { patch, status: StatusPart::condition(condition), events }))
+}
+
+/// Events on the preemptor and its template once all victims are evicted.
+#[must_use]
+pub fn succeeded(preemptor: BindingRef<'_>, plan: &Plan) -> Vec<Event> {
+    let message =
+        format!("Preempted {} binding(s): {}", plan.bindings(), crate::decide::cut_event(&listed(plan).join(", ")));
+    let about = [preemptor.reference(), preemptor.spec().resource.clone()];
+    about.map(|about| Event::normal(about, PREEMPT_BINDING_SUCCEED, message.clone())).into()
+}
+
+/// Each victim as `namespace/name@cluster`.
+pub(crate) fn listed(plan: &Plan) -> Vec<String> {
+    plan.victims.iter().map(|victim| format!("{}@{}", victim.key, victim.cluster)).collect()
+}

@@ -1,0 +1,267 @@
+//! Preemption between bindings: which bindings of lower priority leave which clusters so that a pending one fits
+//! (specification/scheduling.md 15; specification/proposals/002.md).
+//!
+//! [`Placed`] knows who runs where. [`decide`](crate::decide) asks [`attempt`] after a cycle that failed for capacity;
+//! [`Preemptors`] remembers the attempts and nominations of each preemptor; [`evict`] is the write on one victim.
+
+mod clusters;
+mod execute;
+mod placed;
+mod preemptors;
+#[cfg(test)]
+mod tests;
+mod victims;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ironclad_api::{
+    conditions::{self, cluster::READY},
+    work::{PreemptionPolicy, TargetCluster},
+};
+use ironclad_fleet::{BindingKey, BindingRef, ClusterName, because::schedule::Unhelpful};
+use jiff::{SignedDuration, Timestamp};
+
+pub(crate) use execute::listed;
+pub use execute::{Eviction, Stale, evict, succeeded};
+pub use placed::Placed;
+pub use preemptors::{Outcome, Preemptors, Turn};
+
+use self::{
+    clusters::{Site, Wanted},
+    placed::{Footprint, Occupant},
+    victims::{Member, Unit},
+};
+use crate::{
+    Candidate, Seen,
+    capacity::{Asker, Counting, Demand, demand, nominated::priority},
+    spread::{Need, Spread},
+};
+
+/// Time within which a binding that was preempted is chosen again only if no plan spares it
+/// (specification/scheduling.md 15.8).
+const SPARED_FOR: SignedDuration = SignedDuration::from_mins(5);
+
+/// Gate `PriorityBasedPreemptiveScheduling` with flag `--preemption-mode`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// No binding preempts.
+    #[default]
+    Off,
+    /// Conditions, events and metrics tell what would be preempted; nothing is.
+    Observe,
+    /// Victims are evicted.
+    Evict,
+}
+
+/// Limits of preemption, to bound what a wrong priority can do (specification/scheduling.md 15.7, step 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// `--preemption-max-victims`: victims of one attempt.
+    pub victims: usize,
+    /// `--preemption-max-evictions-per-minute`: victims of all attempts within a minute.
+    pub evictions_per_minute: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { victims: 16, evictions_per_minute: 60 }
+    }
+}
+
+/// What a decision on preemption reads beside the snapshot of the cycle.
+#[derive(Debug, Clone, Copy)]
+pub struct Preempting<'a> {
+    /// Who runs where.
+    pub placed: &'a Placed,
+    /// Attempts and nominations so far.
+    pub preemptors: &'a Preemptors,
+}
+
+/// A victim on one cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Victim {
+    /// The binding.
+    pub key: BindingKey,
+    /// The cluster that it leaves.
+    pub cluster: ClusterName,
+    /// Its priority.
+    pub priority: i32,
+    /// Its replicas there; 0 for a component set.
+    pub replicas: i32,
+}
+
+/// Victims, and the capacity that is held for the preemptor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// In the order in which they are evicted: the lowest priority first.
+    pub victims: Vec<Victim>,
+    /// Replicas by cluster, by name.
+    pub nominated: Vec<TargetCluster>,
+}
+
+impl Plan {
+    /// Number of distinct bindings that are evicted.
+    #[must_use]
+    pub fn bindings(&self) -> usize {
+        let mut keys: Vec<&BindingKey> = self.victims.iter().map(|victim| &victim.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.len()
+    }
+
+    /// The clusters that victims leave, by name.
+    #[must_use]
+    pub fn clusters(&self) -> Vec<&ClusterName> {
+        let mut clusters: Vec<&ClusterName> = self.victims.iter().map(|victim| &victim.cluster).collect();
+        clusters.sort_unstable();
+        clusters.dedup();
+        clusters
+    }
+}
+
+/// Returns whether the binding may preempt at all: it is a ResourceBinding whose priority says so, and it requests
+/// resources (specification/scheduling.md 15.2, rows 1 to 3 and 6).
+#[must_use]
+pub fn may_preempt(binding: BindingRef<'_>, mode: Mode) -> bool {
+    let spec = binding.spec();
+    let policy = spec.schedule_priority.as_ref().and_then(|resolved| resolved.preemption_policy);
+    mode != Mode::Off
+        && matches!(binding, BindingRef::Namespaced(_))
+        && policy == Some(PreemptionPolicy::PreemptLowerPriority)
+        && requests_resources(binding)
+}
+
+fn requests_resources(binding: BindingRef<'_>) -> bool {
+    let spec = binding.spec();
+    let lists = spec.components.iter().filter_map(|component| component.replica_requirements.as_ref());
+    let lists = lists.map(|needs| &needs.resource_request);
+    let mut lists = lists.chain(spec.replica_requirements.as_ref().map(|needs| &needs.resource_request));
+    lists.any(|list| demand::units(list).values().any(|amount| *amount > 0))
+}
+
+/// A binding that lacks capacity, as its scheduling cycle saw it.
+pub(crate) struct Pending {
+    /// Feasible clusters, in the order of preference.
+    pub(crate) candidates: Vec<Candidate>,
+    /// Desired replicas, or 1 component set.
+    pub(crate) total: i64,
+    pub(crate) spread: Spread,
+    pub(crate) need: Need,
+    pub(crate) demand: Demand,
+    pub(crate) counting: Counting,
+}
+
+/// The cheapest plan for a binding. `placed` runs selection and division over changed candidates and returns whether
+/// all replicas have a place.
+///
+/// # Errors
+/// Why no plan helps.
+pub(crate) fn plan(
+    seen: &Seen<'_>,
+    placed: &Placed,
+    pending: Pending,
+    now: Timestamp,
+    fits: &mut dyn FnMut(Vec<Candidate>) -> bool,
+) -> Result<Plan, Unhelpful> {
+    let asker = Asker::of(seen.binding.spec());
+    let site = |candidate: Candidate| {
+        let room = may_evict_from(seen, &candidate.name)
+            .then(|| seen.capacity.room(&candidate.name, &pending.demand, pending.counting, &asker))
+            .flatten();
+        let units = room.as_ref().map_or_else(Vec::new, |room| {
+            let amounts = |footprint: &Footprint| room.amounts(&footprint.amounts, footprint.pods);
+            units(seen, placed, &candidate.name, now, &amounts)
+        });
+        Site { candidate, room, units }
+    };
+    let all: Vec<Site<'_>> = pending.candidates.into_iter().map(site).collect();
+    if all.iter().all(|site| site.units.is_empty()) {
+        return Err(Unhelpful::NoVictims);
+    }
+    let wanted = Wanted { total: pending.total, spread: pending.spread, need: pending.need };
+    let is_spared = |unit: &Unit<'_>| unit.members.iter().any(|member| member.is_spared);
+    let sparing = all.iter().flat_map(|site| &site.units).any(is_spared).then(|| {
+        let mut sparing = all.clone();
+        sparing.iter_mut().for_each(|site| site.units.retain(|unit| !is_spared(unit)));
+        clusters::choose(&sparing, wanted, fits)
+    });
+    sparing.flatten().or_else(|| clusters::choose(&all, wanted, fits)).ok_or(Unhelpful::StillTooLittle)
+}
+
+/// Returns whether bindings may be evicted from the cluster: figures of a cluster that is not ready are old, and it
+/// deletes nothing (specification/scheduling.md 15.11).
+fn may_evict_from(seen: &Seen<'_>, cluster: &ClusterName) -> bool {
+    let status = seen.clusters.get(cluster).and_then(|cluster| cluster.status.as_ref());
+    status.is_some_and(|status| {
+        status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == conditions::TRUE)
+    })
+}
+
+/// What may leave a cluster for this binding (specification/scheduling.md 15.3).
+fn units<'a>(
+    seen: &Seen<'_>,
+    placed: &'a Placed,
+    cluster: &ClusterName,
+    now: Timestamp,
+    amounts: &dyn Fn(&Footprint) -> Vec<i64>,
+) -> Vec<Unit<'a>> {
+    let (key, spec) = (seen.binding.key(), seen.binding.spec());
+    let priority = priority(spec);
+    let own_group = affinity_group(seen);
+    let grouped = seen.options.workload_affinity;
+    let may_leave = |other: &BindingKey, occupant: &Occupant| {
+        occupant.may_leave && *occupant.scheduler == *seen.options.scheduler_name && *other != key
+    };
+    let group_of = |other: &BindingKey, occupant: &Occupant| {
+        occupant.group.clone().filter(|_| grouped).map(|group| (other.namespace.clone(), group))
+    };
+    // Members that stay pin the others to the cluster, which could then never be placed again.
+    let mut pinned: BTreeSet<_> =
+        placed.from(cluster, priority).filter_map(|(other, occupant)| group_of(other, occupant)).collect();
+    let mut singles = Vec::new();
+    let mut groups: BTreeMap<_, Unit<'a>> = BTreeMap::new();
+    for (priority, other, occupant) in placed.below(cluster, priority) {
+        let group = group_of(other, occupant);
+        if !may_leave(other, occupant) {
+            pinned.extend(group);
+            continue;
+        }
+        let spared_until = occupant.preempted.and_then(|at| at.checked_add(SPARED_FOR).ok());
+        let member = Member {
+            key: other,
+            priority,
+            replicas: occupant.replicas,
+            scheduled: occupant.scheduled,
+            is_spared: spared_until.is_some_and(|until| now < until),
+        };
+        let (freed, footprint) = (amounts(&occupant.footprint), &occupant.footprint);
+        let share = seen.capacity.share(cluster, &footprint.amounts, footprint.pods);
+        match group {
+            None => singles.push(Unit { members: vec![member], freed, share }),
+            Some(group) if own_group.as_ref() == Some(&group) => {}
+            Some(group) => {
+                let unit = groups.entry(group).or_insert_with(|| Unit {
+                    members: Vec::new(),
+                    freed: vec![0; freed.len()],
+                    share: 0,
+                });
+                unit.members.push(member);
+                unit.share += share;
+                for (sum, more) in unit.freed.iter_mut().zip(&freed) {
+                    *sum = sum.saturating_add(*more);
+                }
+            }
+        }
+    }
+    singles.extend(groups.into_iter().filter(|(group, _)| !pinned.contains(group)).map(|(_, unit)| unit));
+    singles
+}
+
+fn affinity_group(seen: &Seen<'_>) -> Option<(Arc<str>, Arc<str>)> {
+    let groups = seen.binding.spec().workload_affinity_groups.as_ref().filter(|_| seen.options.workload_affinity)?;
+    let group = Some(groups.affinity_group.as_str()).filter(|group| !group.is_empty())?;
+    Some((seen.binding.key().namespace, group.into()))
+}

@@ -1,0 +1,193 @@
+//! Index of placed bindings by cluster and priority: who could make room where (specification/scheduling.md 15.3).
+//!
+//! A changed binding costs its own targets. A search on a cluster reads the bindings below a priority only.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ironclad_api::{
+    conditions::{TRUE, binding::PREEMPTED},
+    eviction::BINDING_PREEMPTED,
+    policy::DEFAULT_SCHEDULER_NAME,
+    work::{ResourceBinding, ResourceBindingSpec},
+};
+use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
+use jiff::Timestamp;
+
+use crate::capacity::{
+    demand::{self, Demand, Units},
+    nominated::priority,
+};
+
+/// Placed ResourceBindings by cluster, and those that are leaving clusters because they were preempted.
+#[derive(Debug, Clone, Default)]
+pub struct Placed {
+    clusters: BTreeMap<ClusterName, BTreeMap<(i32, BindingKey), Occupant>>,
+    entries: BTreeMap<BindingKey, Entry>,
+    leaving: BTreeMap<ClusterName, BTreeSet<BindingKey>>,
+}
+
+/// Places of one binding in the index.
+#[derive(Debug, Clone)]
+struct Entry {
+    priority: i32,
+    clusters: Vec<ClusterName>,
+    leaving: Vec<ClusterName>,
+    preempted: Option<Timestamp>,
+}
+
+/// A binding on one cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Occupant {
+    /// Footprint on the cluster.
+    pub(super) footprint: Footprint,
+    /// Replicas of its target there.
+    pub(super) replicas: i32,
+    /// `status.lastScheduledTime`.
+    pub(super) scheduled: Option<Timestamp>,
+    /// Affinity group; its members share their clusters.
+    pub(super) group: Option<Arc<str>>,
+    /// Responsible scheduler.
+    pub(super) scheduler: Arc<str>,
+    /// False if it is being deleted or its scheduling is suspended: it could not be placed again.
+    pub(super) may_leave: bool,
+    /// Time of its last preemption from any cluster.
+    pub(super) preempted: Option<Timestamp>,
+}
+
+/// Resources of a binding on one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Footprint {
+    /// Amounts by resource.
+    pub(super) amounts: Units,
+    /// Pods.
+    pub(super) pods: i64,
+}
+
+impl Footprint {
+    /// Footprint of a binding with `replicas` on a cluster. A workload of several components is there as a whole.
+    fn of(spec: &ResourceBindingSpec, replicas: i32) -> Self {
+        let whole = !spec.components.is_empty() && replicas == 0;
+        let (parts, count) = (Demand::of(spec, whole).into_parts(), if whole { 1 } else { i64::from(replicas) });
+        let mut amounts = demand::total(&parts);
+        amounts.values_mut().for_each(|amount| *amount = amount.saturating_mul(count));
+        amounts.retain(|_, amount| *amount > 0);
+        Self { amounts, pods: demand::pods(&parts).saturating_mul(count) }
+    }
+}
+
+impl Placed {
+    /// Index of these bindings, for a single question.
+    #[must_use]
+    pub fn of<'a>(bindings: impl IntoIterator<Item = &'a ResourceBinding>) -> Self {
+        let mut placed = Self::default();
+        for binding in bindings {
+            placed.update(binding);
+        }
+        placed
+    }
+
+    /// Records a binding that was added or changed.
+    pub fn update(&mut self, binding: &ResourceBinding) {
+        let view = BindingRef::from(binding);
+        let (spec, key) = (&binding.spec, view.key());
+        let before = self.entries.get(&key).and_then(|entry| entry.preempted);
+        self.remove(&key);
+        let preempted = preempted_at(binding).max(before);
+        let scheduler = if spec.scheduler_name.is_empty() { DEFAULT_SCHEDULER_NAME } else { &spec.scheduler_name };
+        let group = spec.workload_affinity_groups.as_ref().map(|groups| groups.affinity_group.as_str());
+        let group: Option<Arc<str>> = group.filter(|group| !group.is_empty()).map(Into::into);
+        let (priority, scheduler) = (priority(spec), Arc::<str>::from(scheduler));
+        let may_leave = binding.metadata.deletion_timestamp.is_none() && !spec.scheduling_suspended();
+        let mut entry = Entry { priority, clusters: Vec::new(), leaving: Vec::new(), preempted };
+        for target in &spec.clusters {
+            let cluster = ClusterName::from(target.name.as_str());
+            let footprint = Footprint::of(spec, target.replicas);
+            // Without requests it frees nothing (seed 002).
+            if footprint.amounts.is_empty() {
+                continue;
+            }
+            let occupant = Occupant {
+                footprint,
+                replicas: target.replicas,
+                scheduled: view.last_scheduled(),
+                group: group.clone(),
+                scheduler: scheduler.clone(),
+                may_leave,
+                preempted,
+            };
+            self.clusters.entry(cluster.clone()).or_default().insert((priority, key.clone()), occupant);
+            entry.clusters.push(cluster);
+        }
+        for task in spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED) {
+            let cluster = ClusterName::from(task.from_cluster.as_str());
+            self.leaving.entry(cluster.clone()).or_default().insert(key.clone());
+            entry.leaving.push(cluster);
+        }
+        if !entry.clusters.is_empty() || !entry.leaving.is_empty() || entry.preempted.is_some() {
+            self.entries.insert(key, entry);
+        }
+    }
+
+    /// Forgets a binding.
+    pub fn remove(&mut self, key: &BindingKey) {
+        let Some(entry) = self.entries.remove(key) else { return };
+        for cluster in &entry.clusters {
+            if let Some(all) = self.clusters.get_mut(cluster) {
+                all.remove(&(entry.priority, key.clone()));
+                if all.is_empty() {
+                    self.clusters.remove(cluster);
+                }
+            }
+        }
+        for cluster in &entry.leaving {
+            if let Some(all) = self.leaving.get_mut(cluster) {
+                all.remove(key);
+                if all.is_empty() {
+                    self.leaving.remove(cluster);
+                }
+            }
+        }
+    }
+
+    /// Returns whether a preempted binding has not left one of these clusters for good.
+    #[must_use]
+    pub fn is_anyone_leaving<'a>(&self, clusters: impl IntoIterator<Item = &'a str>) -> bool {
+        clusters.into_iter().any(|cluster| self.leaving.contains_key(&ClusterName::from(cluster)))
+    }
+
+    /// Bindings on the cluster with a priority below this one, lowest first.
+    pub(super) fn below<'a>(
+        &'a self,
+        cluster: &ClusterName,
+        priority: i32,
+    ) -> impl Iterator<Item = (i32, &'a BindingKey, &'a Occupant)> {
+        let all = self.clusters.get(cluster).into_iter().flatten();
+        all.take_while(move |((other, _), _)| *other < priority)
+            .map(|((priority, key), occupant)| (*priority, key, occupant))
+    }
+
+    /// Bindings on the cluster with this priority or a higher one.
+    pub(super) fn from<'a>(
+        &'a self,
+        cluster: &ClusterName,
+        priority: i32,
+    ) -> impl Iterator<Item = (&'a BindingKey, &'a Occupant)> {
+        let all = self.clusters.get(cluster).into_iter().flatten().rev();
+        all.take_while(move |((other, _), _)| *other >= priority).map(|((_, key), occupant)| (key, occupant))
+    }
+}
+
+/// Time of a binding's last preemption, from its tasks and its condition.
+fn preempted_at(binding: &ResourceBinding) -> Option<Timestamp> {
+    let tasks = binding.spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED);
+    let of_tasks = tasks.filter_map(|task| task.creation_timestamp.as_ref().map(|time| time.0)).max();
+    let conditions = binding.status.iter().flat_map(|status| &status.conditions);
+    let of_condition = conditions
+        .filter(|condition| condition.type_ == PREEMPTED && condition.status == TRUE)
+        .map(|condition| condition.last_transition_time.0)
+        .max();
+    of_tasks.max(of_condition)
+}

@@ -1,0 +1,213 @@
+//! Memory of each preemptor's attempts and nominations (specification/scheduling.md 15.7, steps 7 to 9).
+//!
+//! It is lost with the process. A new one finds nominations in the status of bindings and their victims by the tasks.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ironclad_fleet::BindingKey;
+use jiff::{SignedDuration, Timestamp};
+
+use super::Limits;
+
+/// Longest time for which capacity is held.
+pub(super) const NOMINATED_FOR: SignedDuration = SignedDuration::from_mins(10);
+/// Shortest time between the end of a nomination and the next attempt.
+const BETWEEN_ATTEMPTS: SignedDuration = SignedDuration::from_mins(1);
+/// Attempts of one generation of a binding.
+const ATTEMPTS_MAX: u32 = 3;
+/// Time after which a binding whose attempts are used up may try again.
+const RESTS_FOR: SignedDuration = SignedDuration::from_mins(30);
+/// Window of the limit of evictions.
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Attempts and nominations of all preemptors, and the evictions of the last minute.
+#[derive(Debug, Clone, Default)]
+pub struct Preemptors {
+    records: BTreeMap<BindingKey, Record>,
+    evictions: VecDeque<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+struct Record {
+    generation: i64,
+    attempts: u32,
+    nomination: Option<Nomination>,
+    /// End of the last nomination.
+    ended: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Nomination {
+    since: Timestamp,
+    /// True once all victims are evicted.
+    evicted: bool,
+}
+
+/// What a binding that lacks capacity may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Look for victims.
+    Attempt,
+    /// Wait for the capacity that is held for it, at most until then.
+    Wait {
+        /// End of the nomination.
+        until: Timestamp,
+    },
+    /// Give the nomination up: its time is over.
+    GiveUp,
+    /// Wait for the next attempt.
+    Pause {
+        /// Its earliest time.
+        until: Timestamp,
+    },
+    /// Its attempts are used up.
+    Rest {
+        /// When they are granted again, unless its spec changes before.
+        until: Timestamp,
+    },
+}
+
+/// What a decision on preemption came to. The scheduler records it with [`Preemptors::record`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Capacity is held and bindings are evicted.
+    Nominated(super::Plan),
+    /// The same, if the mode were not to observe only.
+    Observed(super::Plan),
+    /// The capacity that is held has not appeared yet.
+    Waits,
+    /// No plan.
+    Refused(ironclad_fleet::because::schedule::Unhelpful),
+    /// The binding is scheduled, and its nomination ends.
+    Bound,
+    /// Its nomination ended without a result.
+    Expired,
+    /// It may not preempt any more, or no longer needs to.
+    Dropped,
+}
+
+impl Outcome {
+    /// Label `result` of `karmada_scheduler_preemption_attempts_total`; `None` if it was no attempt.
+    #[must_use]
+    pub fn result(&self) -> Option<&'static str> {
+        use ironclad_fleet::because::schedule::Unhelpful::{NoProgress, NoVictims, StillTooLittle, TooMany};
+        match self {
+            Self::Nominated(_) => Some("nominated"),
+            Self::Observed(_) => Some("observed"),
+            Self::Refused(NoVictims) => Some("no_victims"),
+            Self::Refused(StillTooLittle) => Some("not_helpful"),
+            Self::Refused(TooMany) => Some("limited"),
+            Self::Refused(NoProgress) | Self::Waits | Self::Bound | Self::Expired | Self::Dropped => None,
+        }
+    }
+}
+
+impl Preemptors {
+    /// What the binding may do. `nominated`: its status names nominated clusters; `leaving`: somebody who was preempted
+    /// has not left them yet.
+    #[must_use]
+    pub fn turn(&self, key: &BindingKey, generation: i64, nominated: bool, leaving: bool, now: Timestamp) -> Turn {
+        let after = |at: Timestamp, wait| at.checked_add(wait).unwrap_or(Timestamp::MAX);
+        let Some(record) = self.records.get(key).filter(|record| record.generation == generation) else {
+            // A nomination of an earlier process.
+            let of_before = nominated && leaving && !self.records.contains_key(key);
+            return if of_before { Turn::Wait { until: after(now, NOMINATED_FOR) } } else { Turn::Attempt };
+        };
+        if let Some(nomination) = record.nomination {
+            let until = after(nomination.since, NOMINATED_FOR);
+            return match nomination.evicted {
+                true if now < until => Turn::Wait { until },
+                true => Turn::GiveUp,
+                false => Turn::Attempt,
+            };
+        }
+        let Some(ended) = record.ended else { return Turn::Attempt };
+        let (pause, rest) = (after(ended, BETWEEN_ATTEMPTS), after(ended, RESTS_FOR));
+        match record.attempts >= ATTEMPTS_MAX {
+            true if now < rest => Turn::Rest { until: rest },
+            false if now < pause => Turn::Pause { until: pause },
+            _ => Turn::Attempt,
+        }
+    }
+
+    /// Time at which this number of victims may be evicted under the limit of evictions per minute; `now` if at once,
+    /// `None` if never.
+    #[must_use]
+    pub fn allowed_at(&self, victims: usize, limits: &Limits, now: Timestamp) -> Option<Timestamp> {
+        let limit = limits.evictions_per_minute;
+        if victims > limit {
+            return None;
+        }
+        let recent: Vec<Timestamp> = self.evictions.iter().copied().filter(|at| is_recent(*at, now)).collect();
+        let too_many = (recent.len() + victims).saturating_sub(limit);
+        // The first ones have to leave the window.
+        let last = too_many.checked_sub(1).and_then(|at| recent.get(at));
+        Some(last.map_or(now, |at| at.checked_add(MINUTE).unwrap_or(Timestamp::MAX)))
+    }
+
+    /// Records an outcome. Returns how long a nomination lasted that ends with it.
+    pub fn record(
+        &mut self,
+        key: &BindingKey,
+        generation: i64,
+        outcome: &Outcome,
+        now: Timestamp,
+    ) -> Option<SignedDuration> {
+        let lasted = |record: &Record| record.nomination.map(|nomination| now.duration_since(nomination.since));
+        match outcome {
+            Outcome::Nominated(_) => {
+                let fresh = Record { generation, attempts: 0, nomination: None, ended: None };
+                let record = self.records.entry(key.clone()).or_insert_with(|| fresh.clone());
+                if record.generation != generation {
+                    *record = fresh;
+                }
+                if record.ended.is_some_and(|ended| now.duration_since(ended) >= RESTS_FOR) {
+                    record.attempts = 0;
+                }
+                // A nomination whose victims were not all evicted is planned again, as the same attempt.
+                if record.nomination.is_none() {
+                    record.attempts += 1;
+                }
+                record.nomination = Some(Nomination { since: now, evicted: false });
+                None
+            }
+            Outcome::Waits => {
+                let nomination = Some(Nomination { since: now, evicted: true });
+                let found = Record { generation, attempts: 1, nomination, ended: None };
+                self.records.entry(key.clone()).or_insert(found);
+                None
+            }
+            Outcome::Bound | Outcome::Dropped => self.records.remove(key).as_ref().and_then(lasted),
+            Outcome::Expired | Outcome::Observed(_) | Outcome::Refused(_) => {
+                let record = self.records.get_mut(key).filter(|record| record.nomination.is_some())?;
+                let lasted = lasted(record);
+                (record.nomination, record.ended) = (None, Some(now));
+                lasted
+            }
+        }
+    }
+
+    /// Records an eviction.
+    pub fn evicted(&mut self, now: Timestamp) {
+        while self.evictions.front().is_some_and(|at| !is_recent(*at, now)) {
+            self.evictions.pop_front();
+        }
+        self.evictions.push_back(now);
+    }
+
+    /// Records that all victims of a nomination are evicted.
+    pub fn all_evicted(&mut self, key: &BindingKey) {
+        if let Some(nomination) = self.records.get_mut(key).and_then(|record| record.nomination.as_mut()) {
+            nomination.evicted = true;
+        }
+    }
+
+    /// Forgets a deleted binding.
+    pub fn forget(&mut self, key: &BindingKey) {
+        self.records.remove(key);
+    }
+}
+
+fn is_recent(at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(at) < MINUTE
+}

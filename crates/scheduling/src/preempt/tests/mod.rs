@@ -1,0 +1,177 @@
+//! Tests of preemption: the worked examples of the specification, properties, and the rules around a plan.
+
+mod examples;
+mod nominations;
+mod oracle;
+mod rules;
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    Condition, Time,
+    cluster::Cluster,
+    conditions::{self, TRUE, cluster::READY},
+    policy::{Placement, SpreadByField},
+    work::{
+        Component, PreemptionPolicy, ReplicaRequirements, ResolvedPriority, ResourceBinding, ResourceBindingStatus,
+    },
+};
+use ironclad_fleet::Clusters;
+use serde_json::{Value, json};
+
+use super::{Mode, Outcome, Placed, Plan, Preempting, Preemptors};
+use crate::{
+    Available, Capacity, Decision, Options, Seen,
+    capacity::Modelling,
+    decide,
+    testkit::{at, binding, cluster, dynamic, spread},
+};
+
+/// A fleet with what runs in it.
+#[derive(Debug, Clone, Default)]
+struct World {
+    clusters: Clusters,
+    bindings: Vec<ResourceBinding>,
+    preemptors: Preemptors,
+    options: Options,
+}
+
+/// Amounts as `[("cpu", "4")]`.
+type Request<'a> = &'a [(&'a str, &'a str)];
+
+fn list(rows: Request<'_>) -> Value {
+    rows.iter().map(|(name, amount)| ((*name).to_owned(), json!(amount))).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn requirements(rows: Request<'_>) -> ReplicaRequirements {
+    ReplicaRequirements { resource_request: serde_json::from_value(list(rows)).unwrap(), ..Default::default() }
+}
+
+fn ready() -> Condition {
+    conditions::condition(READY, TRUE, "ClusterReady", "")
+}
+
+/// Binding of this name and priority; each replica requests this much.
+fn workload(name: &str, priority: i32, replicas: i32, request: Request<'_>, on: &[(&str, i32)]) -> ResourceBinding {
+    let mut binding = binding(name, replicas, on);
+    binding.metadata.name = Some(name.to_owned());
+    binding.spec.placement = Some(dynamic());
+    binding.spec.replica_requirements = Some(requirements(request));
+    binding.spec.schedule_priority =
+        Some(ResolvedPriority { priority, preemption_policy: Some(PreemptionPolicy::Never) });
+    binding.status =
+        Some(ResourceBindingStatus { last_scheduled_time: Some(Time(at(0))), ..ResourceBindingStatus::default() });
+    binding
+}
+
+/// Pending binding `p` that preempts.
+fn preemptor(priority: i32, replicas: i32, request: Request<'_>) -> ResourceBinding {
+    let mut pending = workload("p", priority, replicas, request, &[]);
+    pending.spec.schedule_priority =
+        Some(ResolvedPriority { priority, preemption_policy: Some(PreemptionPolicy::PreemptLowerPriority) });
+    pending
+}
+
+/// The placement that puts everything on one cluster.
+fn one_cluster() -> Placement {
+    Placement { spread_constraints: vec![spread(SpreadByField::Cluster, 1, 1)], ..dynamic() }
+}
+
+/// Component set with one template by row: name, replicas and request.
+fn set(mut binding: ResourceBinding, rows: &[(&str, i32, Request<'_>)]) -> ResourceBinding {
+    let component = |(name, replicas, request): &(&str, i32, Request<'_>)| Component {
+        name: (*name).to_owned(),
+        replicas: *replicas,
+        replica_requirements: Some(serde_json::from_value(json!({ "resourceRequest": list(request) })).unwrap()),
+    };
+    binding.spec.components = rows.iter().map(component).collect();
+    binding.spec.replica_requirements = None;
+    binding.spec.replicas = 0;
+    binding.spec.placement = Some(one_cluster());
+    binding
+}
+
+impl World {
+    fn new() -> Self {
+        let options = Options { preemption: Mode::Evict, component_scheduling: true, ..Options::default() };
+        Self { options, ..Self::default() }
+    }
+
+    /// Adds a ready cluster whose free amounts, beside what runs there, are these.
+    fn cluster(mut self, name: &str, free: Request<'_>) -> Self {
+        let mut cluster: Cluster = cluster(name);
+        let status = cluster.status.as_mut().unwrap();
+        status.conditions = vec![ready()];
+        // 100 of each resource are taken.
+        let taken: Vec<(&str, String)> = free
+            .iter()
+            .map(|(name, amount)| (*name, format!("100{}", amount.trim_start_matches(|c: char| c.is_ascii_digit()))))
+            .collect();
+        let all: Vec<(&str, String)> = free
+            .iter()
+            .map(|(name, amount)| {
+                let unit = amount.trim_start_matches(|c: char| c.is_ascii_digit());
+                let count: i64 = amount.trim_end_matches(unit).parse().unwrap();
+                (*name, format!("{}{unit}", count + 100))
+            })
+            .chain([("pods", "1000".to_owned())])
+            .collect();
+        let list = |rows: &[(&str, String)]| -> Value {
+            rows.iter()
+                .map(|(name, amount)| ((*name).to_owned(), json!(amount)))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        let summary = json!({ "allocatable": list(&all), "allocated": list(&taken) });
+        status.resource_summary = serde_json::from_value(summary).unwrap();
+        self.clusters.insert(name.into(), Arc::new(cluster));
+        self
+    }
+
+    /// Adds a binding that runs.
+    fn running(mut self, binding: ResourceBinding) -> Self {
+        self.bindings.push(binding);
+        self
+    }
+
+    /// Adds bindings of one pod with a request of cpu on this cluster: name, priority, and cores.
+    fn cores(self, on: &str, rows: &[(&str, i32, &str)]) -> Self {
+        rows.iter().fold(self, |world, (name, priority, cores)| {
+            world.running(workload(name, *priority, 1, &[("cpu", cores)], &[(on, 1)]))
+        })
+    }
+
+    fn decide(&self, pending: &ResourceBinding, now: i64) -> Decision {
+        let placed = Placed::of(&self.bindings);
+        let mut capacity = Capacity::of(&self.clusters, Modelling::On);
+        for binding in &self.bindings {
+            let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
+            capacity.nominate(binding, nominated, &self.options);
+        }
+        decide(
+            &Seen {
+                binding: pending.into(),
+                clusters: &self.clusters,
+                available: &Available::new(),
+                capacity: &capacity,
+                options: &self.options,
+                api_appeared: false,
+                preempting: Some(Preempting { placed: &placed, preemptors: &self.preemptors }),
+            },
+            at(now),
+        )
+    }
+
+    fn plan(&self, pending: &ResourceBinding) -> Option<Plan> {
+        match self.decide(pending, 1_000).preemption {
+            Some(Outcome::Nominated(plan)) => Some(plan),
+            _ => None,
+        }
+    }
+
+    /// The victims of a plan as `name@cluster`.
+    fn victims(&self, pending: &ResourceBinding) -> Vec<String> {
+        let plan = self.plan(pending);
+        plan.iter().flat_map(|plan| &plan.victims).map(|v| format!("{}@{}", v.key.name, v.cluster)).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! Nominations, the capacity that they hold, and the limits of attempts (specification/scheduling.md 15.7).
+
+use ironclad_api::work::TargetCluster;
+use ironclad_fleet::{BindingKey, BindingRef, because::schedule::Unhelpful};
+
+use super::*;
+use crate::{
+    Effect,
+    preempt::{Limits, Turn},
+    testkit::{applied, targets, task},
+};
+
+fn nominated(mut binding: ResourceBinding, clusters: &[(&str, i32)]) -> ResourceBinding {
+    binding.status.as_mut().unwrap().nominated_clusters = targets(clusters);
+    binding
+}
+
+#[test]
+fn held_capacity_counts_for_lower_and_equal_priorities_only() {
+    let holder = nominated(preemptor(5, 2, &[("cpu", "2")]), &[("m1", 2)]);
+    let world = World::new().cluster("m1", &[("cpu", "5")]).running(holder.clone());
+    let placed = |binding: &ResourceBinding| world.decide(binding, 1_000).result().is_some();
+    let other = |priority, cores| {
+        let mut other = workload("other", priority, 1, &[("cpu", cores)], &[]);
+        other.spec.resource.name = "other".into();
+        other
+    };
+    for (name, binding, want) in [
+        ("a lower priority that fits beside it", other(0, "1"), true),
+        ("a lower priority", other(0, "2"), false),
+        ("the same priority", other(5, "2"), false),
+        ("a higher one ignores it", other(6, "5"), true),
+        ("its own", holder.clone(), true),
+    ] {
+        assert_eq!(placed(&binding), want, "{name}");
+    }
+    let mut capacity = Capacity::of(&world.clusters, Modelling::On);
+    capacity.nominate(&holder, &targets(&[("m1", 2)]), &world.options);
+    assert_eq!(capacity.nominated_count(), 1);
+    let key = BindingRef::from(&holder).key();
+    assert_eq!(capacity.withdraw_nomination(&key), ["m1".into()]);
+    assert_eq!(capacity.nominated_count(), 0);
+}
+
+/// Attempt, wait, success: what the status shows meanwhile.
+#[test]
+fn a_nomination_from_attempt_to_result() {
+    let mut world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);
+    let pending = preemptor(5, 1, &[("cpu", "4")]);
+    let key = BindingRef::from(&pending).key();
+    let first = world.decide(&pending, 1_000);
+    let effects: Vec<&str> = first
+        .plan
+        .effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::Result { .. } => "result",
+            Effect::Status(_) => "status",
+            Effect::Event(_) => "event",
+            Effect::Preempt(_) => "preempt",
+        })
+        .collect();
+    assert_eq!(effects, ["status", "event", "event", "preempt"], "nominated before anything is evicted");
+    let waiting = applied(&pending, &first);
+    assert_eq!(json!(waiting.status.as_ref().unwrap().nominated_clusters), json!([{"name": "m1", "replicas": 1}]));
+    let outcome = first.preemption.unwrap();
+    world.preemptors.record(&key, 1, &outcome, at(1_000));
+    world.preemptors.all_evicted(&key);
+    let second = world.decide(&waiting, 1_010);
+    assert_eq!(second.preemption, Some(Outcome::Waits), "nobody else is evicted while it waits");
+    assert!(second.plan.effects.is_empty(), "and nothing is written");
+    let third = world.decide(&waiting, 1_600);
+    assert_eq!(third.preemption, Some(Outcome::Expired));
+    assert_eq!(applied(&waiting, &third).status.unwrap().nominated_clusters, []);
+    let roomy = World::new().cluster("m1", &[("cpu", "4")]);
+    let bound = roomy.decide(&waiting, 1_020);
+    assert_eq!(bound.preemption, Some(Outcome::Bound));
+    let bound = applied(&waiting, &bound);
+    assert_eq!((bound.status.unwrap().nominated_clusters, bound.spec.clusters), (vec![], targets(&[("m1", 1)])));
+}
+
+#[test]
+fn success_ends_condition_preempted() {
+    let mut victim = workload("low", 0, 1, &[("cpu", "1")], &[]);
+    let plan = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);
+    let plan = plan.plan(&preemptor(5, 1, &[("cpu", "4")])).unwrap();
+    let running = workload("low", 0, 1, &[("cpu", "4")], &[("m1", 1)]);
+    let pending = preemptor(5, 1, &[("cpu", "4")]);
+    let eviction = crate::preempt::evict(&running, &plan.victims[0], (&pending).into(), at(5)).unwrap().unwrap();
+    victim.status.as_mut().unwrap().conditions = eviction.status.conditions;
+    let decision = World::new().cluster("m2", &[("cpu", "4")]).decide(&victim, 1_000);
+    let after = applied(&victim, &decision);
+    let types: Vec<String> = after.status.unwrap().conditions.into_iter().map(|condition| condition.type_).collect();
+    assert_eq!(types, ["Scheduled"]);
+}
+
+#[test]
+fn whose_failure_is_another_one_loses_its_nomination() {
+    let pending = nominated(preemptor(5, 1, &[("cpu", "4")]), &[("m1", 1)]);
+    let decision = World::new().decide(&pending, 1_000);
+    assert_eq!(decision.preemption, Some(Outcome::Dropped), "no cluster is left");
+    assert_eq!(applied(&pending, &decision).status.unwrap().nominated_clusters, []);
+}
+
+#[test]
+fn a_new_process_waits_for_victims_that_are_leaving() {
+    let pending = nominated(preemptor(5, 1, &[("cpu", "4")]), &[("m1", 1)]);
+    let mut leaving = workload("low", 0, 1, &[("cpu", "4")], &[]);
+    leaving.spec.graceful_eviction_tasks = vec![task("m1", "BindingPreempted", Some(1))];
+    let world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("next", 1, "4")]);
+    assert_eq!(world.victims(&pending), ["next@m1"], "nobody is leaving: the plan is made anew");
+    let decision = world.running(leaving).decide(&pending, 1_000);
+    assert_eq!(decision.preemption, Some(Outcome::Waits));
+}
+
+#[test]
+fn attempts_are_limited() {
+    let key = BindingKey { namespace: "n".into(), name: "p".into() };
+    let plan = Outcome::Nominated(Plan { victims: Vec::new(), nominated: Vec::<TargetCluster>::new() });
+    let mut all = Preemptors::default();
+    let turn = |all: &Preemptors, generation, now| all.turn(&key, generation, false, false, at(now));
+    assert_eq!(turn(&all, 1, 0), Turn::Attempt);
+    all.record(&key, 1, &plan, at(0));
+    assert_eq!(turn(&all, 1, 5), Turn::Attempt, "not all victims were evicted: the same attempt again");
+    all.record(&key, 1, &plan, at(5));
+    all.all_evicted(&key);
+    assert_eq!(turn(&all, 1, 6), Turn::Wait { until: at(605) });
+    assert_eq!(turn(&all, 1, 605), Turn::GiveUp);
+    assert_eq!(all.record(&key, 1, &Outcome::Expired, at(605)).map(|lasted| lasted.as_secs()), Some(600));
+    assert_eq!(turn(&all, 1, 606), Turn::Pause { until: at(665) });
+    assert_eq!(turn(&all, 1, 665), Turn::Attempt);
+    for begun in [665, 1_400] {
+        all.record(&key, 1, &plan, at(begun));
+        all.all_evicted(&key);
+        all.record(&key, 1, &Outcome::Expired, at(begun + 600));
+    }
+    assert_eq!(turn(&all, 1, 2_100), Turn::Rest { until: at(3_800) }, "three attempts are all");
+    assert_eq!(turn(&all, 2, 2_100), Turn::Attempt, "until its spec changes");
+    assert_eq!(turn(&all, 1, 3_800), Turn::Attempt, "or half an hour passed");
+    all.record(&key, 1, &plan, at(3_800));
+    all.record(&key, 1, &Outcome::Refused(Unhelpful::NoVictims), at(3_900));
+    assert_eq!(turn(&all, 1, 3_901), Turn::Pause { until: at(3_960) }, "the attempts count anew");
+    all.record(&key, 1, &Outcome::Bound, at(4_000));
+    assert_eq!(turn(&all, 1, 4_000), Turn::Attempt);
+}
+
+#[test]
+fn evictions_per_minute_are_limited() {
+    let limits = Limits { victims: 16, evictions_per_minute: 3 };
+    let mut all = Preemptors::default();
+    assert_eq!(all.allowed_at(3, &limits, at(100)), Some(at(100)));
+    assert_eq!(all.allowed_at(4, &limits, at(100)), None, "never");
+    all.evicted(at(100));
+    all.evicted(at(110));
+    assert_eq!(all.allowed_at(1, &limits, at(120)), Some(at(120)));
+    assert_eq!(all.allowed_at(2, &limits, at(120)), Some(at(160)), "when the first one is a minute old");
+    assert_eq!(all.allowed_at(3, &limits, at(120)), Some(at(170)));
+    assert_eq!(all.allowed_at(3, &limits, at(170)), Some(at(170)));
+}

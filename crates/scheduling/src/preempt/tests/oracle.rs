@@ -1,0 +1,149 @@
+//! The search against slow ones that try everything, and properties of plans on small fleets.
+
+use std::collections::BTreeSet;
+
+use ironclad_fleet::BindingKey;
+use proptest::prelude::*;
+
+use super::*;
+use crate::preempt::victims::{Cost, Member, Unit, cheapest, freed};
+
+fn key(name: &str) -> BindingKey {
+    BindingKey { namespace: "default".into(), name: name.into() }
+}
+
+/// Cheapest of all subsets.
+fn exhaustive<'a>(units: &'a [Unit<'a>], missing: &[i64]) -> Option<Cost<'a>> {
+    let subset =
+        |mask: u32| units.iter().enumerate().filter(move |(at, _)| mask & (1 << at) != 0).map(|(_, unit)| unit);
+    (0..1_u32 << units.len())
+        .filter(|mask| freed(missing.len(), subset(*mask)).iter().zip(missing).all(|(freed, missing)| freed >= missing))
+        .map(|mask| Cost::of(subset(mask)))
+        .min()
+}
+
+proptest! {
+    #[test]
+    fn the_cheapest_victims_are_those_of_the_exhaustive_search(
+        rows in prop::collection::vec((0_i32..4, 0_i64..6, 0_i64..6, 1_usize..3), 0..9),
+        missing in (0_i64..15, 0_i64..15),
+    ) {
+        let keys: Vec<Vec<BindingKey>> = rows
+            .iter()
+            .enumerate()
+            .map(|(at, (_, _, _, members))| (0..*members).map(|n| key(&format!("b{at}-{n}"))).collect())
+            .collect();
+        let units: Vec<Unit<'_>> = rows
+            .iter()
+            .zip(&keys)
+            .map(|((priority, cpu, memory, _), keys)| Unit {
+                members: keys
+                    .iter()
+                    .map(|key| Member { key, priority: *priority, replicas: 1, scheduled: None, is_spared: false })
+                    .collect(),
+                freed: vec![*cpu, *memory],
+                share: u128::try_from(*cpu + *memory).unwrap(),
+            })
+            .collect();
+        let missing = [missing.0, missing.1.max(1)];
+        let found = cheapest(&units, &missing);
+        let cost = found.as_ref().map(|chosen| Cost::of(chosen.iter().map(|at| &units[*at])));
+        prop_assert_eq!(cost, exhaustive(&units, &missing));
+    }
+
+    #[test]
+    fn many_units_give_a_set_that_suffices_and_from_which_nothing_can_be_left_out(
+        rows in prop::collection::vec((0_i32..9, 0_i64..9, 0_i64..9), 30..80), share in 1_i64..10,
+    ) {
+        let keys: Vec<BindingKey> = (0..rows.len()).map(|at| key(&format!("b{at}"))).collect();
+        let units: Vec<Unit<'_>> = rows
+            .iter()
+            .zip(&keys)
+            .map(|((priority, cpu, memory), key)| Unit {
+                members: vec![Member { key, priority: *priority, replicas: 1, scheduled: None, is_spared: false }],
+                freed: vec![*cpu, *memory],
+                share: u128::try_from(*cpu + *memory).unwrap(),
+            })
+            .collect();
+        let all = freed(2, &units);
+        let missing = [all[0] * share / 10, all[1] * share / 10];
+        prop_assume!(missing.iter().any(|amount| *amount > 0));
+        let chosen = cheapest(&units, &missing).unwrap();
+        let suffices = |left_out: Option<usize>| {
+            let rest = chosen.iter().filter(|at| Some(**at) != left_out).map(|at| &units[*at]);
+            freed(2, rest).iter().zip(missing).all(|(freed, missing)| *freed >= missing)
+        };
+        prop_assert!(suffices(None));
+        for at in &chosen {
+            prop_assert!(!suffices(Some(*at)), "{at} is not needed");
+        }
+    }
+
+    /// On a random fleet: nobody of equal or higher priority leaves, nothing is preempted for a binding that fits or
+    /// that would not fit, everything fits afterwards, and a single cluster is freed by the cheapest set there is.
+    #[test]
+    fn plans_on_small_fleets(
+        free in prop::collection::vec(0_i64..4, 1..4),
+        rows in prop::collection::vec((0_usize..4, 0_i32..6, 1_i64..5), 0..9),
+        wanted in (1_i32..6, 1_i64..4, 0_i32..6),
+        single: bool,
+    ) {
+        let (replicas, each, priority) = wanted;
+        let names: Vec<String> = (0..free.len()).map(|at| format!("c{at}")).collect();
+        let mut world = World::new();
+        for (name, cores) in names.iter().zip(&free) {
+            world = world.cluster(name, &[("cpu", &cores.to_string())]);
+        }
+        for (at, (on, priority, cores)) in rows.iter().enumerate() {
+            let (name, on) = (format!("b{at}"), &names[on % names.len()]);
+            world = world.cores(on, &[(&name, *priority, &cores.to_string())]);
+        }
+        let mut pending = preemptor(priority, replicas, &[("cpu", &each.to_string())]);
+        if single {
+            pending.spec.placement = Some(one_cluster());
+        }
+        // What fits on each cluster once these bindings have left.
+        let fits = |gone: &BTreeSet<String>| -> Vec<i64> {
+            let of = |(at, cores): (usize, &i64)| {
+                let left = rows.iter().enumerate().filter(|(b, (on, ..))| on % names.len() == at && gone.contains(&format!("b{b}")));
+                (cores + left.map(|(_, (_, _, cores))| cores).sum::<i64>()) / each
+            };
+            free.iter().enumerate().map(of).collect()
+        };
+        let has_room = |gone: &BTreeSet<String>| {
+            let fits = fits(gone);
+            let replicas = i64::from(replicas);
+            if single { fits.into_iter().max().unwrap_or(0) >= replicas } else { fits.iter().sum::<i64>() >= replicas }
+        };
+        let lower: Vec<String> =
+            rows.iter().enumerate().filter(|(_, row)| row.1 < priority).map(|(at, _)| format!("b{at}")).collect();
+        let decision = world.decide(&pending, 1_000);
+        let Some(Outcome::Nominated(plan)) = decision.preemption else {
+            let all: BTreeSet<String> = lower.iter().cloned().collect();
+            prop_assert!(has_room(&BTreeSet::new()) || !has_room(&all), "preemption would have helped");
+            return Ok(());
+        };
+        prop_assert!(!has_room(&BTreeSet::new()), "it fits without preemption");
+        let gone: BTreeSet<String> = plan.victims.iter().map(|victim| victim.key.name.to_string()).collect();
+        prop_assert!(gone.iter().all(|name| lower.contains(name)), "{gone:?} are not all of lower priority");
+        prop_assert!(has_room(&gone), "{gone:?} do not make room");
+        let held: i64 = plan.nominated.iter().map(|target| i64::from(target.replicas)).sum();
+        prop_assert_eq!(held, i64::from(replicas), "all replicas are nominated");
+        if single {
+            let priorities = |names: &BTreeSet<String>| {
+                let mut all: Vec<i32> =
+                    names.iter().map(|name| rows[name[1..].parse::<usize>().unwrap()].1).collect();
+                all.sort_unstable_by_key(|priority| std::cmp::Reverse(*priority));
+                (all.len(), all)
+            };
+            let best = (0..1_u32 << lower.len())
+                .map(|mask| -> BTreeSet<String> {
+                    lower.iter().enumerate().filter(|(at, _)| mask & (1 << at) != 0).map(|(_, name)| name.clone()).collect()
+                })
+                .filter(has_room)
+                .map(|names| priorities(&names))
+                .min();
+            prop_assert_eq!(Some(priorities(&gone)), best, "fewer or lower victims exist");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Choice of victims on one cluster (specification/scheduling.md 15.5).
+
+use std::cmp::Reverse;
+
+use ironclad_fleet::BindingKey;
+use jiff::Timestamp;
+
+/// Subsets of one size that are compared at most.
+const SUBSETS_MAX: u128 = 10_000;
+
+/// Bindings that leave a cluster together: one, or all members of its affinity group there.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Unit<'a> {
+    pub(super) members: Vec<Member<'a>>,
+    /// Amounts that become free, by resource that the preemptor requests.
+    pub(super) freed: Vec<i64>,
+    /// Part of the cluster that becomes free, in billionths.
+    pub(super) share: u128,
+}
+
+/// A binding of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Member<'a> {
+    pub(super) key: &'a BindingKey,
+    pub(super) priority: i32,
+    pub(super) replicas: i32,
+    pub(super) scheduled: Option<Timestamp>,
+    /// True if it was preempted a short time ago.
+    pub(super) is_spared: bool,
+}
+
+/// Cost of a set of victims, compared from the first field to the last; the lowest is best.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost<'a> {
+    /// Distinct bindings.
+    pub(super) bindings: usize,
+    /// Their priorities, the highest first.
+    pub(super) priorities: Vec<i32>,
+    /// Part of the clusters that is evicted.
+    pub(super) share: u128,
+    /// Times of their last scheduling, the newest first.
+    newest: Vec<Reverse<Option<Timestamp>>>,
+    names: Vec<&'a BindingKey>,
+}
+
+impl<'a> Cost<'a> {
+    /// Cost of these units, which may be on several clusters.
+    pub(super) fn of<'b>(units: impl IntoIterator<Item = &'b Unit<'a>>) -> Self
+    where
+        'a: 'b,
+    {
+        let mut share = 0;
+        let mut members: Vec<Member<'a>> = Vec::new();
+        for unit in units {
+            share += unit.share;
+            members.extend(&unit.members);
+        }
+        members.sort_by_key(|member| member.key);
+        members.dedup_by_key(|member| member.key);
+        let names = members.iter().map(|member| member.key).collect();
+        let mut priorities: Vec<i32> = members.iter().map(|member| member.priority).collect();
+        priorities.sort_unstable_by_key(|priority| Reverse(*priority));
+        let mut newest: Vec<_> = members.iter().map(|member| Reverse(member.scheduled)).collect();
+        newest.sort_unstable();
+        Self { bindings: members.len(), priorities, share, newest, names }
+    }
+}
+
+impl Unit<'_> {
+    /// Highest priority of its members.
+    pub(super) fn priority(&self) -> i32 {
+        self.members.iter().map(|member| member.priority).max().unwrap_or(i32::MIN)
+    }
+}
+
+/// Sum of what these units free.
+pub(super) fn freed<'a, 'b: 'a>(width: usize, units: impl IntoIterator<Item = &'a Unit<'b>>) -> Vec<i64> {
+    let mut sum = vec![0_i64; width];
+    for unit in units {
+        for (sum, amount) in sum.iter_mut().zip(&unit.freed) {
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+    sum
+}
+
+/// The cheapest set of units that frees at least `missing`; the indexes are in ascending order. `None` if all units
+/// together free too little.
+///
+/// Sets are compared exactly as long as there are at most 10,000 of a size. Beyond that units are taken from the lowest
+/// priority upwards until enough is free, and those that turn out not to be needed are given back, the highest priority
+/// first.
+pub(super) fn cheapest(units: &[Unit<'_>], missing: &[i64]) -> Option<Vec<usize>> {
+    let helps = |unit: &Unit<'_>| unit.freed.iter().zip(missing).any(|(freed, missing)| *missing > 0 && *freed > 0);
+    let mut useful: Vec<usize> = (0..units.len()).filter(|at| helps(&units[*at])).collect();
+    if !covers(&freed(missing.len(), useful.iter().map(|at| &units[*at])), missing) {
+        return None;
+    }
+    useful.sort_by_cached_key(|at| {
+        let unit = &units[*at];
+        (unit.priority(), unit.share, Cost::of([unit]))
+    });
+    let mut best: Option<(Cost<'_>, Vec<usize>)> = None;
+    for size in fewest(units, &useful, missing)..=useful.len() {
+        // A set of more units has more bindings than the best one.
+        if best.as_ref().is_some_and(|(cost, _)| cost.bindings < size) || subsets(useful.len(), size) > SUBSETS_MAX {
+            break;
+        }
+        let mut search = Search { units, useful: &useful, missing, chosen: Vec::with_capacity(size), best };
+        search.subsets(0, size, &vec![0; missing.len()]);
+        best = search.best;
+    }
+    let mut chosen = match best {
+        Some((_, chosen)) => chosen,
+        None => accumulated(units, &useful, missing),
+    };
+    chosen.sort_unstable();
+    Some(chosen)
+}
+
+/// Returns whether these amounts suffice.
+fn covers(freed: &[i64], missing: &[i64]) -> bool {
+    freed.iter().zip(missing).all(|(freed, missing)| freed >= missing)
+}
+
+/// Size of the smallest set that could suffice: for each resource, the number of the largest units.
+fn fewest(units: &[Unit<'_>], useful: &[usize], missing: &[i64]) -> usize {
+    let of = |resource: usize| {
+        let mut amounts: Vec<i64> = useful.iter().map(|at| units[*at].freed[resource]).collect();
+        amounts.sort_unstable_by_key(|amount| Reverse(*amount));
+        let mut sum = 0_i64;
+        amounts
+            .iter()
+            .take_while(|amount| {
+                let wanted = sum < missing[resource];
+                sum = sum.saturating_add(**amount);
+                wanted
+            })
+            .count()
+    };
+    (0..missing.len()).map(of).max().unwrap_or(0)
+}
+
+/// Number of subsets of this size, at most a little more than [`SUBSETS_MAX`].
+fn subsets(of: usize, size: usize) -> u128 {
+    let mut count = 1_u128;
+    for taken in 0..size.min(of - size) {
+        count = count * (of - taken) as u128 / (taken + 1) as u128;
+        if count > SUBSETS_MAX {
+            break;
+        }
+    }
+    count
+}
+
+struct Search<'s, 'a> {
+    units: &'s [Unit<'a>],
+    useful: &'s [usize],
+    missing: &'s [i64],
+    chosen: Vec<usize>,
+    best: Option<(Cost<'a>, Vec<usize>)>,
+}
+
+impl Search<'_, '_> {
+    /// Compares all sets that add `more` units from position `from` on to the chosen ones, which free `sum`.
+    fn subsets(&mut self, from: usize, more: usize, sum: &[i64]) {
+        if more == 0 {
+            if covers(sum, self.missing) {
+                let cost = Cost::of(self.chosen.iter().map(|at| &self.units[*at]));
+                if self.best.as_ref().is_none_or(|(best, _)| cost < *best) {
+                    self.best = Some((cost, self.chosen.clone()));
+                }
+            }
+            return;
+        }
+        for at in from..=self.useful.len() - more {
+            let index = self.useful[at];
+            let sum: Vec<i64> =
+                sum.iter().zip(&self.units[index].freed).map(|(sum, amount)| sum.saturating_add(*amount)).collect();
+            self.chosen.push(index);
+            self.subsets(at + 1, more - 1, &sum);
+            self.chosen.pop();
+        }
+    }
+}
+
+fn accumulated(units: &[Unit<'_>], useful: &[usize], missing: &[i64]) -> Vec<usize> {
+    let mut chosen = Vec::new();
+    let mut sum = vec![0_i64; missing.len()];
+    for at in useful {
+        if covers(&sum, missing) {
+            break;
+        }
+        add(&mut sum, &units[*at].freed);
+        chosen.push(*at);
+    }
+    let mut by_worth = chosen.clone();
+    by_worth.sort_by_cached_key(|at| Reverse((units[*at].priority(), units[*at].share, Cost::of([&units[*at]]))));
+    for at in by_worth {
+        let rest: Vec<i64> =
+            sum.iter().zip(&units[at].freed).map(|(sum, amount)| sum.saturating_sub(*amount)).collect();
+        if covers(&rest, missing) {
+            chosen.retain(|other| *other != at);
+            sum = rest;
+        }
+    }
+    chosen
+}
+
+fn add(sum: &mut [i64], amounts: &[i64]) {
+    for (sum, amount) in sum.iter_mut().zip(amounts) {
+        *sum = sum.saturating_add(*amount);
+    }
+}

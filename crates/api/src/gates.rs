@@ -68,15 +68,13 @@ impl Gate {
     /// Returns true if this version does not have what the gate switches on.
     pub fn is_not_built(self) -> bool {
         use Gate::{
-            FederatedHPAExternalMetrics, HPAScaleToZero, MultiClusterService, PriorityBasedPreemptiveScheduling,
-            ResourceQuotaEstimate, WorkloadAffinity,
+            FederatedHPAExternalMetrics, HPAScaleToZero, MultiClusterService, ResourceQuotaEstimate, WorkloadAffinity,
         };
         matches!(
             self,
             FederatedHPAExternalMetrics
                 | HPAScaleToZero
                 | MultiClusterService
-                | PriorityBasedPreemptiveScheduling
                 | ResourceQuotaEstimate
                 | WorkloadAffinity
         )

@@ -134,10 +134,19 @@ impl Bindings {
 
     /// Requests a part of a binding's status.
     pub(crate) fn request_status(&self, key: &Key, uid: &str, contributor: &'static str, part: StatusPart) {
+        self.request(key, uid, contributor, part, false);
+    }
+
+    /// The same for a part that others wait for: it is written at once.
+    pub(crate) fn request_urgent_status(&self, key: &Key, uid: &str, contributor: &'static str, part: StatusPart) {
+        self.request(key, uid, contributor, part, true);
+    }
+
+    fn request(&self, key: &Key, uid: &str, contributor: &'static str, part: StatusPart, urgent: bool) {
         if key.namespace.is_empty() {
-            self.cluster_scoped_status.request(key, uid, contributor, part, false);
+            self.cluster_scoped_status.request(key, uid, contributor, part, urgent);
         } else {
-            self.status.request(key, uid, contributor, part, false);
+            self.status.request(key, uid, contributor, part, urgent);
         }
     }
 

@@ -7,13 +7,14 @@ use ironclad_api::{
     work::{AggregatedStatusItem, ResourceBinding, TargetCluster},
 };
 use ironclad_fleet::{
-    BindingRef, ClusterName,
+    BindingKey, BindingRef, ClusterName,
     gates::{Gate, Gates},
 };
 use ironclad_runtime::Change;
 use ironclad_scheduling::{
     Capacity, Options,
     capacity::{ASSUMED_TTL, Modelling, Reservation},
+    preempt::Mode,
 };
 use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -119,6 +120,16 @@ impl FleetCapacity {
         BeingWritten { capacity: self.clone(), assumed }
     }
 
+    /// Holds capacity for a preemptor, instead of what was held for it before.
+    pub(crate) fn nominate(&self, binding: &ResourceBinding, nominated: &[TargetCluster]) {
+        self.lock().nominate(binding, nominated, self.options());
+    }
+
+    /// Gives up what is held for a preemptor. Returns the clusters that have more capacity for others by that.
+    pub(crate) fn withdraw_nomination(&self, key: &BindingKey) -> Vec<ClusterName> {
+        self.lock().withdraw_nomination(key)
+    }
+
     /// Time until the first assumed result expires, if there is one.
     pub(crate) fn expires_in(&self) -> Option<Duration> {
         let expires = self.lock().expires_next();
@@ -165,6 +176,8 @@ fn options(flags: &Options, gates: &Gates) -> Options {
     Options {
         component_scheduling: flags.component_scheduling || gates.enabled(Gate::MultiplePodTemplatesScheduling),
         overcommit_protection: flags.overcommit_protection || gates.enabled(Gate::SchedulingOvercommitProtection),
+        workload_affinity: flags.workload_affinity || gates.enabled(Gate::WorkloadAffinity),
+        preemption: if gates.enabled(Gate::PriorityBasedPreemptiveScheduling) { flags.preemption } else { Mode::Off },
         ..flags.clone()
     }
 }
@@ -179,5 +192,11 @@ mod tests {
         assert_eq!(options(&Options::default(), &Gates::default()), Options::default(), "both gates are off");
         assert!(on(Gate::MultiplePodTemplatesScheduling).component_scheduling);
         assert!(on(Gate::SchedulingOvercommitProtection).overcommit_protection);
+        assert!(on(Gate::WorkloadAffinity).workload_affinity);
+        let flags = Options { preemption: Mode::Observe, ..Options::default() };
+        let gates = Gates::default();
+        assert_eq!(options(&flags, &gates).preemption, Mode::Off, "the gate is off");
+        let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
+        assert_eq!(options(&flags, &gates).preemption, Mode::Observe);
     }
 }

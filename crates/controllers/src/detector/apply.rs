@@ -118,7 +118,7 @@ impl Applier {
             let Some(plan) = report(binding.view(), self.clock.wall_seconds()) else { continue };
             for effect in plan.effects {
                 match effect {
-                    scheduling::Effect::Result { .. } => {}
+                    scheduling::Effect::Result { .. } | scheduling::Effect::Preempt(_) => {}
                     scheduling::Effect::Status(part) => {
                         self.bindings.request_status(&queue_key(binding), binding.uid(), "detector", part);
                     }

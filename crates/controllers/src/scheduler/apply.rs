@@ -1,16 +1,24 @@
 //! Writes the result of a scheduling cycle: first the result, then the status about it.
 
+use std::{sync::Arc, time::Duration};
+
 use ironclad_runtime::{Failure, Key, Next, Writer};
-use ironclad_scheduling::{self as scheduling, Again, Decision, Effect};
+use ironclad_scheduling::{self as scheduling, Again, Decision, Effect, preempt::NOMINATED_CLUSTERS};
 use ironclad_seam::Clock;
 
-use super::observe::Observed;
+use super::{
+    observe::Observed,
+    preemption::{Preemption, Progress},
+};
 use crate::{
     bindings::Bindings,
     capacity::{BeingWritten, FleetCapacity},
     events::Events,
     setup::Setup,
 };
+
+/// Time within which a nomination is written; the evictions follow it.
+const NOMINATION_WRITTEN: Duration = Duration::from_millis(100);
 
 /// The writes of the scheduler.
 pub(super) struct Applier {
@@ -19,16 +27,18 @@ pub(super) struct Applier {
     capacity: FleetCapacity,
     events: Events,
     clock: Clock,
+    preemption: Arc<Preemption>,
 }
 
 impl Applier {
-    pub(super) fn new(setup: &Setup) -> Self {
+    pub(super) fn new(setup: &Setup, preemption: Arc<Preemption>) -> Self {
         Self {
             writer: setup.writer("scheduler"),
             bindings: setup.bindings.clone(),
             capacity: setup.capacity.clone(),
             events: setup.events.clone(),
             clock: setup.seam.clock.clone(),
+            preemption,
         }
     }
 
@@ -44,9 +54,16 @@ impl Applier {
             tracing::debug!(binding = %key, %reason, "scheduled");
         }
         for effect in &decision.plan.effects {
-            let Effect::Result { patch, targets } = effect else {
-                self.report(key, seen, effect);
-                continue;
+            let (patch, targets) = match effect {
+                Effect::Result { patch, targets } => (patch, targets),
+                Effect::Preempt(plan) => match self.preemption.evict(key, &seen.binding, plan).await? {
+                    Progress::Done => continue,
+                    Progress::NotNominated => return Ok(Next::After(NOMINATION_WRITTEN)),
+                },
+                Effect::Status(_) | Effect::Event(_) => {
+                    self.report(key, seen, effect);
+                    continue;
+                }
             };
             let written = self.bindings.patch(&self.writer, &seen.binding, patch.clone()).await;
             // The write may have been made even if its answer was lost or overtaken.
@@ -85,9 +102,13 @@ impl Applier {
 
     fn report(&self, key: &Key, seen: &Observed, effect: &Effect) {
         match effect {
-            Effect::Result { .. } => {}
+            Effect::Result { .. } | Effect::Preempt(_) => {}
             Effect::Status(part) => {
-                self.bindings.request_status(key, seen.binding.uid(), "scheduler", part.clone());
+                if part.fields.contains_key(NOMINATED_CLUSTERS) {
+                    self.bindings.request_urgent_status(key, seen.binding.uid(), "scheduler", part.clone());
+                } else {
+                    self.bindings.request_status(key, seen.binding.uid(), "scheduler", part.clone());
+                }
             }
             Effect::Event(event) => self.events.record(event),
         }

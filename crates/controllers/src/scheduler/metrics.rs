@@ -11,6 +11,7 @@ use std::{
 use ironclad_runtime::{Key, Queue};
 use ironclad_scheduling::{Attempt, CycleEvent, Plugin, ScheduleType, Step};
 use ironclad_seam::Clock;
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
@@ -57,6 +58,16 @@ struct PluginLabels {
     result: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
 /// Single plugins are measured in one of this many cycles, as in upstream: they run once for each cluster.
 const MEASURED_ONE_OF: u64 = 10;
 
@@ -96,6 +107,9 @@ pub(crate) struct SchedulerMetrics {
     plugins: Seconds<PluginLabels>,
     turns: Arc<AtomicU64>,
     incoming: Family<EventLabel, Counter>,
+    preemptions: Family<ResultLabel, Counter>,
+    victims: Histogram,
+    nominations: Seconds<OutcomeLabel>,
     waiting: Arc<Mutex<Waiting>>,
     queue: Arc<OnceLock<Queue<Key>>>,
 }
@@ -114,6 +128,9 @@ impl SchedulerMetrics {
             plugins: Family::new_with_constructor(from_10_us),
             turns: Arc::default(),
             incoming: Family::default(),
+            preemptions: Family::default(),
+            victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
+            nominations: Family::new_with_constructor(|| Histogram::new(exponential_buckets(1.0, 2.0, 11))),
             waiting: Arc::default(),
             queue: Arc::default(),
         };
@@ -128,6 +145,11 @@ impl SchedulerMetrics {
         let help = "One plugin on one cluster, in one turn of ten";
         registry.register(prefixed("plugin_execution_duration_seconds"), help, metrics.plugins.clone());
         registry.register(prefixed("queue_incoming_bindings"), "Turns, by what gave them", metrics.incoming.clone());
+        let help = "Looks for bindings to preempt, by what they came to";
+        registry.register(prefixed("preemption_attempts"), help, metrics.preemptions.clone());
+        registry.register(prefixed("preemption_victims"), "Victims of one preemption", metrics.victims.clone());
+        let help = "Time for which capacity was held for a preemptor, by how it ended";
+        registry.register(prefixed("preemption_nomination_duration_seconds"), help, metrics.nominations.clone());
         let pending = Pending { waiting: metrics.waiting.clone(), queue: metrics.queue.clone() };
         registry.register_collector(Box::new(pending));
         metrics
@@ -146,6 +168,21 @@ impl SchedulerMetrics {
     /// Counts an enqueued binding.
     pub(crate) fn incoming(&self, event: Incoming) {
         self.incoming.get_or_create(&EventLabel { event: event.as_str() }).inc();
+    }
+
+    /// Counts a look for bindings to preempt.
+    pub(crate) fn preemption_attempted(&self, result: &'static str) {
+        self.preemptions.get_or_create(&ResultLabel { result }).inc();
+    }
+
+    /// Counts the victims of a preemption.
+    pub(crate) fn victims(&self, count: usize) {
+        self.victims.observe(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+    }
+
+    /// Measures a nomination that ended.
+    pub(crate) fn nomination_ended(&self, outcome: &'static str, lasted: SignedDuration) {
+        self.nominations.get_or_create(&OutcomeLabel { outcome }).observe(lasted.as_secs_f64());
     }
 
     /// Begins the measurement of a cycle.

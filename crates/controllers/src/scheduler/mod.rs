@@ -4,6 +4,7 @@
 mod apply;
 pub(crate) mod metrics;
 mod observe;
+mod preemption;
 mod waiting;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -25,6 +26,7 @@ use self::{
     apply::Applier,
     metrics::{Incoming, SchedulerMetrics},
     observe::Observer,
+    preemption::Preemption,
     waiting::Waiting,
 };
 use crate::{
@@ -59,6 +61,7 @@ struct Scheduler {
     api_appeared: Mutex<BTreeSet<Key>>,
     observer: Observer,
     applier: Applier,
+    preemption: Arc<Preemption>,
     metrics: SchedulerMetrics,
 }
 
@@ -67,6 +70,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let queue = setup.queue("scheduler");
     metrics.watch(&queue);
     setup.explain.offer_scheduling_queue(&queue);
+    let preemption = Arc::new(Preemption::new(setup, metrics.clone()));
     let this = Arc::new(Scheduler {
         seam: setup.seam.clone(),
         queue,
@@ -77,9 +81,11 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         waiting: metrics.waiting(),
         api_appeared: Mutex::default(),
         observer: Observer::new(setup),
-        applier: Applier::new(setup),
+        applier: Applier::new(setup, preemption.clone()),
+        preemption,
         metrics,
     });
+    on_change(&setup.bindings.namespaced, &this, |this, change| this.preemption.on_binding(change));
     on_change(&setup.bindings.namespaced, &this, |this, change| this.capacity.on_binding(change));
     setup.bindings.on_change(&this, Scheduler::on_binding);
     on_change(&setup.clusters, &this, Scheduler::on_cluster);
@@ -113,12 +119,16 @@ impl Scheduler {
         self.capacity.expire();
         let mut attempt = self.metrics.attempt(&self.seam.clock);
         let decision = {
+            let preemption = self.preemption.read();
             let capacity = self.capacity.lock();
-            let seen = observed.seen(&capacity, self.capacity.options(), api_appeared);
+            let preempting = preemption.as_ref().map(preemption::Read::preempting);
+            let seen = observed.seen(&capacity, self.capacity.options(), api_appeared, preempting);
             scheduling::decide_timed(&seen, self.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
         };
         let assumed = decision.result().map(|targets| self.capacity.assume(observed.binding.view(), targets));
+        let released = self.preemption.record(&observed.binding, &decision);
         drop(cycle);
+        released.iter().for_each(|cluster| self.enqueue_waiting(cluster));
         let outcome = self.applier.apply(&key, &observed, &decision, assumed).await;
         if api_appeared && outcome.is_ok() {
             self.api_appeared.lock().remove(&key);
@@ -132,7 +142,7 @@ impl Scheduler {
     fn note_failure(&self, key: &Key, decision: &Decision, written: bool) {
         match decision.next {
             _ if !written => self.waiting.lock().backs_off(key),
-            scheduling::Next::WhenCapacity => self.waiting.lock().for_capacity(key),
+            scheduling::Next::WhenCapacity | scheduling::Next::Nominated => self.waiting.lock().for_capacity(key),
             scheduling::Next::Recheck => self.waiting.lock().for_fit(key),
             scheduling::Next::Backoff => self.waiting.lock().backs_off(key),
             scheduling::Next::OnEvent | scheduling::Next::At(_) => return,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_fleet::{Binding, Clusters};
 use ironclad_runtime::Key;
-use ironclad_scheduling::{Available, Capacity, Options, Seen};
+use ironclad_scheduling::{Available, Capacity, Options, Seen, preempt::Preempting};
 
 use crate::{bindings::Bindings, clusters::ClusterSnapshot, setup::Setup};
 
@@ -24,9 +24,15 @@ pub(super) struct Observed {
 
 impl Observed {
     /// The form that the decision takes.
-    pub(super) fn seen<'a>(&'a self, capacity: &'a Capacity, options: &'a Options, api_appeared: bool) -> Seen<'a> {
+    pub(super) fn seen<'a>(
+        &'a self,
+        capacity: &'a Capacity,
+        options: &'a Options,
+        api_appeared: bool,
+        preempting: Option<Preempting<'a>>,
+    ) -> Seen<'a> {
         let binding = self.binding.view();
-        Seen { binding, clusters: &self.clusters, available: &self.available, capacity, options, api_appeared }
+        Seen { binding, clusters: &self.clusters, available: &self.available, capacity, options, api_appeared, preempting }
     }
 }
 

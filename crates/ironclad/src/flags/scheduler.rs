@@ -2,7 +2,10 @@
 
 use ironclad_cli::report::Misused;
 use ironclad_fleet::gates::{Gate, Gates};
-use ironclad_scheduling::{Options, Plugins};
+use ironclad_scheduling::{
+    Options, Plugins,
+    preempt::{Limits, Mode},
+};
 use jiff::SignedDuration;
 
 use super::Period;
@@ -23,6 +26,23 @@ pub(crate) struct SchedulerArgs {
     /// Place workloads with 0 replicas, too
     #[arg(long, env = "IRONCLAD_ENABLE_EMPTY_WORKLOAD_PROPAGATION", default_value_t = Options::default().empty_workload_propagation, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_empty_workload_propagation: bool,
+    /// What gate PriorityBasedPreemptiveScheduling does: `evict` bindings of lower priority, or `observe` only and tell
+    /// in conditions what would be evicted
+    #[arg(long, env = "IRONCLAD_PREEMPTION_MODE", default_value = "evict", value_name = "MODE")]
+    preemption_mode: PreemptionMode,
+    /// Bindings that one preemption evicts at most; a plan that needs more is not carried out
+    #[arg(long, env = "IRONCLAD_PREEMPTION_MAX_VICTIMS", default_value_t = Limits::default().victims, value_name = "COUNT")]
+    preemption_max_victims: usize,
+    /// Evictions by preemption within a minute at most
+    #[arg(long, env = "IRONCLAD_PREEMPTION_MAX_EVICTIONS_PER_MINUTE", default_value_t = Limits::default().evictions_per_minute, value_name = "COUNT")]
+    preemption_max_evictions_per_minute: usize,
+}
+
+/// Values of `--preemption-mode`.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum PreemptionMode {
+    Evict,
+    Observe,
 }
 
 impl SchedulerArgs {
@@ -38,9 +58,30 @@ impl SchedulerArgs {
             component_scheduling: gates.enabled(Gate::MultiplePodTemplatesScheduling),
             clear_unfit_result_after: SignedDuration::try_from(self.clear_unfit_result_after.0)?,
             plugins,
+            workload_affinity: gates.enabled(Gate::WorkloadAffinity),
+            preemption: self.preemption(gates)?,
+            preemption_limits: Limits {
+                victims: self.preemption_max_victims,
+                evictions_per_minute: self.preemption_max_evictions_per_minute,
+            },
             ..Options::default()
         };
         Ok((options, warnings))
+    }
+
+    fn preemption(&self, gates: &Gates) -> anyhow::Result<Mode> {
+        if !gates.enabled(Gate::PriorityBasedPreemptiveScheduling) {
+            return Ok(Mode::Off);
+        }
+        if !gates.enabled(Gate::PriorityBasedScheduling) {
+            let message = "--feature-gates: PriorityBasedPreemptiveScheduling needs PriorityBasedScheduling, which is \
+                           off: switch both on, or the first one off";
+            return Err(Misused(message.to_owned()).into());
+        }
+        Ok(match self.preemption_mode {
+            PreemptionMode::Evict => Mode::Evict,
+            PreemptionMode::Observe => Mode::Observe,
+        })
     }
 }
 
@@ -66,6 +107,20 @@ mod tests {
         let (retired, warnings) = options(&["--plugins=*,ClusterEviction"]).unwrap();
         assert_eq!((retired, warnings.len()), (Options::default(), 1), "accepted with a warning");
         assert!(options(&["--plugins=*,Nope"]).is_err());
+        assert_eq!(
+            options(&["--preemption-mode=observe"]).unwrap().0.preemption,
+            Mode::Off,
+            "the gate decides whether there is preemption"
+        );
+        let gated = |line: &[&str], gates: &Gates| {
+            let line = Line::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap();
+            line.args.options(gates).map(|(options, _)| options.preemption).map_err(|error| error.to_string())
+        };
+        let on = Gates::default().with(Gate::PriorityBasedPreemptiveScheduling, true);
+        assert_eq!(gated(&[], &on), Ok(Mode::Evict));
+        assert_eq!(gated(&["--preemption-mode=observe"], &on), Ok(Mode::Observe));
+        let error = gated(&[], &on.with(Gate::PriorityBasedScheduling, false)).unwrap_err();
+        assert!(error.contains("needs PriorityBasedScheduling"), "{error}");
         assert_eq!(
             options(&["--clear-unfit-result-after=0s"]).unwrap().0.clear_unfit_result_after,
             SignedDuration::ZERO

@@ -177,7 +177,7 @@ impl Plan<'_> {
             match effect {
                 scheduling::Effect::Result { patch, .. } => current = patched_binding(&current, patch),
                 scheduling::Effect::Status(part) => current = with_status(&current, part),
-                scheduling::Effect::Event(_) => {}
+                scheduling::Effect::Event(_) | scheduling::Effect::Preempt(_) => {}
             }
         }
         if let scheduling::Next::At(at) = decision.next {

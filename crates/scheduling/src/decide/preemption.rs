@@ -18,11 +18,8 @@ use super::{Effect, Next};
 use crate::{
     Class, Failure, Seen,
     cycle::{self, GroupFailure},
-    preempt::{self, Mode, Outcome, Preempting, Turn, may_preempt},
+    preempt::{self, Mode, NOMINATED_CLUSTERS, Outcome, Preempting, Turn, may_preempt},
 };
-
-/// Field of the status with the nomination.
-const NOMINATED_CLUSTERS: &str = "nominatedClusters";
 
 /// What preemption came to for a binding that lacks capacity.
 pub(super) struct Considered {

@@ -44,6 +44,9 @@ use crate::{
 /// (specification/scheduling.md 15.8).
 const SPARED_FOR: SignedDuration = SignedDuration::from_mins(5);
 
+/// Field of a binding's status with its nomination.
+pub const NOMINATED_CLUSTERS: &str = "nominatedClusters";
+
 /// Gate `PriorityBasedPreemptiveScheduling` with flag `--preemption-mode`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {

@@ -1,0 +1,166 @@
+//! Preemption between bindings: who runs where, who is nominated, and the evictions of a plan
+//! (specification/scheduling.md 15).
+
+use ironclad_api::work::ResourceBinding;
+use ironclad_fleet::{Binding, BindingRef, ClusterName};
+use ironclad_runtime::{Change, Failure, Key, Writer};
+use ironclad_scheduling::{
+    Decision,
+    preempt::{self, Mode, Outcome, Placed, Plan, Preempting, Preemptors},
+};
+use ironclad_seam::Clock;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::metrics::SchedulerMetrics;
+use crate::{
+    bindings::{Bindings, queue_key},
+    capacity::FleetCapacity,
+    events::Events,
+    setup::Setup,
+};
+
+/// The preemptions of the scheduler.
+pub(super) struct Preemption {
+    bindings: Bindings,
+    capacity: FleetCapacity,
+    events: Events,
+    writer: Writer,
+    clock: Clock,
+    metrics: SchedulerMetrics,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    placed: Placed,
+    preemptors: Preemptors,
+}
+
+/// What a decision reads; borrow it with [`Read::preempting`]. Do not hold it across an `.await`.
+pub(super) struct Read<'a>(MutexGuard<'a, State>);
+
+impl Read<'_> {
+    pub(super) fn preempting(&self) -> Preempting<'_> {
+        Preempting { placed: &self.0.placed, preemptors: &self.0.preemptors }
+    }
+}
+
+/// Progress of the evictions of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// All victims are evicted.
+    Done,
+    /// The nomination is not written yet; nothing was evicted.
+    NotNominated,
+}
+
+impl Preemption {
+    pub(super) fn new(setup: &Setup, metrics: SchedulerMetrics) -> Self {
+        Self {
+            bindings: setup.bindings.clone(),
+            capacity: setup.capacity.clone(),
+            events: setup.events.clone(),
+            writer: setup.writer("scheduler"),
+            clock: setup.seam.clock.clone(),
+            metrics,
+            state: Mutex::default(),
+        }
+    }
+
+    fn is_on(&self) -> bool {
+        self.capacity.options().preemption != Mode::Off
+    }
+
+    /// Takes in a changed ResourceBinding.
+    pub(super) fn on_binding(&self, change: &Change<ResourceBinding>) {
+        if !self.is_on() {
+            return;
+        }
+        let Some(new) = change.new.as_deref() else {
+            let Some(old) = change.old.as_deref() else { return };
+            let key = BindingRef::from(old).key();
+            let mut state = self.state.lock();
+            state.placed.remove(&key);
+            state.preemptors.forget(&key);
+            return;
+        };
+        self.state.lock().placed.update(new);
+        let nominated = new.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
+        // A nomination of an earlier process; those of this one are known since their decision.
+        let found = change.old.is_none() && !nominated.is_empty();
+        if found {
+            self.capacity.nominate(new, nominated);
+        }
+    }
+
+    /// What a decision reads; `None` if preemption is off.
+    pub(super) fn read(&self) -> Option<Read<'_>> {
+        self.is_on().then(|| Read(self.state.lock()))
+    }
+
+    /// Records what a decision came to, before the next one is made. Returns the clusters on which capacity is not held
+    /// any more.
+    pub(super) fn record(&self, binding: &Binding, decision: &Decision) -> Vec<ClusterName> {
+        let Some(outcome) = &decision.preemption else { return Vec::new() };
+        let view = binding.view();
+        let (key, generation, now) = (view.key(), view.generation(), self.clock.wall_seconds());
+        if let Some(result) = outcome.result().filter(|_| !matches!(outcome, Outcome::Nominated(_))) {
+            self.metrics.preemption_attempted(result);
+        }
+        let lasted = self.state.lock().preemptors.record(&key, generation, outcome, now);
+        if let Some(lasted) = lasted {
+            let label = match outcome {
+                Outcome::Bound => "bound",
+                Outcome::Expired => "expired",
+                _ => "dropped",
+            };
+            self.metrics.nomination_ended(label, lasted);
+        }
+        match (outcome, binding) {
+            (Outcome::Nominated(plan), Binding::Namespaced(binding)) => {
+                self.capacity.nominate(binding, &plan.nominated);
+                Vec::new()
+            }
+            (Outcome::Waits, _) => Vec::new(),
+            _ => self.capacity.withdraw_nomination(&key),
+        }
+    }
+
+    /// Evicts the victims of a plan one after the other, once the nomination is written.
+    ///
+    /// # Errors
+    /// If a victim changed, or could not be written: later ones stay.
+    pub(super) async fn evict(&self, key: &Key, preemptor: &Binding, plan: &Plan) -> Result<Progress, Failure> {
+        let written = self.bindings.get(key);
+        let written = written.as_ref().and_then(Binding::status).map_or(&[][..], |status| &status.nominated_clusters);
+        if written != plan.nominated {
+            return Ok(Progress::NotNominated);
+        }
+        let evicted = self.evict_all(preemptor, plan).await;
+        let outcome = if evicted.is_ok() { "nominated" } else { "error" };
+        self.metrics.preemption_attempted(outcome);
+        evicted?;
+        self.metrics.victims(plan.bindings());
+        self.state.lock().preemptors.all_evicted(&preemptor.view().key());
+        self.events.record_all(&preempt::succeeded(preemptor.view(), plan));
+        Ok(Progress::Done)
+    }
+
+    async fn evict_all(&self, preemptor: &Binding, plan: &Plan) -> Result<(), Failure> {
+        for victim in &plan.victims {
+            let key = Key::new(&victim.key.namespace, &victim.key.name);
+            // One that was deleted has left.
+            let Some(Binding::Namespaced(current)) = self.bindings.get(&key) else { continue };
+            let now = self.clock.wall_seconds();
+            let eviction = preempt::evict(&current, victim, preemptor.view(), now)
+                .map_err(|stale| Failure::Conflict(stale.to_string()))?;
+            let Some(eviction) = eviction else { continue };
+            let current = Binding::Namespaced(current);
+            self.bindings.patch(&self.writer, &current, eviction.patch).await?;
+            self.state.lock().preemptors.evicted(now);
+            self.bindings.request_status(&queue_key(&current), current.uid(), "scheduler", eviction.status);
+            self.events.record_all(&eviction.events);
+        }
+        Ok(())
+    }
+}

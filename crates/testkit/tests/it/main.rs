@@ -42,6 +42,7 @@ mod propagation_real;
 mod propagation_scenarios;
 mod propagation_sim;
 mod propagation_up;
+mod preemption_sim;
 mod proxied_members;
 mod real_env;
 mod shown;

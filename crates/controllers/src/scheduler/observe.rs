@@ -32,7 +32,15 @@ impl Observed {
         preempting: Option<Preempting<'a>>,
     ) -> Seen<'a> {
         let binding = self.binding.view();
-        Seen { binding, clusters: &self.clusters, available: &self.available, capacity, options, api_appeared, preempting }
+        Seen {
+            binding,
+            clusters: &self.clusters,
+            available: &self.available,
+            capacity,
+            options,
+            api_appeared,
+            preempting,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use ironclad_fleet::{Binding, BindingRef, ClusterName};
 use ironclad_runtime::{Change, Failure, Key, Writer};
 use ironclad_scheduling::{
     Decision,
-    preempt::{self, Mode, Outcome, Placed, Plan, Preempting, Preemptors},
+    preempt::{self, Mode, Outcome, Placed, Plan, Preempting, Preemptors, Stale},
 };
 use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard};
@@ -137,6 +137,9 @@ impl Preemption {
             return Ok(Progress::NotNominated);
         }
         let evicted = self.evict_all(preemptor, plan).await;
+        if let Err(Stopped::Stale { evicted_any, .. }) = &evicted {
+            self.state.lock().preemptors.voided(&preemptor.view().key(), *evicted_any);
+        }
         let outcome = if evicted.is_ok() { "nominated" } else { "error" };
         self.metrics.preemption_attempted(outcome);
         evicted?;
@@ -146,21 +149,51 @@ impl Preemption {
         Ok(Progress::Done)
     }
 
-    async fn evict_all(&self, preemptor: &Binding, plan: &Plan) -> Result<(), Failure> {
+    async fn evict_all(&self, preemptor: &Binding, plan: &Plan) -> Result<(), Stopped> {
+        let mut evicted_any = false;
         for victim in &plan.victims {
             let key = Key::new(&victim.key.namespace, &victim.key.name);
             // One that was deleted has left.
             let Some(Binding::Namespaced(current)) = self.bindings.get(&key) else { continue };
             let now = self.clock.wall_seconds();
-            let eviction = preempt::evict(&current, victim, preemptor.view(), now)
-                .map_err(|stale| Failure::Conflict(stale.to_string()))?;
-            let Some(eviction) = eviction else { continue };
+            let eviction = match preempt::evict(&current, victim, preemptor.view(), now) {
+                Ok(Some(eviction)) => eviction,
+                Ok(None) => {
+                    evicted_any = true;
+                    continue;
+                }
+                Err(stale) => return Err(Stopped::Stale { stale, evicted_any }),
+            };
             let current = Binding::Namespaced(current);
             self.bindings.patch(&self.writer, &current, eviction.patch).await?;
+            evicted_any = true;
             self.state.lock().preemptors.evicted(now);
             self.bindings.request_status(&queue_key(&current), current.uid(), "scheduler", eviction.status);
             self.events.record_all(&eviction.events);
         }
         Ok(())
+    }
+}
+
+/// Reason for which not all victims are evicted.
+enum Stopped {
+    /// A victim changed since it was chosen.
+    Stale { stale: Stale, evicted_any: bool },
+    /// A write failed; it is tried again.
+    Write(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Write(failure)
+    }
+}
+
+impl From<Stopped> for Failure {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Stale { stale, .. } => Self::Conflict(stale.to_string()),
+            Stopped::Write(failure) => failure,
+        }
     }
 }

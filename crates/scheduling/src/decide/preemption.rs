@@ -58,6 +58,7 @@ pub(super) fn considered(
     let turn = preempting.preemptors.turn(&key, seen.binding.generation(), is_nominated, leaving, now);
     Some(match turn {
         Turn::Attempt => attempt(seen, preempting, failure, now),
+        Turn::Resume(plan) => nominating(failure, plan),
         Turn::Wait { .. } => {
             let message = waiting_message(seen.binding, failure);
             Considered { outcome: Outcome::Waits, message, next: Some(Next::Nominated) }
@@ -87,11 +88,13 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
     match preempting.preemptors.allowed_at(plan.victims.len(), limits, now) {
         None => refused(failure, Unhelpful::TooMany, None),
         Some(at) if at > now => refused(failure, Unhelpful::TooMany, Some(Next::At(at))),
-        Some(_) => {
-            let message = format!("{failure} {}", sentence("Preempting", &plan, " to make room."));
-            Considered { outcome: Outcome::Nominated(plan), message, next: Some(Next::Nominated) }
-        }
+        Some(_) => nominating(failure, plan),
     }
+}
+
+fn nominating(failure: &Failure, plan: preempt::Plan) -> Considered {
+    let message = format!("{failure} {}", sentence("Preempting", &plan, " to make room."));
+    Considered { outcome: Outcome::Nominated(plan), message, next: Some(Next::Nominated) }
 }
 
 fn sentence(verb: &str, plan: &preempt::Plan, end: &str) -> String {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ironclad_fleet::BindingKey;
 use jiff::{SignedDuration, Timestamp};
 
-use super::Limits;
+use super::{Limits, Plan};
 
 /// Longest time for which capacity is held.
 pub(super) const NOMINATED_FOR: SignedDuration = SignedDuration::from_mins(10);
@@ -36,18 +36,21 @@ struct Record {
     ended: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Nomination {
     since: Timestamp,
-    /// True once all victims are evicted.
-    evicted: bool,
+    /// The plan until all its victims are evicted.
+    open: Option<Plan>,
 }
 
 /// What a binding that lacks capacity may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// Look for victims.
     Attempt,
+    /// Carry on with this plan: its victims are not all evicted. Those that have left count as evicted; to look for
+    /// victims again would not see the capacity that they free.
+    Resume(Plan),
     /// Wait for the capacity that is held for it, at most until then.
     Wait {
         /// End of the nomination.
@@ -71,9 +74,9 @@ pub enum Turn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Capacity is held and bindings are evicted.
-    Nominated(super::Plan),
+    Nominated(Plan),
     /// The same, if the mode were not to observe only.
-    Observed(super::Plan),
+    Observed(Plan),
     /// The capacity that is held has not appeared yet.
     Waits,
     /// No plan.
@@ -113,12 +116,12 @@ impl Preemptors {
             let of_before = nominated && leaving && !self.records.contains_key(key);
             return if of_before { Turn::Wait { until: after(now, NOMINATED_FOR) } } else { Turn::Attempt };
         };
-        if let Some(nomination) = record.nomination {
+        if let Some(nomination) = &record.nomination {
             let until = after(nomination.since, NOMINATED_FOR);
-            return match nomination.evicted {
-                true if now < until => Turn::Wait { until },
-                true => Turn::GiveUp,
-                false => Turn::Attempt,
+            return match &nomination.open {
+                _ if now >= until => Turn::GiveUp,
+                Some(plan) => Turn::Resume(plan.clone()),
+                None => Turn::Wait { until },
             };
         }
         let Some(ended) = record.ended else { return Turn::Attempt };
@@ -153,9 +156,9 @@ impl Preemptors {
         outcome: &Outcome,
         now: Timestamp,
     ) -> Option<SignedDuration> {
-        let lasted = |record: &Record| record.nomination.map(|nomination| now.duration_since(nomination.since));
+        let lasted = |record: &Record| record.nomination.as_ref().map(|nominated| now.duration_since(nominated.since));
         match outcome {
-            Outcome::Nominated(_) => {
+            Outcome::Nominated(plan) => {
                 let fresh = Record { generation, attempts: 0, nomination: None, ended: None };
                 let record = self.records.entry(key.clone()).or_insert_with(|| fresh.clone());
                 if record.generation != generation {
@@ -164,15 +167,14 @@ impl Preemptors {
                 if record.ended.is_some_and(|ended| now.duration_since(ended) >= RESTS_FOR) {
                     record.attempts = 0;
                 }
-                // A nomination whose victims were not all evicted is planned again, as the same attempt.
                 if record.nomination.is_none() {
                     record.attempts += 1;
+                    record.nomination = Some(Nomination { since: now, open: Some(plan.clone()) });
                 }
-                record.nomination = Some(Nomination { since: now, evicted: false });
                 None
             }
             Outcome::Waits => {
-                let nomination = Some(Nomination { since: now, evicted: true });
+                let nomination = Some(Nomination { since: now, open: None });
                 let found = Record { generation, attempts: 1, nomination, ended: None };
                 self.records.entry(key.clone()).or_insert(found);
                 None
@@ -198,7 +200,19 @@ impl Preemptors {
     /// Records that all victims of a nomination are evicted.
     pub fn all_evicted(&mut self, key: &BindingKey) {
         if let Some(nomination) = self.records.get_mut(key).and_then(|record| record.nomination.as_mut()) {
-            nomination.evicted = true;
+            nomination.open = None;
+        }
+    }
+
+    /// Records that a plan can't be carried on because a victim changed. If nobody was evicted by it, the next plan is
+    /// made as the same attempt; otherwise the capacity that the others free is waited for.
+    pub fn voided(&mut self, key: &BindingKey, evicted_any: bool) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        if evicted_any {
+            self.all_evicted(key);
+        } else {
+            record.nomination = None;
+            record.attempts = record.attempts.saturating_sub(1);
         }
     }
 

@@ -111,7 +111,8 @@ async fn lowest_priority_makes_room_and_returns() -> anyhow::Result<()> {
         .until("it is nominated", async || {
             let Some(high) = all.get_opt("high-deployment").await? else { return Ok(false) };
             let nominated = high.status.as_ref().map_or(0, |status| status.nominated_clusters.len());
-            Ok(nominated == 1 && message(&high).ends_with("Preempting 1 binding(s) on cluster(s) member1 to make room."))
+            Ok(nominated == 1
+                && message(&high).ends_with("Preempting 1 binding(s) on cluster(s) member1 to make room."))
         })
         .await?;
     world
@@ -162,7 +163,8 @@ async fn observing_evicts_nobody() -> anyhow::Result<()> {
     world
         .until("the condition says what would happen", async || {
             let Some(high) = all.get_opt("high-deployment").await? else { return Ok(false) };
-            Ok(message(&high).contains("Preemption is observed only and would evict 1 binding(s) on cluster(s) member1."))
+            Ok(message(&high)
+                .contains("Preemption is observed only and would evict 1 binding(s) on cluster(s) member1."))
         })
         .await?;
     world.pass(Duration::from_secs(900)).await?;

@@ -116,13 +116,18 @@ fn a_new_process_waits_for_victims_that_are_leaving() {
 #[test]
 fn attempts_are_limited() {
     let key = BindingKey { namespace: "n".into(), name: "p".into() };
-    let plan = Outcome::Nominated(Plan { victims: Vec::new(), nominated: Vec::<TargetCluster>::new() });
+    let open = Plan { victims: Vec::new(), nominated: Vec::<TargetCluster>::new() };
+    let plan = Outcome::Nominated(open.clone());
     let mut all = Preemptors::default();
     let turn = |all: &Preemptors, generation, now| all.turn(&key, generation, false, false, at(now));
     assert_eq!(turn(&all, 1, 0), Turn::Attempt);
     all.record(&key, 1, &plan, at(0));
-    assert_eq!(turn(&all, 1, 5), Turn::Attempt, "not all victims were evicted: the same attempt again");
+    assert_eq!(turn(&all, 1, 5), Turn::Resume(open.clone()), "not all victims were evicted: the same plan again");
+    all.voided(&key, false);
+    assert_eq!(turn(&all, 1, 5), Turn::Attempt, "a victim changed");
     all.record(&key, 1, &plan, at(5));
+    all.voided(&key, true);
+    assert_eq!(turn(&all, 1, 6), Turn::Wait { until: at(605) }, "a victim changed after others were evicted");
     all.all_evicted(&key);
     assert_eq!(turn(&all, 1, 6), Turn::Wait { until: at(605) });
     assert_eq!(turn(&all, 1, 605), Turn::GiveUp);

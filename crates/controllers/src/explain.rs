@@ -4,9 +4,20 @@
 use std::sync::{Arc, OnceLock};
 
 use ironclad_failover::taint_manager::{Report, Row};
-use ironclad_runtime::{Key, Queue};
+use ironclad_runtime::{Key, Queued};
 
 type ReadEvictions = Box<dyn Fn() -> Option<(Report, Vec<Row>)> + Send + Sync>;
+
+type ReadQueue = Box<dyn Fn() -> Vec<QueuedBinding> + Send + Sync>;
+
+/// A binding in the queue of the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedBinding {
+    /// Its state; the rank is its priority.
+    pub queued: Queued<Key>,
+    /// True if it waits for capacity, or for a cluster that fits.
+    pub is_unschedulable: bool,
+}
 
 /// Sources that controllers offer. Cheap to clone.
 #[derive(Clone, Default)]
@@ -15,7 +26,7 @@ pub(crate) struct Explain(Arc<Sources>);
 #[derive(Default)]
 struct Sources {
     evictions: OnceLock<ReadEvictions>,
-    scheduling: OnceLock<Queue<Key>>,
+    scheduling: OnceLock<ReadQueue>,
 }
 
 impl Explain {
@@ -25,8 +36,8 @@ impl Explain {
     }
 
     /// Offers the queue of the scheduler. Only the first offer counts.
-    pub(crate) fn offer_scheduling_queue(&self, queue: &Queue<Key>) {
-        let _ = self.0.scheduling.set(queue.clone());
+    pub(crate) fn offer_scheduling_queue(&self, read: impl Fn() -> Vec<QueuedBinding> + Send + Sync + 'static) {
+        let _ = self.0.scheduling.set(Box::new(read));
     }
 
     /// The rate in force with its reason, and the elements of the eviction queue in order. `None` while evictions are
@@ -35,8 +46,8 @@ impl Explain {
         self.0.evictions.get()?()
     }
 
-    /// The queue of the scheduler.
-    pub(crate) fn scheduling_queue(&self) -> Option<&Queue<Key>> {
-        self.0.scheduling.get()
+    /// The queue of the scheduler, in order.
+    pub(crate) fn scheduling_queue(&self) -> Vec<QueuedBinding> {
+        self.0.scheduling.get().map_or_else(Vec::new, |read| read())
     }
 }

@@ -54,6 +54,7 @@ mod work_status;
 mod works;
 
 pub use connector::{Connector, NetworkConnector};
+pub use explain::QueuedBinding;
 pub use process::Controllers;
 pub use registry::{ControllerRow, UnknownController, controller_names, controller_rows};
 pub use settings::{ControllerList, Settings};

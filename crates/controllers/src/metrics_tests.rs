@@ -143,6 +143,8 @@ fn shown() -> String {
     attempt.tick(CycleEvent::Step(Step::Score));
     attempt.ended(Some((ScheduleType::Reconcile, Attempt::Scheduled)), true);
     metrics.scheduler.incoming(Incoming::BindingAdd);
+    metrics.scheduler.preemption_attempted("nominated");
+    metrics.scheduler.nomination_ended("bound", jiff::SignedDuration::from_secs(3));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &metrics.registry).unwrap();
     text
@@ -175,12 +177,10 @@ fn series(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
 }
 
 /// Metrics of the table that are not shown, by prefix, with the reason.
-const NOT_SHOWN: [(&str, &str); 9] = [
+const NOT_SHOWN: [(&str, &str); 7] = [
     ("cronfederatedhpa_", "autoscaling is not built yet"),
     ("federatedhpa_", "autoscaling is not built yet"),
     ("horizontal_pod_autoscaler_controller_", "autoscaling is not built yet"),
-    ("karmada_scheduler_preemption_", "preemption between bindings is not built yet"),
-    ("karmada_scheduler_nominated_bindings", "preemption between bindings is not built yet"),
     ("karmada_scheduler_estimator_", "there are no estimators yet"),
     ("pool_get_operation_total", "each customization keeps an engine: ironclad_interpreter_pool_* count those"),
     ("pool_put_operation_total", "as the one before"),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
-use ironclad_runtime::{Key, Queued};
+use ironclad_runtime::Key;
 use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{connector::Connector, controller::Controller, registry, settings::Settings, setup::Setup};
+use crate::{
+    connector::Connector, controller::Controller, explain::QueuedBinding, registry, settings::Settings, setup::Setup,
+};
 
 /// The controllers. Everything that runs is a task of the seam that they were given.
 pub struct Controllers {
@@ -78,11 +80,10 @@ impl Controllers {
 
     /// The bindings in the queue of the scheduler, in order.
     #[must_use]
-    pub fn explain_scheduling_queue(&self) -> Vec<(BindingKey, Queued<Key>)> {
+    pub fn explain_scheduling_queue(&self) -> Vec<(BindingKey, QueuedBinding)> {
         let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
-        let queue = self.setup.explain.scheduling_queue();
-        let waiting = queue.map(|queue| queue.waiting()).unwrap_or_default();
-        waiting.into_iter().map(|waiting| (key(&waiting.key), waiting)).collect()
+        let waiting = self.setup.explain.scheduling_queue();
+        waiting.into_iter().map(|waiting| (key(&waiting.queued.key), waiting)).collect()
     }
 
     /// The message of a binding's condition `Scheduled`.

@@ -28,11 +28,14 @@ pub struct Waiting {
     pub binding: BindingKey,
     /// Position in the queue, from 1.
     pub position: usize,
-    /// `High` for what a user changed, `Low` for what is only replayed.
-    pub priority: &'static str,
-    /// `Scheduling`, `Active` or `Backoff`.
+    /// `spec.schedulePriority.priority`: a higher one is scheduled first.
+    pub priority: i32,
+    /// `Change` of a user, or `Replay` after a start or a change of the fleet, which comes later within a priority.
+    pub cause: &'static str,
+    /// `Scheduling`, `Active`, `Backoff` after an error, or `Unschedulable` for lack of capacity or of a cluster that
+    /// fits.
     pub state: &'static str,
-    /// Milliseconds until its time, while it is in `Backoff`.
+    /// Milliseconds until it is tried again even without an event, while it is in `Backoff` or `Unschedulable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
     /// Attempts in a row that failed.
@@ -154,8 +157,17 @@ mod tests {
 
         fn scheduling_queue(&self) -> Vec<Waiting> {
             let binding = BindingKey { namespace: "shop".into(), name: "web".into() };
-            let (priority, state) = ("High", "Backoff");
-            vec![Waiting { binding, position: 1, priority, state, wait_ms: Some(20), attempts: 2, message: None }]
+            let (cause, state) = ("Change", "Backoff");
+            vec![Waiting {
+                binding,
+                position: 1,
+                priority: 0,
+                cause,
+                state,
+                wait_ms: Some(20),
+                attempts: 2,
+                message: None,
+            }]
         }
     }
 

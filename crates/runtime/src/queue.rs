@@ -1,6 +1,8 @@
-//! Work queue: each key at most once, never two workers on one key, delays, backoff, and two priorities.
+//! Work queue: each key at most once, never two workers on one key, delays, backoff, and two priorities. Keys may have
+//! ranks besides, which come before both.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     sync::{Arc, OnceLock},
@@ -17,6 +19,13 @@ use crate::metrics::{Meter, WorkMetrics};
 const BACKOFF_BASE: Duration = Duration::from_millis(5);
 /// Longest wait of a key that fails again and again. Upstream waits up to 1,000 s; a minute protects a server, too.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Time after which a key of low rank may be taken before keys of higher rank.
+const OVERDUE_AFTER: Duration = Duration::from_secs(60);
+/// One of so many turns goes to the key that has waited longest, if it is overdue.
+const OVERDUE_TURN: u64 = 8;
+
+/// Rank of a key: a higher one is taken first.
+type Rank<T> = Box<dyn Fn(&T) -> i32 + Send + Sync>;
 
 /// A queue of keys. Cheap to clone.
 pub struct Queue<T>(Arc<Shared<T>>);
@@ -27,12 +36,26 @@ struct Shared<T> {
     clock: Clock,
     jitter: Stream,
     meter: OnceLock<Meter>,
+    rank: OnceLock<Rank<T>>,
+}
+
+/// Place of a key that is ready. Fields are compared in the order of their declaration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// A higher rank first.
+    rank: Reverse<i32>,
+    /// A lower priority number first.
+    priority: u8,
+    /// First come, first served.
+    number: u64,
 }
 
 struct State<T> {
-    /// Lower priority number first, then first come first served.
-    ready: BTreeMap<(u8, u64), Ready<T>>,
-    place: BTreeMap<T, (u8, u64)>,
+    ready: BTreeMap<Place, Ready<T>>,
+    place: BTreeMap<T, Place>,
+    /// Ready keys in the order in which they began to wait; of queues with ranks only.
+    oldest: BTreeSet<(Instant, Place)>,
+    turns: u64,
     delayed: BTreeSet<(Instant, T)>,
     /// Time and priority of the delayed keys.
     due: BTreeMap<T, (Instant, u8)>,
@@ -68,6 +91,8 @@ pub struct Queued<T> {
     pub key: T,
     /// Its state.
     pub state: QueuedState,
+    /// Its rank; 0 in a queue without ranks.
+    pub rank: i32,
     /// Failures in a row.
     pub failures: u32,
 }
@@ -104,6 +129,8 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         let state = State {
             ready: BTreeMap::new(),
             place: BTreeMap::new(),
+            oldest: BTreeSet::new(),
+            turns: 0,
             delayed: BTreeSet::new(),
             due: BTreeMap::new(),
             working: BTreeMap::new(),
@@ -116,7 +143,26 @@ impl<T: Ord + Clone + Debug> Queue<T> {
             clock,
             jitter,
             meter: OnceLock::new(),
+            rank: OnceLock::new(),
         }))
+    }
+
+    /// The same queue, with a rank for each key. Keys of higher rank are taken first; among equal ones, users' changes
+    /// precede replays, and then it is first come, first served. What becomes ready at one moment enters in this order,
+    /// too.
+    ///
+    /// So that no key waits for ever: one of eight turns goes to the key that has waited longest, if it has waited for a
+    /// minute. A key with n ready ones older than itself waits at most a minute and 8(n + 1) turns.
+    ///
+    /// The rank is read when a key is added and when it becomes ready. Only the first call counts.
+    #[must_use]
+    pub fn ranked(self, rank: impl Fn(&T) -> i32 + Send + Sync + 'static) -> Self {
+        self.0.rank.get_or_init(|| Box::new(rank));
+        self
+    }
+
+    fn rank(&self, key: &T) -> Option<i32> {
+        self.0.rank.get().map(|rank| rank(key))
     }
 
     /// The same queue, with metrics under this name.
@@ -234,11 +280,12 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         let queued = |key: &T, at: QueuedState| Queued {
             key: key.clone(),
             state: at,
+            rank: state.place.get(key).map_or_else(|| self.rank(key).unwrap_or(0), |place| place.rank.0),
             failures: state.failures.get(key).copied().unwrap_or(0),
         };
         let working = state.working.keys().map(|key| queued(key, QueuedState::Working));
         let ready = state.ready.iter().map(|(place, ready)| {
-            queued(&ready.key, if place.0 == NORMAL { QueuedState::Ready } else { QueuedState::LowPriority })
+            queued(&ready.key, if place.priority == NORMAL { QueuedState::Ready } else { QueuedState::LowPriority })
         });
         let delayed =
             state.delayed.iter().map(|(at, key)| queued(key, QueuedState::Delayed(at.saturating_duration_since(now))));
@@ -273,7 +320,7 @@ impl<T: Ord + Clone + Debug> Queue<T> {
             let wake = {
                 let mut state = self.0.state.lock();
                 let now = self.0.clock.mono();
-                state.promote(now, self.meter());
+                state.promote(now, self.meter(), |key| self.rank(key));
                 if let Some(turn) = state.take(now, self.meter()) {
                     // Another worker may find more.
                     if !state.ready.is_empty() {
@@ -311,27 +358,27 @@ impl<T: Ord + Clone + Debug> Queue<T> {
             if let Some((due, _)) = state.due.remove(&key) {
                 state.delayed.remove(&(due, key.clone()));
             }
-            state.insert(key, priority, self.0.clock.mono(), self.meter());
+            let rank = self.rank(&key);
+            state.insert(key, rank, priority, self.0.clock.mono(), self.meter());
         }
         self.0.changed.notify_one();
     }
 }
 
 impl<T: Ord + Clone> State<T> {
-    fn insert(&mut self, key: T, priority: u8, now: Instant, meter: Option<&Meter>) {
+    fn insert(&mut self, key: T, rank: Option<i32>, priority: u8, now: Instant, meter: Option<&Meter>) {
         if let Some(working) = self.working.get_mut(&key) {
             working.again = Some(working.again.map_or(priority, |p| p.min(priority)));
             return;
         }
-        let mut since = now;
+        let (mut since, mut priority) = (now, priority);
+        let order = Reverse(rank.unwrap_or(0));
         match self.place.get(&key).copied() {
-            Some(place) if place.0 <= priority => return,
+            Some(place) if place.rank == order && place.priority <= priority => return,
             Some(place) => {
-                if let Some(moved) = self.ready.remove(&place) {
+                priority = priority.min(place.priority);
+                if let Some(moved) = self.remove(place, meter) {
                     since = moved.since;
-                }
-                if let Some(depth) = meter.and_then(|meter| meter.depth.get(usize::from(place.0))) {
-                    depth.dec();
                 }
             }
             None => {
@@ -343,34 +390,49 @@ impl<T: Ord + Clone> State<T> {
         if let Some(depth) = meter.and_then(|meter| meter.depth.get(usize::from(priority))) {
             depth.inc();
         }
-        let place = (priority, self.next);
+        let place = Place { rank: order, priority, number: self.next };
         self.next += 1;
+        if rank.is_some() {
+            self.oldest.insert((since, place));
+        }
         self.place.insert(key.clone(), place);
         self.ready.insert(place, Ready { key, since });
     }
 
-    fn promote(&mut self, now: Instant, meter: Option<&Meter>) {
+    fn remove(&mut self, place: Place, meter: Option<&Meter>) -> Option<Ready<T>> {
+        let ready = self.ready.remove(&place)?;
+        self.place.remove(&ready.key);
+        self.oldest.remove(&(ready.since, place));
+        if let Some(depth) = meter.and_then(|meter| meter.depth.get(usize::from(place.priority))) {
+            depth.dec();
+        }
+        Some(ready)
+    }
+
+    fn promote(&mut self, now: Instant, meter: Option<&Meter>, rank: impl Fn(&T) -> Option<i32>) {
         while let Some((at, key)) = self.delayed.first().cloned() {
             if at > now {
                 break;
             }
             self.delayed.remove(&(at, key.clone()));
             let priority = self.due.remove(&key).map_or(NORMAL, |(_, priority)| priority);
-            self.insert(key, priority, now, meter);
+            let rank = rank(&key);
+            self.insert(key, rank, priority, now, meter);
         }
     }
 
     fn take(&mut self, now: Instant, meter: Option<&Meter>) -> Option<Taken<T>> {
-        let ((priority, _), Ready { key, since }) = self.ready.pop_first()?;
-        self.place.remove(&key);
+        self.turns = self.turns.wrapping_add(1);
+        let overdue = self.oldest.first().filter(|(since, _)| {
+            self.turns.is_multiple_of(OVERDUE_TURN) && now.saturating_duration_since(*since) >= OVERDUE_AFTER
+        });
+        let place = overdue.map(|(_, place)| *place).or_else(|| self.ready.keys().next().copied())?;
+        let Ready { key, since } = self.remove(place, meter)?;
         self.working.insert(key.clone(), Working { since: now, again: None });
         if let Some(meter) = meter {
             meter.waited(now - since);
-            if let Some(depth) = meter.depth.get(usize::from(priority)) {
-                depth.dec();
-            }
         }
-        Some(Taken { key, is_low_priority: priority == LOW })
+        Some(Taken { key, is_low_priority: place.priority == LOW })
     }
 }
 
@@ -460,6 +522,118 @@ mod tests {
         }
         assert_eq!(order[..2], [("user", false), ("raised", false)]);
         assert!(order[2..].contains(&("fails", true)) && order[2..].contains(&("waits", true)), "{order:?}");
+    }
+
+    /// The keys in the order in which they are taken.
+    async fn taken(q: &Queue<&'static str>, count: usize) -> Vec<&'static str> {
+        let mut order = Vec::new();
+        for _ in 0..count {
+            let key = q.next().await;
+            q.done(&key);
+            order.push(key);
+        }
+        order
+    }
+
+    /// The rank is the number at the end of the key.
+    fn ranked() -> Queue<&'static str> {
+        queue().ranked(|key| key[1..].parse().unwrap_or(0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ranks_precede_priorities_and_the_time_of_entry() {
+        let q = ranked();
+        for key in ["a0", "b5", "c3"] {
+            q.add(key);
+        }
+        assert_eq!(taken(&q, 3).await, ["b5", "c3", "a0"]);
+        q.add_low_priority("r5");
+        q.add("u5");
+        q.add("v5");
+        q.add("u0");
+        assert_eq!(taken(&q, 4).await, ["u5", "v5", "r5", "u0"], "replays come last within a rank");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_that_become_ready_at_one_moment_enter_by_rank() {
+        let q = ranked();
+        q.add_after("a1", Duration::from_secs(2));
+        q.add_after("b3", Duration::from_secs(2));
+        q.add_after("c9", Duration::from_secs(8));
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(taken(&q, 2).await, ["b3", "a1"], "a high rank that backs off does not hold back others");
+        assert_eq!(taken(&q, 1).await, ["c9"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_rank_moves_a_key_in_either_direction() {
+        use std::sync::atomic::{AtomicI32, Ordering};
+        let rank = Arc::new(AtomicI32::new(0));
+        let of_a = rank.clone();
+        let q = queue().ranked(move |key| if *key == "a" { of_a.load(Ordering::Relaxed) } else { 5 });
+        for (first, then, want) in [(0, 9, ["a", "b"]), (9, 0, ["b", "a"])] {
+            rank.store(first, Ordering::Relaxed);
+            q.add("a");
+            q.add("b");
+            rank.store(then, Ordering::Relaxed);
+            q.add("a");
+            assert_eq!(q.len(), 2, "each key once");
+            assert_eq!(taken(&q, 2).await, want);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_low_rank_is_not_kept_waiting_for_ever() {
+        let q = ranked();
+        q.add("l0");
+        q.add("m0");
+        tokio::time::sleep(Duration::from_secs(59)).await;
+        let mut turns = Vec::new();
+        for _ in 0..24 {
+            q.add("h9");
+            q.add("i9");
+            turns.extend(taken(&q, 1).await);
+            if turns.len() == 8 {
+                assert!(!turns.contains(&"l0"), "not before a minute is over");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        let at = |key| turns.iter().position(|taken| *taken == key).map(|at| at + 1);
+        assert_eq!((at("l0"), at("m0")), (Some(16), Some(24)), "every eighth turn, in the order of waiting: {turns:?}");
+    }
+
+    proptest::proptest! {
+        /// Against a list that is searched: nothing is lost or doubled, and the best is taken.
+        #[test]
+        fn a_ranked_queue_takes_the_best_of_what_is_ready(
+            steps in proptest::collection::vec((0_u8..12, proptest::bool::ANY, proptest::bool::ANY), 1..80),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                let q = Queue::new(Clock::system(), Rng::from_seed(1).stream("q")).ranked(|key: &u8| i32::from(*key % 4));
+                // Key, and whether it has low priority, in the order of entry.
+                let mut model: Vec<(u8, bool)> = Vec::new();
+                for (key, low, take) in steps {
+                    if low { q.add_low_priority(key) } else { q.add(key) }
+                    match model.iter().position(|(known, _)| *known == key) {
+                        Some(at) if model[at].1 && !low => {
+                            model.remove(at);
+                            model.push((key, false));
+                        }
+                        Some(_) => {}
+                        None => model.push((key, low)),
+                    }
+                    if take {
+                        let best = (0..model.len()).min_by_key(|at| (Reverse(model[*at].0 % 4), model[*at].1, *at)).unwrap();
+                        let (key, _) = model.remove(best);
+                        let taken = q.next().await;
+                        assert_eq!(taken, key);
+                        q.done(&taken);
+                    }
+                    assert_eq!(q.len(), model.len());
+                }
+            });
+        }
     }
 
     #[tokio::test(start_paused = true)]

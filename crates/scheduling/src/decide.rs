@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    Class, CycleEvent, Failure, ScheduleResult, Seen,
+    Class, CycleEvent, Failure, ScheduleResult, Seen, Step,
     cycle::{self, GroupFailure, Trace, available_replicas},
     preempt,
     trigger::{self, ScheduleDecision},
@@ -199,7 +199,7 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
         Some(if reason == Reason::ReplicasChanged { ScheduleType::Scale } else { ScheduleType::Reconcile });
     decision.plan.note(reason.clone().into());
     let mut failed = Vec::new();
-    let mut trace = Trace { because: &mut decision.plan.because, on_event };
+    let mut trace = Trace { because: &mut decision.plan.because, on_event: &mut *on_event };
     match cycle::search(seen, &BTreeSet::new(), now, &mut trace, &mut failed) {
         Ok(found) => {
             succeed(seen, &found, &failed, now, &mut decision.plan);
@@ -207,6 +207,9 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
         }
         Err(failure) => {
             let preemption = preemption::considered(seen, &failure, &failed, now);
+            if preemption.as_ref().is_some_and(|considered| considered.outcome.result().is_some()) {
+                on_event(CycleEvent::Step(Step::Preempt));
+            }
             decision.next = fail(seen, &failure, preemption.as_ref(), &reason, &failed, now, &mut decision.plan);
             decision.preemption = preemption.map(|considered| considered.outcome);
             decision.failure = Some(failure);

@@ -27,7 +27,7 @@ pub mod trigger;
 pub mod wakes;
 
 pub use candidate::Candidate;
-pub use capacity::{Capacity, Room};
+pub use capacity::{Capacity, Room, nominated::priority};
 pub use ironclad_fleet::divide;
 
 pub use cycle::{Class, Failure, ScheduleResult, available_replicas, available_replicas_for_eviction, dry_run};

@@ -103,6 +103,8 @@ pub enum Step {
     Select,
     /// Number of replicas of each.
     AssignReplicas,
+    /// Search for bindings to preempt, after a cycle that failed.
+    Preempt,
 }
 
 impl Step {
@@ -114,6 +116,7 @@ impl Step {
             Self::Score => "Score",
             Self::Select => "Select",
             Self::AssignReplicas => "AssignReplicas",
+            Self::Preempt => "Preempt",
         }
     }
 }

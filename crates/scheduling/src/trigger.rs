@@ -15,11 +15,14 @@ use ironclad_api::{
     work::TargetCluster,
 };
 use ironclad_fleet::{BindingRef, ClusterName, affinity, because::schedule::Reason};
+use jiff::Timestamp;
 
 use crate::{
     Capacity, Options, Seen,
     cycle::{available_replicas, component_targets, schedules_component_sets},
+    filter::Filter,
     groups,
+    plugin::TargetState,
 };
 
 /// Decision on running a scheduling cycle.
@@ -236,6 +239,45 @@ fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bo
     };
     affinity::chooses(&group.affinity, cluster)
         || group.overflow_affinities.iter().any(|tier| affinity::chooses(&tier.affinity, cluster))
+}
+
+/// Returns whether a change of a cluster may help a binding whose last attempt failed, so that it is worth another one:
+/// the cluster passes the filters now and did not before, or its place in the topology changed
+/// (specification/scheduling.md 14.1, 16.2). More capacity is reported apart from that: see [`may_fit`]. A binding waits
+/// on whatever other change there is, so that thousands of waiting bindings are not tried again for one label.
+#[must_use]
+pub fn may_help(
+    binding: BindingRef<'_>,
+    old: Option<&Cluster>,
+    new: Option<&Cluster>,
+    options: &Options,
+    now: Timestamp,
+) -> bool {
+    let Some(new) = new else { return false };
+    let topology = |cluster: &Cluster| {
+        let spec = &cluster.spec;
+        (spec.region.clone(), spec.provider.clone(), spec.zone.clone(), spec.zones.clone())
+    };
+    passes(binding, new, options, now)
+        && old.is_none_or(|old| topology(old) != topology(new) || !passes(binding, old, options, now))
+}
+
+/// Returns whether the cluster passes the filters for any affinity group of the binding.
+fn passes(binding: BindingRef<'_>, cluster: &Cluster, options: &Options, now: Timestamp) -> bool {
+    let spec = binding.spec();
+    let Some(placement) = &spec.placement else { return false };
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return false;
+    }
+    let history = binding.status().map_or(&[][..], |status| &status.failover_history);
+    let passes = |group| {
+        let filter = Filter { spec, placement, group, plugins: options.plugins, history, now };
+        filter.test(cluster, TargetState::New).is_ok()
+    };
+    if placement.cluster_affinity.is_some() || placement.cluster_affinities.is_empty() {
+        return passes(None);
+    }
+    placement.cluster_affinities.iter().any(|group| passes(Some(group)))
 }
 
 /// Returns whether a binding has no result, is not scheduled, or has pending evictions.

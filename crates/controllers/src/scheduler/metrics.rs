@@ -20,7 +20,7 @@ use prometheus_client::{
         MetricType,
         counter::Counter,
         family::Family,
-        gauge::ConstGauge,
+        gauge::{ConstGauge, Gauge},
         histogram::{Histogram, exponential_buckets},
     },
     registry::Registry,
@@ -109,6 +109,8 @@ pub(crate) struct SchedulerMetrics {
     incoming: Family<EventLabel, Counter>,
     preemptions: Family<ResultLabel, Counter>,
     victims: Histogram,
+    evaluations: Histogram,
+    nominated: Gauge,
     nominations: Seconds<OutcomeLabel>,
     waiting: Arc<Mutex<Waiting>>,
     queue: Arc<OnceLock<Queue<Key>>>,
@@ -130,7 +132,9 @@ impl SchedulerMetrics {
             incoming: Family::default(),
             preemptions: Family::default(),
             victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
-            nominations: Family::new_with_constructor(|| Histogram::new(exponential_buckets(1.0, 2.0, 11))),
+            nominations: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.1, 2.0, 14))),
+            evaluations: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
+            nominated: Gauge::default(),
             waiting: Arc::default(),
             queue: Arc::default(),
         };
@@ -148,6 +152,10 @@ impl SchedulerMetrics {
         let help = "Looks for bindings to preempt, by what they came to";
         registry.register(prefixed("preemption_attempts"), help, metrics.preemptions.clone());
         registry.register(prefixed("preemption_victims"), "Victims of one preemption", metrics.victims.clone());
+        let name = prefixed("preemption_evaluation_duration_seconds");
+        registry.register(name, "One search for bindings to preempt", metrics.evaluations.clone());
+        let help = "Bindings for which capacity is held";
+        registry.register(prefixed("nominated_bindings"), help, metrics.nominated.clone());
         let help = "Time for which capacity was held for a preemptor, by how it ended";
         registry.register(prefixed("preemption_nomination_duration_seconds"), help, metrics.nominations.clone());
         let pending = Pending { waiting: metrics.waiting.clone(), queue: metrics.queue.clone() };
@@ -178,6 +186,11 @@ impl SchedulerMetrics {
     /// Counts the victims of a preemption.
     pub(crate) fn victims(&self, count: usize) {
         self.victims.observe(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+    }
+
+    /// Sets the number of bindings for which capacity is held.
+    pub(crate) fn nominated(&self, count: usize) {
+        self.nominated.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Measures a nomination that ended.
@@ -247,6 +260,7 @@ impl Timed<'_> {
                 }
                 self.metrics.point("Score", "Success", seconds);
             }
+            Step::Preempt => self.metrics.evaluations.observe(seconds),
             Step::Select | Step::AssignReplicas => {}
         }
     }
@@ -391,7 +405,7 @@ mod tests {
         queue.add_after(key("full"), Duration::from_secs(300));
         queue.add_after(key("unfit"), Duration::from_secs(300));
         queue.add_after(key("failed"), Duration::from_secs(1));
-        metrics.waiting().lock().for_capacity(&key("full"));
+        metrics.waiting().lock().for_capacity(&key("full"), 0);
         metrics.waiting().lock().for_fit(&key("unfit"));
         metrics.waiting().lock().backs_off(&key("failed"));
         let text = shown(&registry);

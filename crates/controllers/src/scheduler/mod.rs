@@ -10,11 +10,11 @@ mod waiting;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::cluster::Cluster;
-use ironclad_fleet::{Binding, BindingRef, ClusterName};
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Decision,
-    trigger::{Wakes, api_appears, concerns, is_unsettled, may_fit, wakes},
+    trigger::{Wakes, api_appears, concerns, is_unsettled, may_fit, may_help, wakes},
     wakes::Wake,
 };
 use ironclad_seam::Seam;
@@ -34,6 +34,7 @@ use crate::{
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
     controller::Controller,
+    explain::QueuedBinding,
     setup::{Setup, on_change},
 };
 
@@ -67,9 +68,12 @@ struct Scheduler {
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(SchedulerMetrics::register);
+    let by_priority = setup.settings.gates.enabled(Gate::PriorityBasedScheduling);
+    let bindings = setup.bindings.clone();
     let queue = setup.queue("scheduler");
+    let queue = if by_priority { queue.ranked(move |key| rank(&bindings, key)) } else { queue };
     metrics.watch(&queue);
-    setup.explain.offer_scheduling_queue(&queue);
+    setup.explain.offer_scheduling_queue(queue_reader(&queue, &metrics.waiting()));
     let preemption = Arc::new(Preemption::new(setup, metrics.clone()));
     let this = Arc::new(Scheduler {
         seam: setup.seam.clone(),
@@ -134,15 +138,17 @@ impl Scheduler {
             self.api_appeared.lock().remove(&key);
         }
         attempt.ended(decision.attempt(), outcome.is_ok());
-        self.note_failure(&key, &decision, outcome.is_ok());
+        self.note_failure(&key, observed.binding.view(), &decision, outcome.is_ok());
         outcome
     }
 
     /// Notes what a binding waits for whose attempt failed.
-    fn note_failure(&self, key: &Key, decision: &Decision, written: bool) {
+    fn note_failure(&self, key: &Key, binding: BindingRef<'_>, decision: &Decision, written: bool) {
         match decision.next {
             _ if !written => self.waiting.lock().backs_off(key),
-            scheduling::Next::WhenCapacity | scheduling::Next::Nominated => self.waiting.lock().for_capacity(key),
+            scheduling::Next::WhenCapacity | scheduling::Next::Nominated => {
+                self.waiting.lock().for_capacity(key, scheduling::priority(binding.spec()));
+            }
             scheduling::Next::Recheck => self.waiting.lock().for_fit(key),
             scheduling::Next::Backoff => self.waiting.lock().backs_off(key),
             scheduling::Next::OnEvent | scheduling::Next::At(_) => return,
@@ -159,19 +165,23 @@ impl Scheduler {
             return;
         };
         match scheduling::wakes::binding(old, new, self.capacity.options()) {
-            Some(Wake::Added) => self.enqueue(key_of(new), Incoming::BindingAdd),
-            Some(Wake::Updated) => self.enqueue(key_of(new), Incoming::BindingUpdate),
+            Some(Wake::Added) => {
+                let is_new = change.new.as_ref().is_some_and(|new| self.bindings.is_synced(new));
+                let cause = if is_new { Cause::User } else { Cause::Replay };
+                self.enqueue(key_of(new), Incoming::BindingAdd, cause);
+            }
+            Some(Wake::Updated) => self.enqueue(key_of(new), Incoming::BindingUpdate, Cause::User),
             None => {}
         }
     }
 
-    /// Enqueues a binding, whatever it waits for.
-    fn enqueue(&self, key: Key, event: Incoming) {
+    /// Enqueues a binding, whatever it waits for. Users' changes precede what a start or the fleet causes.
+    fn enqueue(&self, key: Key, event: Incoming, cause: Cause) {
         self.waiting.lock().leave(&key);
         self.metrics.incoming(event);
-        match event {
-            Incoming::ClusterChanged => self.queue.add_low_priority(key),
-            _ => self.queue.add(key),
+        match cause {
+            Cause::User => self.queue.add(key),
+            Cause::Replay => self.queue.add_low_priority(key),
         }
     }
 
@@ -185,16 +195,23 @@ impl Scheduler {
         if wakes == Wakes::Nobody {
             return;
         }
-        let options = self.capacity.options();
+        let (options, now) = (self.capacity.options(), self.seam.clock.wall_seconds());
         for binding in self.bindings.list() {
-            let view = binding.view();
+            let (view, key) = (binding.view(), queue_key(&binding));
             let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(view, cluster, options));
-            if concerned && (wakes == Wakes::Concerned || is_unsettled(view)) {
-                if api_appears(view, old, new) {
-                    self.api_appeared.lock().insert(queue_key(&binding));
-                }
-                self.enqueue(queue_key(&binding), Incoming::ClusterChanged);
+            if !concerned || (wakes == Wakes::Unsettled && !is_unsettled(view)) {
+                continue;
             }
+            let waits = wakes == Wakes::Concerned
+                && view.spec().target(&name.0).is_none()
+                && self.waiting.lock().is_unschedulable(&key);
+            if waits && !may_help(view, old, new, options, now) {
+                continue;
+            }
+            if api_appears(view, old, new) {
+                self.api_appeared.lock().insert(key.clone());
+            }
+            self.enqueue(key, Incoming::ClusterChanged, Cause::Replay);
         }
     }
 
@@ -215,6 +232,31 @@ impl Scheduler {
             self.queue.add_after(key, WAKE_DELAY);
         }
     }
+}
+
+/// Cause for which a binding is enqueued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Somebody waits for the result.
+    User,
+    /// The first list after a start, or a change of the fleet.
+    Replay,
+}
+
+/// Reads the queue: the bindings in it, and whether each waits for capacity or a cluster that fits.
+fn queue_reader(queue: &Queue<Key>, waiting: &Arc<Mutex<Waiting>>) -> impl Fn() -> Vec<QueuedBinding> + use<> {
+    let (queue, waiting) = (queue.clone(), waiting.clone());
+    move || {
+        let (all, waiting) = (queue.waiting(), waiting.lock());
+        let read =
+            |queued: Queued<Key>| QueuedBinding { is_unschedulable: waiting.is_unschedulable(&queued.key), queued };
+        all.into_iter().map(read).collect()
+    }
+}
+
+/// Priority of a binding in the queue.
+fn rank(bindings: &Bindings, key: &Key) -> i32 {
+    bindings.get(key).map_or(0, |binding| scheduling::priority(binding.spec()))
 }
 
 fn key_of(binding: BindingRef<'_>) -> Key {

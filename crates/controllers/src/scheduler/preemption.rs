@@ -116,14 +116,16 @@ impl Preemption {
             };
             self.metrics.nomination_ended(label, lasted);
         }
-        match (outcome, binding) {
+        let released = match (outcome, binding) {
             (Outcome::Nominated(plan), Binding::Namespaced(binding)) => {
                 self.capacity.nominate(binding, &plan.nominated);
                 Vec::new()
             }
             (Outcome::Waits, _) => Vec::new(),
             _ => self.capacity.withdraw_nomination(&key),
-        }
+        };
+        self.metrics.nominated(self.capacity.lock().nominated_count());
+        released
     }
 
     /// Evicts the victims of a plan one after the other, once the nomination is written.

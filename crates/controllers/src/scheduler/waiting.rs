@@ -1,6 +1,6 @@
 //! Bindings whose last scheduling attempt failed.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use ironclad_runtime::Key;
 
@@ -8,18 +8,20 @@ use ironclad_runtime::Key;
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     reasons: BTreeMap<Key, Reason>,
-    /// Those that wait for capacity, in order.
-    line: BTreeMap<u64, Key>,
+    /// Those that wait for capacity: the highest priority first, then in the order in which they began to wait.
+    line: BTreeMap<Position, Key>,
     next: u64,
     backing_off: usize,
 }
+
+type Position = (Reverse<i32>, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reason {
     /// It backs off.
     Backoff,
     /// It waits for capacity, at this position.
-    Capacity(u64),
+    Capacity(Position),
     /// It waits for a cluster that fits.
     Fit,
 }
@@ -34,12 +36,18 @@ impl Waiting {
         }
     }
 
-    /// Notes that the binding waits for capacity.
-    pub(crate) fn for_capacity(&mut self, key: &Key) {
+    /// Notes that the binding of this priority waits for capacity.
+    pub(crate) fn for_capacity(&mut self, key: &Key, priority: i32) {
         self.leave(key);
-        self.reasons.insert(key.clone(), Reason::Capacity(self.next));
-        self.line.insert(self.next, key.clone());
+        let position = (Reverse(priority), self.next);
+        self.reasons.insert(key.clone(), Reason::Capacity(position));
+        self.line.insert(position, key.clone());
         self.next += 1;
+    }
+
+    /// True if the binding waits for capacity or for a cluster that fits: trying again helps only if one of them appears.
+    pub(crate) fn is_unschedulable(&self, key: &Key) -> bool {
+        matches!(self.reasons.get(key), Some(Reason::Capacity(_) | Reason::Fit))
     }
 
     /// Notes that the binding waits for a cluster that fits.
@@ -79,8 +87,8 @@ mod tests {
     fn bindings_wait_in_order_and_only_for_the_last_reason() {
         let (a, b, c) = (Key::new("n", "a"), Key::new("n", "b"), Key::new("n", "c"));
         let mut waiting = Waiting::default();
-        waiting.for_capacity(&b);
-        waiting.for_capacity(&a);
+        waiting.for_capacity(&b, 0);
+        waiting.for_capacity(&a, 0);
         waiting.backs_off(&c);
         assert_eq!(
             (waiting.first(9), waiting.counts()),
@@ -88,13 +96,16 @@ mod tests {
             "first come, first served"
         );
         assert_eq!(waiting.first(1), std::slice::from_ref(&b));
-        waiting.for_capacity(&b);
+        waiting.for_capacity(&b, 0);
         assert_eq!(waiting.first(9), [a.clone(), b.clone()], "who failed again goes to the end");
+        waiting.for_capacity(&b, 5);
+        assert_eq!(waiting.first(9), [b.clone(), a.clone()], "unless it has a higher priority");
+        assert!(waiting.is_unschedulable(&a) && !waiting.is_unschedulable(&c));
         waiting.backs_off(&b);
         waiting.leave(&a);
         assert_eq!((waiting.first(9), waiting.counts()), (vec![], (0, 2)));
         waiting.for_fit(&b);
-        waiting.for_capacity(&a);
+        waiting.for_capacity(&a, 0);
         assert_eq!(
             (waiting.first(9), waiting.counts(), waiting.unfit()),
             (vec![a.clone()], (2, 1), 1),

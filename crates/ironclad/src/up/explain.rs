@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ironclad_controllers::Controllers;
+use ironclad_controllers::{Controllers, QueuedBinding};
 use ironclad_extension::explain::{Leader, Waiting};
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_runtime::QueuedState;
@@ -21,17 +21,19 @@ impl Leader for Here {
     fn scheduling_queue(&self) -> Vec<Waiting> {
         let Some(controllers) = self.0.lock().clone() else { return Vec::new() };
         let waiting =
-            controllers.explain_scheduling_queue().into_iter().enumerate().map(|(index, (binding, queued))| {
-                let (state, priority, wait) = match queued.state {
-                    QueuedState::Working => ("Scheduling", "High", None),
-                    QueuedState::Ready => ("Active", "High", None),
-                    QueuedState::LowPriority => ("Active", "Low", None),
-                    QueuedState::Delayed(wait) => ("Backoff", "High", Some(wait)),
+            controllers.explain_scheduling_queue().into_iter().enumerate().map(|(index, (binding, waiting))| {
+                let QueuedBinding { queued, is_unschedulable } = waiting;
+                let (state, cause, wait) = match queued.state {
+                    QueuedState::Working => ("Scheduling", "Change", None),
+                    QueuedState::Ready => ("Active", "Change", None),
+                    QueuedState::LowPriority => ("Active", "Replay", None),
+                    QueuedState::Delayed(wait) if is_unschedulable => ("Unschedulable", "Change", Some(wait)),
+                    QueuedState::Delayed(wait) => ("Backoff", "Change", Some(wait)),
                 };
                 let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 let message = controllers.explain_scheduling(&binding);
                 let (position, wait_ms, attempts) = (index + 1, wait.map(millis), queued.failures);
-                Waiting { binding, position, priority, state, wait_ms, attempts, message }
+                Waiting { binding, position, priority: queued.rank, cause, state, wait_ms, attempts, message }
             });
         waiting.collect()
     }

@@ -394,3 +394,50 @@ fn cluster_concerns_its_targets_and_selected_bindings() {
     target.spec.placement = None;
     assert!(!concerns((&target).into(), &cluster("m2"), &options), "no placement");
 }
+
+#[test]
+fn changes_of_a_cluster_that_may_help_who_waits() {
+    let with = |change: &dyn Fn(&mut ironclad_api::cluster::Cluster)| {
+        let mut cluster = cluster("m1");
+        change(&mut cluster);
+        cluster
+    };
+    let plain = || with(&|_| {});
+    let labelled = |key: &str| {
+        let labels = Some([(key.to_owned(), "yes".to_owned())].into());
+        with(&move |cluster| cluster.metadata.labels.clone_from(&labels))
+    };
+    let tainted = || with(&|cluster| cluster.spec.taints = vec![crate::testkit::taint("down", "", "NoSchedule")]);
+    let in_region = |region: &str| {
+        let region = region.to_owned();
+        with(&move |cluster| cluster.spec.region.clone_from(&region))
+    };
+    let leaving = || with(&|cluster| cluster.metadata.deletion_timestamp = Some(Time(at(1))));
+    let without_api = || with(&|cluster| cluster.status.as_mut().unwrap().api_enablements.clear());
+    let selects = |key: &str| {
+        let labels = serde_json::json!({"labelSelector": {"matchLabels": {key: "yes"}}});
+        Placement { cluster_affinity: serde_json::from_value(labels).unwrap(), ..dynamic() }
+    };
+    let groups = Placement { cluster_affinities: vec![group("a", &["m9"]), group("b", &["m1"])], ..dynamic() };
+    for (name, placement, old, new, want) in [
+        ("a label that nobody asks for", dynamic(), plain(), labelled("x"), false),
+        ("a label that is asked for", selects("x"), plain(), labelled("x"), true),
+        ("another label while it fits", selects("x"), labelled("x"), labelled("x"), false),
+        ("the label is gone", selects("x"), labelled("x"), plain(), false),
+        ("a taint is removed", dynamic(), tainted(), plain(), true),
+        ("a taint is added", dynamic(), plain(), tainted(), false),
+        ("its API appears", dynamic(), without_api(), plain(), true),
+        ("it moves to another region", dynamic(), in_region("a"), in_region("b"), true),
+        ("it leaves", dynamic(), plain(), leaving(), false),
+        ("a later affinity group", groups, tainted(), plain(), true),
+    ] {
+        let mut waiting = binding("web", 2, &[]);
+        waiting.spec.placement = Some(placement);
+        let help = |old, new| may_help((&waiting).into(), old, new, &Options::default(), at(0));
+        assert_eq!(help(Some(&old), Some(&new)), want, "{name}");
+        assert!(!help(Some(&new), None), "{name}: a cluster that is gone helps nobody");
+    }
+    let mut waiting = binding("web", 2, &[]);
+    waiting.spec.placement = Some(dynamic());
+    assert!(may_help((&waiting).into(), None, Some(&plain()), &Options::default(), at(0)), "a new cluster");
+}

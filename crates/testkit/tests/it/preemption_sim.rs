@@ -213,3 +213,68 @@ async fn ends_well(world: &mut World, user: &Client) -> anyhow::Result<()> {
     ensure!(result(&all.get("low-deployment").await?).is_empty(), "there is no room for low");
     Ok(())
 }
+
+/// While no write gets through, bindings of rising priority are decided on; then capacity is freed for some of them.
+#[tokio::test(start_paused = true)]
+async fn freed_capacity_goes_to_the_highest_priority_that_waits() -> anyhow::Result<()> {
+    let (mut world, user) = full(Mode::Off).await?;
+    let all = bindings(&user);
+    for (name, priority) in [("first", 1), ("second", 7), ("third", 3)] {
+        create(&user, &App { name, replicas: 4, priority, on: &["member1"] }).await?;
+    }
+    let reason = |binding: &ResourceBinding| {
+        let conditions = binding.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        conditions::get(conditions, conditions::binding::SCHEDULED).map(|condition| condition.reason.clone())
+    };
+    world
+        .until("all three wait for capacity", async || {
+            let listed = all.list(&ListParams::default()).await?.items;
+            Ok(listed.iter().filter(|binding| reason(binding).as_deref() == Some("Unschedulable")).count() == 3)
+        })
+        .await?;
+    world.until_quiet().await?;
+    let queue = world.context().context("the controllers")?.explain_scheduling_queue();
+    let mut ranks: Vec<i32> = queue.iter().filter(|(_, w)| w.is_unschedulable).map(|(_, w)| w.queued.rank).collect();
+    ranks.sort_unstable();
+    ensure!(ranks == [1, 3, 7], "the queue shows their priorities: {ranks:?}");
+    let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
+    for (deleted, served) in [("mid", "second"), ("low", "third")] {
+        deployments.delete(deleted, &DeleteParams::default()).await?;
+        world
+            .until("the next priority is served", async || {
+                let binding = all.get(&format!("{served}-deployment")).await?;
+                Ok(result(&binding) == [("member1", 4)])
+            })
+            .await?;
+    }
+    ensure!(result(&all.get("first-deployment").await?).is_empty(), "the lowest still waits");
+    Ok(())
+}
+
+/// Ten bindings wait for capacity: a label that none of them asks for tries none of them again.
+#[tokio::test(start_paused = true)]
+async fn a_label_does_not_try_everybody_again() -> anyhow::Result<()> {
+    let (mut world, user) = full(Mode::Off).await?;
+    const NAMES: [&str; 10] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9"];
+    for name in NAMES {
+        create(&user, &App { name, replicas: 9, priority: 0, on: &["member1"] }).await?;
+    }
+    world.pass(Duration::from_secs(60)).await?;
+    world.until_quiet().await?;
+    let attempts = |world: &World| -> anyhow::Result<f64> {
+        let registry = world.context().context("the controllers")?.registry();
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        let of = text.lines().filter(|line| line.starts_with("karmada_scheduler_schedule_attempts_total{"));
+        Ok(of.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    };
+    let before = attempts(&world)?;
+    let clusters: Api<ironclad_api::cluster::Cluster> = Api::all(user.clone());
+    let label = kube::api::Patch::Merge(json!({"metadata": {"labels": {"unasked": "yes"}}}));
+    clusters.patch("member1", &kube::api::PatchParams::default(), &label).await?;
+    world.pass(Duration::from_secs(30)).await?;
+    let tried = attempts(&world)? - before;
+    // Those that run there are looked at, as before.
+    ensure!(tried <= 3.0, "{tried} attempts for one label");
+    Ok(())
+}

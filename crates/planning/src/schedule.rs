@@ -75,6 +75,7 @@ pub fn search(
         options: &options,
         api_appeared: false,
         preempting: None,
+        peers: None,
     };
     let (found, _) = scheduling::dry_run(&seen, without);
     found.map(|found| found.targets).map_err(|failure| failure.to_string())
@@ -94,6 +95,7 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
         options: &options,
         api_appeared: false,
         preempting: None,
+        peers: None,
     };
     let decision = scheduling::decide(&seen, now);
     let trigger = decision.plan.because.first().cloned();

@@ -308,7 +308,12 @@ fn feasible<'a>(
         }
         let state = if before.contains_key(&*name.0) { TargetState::Target } else { TargetState::New };
         (trace.on_event)(CycleEvent::Cluster);
-        match filter.test_observed(cluster, state, trace.on_event) {
+        let by_peers = || match state {
+            TargetState::Target => None,
+            TargetState::New => seen.peers.and_then(|peers| peers.refusal(seen.binding, &name.0)),
+        };
+        let passed = filter.test_observed(cluster, state, trace.on_event);
+        match passed.and_then(|tier| by_peers().map_or(Ok(tier), Err)) {
             Err(refusal) => {
                 because.push(Reason::Refused { cluster: name.clone(), because: refusal.clone() }.into());
                 *error.refusals.entry(refusal).or_default() += 1;

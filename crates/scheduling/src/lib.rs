@@ -14,6 +14,7 @@ mod cycle;
 mod decide;
 pub mod filter;
 pub mod groups;
+mod peers;
 pub mod plugin;
 pub mod plugins;
 pub mod preempt;
@@ -35,6 +36,7 @@ pub use decide::{
     Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
     observed_generation, refused, success, template_accepted, template_refused,
 };
+pub use peers::Peers;
 pub use plugin::{CycleEvent, Plugin, Step};
 pub use plugins::Plugins;
 pub use seen::{Available, Options, Seen};

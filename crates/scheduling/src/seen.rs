@@ -7,7 +7,7 @@ use ironclad_fleet::{BindingRef, ClusterName, Clusters};
 use jiff::SignedDuration;
 
 use crate::{
-    Capacity, Plugins,
+    Capacity, Peers, Plugins,
     preempt::{Limits, Mode, Preempting},
 };
 
@@ -33,6 +33,8 @@ pub struct Seen<'a> {
     pub api_appeared: bool,
     /// What a preemption reads; `None` if this decision preempts nobody.
     pub preempting: Option<Preempting<'a>>,
+    /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
+    pub peers: Option<&'a Peers>,
 }
 
 /// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16).

@@ -200,6 +200,7 @@ pub(crate) fn decide_in(
             options,
             api_appeared: false,
             preempting: None,
+            peers: None,
         },
         at(now),
     )

@@ -2,6 +2,7 @@
 //! that each cycle sees the result of the previous one. It does not wait for the answers to its writes.
 
 mod apply;
+mod groups;
 pub(crate) mod metrics;
 mod observe;
 mod preemption;
@@ -9,7 +10,7 @@ mod waiting;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{cluster::Cluster, work::ResourceBinding};
 use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
@@ -24,6 +25,7 @@ use tokio::sync;
 
 use self::{
     apply::Applier,
+    groups::Groups,
     metrics::{Incoming, SchedulerMetrics},
     observe::Observer,
     preemption::Preemption,
@@ -63,6 +65,7 @@ struct Scheduler {
     observer: Observer,
     applier: Applier,
     preemption: Arc<Preemption>,
+    groups: Groups,
     metrics: SchedulerMetrics,
 }
 
@@ -87,8 +90,10 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         observer: Observer::new(setup),
         applier: Applier::new(setup, preemption.clone()),
         preemption,
+        groups: Groups::new(setup.capacity.options().workload_affinity),
         metrics,
     });
+    on_change(&setup.bindings.namespaced, &this, Scheduler::on_member);
     on_change(&setup.bindings.namespaced, &this, |this, change| this.preemption.on_binding(change));
     on_change(&setup.bindings.namespaced, &this, |this, change| this.capacity.on_binding(change));
     setup.bindings.on_change(&this, Scheduler::on_binding);
@@ -126,14 +131,19 @@ impl Scheduler {
             let preemption = self.preemption.read();
             let capacity = self.capacity.lock();
             let preempting = preemption.as_ref().map(preemption::Read::preempting);
-            let seen = observed.seen(&capacity, self.capacity.options(), api_appeared, preempting);
+            let (options, peers) = (self.capacity.options(), self.groups.read());
+            let seen = observed.seen(&capacity, options, api_appeared, preempting, peers.as_deref());
             scheduling::decide_timed(&seen, self.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
         };
         let assumed = decision.result().map(|targets| self.capacity.assume(observed.binding.view(), targets));
+        if let Some(targets) = decision.result() {
+            self.groups.assign(observed.binding.view(), targets);
+        }
         let released = self.preemption.record(&observed.binding, &decision);
         drop(cycle);
         released.iter().for_each(|cluster| self.enqueue_waiting(cluster));
         let outcome = self.applier.apply(&key, &observed, &decision, assumed).await;
+        self.groups.assigned(observed.binding.view());
         if api_appeared && outcome.is_ok() {
             self.api_appeared.lock().remove(&key);
         }
@@ -172,6 +182,17 @@ impl Scheduler {
             }
             Some(Wake::Updated) => self.enqueue(key_of(new), Incoming::BindingUpdate, Cause::User),
             None => {}
+        }
+    }
+
+    /// Takes in a changed member of a group of workloads: others of the group may fit elsewhere now.
+    fn on_member(&self, change: &Change<ResourceBinding>) {
+        for fellow in self.groups.on_binding(change) {
+            let key = Key::new(&fellow.namespace, &fellow.name);
+            let is_waiting = self.waiting.lock().is_unschedulable(&key);
+            if is_waiting {
+                self.enqueue(key, Incoming::BindingUpdate, Cause::Replay);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_fleet::{Binding, Clusters};
 use ironclad_runtime::Key;
-use ironclad_scheduling::{Available, Capacity, Options, Seen, preempt::Preempting};
+use ironclad_scheduling::{Available, Capacity, Options, Peers, Seen, preempt::Preempting};
 
 use crate::{bindings::Bindings, clusters::ClusterSnapshot, setup::Setup};
 
@@ -30,6 +30,7 @@ impl Observed {
         options: &'a Options,
         api_appeared: bool,
         preempting: Option<Preempting<'a>>,
+        peers: Option<&'a Peers>,
     ) -> Seen<'a> {
         let binding = self.binding.view();
         Seen {
@@ -40,6 +41,7 @@ impl Observed {
             options,
             api_appeared,
             preempting,
+            peers,
         }
     }
 }

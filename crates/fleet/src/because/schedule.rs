@@ -195,6 +195,16 @@ pub enum Refusal {
     NoRegion,
     /// A spread constraint needs zones, but it has none.
     NoZones,
+    /// A workload of the same affinity group does not run there.
+    WithoutPeer {
+        /// Its binding.
+        peer: String,
+    },
+    /// A workload of the same anti-affinity group runs there.
+    BesidePeer {
+        /// Its binding.
+        peer: String,
+    },
 }
 
 /// Reason why a result is kept although no cluster fits.
@@ -315,6 +325,12 @@ impl fmt::Display for Refusal {
             Self::NoProvider => f.write_str("cluster(s) did not have provider property"),
             Self::NoRegion => f.write_str("cluster(s) did not have region property"),
             Self::NoZones => f.write_str("cluster(s) did not have zones property"),
+            Self::WithoutPeer { peer } => {
+                write!(f, "ResourceBinding with the same affinity group does not target this cluster ({peer})")
+            }
+            Self::BesidePeer { peer } => {
+                write!(f, "cluster already has workload with the same anti-affinity group ({peer})")
+            }
         }
     }
 }

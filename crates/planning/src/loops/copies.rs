@@ -170,6 +170,7 @@ impl Plan<'_> {
             options: &self.options.scheduling,
             api_appeared: false,
             preempting: None,
+            peers: None,
         };
         let decision = scheduling::decide(&seen, self.wall());
         let mut current = binding.clone();

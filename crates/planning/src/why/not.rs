@@ -131,6 +131,12 @@ fn remedy(because: &Reason, cluster: &ClusterName, explanation: &Explanation) ->
         }
         Reason::Refused { because: Refusal::NoRegion, .. } => format!("set spec.region of Cluster {cluster}"),
         Reason::Refused { because: Refusal::NoProvider, .. } => format!("set spec.provider of Cluster {cluster}"),
+        Reason::Refused { because: Refusal::WithoutPeer { peer }, .. } => {
+            format!("place {peer} on {cluster}, or take the workload out of its affinity group")
+        }
+        Reason::Refused { because: Refusal::BesidePeer { peer }, .. } => {
+            format!("move {peer} away from {cluster}, or take the workload out of its anti-affinity group")
+        }
         Reason::Refused { because: Refusal::NoZones, .. } => format!("set spec.zones of Cluster {cluster}"),
         Reason::NotSelected { .. } => "a larger maxGroups in the placement's spreadConstraints".to_owned(),
         Reason::NoShare { .. } => "more replicas, or a weight for it in the placement".to_owned(),

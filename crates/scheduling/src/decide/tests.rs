@@ -65,6 +65,7 @@ fn by_summary(binding: &ResourceBinding, fleet: &(Clusters, Capacity), available
             options: &options,
             api_appeared: false,
             preempting: None,
+            peers: None,
         },
         at(1),
     )
@@ -308,6 +309,7 @@ fn attempts_as_metrics_count_them() {
         options: &options,
         api_appeared: false,
         preempting: None,
+        peers: None,
     };
     let _ = decide_timed(&seen, at(1), &mut |on_event| match on_event {
         CycleEvent::Step(step) => steps.push(step.as_str()),
@@ -516,6 +518,7 @@ fn divided_binding_is_scheduled_again_when_a_member_gets_its_api() {
         options: &options,
         api_appeared: true,
         preempting: None,
+        peers: None,
     };
     let moved = applied(&settled, &decide(&seen, at(102)));
     assert_eq!(result(&moved), [("m1", 2), ("m2", 2)]);
@@ -600,6 +603,7 @@ fn cluster_resource_binding_reports_with_its_own_text() {
         options: &options,
         api_appeared: false,
         preempting: None,
+        peers: None,
     };
     let decision = decide(&seen, at(1));
     let told = success(seen.binding, &decision.plan.effects);

@@ -38,6 +38,7 @@ fn decision_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options
         options,
         api_appeared: false,
         preempting: None,
+        peers: None,
     })
 }
 
@@ -269,6 +270,7 @@ fn replica_changes() {
             options: &options,
             api_appeared: false,
             preempting: None,
+            peers: None,
         };
         assert_eq!(replicas_changed(&seen, &placement), want, "{name}");
     }
@@ -292,6 +294,7 @@ fn changes_of_components() {
             options: &options,
             api_appeared: false,
             preempting: None,
+            peers: None,
         };
         replicas_changed(&seen, &placement)
     };

@@ -207,3 +207,57 @@ async fn unschedulable_bindings_are_retried_without_writes() -> anyhow::Result<(
     ensure!(after == before, "which wrote something: {before:?}, {after:?}");
     Ok(())
 }
+
+/// Five workloads of one anti-affinity group on three members: three are placed, each alone; when one of them is
+/// deleted, another takes its member.
+#[tokio::test(start_paused = true)]
+async fn workloads_of_an_anti_affinity_group_take_a_member_each() -> anyhow::Result<()> {
+    let mut setup = Setup::from(WorldOptions { seed: 3, members: 3 });
+    setup.settings.gates = setup.settings.gates.with(Gate::WorkloadAffinity, true);
+    let mut world = World::start(setup).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    let mut policy = serde_json::to_value(propagation::policy()?)?;
+    policy["spec"]["resourceSelectors"][0].as_object_mut().context("a selector")?.remove("name");
+    policy["spec"]["placement"] = json!({
+        "workloadAffinity": {"antiAffinity": {"groupByLabelKey": "team"}},
+        "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+    });
+    let policies: Api<PropagationPolicy> = Api::namespaced(user.clone(), "default");
+    policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+    let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
+    for n in 0..5 {
+        let mut deployment = serde_json::to_value(propagation::deployment()?)?;
+        deployment["metadata"]["name"] = json!(format!("web{n}"));
+        deployment["metadata"]["labels"] = json!({"team": "red"});
+        deployments.create(&PostParams::default(), &serde_json::from_value(deployment)?).await?;
+    }
+    let bindings: Api<ResourceBinding> = Api::namespaced(user.clone(), "default");
+    let targets = async || -> anyhow::Result<Vec<String>> {
+        let all = bindings.list(&ListParams::default()).await?.items;
+        let mut names: Vec<String> =
+            all.iter().flat_map(|b| b.spec.clusters.iter().map(|target| target.name.clone())).collect();
+        names.sort();
+        Ok(names)
+    };
+    let members = ["member1", "member2", "member3"];
+    world.until("each member has one of them", async || Ok(targets().await? == members)).await?;
+    world.until_quiet().await?;
+    let all = bindings.list(&ListParams::default()).await?.items;
+    let waiting: Vec<_> = all.iter().filter(|binding| binding.spec.clusters.is_empty()).collect();
+    let why = scheduled(waiting.first().context("two wait")?).context("a condition")?;
+    ensure!(why.0 == "NoClusterFit" && why.1.contains("same anti-affinity group (default/web"), "{why:?}");
+    let placed = all.iter().find(|binding| !binding.spec.clusters.is_empty()).context("three are placed")?;
+    let gone = placed.spec.resource.name.clone();
+    let began = world.clock().mono();
+    deployments.delete(&gone, &kube::api::DeleteParams::default()).await?;
+    world
+        .until("another one takes its place", async || {
+            let is_gone = bindings.get_opt(&format!("{gone}-deployment")).await?.is_none();
+            Ok(is_gone && targets().await? == members)
+        })
+        .await?;
+    let took = world.clock().mono() - began;
+    ensure!(took < Duration::from_secs(60), "not by the timer of five minutes: {took:?}");
+    Ok(())
+}

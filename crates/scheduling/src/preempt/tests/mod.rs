@@ -157,6 +157,7 @@ impl World {
                 options: &self.options,
                 api_appeared: false,
                 preempting: Some(Preempting { placed: &placed, preemptors: &self.preemptors }),
+                peers: None,
             },
             at(now),
         )

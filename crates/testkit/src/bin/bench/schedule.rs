@@ -1,13 +1,19 @@
-//! `bench schedule`: one scheduling cycle, as the fleet and the number of placed bindings grow.
+//! `bench schedule`: one scheduling cycle, and one preemption, as the fleet and the number of placed bindings grow.
 
 use std::{hint::black_box, time::Duration};
 
 use ironclad_api::{
     cluster::Cluster,
+    conditions::{self, TRUE, cluster::READY},
     work::{ResourceBinding, TargetCluster},
 };
 use ironclad_fleet::{BindingRef, Clusters};
-use ironclad_scheduling::{Available, Capacity, Options, Seen, capacity::Modelling, decide};
+use ironclad_scheduling::{
+    Available, Capacity, Options, Seen,
+    capacity::Modelling,
+    decide,
+    preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
+};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,6 +27,9 @@ pub(crate) struct Args {
     /// Assumed bindings: placed and not in a summary yet
     #[arg(long, value_delimiter = ',', default_value = "0,1000,10000")]
     assumed: Vec<usize>,
+    /// Numbers of placed bindings among which a pending one preempts, on a full fleet
+    #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
+    placed: Vec<usize>,
     /// Scheduling cycles for each figure
     #[arg(long, default_value_t = 200)]
     passes: u32,
@@ -56,6 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                         options: &options,
                         api_appeared: false,
                         preempting: None,
+                        peers: None,
                     };
                     drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)));
                 }
@@ -84,6 +94,73 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 "{count:>8}   {assumed:>8}   {:>12.2?}   {:>11.2?}   {:>15.2?}   {summary:>14.2?}   {assume:>13.2?}",
                 figures[0], figures[1], figures[2]
             );
+        }
+    }
+    preemptions(args)
+}
+
+/// One decision that finds a plan, on clusters without free capacity.
+fn preemptions(args: &Args) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let options = Options { preemption: Mode::Evict, ..Options::default() };
+    println!("clusters     placed   one cluster  several clusters    index/change");
+    for count in &args.clusters {
+        let clusters = (0..*count).map(|n| {
+            let mut cluster = cluster(n)?;
+            if let Some(status) = &mut cluster.status {
+                status.conditions = vec![conditions::condition(READY, TRUE, "ClusterReady", "")];
+                if let Some(summary) = &mut status.resource_summary {
+                    summary.allocated = summary.allocatable.clone();
+                    summary.allocatable_modelings.iter_mut().for_each(|grade| grade.count = 0);
+                }
+            }
+            Ok((format!("m{n:04}").as_str().into(), cluster.into()))
+        });
+        let clusters: Clusters = clusters.collect::<anyhow::Result<_>>()?;
+        let capacity = Capacity::of(&clusters, Modelling::On);
+        for placed in &args.placed {
+            let mut bindings = Vec::with_capacity(*placed);
+            for n in 0..*placed {
+                let mut binding = binding(&json!({}))?;
+                binding.metadata.name = Some(format!("b{n}"));
+                binding.spec.replicas = 4;
+                binding.spec.schedule_priority = Some(serde_json::from_value(json!({"priority": n % 10}))?);
+                binding.spec.clusters =
+                    serde_json::from_value(json!([{"name": format!("m{:04}", n % count), "replicas": 4}]))?;
+                bindings.push(binding);
+            }
+            let began = clock.mono();
+            let index = Placed::of(&bindings);
+            let change = (clock.mono() - began) / u32::try_from(*placed).unwrap_or(u32::MAX).max(1);
+            let preemptors = Preemptors::default();
+            let pass = |replicas: i32, placement: &Value| -> anyhow::Result<Duration> {
+                let (mut pending, available) = (binding(placement)?, Available::new());
+                pending.spec.replicas = replicas;
+                let priority = json!({"priority": 100, "preemptionPolicy": "PreemptLowerPriority"});
+                pending.spec.schedule_priority = Some(serde_json::from_value(priority)?);
+                let seen = Seen {
+                    binding: BindingRef::from(&pending),
+                    clusters: &clusters,
+                    available: &available,
+                    capacity: &capacity,
+                    options: &options,
+                    api_appeared: false,
+                    preempting: Some(Preempting { placed: &index, preemptors: &preemptors }),
+                    peers: None,
+                };
+                let found = decide(&seen, Timestamp::UNIX_EPOCH).preemption;
+                anyhow::ensure!(matches!(found, Some(Outcome::Nominated(_))), "no plan: {found:?}");
+                let began = clock.mono();
+                for _ in 0..args.passes {
+                    drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)));
+                }
+                Ok((clock.mono() - began) / args.passes.max(1))
+            };
+            let divided = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}});
+            let mut single = divided.clone();
+            single["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
+            let figures = [pass(3, &single)?, pass(10, &divided)?];
+            println!("{count:>8}   {placed:>8}   {:>11.2?}   {:>15.2?}   {change:>13.2?}", figures[0], figures[1]);
         }
     }
     Ok(())

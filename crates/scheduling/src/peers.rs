@@ -1,0 +1,270 @@
+//! Affinity and anti-affinity between workloads (specification/scheduling.md 5.8; gate `WorkloadAffinity`).
+//!
+//! Members of a group are the ResourceBindings of one namespace with the same group text. A changed binding costs its own
+//! targets; a filter reads the members of one group.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ironclad_api::work::{ResourceBinding, ResourceBindingSpec, TargetCluster};
+use ironclad_fleet::{BindingKey, BindingRef, because::schedule::Refusal};
+
+/// Groups of workloads, with the clusters of each member.
+#[derive(Debug, Clone, Default)]
+pub struct Peers {
+    members: BTreeMap<Group, BTreeMap<BindingKey, Clusters>>,
+    /// Results that are being written: newer than what is known of the binding.
+    assigning: BTreeMap<BindingKey, Clusters>,
+    groups: BTreeMap<BindingKey, Vec<Group>>,
+}
+
+type Clusters = BTreeSet<Arc<str>>;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    namespace: Arc<str>,
+    kind: Kind,
+    name: Arc<str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Affinity,
+    AntiAffinity,
+}
+
+impl Peers {
+    /// Groups of these bindings, for a single question.
+    #[must_use]
+    pub fn of<'a>(bindings: impl IntoIterator<Item = &'a ResourceBinding>) -> Self {
+        let mut peers = Self::default();
+        for binding in bindings {
+            peers.update(binding);
+        }
+        peers
+    }
+
+    /// Records a binding that was added or changed.
+    pub fn update(&mut self, binding: &ResourceBinding) {
+        let key = BindingRef::from(binding).key();
+        self.leave(&key);
+        let groups = groups(&key, &binding.spec);
+        if groups.is_empty() || binding.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        for group in &groups {
+            let members = self.members.entry(group.clone()).or_default();
+            members.insert(key.clone(), names(&binding.spec.clusters));
+        }
+        self.groups.insert(key, groups);
+    }
+
+    /// Forgets a binding.
+    pub fn remove(&mut self, key: &BindingKey) {
+        self.leave(key);
+        self.assigning.remove(key);
+    }
+
+    fn leave(&mut self, key: &BindingKey) {
+        for group in self.groups.remove(key).unwrap_or_default() {
+            let Some(members) = self.members.get_mut(&group) else { continue };
+            members.remove(key);
+            if members.is_empty() {
+                self.members.remove(&group);
+            }
+        }
+    }
+
+    /// Records a result that is about to be written, so that the next decision need not wait for the API server.
+    pub fn assign(&mut self, key: &BindingKey, targets: &[TargetCluster]) {
+        if self.groups.contains_key(key) {
+            self.assigning.insert(key.clone(), names(targets));
+        }
+    }
+
+    /// Records that a result was written, or that its write failed.
+    pub fn assigned(&mut self, key: &BindingKey) {
+        self.assigning.remove(key);
+    }
+
+    /// Other members of the binding's groups: those that may fit elsewhere when its clusters change.
+    #[must_use]
+    pub fn fellows(&self, key: &BindingKey) -> Vec<BindingKey> {
+        let groups = self.groups.get(key).into_iter().flatten();
+        let members = groups.filter_map(|group| self.members.get(group)).flat_map(BTreeMap::keys);
+        let fellows: BTreeSet<&BindingKey> = members.filter(|member| *member != key).collect();
+        fellows.into_iter().cloned().collect()
+    }
+
+    /// Why the groups of a binding reject a cluster that is not its target yet. A peer without a result does not count,
+    /// so that the first member of a group finds a place; with several, the cluster must be a target of all.
+    pub(crate) fn refusal(&self, binding: BindingRef<'_>, cluster: &str) -> Option<Refusal> {
+        let BindingRef::Namespaced(_) = binding else { return None };
+        let key = binding.key();
+        groups(&key, binding.spec()).iter().find_map(|group| {
+            let others = self.members.get(group)?.iter().filter(|(other, _)| **other != key);
+            let mut others = others.map(|(other, known)| (other, self.assigning.get(other).unwrap_or(known)));
+            match group.kind {
+                Kind::Affinity => others
+                    .find(|(_, clusters)| !clusters.is_empty() && !clusters.contains(cluster))
+                    .map(|(other, _)| Refusal::WithoutPeer { peer: other.to_string() }),
+                Kind::AntiAffinity => others
+                    .find(|(_, clusters)| clusters.contains(cluster))
+                    .map(|(other, _)| Refusal::BesidePeer { peer: other.to_string() }),
+            }
+        })
+    }
+}
+
+fn names(targets: &[TargetCluster]) -> Clusters {
+    targets.iter().map(|target| target.name.as_str().into()).collect()
+}
+
+fn groups(key: &BindingKey, spec: &ResourceBindingSpec) -> Vec<Group> {
+    let Some(groups) = &spec.workload_affinity_groups else { return Vec::new() };
+    let group = |(kind, name): (Kind, &String)| {
+        let named = !name.is_empty();
+        named.then(|| Group { namespace: key.namespace.clone(), kind, name: name.as_str().into() })
+    };
+    [(Kind::Affinity, &groups.affinity_group), (Kind::AntiAffinity, &groups.anti_affinity_group)]
+        .into_iter()
+        .filter_map(group)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::work::WorkloadAffinityGroups;
+
+    use super::*;
+    use crate::{
+        Available, Capacity, Decision, Options, Seen, decide,
+        testkit::{at, binding, clusters, duplicated, targets},
+    };
+
+    fn member(name: &str, affinity: &str, anti: &str, on: &[&str]) -> ResourceBinding {
+        let on: Vec<(&str, i32)> = on.iter().map(|name| (*name, 1)).collect();
+        let mut member = binding(name, 1, &on);
+        let text = |text: &str| text.to_owned();
+        let groups = WorkloadAffinityGroups { affinity_group: text(affinity), anti_affinity_group: text(anti) };
+        member.spec.workload_affinity_groups = Some(groups);
+        member.spec.placement = Some(duplicated());
+        member
+    }
+
+    fn decision(pending: &ResourceBinding, peers: Option<&Peers>) -> Decision {
+        let (fleet, available, capacity) = (clusters(&["m1", "m2", "m3"]), Available::new(), Capacity::default());
+        let options = Options { workload_affinity: peers.is_some(), ..Options::default() };
+        let seen = Seen {
+            binding: pending.into(),
+            clusters: &fleet,
+            available: &available,
+            capacity: &capacity,
+            options: &options,
+            api_appeared: false,
+            preempting: None,
+            peers,
+        };
+        decide(&seen, at(100))
+    }
+
+    fn placed(pending: &ResourceBinding, peers: &Peers) -> Vec<String> {
+        let decision = decision(pending, Some(peers));
+        decision.result().unwrap_or_default().iter().map(|target| target.name.clone()).collect()
+    }
+
+    #[test]
+    fn clusters_that_groups_allow() {
+        let all: &[&str] = &["m1", "m2", "m3"];
+        let rows: &[(&str, Vec<ResourceBinding>, ResourceBinding, &[&str])] = &[
+            ("no group", vec![member("a", "g=1", "", &["m1"])], binding_without_groups(), all),
+            ("affinity", vec![member("a", "g=1", "", &["m1"])], member("p", "g=1", "", &[]), &["m1"]),
+            ("another group", vec![member("a", "g=2", "", &["m1"])], member("p", "g=1", "", &[]), all),
+            ("the first member finds a place", vec![member("a", "g=1", "", &[])], member("p", "g=1", "", &[]), all),
+            (
+                "several peers: the clusters of all",
+                vec![member("a", "g=1", "", &["m1", "m2"]), member("b", "g=1", "", &["m2", "m3"])],
+                member("p", "g=1", "", &[]),
+                &["m2"],
+            ),
+            ("anti-affinity", vec![member("a", "", "g=1", &["m1"])], member("p", "", "g=1", &[]), &["m2", "m3"]),
+            (
+                "both",
+                vec![member("a", "g=1", "", &["m1", "m2"]), member("b", "", "h=1", &["m2"])],
+                member("p", "g=1", "h=1", &[]),
+                &["m1"],
+            ),
+            (
+                "a cluster that it has stays",
+                vec![member("a", "", "g=1", &["m1"])],
+                member("p", "", "g=1", &["m1"]),
+                all,
+            ),
+            ("itself is no peer", vec![member("p", "", "g=1", &["m1"])], member("p", "", "g=1", &[]), all),
+        ];
+        for (name, others, pending, want) in rows {
+            let mut pending = pending.clone();
+            if *name == "a cluster that it has stays" {
+                // Everything is full of peers except the one it has.
+                pending.spec.clusters = targets(&[("m1", 1)]);
+            }
+            let got = placed(&pending, &Peers::of(others));
+            assert_eq!(got, *want, "{name}");
+        }
+    }
+
+    fn binding_without_groups() -> ResourceBinding {
+        let mut plain = binding("plain", 1, &[]);
+        plain.spec.placement = Some(duplicated());
+        plain
+    }
+
+    #[test]
+    fn groups_end_at_the_namespace_and_with_the_gate() {
+        let mut elsewhere = member("a", "", "g=1", &["m1"]);
+        elsewhere.metadata.namespace = Some("other".into());
+        let pending = member("p", "", "g=1", &[]);
+        assert_eq!(placed(&pending, &Peers::of([&elsewhere])).len(), 3);
+        assert_eq!(decision(&pending, None).result().map(<[_]>::len), Some(3), "the gate is off");
+    }
+
+    #[test]
+    fn results_that_are_being_written_count_and_failed_ones_do_not() {
+        let (first, pending) = (member("a", "", "g=1", &[]), member("p", "", "g=1", &[]));
+        let key = BindingRef::from(&first).key();
+        let mut peers = Peers::of([&first]);
+        peers.assign(&key, &targets(&[("m1", 1), ("m2", 1)]));
+        assert_eq!(placed(&pending, &peers), ["m3"]);
+        peers.update(&first);
+        assert_eq!(placed(&pending, &peers), ["m3"], "another change of it does not hide the result");
+        peers.assigned(&key);
+        assert_eq!(placed(&pending, &peers).len(), 3, "the write failed");
+        peers.update(&member("a", "", "g=1", &["m1"]));
+        assert_eq!(placed(&pending, &peers), ["m2", "m3"]);
+        assert_eq!(peers.fellows(&key), []);
+        peers.update(&pending);
+        assert_eq!(peers.fellows(&key), [BindingRef::from(&pending).key()]);
+        peers.remove(&key);
+        assert_eq!(placed(&pending, &peers).len(), 3);
+    }
+
+    #[test]
+    fn the_failure_names_the_other_workload() {
+        let everywhere = member("a", "", "g=1", &["m1", "m2", "m3"]);
+        let failure = decision(&member("p", "", "g=1", &[]), Some(&Peers::of([&everywhere]))).failure.unwrap();
+        assert_eq!(
+            failure.to_string(),
+            "0/3 clusters are available: 3 cluster already has workload with the same anti-affinity group \
+             (default/a-deployment)."
+        );
+        let on_one = member("a", "g=1", "", &["m9"]);
+        let failure = decision(&member("p", "g=1", "", &[]), Some(&Peers::of([&on_one]))).failure.unwrap();
+        assert_eq!(
+            failure.to_string(),
+            "0/3 clusters are available: 3 ResourceBinding with the same affinity group does not target this cluster \
+             (default/a-deployment)."
+        );
+    }
+}

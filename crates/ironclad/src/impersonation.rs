@@ -27,6 +27,7 @@ const ARGUMENTS: [(&str, &str); 35] = [
     ("logs", "pod/web -C member1"),
     ("plan apply", "-f FILE"),
     ("plan cluster-loss", "member1"),
+    ("plan preemption", "web"),
     ("plan rate", "5"),
     ("plan taint", "member1 key:NoExecute"),
     ("sim add", "member9"),

@@ -10,8 +10,6 @@ use ironclad_api::{
 };
 use serde_json::Value;
 
-use crate::template;
-
 /// The relevant fields of a PriorityClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
@@ -34,16 +32,15 @@ pub struct Resolved {
     pub warning: Option<String>,
 }
 
-/// Paths of the priority class in a workload's pod template.
-const POD_SPECS: [&str; 3] = ["/spec/priorityClassName", "/spec/template/spec/priorityClassName", CRON];
-const CRON: &str = "/spec/jobTemplate/spec/template/spec/priorityClassName";
+/// Largest depth at which a pod template is looked for.
+const DEPTH_MAX: usize = 16;
 
 /// Resolves the policy's priority for this template.
 #[must_use]
 pub fn resolve(priority_spec: &SchedulePriority, template: &Value, classes: &[Class]) -> Resolved {
     let named: Vec<&str> = match priority_spec.priority_class_source {
         PriorityClassSource::KubePriorityClass => vec![priority_spec.priority_class_name.as_str()],
-        PriorityClassSource::PodPriorityClass => POD_SPECS.iter().map(|at| template::text(template, at)).collect(),
+        PriorityClassSource::PodPriorityClass => pod_classes(template),
         PriorityClassSource::FederatedPriorityClass => {
             let default = default(classes);
             let why = "FederatedPriorityClass is not supported";
@@ -58,6 +55,30 @@ pub fn resolve(priority_spec: &SchedulePriority, template: &Value, classes: &[Cl
     let priority = found.map_or_else(|| default(classes), of_class);
     let warning = missing.first().map(|name| warning(&format!("there is no PriorityClass {name:?}"), &priority));
     Resolved { priority, warning }
+}
+
+/// The classes that the pod templates of a workload name, in the order of the fields. A pod template is any object below
+/// `spec` with a list of containers, so that workloads of several components have one for each, whatever their kind.
+fn pod_classes(template: &Value) -> Vec<&str> {
+    fn collect<'a>(value: &'a Value, depth: usize, classes: &mut Vec<&'a str>) {
+        if depth > DEPTH_MAX {
+            return;
+        }
+        match value {
+            Value::Object(fields) => {
+                let is_pod = fields.get("containers").is_some_and(Value::is_array);
+                if let Some(class) = fields.get("priorityClassName").and_then(Value::as_str).filter(|_| is_pod) {
+                    classes.push(class);
+                }
+                fields.values().for_each(|field| collect(field, depth + 1, classes));
+            }
+            Value::Array(items) => items.iter().for_each(|item| collect(item, depth + 1, classes)),
+            _ => {}
+        }
+    }
+    let mut classes = Vec::new();
+    collect(&template["spec"], 0, &mut classes);
+    classes
 }
 
 /// The class with `globalDefault`: of several the one with the smallest value, then the first by name; otherwise
@@ -97,8 +118,16 @@ mod tests {
         let gentle = || class("gentle", 50, false, Some("Never"));
         let base = || class("base", 7, true, Some("Never"));
         let (preempts, never) = (PreemptionPolicy::PreemptLowerPriority, PreemptionPolicy::Never);
-        let pod =
-            |name: &str| json!({"kind": "Deployment", "spec": {"template": {"spec": {"priorityClassName": name}}}});
+        let spec = |name: &str| json!({"priorityClassName": name, "containers": [{"name": "main"}]});
+        let pod = |name: &str| json!({"kind": "Deployment", "spec": {"template": {"spec": spec(name)}}});
+        let ray = json!({"kind": "RayCluster", "spec": {
+            "priorityClassName": "no pod's",
+            "headGroupSpec": {"template": {"spec": spec("gentle")}},
+            "workerGroupSpecs": [{"template": {"spec": spec("high")}}, {"template": {"spec": spec("base")}}],
+        }});
+        let cron =
+            json!({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {"spec": spec("gentle")}}}}});
+        let bare = json!({"kind": "Pod", "spec": spec("gentle")});
         let none = || json!({"kind": "Deployment", "spec": {}});
         use PriorityClassSource::{FederatedPriorityClass, KubePriorityClass, PodPriorityClass};
         for (name, source, class_name, template, classes, want, warns) in [
@@ -117,6 +146,17 @@ mod tests {
             ("no name: the default", KubePriorityClass, "", none(), vec![high(), base()], (7, never), false),
             ("no name and no default", KubePriorityClass, "", none(), vec![], (0, never), false),
             ("the pod's", PodPriorityClass, "", pod("high"), vec![high(), base()], (100, preempts), false),
+            (
+                "of several pod templates the highest",
+                PodPriorityClass,
+                "",
+                ray,
+                vec![gentle(), high(), base()],
+                (100, preempts),
+                false,
+            ),
+            ("a CronJob's", PodPriorityClass, "", cron, vec![gentle()], (50, never), false),
+            ("a Pod's own", PodPriorityClass, "", bare, vec![gentle()], (50, never), false),
             ("the pod names none", PodPriorityClass, "", none(), vec![high(), base()], (7, never), false),
             ("the pod's is missing", PodPriorityClass, "", pod("gone"), vec![base()], (7, never), true),
             ("federated", FederatedPriorityClass, "x", none(), vec![high(), base()], (7, never), true),

@@ -153,6 +153,9 @@ fn check(kind: &Kind, object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result
     if let Some(priority) = &spec.schedule_priority {
         priority::schedule_priority(priority, &path.child("schedulePriority"), cx, out);
     }
+    if spec.placement.workload_affinity.is_some() && !cx.config.gates.enabled(Gate::WorkloadAffinity) {
+        out.warn("spec.placement.workloadAffinity has no effect: feature gate WorkloadAffinity is off");
+    }
     if spec.preemption == Some(PolicyPreemption::Always) && !cx.config.gates.enabled(Gate::PropagationPolicyPreemption)
     {
         out.warn("spec.preemption has no effect: feature gate PropagationPolicyPreemption is off");

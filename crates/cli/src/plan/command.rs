@@ -14,7 +14,7 @@ use ironclad_fleet::{ClusterName, World};
 use ironclad_planning::{Options, Script, plan_failover};
 use ironclad_seam::Clock;
 
-use super::{apply, print::table, read};
+use super::{apply, preemption, print::table, read};
 use crate::{
     connect::Plane,
     evictions::observe::{LeaderReport, leader_report_if_readable},
@@ -22,8 +22,8 @@ use crate::{
     report::{Exit, Misused, WOULD_MOVE},
 };
 
-/// Show what would happen if a manifest were applied, if clusters were lost or tainted, or evictions went at another
-/// rate.
+/// Show what would happen if a manifest were applied, if clusters were lost or tainted, if evictions went at another
+/// rate, or if a workload preempted others.
 ///
 /// The real decisions are taken over a copy of the fleet in virtual time: when it is noticed, who leaves in which order
 /// and how fast, who stays and why, and where everything ends. Nothing is written.
@@ -36,6 +36,7 @@ use crate::{
   ironclad plan cluster-loss member1 member2 --rate 5 -o json
   ironclad plan taint member1 maintenance:NoExecute
   ironclad plan rate 5
+  ironclad plan preemption payments -n shop
   ironclad plan cluster-loss member1 -f dump.yaml         without a control plane
 
 Exit codes: 0 nothing would move, 3 something would, 1 failed, 2 misused."
@@ -65,6 +66,18 @@ pub enum Plan {
 Exit codes: 0 no copy would change, 3 some would, or a change is not followed, 1 failed or an object would be refused,
 2 misused.")]
     Apply(Box<apply::How>),
+    /// A workload preempts others: who would leave, and where to.
+    ///
+    /// The scheduler's search for victims is run for the workload as if gate PriorityBasedPreemptiveScheduling were on and
+    /// its preemptionPolicy were PreemptLowerPriority. For every victim it says where it would be placed then, or that it
+    /// would have no place.
+    #[command(after_help = "Examples:
+  ironclad plan preemption payments -n shop
+  ironclad plan preemption payments --priority 1000       as if it had this priority
+  ironclad plan preemption payments -f dump.yaml          without a control plane
+
+Exit codes: 0 nobody would leave, 3 somebody would, 1 failed, 2 misused.")]
+    Preemption(Box<preemption::How>),
     /// Something happens to the clusters.
     #[command(flatten)]
     Fleet(Box<What>),
@@ -257,6 +270,7 @@ pub enum Format {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let what = match &command.plan {
         Plan::Apply(how) => return apply::run(how, clock).await,
+        Plan::Preemption(how) => return preemption::run(how, clock).await,
         Plan::Fleet(what) => what,
     };
     let how = how(what)?;

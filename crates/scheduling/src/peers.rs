@@ -46,12 +46,13 @@ impl Peers {
         peers
     }
 
-    /// Records a binding that was added or changed.
+    /// Records a binding that was added or changed. One that is being deleted counts until it is gone, as its copies may
+    /// still run.
     pub fn update(&mut self, binding: &ResourceBinding) {
         let key = BindingRef::from(binding).key();
         self.leave(&key);
         let groups = groups(&key, &binding.spec);
-        if groups.is_empty() || binding.metadata.deletion_timestamp.is_some() {
+        if groups.is_empty() {
             return;
         }
         for group in &groups {

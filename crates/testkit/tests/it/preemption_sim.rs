@@ -232,7 +232,6 @@ async fn freed_capacity_goes_to_the_highest_priority_that_waits() -> anyhow::Res
             Ok(listed.iter().filter(|binding| reason(binding).as_deref() == Some("Unschedulable")).count() == 3)
         })
         .await?;
-    world.until_quiet().await?;
     let queue = world.context().context("the controllers")?.explain_scheduling_queue();
     let mut ranks: Vec<i32> = queue.iter().filter(|(_, w)| w.is_unschedulable).map(|(_, w)| w.queued.rank).collect();
     ranks.sort_unstable();
@@ -260,7 +259,6 @@ async fn a_label_does_not_try_everybody_again() -> anyhow::Result<()> {
         create(&user, &App { name, replicas: 9, priority: 0, on: &["member1"] }).await?;
     }
     world.pass(Duration::from_secs(60)).await?;
-    world.until_quiet().await?;
     let attempts = |world: &World| -> anyhow::Result<f64> {
         let registry = world.context().context("the controllers")?.registry();
         let mut text = String::new();

@@ -13,7 +13,7 @@ use crate::Ironclad;
 const LOCAL: [&str; 6] = ["up", "run", "interpret", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 35] = [
+const ARGUMENTS: [(&str, &str); 36] = [
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),

@@ -84,6 +84,9 @@ impl Preemption {
             state.preemptors.forget(&key);
             return;
         };
+        if change.old.as_deref().is_some_and(|old| Placed::is_unchanged(old, new)) {
+            return;
+        }
         self.state.lock().placed.update(new);
         let nominated = new.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
         // A nomination of an earlier process; those of this one are known since their decision.

@@ -125,7 +125,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
 
     // What was decided before stays; of two new verdicts the failure counts.
     let decided = conditions.verdict("SuccessCriteriaMet");
-    let restarts = running(&seen.pods).map(|pod| restarts_of_all(pod)).sum();
+    let restarts = running(&seen.pods).map(restarts_of_all).sum();
     let failure = match &decided {
         Some(_) => None,
         None => failure(&plan.status, &conditions, &spec, &ends, restarts, now),

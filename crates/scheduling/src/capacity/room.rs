@@ -105,7 +105,7 @@ impl Capacity {
             let of = u128::try_from(free.allocatable(resource)).unwrap_or(0);
             let amount = u128::try_from(amount).unwrap_or(0);
             // What the cluster does not list at all takes all of it.
-            if of == 0 { if amount == 0 { 0 } else { WHOLE } } else { amount * WHOLE / of }
+            (amount * WHOLE).checked_div(of).unwrap_or(if amount == 0 { 0 } else { WHOLE })
         };
         footprint.iter().map(|(resource, amount)| share(resource, *amount)).sum::<u128>() + share(PODS, pods)
     }

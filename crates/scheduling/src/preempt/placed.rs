@@ -131,6 +131,17 @@ impl Placed {
         }
     }
 
+    /// Returns whether a change of a binding is none for the index: reports of clusters change a status often.
+    #[must_use]
+    pub fn is_unchanged(old: &ResourceBinding, new: &ResourceBinding) -> bool {
+        let read = |binding: &ResourceBinding| {
+            let scheduled = BindingRef::from(binding).last_scheduled();
+            (binding.metadata.generation, binding.metadata.deletion_timestamp.is_some(), scheduled)
+        };
+        // A preemption changes the spec, too, so the condition need not be compared.
+        read(old) == read(new)
+    }
+
     /// Forgets a binding.
     pub fn remove(&mut self, key: &BindingKey) {
         let Some(entry) = self.entries.remove(key) else { return };

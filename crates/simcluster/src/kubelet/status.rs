@@ -151,8 +151,8 @@ pub(super) fn terminated(exit_code: i32, started: &Time, finished: &Time) -> Con
 /// Returns the status of a container in this state. Restarts so far stay counted.
 pub(super) fn status_of(pod: &Pod, container: &Container, ready: bool, state: ContainerState) -> ContainerStatus {
     let image = container.image.clone().unwrap_or_default();
-    let all = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
-    let before = all.filter(|status| status.name == container.name).last();
+    let mut all = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+    let before = all.rfind(|status| status.name == container.name);
     let was_created = before.is_some_and(|status| status.container_id.is_some());
     let (runs, created) = (state.running.is_some(), state.waiting.is_none() || was_created);
     let id = format!("simulated://{}/{}", pod.metadata.uid.as_deref().unwrap_or(""), container.name);

@@ -120,8 +120,11 @@ mod tests {
 
     #[test]
     fn what_can_not_be_meant_is_refused_and_what_means_nothing_warns() {
-        let (_, warnings) = Gates::parse("WorkloadAffinity=true,MultiClusterService=false").unwrap();
-        assert_eq!(warnings, ["feature gate WorkloadAffinity has no effect: this version does not have the feature"]);
+        let (_, warnings) = Gates::parse("MultiClusterService=true,WorkloadAffinity=true").unwrap();
+        assert_eq!(
+            warnings,
+            ["feature gate MultiClusterService has no effect: this version does not have the feature"]
+        );
         let error = Gates::parse("Failovr=true").unwrap_err().to_string();
         assert!(error.starts_with("unknown feature gate \"Failovr\"\n  try: Failover, "), "{error}");
         let error = Gates::parse("Failover=yes").unwrap_err().to_string();

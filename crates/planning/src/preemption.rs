@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::schedule::capacity;
 
-/// What preemption would do for a binding.
+/// Preemption for a binding, as it would be.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionPlan {

@@ -57,8 +57,9 @@ pub fn resolve(priority_spec: &SchedulePriority, template: &Value, classes: &[Cl
     Resolved { priority, warning }
 }
 
-/// The classes that the pod templates of a workload name, in the order of the fields. A pod template is any object below
-/// `spec` with a list of containers, so that workloads of several components have one for each, whatever their kind.
+/// The classes that the pod templates of a workload name, in the order of the fields. A pod template is any object
+/// below `spec` with a list of containers, so that workloads of several components have one for each, whatever their
+/// kind.
 fn pod_classes(template: &Value) -> Vec<&str> {
     fn collect<'a>(value: &'a Value, depth: usize, classes: &mut Vec<&'a str>) {
         if depth > DEPTH_MAX {

@@ -151,8 +151,8 @@ impl<T: Ord + Clone + Debug> Queue<T> {
     /// precede replays, and then it is first come, first served. What becomes ready at one moment enters in this order,
     /// too.
     ///
-    /// So that no key waits for ever: one of eight turns goes to the key that has waited longest, if it has waited for a
-    /// minute. A key with n ready ones older than itself waits at most a minute and 8(n + 1) turns.
+    /// So that no key waits for ever: one of eight turns goes to the key that has waited longest, if it has waited for
+    /// a minute. A key with n ready ones older than itself waits at most a minute and 8(n + 1) turns.
     ///
     /// The rank is read when a key is added and when it becomes ready. Only the first call counts.
     #[must_use]

@@ -9,7 +9,7 @@ mod assumed;
 pub mod demand;
 mod free;
 mod models;
-pub(crate) mod nominated;
+mod nominated;
 mod room;
 
 use std::{

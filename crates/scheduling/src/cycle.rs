@@ -11,10 +11,7 @@ use ironclad_api::{
     },
     work::{ResourceBindingSpec, TargetCluster, TargetComponent},
 };
-use ironclad_fleet::{
-    Because, BindingRef, ClusterName, affinity,
-    because::schedule::{Reason, Unhelpful},
-};
+use ironclad_fleet::{Because, BindingRef, ClusterName, affinity, because::schedule::Reason};
 use jiff::Timestamp;
 
 use crate::{
@@ -25,7 +22,7 @@ use crate::{
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
     plugin::TargetState,
-    preempt::{self, Placed},
+    preempt::Mode as Preemption,
     spread::{self, Bounds, Need, SelectError, Spread},
 };
 
@@ -177,7 +174,7 @@ fn run_cycle(
 }
 
 /// Feasible clusters in the order of preference.
-fn candidates(
+pub(crate) fn candidates(
     seen: &Seen<'_>,
     filter: &Filter<'_>,
     before: &BTreeMap<&str, &TargetCluster>,
@@ -201,14 +198,14 @@ fn candidates(
 }
 
 /// Result of selection and division.
-struct Placing {
+pub(crate) struct Placing {
     targets: Vec<TargetCluster>,
     selected: Vec<Candidate>,
     rest: Vec<Candidate>,
 }
 
 /// Selects among the candidates, which are in the order of preference, and divides the replicas.
-fn place(
+pub(crate) fn place(
     seen: &Seen<'_>,
     placement: &Placement,
     mut candidates: Vec<Candidate>,
@@ -224,61 +221,6 @@ fn place(
     let targets = assigned(seen, placement, &candidates);
     on_event(CycleEvent::Step(Step::AssignReplicas));
     Ok(Placing { targets: targets.map_err(Failure::Assign)?, selected: candidates, rest })
-}
-
-/// Plan of a preemption for a binding that lacks capacity: of the affinity groups in their order, the first one for
-/// which bindings of lower priority can make room (specification/scheduling.md 15.6).
-///
-/// # Errors
-/// Why no plan helps; the reason of the first group.
-pub(crate) fn preemption(seen: &Seen<'_>, placed: &Placed, now: Timestamp) -> Result<preempt::Plan, Unhelpful> {
-    let Some(placement) = &seen.binding.spec().placement else { return Err(Unhelpful::NoVictims) };
-    let groups = &placement.cluster_affinities;
-    if placement.cluster_affinity.is_some() || groups.is_empty() {
-        return group_preemption(seen, placement, None, placed, now);
-    }
-    let mut why = None;
-    for group in groups {
-        match group_preemption(seen, placement, Some(group), placed, now) {
-            Ok(plan) => return Ok(plan),
-            Err(unhelpful) => why = why.or(Some(unhelpful)),
-        }
-    }
-    Err(why.unwrap_or(Unhelpful::NoVictims))
-}
-
-fn group_preemption(
-    seen: &Seen<'_>,
-    placement: &Placement,
-    group: Option<&ClusterAffinityTerm>,
-    placed: &Placed,
-    now: Timestamp,
-) -> Result<preempt::Plan, Unhelpful> {
-    let spec = seen.binding.spec();
-    let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
-    let history = seen.binding.status().map_or(&[][..], |status| &status.failover_history);
-    let filter = Filter { spec, placement, group, plugins: seen.options.plugins, history, now };
-    let mut trace = Trace { because: &mut Vec::new(), on_event: &mut |_| {} };
-    let candidates = candidates(seen, &filter, &before, &BTreeSet::new(), &mut trace);
-    let Ok(candidates) = candidates else { return Err(Unhelpful::NoVictims) };
-    let sets = schedules_component_sets(seen.options, spec, placement);
-    preempt::plan(
-        seen,
-        placed,
-        preempt::Pending {
-            candidates,
-            total: if sets { 1 } else { i64::from(spec.replicas) },
-            spread: spread_of(spec, placement),
-            need: need(seen.options, spec, placement),
-            demand: Demand::of(spec, sets),
-            counting: counting(spec, seen.options),
-        },
-        now,
-        &mut |mut candidates| {
-            Candidate::sort(&mut candidates);
-            place(seen, placement, candidates, &mut |_| {}).is_ok()
-        },
-    )
 }
 
 /// Cluster that passed the filters.
@@ -375,8 +317,8 @@ fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i
 /// leave a faulty cluster: otherwise a burst of evictions would count the same capacity several times
 /// (specification/failover.md 8.5). With preemption they always are: victims would leave for capacity that is taken
 /// already, and a victim that no summary counts yet would free nothing.
-fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
-    let preempts = options.preemption != preempt::Mode::Off;
+pub(crate) fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
+    let preempts = options.preemption != Preemption::Off;
     if options.overcommit_protection || preempts || !spec.graceful_eviction_tasks.is_empty() {
         Counting::Assumed
     } else {
@@ -460,7 +402,7 @@ pub(crate) fn component_targets(spec: &ResourceBindingSpec) -> Vec<TargetCompone
     if spec.components.len() > 1 { shares.collect() } else { Vec::new() }
 }
 
-fn need(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) -> Need {
+pub(crate) fn need(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) -> Need {
     if schedules_component_sets(options, spec, placement) {
         return Need::Replicas(1);
     }
@@ -471,7 +413,7 @@ fn need(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) ->
 }
 
 /// Selection rule of the placement (specification/scheduling.md 7.2).
-fn spread_of(spec: &ResourceBindingSpec, placement: &Placement) -> Spread {
+pub(crate) fn spread_of(spec: &ResourceBindingSpec, placement: &Placement) -> Spread {
     if placement.spread_constraints.is_empty() || placement.ignores_spread() {
         return Spread::All;
     }

@@ -136,7 +136,7 @@ pub struct Decision {
     pub schedule_type: Option<ScheduleType>,
     /// Failure of the cycle, if it failed.
     pub failure: Option<Failure>,
-    /// What preemption came to, if it was considered or a nomination ends; for [`preempt::Preemptors::record`].
+    /// Result of preemption, if it was considered or a nomination ends; for [`preempt::Preemptors::record`].
     pub preemption: Option<preempt::Outcome>,
 }
 

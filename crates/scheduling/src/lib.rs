@@ -1,9 +1,9 @@
 //! Decisions on where a binding runs and with how many replicas (specification/scheduling.md).
 //!
 //! [`decide`] reconciles one binding: whether a scheduling cycle runs, the cycle, and the effects of its result.
-//! [`dry_run`] is the cycle alone, without effects. [`preempt`] chooses the bindings that make room for others. [`trigger`] says which events enqueue a binding. [`Capacity`]
-//! estimates what fits from the clusters' reports; answers of other estimators are input. The crate has no queue and
-//! does no IO.
+//! [`dry_run`] is the cycle alone, without effects. [`preempt`] chooses the bindings that make room for others.
+//! [`trigger`] says which events enqueue a binding. [`Capacity`] estimates what fits from the clusters' reports; answers
+//! of other estimators are input. The crate has no queue and does no IO.
 
 #![cfg_attr(test, allow(clippy::type_complexity, reason = "the type of a table is its heading"))]
 
@@ -18,6 +18,7 @@ mod peers;
 pub mod plugin;
 pub mod plugins;
 pub mod preempt;
+mod priority;
 mod region;
 mod seen;
 pub mod spread;
@@ -28,7 +29,7 @@ pub mod trigger;
 pub mod wakes;
 
 pub use candidate::Candidate;
-pub use capacity::{Capacity, Room, nominated::priority};
+pub use capacity::{Capacity, Room};
 pub use ironclad_fleet::divide;
 
 pub use cycle::{Class, Failure, ScheduleResult, available_replicas, available_replicas_for_eviction, dry_run};
@@ -39,4 +40,5 @@ pub use decide::{
 pub use peers::Peers;
 pub use plugin::{CycleEvent, Plugin, Step};
 pub use plugins::Plugins;
+pub use priority::priority;
 pub use seen::{Available, Options, Seen};

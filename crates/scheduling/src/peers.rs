@@ -1,7 +1,7 @@
 //! Affinity and anti-affinity between workloads (specification/scheduling.md 5.8; gate `WorkloadAffinity`).
 //!
-//! Members of a group are the ResourceBindings of one namespace with the same group text. A changed binding costs its own
-//! targets; a filter reads the members of one group.
+//! Members of a group are the ResourceBindings of one namespace with the same group text. A changed binding costs its
+//! own targets; a filter reads the members of one group.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,8 +46,8 @@ impl Peers {
         peers
     }
 
-    /// Records a binding that was added or changed. One that is being deleted counts until it is gone, as its copies may
-    /// still run.
+    /// Records a binding that was added or changed. One that is being deleted counts until it is gone, as its copies
+    /// may still run.
     pub fn update(&mut self, binding: &ResourceBinding) {
         let key = BindingRef::from(binding).key();
         self.leave(&key);

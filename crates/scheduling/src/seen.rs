@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 
 use crate::{
     Capacity, Peers, Plugins,
-    preempt::{Limits, Mode, Preempting},
+    preempt::{Limits, Mode, Placed, Preemptors},
 };
 
 /// Further replicas (or component sets) of one binding per cluster, by the estimators that were called for this
@@ -31,7 +31,7 @@ pub struct Seen<'a> {
     /// True if a cluster that did not serve the binding's kind serves it since the last cycle
     /// ([`crate::trigger::api_appears`]).
     pub api_appeared: bool,
-    /// What a preemption reads; `None` if this decision preempts nobody.
+    /// Input of a preemption; `None` if this decision preempts nobody.
     pub preempting: Option<Preempting<'a>>,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     pub peers: Option<&'a Peers>,
@@ -83,4 +83,13 @@ impl Default for Options {
             preemption_limits: Limits::default(),
         }
     }
+}
+
+/// Input of a decision on preemption beside the snapshot of the cycle.
+#[derive(Debug, Clone, Copy)]
+pub struct Preempting<'a> {
+    /// The bindings by the clusters that they run on.
+    pub placed: &'a Placed,
+    /// Attempts and nominations so far.
+    pub preemptors: &'a Preemptors,
 }

@@ -243,8 +243,8 @@ fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bo
 
 /// Returns whether a change of a cluster may help a binding whose last attempt failed, so that it is worth another one:
 /// the cluster passes the filters now and did not before, or its place in the topology changed
-/// (specification/scheduling.md 14.1, 16.2). More capacity is reported apart from that: see [`may_fit`]. A binding waits
-/// on whatever other change there is, so that thousands of waiting bindings are not tried again for one label.
+/// (specification/scheduling.md 14.1, 16.2). More capacity is reported apart from that: see [`may_fit`]. For any other
+/// change the binding goes on waiting, so that thousands of waiting bindings are not tried again for one label.
 #[must_use]
 pub fn may_help(
     binding: BindingRef<'_>,

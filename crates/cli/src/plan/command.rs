@@ -68,9 +68,9 @@ Exit codes: 0 no copy would change, 3 some would, or a change is not followed, 1
     Apply(Box<apply::How>),
     /// A workload preempts others: who would leave, and where to.
     ///
-    /// The scheduler's search for victims is run for the workload as if gate PriorityBasedPreemptiveScheduling were on and
-    /// its preemptionPolicy were PreemptLowerPriority. For every victim it says where it would be placed then, or that it
-    /// would have no place.
+    /// The scheduler's search for victims is run for the workload as if gate PriorityBasedPreemptiveScheduling were on
+    /// and its preemptionPolicy were PreemptLowerPriority. For every victim it says where it would be placed then, or
+    /// that it would have no place.
     #[command(after_help = "Examples:
   ironclad plan preemption payments -n shop
   ironclad plan preemption payments --priority 1000       as if it had this priority

@@ -14,7 +14,7 @@ impl Groups {
         Self(is_on.then(Mutex::default))
     }
 
-    /// What a decision reads. Do not hold it across an `.await`.
+    /// Locks the groups for a decision. Do not hold it across an `.await`.
     pub(super) fn read(&self) -> Option<MutexGuard<'_, Peers>> {
         self.0.as_ref().map(Mutex::lock)
     }

@@ -36,7 +36,7 @@ struct State {
     preemptors: Preemptors,
 }
 
-/// What a decision reads; borrow it with [`Read::preempting`]. Do not hold it across an `.await`.
+/// Input of a decision; borrow it with [`Read::preempting`]. Do not hold it across an `.await`.
 pub(super) struct Read<'a>(MutexGuard<'a, State>);
 
 impl Read<'_> {
@@ -96,7 +96,7 @@ impl Preemption {
         }
     }
 
-    /// What a decision reads; `None` if preemption is off.
+    /// Input of a decision; `None` if preemption is off.
     pub(super) fn read(&self) -> Option<Read<'_>> {
         self.is_on().then(|| Read(self.state.lock()))
     }

@@ -45,7 +45,8 @@ impl Waiting {
         self.next += 1;
     }
 
-    /// True if the binding waits for capacity or for a cluster that fits: trying again helps only if one of them appears.
+    /// True if the binding waits for capacity or for a cluster that fits: trying again helps only if one of them
+    /// appears.
     pub(crate) fn is_unschedulable(&self, key: &Key) -> bool {
         matches!(self.reasons.get(key), Some(Reason::Capacity(_) | Reason::Fit))
     }

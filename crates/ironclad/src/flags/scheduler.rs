@@ -26,7 +26,7 @@ pub(crate) struct SchedulerArgs {
     /// Place workloads with 0 replicas, too
     #[arg(long, env = "IRONCLAD_ENABLE_EMPTY_WORKLOAD_PROPAGATION", default_value_t = Options::default().empty_workload_propagation, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_empty_workload_propagation: bool,
-    /// What gate PriorityBasedPreemptiveScheduling does: `evict` bindings of lower priority, or `observe` only and tell
+    /// Effect of gate PriorityBasedPreemptiveScheduling: `evict` bindings of lower priority, or `observe` only and tell
     /// in conditions what would be evicted
     #[arg(long, env = "IRONCLAD_PREEMPTION_MODE", default_value = "evict", value_name = "MODE")]
     preemption_mode: PreemptionMode,

@@ -12,7 +12,7 @@ use super::{
     models::Nodes,
     place,
 };
-use crate::{Options, cycle::schedules_component_sets};
+use crate::{Options, cycle::schedules_component_sets, priority::priority};
 
 /// Workload that asks for capacity: nominations of a lower priority, and its own, do not count for it.
 #[derive(Debug, Clone, Copy)]
@@ -46,12 +46,6 @@ pub(super) struct Nominated {
     /// Request of one replica or one component set.
     parts: Arc<[Part]>,
     count: i64,
-}
-
-/// Priority of a binding; without one it counts as 0 (specification/scheduling.md 14.3).
-#[must_use]
-pub fn priority(spec: &ResourceBindingSpec) -> i32 {
-    spec.schedule_priority.as_ref().map_or(0, |resolved| resolved.priority)
 }
 
 impl Capacity {
@@ -97,8 +91,8 @@ impl Capacity {
 }
 
 impl Slot {
-    /// What is taken from the free capacity, and the nodes, with the nominations that the asker yields to; `None` if
-    /// there are none.
+    /// Amounts that are taken from the free capacity, and the nodes, with the nominations that the asker yields to;
+    /// `None` if there are none.
     pub(super) fn held(
         &self,
         asker: &Asker<'_>,

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use super::{Effect, Next};
 use crate::{
     Class, Failure, Seen,
-    cycle::{self, GroupFailure},
+    cycle::GroupFailure,
     preempt::{self, Mode, NOMINATED_CLUSTERS, Outcome, Preempting, Turn, may_preempt},
 };
 
-/// What preemption came to for a binding that lacks capacity.
+/// Result of preemption for a binding that lacks capacity.
 pub(super) struct Considered {
     pub(super) outcome: Outcome,
     /// Message of condition `Scheduled`.
@@ -73,7 +73,7 @@ pub(super) fn considered(
 }
 
 fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: Timestamp) -> Considered {
-    let plan = match cycle::preemption(seen, preempting.placed, now) {
+    let plan = match preempt::search(seen, preempting.placed, now) {
         Ok(plan) => plan,
         Err(because) => return refused(failure, because, None),
     };
@@ -187,7 +187,7 @@ pub(super) fn drop_nomination(binding: BindingRef<'_>, plan: &mut Plan<Effect>) 
     Some(Outcome::Dropped)
 }
 
-/// What success ends: the nomination, and condition `Preempted`.
+/// Ends what success ends: the nomination, and condition `Preempted`.
 pub(super) fn settle(binding: BindingRef<'_>, part: &mut StatusPart) {
     if !nominated(binding).is_empty() {
         part.fields.insert(NOMINATED_CLUSTERS.into(), Value::Null);

@@ -6,7 +6,7 @@ use ironclad_api::work::TargetCluster;
 use ironclad_fleet::{BindingKey, ClusterName};
 
 use super::{
-    Plan, Victim,
+    plan::{Plan, Victim},
     victims::{self, Cost, Unit},
 };
 use crate::{

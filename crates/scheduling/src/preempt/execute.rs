@@ -1,8 +1,8 @@
-//! What a preemption writes: on each victim, and on the preemptor (specification/scheduling.md 15.7, 15.10).
+//! Writes of a preemption: on each victim, and on the preemptor (specification/scheduling.md 15.7, 15.10).
 
 use ironclad_api::{
     conditions::{self, TRUE, binding::PREEMPTED},
-    events::{BINDING_PREEMPTED as BINDING_PREEMPTED_EVENT, PREEMPT_BINDING_SUCCEED},
+    events::{self, PREEMPT_BINDING_SUCCEED},
     eviction::{BINDING_PREEMPTED, PRODUCER_SCHEDULER},
     policy::PurgeMode,
     reasons::binding::PREEMPTED_BY_HIGHER_PRIORITY,
@@ -15,8 +15,8 @@ use ironclad_fleet::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Plan, Victim};
-use crate::capacity::nominated::priority;
+use super::plan::{Plan, Victim};
+use crate::priority::priority;
 
 /// Seconds for which a victim does not return to the cluster that it left.
 const GRACE_PERIOD_SECONDS: i32 = 300;
@@ -38,7 +38,7 @@ pub struct Eviction {
 pub struct Stale {
     /// The victim.
     pub binding: String,
-    /// What changed.
+    /// The change.
     pub change: &'static str,
 }
 
@@ -82,7 +82,7 @@ pub fn evict(
     let mut condition = conditions::condition(PREEMPTED, TRUE, PREEMPTED_BY_HIGHER_PRIORITY, message.clone());
     condition.last_transition_time = ironclad_api::Time(now);
     let about = [view.reference(), spec.resource.clone()];
-    let events = about.map(|about| Event::warning(about, BINDING_PREEMPTED_EVENT, message.clone())).into();
+    let events = about.map(|about| Event::warning(about, events::BINDING_PREEMPTED, message.clone())).into();
     Ok(Some(Eviction { patch, status: StatusPart::condition(condition), events }))
 }
 

@@ -1,13 +1,15 @@
 //! Preemption between bindings: which bindings of lower priority leave which clusters so that a pending one fits
 //! (specification/scheduling.md 15; specification/proposals/002.md).
 //!
-//! [`Placed`] knows who runs where. [`decide`](crate::decide) asks [`attempt`] after a cycle that failed for capacity;
+//! [`Placed`] is the index of who runs where. [`decide`](crate::decide) asks [`attempt`] after a cycle that failed for capacity;
 //! [`Preemptors`] remembers the attempts and nominations of each preemptor; [`evict`] is the write on one victim.
 
 mod clusters;
 mod execute;
 mod placed;
+mod plan;
 mod preemptors;
+mod search;
 #[cfg(test)]
 mod tests;
 mod victims;
@@ -19,15 +21,18 @@ use std::{
 
 use ironclad_api::{
     conditions::{self, cluster::READY},
-    work::{PreemptionPolicy, TargetCluster},
+    work::PreemptionPolicy,
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName, because::schedule::Unhelpful};
 use jiff::{SignedDuration, Timestamp};
 
+pub use crate::seen::Preempting;
 pub(crate) use execute::listed;
 pub use execute::{Eviction, Stale, evict, succeeded};
 pub use placed::Placed;
+pub use plan::{Limits, Mode, Plan, Victim};
 pub use preemptors::{Outcome, Preemptors, Turn};
+pub(crate) use search::search;
 
 use self::{
     clusters::{Site, Wanted},
@@ -36,7 +41,8 @@ use self::{
 };
 use crate::{
     Candidate, Seen,
-    capacity::{Asker, Counting, Demand, demand, nominated::priority},
+    capacity::{Asker, Counting, Demand, demand},
+    priority::priority,
     spread::{Need, Spread},
 };
 
@@ -46,84 +52,6 @@ const SPARED_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 /// Field of a binding's status with its nomination.
 pub const NOMINATED_CLUSTERS: &str = "nominatedClusters";
-
-/// Gate `PriorityBasedPreemptiveScheduling` with flag `--preemption-mode`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// No binding preempts.
-    #[default]
-    Off,
-    /// Conditions, events and metrics tell what would be preempted; nothing is.
-    Observe,
-    /// Victims are evicted.
-    Evict,
-}
-
-/// Limits of preemption, to bound what a wrong priority can do (specification/scheduling.md 15.7, step 9).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// `--preemption-max-victims`: victims of one attempt.
-    pub victims: usize,
-    /// `--preemption-max-evictions-per-minute`: victims of all attempts within a minute.
-    pub evictions_per_minute: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { victims: 16, evictions_per_minute: 60 }
-    }
-}
-
-/// What a decision on preemption reads beside the snapshot of the cycle.
-#[derive(Debug, Clone, Copy)]
-pub struct Preempting<'a> {
-    /// Who runs where.
-    pub placed: &'a Placed,
-    /// Attempts and nominations so far.
-    pub preemptors: &'a Preemptors,
-}
-
-/// A victim on one cluster.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Victim {
-    /// The binding.
-    pub key: BindingKey,
-    /// The cluster that it leaves.
-    pub cluster: ClusterName,
-    /// Its priority.
-    pub priority: i32,
-    /// Its replicas there; 0 for a component set.
-    pub replicas: i32,
-}
-
-/// Victims, and the capacity that is held for the preemptor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// In the order in which they are evicted: the lowest priority first.
-    pub victims: Vec<Victim>,
-    /// Replicas by cluster, by name.
-    pub nominated: Vec<TargetCluster>,
-}
-
-impl Plan {
-    /// Number of distinct bindings that are evicted.
-    #[must_use]
-    pub fn bindings(&self) -> usize {
-        let mut keys: Vec<&BindingKey> = self.victims.iter().map(|victim| &victim.key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys.len()
-    }
-
-    /// The clusters that victims leave, by name.
-    #[must_use]
-    pub fn clusters(&self) -> Vec<&ClusterName> {
-        let mut clusters: Vec<&ClusterName> = self.victims.iter().map(|victim| &victim.cluster).collect();
-        clusters.sort_unstable();
-        clusters.dedup();
-        clusters
-    }
-}
 
 /// Returns whether the binding may preempt at all: it is a ResourceBinding whose priority says so, and it requests
 /// resources (specification/scheduling.md 15.2, rows 1 to 3 and 6).
@@ -203,7 +131,7 @@ fn may_evict_from(seen: &Seen<'_>, cluster: &ClusterName) -> bool {
     })
 }
 
-/// What may leave a cluster for this binding (specification/scheduling.md 15.3).
+/// Bindings that may leave a cluster for this one (specification/scheduling.md 15.3).
 fn units<'a>(
     seen: &Seen<'_>,
     placed: &'a Placed,

@@ -16,9 +16,9 @@ use ironclad_api::{
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use jiff::Timestamp;
 
-use crate::capacity::{
-    demand::{self, Demand, Units},
-    nominated::priority,
+use crate::{
+    capacity::demand::{self, Demand, Units},
+    priority::priority,
 };
 
 /// Placed ResourceBindings by cluster, and those that are leaving clusters because they were preempted.
@@ -105,7 +105,7 @@ impl Placed {
         for target in &spec.clusters {
             let cluster = ClusterName::from(target.name.as_str());
             let footprint = Footprint::of(spec, target.replicas);
-            // Without requests it frees nothing (seed 002).
+            // Without requests it frees nothing (specification/scheduling.md 15.3).
             if footprint.amounts.is_empty() {
                 continue;
             }

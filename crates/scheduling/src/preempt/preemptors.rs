@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ironclad_fleet::BindingKey;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Limits, Plan};
+use super::plan::{Limits, Plan};
 
 /// Longest time for which capacity is held.
 pub(super) const NOMINATED_FOR: SignedDuration = SignedDuration::from_mins(10);
@@ -43,7 +43,7 @@ struct Nomination {
     open: Option<Plan>,
 }
 
-/// What a binding that lacks capacity may do.
+/// Next step of a binding that lacks capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// Look for victims.
@@ -70,7 +70,7 @@ pub enum Turn {
     },
 }
 
-/// What a decision on preemption came to. The scheduler records it with [`Preemptors::record`].
+/// Result of a decision on preemption. The scheduler records it with [`Preemptors::record`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Capacity is held and bindings are evicted.
@@ -106,7 +106,7 @@ impl Outcome {
 }
 
 impl Preemptors {
-    /// What the binding may do. `nominated`: its status names nominated clusters; `leaving`: somebody who was preempted
+    /// Next step of the binding. `nominated`: its status names nominated clusters; `leaving`: somebody who was preempted
     /// has not left them yet.
     #[must_use]
     pub fn turn(&self, key: &BindingKey, generation: i64, nominated: bool, leaving: bool, now: Timestamp) -> Turn {

@@ -82,7 +82,7 @@ struct Preference<'a> {
     name: &'a str,
 }
 
-/// What a pod occupies on its node.
+/// Resources and ports that a pod occupies on its node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needs<'a> {
     pub(crate) demand: &'a Amounts,

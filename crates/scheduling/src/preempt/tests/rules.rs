@@ -1,4 +1,4 @@
-//! Who may preempt, and who may be preempted (specification/scheduling.md 15.2, 15.3, 15.11).
+//! Rules on who may preempt, and who may be preempted (specification/scheduling.md 15.2, 15.3, 15.11).
 
 use ironclad_api::{
     conditions::FALSE,

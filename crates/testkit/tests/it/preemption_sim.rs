@@ -79,7 +79,8 @@ async fn full(mode: Mode) -> anyhow::Result<(World, Client)> {
     let mut setup = Setup { nodes: 1, ..Setup::from(WorldOptions { seed: 5, members: 2 }) };
     // By the default models a node of eight cores has room for four.
     let gates = setup.settings.gates.with(Gate::CustomizedClusterResourceModeling, false);
-    setup.settings.gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
+    let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
+    setup.settings.gates = gates.with(Gate::SchedulingOvercommitProtection, true);
     setup.settings.scheduler.preemption = mode;
     let mut world = World::start(setup).await?;
     world.start_controllers().await;

@@ -44,7 +44,10 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let mut disrupted = before.disrupted_pods.clone().unwrap_or_default();
     disrupted.retain(|name, time| {
         let pod = pods.iter().find(|p| p.metadata.name.as_ref() == Some(name));
-        pod.is_some_and(|p| !is_terminating(p)) && time.0.saturating_add(DISRUPTED_FOR).unwrap_or(time.0) > now
+        // A pod of the same name that was created since replaces the evicted one.
+        let is_evicted = |p: &Pod| p.metadata.creation_timestamp.as_ref().is_none_or(|created| created.0 < time.0);
+        pod.is_some_and(|p| !is_terminating(p) && is_evicted(p))
+            && time.0.saturating_add(DISRUPTED_FOR).unwrap_or(time.0) > now
     });
     let healthy = pods.iter().filter(|pod| {
         let going = pod.metadata.name.as_ref().is_some_and(|name| disrupted.contains_key(name));
@@ -197,6 +200,17 @@ mod tests {
         assert_eq!(under_way.requeue_at, Some(at(220)));
         let over = at_eviction(220);
         assert_eq!((over.status.current_healthy, over.status.disrupted_pods), (Some(3), None));
+        let mut replaced = seen(json!({"minAvailable": 1}), 3, ready(3));
+        let mut budget = (*replaced.budget).clone();
+        budget.status = Some(PodDisruptionBudgetStatus {
+            disrupted_pods: Some([("p0".to_owned(), Time(at(100)))].into()),
+            ..PodDisruptionBudgetStatus::default()
+        });
+        replaced.budget = Arc::new(budget);
+        for (created, healthy) in [(99, 2), (100, 3), (101, 3)] {
+            Arc::make_mut(&mut replaced.pods[0]).metadata.creation_timestamp = Some(Time(at(created)));
+            assert_eq!(decide(&replaced, at(110)).status.current_healthy, Some(healthy), "created at {created}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 27] = [
+const CRATES: [(&str, Side, &[&str]); 28] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-quantity", Core, &[]),
     ("ironclad-quota", Core, &["ironclad-quantity"]),
@@ -27,6 +27,7 @@ const CRATES: [(&str, Side, &[&str]); 27] = [
     ("ironclad-patch", Core, &["ironclad-quantity"]),
     ("ironclad-api", Core, &["ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
+    ("ironclad-autoscaling", Core, &["ironclad-api", "ironclad-cron"]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
@@ -54,7 +55,11 @@ const CRATES: [(&str, Side, &[&str]); 27] = [
         ],
     ),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
-    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-cron", "ironclad-patch", "ironclad-quota"]),
+    (
+        "ironclad-kubecontrollers",
+        Edge,
+        &["ironclad-runtime", "ironclad-autoscaling", "ironclad-cron", "ironclad-patch", "ironclad-quota"],
+    ),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-runtime"]),

@@ -25,6 +25,7 @@ pub use assumed::Reservation;
 pub use demand::Demand;
 pub use free::Modelling;
 pub use nominated::Asker;
+pub(crate) use room::Amounts;
 pub use room::Room;
 
 use assumed::AssumedReplicas;

@@ -2,12 +2,16 @@
 //! left (specification/scheduling.md 15.4).
 
 use ironclad_fleet::ClusterName;
+use smallvec::SmallVec;
 
 use super::{
     Asker, Capacity, Counting, LARGEST,
     demand::{self, Demand, Units},
-    free::{Assumed, PODS},
+    free::{Assumed, FreeCapacity, PODS},
 };
+
+/// Amounts in the order of the resources that a workload requests.
+pub(crate) type Amounts = SmallVec<[i64; 4]>;
 
 /// Free amounts of one cluster in the resources that a workload requests, `pods` among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +83,7 @@ impl Room {
 
     /// The part of a footprint that the workload can use: one amount by requested resource.
     #[must_use]
-    pub fn amounts(&self, footprint: &Units, pods: i64) -> Vec<i64> {
+    pub(crate) fn amounts(&self, footprint: &Units, pods: i64) -> Amounts {
         let amount = |requested: &Requested| match requested.name.as_str() {
             PODS => pods,
             name => footprint.get(name).copied().unwrap_or(0),
@@ -95,18 +99,35 @@ impl Room {
 }
 
 impl Capacity {
-    /// Part of the cluster that a footprint takes: the sum over its resources of amount by allocatable amount, in
-    /// billionths (specification/scheduling.md 15.5, 3).
+    /// Measure of how much of the cluster a footprint takes.
     #[must_use]
-    pub fn share(&self, cluster: &ClusterName, footprint: &Units, pods: i64) -> u128 {
-        const WHOLE: u128 = 1_000_000_000;
-        let Some(free) = self.slots.get(cluster).and_then(|slot| slot.free.as_ref()) else { return 0 };
-        let share = |resource: &str, amount: i64| {
-            let of = u128::try_from(free.allocatable(resource)).unwrap_or(0);
-            let amount = u128::try_from(amount).unwrap_or(0);
-            // What the cluster does not list at all takes all of it.
-            (amount * WHOLE).checked_div(of).unwrap_or(if amount == 0 { 0 } else { WHOLE })
-        };
+    pub(crate) fn share(&self, cluster: &ClusterName) -> Share<'_> {
+        Share(self.slots.get(cluster).and_then(|slot| slot.free.as_ref()))
+    }
+}
+
+/// Measure of how much of one cluster footprints take (specification/scheduling.md 15.5, 3).
+pub(crate) struct Share<'a>(Option<&'a FreeCapacity>);
+
+impl Share<'_> {
+    /// Part of the cluster that a footprint takes: the sum over its resources of amount by allocatable amount, in
+    /// billionths.
+    pub(crate) fn of(&self, footprint: &Units, pods: i64) -> u128 {
+        let Some(free) = self.0 else { return 0 };
+        let share = |resource: &str, amount: i64| part(amount, free.allocatable(resource));
         footprint.iter().map(|(resource, amount)| share(resource, *amount)).sum::<u128>() + share(PODS, pods)
+    }
+}
+
+/// Part that an amount is of a whole, in billionths. What the cluster does not list at all takes all of it.
+fn part(amount: i64, of: i64) -> u128 {
+    const WHOLE: u64 = 1_000_000_000;
+    let (amount, of) = (u64::try_from(amount).unwrap_or(0), u64::try_from(of).unwrap_or(0));
+    if of == 0 {
+        return if amount == 0 { 0 } else { u128::from(WHOLE) };
+    }
+    match amount.checked_mul(WHOLE) {
+        Some(amount) => u128::from(amount / of),
+        None => u128::from(amount) * u128::from(WHOLE) / u128::from(of),
     }
 }

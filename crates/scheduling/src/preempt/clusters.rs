@@ -30,12 +30,15 @@ impl Site<'_> {
 
     /// Further replicas that fit once all its units have left.
     fn gain(&self) -> i64 {
-        self.gain_of(&(0..self.units.len()).collect::<Vec<_>>())
+        self.gain_with(&self.units)
     }
 
     fn gain_of(&self, chosen: &[usize]) -> i64 {
-        let Some(room) = self.room.as_ref().filter(|_| !chosen.is_empty()) else { return 0 };
-        room.gain(&victims::freed(room.width(), chosen.iter().map(|at| &self.units[*at])))
+        self.gain_with(chosen.iter().map(|at| &self.units[*at]))
+    }
+
+    fn gain_with<'u, 'b: 'u>(&self, units: impl IntoIterator<Item = &'u Unit<'b>>) -> i64 {
+        self.room.as_ref().map_or(0, |room| room.gain(&victims::freed(room.width(), units)))
     }
 
     /// The cheapest units that make room for `more` further replicas.
@@ -177,23 +180,21 @@ fn together(sites: &[Site<'_>], used: &[usize], gains: &[i64], missing: i64) -> 
 fn give_back(sites: &[Site<'_>], units: &mut BTreeMap<usize, Vec<usize>>, missing: i64) {
     let mut all: Vec<(usize, usize)> =
         units.iter().flat_map(|(at, chosen)| chosen.iter().map(move |unit| (*at, *unit))).collect();
-    all.sort_by_cached_key(|(at, unit)| {
-        let unit = &sites[*at].units[*unit];
-        Reverse((unit.priority(), unit.share, Cost::of([unit])))
-    });
-    let gain = |units: &BTreeMap<usize, Vec<usize>>| {
-        units.iter().fold(0_i64, |sum, (at, chosen)| sum.saturating_add(sites[*at].gain_of(chosen)))
-    };
+    let unit = |(at, unit): (usize, usize)| &sites[at].units[unit];
+    all.sort_by(|a, b| unit(*b).by_worth(unit(*a)));
+    let mut gains: BTreeMap<usize, i64> = units.iter().map(|(at, chosen)| (*at, sites[*at].gain_of(chosen))).collect();
     for (at, unit) in all {
-        let mut fewer = units.clone();
-        if let Some(chosen) = fewer.get_mut(&at) {
-            chosen.retain(|other| *other != unit);
-            if chosen.is_empty() {
-                fewer.remove(&at);
-            }
+        let Some(chosen) = units.get_mut(&at) else { continue };
+        let fewer: Vec<usize> = chosen.iter().copied().filter(|other| *other != unit).collect();
+        let gain = sites[at].gain_of(&fewer);
+        let others = gains.iter().filter(|(other, _)| **other != at).map(|(_, gain)| *gain);
+        if others.fold(gain, i64::saturating_add) < missing {
+            continue;
         }
-        if gain(&fewer) >= missing {
-            *units = fewer;
+        *chosen = fewer;
+        gains.insert(at, gain);
+        if chosen.is_empty() {
+            units.remove(&at);
         }
     }
 }

@@ -25,6 +25,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName, because::schedule::Unhelpful};
 use jiff::{SignedDuration, Timestamp};
+use smallvec::{SmallVec, smallvec};
 
 pub use crate::seen::Preempting;
 pub(crate) use execute::listed;
@@ -41,7 +42,7 @@ use self::{
 };
 use crate::{
     Candidate, Seen,
-    capacity::{Asker, Counting, Demand, demand},
+    capacity::{Amounts, Asker, Counting, Demand, demand},
     priority::priority,
     spread::{Need, Spread},
 };
@@ -137,7 +138,7 @@ fn units<'a>(
     placed: &'a Placed,
     cluster: &ClusterName,
     now: Timestamp,
-    amounts: &dyn Fn(&Footprint) -> Vec<i64>,
+    amounts: &dyn Fn(&Footprint) -> Amounts,
 ) -> Vec<Unit<'a>> {
     let (key, spec) = (seen.binding.key(), seen.binding.spec());
     let priority = priority(spec);
@@ -152,6 +153,7 @@ fn units<'a>(
     // Members that stay pin the others to the cluster, which could then never be placed again.
     let mut pinned: BTreeSet<_> =
         placed.from(cluster, priority).filter_map(|(other, occupant)| group_of(other, occupant)).collect();
+    let share = seen.capacity.share(cluster);
     let mut singles = Vec::new();
     let mut groups: BTreeMap<_, Unit<'a>> = BTreeMap::new();
     for (priority, other, occupant) in placed.below(cluster, priority) {
@@ -169,14 +171,14 @@ fn units<'a>(
             is_spared: spared_until.is_some_and(|until| now < until),
         };
         let (freed, footprint) = (amounts(&occupant.footprint), &occupant.footprint);
-        let share = seen.capacity.share(cluster, &footprint.amounts, footprint.pods);
+        let share = share.of(&footprint.amounts, footprint.pods);
         match group {
-            None => singles.push(Unit { members: vec![member], freed, share }),
+            None => singles.push(Unit { members: smallvec![member], freed, share }),
             Some(group) if own_group.as_ref() == Some(&group) => {}
             Some(group) => {
                 let unit = groups.entry(group).or_insert_with(|| Unit {
-                    members: Vec::new(),
-                    freed: vec![0; freed.len()],
+                    members: SmallVec::new(),
+                    freed: smallvec![0; freed.len()],
                     share: 0,
                 });
                 unit.members.push(member);

@@ -1,9 +1,12 @@
 //! Choice of victims on one cluster (specification/scheduling.md 15.5).
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 use ironclad_fleet::BindingKey;
 use jiff::Timestamp;
+use smallvec::SmallVec;
+
+use crate::capacity::Amounts;
 
 /// Subsets of one size that are compared at most.
 const SUBSETS_MAX: u128 = 10_000;
@@ -11,9 +14,9 @@ const SUBSETS_MAX: u128 = 10_000;
 /// Bindings that leave a cluster together: one, or all members of its affinity group there.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Unit<'a> {
-    pub(super) members: Vec<Member<'a>>,
+    pub(super) members: SmallVec<[Member<'a>; 1]>,
     /// Amounts that become free, by resource that the preemptor requests.
-    pub(super) freed: Vec<i64>,
+    pub(super) freed: Amounts,
     /// Part of the cluster that becomes free, in billionths.
     pub(super) share: u128,
 }
@@ -71,15 +74,27 @@ impl Unit<'_> {
     pub(super) fn priority(&self) -> i32 {
         self.members.iter().map(|member| member.priority).max().unwrap_or(i32::MIN)
     }
+
+    /// Order by [`Cost`], without its allocations for units of one binding.
+    fn by_cost(&self, other: &Self) -> Ordering {
+        let ([one], [another]) = (&*self.members, &*other.members) else {
+            return Cost::of([self]).cmp(&Cost::of([other]));
+        };
+        let rank = |unit: &Self, member: &Member<'_>| (member.priority, unit.share, Reverse(member.scheduled));
+        rank(self, one).cmp(&rank(other, another)).then_with(|| one.key.cmp(another.key))
+    }
+
+    /// The order in which units are taken: the lowest priority and the smallest part of the cluster first.
+    pub(super) fn by_worth(&self, other: &Self) -> Ordering {
+        (self.priority(), self.share).cmp(&(other.priority(), other.share)).then_with(|| self.by_cost(other))
+    }
 }
 
 /// Sum of what these units free.
-pub(super) fn freed<'a, 'b: 'a>(width: usize, units: impl IntoIterator<Item = &'a Unit<'b>>) -> Vec<i64> {
-    let mut sum = vec![0_i64; width];
+pub(super) fn freed<'a, 'b: 'a>(width: usize, units: impl IntoIterator<Item = &'a Unit<'b>>) -> Amounts {
+    let mut sum = smallvec::smallvec![0; width];
     for unit in units {
-        for (sum, amount) in sum.iter_mut().zip(&unit.freed) {
-            *sum = sum.saturating_add(*amount);
-        }
+        add(&mut sum, &unit.freed);
     }
     sum
 }
@@ -96,18 +111,21 @@ pub(super) fn cheapest(units: &[Unit<'_>], missing: &[i64]) -> Option<Vec<usize>
     if !covers(&freed(missing.len(), useful.iter().map(|at| &units[*at])), missing) {
         return None;
     }
-    useful.sort_by_cached_key(|at| {
-        let unit = &units[*at];
-        (unit.priority(), unit.share, Cost::of([unit]))
-    });
+    // One binding that suffices is cheaper than any set of several.
+    let alone = useful.iter().filter(|at| covers(&units[**at].freed, missing));
+    if let Some(at) = alone.min_by(|a, b| units[**a].by_cost(&units[**b])).filter(|at| units[**at].members.len() == 1) {
+        return Some(vec![*at]);
+    }
+    useful.sort_by(|a, b| units[*a].by_worth(&units[*b]));
     let mut best: Option<(Cost<'_>, Vec<usize>)> = None;
+    let are_single = useful.iter().all(|at| units[*at].members.len() == 1);
     for size in fewest(units, &useful, missing)..=useful.len() {
         // A set of more units has more bindings than the best one.
         if best.as_ref().is_some_and(|(cost, _)| cost.bindings < size) || subsets(useful.len(), size) > SUBSETS_MAX {
             break;
         }
-        let mut search = Search { units, useful: &useful, missing, chosen: Vec::with_capacity(size), best };
-        search.subsets(0, size, &vec![0; missing.len()]);
+        let mut search = Search { units, useful: &useful, missing, are_single, chosen: Vec::with_capacity(size), best };
+        search.subsets(0, size, &smallvec::smallvec![0; missing.len()]);
         best = search.best;
     }
     let mut chosen = match best {
@@ -157,16 +175,18 @@ struct Search<'s, 'a> {
     units: &'s [Unit<'a>],
     useful: &'s [usize],
     missing: &'s [i64],
+    /// True if each unit is one binding: sets of one size then differ in their priorities first.
+    are_single: bool,
     chosen: Vec<usize>,
     best: Option<(Cost<'a>, Vec<usize>)>,
 }
 
-impl Search<'_, '_> {
+impl<'a> Search<'_, 'a> {
     /// Compares all sets that add `more` units from position `from` on to the chosen ones, which free `sum`.
-    fn subsets(&mut self, from: usize, more: usize, sum: &[i64]) {
+    fn subsets(&mut self, from: usize, more: usize, sum: &Amounts) {
         if more == 0 {
-            if covers(sum, self.missing) {
-                let cost = Cost::of(self.chosen.iter().map(|at| &self.units[*at]));
+            if covers(sum, self.missing) && !self.is_dearer() {
+                let cost = Cost::of(self.chosen());
                 if self.best.as_ref().is_none_or(|(best, _)| cost < *best) {
                     self.best = Some((cost, self.chosen.clone()));
                 }
@@ -175,18 +195,35 @@ impl Search<'_, '_> {
         }
         for at in from..=self.useful.len() - more {
             let index = self.useful[at];
-            let sum: Vec<i64> =
-                sum.iter().zip(&self.units[index].freed).map(|(sum, amount)| sum.saturating_add(*amount)).collect();
+            // All further sets hold this unit or one of a priority as high.
+            let highest = self.units[index].priority();
+            if self.are_single && self.best.as_ref().is_some_and(|(best, _)| best.priorities[0] < highest) {
+                break;
+            }
+            let mut sum = sum.clone();
+            add(&mut sum, &self.units[index].freed);
             self.chosen.push(index);
             self.subsets(at + 1, more - 1, &sum);
             self.chosen.pop();
         }
     }
+
+    fn chosen(&self) -> impl DoubleEndedIterator<Item = &Unit<'a>> {
+        self.chosen.iter().map(|at| &self.units[*at])
+    }
+
+    /// Returns whether the chosen units cost more than the best set; false if that takes a full comparison.
+    fn is_dearer(&self) -> bool {
+        let Some((best, _)) = self.best.as_ref().filter(|_| self.are_single) else { return false };
+        let priorities = self.chosen().rev().map(Unit::priority);
+        let share = || self.chosen().map(|unit| unit.share).sum::<u128>();
+        priorities.cmp(best.priorities.iter().copied()).then_with(|| share().cmp(&best.share)).is_gt()
+    }
 }
 
 fn accumulated(units: &[Unit<'_>], useful: &[usize], missing: &[i64]) -> Vec<usize> {
     let mut chosen = Vec::new();
-    let mut sum = vec![0_i64; missing.len()];
+    let mut sum: Amounts = smallvec::smallvec![0; missing.len()];
     for at in useful {
         if covers(&sum, missing) {
             break;
@@ -195,10 +232,9 @@ fn accumulated(units: &[Unit<'_>], useful: &[usize], missing: &[i64]) -> Vec<usi
         chosen.push(*at);
     }
     let mut by_worth = chosen.clone();
-    by_worth.sort_by_cached_key(|at| Reverse((units[*at].priority(), units[*at].share, Cost::of([&units[*at]]))));
+    by_worth.sort_by(|a, b| units[*b].by_worth(&units[*a]));
     for at in by_worth {
-        let rest: Vec<i64> =
-            sum.iter().zip(&units[at].freed).map(|(sum, amount)| sum.saturating_sub(*amount)).collect();
+        let rest: Amounts = sum.iter().zip(&units[at].freed).map(|(sum, amount)| sum.saturating_sub(*amount)).collect();
         if covers(&rest, missing) {
             chosen.retain(|other| *other != at);
             sum = rest;

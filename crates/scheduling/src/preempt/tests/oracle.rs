@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use ironclad_fleet::BindingKey;
+use jiff::Timestamp;
 use proptest::prelude::*;
+use smallvec::smallvec;
 
 use super::*;
 use crate::preempt::victims::{Cost, Member, Unit, cheapest, freed};
@@ -13,7 +15,7 @@ fn key(name: &str) -> BindingKey {
 }
 
 /// Cheapest of all subsets.
-fn exhaustive<'a>(units: &'a [Unit<'a>], missing: &[i64]) -> Option<Cost<'a>> {
+fn exhaustive<'a>(units: &[Unit<'a>], missing: &[i64]) -> Option<Cost<'a>> {
     let subset =
         |mask: u32| units.iter().enumerate().filter(move |(at, _)| mask & (1 << at) != 0).map(|(_, unit)| unit);
     (0..1_u32 << units.len())
@@ -25,23 +27,26 @@ fn exhaustive<'a>(units: &'a [Unit<'a>], missing: &[i64]) -> Option<Cost<'a>> {
 proptest! {
     #[test]
     fn the_cheapest_victims_are_those_of_the_exhaustive_search(
-        rows in prop::collection::vec((0_i32..4, 0_i64..6, 0_i64..6, 1_usize..3), 0..9),
+        rows in prop::collection::vec((0_i32..4, 0_i64..6, 0_i64..6, 1_usize..3, 0_i64..3), 0..9),
         missing in (0_i64..15, 0_i64..15),
     ) {
         let keys: Vec<Vec<BindingKey>> = rows
             .iter()
             .enumerate()
-            .map(|(at, (_, _, _, members))| (0..*members).map(|n| key(&format!("b{at}-{n}"))).collect())
+            .map(|(at, (_, _, _, members, _))| (0..*members).map(|n| key(&format!("b{at}-{n}"))).collect())
             .collect();
         let units: Vec<Unit<'_>> = rows
             .iter()
             .zip(&keys)
-            .map(|((priority, cpu, memory, _), keys)| Unit {
+            .map(|((priority, cpu, memory, _, at), keys)| Unit {
                 members: keys
                     .iter()
-                    .map(|key| Member { key, priority: *priority, replicas: 1, scheduled: None, is_spared: false })
+                    .map(|key| {
+                        let scheduled = Timestamp::from_second(*at).ok();
+                        Member { key, priority: *priority, replicas: 1, scheduled, is_spared: false }
+                    })
                     .collect(),
-                freed: vec![*cpu, *memory],
+                freed: smallvec![*cpu, *memory],
                 share: u128::try_from(*cpu + *memory).unwrap(),
             })
             .collect();
@@ -60,8 +65,8 @@ proptest! {
             .iter()
             .zip(&keys)
             .map(|((priority, cpu, memory), key)| Unit {
-                members: vec![Member { key, priority: *priority, replicas: 1, scheduled: None, is_spared: false }],
-                freed: vec![*cpu, *memory],
+                members: smallvec![Member { key, priority: *priority, replicas: 1, scheduled: None, is_spared: false }],
+                freed: smallvec![*cpu, *memory],
                 share: u128::try_from(*cpu + *memory).unwrap(),
             })
             .collect();

@@ -11,6 +11,9 @@ use crate::capacity::Amounts;
 /// Subsets of one size that are compared at most.
 const SUBSETS_MAX: u128 = 10_000;
 
+/// Most sets of victims are this small; larger ones are on the heap.
+type Few<T> = SmallVec<[T; 6]>;
+
 /// Bindings that leave a cluster together: one, or all members of its affinity group there.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Unit<'a> {
@@ -38,12 +41,12 @@ pub(super) struct Cost<'a> {
     /// Distinct bindings.
     pub(super) bindings: usize,
     /// Their priorities, the highest first.
-    pub(super) priorities: Vec<i32>,
+    pub(super) priorities: Few<i32>,
     /// Part of the clusters that is evicted.
     pub(super) share: u128,
     /// Times of their last scheduling, the newest first.
-    newest: Vec<Reverse<Option<Timestamp>>>,
-    names: Vec<&'a BindingKey>,
+    newest: Few<Reverse<Option<Timestamp>>>,
+    names: Few<&'a BindingKey>,
 }
 
 impl<'a> Cost<'a> {
@@ -53,17 +56,17 @@ impl<'a> Cost<'a> {
         'a: 'b,
     {
         let mut share = 0;
-        let mut members: Vec<Member<'a>> = Vec::new();
+        let mut members: Few<Member<'a>> = Few::new();
         for unit in units {
             share += unit.share;
-            members.extend(&unit.members);
+            members.extend(unit.members.iter().copied());
         }
         members.sort_by_key(|member| member.key);
         members.dedup_by_key(|member| member.key);
         let names = members.iter().map(|member| member.key).collect();
-        let mut priorities: Vec<i32> = members.iter().map(|member| member.priority).collect();
+        let mut priorities: Few<i32> = members.iter().map(|member| member.priority).collect();
         priorities.sort_unstable_by_key(|priority| Reverse(*priority));
-        let mut newest: Vec<_> = members.iter().map(|member| Reverse(member.scheduled)).collect();
+        let mut newest: Few<_> = members.iter().map(|member| Reverse(member.scheduled)).collect();
         newest.sort_unstable();
         Self { bindings: members.len(), priorities, share, newest, names }
     }
@@ -117,19 +120,19 @@ pub(super) fn cheapest(units: &[Unit<'_>], missing: &[i64]) -> Option<Vec<usize>
         return Some(vec![*at]);
     }
     useful.sort_by(|a, b| units[*a].by_worth(&units[*b]));
-    let mut best: Option<(Cost<'_>, Vec<usize>)> = None;
+    let mut best: Option<(Cost<'_>, Few<usize>)> = None;
     let are_single = useful.iter().all(|at| units[*at].members.len() == 1);
     for size in fewest(units, &useful, missing)..=useful.len() {
         // A set of more units has more bindings than the best one.
         if best.as_ref().is_some_and(|(cost, _)| cost.bindings < size) || subsets(useful.len(), size) > SUBSETS_MAX {
             break;
         }
-        let mut search = Search { units, useful: &useful, missing, are_single, chosen: Vec::with_capacity(size), best };
+        let mut search = Search { units, useful: &useful, missing, are_single, chosen: Few::new(), best };
         search.subsets(0, size, &smallvec::smallvec![0; missing.len()]);
         best = search.best;
     }
     let mut chosen = match best {
-        Some((_, chosen)) => chosen,
+        Some((_, chosen)) => chosen.into_vec(),
         None => accumulated(units, &useful, missing),
     };
     chosen.sort_unstable();
@@ -177,8 +180,8 @@ struct Search<'s, 'a> {
     missing: &'s [i64],
     /// True if each unit is one binding: sets of one size then differ in their priorities first.
     are_single: bool,
-    chosen: Vec<usize>,
-    best: Option<(Cost<'a>, Vec<usize>)>,
+    chosen: Few<usize>,
+    best: Option<(Cost<'a>, Few<usize>)>,
 }
 
 impl<'a> Search<'_, 'a> {

@@ -13,7 +13,7 @@ use crate::Ironclad;
 const LOCAL: [&str; 6] = ["up", "run", "interpret", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 36] = [
+const ARGUMENTS: [(&str, &str); 37] = [
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),
@@ -28,6 +28,7 @@ const ARGUMENTS: [(&str, &str); 36] = [
     ("plan apply", "-f FILE"),
     ("plan cluster-loss", "member1"),
     ("plan preemption", "web"),
+    ("plan priority-class", "critical"),
     ("plan rate", "5"),
     ("plan taint", "member1 key:NoExecute"),
     ("sim add", "member9"),

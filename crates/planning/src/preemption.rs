@@ -1,13 +1,15 @@
 //! Preview of a preemption: who would leave which cluster for a binding, and where each of them would go
 //! (specification/scheduling.md 15, 15.8).
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use ironclad_api::{
     eviction::BINDING_PREEMPTED,
     work::{GracefulEvictionTask, PreemptionPolicy, ResolvedPriority, ResourceBinding, TargetCluster},
 };
-use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, World};
+use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, ObjectKey, World};
+use ironclad_interpreter::Interpreter;
+use ironclad_propagation::{detector::claim::Claim, priority};
 use ironclad_scheduling::{
     self as scheduling, Available, Options, Seen,
     preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
@@ -15,7 +17,7 @@ use ironclad_scheduling::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::schedule::capacity;
+use crate::{Fleet, replay::Replay, schedule::capacity};
 
 /// Preemption for a binding, as it would be.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -70,15 +72,84 @@ pub struct Leaving {
     pub homeless: Option<String>,
 }
 
-/// Plans the preemption for a binding as if its policy were `PreemptLowerPriority`, and its priority this one if it is
-/// given. `None` if the world has no such ResourceBinding.
+/// Workloads of a PriorityClass, and what they would preempt.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClassPlan {
+    /// Name of the class.
+    pub class: String,
+    /// Its value.
+    pub value: i32,
+    /// False if its `preemptionPolicy` is `Never`: nobody would leave for its workloads.
+    pub preempts: bool,
+    /// Number of its workloads that need no change.
+    pub placed: usize,
+    /// Its other workloads, in the order of the scheduler's queue.
+    pub waiting: Vec<PreemptionPlan>,
+}
+
+/// Plans for all ResourceBindings whose policy takes the priority from this class, as if each were written anew now.
+/// `None` if there is no such class.
 #[must_use]
-pub fn preemption(world: &World, key: &BindingKey, priority: Option<i32>, now: Timestamp) -> Option<PreemptionPlan> {
+pub fn of_class(fleet: Fleet, class: &str, interpreter: &Interpreter, now: Timestamp) -> Option<ClassPlan> {
+    let found = fleet.priority_classes.iter().flatten().find(|one| one.name == class)?.clone();
+    let mut replay = Replay::new(fleet, interpreter, now);
+    let templates: Vec<ObjectKey> = replay.fleet.world.templates.keys().cloned().collect();
+    let mut bindings = Vec::new();
+    for key in templates {
+        let fleet = &replay.fleet;
+        let (Some(template), Some(binding)) = (fleet.world.templates.get(&key), fleet.world.binding_of(&key)) else {
+            continue;
+        };
+        let policy = Claim::of_template(template).and_then(|claim| fleet.policy(&claim.policy()));
+        let priority = policy.and_then(|policy| policy.spec().schedule_priority.as_ref());
+        let classes = fleet.priority_classes.as_deref().unwrap_or_default();
+        if priority.is_some_and(|one| priority::resolve(one, template, classes).class.as_deref() == Some(class)) {
+            replay.claim(&key);
+            bindings.push(binding.key());
+        }
+    }
+    let preempts = found.preemption_policy.as_deref() != Some("Never");
+    let (all, world) = (bindings.len(), &replay.fleet.world);
+    let mut waiting = of_bindings(world, bindings, As::default(), now);
+    waiting.retain(|plan| match &plan.answer {
+        Answer::Fits { clusters } => world.binding(&plan.binding).is_none_or(|one| one.spec().clusters != *clusters),
+        _ => true,
+    });
+    let (class, value) = (class.to_owned(), found.value);
+    Some(ClassPlan { class, value, preempts, placed: all - waiting.len(), waiting })
+}
+
+/// Plans for several bindings, the highest priority first, each by itself over the fleet as it is.
+pub(crate) fn of_bindings(
+    world: &World,
+    mut bindings: Vec<BindingKey>,
+    given: As,
+    now: Timestamp,
+) -> Vec<PreemptionPlan> {
+    let own = |key: &BindingKey| world.binding(key).map_or(i32::MIN, |binding| scheduling::priority(binding.spec()));
+    bindings.sort_by_cached_key(|key| (Reverse(own(key)), key.clone()));
+    bindings.iter().filter_map(|key| preemption(world, key, given, now)).collect()
+}
+
+/// Priority and policy that a plan assumes instead of the binding's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct As {
+    /// Priority.
+    pub priority: Option<i32>,
+    /// `preemptionPolicy`.
+    pub preemption_policy: Option<PreemptionPolicy>,
+}
+
+/// Plans the preemption for a binding. `None` if the world has no such ResourceBinding.
+#[must_use]
+pub fn preemption(world: &World, key: &BindingKey, given: As, now: Timestamp) -> Option<PreemptionPlan> {
     let Binding::Namespaced(pending) = world.binding(key)? else { return None };
     let mut pending = ResourceBinding::clone(&pending);
-    let priority = priority.unwrap_or_else(|| scheduling::priority(&pending.spec));
-    let policy = PreemptionPolicy::PreemptLowerPriority;
-    pending.spec.schedule_priority = Some(ResolvedPriority { priority, preemption_policy: Some(policy) });
+    let priority = given.priority.unwrap_or_else(|| scheduling::priority(&pending.spec));
+    let own = pending.spec.schedule_priority.as_ref().and_then(|own| own.preemption_policy);
+    let preemption_policy = given.preemption_policy.or(own);
+    pending.spec.schedule_priority = Some(ResolvedPriority { priority, preemption_policy });
     let options = Options { preemption: Mode::Evict, ..Options::default() };
     let namespaced: Vec<_> = world
         .all_bindings()
@@ -210,7 +281,9 @@ mod tests {
 
     fn plan(name: &str, priority: Option<i32>) -> Value {
         let key = BindingKey { namespace: "shop".into(), name: name.into() };
-        json!(preemption(&world(), &key, priority, Timestamp::UNIX_EPOCH).unwrap())
+        let preemption_policy = Some(PreemptionPolicy::PreemptLowerPriority);
+        let given = As { priority, preemption_policy };
+        json!(preemption(&world(), &key, given, Timestamp::UNIX_EPOCH).unwrap())
     }
 
     #[test]
@@ -235,6 +308,94 @@ mod tests {
         let placed = plan("small", None);
         assert_eq!((&placed["outcome"], &placed["clusters"][0]["name"]), (&json!("Fits"), &json!("m1")));
         let missing = BindingKey { namespace: "shop".into(), name: "gone".into() };
-        assert_eq!(preemption(&world(), &missing, None, Timestamp::UNIX_EPOCH), None);
+        assert_eq!(preemption(&world(), &missing, As::default(), Timestamp::UNIX_EPOCH), None);
+    }
+
+    fn class(value: i32, policy: &str) -> Value {
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "gold"},
+            "value": value, "preemptionPolicy": policy})
+    }
+
+    fn policy(workload: &str) -> Value {
+        json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+            "metadata": {"name": "p", "namespace": "shop", "labels": {"propagationpolicy.karmada.io/permanent-id": "p"}},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}],
+                "schedulePriority": {"priorityClassSource": "KubePriorityClass", "priorityClassName": "gold"},
+                "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}},
+            },
+        })
+    }
+
+    fn deployment(name: &str, replicas: i32, claimed: bool) -> Value {
+        let mut object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "shop", "uid": name},
+            "spec": {"replicas": replicas, "template": {"spec": {"containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}},
+        });
+        if claimed {
+            object["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+            object["metadata"]["annotations"] =
+                json!({"propagationpolicy.karmada.io/name": "p", "propagationpolicy.karmada.io/namespace": "shop"});
+        }
+        object
+    }
+
+    fn fleet(more: impl IntoIterator<Item = Value>) -> Fleet {
+        let objects = [member("m1", 0), member("m2", 3), workload("small", 1, 3, Some("m1"))];
+        let mut fleet = Fleet::default();
+        objects.into_iter().chain(more).for_each(|object| fleet.insert(object).unwrap());
+        fleet
+    }
+
+    fn victims(plan: &PreemptionPlan) -> Vec<&str> {
+        let Answer::Preempts { victims, .. } = &plan.answer else { return Vec::new() };
+        victims.iter().map(|victim| &*victim.binding.name).collect()
+    }
+
+    #[test]
+    fn a_workload_that_does_not_exist_yet() {
+        let interpreter = Interpreter::default();
+        let planned = |value: i32, policy_of_class: &str, replicas: i32| {
+            let file = [class(value, policy_of_class), policy("new"), deployment("new", replicas, false)];
+            let applied = file.into_iter().map(|object| (None, object)).collect();
+            let planned = crate::apply::Planned::new(fleet([]), applied).unwrap();
+            planned.preemptions(As::default(), &interpreter, Timestamp::UNIX_EPOCH)
+        };
+        let plans = planned(7, "PreemptLowerPriority", 5);
+        assert_eq!(
+            plans.iter().map(|plan| (&*plan.binding.name, plan.priority)).collect::<Vec<_>>(),
+            [("new-deployment", 7)]
+        );
+        assert_eq!(victims(&plans[0]), ["small"]);
+        // Its class may not preempt, is too low, or there is room.
+        assert!(matches!(planned(7, "Never", 5)[0].answer, Answer::Waits { .. }));
+        assert!(matches!(planned(1, "PreemptLowerPriority", 5)[0].answer, Answer::Waits { .. }));
+        assert!(matches!(planned(7, "PreemptLowerPriority", 3)[0].answer, Answer::Fits { .. }));
+    }
+
+    #[test]
+    fn the_workloads_of_a_class() {
+        let interpreter = Interpreter::default();
+        let of = |more: Vec<Value>| of_class(fleet(more), "gold", &interpreter, Timestamp::UNIX_EPOCH);
+        // The binding was written with another number; the class counts.
+        let waiting = || workload("web-deployment", 0, 5, None);
+        let mut waiting = waiting();
+        waiting["spec"]["resource"]["name"] = "web".into();
+        waiting["spec"]["resource"]["uid"] = "web".into();
+        let all = |value| {
+            vec![class(value, "PreemptLowerPriority"), policy("web"), deployment("web", 5, true), waiting.clone()]
+        };
+        let plan = of(all(7)).unwrap();
+        assert_eq!((plan.value, plan.preempts, plan.placed), (7, true, 0));
+        assert_eq!(
+            plan.waiting.iter().map(|plan| (plan.priority, victims(plan))).collect::<Vec<_>>(),
+            [(7, vec!["small"])]
+        );
+        let low = of(all(1)).unwrap();
+        assert!(matches!(low.waiting[0].answer, Answer::Waits { .. }), "{low:?}");
+        assert_eq!(of(Vec::new()), None);
+        assert_eq!(of(vec![class(7, "Never")]).map(|plan| (plan.preempts, plan.waiting)), Some((false, Vec::new())));
     }
 }

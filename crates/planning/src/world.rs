@@ -12,7 +12,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{Binding, BindingKey, ObjectKey, PolicyKey, StatusPart, World};
 use ironclad_patch::merge_patch;
-use ironclad_propagation::{policy_match::Policy, template::Identity};
+use ironclad_propagation::{policy_match::Policy, priority::Class, template::Identity};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -39,6 +39,8 @@ pub struct Fleet {
     pub cluster_overrides: Vec<Arc<ClusterOverridePolicy>>,
     /// All ResourceInterpreterCustomizations.
     pub customizations: Vec<ResourceInterpreterCustomization>,
+    /// All PriorityClasses; `None` if they could not be read, and priorities of bindings stay as they are.
+    pub priority_classes: Option<Vec<Class>>,
 }
 
 impl Fleet {
@@ -67,9 +69,20 @@ impl Fleet {
                 self.customizations.push(customization);
             }
             ("policy.karmada.io" | "cluster.karmada.io" | "work.karmada.io", _) => insert(&mut self.world, object)?,
+            ("scheduling.k8s.io", "PriorityClass") => {
+                self.insert_class(Class::of_manifest(&object));
+                self.world.insert_template(object);
+            }
             _ => self.world.insert_template(object),
         }
         Ok(())
+    }
+
+    /// Inserts a PriorityClass, replacing the one of the same name.
+    pub fn insert_class(&mut self, class: Class) {
+        let classes = self.priority_classes.get_or_insert_default();
+        classes.retain(|one| one.name != class.name);
+        classes.push(class);
     }
 
     /// The policy of this key, of either kind.

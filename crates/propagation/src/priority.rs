@@ -23,6 +23,19 @@ pub struct Class {
     pub preemption_policy: Option<String>,
 }
 
+impl Class {
+    /// The class of a PriorityClass manifest.
+    #[must_use]
+    pub fn of_manifest(manifest: &Value) -> Self {
+        Self {
+            name: manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            value: manifest["value"].as_i64().and_then(|value| i32::try_from(value).ok()).unwrap_or(0),
+            is_default: manifest["globalDefault"].as_bool().unwrap_or(false),
+            preemption_policy: manifest["preemptionPolicy"].as_str().map(str::to_owned),
+        }
+    }
+}
+
 /// Resolved priority, with a warning if a class is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
@@ -30,6 +43,8 @@ pub struct Resolved {
     pub priority: ResolvedPriority,
     /// Warning that names the missing class and the value used instead.
     pub warning: Option<String>,
+    /// The class that it was taken from; `None` if there is no such class and no default.
+    pub class: Option<String>,
 }
 
 /// Largest depth at which a pod template is looked for.
@@ -44,7 +59,9 @@ pub fn resolve(priority_spec: &SchedulePriority, template: &Value, classes: &[Cl
         PriorityClassSource::FederatedPriorityClass => {
             let default = default(classes);
             let why = "FederatedPriorityClass is not supported";
-            return Resolved { warning: Some(warning(why, &default)), priority: default };
+            let priority = default.map_or(NO_CLASS, of_class);
+            let warning = Some(warning(why, &priority));
+            return Resolved { warning, priority, class: default.map(|class| class.name.clone()) };
         }
     };
     let named: Vec<&str> = named.into_iter().filter(|name| !name.is_empty()).collect();
@@ -52,9 +69,10 @@ pub fn resolve(priority_spec: &SchedulePriority, template: &Value, classes: &[Cl
         named.iter().copied().filter(|name| !classes.iter().any(|class| class.name == *name)).collect();
     // With several pod templates, the highest priority counts.
     let found = classes.iter().filter(|class| named.contains(&class.name.as_str())).max_by_key(|class| class.value);
-    let priority = found.map_or_else(|| default(classes), of_class);
+    let found = found.or_else(|| default(classes));
+    let priority = found.map_or(NO_CLASS, of_class);
     let warning = missing.first().map(|name| warning(&format!("there is no PriorityClass {name:?}"), &priority));
-    Resolved { priority, warning }
+    Resolved { priority, warning, class: found.map(|class| class.name.clone()) }
 }
 
 /// The classes that the pod templates of a workload name, in the order of the fields. A pod template is any object
@@ -82,11 +100,12 @@ fn pod_classes(template: &Value) -> Vec<&str> {
     classes
 }
 
-/// The class with `globalDefault`: of several the one with the smallest value, then the first by name; otherwise
-/// priority 0.
-fn default(classes: &[Class]) -> ResolvedPriority {
-    let least = classes.iter().filter(|class| class.is_default).max_by_key(|class| Reverse((class.value, &class.name)));
-    least.map_or_else(|| ResolvedPriority { priority: 0, preemption_policy: Some(PreemptionPolicy::Never) }, of_class)
+/// The priority without a class.
+const NO_CLASS: ResolvedPriority = ResolvedPriority { priority: 0, preemption_policy: Some(PreemptionPolicy::Never) };
+
+/// The class with `globalDefault`: of several the one with the smallest value, then the first by name.
+fn default(classes: &[Class]) -> Option<&Class> {
+    classes.iter().filter(|class| class.is_default).max_by_key(|class| Reverse((class.value, &class.name)))
 }
 
 fn of_class(class: &Class) -> ResolvedPriority {

@@ -37,6 +37,7 @@ use crate::{
   ironclad plan taint member1 maintenance:NoExecute
   ironclad plan rate 5
   ironclad plan preemption payments -n shop
+  ironclad plan priority-class critical
   ironclad plan cluster-loss member1 -f dump.yaml         without a control plane
 
 Exit codes: 0 nothing would move, 3 something would, 1 failed, 2 misused."
@@ -70,14 +71,28 @@ Exit codes: 0 no copy would change, 3 some would, or a change is not followed, 1
     ///
     /// The scheduler's search for victims is run for the workload as if gate PriorityBasedPreemptiveScheduling were on
     /// and its preemptionPolicy were PreemptLowerPriority. For every victim it says where it would be placed then, or
-    /// that it would have no place.
+    /// that it would have no place. With -f the workload need not exist: its manifests are applied to a copy of the
+    /// fleet first, as `plan apply` does. Several workloads are planned for each by itself.
     #[command(after_help = "Examples:
   ironclad plan preemption payments -n shop
   ironclad plan preemption payments --priority 1000       as if it had this priority
-  ironclad plan preemption payments -f dump.yaml          without a control plane
+  ironclad plan preemption -f workload.yaml               one that does not exist yet, with its policy
+  ironclad plan preemption payments --dump dump.yaml      without a control plane
 
 Exit codes: 0 nobody would leave, 3 somebody would, 1 failed, 2 misused.")]
     Preemption(Box<preemption::How>),
+    /// Workloads of a PriorityClass preempt others: who would leave, and where to.
+    ///
+    /// The priority of each workload whose policy uses the class is resolved anew, and the scheduler's search for
+    /// victims is run for those that have no place, each by itself. Bindings keep the numbers with which they were
+    /// written: a class with another value does not change them until they are written again.
+    #[command(after_help = "Examples:
+  ironclad plan priority-class critical
+  ironclad plan priority-class critical --value 1000000   as if it had this value
+  ironclad plan priority-class critical --dump dump.yaml  without a control plane
+
+Exit codes: 0 nobody would leave, 3 somebody would, 1 failed, 2 misused.")]
+    PriorityClass(Box<preemption::OfClass>),
     /// Something happens to the clusters.
     #[command(flatten)]
     Fleet(Box<What>),
@@ -271,6 +286,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let what = match &command.plan {
         Plan::Apply(how) => return apply::run(how, clock).await,
         Plan::Preemption(how) => return preemption::run(how, clock).await,
+        Plan::PriorityClass(how) => return preemption::run_of_class(how, clock).await,
         Plan::Fleet(what) => what,
     };
     let how = how(what)?;

@@ -1,35 +1,71 @@
-//! `ironclad plan preemption`: who would leave for a binding, and where to.
+//! `ironclad plan preemption` and `ironclad plan priority-class`: who would leave for a workload, or for those of a
+//! class, and where to.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
-use ironclad_api::work::TargetCluster;
+use ironclad_api::work::{PreemptionPolicy, TargetCluster};
 use ironclad_fleet::{Binding, BindingKey, World};
-use ironclad_planning::preemption::{Answer, PreemptionPlan, preemption};
+use ironclad_interpreter::webhook::Webhooks;
+use ironclad_planning::{
+    apply::Planned,
+    preemption::{Answer, As, ClassPlan, PreemptionPlan, of_class, preemption},
+};
+use ironclad_propagation::priority::Class;
 use ironclad_seam::Clock;
 
-use super::{command::Format, read};
+use super::{apply, command::Format, read};
 use crate::{
     connect::Plane,
     print,
     report::{Exit, Misused, WOULD_MOVE},
+    why,
 };
 
 /// The workload, and output options.
 #[derive(clap::Args, Clone, Debug)]
+#[group(id = "subject", required = true, multiple = false, args = ["name", "filename"])]
 pub struct How {
     /// The workload or its ResourceBinding, by name
     #[arg(value_name = "NAME")]
-    pub name: String,
-    /// Its namespace [default: the context's]
+    pub name: Option<String>,
+    /// Workloads that do not exist yet, with their policies and PriorityClasses: YAML or JSON, - for stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub filename: Option<PathBuf>,
+    /// Namespace of the workload, and of objects that name none [default: the context's]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
     /// Plan with this priority [default: the binding's own]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub priority: Option<i32>,
-    /// Read the fleet from this dump, - for stdin: objects or Lists as YAML or JSON
-    #[arg(short, long, value_name = "FILE")]
-    pub filename: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub source: Source,
+}
+
+/// The PriorityClass, and output options.
+#[derive(clap::Args, Clone, Debug)]
+pub struct OfClass {
+    /// The PriorityClass
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Plan as if it had this value, whether or not it exists [default: its own]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub value: Option<i32>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub source: Source,
+}
+
+/// The fleet that is read, and the output format.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Source {
+    /// Read the fleet from this dump instead of a control plane: objects or Lists as YAML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub dump: Option<PathBuf>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
@@ -43,22 +79,102 @@ pub struct How {
 /// # Errors
 /// If the fleet can't be read or has no such binding; and [`Exit`] with 3 if somebody would leave.
 pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
-    let (world, namespace) = match &how.filename {
+    let given = As { priority: how.priority, preemption_policy: Some(PreemptionPolicy::PreemptLowerPriority) };
+    let plans = match (&how.filename, &how.name) {
+        (Some(file), _) => of_file(how, file, given, clock).await?,
+        (None, name) => vec![of_name(how, name.as_deref().unwrap_or_default(), given, clock).await?],
+    };
+    let text = match (how.source.output, plans.as_slice()) {
+        (Format::Table, _) => plans.iter().map(table).collect(),
+        // One workload that exists is one object, as it has always been.
+        (Format::Json, [plan]) if how.filename.is_none() => serde_json::to_string_pretty(plan)? + "\n",
+        (Format::Json, _) => serde_json::to_string_pretty(&plans)? + "\n",
+    };
+    print::out(&text)?;
+    exit(&plans)
+}
+
+async fn of_name(how: &How, name: &str, given: As, clock: &Clock) -> anyhow::Result<PreemptionPlan> {
+    let (world, namespace) = match &how.source.dump {
         Some(file) => (read::dump(file)?, "default".to_owned()),
         None => {
-            let client = how.plane.client().await?;
+            let client = how.source.plane.client().await?;
             (read::lists(&client).await?, client.default_namespace().to_owned())
         }
     };
-    let key = find(&world, how.namespace.as_deref().unwrap_or(&namespace), &how.name)?;
-    let plan = preemption(&world, &key, how.priority, clock.wall_seconds())
-        .with_context(|| format!("there is no ResourceBinding {key}"))?;
-    let text = match how.output {
-        Format::Table => table(&plan),
+    let key = find(&world, how.namespace.as_deref().unwrap_or(&namespace), name)?;
+    preemption(&world, &key, given, clock.wall_seconds()).with_context(|| format!("there is no ResourceBinding {key}"))
+}
+
+async fn of_file(how: &How, file: &Path, given: As, clock: &Clock) -> anyhow::Result<Vec<PreemptionPlan>> {
+    let documents = read::dumped(file)?;
+    let planned = match &how.source.dump {
+        Some(dump) => {
+            print::note("not known without a control plane: what admission would refuse or fill in");
+            Planned::of_dump(read::dumped(dump)?, documents, how.namespace.as_deref().unwrap_or("default"))?
+        }
+        None => {
+            let client = how.source.plane.client().await?;
+            apply::read::live(&client, documents, how.namespace.as_deref(), print::note).await?.0
+        }
+    };
+    let interpreter = why::read::interpreter(clock, &planned.after.customizations, Webhooks::default());
+    let plans = planned.preemptions(given, &interpreter, clock.wall_seconds());
+    if plans.is_empty() {
+        print::note(
+            "no policy places a workload of the file as a ResourceBinding, so nobody would leave for it\n  try: ironclad \
+             plan apply, which says why",
+        );
+    }
+    Ok(plans)
+}
+
+/// Runs `plan priority-class`.
+///
+/// # Errors
+/// If the fleet can't be read or has no such class; and [`Exit`] with 3 if somebody would leave.
+pub async fn run_of_class(how: &OfClass, clock: &Clock) -> anyhow::Result<()> {
+    let mut fleet = match &how.source.dump {
+        Some(dump) => read::fleet(read::dumped(dump)?)?,
+        None => apply::read::fleet(&how.source.plane.client().await?).await?,
+    };
+    if let Some(value) = how.value {
+        let known = fleet.priority_classes.iter().flatten().find(|class| class.name == how.name).cloned();
+        let new = || Class { name: how.name.clone(), value, is_default: false, preemption_policy: None };
+        fleet.insert_class(Class { value, ..known.unwrap_or_else(new) });
+    }
+    let interpreter = why::read::interpreter(clock, &fleet.customizations, Webhooks::default());
+    let Some(plan) = of_class(fleet, &how.name, &interpreter, clock.wall_seconds()) else {
+        let message = format!(
+            "there is no PriorityClass {}\n  try: --value NUMBER, to plan as if there were one, or kubectl get priorityclasses",
+            how.name
+        );
+        return Err(Misused(message).into());
+    };
+    let text = match how.source.output {
+        Format::Table => class_table(&plan),
         Format::Json => serde_json::to_string_pretty(&plan)? + "\n",
     };
     print::out(&text)?;
-    if matches!(plan.answer, Answer::Preempts { .. }) { Err(Exit(WOULD_MOVE).into()) } else { Ok(()) }
+    exit(&plan.waiting)
+}
+
+fn exit(plans: &[PreemptionPlan]) -> anyhow::Result<()> {
+    let anyone_leaves = plans.iter().any(|plan| matches!(plan.answer, Answer::Preempts { .. }));
+    if anyone_leaves { Err(Exit(WOULD_MOVE).into()) } else { Ok(()) }
+}
+
+fn class_table(plan: &ClassPlan) -> String {
+    let never = if plan.preempts { "" } else { ", preemptionPolicy Never: nobody leaves for its workloads" };
+    let mut text = format!(
+        "PriorityClass {} with value {}{never}\n{} of {} workloads are placed and stay so\n",
+        plan.class,
+        plan.value,
+        plan.placed,
+        plan.placed + plan.waiting.len()
+    );
+    text.extend(plan.waiting.iter().map(table));
+    text
 }
 
 /// The ResourceBinding of this name, or the one of the workload of this name.

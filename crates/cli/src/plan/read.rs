@@ -9,7 +9,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_fleet::World;
-use ironclad_planning::world::insert;
+use ironclad_planning::{Fleet, world::insert};
 use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -111,6 +111,18 @@ fn world(objects: Vec<Value>) -> anyhow::Result<World> {
         insert(&mut world, object)?;
     }
     Ok(world)
+}
+
+/// The fleet of these objects, with all that decisions on placement read.
+///
+/// # Errors
+/// If an object does not have the fields of its kind.
+pub(super) fn fleet(objects: Vec<Value>) -> anyhow::Result<Fleet> {
+    let mut fleet = Fleet::default();
+    for object in objects {
+        fleet.insert(object)?;
+    }
+    Ok(fleet)
 }
 
 fn flatten(found: &mut Vec<Value>, object: Value) -> anyhow::Result<()> {

@@ -27,7 +27,12 @@ pub use self::{
     objects::{Change, InvalidFile, OBJECTS_MAX, Object, Planned, check},
     three_way::Apply,
 };
-use crate::{Fleet, Preemption, Scheduling, replay::Replay, why::is_namespace};
+use crate::{
+    Fleet, Preemption, Scheduling,
+    preemption::{self, PreemptionPlan},
+    replay::Replay,
+    why::is_namespace,
+};
 
 /// Input of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -128,25 +133,7 @@ impl ApplyPlan {
 /// Follows the applied objects to the copies in the clusters.
 #[must_use]
 pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
-    let mut replay = Replay::new(question.before.clone(), question.interpreter, question.now);
-    let mut of_policies: BTreeMap<ObjectKey, Vec<Because>> = BTreeMap::new();
-    for object in question.applied {
-        // They were inserted before: an invalid one is reported by then.
-        let Ok(()) = replay.fleet.insert(object.clone()) else { continue };
-        let key = Identity::of(object).key();
-        if question.templates.contains(&key) {
-            let because = replay.claim(&key);
-            let is_last_word =
-                |because: &Because| matches!(because, Because::Propagation(Reason::NoPolicyMatches { .. }));
-            of_policies.entry(key).or_default().extend(because.into_iter().filter(|one| !is_last_word(one)));
-        }
-    }
-    of_policies.retain(|_, because| !because.is_empty());
-    for key in question.policies {
-        for (template, because) in replay.policy(key, question.preemption) {
-            of_policies.entry(template).or_default().extend(because);
-        }
-    }
+    let (mut replay, of_policies) = claimed(question);
     let templates: Vec<ObjectKey> = replay.fleet.world.templates.keys().cloned().collect();
     let mut placements = BTreeMap::new();
     for key in templates {
@@ -179,6 +166,44 @@ pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
     }
     found.needs = replay.into_needs();
     found
+}
+
+/// The fleet once the objects are applied and policies have claimed their templates, with the reasons by template.
+fn claimed<'a>(question: &Question<'a>) -> (Replay<'a>, BTreeMap<ObjectKey, Vec<Because>>) {
+    let mut replay = Replay::new(question.before.clone(), question.interpreter, question.now);
+    let mut of_policies: BTreeMap<ObjectKey, Vec<Because>> = BTreeMap::new();
+    for object in question.applied {
+        // They were inserted before: an invalid one is reported by then.
+        let Ok(()) = replay.fleet.insert(object.clone()) else { continue };
+        let key = Identity::of(object).key();
+        if question.templates.contains(&key) {
+            let because = replay.claim(&key);
+            let is_last_word =
+                |because: &Because| matches!(because, Because::Propagation(Reason::NoPolicyMatches { .. }));
+            of_policies.entry(key).or_default().extend(because.into_iter().filter(|one| !is_last_word(one)));
+        }
+    }
+    of_policies.retain(|_, because| !because.is_empty());
+    for key in question.policies {
+        for (template, because) in replay.policy(key, question.preemption) {
+            of_policies.entry(template).or_default().extend(because);
+        }
+    }
+    (replay, of_policies)
+}
+
+/// Preemptions for the workloads that are applied or that applied policies claim, the highest priority first, each by
+/// itself over the fleet.
+#[must_use]
+pub fn preemptions(question: &Question<'_>, given: preemption::As) -> Vec<PreemptionPlan> {
+    let (mut replay, of_policies) = claimed(question);
+    let keys: BTreeSet<&ObjectKey> = question.templates.iter().chain(of_policies.keys()).collect();
+    for key in &keys {
+        replay.claim(key);
+    }
+    let world = &replay.fleet.world;
+    let bindings = keys.iter().filter_map(|key| world.binding_of(key)).map(|binding| binding.key()).collect();
+    preemption::of_bindings(world, bindings, given, question.now)
 }
 
 /// Names the claim that stays only where nothing else is to be said of it.

@@ -10,8 +10,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ApplyPlan, Question, plan_apply};
-use crate::{Fleet, Preemption, world::InvalidObject};
+use super::{ApplyPlan, Question, plan_apply, preemptions};
+use crate::{
+    Fleet, Preemption,
+    preemption::{As, PreemptionPlan},
+    world::InvalidObject,
+};
 
 /// Most objects of a file that are planned for at once.
 pub const OBJECTS_MAX: usize = 1_000;
@@ -169,7 +173,19 @@ impl Planned {
     /// Follows the applied objects to the copies in the clusters.
     #[must_use]
     pub fn plan_apply(&self, preemption: Preemption, interpreter: &Interpreter, now: Timestamp) -> ApplyPlan {
-        let mut found = plan_apply(&Question {
+        let mut found = plan_apply(&self.question(preemption, interpreter, now));
+        found.not_followed.clone_from(&self.not_followed);
+        found
+    }
+
+    /// Follows the applied objects to the preemptions that their workloads cause.
+    #[must_use]
+    pub fn preemptions(&self, given: As, interpreter: &Interpreter, now: Timestamp) -> Vec<PreemptionPlan> {
+        preemptions(&self.question(Preemption::Off, interpreter, now), given)
+    }
+
+    fn question<'a>(&'a self, preemption: Preemption, interpreter: &'a Interpreter, now: Timestamp) -> Question<'a> {
+        Question {
             before: &self.before,
             applied: &self.applied,
             policies: &self.policies,
@@ -177,9 +193,7 @@ impl Planned {
             preemption,
             interpreter,
             now,
-        });
-        found.not_followed.clone_from(&self.not_followed);
-        found
+        }
     }
 }
 

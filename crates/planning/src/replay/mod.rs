@@ -179,7 +179,7 @@ impl<'a> Replay<'a> {
             waiting: None,
             overrides: &fleet.override_names(&key.namespace),
             cluster_overrides: &fleet.cluster_override_names(),
-            priority_classes: None,
+            priority_classes: fleet.priority_classes.as_deref(),
             interpreter: self.interpreter,
             options: &binding::Options::default(),
             now: self.now,

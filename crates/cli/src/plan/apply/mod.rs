@@ -1,7 +1,7 @@
 //! `ironclad plan apply`: what would happen if a manifest were applied.
 
 mod print;
-mod read;
+pub(super) mod read;
 #[cfg(test)]
 mod tests;
 

@@ -14,10 +14,11 @@ use ironclad_planning::{
     Fleet,
     apply::{Apply, Planned, check},
 };
-use ironclad_propagation::{dependencies, template::Identity};
+use ironclad_propagation::{dependencies, priority::Class, template::Identity};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{
     Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::Value;
 
@@ -31,7 +32,7 @@ use crate::{
 const MANAGER: &str = "ironclad-plan";
 
 /// Reads the fleet and applies each object of the file as a dry run, so that admission and defaulting take part.
-pub(super) async fn live(
+pub(in crate::plan) async fn live(
     client: &Client,
     documents: Vec<Value>,
     namespace: Option<&str>,
@@ -80,6 +81,36 @@ pub(super) async fn live(
     if !refused.is_empty() {
         bail!("{}", refused.join("\n"));
     }
+    let mut before = ours(client).await?;
+    for (resource, namespace) in wanted(&before, &applied, &resources) {
+        let api: Api<DynamicObject> = crate::tree::api(client.clone(), &resource, &namespace);
+        for object in of_resource(&api).await? {
+            before.world.insert_template(crate::tree::whole(&object, &resource)?);
+        }
+    }
+    Ok((Planned::new(before, applied)?, resources))
+}
+
+/// The fleet with the templates of all bindings.
+pub(in crate::plan) async fn fleet(client: &Client) -> anyhow::Result<Fleet> {
+    let resources = Resources::of(client).await.context("asking the control plane what it serves")?;
+    let mut fleet = ours(client).await?;
+    let of_bindings: BTreeSet<(String, String)> = fleet
+        .world
+        .all_bindings()
+        .map(|binding| (binding.spec().resource.api_version.clone(), binding.spec().resource.kind.clone()))
+        .collect();
+    for (api_version, kind) in of_bindings {
+        let Some(resource) = resources.of_kind(&api_version, &kind) else { continue };
+        for object in of_resource(&crate::tree::api(client.clone(), resource, "")).await? {
+            fleet.world.insert_template(crate::tree::whole(&object, resource)?);
+        }
+    }
+    Ok(fleet)
+}
+
+/// The objects of our own kinds that decisions on placement read, and the PriorityClasses.
+async fn ours(client: &Client) -> anyhow::Result<Fleet> {
     let mut before = Fleet::default();
     let world = &mut before.world;
     every(Api::<Cluster>::all(client.clone())).await?.into_iter().for_each(|one| world.insert_cluster(one));
@@ -93,13 +124,16 @@ pub(super) async fn live(
     let overrides = every(Api::<ClusterOverridePolicy>::all(client.clone())).await?;
     before.cluster_overrides = overrides.into_iter().map(Arc::new).collect();
     before.customizations = every(Api::all(client.clone())).await?;
-    for (resource, namespace) in wanted(&before, &applied, &resources) {
-        let api: Api<DynamicObject> = crate::tree::api(client.clone(), &resource, &namespace);
-        for object in of_resource(&api).await? {
-            before.world.insert_template(crate::tree::whole(&object, &resource)?);
+    before.priority_classes = match Api::<PriorityClass>::all(client.clone()).list(&ListParams::default()).await {
+        Ok(list) => {
+            let manifests = list.items.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
+            Some(manifests.iter().map(Class::of_manifest).collect())
         }
-    }
-    Ok((Planned::new(before, applied)?, resources))
+        // Whoever may not read them plans with the priorities that bindings have.
+        Err(kube::Error::Api(status)) if status.code == 403 => None,
+        Err(error) => return Err(said(error)),
+    };
+    Ok(before)
 }
 
 /// Request that applies a manifest as a dry run.
@@ -118,7 +152,7 @@ fn dry_run(apply: Apply, manifest: &Value) -> (PatchParams, Patch<Value>) {
 
 /// Every object of one resource, a page at a time.
 async fn of_resource(api: &Api<DynamicObject>) -> anyhow::Result<Vec<DynamicObject>> {
-    let (mut items, mut page) = (Vec::new(), kube::api::ListParams::default().limit(500));
+    let (mut items, mut page) = (Vec::new(), ListParams::default().limit(500));
     loop {
         let list = api.list(&page).await.map_err(said)?;
         items.extend(list.items);

@@ -10,8 +10,9 @@ use ironclad_fleet::ClusterName;
 pub struct Candidate {
     /// Cluster name.
     pub name: ClusterName,
-    /// Region of the cluster; empty if it has none.
-    pub region: Arc<str>,
+    /// Groups that the cluster is in, for each constraint of [`crate::spread::Spread::Groups`] in its order; empty
+    /// for other selection rules.
+    pub groups: Vec<Vec<Arc<str>>>,
     /// Tier of the affinity group that selects it: 0 is the group itself (specification/scheduling.md 4.3).
     pub tier: u32,
     /// Sum of the scores (specification/scheduling.md 6).

@@ -23,7 +23,7 @@ use crate::{
     groups::{AtTheEnd, Start, attempts},
     plugin::TargetState,
     preempt::Mode as Preemption,
-    spread::{self, Bounds, Need, SelectError, Spread},
+    spread::{self, Bounds, Grouping, Need, SelectError, Spread, Topology},
 };
 
 /// Capacity used when a workload requests no resources or no estimator is configured.
@@ -212,7 +212,7 @@ pub(crate) fn place(
     on_event: &mut dyn FnMut(CycleEvent),
 ) -> Result<Placing, Failure> {
     let spec = seen.binding.spec();
-    let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
+    let selected = spread::select(&mut candidates, &spread_of(spec, placement), need(seen.options, spec, placement));
     on_event(CycleEvent::Step(Step::Select));
     let rest = candidates.split_off(selected.map_err(Failure::Select)?);
     if candidates.is_empty() {
@@ -284,11 +284,12 @@ fn weighed(
     let demand = depends_on_capacity(spec, placement).then(|| Demand::of(spec, sets));
     // Without an estimate every requested count fits (specification/scheduling.md 10.1).
     let unknown = if demand.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
+    let spread = spread_of(spec, placement);
     let suspended = spec.suspension.as_ref().and_then(|all| all.dispatching_on_clusters.as_ref());
     let candidate = |(f, score): (Feasible<'_>, &i64)| {
         let estimate = demand.as_ref().and_then(|demand| estimate(seen, f.name, demand));
         Candidate {
-            region: f.cluster.spec.region.as_str().into(),
+            groups: spread.topologies().map(|topology| topology.groups(f.cluster)).collect(),
             tier: f.tier,
             score: *score,
             allocatable: estimate.unwrap_or(unknown),
@@ -417,18 +418,22 @@ pub(crate) fn spread_of(spec: &ResourceBindingSpec, placement: &Placement) -> Sp
     if placement.spread_constraints.is_empty() || placement.ignores_spread() {
         return Spread::All;
     }
-    let bounds = |field| {
-        let constraint = placement.spread_constraints.iter().find(|c| c.spread_by_field == Some(field));
-        constraint.map(|c| Bounds::new(c.min_groups, c.max_groups))
-    };
-    match (bounds(SpreadByField::Region), bounds(SpreadByField::Cluster)) {
-        (Some(regions), clusters) => Spread::Regions {
-            regions,
-            clusters: clusters.unwrap_or(Bounds::new(0, 0)),
-            replicas: i64::from(spec.replicas),
-        },
-        (None, Some(clusters)) => Spread::Clusters(clusters),
-        (None, None) => Spread::Unsupported,
+    let bounds = |c: &SpreadConstraint| Bounds::new(c.min_groups, c.max_groups);
+    let clusters = placement.spread_constraints.iter().find(|c| c.spread_by_field == Some(SpreadByField::Cluster));
+    let clusters = clusters.map(bounds);
+    let mut by: Vec<Grouping> = Vec::new();
+    for constraint in &placement.spread_constraints {
+        let named = Topology::of(constraint).filter(|topology| by.iter().all(|other| other.topology != *topology));
+        by.extend(named.map(|topology| Grouping { topology, bounds: bounds(constraint) }));
+    }
+    // The sort is stable: labels keep the order of the placement.
+    by.sort_by_key(|grouping| grouping.topology.rank());
+    match clusters {
+        Some(clusters) if by.is_empty() => Spread::Clusters(clusters),
+        None if by.is_empty() => Spread::Unsupported,
+        clusters => {
+            Spread::Groups { by, clusters: clusters.unwrap_or(Bounds::new(0, 0)), replicas: i64::from(spec.replicas) }
+        }
     }
 }
 

@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::testkit::{affinity, at, binding, cluster, failover, group, spread, taint, task, toleration};
-    use ironclad_api::policy::SpreadByField;
+    use ironclad_api::policy::{SpreadByField, SpreadConstraint};
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Fit {
@@ -335,12 +335,14 @@ mod tests {
     #[test]
     fn missing_spread_fields_are_rejected() {
         let binding = binding("web", 1, &[]);
+        let by_label = SpreadConstraint { spread_by_label: "rack".into(), ..SpreadConstraint::default() };
         for (field, want) in [
-            (SpreadByField::Provider, Refusal::NoProvider),
-            (SpreadByField::Region, Refusal::NoRegion),
-            (SpreadByField::Zone, Refusal::NoZones),
+            (spread(SpreadByField::Provider, 1, 1), Refusal::NoProvider),
+            (spread(SpreadByField::Region, 1, 1), Refusal::NoRegion),
+            (spread(SpreadByField::Zone, 1, 1), Refusal::NoZones),
+            (by_label, Refusal::NoLabel { key: "rack".into() }),
         ] {
-            let placement = Placement { spread_constraints: vec![spread(field, 1, 1)], ..Placement::default() };
+            let placement = Placement { spread_constraints: vec![field.clone()], ..Placement::default() };
             let filter = Filter {
                 spec: &binding.spec,
                 placement: &placement,
@@ -354,6 +356,7 @@ mod tests {
             placed.spec.provider = "p".into();
             placed.spec.region = "r".into();
             placed.spec.zones = vec!["z".into()];
+            placed.metadata.labels = Some([("rack".to_owned(), String::new())].into());
             assert!(fit(&filter, &placed, TargetState::New).is_ok(), "{field:?}");
         }
     }

@@ -10,6 +10,7 @@
 pub mod assign;
 mod candidate;
 pub mod capacity;
+mod combine;
 mod cycle;
 mod decide;
 pub mod filter;
@@ -19,12 +20,12 @@ pub mod plugin;
 pub mod plugins;
 pub mod preempt;
 mod priority;
-mod region;
 mod seen;
 pub mod spread;
 pub mod summary;
 #[cfg(test)]
 mod testkit;
+mod topology;
 pub mod trigger;
 pub mod wakes;
 

@@ -2,7 +2,9 @@
 
 use ironclad_fleet::ClusterName;
 
-use crate::{Candidate, region};
+use crate::{Candidate, topology};
+
+pub use crate::topology::Topology;
 
 /// Permitted number of groups of a constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,24 +34,41 @@ pub enum Need {
     Replicas(i64),
 }
 
+/// Constraint on the number of groups of clusters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grouping {
+    /// What makes the groups.
+    pub topology: Topology,
+    /// Their number.
+    pub bounds: Bounds,
+}
+
 /// Selection rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spread {
     /// All feasible clusters.
     All,
     /// A number of clusters.
     Clusters(Bounds),
-    /// A number of regions, and of clusters in them.
-    Regions {
-        /// Bounds of the regions.
-        regions: Bounds,
+    /// A number of groups, as regions, and of clusters in them.
+    Groups {
+        /// Bounds of the groups, at least one, the one that decides first in front.
+        by: Vec<Grouping>,
         /// Bounds of the clusters in all of them together.
         clusters: Bounds,
-        /// `spec.replicas`; region scores depend on it.
+        /// `spec.replicas`; scores of groups depend on it.
         replicas: i64,
     },
-    /// Only fields that selection does not support.
+    /// Constraints that name neither a field nor a label; admission completes them.
     Unsupported,
+}
+
+impl Spread {
+    /// What candidates are grouped by.
+    pub(crate) fn topologies(&self) -> impl Iterator<Item = &Topology> {
+        let by = if let Self::Groups { by, .. } = self { by.as_slice() } else { &[] };
+        by.iter().map(|grouping| &grouping.topology)
+    }
 }
 
 /// Reason why no selection satisfies the constraints.
@@ -58,21 +77,28 @@ pub enum SelectError {
     /// Too few feasible clusters.
     #[error("the number of feasible clusters is less than spreadConstraint.MinGroups")]
     TooFewClusters,
-    /// Too few regions among the feasible clusters.
-    #[error("the number of feasible region is less than spreadConstraint.MinGroups")]
-    TooFewRegions,
-    /// No permitted number of regions has enough clusters.
+    /// Too few groups among the feasible clusters.
+    #[error("the number of feasible {0} is less than spreadConstraint.MinGroups")]
+    TooFewGroups(Topology),
+    /// No permitted number of groups has enough clusters.
     #[error("the number of clusters is less than the cluster spreadConstraint.MinGroups")]
-    TooFewClustersInRegions,
+    TooFewClustersInGroups,
+    /// Each constraint can be satisfied, but not all of them by the same clusters.
+    #[error("no clusters satisfy the spread constraints by {} and cluster together", by(.0))]
+    Together(Vec<Topology>),
     /// Even the clusters with the most capacity cannot run the replicas.
     #[error("no enough resource when selecting {clusters} clusters")]
     InsufficientCapacity {
         /// Permitted number of clusters.
         clusters: usize,
     },
-    /// Only zones, providers or labels are named.
-    #[error("just support cluster and region spread constraint")]
+    /// Nothing is named.
+    #[error("a spread constraint names neither spreadByField nor spreadByLabel: name one of them")]
     Unsupported,
+}
+
+fn by(topologies: &[Topology]) -> String {
+    topologies.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Selects among `candidates`, which are in the order of [`Candidate::sort`], and moves the selected ones to the front.
@@ -80,12 +106,12 @@ pub enum SelectError {
 ///
 /// # Errors
 /// If the constraints cannot be satisfied.
-pub fn select(candidates: &mut [Candidate], spread: Spread, need: Need) -> Result<usize, SelectError> {
+pub fn select(candidates: &mut [Candidate], spread: &Spread, need: Need) -> Result<usize, SelectError> {
     match spread {
         Spread::All => Ok(candidates.len()),
-        Spread::Clusters(bounds) => by_cluster(candidates, bounds, need),
-        Spread::Regions { regions, clusters, replicas } => {
-            let chosen = region::select(candidates, regions, clusters, replicas, need)?;
+        Spread::Clusters(bounds) => by_cluster(candidates, *bounds, need),
+        Spread::Groups { by, clusters, replicas } => {
+            let chosen = topology::select(candidates, by, *clusters, *replicas, need)?;
             Ok(bring_to_front(candidates, &chosen))
         }
         Spread::Unsupported => Err(SelectError::Unsupported),
@@ -159,7 +185,7 @@ mod tests {
             let mut all: Vec<_> =
                 clusters.iter().map(|(n, score, available)| candidate(n, *score, *available)).collect();
             Candidate::sort(&mut all);
-            let got = select(&mut all, *spread, *need);
+            let got = select(&mut all, spread, *need);
             assert_eq!(
                 got.as_ref().map(|k| names(&all[..*k])),
                 want.as_ref().map(|w| w.to_vec()),
@@ -193,7 +219,7 @@ mod tests {
             best.sort_unstable_by_key(|capacity| std::cmp::Reverse(*capacity));
             let k = max.min(all.len());
             let holds = best[..k].iter().sum::<i64>() >= need;
-            let got = select(&mut all, Spread::Clusters(Bounds { min: 1, max }), Need::Replicas(need));
+            let got = select(&mut all, &Spread::Clusters(Bounds { min: 1, max }), Need::Replicas(need));
             prop_assert_eq!(got, if holds { Ok(k) } else { Err(SelectError::InsufficientCapacity { clusters: k }) });
             if holds {
                 prop_assert!(all[..k].iter().map(Candidate::available).sum::<i64>() >= need);

@@ -26,7 +26,7 @@ use crate::{Available, Candidate, Capacity, Decision, Effect, Options, Seen, dec
 pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
     Candidate {
         name: name.into(),
-        region: "".into(),
+        groups: Vec::new(),
         tier: 0,
         score,
         allocatable,

@@ -23,6 +23,7 @@ use crate::{
     filter::Filter,
     groups,
     plugin::TargetState,
+    spread::Topology,
 };
 
 /// Decision on running a scheduling cycle.
@@ -242,9 +243,10 @@ fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bo
 }
 
 /// Returns whether a change of a cluster may help a binding whose last attempt failed, so that it is worth another one:
-/// the cluster passes the filters now and did not before, or its place in the topology changed
-/// (specification/scheduling.md 14.1, 16.2). More capacity is reported apart from that: see [`may_fit`]. For any other
-/// change the binding goes on waiting, so that thousands of waiting bindings are not tried again for one label.
+/// the cluster passes the filters now and did not before, or its place in the topology changed, or the value of a label
+/// that it is spread by (specification/scheduling.md 14.1, 16.2). More capacity is reported apart from that: see
+/// [`may_fit`]. For any other change the binding goes on waiting, so that thousands of waiting bindings are not tried
+/// again for one label.
 #[must_use]
 pub fn may_help(
     binding: BindingRef<'_>,
@@ -254,9 +256,13 @@ pub fn may_help(
     now: Timestamp,
 ) -> bool {
     let Some(new) = new else { return false };
+    let constraints = binding.spec().placement.as_ref().map_or(&[][..], |placement| &placement.spread_constraints);
+    let labels: Vec<Topology> =
+        constraints.iter().filter_map(Topology::of).filter(|topology| matches!(topology, Topology::Label(_))).collect();
     let topology = |cluster: &Cluster| {
         let spec = &cluster.spec;
-        (spec.region.clone(), spec.provider.clone(), spec.zone.clone(), spec.zones.clone())
+        let labels: Vec<_> = labels.iter().map(|label| label.groups(cluster)).collect();
+        (spec.region.clone(), spec.provider.clone(), spec.zone.clone(), spec.zones.clone(), labels)
     };
     passes(binding, new, options, now)
         && old.is_none_or(|old| topology(old) != topology(new) || !passes(binding, old, options, now))

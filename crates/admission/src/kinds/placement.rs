@@ -92,8 +92,12 @@ fn spread(constraints: &[SpreadConstraint], path: &Path, out: &mut Findings) {
         if constraint.spread_by_field.is_some() && !constraint.spread_by_label.is_empty() {
             out.invalid(&at, constraint, "spreadByLabel should not co-exist with spreadByField");
         } else if !constraint.spread_by_label.is_empty() {
-            let detail = "spreading by label is not possible: use spreadByField cluster, zone, region or provider";
-            out.forbidden(at.child("spreadByLabel"), detail);
+            affinity::label_key(at.child("spreadByLabel"), &constraint.spread_by_label, out);
+            if constraints[..i].iter().any(|other| other.spread_by_label == constraint.spread_by_label) {
+                let detail =
+                    format!("multiple spread constraints by label {} are not allowed", constraint.spread_by_label);
+                out.invalid(path, constraints, &detail);
+            }
         }
         if constraint.min_groups < 0 {
             out.invalid(&at, constraint, "minGroups lower than 0");
@@ -114,42 +118,46 @@ fn spread(constraints: &[SpreadConstraint], path: &Path, out: &mut Findings) {
             }
         }
     }
-    let bounds = |field| constraints.iter().find(|constraint| constraint.spread_by_field == Some(field));
-    if let (Some(clusters), Some(regions)) = (bounds(SpreadByField::Cluster), bounds(SpreadByField::Region))
-        && clusters.max_groups > 0
-        && regions.min_groups > clusters.max_groups
-    {
-        out.warn(format!(
-            "{path}: {} regions are asked for and at most {} clusters: one cluster of each region is selected",
-            regions.min_groups, clusters.max_groups
-        ));
-    }
+    more_groups_than_clusters(constraints, path, out);
     if !fields.is_empty() && !fields.contains_key(&SpreadByField::Cluster) {
         let detail = "the cluster spread constraint must be enabled in one of the constraints in case of SpreadByField is enabled";
         out.invalid(path, constraints, detail);
     }
 }
 
+/// Warns of a maximum of clusters that the minimum of other groups exceeds.
+fn more_groups_than_clusters(constraints: &[SpreadConstraint], path: &Path, out: &mut Findings) {
+    let clusters = constraints.iter().find(|constraint| constraint.spread_by_field == Some(SpreadByField::Cluster));
+    let Some(most) = clusters.map(|clusters| clusters.max_groups).filter(|most| *most > 0) else { return };
+    for constraint in constraints.iter().filter(|constraint| constraint.min_groups > most) {
+        let (groups, group) = match constraint.spread_by_field {
+            Some(SpreadByField::Region) => ("regions".to_owned(), "region"),
+            Some(SpreadByField::Zone) => ("zones".to_owned(), "zone"),
+            Some(SpreadByField::Provider) => ("providers".to_owned(), "provider"),
+            None if !constraint.spread_by_label.is_empty() => {
+                (format!("values of label {}", constraint.spread_by_label), "value")
+            }
+            Some(SpreadByField::Cluster) | None => continue,
+        };
+        out.warn(format!(
+            "{path}: {} {groups} are asked for and at most {most} clusters: one cluster of each {group} is selected",
+            constraint.min_groups
+        ));
+    }
+}
+
 /// Warns of bounds that the scheduler does not keep.
 fn unkept_bounds(placement: &Placement, path: &Path, out: &mut Findings) {
     let is_bounded = |constraint: &SpreadConstraint| constraint.min_groups > 1 || constraint.max_groups > 0;
-    for (i, constraint) in placement.spread_constraints.iter().enumerate().filter(|(_, c)| is_bounded(c)) {
+    if !placement.ignores_spread() {
+        return;
+    }
+    for (i, _) in placement.spread_constraints.iter().enumerate().filter(|(_, c)| is_bounded(c)) {
         let at = path.index(i);
-        match constraint.spread_by_field {
-            _ if placement.ignores_spread() => out.warn(format!(
-                "{at}: minGroups and maxGroups have no effect with static weights, nor where replicas are divided \
-                 without weights: every cluster of the weights gets its share"
-            )),
-            Some(SpreadByField::Provider) => out.warn(format!(
-                "{at}: minGroups and maxGroups have no effect: this version does not count providers, and only leaves \
-                 out clusters without one"
-            )),
-            Some(SpreadByField::Zone) => out.warn(format!(
-                "{at}: minGroups and maxGroups have no effect: this version does not count zones, and only leaves out \
-                 clusters without one"
-            )),
-            _ => {}
-        }
+        out.warn(format!(
+            "{at}: minGroups and maxGroups have no effect with static weights, nor where replicas are divided \
+             without weights: every cluster of the weights gets its share"
+        ));
     }
 }
 

@@ -232,10 +232,16 @@ fn placement_rules() {
             json!({"spreadConstraints": [{"spreadByField": "region"}]}),
             r#"spec.placement.spreadConstraints: Invalid value: [{"spreadByField":"region"}]: the cluster spread constraint must be enabled in one of the constraints in case of SpreadByField is enabled"#.to_owned(),
         ),
+        ("groups by label", json!({"spreadConstraints": [{"spreadByLabel": "example.com/rack"}]}), String::new()),
         (
-            "labels are no groups",
-            json!({"spreadConstraints": [{"spreadByLabel": "x"}]}),
-            "spec.placement.spreadConstraints[0].spreadByLabel: Forbidden: spreading by label is not possible: use spreadByField cluster, zone, region or provider".to_owned(),
+            "groups by what is no label key",
+            json!({"spreadConstraints": [{"spreadByLabel": "a b"}]}),
+            format!(r#"spec.placement.spreadConstraints[0].spreadByLabel: Invalid value: "a b": {name_form}"#),
+        ),
+        (
+            "groups by one label twice",
+            json!({"spreadConstraints": [{"spreadByLabel": "x"}, {"spreadByLabel": "x"}]}),
+            r#"spec.placement.spreadConstraints: Invalid value: [{"spreadByLabel":"x"},{"spreadByLabel":"x"}]: multiple spread constraints by label x are not allowed"#.to_owned(),
         ),
         (
             "a group key that is no label key",
@@ -463,16 +469,6 @@ fn settings_without_effect_are_warned_of() {
             "two kinds of weight",
             json!({"placement": {"replicaScheduling": {"weightPreference": {"dynamicWeight": "AvailableReplicas", "staticWeightList": [{"weight": 1, "targetCluster": {}}]}}}}),
             "spec.placement.replicaScheduling.weightPreference: staticWeightList has no effect beside dynamicWeight",
-        ),
-        (
-            "bounds of providers",
-            json!({"placement": {"spreadConstraints": [{"spreadByField": "provider", "minGroups": 2}, {"spreadByField": "cluster", "minGroups": 1}]}}),
-            "spec.placement.spreadConstraints[0]: minGroups and maxGroups have no effect: this version does not count providers, and only leaves out clusters without one",
-        ),
-        (
-            "bounds of zones",
-            json!({"placement": {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1}, {"spreadByField": "zone", "maxGroups": 1, "minGroups": 1}]}}),
-            "spec.placement.spreadConstraints[1]: minGroups and maxGroups have no effect: this version does not count zones, and only leaves out clusters without one",
         ),
         (
             "bounds beside static weights",

@@ -135,22 +135,29 @@ fn kinds_and_fields_of_selectors_are_named() {
 }
 
 #[test]
-fn more_regions_than_clusters_are_a_warning() {
-    let constraints = |regions: i64, clusters: i64| {
+fn more_groups_than_clusters_are_a_warning() {
+    let constraints = |mut groups: Value, min: i64, clusters: i64| {
+        groups["minGroups"] = json!(min);
+        groups["maxGroups"] = json!(min);
         let object = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
             "metadata": {"name": "p", "namespace": "shop", "labels": {"propagationpolicy.karmada.io/permanent-id": "i"}},
             "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "Secret"}], "placement": {"spreadConstraints": [
-                {"spreadByField": "region", "minGroups": regions, "maxGroups": regions},
-                {"spreadByField": "cluster", "minGroups": 1, "maxGroups": clusters}]}}});
+                groups, {"spreadByField": "cluster", "minGroups": 1, "maxGroups": clusters}]}}});
         Write::create(POLICY, "propagationpolicies", object).validated()
     };
-    assert_eq!(constraints(2, 2).warnings, Vec::<String>::new());
-    let contradictory = constraints(3, 2);
-    assert_eq!(contradictory.denial, None);
-    assert_eq!(
-        contradictory.warnings,
-        [
-            "spec.placement.spreadConstraints: 3 regions are asked for and at most 2 clusters: one cluster of each region is selected"
-        ]
-    );
+    for (by, groups, group) in [
+        (json!({"spreadByField": "region"}), "regions", "region"),
+        (json!({"spreadByField": "zone"}), "zones", "zone"),
+        (json!({"spreadByField": "provider"}), "providers", "provider"),
+        (json!({"spreadByLabel": "example.com/rack"}), "values of label example.com/rack", "value"),
+    ] {
+        let kept = constraints(by.clone(), 2, 2);
+        assert_eq!((kept.denial, kept.warnings), (None, Vec::new()), "{groups}");
+        let contradictory = constraints(by, 3, 2);
+        assert_eq!(contradictory.denial, None);
+        let want = format!(
+            "spec.placement.spreadConstraints: 3 {groups} are asked for and at most 2 clusters: one cluster of each {group} is selected"
+        );
+        assert_eq!(contradictory.warnings, [want]);
+    }
 }

@@ -195,6 +195,11 @@ pub enum Refusal {
     NoRegion,
     /// A spread constraint needs zones, but it has none.
     NoZones,
+    /// A spread constraint needs a label, but it has none.
+    NoLabel {
+        /// The label's key.
+        key: String,
+    },
     /// A workload of the same affinity group does not run there.
     WithoutPeer {
         /// Its binding.
@@ -325,6 +330,7 @@ impl fmt::Display for Refusal {
             Self::NoProvider => f.write_str("cluster(s) did not have provider property"),
             Self::NoRegion => f.write_str("cluster(s) did not have region property"),
             Self::NoZones => f.write_str("cluster(s) did not have zones property"),
+            Self::NoLabel { key } => write!(f, "cluster(s) did not have {key} label"),
             Self::WithoutPeer { peer } => {
                 write!(f, "ResourceBinding with the same affinity group does not target this cluster ({peer})")
             }

@@ -138,6 +138,7 @@ fn remedy(because: &Reason, cluster: &ClusterName, explanation: &Explanation) ->
             format!("move {peer} away from {cluster}, or take the workload out of its anti-affinity group")
         }
         Reason::Refused { because: Refusal::NoZones, .. } => format!("set spec.zones of Cluster {cluster}"),
+        Reason::Refused { because: Refusal::NoLabel { key }, .. } => format!("set label {key} of Cluster {cluster}"),
         Reason::NotSelected { .. } => "a larger maxGroups in the placement's spreadConstraints".to_owned(),
         Reason::NoShare { .. } => "more replicas, or a weight for it in the placement".to_owned(),
         _ => return None,

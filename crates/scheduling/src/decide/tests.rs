@@ -292,13 +292,9 @@ fn attempts_as_metrics_count_them() {
     assert_eq!(attempt(&scheduled), Some((ScheduleType::Reconcile, Attempt::Scheduled)));
     let unfit = placed(Placement { cluster_affinity: Some(affinity(&["m9"])), ..duplicated() }, 1);
     assert_eq!(attempt(&unfit), Some((ScheduleType::Reconcile, Attempt::Unschedulable)));
-    let unsupported = placed(Placement { spread_constraints: vec![spread(SpreadByField::Zone, 1, 1)], ..dynamic() }, 1);
-    let zoned = {
-        let mut fleet = clusters(&["m1"]);
-        std::sync::Arc::make_mut(fleet.get_mut(&"m1".into()).unwrap()).spec.zones = vec!["z".into()];
-        fleet
-    };
-    assert_eq!(plain(&unsupported, &zoned, 1).attempt(), Some((ScheduleType::Reconcile, Attempt::Error)));
+    let nothing = ironclad_api::policy::SpreadConstraint::default();
+    let unsupported = placed(Placement { spread_constraints: vec![nothing], ..dynamic() }, 1);
+    assert_eq!(plain(&unsupported, &fleet, 1).attempt(), Some((ScheduleType::Reconcile, Attempt::Error)));
     let mut steps = Vec::new();
     let (available, capacity, options) = (Available::new(), Capacity::default(), Options::default());
     let seen = Seen {

@@ -1,4 +1,5 @@
-//! Filter `SpreadConstraint`: rejects clusters that lack the provider, region or zone that the workload is spread by.
+//! Filter `SpreadConstraint`: rejects clusters that lack the provider, region, zone or label that the workload is
+//! spread by.
 
 use ironclad_api::{cluster::Cluster, policy::SpreadByField};
 use ironclad_fleet::{affinity, because::schedule::Refusal};
@@ -14,6 +15,12 @@ fn filter(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<
             Some(SpreadByField::Provider) if cluster.spec.provider.is_empty() => return Err(Refusal::NoProvider),
             Some(SpreadByField::Region) if cluster.spec.region.is_empty() => return Err(Refusal::NoRegion),
             Some(SpreadByField::Zone) if affinity::zones(cluster).is_empty() => return Err(Refusal::NoZones),
+            None if !constraint.spread_by_label.is_empty() => {
+                let key = &constraint.spread_by_label;
+                if cluster.metadata.labels.as_ref().is_none_or(|labels| !labels.contains_key(key)) {
+                    return Err(Refusal::NoLabel { key: key.clone() });
+                }
+            }
             _ => {}
         }
     }

@@ -49,14 +49,14 @@ impl Site<'_> {
 
 /// Replicas to place, and the rule for the clusters that take them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     /// Desired replicas, or 1 component set.
     pub(super) total: i64,
-    pub(super) spread: Spread,
+    pub(super) spread: &'a Spread,
     pub(super) need: Need,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     /// True if one cluster has to take everything.
     fn is_for_one_cluster(&self) -> bool {
         matches!(self.spread, Spread::Clusters(bounds) if bounds.max == 1)
@@ -74,7 +74,7 @@ struct Draft {
 /// of [`Candidate::sort`].
 pub(super) fn choose(
     sites: &[Site<'_>],
-    wanted: Wanted,
+    wanted: Wanted<'_>,
     placed: &mut dyn FnMut(Vec<Candidate>) -> bool,
 ) -> Option<Plan> {
     let gains: Vec<i64> = sites.iter().map(Site::gain).collect();
@@ -113,7 +113,7 @@ fn rank<'a>(sites: &[Site<'a>], draft: &Draft) -> impl Ord + use<'a> {
 }
 
 /// Drafts for a binding that runs on one cluster: every cluster on which all of it fits then.
-fn on_one_cluster(sites: &[Site<'_>], wanted: Wanted) -> Vec<Draft> {
+fn on_one_cluster(sites: &[Site<'_>], wanted: Wanted<'_>) -> Vec<Draft> {
     let draft = |(at, site): (usize, &Site<'_>)| {
         let missing = wanted.total.saturating_sub(site.candidate.available());
         let chosen = (missing > 0).then(|| site.cheapest(missing)).flatten()?;
@@ -123,7 +123,7 @@ fn on_one_cluster(sites: &[Site<'_>], wanted: Wanted) -> Vec<Draft> {
 }
 
 /// Clusters that would be selected if all that may leave had left.
-fn selected(sites: &[Site<'_>], gains: &[i64], wanted: Wanted) -> Option<Vec<usize>> {
+fn selected(sites: &[Site<'_>], gains: &[i64], wanted: Wanted<'_>) -> Option<Vec<usize>> {
     let mut candidates: Vec<Candidate> = sites
         .iter()
         .zip(gains)
@@ -199,7 +199,7 @@ fn give_back(sites: &[Site<'_>], units: &mut BTreeMap<usize, Vec<usize>>, missin
     }
 }
 
-fn plan(sites: &[Site<'_>], used: &[usize], wanted: Wanted, draft: &Draft) -> Plan {
+fn plan(sites: &[Site<'_>], used: &[usize], wanted: Wanted<'_>, draft: &Draft) -> Plan {
     let mut victims: Vec<Victim> = Vec::new();
     for (at, chosen) in &draft.units {
         let members = chosen.iter().flat_map(|unit| &sites[*at].units[*unit].members);

@@ -113,7 +113,7 @@ pub(crate) fn plan(
     if all.iter().all(|site| site.units.is_empty()) {
         return Err(Unhelpful::NoVictims);
     }
-    let wanted = Wanted { total: pending.total, spread: pending.spread, need: pending.need };
+    let wanted = Wanted { total: pending.total, spread: &pending.spread, need: pending.need };
     let is_spared = |unit: &Unit<'_>| unit.members.iter().any(|member| member.is_spared);
     let sparing = all.iter().flat_map(|site| &site.units).any(is_spared).then(|| {
         let mut sparing = all.clone();

@@ -1,20 +1,89 @@
-//! Selection by region: regions, and clusters in them (specification/scheduling.md 7.4 to 7.6).
+//! Selection by groups of clusters, as regions, and of clusters in them (specification/scheduling.md 7.4 to 7.7).
 //!
-//! Unlike Karmada, it prefers regions that the limit of clusters has room for, and it checks the capacity inside the
-//! selected regions (specification/scheduling.md 16.12).
+//! Unlike Karmada, it groups by zone, provider and label too, it prefers regions that the limit of clusters has room
+//! for, and it checks the capacity inside the selected regions (specification/scheduling.md 16.12). Comments say
+//! region where any kind of group is meant.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
-use ironclad_fleet::ClusterName;
+use ironclad_api::{
+    cluster::Cluster,
+    policy::{SpreadByField, SpreadConstraint},
+};
+use ironclad_fleet::{ClusterName, affinity};
 
 use crate::{
-    Candidate,
-    spread::{Bounds, Need, SelectError, exchange_for_capacity},
+    Candidate, combine,
+    spread::{Bounds, Grouping, Need, SelectError, exchange_for_capacity},
 };
+
+/// Property of clusters that makes groups of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Topology {
+    /// `spec.provider`.
+    Provider,
+    /// `spec.region`.
+    Region,
+    /// `spec.zones`; a cluster of several zones is in each of their groups.
+    Zone,
+    /// The label with this key.
+    Label(String),
+}
+
+impl Topology {
+    /// Property that the constraint names; `None` if it counts clusters or names nothing.
+    #[must_use]
+    pub fn of(constraint: &SpreadConstraint) -> Option<Self> {
+        match constraint.spread_by_field {
+            Some(SpreadByField::Cluster) => None,
+            Some(SpreadByField::Provider) => Some(Self::Provider),
+            Some(SpreadByField::Region) => Some(Self::Region),
+            Some(SpreadByField::Zone) => Some(Self::Zone),
+            None => Some(&constraint.spread_by_label).filter(|key| !key.is_empty()).cloned().map(Self::Label),
+        }
+    }
+
+    /// Groups that the cluster is in; empty if it lacks the property.
+    #[must_use]
+    pub fn groups(&self, cluster: &Cluster) -> Vec<Arc<str>> {
+        let field = |value: &String| (!value.is_empty()).then(|| value.as_str().into());
+        match self {
+            Self::Provider => field(&cluster.spec.provider).into_iter().collect(),
+            Self::Region => field(&cluster.spec.region).into_iter().collect(),
+            Self::Zone => affinity::zones(cluster).iter().filter_map(field).collect(),
+            Self::Label(key) => {
+                let value = cluster.metadata.labels.as_ref().and_then(|labels| labels.get(key));
+                value.map(|value| value.as_str().into()).into_iter().collect()
+            }
+        }
+    }
+
+    /// Order in which constraints decide on groups: larger areas first.
+    pub(crate) fn rank(&self) -> u8 {
+        match self {
+            Self::Provider => 0,
+            Self::Region => 1,
+            Self::Zone => 2,
+            Self::Label(_) => 3,
+        }
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Provider => f.write_str("provider"),
+            Self::Region => f.write_str("region"),
+            Self::Zone => f.write_str("zone"),
+            Self::Label(key) => write!(f, "label {key}"),
+        }
+    }
+}
 
 /// Weight of one replica that a region can run; it exceeds any score of the region's clusters.
 const UNIT: i128 = 1_000;
@@ -29,28 +98,40 @@ struct Region<'a> {
     clusters: Vec<&'a Candidate>,
 }
 
-/// Selects clusters, in order. `candidates` are in the order of [`Candidate::sort`]; those without a region are
-/// ignored.
+/// Selects clusters, in order, by the constraints `by`, of which there is at least one. `candidates` are in the order
+/// of [`Candidate::sort`], with their groups in the order of `by`; those without a group are ignored.
 pub(crate) fn select(
     candidates: &[Candidate],
-    regions: Bounds,
+    by: &[Grouping],
     clusters: Bounds,
     replicas: i64,
     need: Need,
 ) -> Result<Vec<ClusterName>, SelectError> {
+    let Some(first) = by.first() else { return Err(SelectError::Unsupported) };
     let mut groups: BTreeMap<Arc<str>, Vec<&Candidate>> = BTreeMap::new();
-    for candidate in candidates.iter().filter(|c| !c.region.is_empty()) {
-        groups.entry(candidate.region.clone()).or_default().push(candidate);
+    for candidate in candidates {
+        for group in candidate.groups[0].iter().collect::<BTreeSet<_>>() {
+            groups.entry(group.clone()).or_default().push(candidate);
+        }
     }
-    let groups = groups
+    let groups: Vec<_> = groups
         .into_iter()
         .map(|(name, members)| Region {
-            score: score(&members, regions, clusters, replicas, need),
+            score: score(&members, first.bounds, clusters, replicas, need),
             name,
             clusters: members,
         })
         .collect();
-    choose(groups, regions, clusters, need)
+    if by.len() == 1 && candidates.iter().all(|candidate| candidate.groups[0].len() <= 1) {
+        // Sets of groups are not extended once they hold enough clusters, so more capacity is searched among all.
+        return match choose(groups, first, clusters, need) {
+            Err(SelectError::InsufficientCapacity { .. }) => combine::select(candidates, by, clusters, need, &[]),
+            chosen => chosen,
+        };
+    }
+    let paths = paths(&groups, first.bounds, clusters.min);
+    let names = |path: &Vec<usize>| path.iter().map(|i| groups[*i].name.clone()).collect();
+    combine::select(candidates, by, clusters, need, &paths.iter().map(names).collect::<Vec<_>>())
 }
 
 /// Group score (specification/scheduling.md 7.5): the part of its replicas that a region can run, then the preference
@@ -78,14 +159,14 @@ fn score(members: &[&Candidate], regions: Bounds, clusters: Bounds, replicas: i6
 
 fn choose(
     groups: Vec<Region<'_>>,
-    regions: Bounds,
+    by: &Grouping,
     clusters: Bounds,
     need: Need,
 ) -> Result<Vec<ClusterName>, SelectError> {
-    if groups.len() < regions.min {
-        return Err(SelectError::TooFewRegions);
+    if groups.len() < by.bounds.min {
+        return Err(SelectError::TooFewGroups(by.topology.clone()));
     }
-    let paths = paths(&groups, regions, clusters.min);
+    let paths = paths(&groups, by.bounds, clusters.min);
     let mut short = None;
     // Regions that the limit of clusters has no room for are the last choice: each gets one cluster nevertheless.
     let (fitting, larger): (Vec<_>, Vec<_>) = paths.iter().partition(|path| path.len() <= clusters.max);
@@ -110,7 +191,7 @@ fn choose(
         let more = rest.into_iter().take(k - first.len()).map(|c| c.name);
         return Ok(first.iter().map(|c| c.name.clone()).chain(more).collect());
     }
-    Err(short.map_or(SelectError::TooFewClustersInRegions, |clusters| SelectError::InsufficientCapacity { clusters }))
+    Err(short.map_or(SelectError::TooFewClustersInGroups, |clusters| SelectError::InsufficientCapacity { clusters }))
 }
 
 /// Permitted sets of regions, the best first, each in the order in which its regions are used
@@ -194,6 +275,10 @@ impl Search<'_, '_> {
 mod tests {
     use super::*;
     use crate::testkit::candidate;
+
+    fn by_region(bounds: Bounds) -> Grouping {
+        Grouping { topology: Topology::Region, bounds }
+    }
 
     #[test]
     fn group_scores() {
@@ -290,7 +375,8 @@ mod tests {
             .collect();
         let (regions, clusters) =
             (Bounds { min: bounds.0, max: bounds.1 }, Bounds { min: clusters.0, max: clusters.1 });
-        choose(groups, regions, clusters, Need::DontCare).map(|names| names.iter().map(ToString::to_string).collect())
+        choose(groups, &by_region(regions), clusters, Need::DontCare)
+            .map(|names| names.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -316,8 +402,8 @@ mod tests {
             ("only the other has three", two, (1, 1), (3, 3), ok(&["m3", "m4", "m5"])),
             ("two of four", four, (2, 2), (4, 5), ok(&["m1", "m2", "m3", "m4"])),
             ("three of five", five, (1, 3), (6, 8), ok(&["m1", "m5", "m2", "m6", "m3", "m4"])),
-            ("too few regions", two, (3, 3), (3, 3), Err(SelectError::TooFewRegions)),
-            ("no region has four", two, (1, 1), (4, 4), Err(SelectError::TooFewClustersInRegions)),
+            ("too few regions", two, (3, 3), (3, 3), Err(SelectError::TooFewGroups(Topology::Region))),
+            ("no region has four", two, (1, 1), (4, 4), Err(SelectError::TooFewClustersInGroups)),
             ("more regions than clusters: one cluster in each", two, (2, 2), (1, 1), ok(&["m1", "m3"])),
         ] {
             assert_eq!(chosen(regions, bounds, clusters), want, "{name}");
@@ -327,7 +413,7 @@ mod tests {
     #[test]
     fn capacity_is_searched_inside_selected_regions_first() {
         let region = |name: &str, region: &str, score, capacity| Candidate {
-            region: region.into(),
+            groups: vec![vec![region.into()]],
             ..candidate(name, score, capacity)
         };
         let mut all = vec![
@@ -339,7 +425,7 @@ mod tests {
         ];
         Candidate::sort(&mut all);
         let names = |need| {
-            let got = select(&all, Bounds::new(1, 1), Bounds::new(1, 2), need, Need::Replicas(need));
+            let got = select(&all, &[by_region(Bounds::new(1, 1))], Bounds::new(1, 2), need, Need::Replicas(need));
             got.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         assert_eq!(names(9), Ok(vec!["a1".to_owned(), "a3".to_owned()]), "a3 has the capacity that a2 lacks");
@@ -350,9 +436,12 @@ mod tests {
     #[test]
     fn sixty_regions_stay_within_the_budget() {
         let all: Vec<_> = (0..60)
-            .map(|i| Candidate { region: format!("r{i:02}").as_str().into(), ..candidate(&format!("m{i:02}"), 0, 1) })
+            .map(|i| Candidate {
+                groups: vec![vec![format!("r{i:02}").as_str().into()]],
+                ..candidate(&format!("m{i:02}"), 0, 1)
+            })
             .collect();
-        let got = select(&all, Bounds::new(30, 40), Bounds::new(35, 0), 10, Need::DontCare).unwrap();
+        let got = select(&all, &[by_region(Bounds::new(30, 40))], Bounds::new(35, 0), 10, Need::DontCare).unwrap();
         assert_eq!(got.len(), 35);
     }
 }

@@ -5,6 +5,7 @@
 
 mod duration;
 mod fields;
+mod once;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
@@ -20,6 +21,8 @@ pub struct InvalidSchedule(String);
 pub struct Schedule {
     times: Times,
     zone: TimeZone,
+    /// True if each local time occurs exactly once: see [`Schedule::once`].
+    once: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,16 +71,31 @@ impl Schedule {
             Some(_) => descriptor(text),
             None => Fields::parse(text).map(Times::At),
         };
-        Ok(Self { times: times.map_err(InvalidSchedule)?, zone })
+        Ok(Self { times: times.map_err(InvalidSchedule)?, zone, once: false })
+    }
+
+    /// The same schedule with each local time exactly once: one that the clocks skip in spring is the first moment
+    /// after them, and one that they repeat in autumn is the earlier of the two (specification/autoscaling.md 4).
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    /// Returns whether this is a time of the schedule. Any time can be one of `@every`.
+    #[must_use]
+    pub fn has(&self, time: Timestamp) -> bool {
+        let before = || time.checked_sub(SignedDuration::from_secs(1)).ok();
+        matches!(self.times, Times::Every(_)) || before().is_some_and(|before| self.next(before) == Some(time))
     }
 
     /// Returns the first scheduled time after this one; `None` if there is none within five years.
     ///
     /// A time that the clocks skip in spring is skipped, and one that they repeat in autumn occurs twice, as in
-    /// Kubernetes.
+    /// Kubernetes, unless the schedule is [`once`](Self::once).
     #[must_use]
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.times {
+            Times::At(fields) if self.once => once::next(fields, after, &self.zone),
             Times::At(fields) => fields.next(after, &self.zone),
             Times::Every(period) => whole_seconds(after)?.checked_add(*period).ok(),
         }
@@ -88,6 +106,7 @@ impl Schedule {
     #[must_use]
     pub fn last(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         match &self.times {
+            Times::At(fields) if self.once => once::last(fields, from, until, &self.zone),
             Times::At(fields) => fields.last(from, until, &self.zone),
             Times::Every(period) => {
                 let from = whole_seconds(from)?;

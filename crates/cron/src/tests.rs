@@ -147,7 +147,83 @@ fn field(values: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = String>
     ]
 }
 
+#[test]
+fn each_local_time_occurs_once() {
+    for (text, zone, after, want) in [
+        ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"][..]),
+        ("*/20 2 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]),
+        ("0 3 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T01:00:00Z"]),
+        ("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]),
+        ("30 * * * *", "Europe/Berlin", "2026-10-24T23:45:00Z", &["2026-10-25T00:30:00Z", "2026-10-25T02:30:00Z"]),
+        (
+            "0 12 * * *",
+            "Pacific/Apia",
+            "2011-12-29T00:00:00Z",
+            &["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"],
+        ),
+        ("@every 1h", "Europe/Berlin", "2026-03-29T00:30:00Z", &["2026-03-29T01:30:00Z"]),
+    ] {
+        let schedule = schedule(text, zone).once();
+        let mut time = at(after);
+        for want in want {
+            time = schedule.next(time).unwrap();
+            assert_eq!(time, at(want), "{text} in {zone} after {after}");
+            assert!(schedule.has(time), "{time}");
+        }
+    }
+    assert!(!schedule("0 3 * * *", "UTC").has(at("2026-03-29T01:00:00Z")));
+}
+
 proptest! {
+    /// Each minute of the local calendar is mapped to its moment by itself; those of the schedule, without repetitions,
+    /// are the times.
+    #[test]
+    fn times_that_occur_once_are_those_of_the_local_calendar(
+        fields in (field(0..=59), field(0..=23)),
+        (zone, day) in prop::sample::select(vec![
+            ("Europe/Berlin", "2026-03-28"), ("Europe/Berlin", "2026-10-24"), ("Australia/Lord_Howe", "2026-04-04"),
+            ("Australia/Lord_Howe", "2026-10-03"), ("America/St_Johns", "2026-03-07"), ("Asia/Beirut", "2026-03-28"),
+            ("Antarctica/Troll", "2026-10-24"), ("UTC", "2026-01-01"),
+        ]),
+    ) {
+        let (minute, hour) = fields;
+        let text = format!("{minute} {hour} * * *");
+        let (schedule, plain) = (schedule(&text, zone).once(), schedule(&text, "UTC"));
+        let tz = time_zone(zone).unwrap();
+        let start = at(&format!("{day}T00:00:00Z"));
+        let mut want = std::collections::BTreeSet::new();
+        for i in 0..3 * 1440 {
+            let local = start + SignedDuration::from_mins(i);
+            if plain.has(local) {
+                let civil = local.to_zoned(TimeZone::UTC).datetime();
+                let mut moments = tz.to_ambiguous_timestamp(civil);
+                if matches!(moments.offset(), jiff::tz::AmbiguousOffset::Gap { .. }) {
+                    // The first minute that exists.
+                    let exists = (1..1500).map(|i| tz.to_ambiguous_timestamp(civil + SignedDuration::from_mins(i)));
+                    moments = exists.into_iter().find(|next| !next.is_ambiguous()).unwrap();
+                }
+                want.insert(moments.earlier().unwrap());
+            }
+        }
+        let (from, until) = (start + SignedDuration::from_hours(24), start + SignedDuration::from_hours(50));
+        let want: Vec<_> = want.into_iter().filter(|time| *time > from && *time <= until).collect();
+        let mut got = Vec::new();
+        let mut time = from;
+        while let Some(next) = schedule.next(time).filter(|next| *next <= until) {
+            got.push(next);
+            time = next;
+        }
+        prop_assert_eq!(&got, &want, "{} in {}", &text, zone);
+        let mut back = Vec::new();
+        let mut time = until;
+        while let Some(last) = schedule.last(from, time) {
+            back.push(last);
+            time = last - SignedDuration::from_secs(1);
+        }
+        back.reverse();
+        prop_assert_eq!(back, want, "{} in {}", &text, zone);
+    }
+
     #[test]
     fn last_finds_what_next_found(
         fields in (field(0..=59), field(0..=23), field(1..=28), field(1..=12), field(0..=6)),

@@ -397,7 +397,6 @@ pub static WEBHOOKS: &[Webhook] = &[
     Webhook {
         name: "cronfederatedhpa.karmada.io",
         path: "/validate-cronfederatedhpa",
-        not_built: true,
         group: AUTOSCALING,
         resource: "cronfederatedhpas",
         act: Act::Validate { object: kinds::cron::validate, change: anything },

@@ -87,18 +87,6 @@ pub struct CronFederatedHPARule {
     pub failed_history_limit: Option<i32>,
 }
 
-impl CronFederatedHPARule {
-    /// Number of successes in the history, or its default.
-    pub fn successful_history_limit(&self) -> i32 {
-        self.successful_history_limit.unwrap_or(3)
-    }
-
-    /// Number of failures in the history, or its default.
-    pub fn failed_history_limit(&self) -> i32 {
-        self.failed_history_limit.unwrap_or(3)
-    }
-}
-
 /// History of executions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

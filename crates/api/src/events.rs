@@ -152,6 +152,8 @@ pub const UPDATE_STATUS_FAILED: &str = "UpdateStatusFailed";
 pub const START_RULE_FAILED: &str = "StartRuleFailed";
 /// On CronFederatedHPA: rule failed.
 pub const UPDATE_CRON_FEDERATED_HPA_FAILED: &str = "UpdateCronFederatedHPAFailed";
+/// On CronFederatedHPA: a FederatedHPA scales the same workload.
+pub const CONFLICTS_WITH_FEDERATED_HPA: &str = "ConflictsWithFederatedHPA";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
 pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.

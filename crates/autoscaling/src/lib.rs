@@ -1,3 +1,5 @@
-//! Decisions of autoscalers: central, by the clock, and distributed over the clusters (specification/autoscaling.md).
+//! Decisions of autoscalers (specification/autoscaling.md): those by the clock.
 //!
-//! Pure functions over what controllers read. Reading metrics and writing replicas is theirs.
+//! Pure functions over what controllers read. Reading objects and writing replicas is theirs.
+
+pub mod cron;

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use ironclad_api::{
     apps::WorkloadRebalancer,
+    autoscaling::{CronFederatedHPA, FederatedHPA},
     cluster::Cluster,
     config::{ResourceInterpreterCustomization, ResourceInterpreterWebhookConfiguration},
     namespaces,
@@ -30,8 +31,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     index::{
-        BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_QUOTA, BY_TARGET, BY_TEMPLATE, binding_ids,
-        evicting, policy_ids, target_names, template_of,
+        BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_QUOTA, BY_SCALED, BY_TARGET, BY_TEMPLATE,
+        binding_ids, evicting, policy_ids, scaled, target_names, template_of,
     },
     selected::BY_SELECTED,
 };
@@ -93,6 +94,10 @@ pub(crate) static CLUSTER_ROLES: CacheSpec<ClusterRole> = all("clusterroles", &[
 pub(crate) static CLUSTER_ROLE_BINDINGS: CacheSpec<ClusterRoleBinding> = all("clusterrolebindings", &[]);
 pub(crate) static QUOTAS: CacheSpec<FederatedResourceQuota> = all("federatedresourcequotas", &[]);
 pub(crate) static REBALANCERS: CacheSpec<WorkloadRebalancer> = all("workloadrebalancers", &[]);
+pub(crate) static CRON_FEDERATED_HPAS: CacheSpec<CronFederatedHPA> = all("cronfederatedhpas", &[]);
+/// By the workload that they scale.
+pub(crate) static FEDERATED_HPAS: CacheSpec<FederatedHPA> =
+    all("federatedhpas", &[(BY_SCALED, |hpa| vec![scaled(hpa)])]);
 pub(crate) static CUSTOMIZATIONS: CacheSpec<ResourceInterpreterCustomization> =
     all("resourceinterpretercustomizations", &[]);
 pub(crate) static INTERPRETER_WEBHOOKS: CacheSpec<ResourceInterpreterWebhookConfiguration> =

@@ -1,11 +1,14 @@
 //! Indexes of the shared caches, and the keys under which they find objects.
 
 use ironclad_api::{
-    annotations, labels, names,
+    annotations,
+    autoscaling::FederatedHPA,
+    labels, names,
     work::{ResourceBindingSpec, Work},
 };
 use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
 use ironclad_runtime::Key;
+use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kube::{Resource, ResourceExt as _};
 
 /// Works of one binding, by its permanent id.
@@ -22,6 +25,8 @@ pub(crate) const BY_TARGET: &str = "target";
 pub(crate) const BY_DEPENDENCY: &str = "dependency";
 /// Works of one FederatedResourceQuota, by its namespace and name.
 pub(crate) const BY_QUOTA: &str = "quota";
+/// FederatedHPAs by the workload that they scale.
+pub(crate) const BY_SCALED: &str = "scaled";
 /// Attached bindings by the labels that name the bindings that need them.
 pub(crate) const BY_DEPENDENT: &str = "dependent";
 
@@ -45,6 +50,16 @@ pub(crate) fn evicting(spec: &ResourceBindingSpec) -> Vec<String> {
 pub(crate) fn template_of(spec: &ResourceBindingSpec) -> String {
     let r = &spec.resource;
     index_name(&r.api_version, &r.kind, &r.namespace, &r.name)
+}
+
+/// The value of [`BY_SCALED`] for a FederatedHPA.
+pub(crate) fn scaled(hpa: &FederatedHPA) -> String {
+    scaled_name(&hpa.namespace().unwrap_or_default(), &hpa.spec.scale_target_ref)
+}
+
+/// The value of [`BY_SCALED`] for a workload.
+pub(crate) fn scaled_name(namespace: &str, target: &CrossVersionObjectReference) -> String {
+    index_name(target.api_version.as_deref().unwrap_or_default(), &target.kind, namespace, &target.name)
 }
 
 /// The value of [`BY_TEMPLATE`] for a template.

@@ -16,6 +16,7 @@ mod cluster_status;
 mod clusters;
 mod connector;
 mod controller;
+mod cron_federated_hpa;
 mod dependencies;
 mod detector;
 mod events;

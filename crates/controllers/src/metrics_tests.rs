@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use crate::{
     binding::metrics::BindingMetrics,
     cluster_status::metrics::ClusterMetrics,
+    cron_federated_hpa::metrics::CronMetrics,
     detector::metrics::DetectorMetrics,
     execution::metrics::{About, ExecutionMetrics, MemberWrite},
     graceful_eviction::metrics::GracefulMetrics,
@@ -43,6 +44,7 @@ struct Metrics {
     binding: BindingMetrics,
     execution: ExecutionMetrics,
     clusters: ClusterMetrics,
+    cron: CronMetrics,
     graceful: GracefulMetrics,
     eviction: EvictionMetrics,
     scheduler: SchedulerMetrics,
@@ -60,6 +62,7 @@ impl Metrics {
             binding: BindingMetrics::register(&mut registry),
             execution: ExecutionMetrics::register(&mut registry),
             clusters: ClusterMetrics::register(&mut registry),
+            cron: CronMetrics::register(&mut registry),
             graceful: GracefulMetrics::register(&mut registry),
             eviction: EvictionMetrics::register(&mut registry),
             scheduler: SchedulerMetrics::register(&mut registry),
@@ -160,6 +163,8 @@ fn record_propagation(metrics: &Metrics) {
     for write in [MemberWrite::Create { again: false }, MemberWrite::Update, MemberWrite::Delete] {
         metrics.execution.wrote(write, about, "success");
     }
+    metrics.cron.processed(Duration::ZERO, true);
+    metrics.cron.executed(Duration::ZERO, false);
     metrics.policy.count(&Event::normal(ObjectReference::default(), events::PREEMPT_POLICY_SUCCEED, ""));
 }
 
@@ -177,8 +182,7 @@ fn series(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
 }
 
 /// Metrics of the table that are not shown, by prefix, with the reason.
-const NOT_SHOWN: [(&str, &str); 7] = [
-    ("cronfederatedhpa_", "autoscaling is not built yet"),
+const NOT_SHOWN: [(&str, &str); 6] = [
     ("federatedhpa_", "autoscaling is not built yet"),
     ("horizontal_pod_autoscaler_controller_", "autoscaling is not built yet"),
     ("karmada_scheduler_estimator_", "there are no estimators yet"),

@@ -7,7 +7,8 @@ use ironclad_fleet::gates::Gate;
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
-    dependencies, detector, execution, graceful_eviction, namespace, policy, quota, rebalance, scheduler,
+    cron_federated_hpa, dependencies, detector, execution, graceful_eviction, namespace, policy, quota, rebalance,
+    scheduler,
     settings::{ControllerList, Settings},
     setup::Setup,
     taint_manager, taint_policy, unified_auth, work_status,
@@ -44,7 +45,7 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constr
 }
 
 /// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 18] = [
+static CONTROLLERS: [Row; 19] = [
     row(
         "cluster",
         Switch::Always,
@@ -80,6 +81,13 @@ static CONTROLLERS: [Row; 18] = [
         None,
         rebalance::new,
         "Reschedules the workloads that a WorkloadRebalancer names",
+    ),
+    row(
+        "cronFederatedHorizontalPodAutoscaler",
+        Switch::Listed,
+        None,
+        cron_federated_hpa::new,
+        "Scales workloads and FederatedHPAs by the clock",
     ),
     row("unifiedAuth", Switch::Listed, None, unified_auth::new, "Impersonation rights of users in members"),
     row(
@@ -126,9 +134,8 @@ impl Accepted {
 }
 
 /// Names that `--controllers` accepts because upstream has them, with their meaning.
-const ACCEPTED: [(&str, Accepted); 14] = [
+const ACCEPTED: [(&str, Accepted); 13] = [
     ("agentcsrapproving", Accepted::NotBuilt),
-    ("cronFederatedHorizontalPodAutoscaler", Accepted::NotBuilt),
     ("deploymentReplicasSyncer", Accepted::NotBuilt),
     ("endpointSlice", Accepted::NotBuilt),
     ("endpointsliceCollect", Accepted::NotBuilt),

@@ -18,6 +18,8 @@ pub struct Settings {
     pub propagation: ironclad_propagation::flags::Flags,
     /// Flags of the scheduler.
     pub scheduler: scheduling::Options,
+    /// Flags of CronFederatedHPAs.
+    pub cron: ironclad_autoscaling::cron::Options,
     /// Flags of cluster health, taints and failover.
     pub failover: failover::Flags,
     /// `--success-events`: each success event of Karmada is written, once per change.

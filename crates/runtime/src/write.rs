@@ -173,6 +173,19 @@ impl Writer {
         Ok(patched)
     }
 
+    /// Sets the replicas of an object through its scale subresource, whatever its version is.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such object, or it has no such subresource; the failure of the request.
+    pub async fn scale<K>(&self, api: &Api<K>, name: &str, replicas: i32) -> Result<(), Failure>
+    where
+        K: Clone + DeserializeOwned,
+    {
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        api.patch_scale(name, &self.patch_params(), &patch).await?;
+        Ok(())
+    }
+
     /// Deletes the object, provided that it is still the one with this uid. An object that does not exist is no error.
     ///
     /// # Errors

@@ -257,12 +257,12 @@ impl Search<'_> {
         let values = &self.fleet.values;
         let (mut used, mut all) = (self.used.clone(), self.chosen.clone());
         let mut rest = Vec::new();
-        for next in 0..self.fleet.candidates.len() {
+        for (next, of_next) in values.iter().enumerate() {
             if self.chosen.contains(&next) || !self.free[next] {
                 continue;
             }
-            if all.len() < self.clusters.max && used.admits(&self.bounds, &values[next]) {
-                used.add(&values[next]);
+            if all.len() < self.clusters.max && used.admits(&self.bounds, of_next) {
+                used.add(of_next);
                 all.push(next);
             } else {
                 rest.push(next);

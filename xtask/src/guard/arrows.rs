@@ -55,11 +55,7 @@ const CRATES: [(&str, Side, &[&str]); 28] = [
         ],
     ),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
-    (
-        "ironclad-kubecontrollers",
-        Edge,
-        &["ironclad-runtime", "ironclad-autoscaling", "ironclad-cron", "ironclad-patch", "ironclad-quota"],
-    ),
+    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-cron", "ironclad-patch", "ironclad-quota"]),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-runtime"]),

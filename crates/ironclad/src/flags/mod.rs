@@ -13,10 +13,12 @@ mod scheduler;
 use std::{fmt, str::FromStr, time::Duration};
 
 pub(crate) use admission::{AdmissionFlags, WebhookFlags};
+use ironclad_autoscaling::cron;
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
 use ironclad_failover::Flags;
 use ironclad_fleet::gates::{Gate, Gates};
+use jiff::{SignedDuration, tz::TimeZone};
 
 /// A duration on the command line. It prints as in the flags' documentation: `5ms`, `60s`, `2m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +55,9 @@ pub(crate) struct ControllerFlags {
     /// Also write Karmada's success events, once per change, for tools that wait for them
     #[arg(long, env = "IRONCLAD_SUCCESS_EVENTS", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     success_events: bool,
+    /// Executions of CronFederatedHPAs that are late by more are not made up for
+    #[arg(long, env = "IRONCLAD_CRON_FEDERATED_HPA_STARTING_DEADLINE", default_value_t = Period(Duration::from_secs(100)), value_name = "DURATION")]
+    cron_federated_hpa_starting_deadline: Period,
     #[command(flatten)]
     propagation: propagation::PropagationFlags,
     #[command(flatten)]
@@ -98,6 +103,14 @@ impl ControllerFlags {
             gates,
             controllers,
             propagation: self.propagation.settings()?,
+            cron: cron::Options {
+                starting_deadline: self
+                    .cron_federated_hpa_starting_deadline
+                    .0
+                    .try_into()
+                    .unwrap_or(SignedDuration::MAX),
+                zone: TimeZone::system(),
+            },
             scheduler,
             failover,
             success_events: self.success_events,

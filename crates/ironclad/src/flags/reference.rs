@@ -12,10 +12,8 @@ use crate::Ironclad;
 
 /// Flags of the tables that are rejected, by prefix, and the reason: an error is more honest than a flag without an
 /// effect.
-const NOT_TAKEN: [(&str, &str); 2] = [
-    ("federated-hpa-cluster-failure-grace", "autoscaling is not built yet"),
-    ("cron-federated-hpa-starting-deadline", "autoscaling is not built yet"),
-];
+const NOT_TAKEN: [(&str, &str); 1] =
+    [("federated-hpa-cluster-failure-grace", "the distributed FederatedHPA is not built yet")];
 
 /// Programs of Karmada that do not exist here.
 const OTHER_PROGRAMS: [&str; 2] = ["descheduler", "estimator"];

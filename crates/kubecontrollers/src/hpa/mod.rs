@@ -25,12 +25,9 @@ use k8s_openapi::{
         apis::meta::v1::{LabelSelector, Time},
     },
 };
-use kube::{
-    Api, Resource, ResourceExt as _,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, Resource, ResourceExt as _};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::{
     decide::{History, Plan, conditions, decide},
@@ -225,9 +222,7 @@ impl Controller {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + serde::de::DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.cluster.client.clone(), namespace);
-        let params = PatchParams { field_manager: Some(format!("ironclad-{CONTROLLER}")), ..PatchParams::default() };
-        api.patch_scale(name, &params, &Patch::Merge(json!({"spec": {"replicas": replicas}}))).await?;
-        Ok(())
+        self.writer.scale(&api, name, replicas).await
     }
 
     async fn write_status(

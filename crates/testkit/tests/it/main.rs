@@ -10,6 +10,7 @@ mod clients;
 mod clients_kube_rs;
 mod clients_restart;
 mod crds_real;
+mod cron_sim;
 mod differential;
 mod evictions_sim;
 mod failover_edges;

@@ -20,6 +20,8 @@ pub struct Settings {
     pub scheduler: scheduling::Options,
     /// Flags of CronFederatedHPAs.
     pub cron: ironclad_autoscaling::cron::Options,
+    /// Flags of FederatedHPAs.
+    pub federated_hpa: ironclad_autoscaling::federated_hpa::options::Options,
     /// Flags of cluster health, taints and failover.
     pub failover: failover::Flags,
     /// `--success-events`: each success event of Karmada is written, once per change.

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 
-use super::{options::Options, spec::Spec};
+use super::{Notice, options::Options, spec::Spec};
 
 /// What an autoscaler recommended and changed. It is lost with the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct History {
     changed: Vec<(Timestamp, i32)>,
     /// Time since which the replicas have been on their way to the members.
     settling: Option<Timestamp>,
+    /// Warnings of the last round.
+    warned: Vec<Notice>,
 }
 
 impl History {
@@ -26,13 +28,13 @@ impl History {
             let at = status.last_scale_time.as_ref()?.0;
             (by != 0 && status.desired_replicas == current && at <= now).then_some((at, by))
         });
-        Self { recommended: vec![(now, current)], changed: changed.into_iter().collect(), settling: None }
+        Self { recommended: vec![(now, current)], changed: changed.into_iter().collect(), ..Self::default() }
     }
 
     /// State with these recommendations and changes, oldest first.
     #[must_use]
     pub fn of(recommended: Vec<(Timestamp, i32)>, changed: Vec<(Timestamp, i32)>) -> Self {
-        Self { recommended, changed, settling: None }
+        Self { recommended, changed, ..Self::default() }
     }
 
     /// Records a proposal. Of two within a second the later one remains: rounds are repeated after failures.
@@ -59,6 +61,14 @@ impl History {
         self.settling
     }
 
+    /// Returns the events that say something new: a warning that stays the same is told once and not in every round.
+    #[must_use]
+    pub fn news(&mut self, events: Vec<Notice>) -> Vec<Notice> {
+        let warnings: Vec<Notice> = events.iter().filter(|event| event.is_warning).cloned().collect();
+        let before = std::mem::replace(&mut self.warned, warnings);
+        events.into_iter().filter(|event| !event.is_warning || !before.contains(event)).collect()
+    }
+
     /// Drops what no window reaches any more.
     pub fn forget(&mut self, spec: &Spec<'_>, options: &Options, now: Timestamp) {
         let since = |longest: SignedDuration| now.checked_sub(longest).unwrap_or(now);
@@ -77,10 +87,10 @@ impl History {
         within(&self.changed, period, now).map(i64::from).sum()
     }
 
-    /// Returns the recommendations and the changes, for people.
+    /// Returns the recommendations, for people.
     #[must_use]
-    pub fn entries(&self) -> (&[(Timestamp, i32)], &[(Timestamp, i32)]) {
-        (&self.recommended, &self.changed)
+    pub fn recommendations(&self) -> &[(Timestamp, i32)] {
+        &self.recommended
     }
 }
 
@@ -117,10 +127,27 @@ mod tests {
     }
 
     #[test]
+    fn warnings_are_told_when_they_change() {
+        let warning = |message: &str| Notice::warning("FailedGetResourceMetric", message);
+        let rescaled = Notice { is_warning: false, reason: "SuccessfulRescale", message: "New size: 2".into() };
+        let mut history = History::default();
+        for (name, events, want) in [
+            ("the first time", vec![warning("a")], vec![warning("a")]),
+            ("the same", vec![warning("a")], vec![]),
+            ("another one", vec![warning("a"), warning("b")], vec![warning("b")]),
+            ("none", vec![], vec![]),
+            ("again, after it had ended", vec![warning("a"), rescaled.clone()], vec![warning("a"), rescaled.clone()]),
+            ("changes are always told", vec![warning("a"), rescaled.clone()], vec![rescaled.clone()]),
+        ] {
+            assert_eq!(history.news(events), want, "{name}");
+        }
+    }
+
+    #[test]
     fn rounds_that_are_repeated_leave_one_recommendation() {
         let mut history = History::begin(5, None, at(100));
         history.recommend(7, at(100));
         history.recommend(6, at(101));
-        assert_eq!(history.entries().0, [(at(100), 7), (at(101), 6)]);
+        assert_eq!(history.recommendations(), [(at(100), 7), (at(101), 6)]);
     }
 }

@@ -36,7 +36,10 @@ const CRATES: [(&str, Side, &[&str]); 29] = [
     (
         "ironclad-planning",
         Core,
-        &["ironclad-failover", "ironclad-interpreter", "ironclad-patch", "ironclad-propagation", "ironclad-scheduling"],
+        &[
+            "ironclad-autoscaling", "ironclad-failover", "ironclad-interpreter", "ironclad-patch",
+            "ironclad-propagation", "ironclad-scheduling",
+        ],
     ),
     (
         "ironclad-admission",

@@ -17,6 +17,7 @@ pub mod proposal;
 pub mod rates;
 pub mod ratio;
 pub mod readings;
+pub mod report;
 pub mod samples;
 pub mod selecting;
 pub mod source;

@@ -13,6 +13,7 @@ use ironclad_autoscaling::federated_hpa::{
     Plan, explain,
     history::History,
     options::Options,
+    report::{Report, Round},
     selecting::{Selection, others},
     spec::Spec,
     status::{Written, status},
@@ -68,6 +69,8 @@ struct State {
     selector: Option<LabelSelector>,
     /// Rounds that failed one after another.
     failures: u32,
+    /// The last round, for people.
+    report: Option<Arc<Report>>,
 }
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
@@ -109,6 +112,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         states: Mutex::default(),
     });
     on_change(&this.objects, &this, Autoscaler::on_object);
+    let weak = Arc::downgrade(&this);
+    setup.explain.offer_autoscalers(move |key| weak.upgrade()?.states.lock().get(key)?.report.clone());
     on_connect(setup, &this, |this, member: &Arc<Member>| this.observer.asker.members.forget(&member.name));
     this
 }
@@ -161,7 +166,11 @@ impl Autoscaler {
     ) -> Plan {
         let mut observed = match observed {
             Ok(observed) => observed,
-            Err(NotObserved { unread, current }) => return unread.plan(current),
+            Err(NotObserved { unread, current }) => {
+                let plan = unread.plan(current);
+                state.report = Some(Arc::new(self.round(object, &Spec::from(&object.spec), &plan, &state.history, now).report()));
+                return plan;
+            }
         };
         state.selector.clone_from(&observed.selector);
         self.find_others(key, &mut observed);
@@ -174,7 +183,39 @@ impl Autoscaler {
         let began = self.seam.clock.mono();
         let (plan, trace) = explain(&spec, &seen, &observed.readings, history, &self.options, now);
         self.metrics.computed(&trace.metrics, observed.current, self.seam.clock.mono() - began);
+        let report = Round {
+            seen: Some(&seen),
+            readings: &observed.readings,
+            unreached: &observed.unreached,
+            trace: Some(&trace),
+            ..self.round(object, &spec, &plan, &state.history, now)
+        };
+        state.report = Some(Arc::new(report.report()));
         plan
+    }
+
+    /// A round of which nothing was seen, for people.
+    fn round<'a>(
+        &'a self,
+        object: &'a FederatedHPA,
+        spec: &'a Spec<'a>,
+        plan: &'a Plan,
+        history: &'a History,
+        now: Timestamp,
+    ) -> Round<'a> {
+        Round {
+            namespace: object.metadata.namespace.as_deref().unwrap_or_default(),
+            name: object.metadata.name.as_deref().unwrap_or_default(),
+            spec,
+            seen: None,
+            readings: &[],
+            unreached: &[],
+            trace: None,
+            plan,
+            history,
+            options: &self.options,
+            now,
+        }
     }
 
     /// Tells the decision which other autoscalers select the same pods.

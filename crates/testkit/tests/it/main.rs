@@ -26,6 +26,7 @@ mod failover_seeds;
 mod failover_stays;
 mod failover_up;
 mod failover_walk;
+mod federated_hpa_sim;
 mod flows;
 mod flows_up;
 mod interpreter_webhook_go;

@@ -1,5 +1,6 @@
 //! One proposal out of those of all metrics (specification/autoscaling.md 2.5).
 
+use ironclad_api::events;
 use super::{
     conditions::Condition,
     proposal::{Proposal, Reading},
@@ -80,7 +81,7 @@ pub(crate) fn combine(metrics: &[Evaluated<'_>], current: i32) -> Combined {
         (None, None) => {
             let message = "spec.metrics names no metric";
             let error = Some(message.to_owned());
-            Combined { best: None, active: unable("InvalidMetricSourceType", message), error }
+            Combined { best: None, active: unable(events::INVALID_METRIC_SOURCE_TYPE, message), error }
         }
     }
 }

@@ -31,6 +31,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use ironclad_api::events;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::MetricStatus;
 
@@ -187,7 +188,7 @@ pub fn explain<'s>(
     if let Err((notice, condition)) = seen.selection.usable() {
         plan.conditions.active = Some(condition);
         plan.error = Some(notice.message.clone());
-        plan.events.extend([Notice::warning("FailedComputeMetricsReplicas", notice.message.clone()), notice]);
+        plan.events.extend([Notice::warning(events::FAILED_COMPUTE_METRICS_REPLICAS, notice.message.clone()), notice]);
         plan.is_complete = false;
         return (plan, trace);
     }
@@ -204,7 +205,7 @@ pub fn explain<'s>(
     plan.conditions.active = Some(combined.active);
     plan.error.clone_from(&combined.error);
     let Some((name, proposal)) = combined.best else {
-        plan.events.extend(combined.error.map(|error| Notice::warning("FailedComputeMetricsReplicas", error)));
+        plan.events.extend(combined.error.map(|error| Notice::warning(events::FAILED_COMPUTE_METRICS_REPLICAS, error)));
         plan.is_complete = false;
         return (plan, trace);
     };
@@ -279,12 +280,12 @@ impl Plan {
             Written::Nothing => None,
             Written::Rescaled => Some(Notice {
                 is_warning: false,
-                reason: "SuccessfulRescale",
+                reason: events::SUCCESSFUL_RESCALE,
                 message: format!("New size: {size}; reason: {because}"),
             }),
             Written::Failed(why) => {
                 let message = format!("New size: {size}; reason: {because}; error: {why}");
-                Some(Notice::warning("FailedRescale", message))
+                Some(Notice::warning(events::FAILED_RESCALE, message))
             }
         }
     }

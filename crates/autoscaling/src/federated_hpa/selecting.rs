@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ironclad_api::events;
 use ironclad_patch::selector::LabelSelector;
 
 use super::{Notice, conditions::Condition, pods::Pod};
@@ -35,20 +36,20 @@ impl Selection {
         let (reason, condition, message, shown) = match self {
             Self::By(_) | Self::NotNeeded => return Ok(()),
             Self::Missing => (
-                "SelectorRequired",
-                "InvalidSelector",
+                events::SELECTOR_REQUIRED,
+                events::INVALID_SELECTOR,
                 "selector is required".to_owned(),
                 "the HPA target's scale is missing a selector".to_owned(),
             ),
             Self::Invalid { why } => {
                 let message =
                     format!("couldn't convert selector into a corresponding internal selector object: {why}");
-                ("InvalidSelector", "InvalidSelector", message.clone(), message)
+                (events::INVALID_SELECTOR, events::INVALID_SELECTOR, message.clone(), message)
             }
             Self::Ambiguous { selector, others } => {
                 let others = others.join(" ");
                 let message = format!("pods by selector {selector} are controlled by multiple HPAs: [{others}]");
-                ("AmbiguousSelector", "AmbiguousSelector", message.clone(), message)
+                (events::AMBIGUOUS_SELECTOR, events::AMBIGUOUS_SELECTOR, message.clone(), message)
             }
         };
         Err((Notice::warning(reason, message), Condition::fails(condition, shown)))

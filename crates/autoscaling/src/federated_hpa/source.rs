@@ -1,5 +1,6 @@
 //! Metrics of a spec, read into what is asked for and compared (specification/autoscaling.md 2.3).
 
+use ironclad_api::events;
 use k8s_openapi::{
     api::autoscaling::v2::{
         ContainerResourceMetricStatus, CrossVersionObjectReference, ExternalMetricStatus, MetricIdentifier, MetricSpec,
@@ -42,11 +43,11 @@ impl SourceType {
     #[must_use]
     pub fn failure(self) -> &'static str {
         match self {
-            Self::Resource => "FailedGetResourceMetric",
-            Self::ContainerResource => "FailedGetContainerResourceMetric",
-            Self::Pods => "FailedGetPodsMetric",
-            Self::Object => "FailedGetObjectMetric",
-            Self::External => "FailedGetExternalMetric",
+            Self::Resource => events::FAILED_GET_RESOURCE_METRIC,
+            Self::ContainerResource => events::FAILED_GET_CONTAINER_RESOURCE_METRIC,
+            Self::Pods => events::FAILED_GET_PODS_METRIC,
+            Self::Object => events::FAILED_GET_OBJECT_METRIC,
+            Self::External => events::FAILED_GET_EXTERNAL_METRIC,
         }
     }
 }
@@ -107,7 +108,7 @@ impl<'a> Source<'a> {
     /// The type is unknown or switched off, the block of the type is missing, or it has no target above zero.
     pub fn of(spec: &'a MetricSpec, options: &Options) -> Result<Self, InvalidSource> {
         let unknown = || InvalidSource {
-            reason: "InvalidMetricSourceType",
+            reason: events::INVALID_METRIC_SOURCE_TYPE,
             message: format!("unknown metric source type {:?}", spec.type_),
         };
         let (type_, asked, target) = match spec.type_.as_str() {

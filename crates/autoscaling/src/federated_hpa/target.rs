@@ -1,5 +1,6 @@
 //! Reasons why a round ends before it decides (specification/autoscaling.md 2.2).
 
+use ironclad_api::events;
 use super::{
     Notice, Plan,
     conditions::{Condition, Conditions},
@@ -28,24 +29,24 @@ impl Unread {
         match self {
             Self::ApiVersion(why) | Self::Scale(why) => {
                 let message = format!("the HPA controller was unable to get the target's current scale: {why}");
-                ("FailedGetScale", "FailedGetScale", message)
+                (events::FAILED_GET_SCALE, events::FAILED_GET_SCALE, message)
             }
             Self::Template(why) => {
                 let message = format!("the HPA controller was unable to get the target: {why}");
-                ("FailedGetScaleTargetRef", "FailedGetScaleTargetRef", message)
+                (events::FAILED_GET_SCALE_TARGET_REF, events::FAILED_GET_SCALE_TARGET_REF, message)
             }
             Self::Binding(why) => {
                 let message = format!("the HPA controller was unable to get the binding of the target: {why}");
-                ("FailedGetBinding", "FailedGetBindings", message)
+                ("FailedGetBinding", events::FAILED_GET_BINDINGS, message)
             }
             Self::Clusters => {
                 let message = "the binding of the target names no clusters: it has not been scheduled".to_owned();
-                ("FailedGetTargetClusters", "FailedGetTargetClusters", message)
+                (events::FAILED_GET_TARGET_CLUSTERS, events::FAILED_GET_TARGET_CLUSTERS, message)
             }
             Self::Reachable(clusters) => {
                 let each: Vec<String> = clusters.iter().map(|(name, why)| format!("{name}: {why}")).collect();
                 let message = format!("none of the target's clusters can be asked: {}", each.join("; "));
-                ("NoReachableCluster", "NoReachableCluster", message)
+                (events::NO_REACHABLE_CLUSTER, events::NO_REACHABLE_CLUSTER, message)
             }
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Change of the template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sync {
+pub enum Action {
     /// None.
     Nothing,
     /// Its status is not complete or not recent: look again soon.
@@ -24,19 +24,19 @@ pub enum Sync {
 /// Decides over a Deployment with its binding. `is_distributed` is true if an autoscaler of the distributed design
 /// scales it: a write of replicas would look like a user's.
 #[must_use]
-pub fn decide(template: &Value, binding: Option<&ResourceBinding>, is_distributed: bool) -> Sync {
+pub fn decide(template: &Value, binding: Option<&ResourceBinding>, is_distributed: bool) -> Action {
     let number = |pointer: &str| template.pointer(pointer).and_then(Value::as_i64);
     let is_labelled = template["metadata"]["labels"][labels::RETAIN_REPLICAS] == labels::TRUE;
-    let Some(binding) = binding.filter(|_| is_labelled && !is_distributed) else { return Sync::Nothing };
+    let Some(binding) = binding.filter(|_| is_labelled && !is_distributed) else { return Action::Nothing };
     let placement = binding.spec.placement.as_ref();
     // In every other mode the sum of the members is not what the template says.
     if placement.is_none_or(|placement| placement.replica_scheduling_type() != ReplicaSchedulingType::Divided) {
-        return Sync::Nothing;
+        return Action::Nothing;
     }
     let (wanted, running) = (number("/spec/replicas").unwrap_or(1), number("/status/replicas").unwrap_or(0));
     // Zero would switch the autoscalers of the members off for good.
     if wanted == running || running == 0 {
-        return Sync::Nothing;
+        return Action::Nothing;
     }
     let status = binding.status.as_ref();
     let is_scheduled = wanted == i64::from(binding.spec.replicas)
@@ -48,7 +48,7 @@ pub fn decide(template: &Value, binding: Option<&ResourceBinding>, is_distribute
     let generation = number("/metadata/generation").unwrap_or(0);
     let replicas = reported.iter().map(|item| recent_replicas(item, generation));
     let sum: Option<i64> = replicas.sum();
-    if is_scheduled && is_complete && sum == Some(running) { Sync::Set(running) } else { Sync::Wait }
+    if is_scheduled && is_complete && sum == Some(running) { Action::Set(running) } else { Action::Wait }
 }
 
 /// Returns the replicas that a member reported, unless it has not seen the latest template.
@@ -96,39 +96,39 @@ mod tests {
         let both = [item("m1", 5, 3), item("m2", 2, 3)];
         let divided = || binding("Divided", 4, 4, &both);
         for (name, template, binding, is_distributed, want) in [
-            ("members run more", template("true", 4, 7), divided(), false, Sync::Set(7)),
-            ("they run as many", template("true", 7, 7), divided(), false, Sync::Nothing),
-            ("the label has another value", template("yes", 4, 7), divided(), false, Sync::Nothing),
-            ("duplicated", template("true", 4, 7), binding("Duplicated", 4, 4, &both), false, Sync::Nothing),
-            ("of the distributed design", template("true", 4, 7), divided(), true, Sync::Nothing),
-            ("the binding has another number", template("true", 5, 7), divided(), false, Sync::Wait),
-            ("the scheduler has not seen it", template("true", 4, 7), binding("Divided", 4, 5, &both), false, Sync::Wait),
-            ("a member has not reported", template("true", 4, 5), binding("Divided", 4, 4, &both[..1]), false, Sync::Wait),
+            ("members run more", template("true", 4, 7), divided(), false, Action::Set(7)),
+            ("they run as many", template("true", 7, 7), divided(), false, Action::Nothing),
+            ("the label has another value", template("yes", 4, 7), divided(), false, Action::Nothing),
+            ("duplicated", template("true", 4, 7), binding("Duplicated", 4, 4, &both), false, Action::Nothing),
+            ("of the distributed design", template("true", 4, 7), divided(), true, Action::Nothing),
+            ("the binding has another number", template("true", 5, 7), divided(), false, Action::Wait),
+            ("the scheduler has not seen it", template("true", 4, 7), binding("Divided", 4, 5, &both), false, Action::Wait),
+            ("a member has not reported", template("true", 4, 5), binding("Divided", 4, 4, &both[..1]), false, Action::Wait),
             (
                 "a member reported an older template",
                 template("true", 4, 7),
                 binding("Divided", 4, 4, &[item("m1", 5, 3), item("m2", 2, 2)]),
                 false,
-                Sync::Wait,
+                Action::Wait,
             ),
-            ("the status is older than the reports", template("true", 4, 6), divided(), false, Sync::Wait),
+            ("the status is older than the reports", template("true", 4, 6), divided(), false, Action::Wait),
             (
                 "one member runs none",
                 template("true", 4, 5),
                 binding("Divided", 4, 4, &[item("m1", 5, 3), item("m2", 0, 3)]),
                 false,
-                Sync::Set(5),
+                Action::Set(5),
             ),
             (
                 "nothing runs anywhere",
                 template("true", 4, 0),
                 binding("Divided", 4, 4, &[item("m1", 0, 3), item("m2", 0, 3)]),
                 false,
-                Sync::Nothing,
+                Action::Nothing,
             ),
         ] {
             assert_eq!(decide(&template, Some(&binding), is_distributed), want, "{name}");
         }
-        assert_eq!(decide(&template("true", 4, 7), None, false), Sync::Nothing, "no binding");
+        assert_eq!(decide(&template("true", 4, 7), None, false), Action::Nothing, "no binding");
     }
 }

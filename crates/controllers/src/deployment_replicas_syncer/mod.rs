@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_api::labels;
 use ironclad_autoscaling::{
-    replicas_sync::{Sync, decide},
+    replicas_sync::{Action, decide},
     scale_target_marker::is_distributed,
 };
 use ironclad_fleet::{Gvk, ObjectKey};
@@ -77,9 +77,9 @@ impl Syncer {
         let binding = self.bindings.namespaced.by_index(BY_TEMPLATE, &name).into_iter().next();
         let distributed = self.autoscalers.by_index(BY_SCALED, &name).iter().any(|autoscaler| is_distributed(autoscaler));
         match decide(&object, binding.as_deref(), distributed) {
-            Sync::Nothing => Ok(Next::Forget),
-            Sync::Wait => Ok(Next::After(SOON)),
-            Sync::Set(replicas) => {
+            Action::Nothing => Ok(Next::Forget),
+            Action::Wait => Ok(Next::After(SOON)),
+            Action::Set(replicas) => {
                 let api = served.api(&self.plane, &key.namespace);
                 let patch = json!({"spec": {"replicas": replicas}});
                 self.writer.patch(&api, Some(&cache), &*template, patch).await?;

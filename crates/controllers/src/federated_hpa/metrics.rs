@@ -62,12 +62,12 @@ fn short() -> Histogram {
 impl HpaMetrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            objects: Family::new_with_constructor(long),
-            pulls: Family::new_with_constructor(long),
+            objects: Seconds::new_with_constructor(long),
+            pulls: Seconds::new_with_constructor(long),
             rounds: Family::default(),
-            round_seconds: Family::new_with_constructor(short),
+            round_seconds: Seconds::new_with_constructor(short),
             metrics: Family::default(),
-            metric_seconds: Family::new_with_constructor(short),
+            metric_seconds: Seconds::new_with_constructor(short),
         };
         registry.register(
             "federatedhpa_process_duration_seconds",

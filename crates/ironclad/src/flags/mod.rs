@@ -5,6 +5,7 @@ mod admission;
 mod eviction;
 mod graceful;
 mod health;
+pub(crate) mod metrics;
 mod propagation;
 #[cfg(test)]
 mod reference;

@@ -12,7 +12,7 @@ use std::{
 
 use ironclad_api::{
     cluster::{Cluster, LocalSecretReference},
-    namespaces,
+    conditions, namespaces,
 };
 use ironclad_fleet::ClusterName;
 use ironclad_patch::selector::LabelSelector;
@@ -127,6 +127,20 @@ impl Fleet {
             client: connection.client.clone(),
         };
         members.iter().map(member).collect()
+    }
+
+    /// The members that serve a version of this API group, as their Clusters report, and those of which that is not known.
+    #[must_use]
+    pub fn serving(&self, group: &str) -> Vec<Member> {
+        let lacks = |cluster: &Arc<Cluster>| {
+            let Some(status) = &cluster.status else { return false };
+            let of_group = |version: &str| version.split_once('/').is_some_and(|(of, _)| of == group);
+            conditions::is_true(&status.conditions, conditions::cluster::COMPLETE_API_ENABLEMENTS)
+                && !status.api_enablements.iter().any(|enablement| of_group(&enablement.group_version))
+        };
+        let mut members = self.members();
+        members.retain(|member| !self.clusters.get("", &member.name.0).is_some_and(|cluster| lacks(&cluster)));
+        members
     }
 
     /// The members that have such a pod, and those of which that is not known yet.

@@ -132,7 +132,8 @@ mod tests {
     use crate::metrics::{Answer, custom::Described};
 
     fn custom(of: &[(&str, &str, &str, i64)]) -> Merged<custom::Sample> {
-        let answers = of.iter().map(|(cluster, kind, name, value)| {
+        let mut answers: BTreeMap<ClusterName, Answer<custom::Sample>> = BTreeMap::new();
+        for (cluster, kind, name, value) in of {
             let described = Described { kind: (*kind).to_owned(), name: (*name).to_owned(), ..Described::default() };
             let sample = custom::Sample {
                 described,
@@ -142,10 +143,9 @@ mod tests {
                 window: None,
                 value: Amount::from_milli(*value),
             };
-            let answer = Answer { items: vec![Arc::new(sample)], ..Answer::default() };
-            (ClusterName::from(*cluster), Ok(Arc::new(answer)))
-        });
-        Merged::of(answers)
+            answers.entry(ClusterName::from(*cluster)).or_default().items.push(Arc::new(sample));
+        }
+        Merged::of(answers.into_iter().map(|(cluster, answer)| (cluster, Ok(Arc::new(answer)))))
     }
 
     fn lost<T>(mut merged: Merged<T>) -> Merged<T> {

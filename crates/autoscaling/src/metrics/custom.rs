@@ -201,7 +201,9 @@ pub fn read(body: &[u8], namespace: Option<&str>, metric: &str) -> Result<Answer
 /// pods. The result is in order of the objects, pods of one name in order of the clusters.
 #[must_use]
 pub fn combine(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<Combined> {
-    let mut groups: BTreeMap<(Described, &str, Option<&ClusterName>), Vec<&OfCluster<Sample>>> = BTreeMap::new();
+    /// Object, metric, and the cluster of a pod.
+    type Key<'a> = (Described, &'a str, Option<&'a ClusterName>);
+    let mut groups: BTreeMap<Key<'_>, Vec<&OfCluster<Sample>>> = BTreeMap::new();
     for sample in samples {
         let described = &sample.sample.described;
         // Clusters of several ages serve one kind in several versions.

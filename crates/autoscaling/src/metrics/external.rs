@@ -101,7 +101,9 @@ pub fn read(body: &[u8], metric: &str) -> Result<Answer<Sample>, Malformed> {
 /// Selects the series that are handed out, in order of metric and labels.
 #[must_use]
 pub fn select(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<OfCluster<Sample>> {
-    let mut groups: BTreeMap<(&str, &BTreeMap<String, String>), Vec<&OfCluster<Sample>>> = BTreeMap::new();
+    /// Metric and labels.
+    type Key<'a> = (&'a str, &'a BTreeMap<String, String>);
+    let mut groups: BTreeMap<Key<'_>, Vec<&OfCluster<Sample>>> = BTreeMap::new();
     for sample in samples {
         groups.entry((&sample.sample.metric, &sample.sample.labels)).or_default().push(sample);
     }

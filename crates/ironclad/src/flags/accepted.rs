@@ -16,11 +16,9 @@ const WEBHOOKS: &str = "webhooks are served at --webhook-bind-address, with cert
 const ELECTION: &str = "`up` always holds the Lease of its control plane while it works";
 
 /// Each flag of `run` and `up`, and the reason why it has no effect.
-pub(crate) const ACCEPTED: [(&str, &str); 40] = [
+pub(crate) const ACCEPTED: [(&str, &str); 38] = [
     ("kube-api-qps", NO_LIMIT),
     ("kube-api-burst", NO_LIMIT),
-    ("cluster-api-qps", NO_LIMIT),
-    ("cluster-api-burst", NO_LIMIT),
     ("concurrent-cluster-syncs", WORKERS),
     ("concurrent-work-syncs", WORKERS),
     ("concurrent-resourcebinding-syncs", WORKERS),

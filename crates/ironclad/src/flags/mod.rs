@@ -6,6 +6,7 @@ mod autoscaling;
 mod eviction;
 mod graceful;
 mod health;
+pub(crate) mod metrics;
 mod propagation;
 #[cfg(test)]
 mod reference;

@@ -36,6 +36,8 @@ mod kubectl_lines;
 mod limits_up;
 mod member_controllers;
 mod members_sim;
+mod metrics_real;
+mod metrics_up;
 mod old_member;
 mod preemption_sim;
 mod propagation;

@@ -102,8 +102,20 @@ mod tests {
             ("duplicated", template("true", 4, 7), binding("Duplicated", 4, 4, &both), false, Action::Nothing),
             ("of the distributed design", template("true", 4, 7), divided(), true, Action::Nothing),
             ("the binding has another number", template("true", 5, 7), divided(), false, Action::Wait),
-            ("the scheduler has not seen it", template("true", 4, 7), binding("Divided", 4, 5, &both), false, Action::Wait),
-            ("a member has not reported", template("true", 4, 5), binding("Divided", 4, 4, &both[..1]), false, Action::Wait),
+            (
+                "the scheduler has not seen it",
+                template("true", 4, 7),
+                binding("Divided", 4, 5, &both),
+                false,
+                Action::Wait,
+            ),
+            (
+                "a member has not reported",
+                template("true", 4, 5),
+                binding("Divided", 4, 4, &both[..1]),
+                false,
+                Action::Wait,
+            ),
             (
                 "a member reported an older template",
                 template("true", 4, 7),

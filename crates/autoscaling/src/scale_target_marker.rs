@@ -69,7 +69,8 @@ mod tests {
             metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
         let target = json!({"kind": "Deployment", "name": "web"});
-        serde_json::from_value(json!({"metadata": metadata, "spec": {"maxReplicas": 3, "scaleTargetRef": target}})).unwrap()
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"maxReplicas": 3, "scaleTargetRef": target}}))
+            .unwrap()
     }
 
     #[test]

@@ -7,9 +7,8 @@ use ironclad_fleet::gates::Gate;
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
-    cron_federated_hpa, dependencies, deployment_replicas_syncer, detector, execution, federated_hpa, graceful_eviction,
-    hpa_scale_target_marker, namespace, policy, quota, rebalance,
-    scheduler,
+    cron_federated_hpa, dependencies, deployment_replicas_syncer, detector, execution, federated_hpa,
+    graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
     settings::{ControllerList, Settings},
     setup::Setup,
     taint_manager, taint_policy, unified_auth, work_status,

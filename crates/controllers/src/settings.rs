@@ -26,6 +26,8 @@ pub struct Settings {
     pub failover: failover::Flags,
     /// `--success-events`: each success event of Karmada is written, once per change.
     pub success_events: bool,
+    /// Bounds of the questions for metrics to each member.
+    pub member_metrics: ironclad_membermetrics::Options,
     /// Record of the interpreter scripts that run, if the process keeps one.
     pub running_scripts: Option<Arc<RunningScripts>>,
 }

@@ -108,6 +108,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
+    settings.member_metrics = of_metrics.clone();
     settings.running_scripts = args
         .script_state_dir
         .clone()

@@ -116,6 +116,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     }
     let mut settings = args.controllers.settings()?;
     let of_metrics = args.metrics.options()?;
+    settings.member_metrics = of_metrics.clone();
     let seam = Seam::system("ironclad");
     let data_dir = match &args.data_dir {
         Some(dir) => dir.clone(),

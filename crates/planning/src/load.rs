@@ -251,7 +251,8 @@ impl<'a> Run<'a> {
         self.pods.retain(|key, _| targets.iter().any(|target| *target.name == *key.cluster));
         for target in &targets {
             let wanted = usize::try_from(if copies { self.current } else { target.replicas }).unwrap_or(0);
-            let mut present: Vec<PodKey> = self.pods.keys().filter(|key| *key.cluster == *target.name).cloned().collect();
+            let mut present: Vec<PodKey> =
+                self.pods.keys().filter(|key| *key.cluster == *target.name).cloned().collect();
             present.sort_by(|a, b| a.name.cmp(&b.name));
             for key in present.drain(wanted.min(present.len())..) {
                 self.pods.remove(&key);

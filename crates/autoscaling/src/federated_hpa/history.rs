@@ -121,7 +121,11 @@ mod tests {
         ] {
             let history = History::begin(current, status.as_ref(), at(100));
             assert_eq!(history.changed_within(SignedDuration::from_secs(60), at(100)), want, "{name}");
-            assert_eq!(history.recommended_within(SignedDuration::from_secs(60), at(100)).max(), Some(current), "{name}");
+            assert_eq!(
+                history.recommended_within(SignedDuration::from_secs(60), at(100)).max(),
+                Some(current),
+                "{name}"
+            );
         }
     }
 
@@ -148,6 +152,10 @@ mod tests {
         history.recommend(7, at(100));
         history.recommend(7, at(100));
         history.recommend(6, at(101));
-        assert_eq!(history.recommendations(), [(at(100), 5), (at(100), 7), (at(101), 6)], "the size at the start stays");
+        assert_eq!(
+            history.recommendations(),
+            [(at(100), 5), (at(100), 7), (at(101), 6)],
+            "the size at the start stays"
+        );
     }
 }

@@ -192,12 +192,8 @@ pub fn explain<'s>(
         plan.is_complete = false;
         return (plan, trace);
     }
-    let workload = Workload {
-        current,
-        pods: seen.pods,
-        status_replicas: seen.status_replicas,
-        calibration: seen.calibration,
-    };
+    let workload =
+        Workload { current, pods: seen.pods, status_replicas: seen.status_replicas, calibration: seen.calibration };
     trace.metrics = evaluate(spec, &workload, readings, options, now);
     let failures = trace.metrics.iter().filter_map(|metric| metric.proposal.as_ref().err());
     plan.events = failures.map(|failed| Notice::warning(failed.reason, failed.message.clone())).collect();
@@ -210,8 +206,8 @@ pub fn explain<'s>(
         return (plan, trace);
     };
     plan.metrics = Some(trace.metrics.iter().map(Evaluated::status).collect());
-    let holds = seen.is_settling
-        && history.settling_since().is_none_or(|since| now.duration_since(since) < SETTLING_MAX);
+    let holds =
+        seen.is_settling && history.settling_since().is_none_or(|since| now.duration_since(since) < SETTLING_MAX);
     let normalized = normalize(proposal, current, spec, history, holds, options, now);
     plan.recommended = Some(proposal);
     plan.because =

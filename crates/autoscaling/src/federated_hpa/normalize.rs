@@ -55,11 +55,8 @@ pub(crate) fn normalize(
         _ if proposal >= current && lowest.is_some() => conditions::UP_STABILIZED,
         _ => conditions::DOWN_STABILIZED,
     };
-    let (stabilized, able) = if holds && stabilized < current {
-        (current, conditions::SETTLING)
-    } else {
-        (stabilized, able)
-    };
+    let (stabilized, able) =
+        if holds && stabilized < current { (current, conditions::SETTLING) } else { (stabilized, able) };
     let up = match spec.behavior {
         None => RateLimit { replicas: current.saturating_mul(2).max(4), policies: Vec::new() },
         Some(_) => limit(spec.up(), Direction::Up, current, history, now),

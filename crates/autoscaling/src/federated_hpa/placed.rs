@@ -24,10 +24,10 @@ pub fn spread(spec: &ResourceBindingSpec) -> Spread {
 /// Returns the pods of reached clusters per replica of the template; `None` if those run none of its replicas.
 #[must_use]
 pub fn calibration(spec: &ResourceBindingSpec, reached: &BTreeSet<&str>) -> Option<Calibration> {
-    let clusters = spec.clusters.iter().map(|target| Assigned {
-        replicas: target.replicas,
-        is_reached: reached.contains(target.name.as_str()),
-    });
+    let clusters = spec
+        .clusters
+        .iter()
+        .map(|target| Assigned { replicas: target.replicas, is_reached: reached.contains(target.name.as_str()) });
     Calibration::of_clusters(spread(spec), &clusters.collect::<Vec<_>>())
 }
 
@@ -72,8 +72,10 @@ mod tests {
         let type_ = if divided { "Divided" } else { "Duplicated" };
         let targets: Vec<Value> =
             clusters.iter().map(|(name, replicas)| json!({"name": name, "replicas": replicas})).collect();
-        let reported: Vec<Value> =
-            reported.iter().map(|(name, status)| json!({"clusterName": name, "status": status, "applied": true})).collect();
+        let reported: Vec<Value> = reported
+            .iter()
+            .map(|(name, status)| json!({"clusterName": name, "status": status, "applied": true}))
+            .collect();
         serde_json::from_value(json!({
             "metadata": {"name": "b", "namespace": "n", "generation": 4},
             "spec": {

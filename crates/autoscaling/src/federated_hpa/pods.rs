@@ -129,7 +129,10 @@ impl Pod {
     /// container of that name.
     pub fn request(&self, resource: &str, container: Option<&str>) -> Result<i64, String> {
         if let (Some(whole), None) = (&self.whole, container) {
-            return whole.get(resource).copied().ok_or_else(|| format!("missing pod-level request for {resource} in Pod"));
+            return whole
+                .get(resource)
+                .copied()
+                .ok_or_else(|| format!("missing pod-level request for {resource} in Pod"));
         }
         let counted: Vec<&Requests> =
             self.requests.iter().filter(|of| container.is_none_or(|name| *of.container == *name)).collect();
@@ -197,7 +200,12 @@ mod tests {
                 None,
                 Err("missing request for cpu in container b of Pod"),
             ),
-            ("no such container", json!({"containers": [asks("a", "1")]}), Some("c"), Err("container c not found in Pod")),
+            (
+                "no such container",
+                json!({"containers": [asks("a", "1")]}),
+                Some("c"),
+                Err("container c not found in Pod"),
+            ),
             (
                 "a request that is no quantity",
                 json!({"containers": [asks("a", "NaN")]}),

@@ -191,7 +191,9 @@ impl Scale {
     /// or more if the target is above that; or exactly the target.
     fn full_usage(&self, pods: &[Named<'_>]) -> i128 {
         match self {
-            Self::Requests(requested, percent) => requested.sum(pods).saturating_mul(i128::from(*percent).max(100)) / 100,
+            Self::Requests(requested, percent) => {
+                requested.sum(pods).saturating_mul(i128::from(*percent).max(100)) / 100
+            }
             Self::Amount(target) => i128::from(*target).saturating_mul(i128::try_from(pods.len()).unwrap_or(i128::MAX)),
         }
     }
@@ -260,7 +262,8 @@ fn by_value(value: i128, target: i64, workload: &Workload<'_>, tolerances: Toler
         (proposal.replicas, proposal.outcome) = (ratio.replicas(1, Calibration::ONE), Outcome::Computed);
     } else if !ratio.is_within(tolerances) {
         if workload.pods.is_empty() {
-            return Err("unable to calculate ready pods: no pods returned by selector while calculating replica count".to_owned());
+            return Err("unable to calculate ready pods: no pods returned by selector while calculating replica count"
+                .to_owned());
         }
         let ready = workload.pods.values().filter(|pod| pod.is_ready()).count();
         proposal.count = i128::try_from(ready).unwrap_or(i128::MAX);

@@ -73,7 +73,8 @@ impl Ratio {
     pub fn is_within(self, tolerances: Tolerances) -> bool {
         let actual = self.actual.saturating_mul(MILLION);
         let bound = |millionths: i128| self.target.saturating_mul(millionths);
-        actual >= bound(MILLION - i128::from(tolerances.down.0)) && actual <= bound(MILLION + i128::from(tolerances.up.0))
+        actual >= bound(MILLION - i128::from(tolerances.down.0))
+            && actual <= bound(MILLION + i128::from(tolerances.up.0))
     }
 
     /// Returns the replicas of a template that `count` pods times the ratio correspond to, rounded up and limited to

@@ -155,8 +155,10 @@ mod tests {
 
     #[test]
     fn values_of_objects_are_merged_as_their_annotation_says() {
-        let services = custom(&[("m1", "Service", "web", 10), ("m2", "Service", "web", 20), ("m3", "Service", "web", 30)]);
-        let annotated = |text: &str| Annotations::from([("autoscaling.karmada.io/merge.hits".to_owned(), text.to_owned())]);
+        let services =
+            custom(&[("m1", "Service", "web", 10), ("m2", "Service", "web", 20), ("m3", "Service", "web", 30)]);
+        let annotated =
+            |text: &str| Annotations::from([("autoscaling.karmada.io/merge.hits".to_owned(), text.to_owned())]);
         for (name, annotations, want) in [
             ("added", Annotations::new(), Ok(60)),
             ("the mean", annotated("avg"), Ok(20)),

@@ -170,8 +170,7 @@ impl Round<'_> {
             return MetricReport { name: format!("metric {}", index + 1), error, ..MetricReport::default() };
         };
         let resource = source.resource().map(|(name, _)| name);
-        let mut report =
-            MetricReport { name: source.name(), target: shown_target(source), ..MetricReport::default() };
+        let mut report = MetricReport { name: source.name(), target: shown_target(source), ..MetricReport::default() };
         match &metric.proposal {
             Err(failed) => report.error = Some(failed.message.clone()),
             Ok(proposal) => {
@@ -315,8 +314,10 @@ impl Report {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let (min, max) = (self.min, self.max);
-        let mut lines =
-            vec![format!("FederatedHPA {}/{} scales {} between {min} and {max}", self.namespace, self.name, self.target)];
+        let mut lines = vec![format!(
+            "FederatedHPA {}/{} scales {} between {min} and {max}",
+            self.namespace, self.name, self.target
+        )];
         let size = match self.current {
             None => "its replicas could not be read".to_owned(),
             Some(current) if current == self.desired => format!("{current} replicas, and they stay"),
@@ -325,7 +326,10 @@ impl Report {
         lines.push(size);
         lines.extend(self.error.iter().map(|error| format!("error: {error}")));
         if !matches!(self.calibration.as_str(), "" | "1") {
-            lines.push(format!("pods of the clusters that were asked, per replica of the template: {}", self.calibration));
+            lines.push(format!(
+                "pods of the clusters that were asked, per replica of the template: {}",
+                self.calibration
+            ));
         }
         if self.is_settling {
             lines.push("the last change of the replicas has not arrived in all clusters".to_owned());

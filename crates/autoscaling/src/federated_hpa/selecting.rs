@@ -42,8 +42,7 @@ impl Selection {
                 "the HPA target's scale is missing a selector".to_owned(),
             ),
             Self::Invalid { why } => {
-                let message =
-                    format!("couldn't convert selector into a corresponding internal selector object: {why}");
+                let message = format!("couldn't convert selector into a corresponding internal selector object: {why}");
                 (events::INVALID_SELECTOR, events::INVALID_SELECTOR, message.clone(), message)
             }
             Self::Ambiguous { selector, others } => {

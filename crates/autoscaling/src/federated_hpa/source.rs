@@ -112,9 +112,10 @@ impl<'a> Source<'a> {
             message: format!("unknown metric source type {:?}", spec.type_),
         };
         let (type_, asked, target) = match spec.type_.as_str() {
-            "Resource" => spec.resource.as_ref().map(|of| {
-                (SourceType::Resource, Asked::Usage { resource: &of.name, container: None }, &of.target)
-            }),
+            "Resource" => spec
+                .resource
+                .as_ref()
+                .map(|of| (SourceType::Resource, Asked::Usage { resource: &of.name, container: None }, &of.target)),
             "ContainerResource" => spec.container_resource.as_ref().map(|of| {
                 let asked = Asked::Usage { resource: &of.name, container: Some(&of.container) };
                 (SourceType::ContainerResource, asked, &of.target)
@@ -168,16 +169,26 @@ impl<'a> Source<'a> {
     #[must_use]
     pub(crate) fn failure(&self, why: &str) -> (String, String) {
         let inner = match (self.asked, self.target) {
-            (Asked::Usage { resource, .. }, Target::Utilization(_)) => format!("failed to get {resource} utilization: {why}"),
+            (Asked::Usage { resource, .. }, Target::Utilization(_)) => {
+                format!("failed to get {resource} utilization: {why}")
+            }
             (Asked::Usage { resource, .. }, _) => format!("failed to get {resource} usage: {why}"),
-            (Asked::Object(_, metric), Target::Average(_)) => format!("failed to get {} object metric: {why}", metric.name),
-            (Asked::External(metric), Target::Average(_)) => format!("failed to get {} external metric: {why}", metric.name),
+            (Asked::Object(_, metric), Target::Average(_)) => {
+                format!("failed to get {} object metric: {why}", metric.name)
+            }
+            (Asked::External(metric), Target::Average(_)) => {
+                format!("failed to get {} external metric: {why}", metric.name)
+            }
             (Asked::External(metric), _) => format!("failed to get external metric {}: {why}", metric.name),
             (Asked::Pods(_) | Asked::Object(..), _) => why.to_owned(),
         };
         let outer = match self.asked {
-            Asked::Usage { resource, container: None } => format!("failed to get {resource} resource metric value: {inner}"),
-            Asked::Usage { container: Some(name), .. } => format!("failed to get {name} container metric value: {inner}"),
+            Asked::Usage { resource, container: None } => {
+                format!("failed to get {resource} resource metric value: {inner}")
+            }
+            Asked::Usage { container: Some(name), .. } => {
+                format!("failed to get {name} container metric value: {inner}")
+            }
             Asked::Pods(_) => format!("failed to get pods metric value: {inner}"),
             Asked::Object(..) => format!("failed to get object metric value: {inner}"),
             Asked::External(metric) => format!("failed to get {} external metric value: {inner}", metric.name),
@@ -305,9 +316,7 @@ mod tests {
             json!({"type": "Object", "object": {"metric": {"name": "hits"}, "target": target,
                 "describedObject": {"kind": "Ingress", "name": "i", "apiVersion": "networking.k8s.io/v1"}}})
         };
-        let external = |metric: Value| {
-            json!({"type": "External", "external": {"metric": metric, "target": {"type": "Value", "value": "2"}}})
-        };
+        let external = |metric: Value| json!({"type": "External", "external": {"metric": metric, "target": {"type": "Value", "value": "2"}}});
         for (spec, name, target) in [
             (
                 resource(json!({"type": "Utilization", "averageUtilization": 50})),
@@ -353,9 +362,27 @@ mod tests {
         let off = Options { external_metrics: false, ..Options::default() };
         let external = json!({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "2"}}});
         for (name, spec, options, reason, message) in [
-            ("an unknown type", json!({"type": "Load"}), Options::default(), "InvalidMetricSourceType", "unknown metric source type \"Load\""),
-            ("a type without its block", json!({"type": "Pods"}), Options::default(), "InvalidMetricSourceType", "unknown metric source type \"Pods\""),
-            ("External behind its gate", external, off, "InvalidMetricSourceType", "unknown metric source type \"External\""),
+            (
+                "an unknown type",
+                json!({"type": "Load"}),
+                Options::default(),
+                "InvalidMetricSourceType",
+                "unknown metric source type \"Load\"",
+            ),
+            (
+                "a type without its block",
+                json!({"type": "Pods"}),
+                Options::default(),
+                "InvalidMetricSourceType",
+                "unknown metric source type \"Pods\"",
+            ),
+            (
+                "External behind its gate",
+                external,
+                off,
+                "InvalidMetricSourceType",
+                "unknown metric source type \"External\"",
+            ),
             (
                 "a target of zero",
                 json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "0"}}}),

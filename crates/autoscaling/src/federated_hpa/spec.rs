@@ -93,7 +93,8 @@ impl<'a> Spec<'a> {
         if self.behavior.is_none() {
             return SignedDuration::ZERO;
         }
-        let of = |rules: Option<&HPAScalingRules>| super::rates::policies(rules, true).map(|policy| policy.period).max();
+        let of =
+            |rules: Option<&HPAScalingRules>| super::rates::policies(rules, true).map(|policy| policy.period).max();
         of(self.up()).max(of(self.down())).unwrap_or(super::rates::DEFAULT_PERIOD)
     }
 }

@@ -37,7 +37,11 @@ pub fn status(
     let is_complete = plan.is_complete && !matches!(written, Written::Failed(_));
     HorizontalPodAutoscalerStatus {
         conditions: Some(conditions.after(before.conditions.as_deref().unwrap_or_default(), now)),
-        current_metrics: if is_complete { plan.metrics.clone().or(before.current_metrics) } else { before.current_metrics },
+        current_metrics: if is_complete {
+            plan.metrics.clone().or(before.current_metrics)
+        } else {
+            before.current_metrics
+        },
         current_replicas: plan.current.or(before.current_replicas),
         desired_replicas: match plan.current {
             Some(_) if is_complete => plan.desired,

@@ -1,10 +1,10 @@
 //! Reasons why a round ends before it decides (specification/autoscaling.md 2.2).
 
-use ironclad_api::events;
 use super::{
     Notice, Plan,
     conditions::{Condition, Conditions},
 };
+use ironclad_api::events;
 
 /// What could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,13 +51,17 @@ impl Unread {
         }
     }
 
-    /// Returns the plan: a condition and an event, and nothing is scaled. `current` are the replicas, if they are known.
+    /// Returns the plan: a condition and an event, and nothing is scaled. `current` are the replicas, if they are
+    /// known.
     pub fn plan(&self, current: Option<i32>) -> Plan {
         let (condition, event, message) = self.words();
         Plan {
             current,
             desired: current.unwrap_or(0),
-            conditions: Conditions { able: Some(Condition::fails(condition, message.clone())), ..Conditions::default() },
+            conditions: Conditions {
+                able: Some(Condition::fails(condition, message.clone())),
+                ..Conditions::default()
+            },
             events: vec![Notice::warning(event, message.clone())],
             error: Some(message),
             ..Plan::default()
@@ -86,9 +90,6 @@ mod tests {
             assert!(!plan.rescales() && !plan.is_complete && plan.error.is_some(), "{unread:?}");
         }
         let plan = Unread::Reachable(vec![("m1".into(), "not ready".into()), ("m2".into(), why())]).plan(None);
-        assert_eq!(
-            plan.error.unwrap(),
-            "none of the target's clusters can be asked: m1: not ready; m2: it is gone"
-        );
+        assert_eq!(plan.error.unwrap(), "none of the target's clusters can be asked: m1: not ready; m2: it is gone");
     }
 }

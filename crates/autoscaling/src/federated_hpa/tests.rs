@@ -25,8 +25,10 @@ fn memory(average: &str) -> Value {
 
 fn spec_of(min: i32, max: i32, metrics: &[Value]) -> FederatedHPASpec {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    serde_json::from_value(json!({"minReplicas": min, "maxReplicas": max, "scaleTargetRef": target, "metrics": metrics}))
-        .unwrap()
+    serde_json::from_value(
+        json!({"minReplicas": min, "maxReplicas": max, "scaleTargetRef": target, "metrics": metrics}),
+    )
+    .unwrap()
 }
 
 /// Pods of two clusters, each with this usage of every metric, in thousandths.
@@ -78,7 +80,11 @@ fn examples_of_several_metrics_and_bounds() {
     let spec = spec_of(3, 10, &[cpu(50)]);
     let pods = BTreeMap::new();
     let plan = decide(&(&spec).into(), &snapshot(&pods, 1), &[], &History::default(), &Options::default(), at(NOW));
-    assert_eq!((plan.desired, plan.because.as_str()), (3, "Current number of replicas below Spec.MinReplicas"), "row 38");
+    assert_eq!(
+        (plan.desired, plan.because.as_str()),
+        (3, "Current number of replicas below Spec.MinReplicas"),
+        "row 38"
+    );
     assert!(!needs_metrics(&(&spec).into(), 1) && needs_metrics(&(&spec).into(), 3));
 }
 
@@ -90,10 +96,7 @@ fn failures_are_told_in_the_words_of_kube_controller_manager() {
     let outer = format!(
         "invalid metrics (1 invalid out of 2), first error is: failed to get memory resource metric value: {message}"
     );
-    assert_eq!(
-        events,
-        [("FailedGetResourceMetric", message), ("FailedComputeMetricsReplicas", outer.as_str())]
-    );
+    assert_eq!(events, [("FailedGetResourceMetric", message), ("FailedComputeMetricsReplicas", outer.as_str())]);
     let active = plan.conditions.active.unwrap();
     assert_eq!(active.message, format!("the HPA was unable to compute the replica count: {message}"));
 }
@@ -134,7 +137,11 @@ fn statuses_of_rounds() {
     let (status, conditions) = after(&plan, Written::Rescaled);
     assert_eq!(
         conditions,
-        ["AbleToScale=True SucceededRescale 2", "ScalingActive=True ValidMetricFound 10000", "ScalingLimited=False DesiredWithinRange 10000"]
+        [
+            "AbleToScale=True SucceededRescale 2",
+            "ScalingActive=True ValidMetricFound 10000",
+            "ScalingLimited=False DesiredWithinRange 10000"
+        ]
     );
     assert_eq!((status.current_replicas, status.desired_replicas), (Some(4), 5));
     assert_eq!(status.last_scale_time.unwrap().0, at(NOW));
@@ -189,7 +196,8 @@ fn settling_holds_up_scaling_down_for_a_while() {
     let (pods, samples) = workload(4, 10, NOW);
     let readings = [Ok(Reading::Pods(samples))];
     let seen = Snapshot { is_settling: true, ..snapshot(&pods, 4) };
-    for (name, since, desired) in [("just now", NOW, 4), ("for less", NOW - 299, 4), ("for five minutes", NOW - 300, 1)] {
+    for (name, since, desired) in [("just now", NOW, 4), ("for less", NOW - 299, 4), ("for five minutes", NOW - 300, 1)]
+    {
         let mut history = History::default();
         history.settle(true, at(since));
         let plan = decide(&(&spec).into(), &seen, &readings, &history, &Options::default(), at(NOW));
@@ -233,7 +241,8 @@ fn a_run_follows_the_load_up_at_once_and_down_after_the_window() {
 fn any_behavior() -> impl Strategy<Value = Value> {
     let policy = || {
         let type_ = prop_oneof![Just("Pods"), Just("Percent")];
-        (type_, 1..200_i32, 1..120_i32).prop_map(|(type_, value, period)| json!({"type": type_, "value": value, "periodSeconds": period}))
+        (type_, 1..200_i32, 1..120_i32)
+            .prop_map(|(type_, value, period)| json!({"type": type_, "value": value, "periodSeconds": period}))
     };
     let rules = move || {
         (0..600_i32, proptest::option::of(prop_oneof![Just("Max"), Just("Min")]), proptest::collection::vec(policy(), 0..3))

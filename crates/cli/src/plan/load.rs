@@ -87,7 +87,9 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
 
 fn thousandths(multiply: f64) -> anyhow::Result<u64> {
     if !multiply.is_finite() || !(0.0..=MULTIPLY_MAX).contains(&multiply) {
-        return Err(Misused(format!("--multiply {multiply} is not from 0 to {MULTIPLY_MAX}\n  try: --multiply 3")).into());
+        return Err(
+            Misused(format!("--multiply {multiply} is not from 0 to {MULTIPLY_MAX}\n  try: --multiply 3")).into()
+        );
     }
     // A number in this range has an integer of thousandths.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]

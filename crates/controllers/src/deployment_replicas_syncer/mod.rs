@@ -75,7 +75,8 @@ impl Syncer {
         let object = serde_json::to_value(&*template).map_err(|error| Failure::Invalid(error.to_string()))?;
         let name = template_name(key);
         let binding = self.bindings.namespaced.by_index(BY_TEMPLATE, &name).into_iter().next();
-        let distributed = self.autoscalers.by_index(BY_SCALED, &name).iter().any(|autoscaler| is_distributed(autoscaler));
+        let distributed =
+            self.autoscalers.by_index(BY_SCALED, &name).iter().any(|autoscaler| is_distributed(autoscaler));
         match decide(&object, binding.as_deref(), distributed) {
             Action::Nothing => Ok(Next::Forget),
             Action::Wait => Ok(Next::After(SOON)),

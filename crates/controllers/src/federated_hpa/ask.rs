@@ -65,11 +65,7 @@ impl Asker {
         }
     }
 
-    async fn usage(
-        &self,
-        object: &FederatedHPA,
-        asked: &Askable<'_>,
-    ) -> Result<BTreeMap<PodKey, Usage>, String> {
+    async fn usage(&self, object: &FederatedHPA, asked: &Askable<'_>) -> Result<BTreeMap<PodKey, Usage>, String> {
         let began = self.clock.mono();
         let namespace = object.namespace();
         let merged = self.members.pods(asked.reached, namespace.as_deref(), Some(asked.selector)).await;
@@ -164,7 +160,6 @@ impl Asker {
         readings::of_external(&merged, &metric.name, object.annotations())
     }
 }
-
 
 fn selector(selector: Option<&LabelSelector>) -> Result<Option<String>, String> {
     let Some(selector) = selector else { return Ok(None) };

@@ -92,7 +92,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             pods: PodCaches::new(&setup.seam),
             asker: Asker {
                 mapper: setup.mapper.clone(),
-                members: MemberMetrics::new(setup.seam.clock.clone(), ironclad_membermetrics::Options::default()),
+                members: MemberMetrics::new(setup.seam.clock.clone(), setup.settings.member_metrics.clone()),
                 clock: setup.seam.clock.clone(),
                 metrics: metrics.clone(),
                 options: options.clone(),
@@ -168,7 +168,8 @@ impl Autoscaler {
             Ok(observed) => observed,
             Err(NotObserved { unread, current }) => {
                 let plan = unread.plan(current);
-                state.report = Some(Arc::new(self.round(object, &Spec::from(&object.spec), &plan, &state.history, now).report()));
+                state.report =
+                    Some(Arc::new(self.round(object, &Spec::from(&object.spec), &plan, &state.history, now).report()));
                 return plan;
             }
         };

@@ -243,9 +243,9 @@ impl Observer {
         let selector = self.selector(target, member).await?;
         let parsed = selecting::parse(&selector).ok();
         let cached = informer.namespace(&target.key.namespace);
-        let selected = cached.iter().filter(|cached| {
-            parsed.as_ref().is_some_and(|selector| selecting::selects(selector, &cached.pod.labels))
-        });
+        let selected = cached
+            .iter()
+            .filter(|cached| parsed.as_ref().is_some_and(|selector| selecting::selects(selector, &cached.pod.labels)));
         let key = |name: String| PodKey { cluster: member.name.0.clone(), name: name.into() };
         let pods: Vec<_> = selected.map(|cached| (key(cached.name_any()), cached.pod.clone())).collect();
         let member = AskedMember { name: member.name.clone(), client: Ok(member.client.clone()) };
@@ -269,12 +269,7 @@ impl Observer {
     }
 
     /// Counts what was read.
-    fn count(
-        &self,
-        observed: &mut Observed,
-        binding: &ResourceBinding,
-        reached: &[Reached],
-    ) -> Result<(), Unread> {
+    fn count(&self, observed: &mut Observed, binding: &ResourceBinding, reached: &[Reached]) -> Result<(), Unread> {
         let names: BTreeSet<&str> = match observed.current {
             // Nothing runs: every cluster is as far as it should be.
             0 => binding.spec.clusters.iter().map(|target| target.name.as_str()).collect(),

@@ -119,6 +119,7 @@ impl ControllerFlags {
             scheduler,
             failover,
             success_events: self.success_events,
+            member_metrics: ironclad_membermetrics::Options::default(),
             running_scripts: None,
         })
     }

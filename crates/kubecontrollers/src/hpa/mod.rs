@@ -118,8 +118,11 @@ impl Controller {
         };
         let Some(target) = self.target(&hpa) else {
             let plan = without_target(&hpa);
-            self.write_status(&hpa, status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &Written::Nothing, now))
-                .await?;
+            self.write_status(
+                &hpa,
+                status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &Written::Nothing, now),
+            )
+            .await?;
             return Ok(Next::After(EVERY));
         };
         let spec = Spec::from(&hpa.spec);

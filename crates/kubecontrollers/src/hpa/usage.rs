@@ -11,7 +11,8 @@ use serde_json::Value;
 pub(super) fn parse(item: &Value) -> Option<(String, Usage)> {
     let name = item["metadata"]["name"].as_str()?.to_owned();
     let at = item["timestamp"].as_str()?.parse().ok()?;
-    let seconds = item["window"].as_str().and_then(|window| window.strip_suffix('s')).and_then(|s| s.parse::<f64>().ok());
+    let seconds =
+        item["window"].as_str().and_then(|window| window.strip_suffix('s')).and_then(|s| s.parse::<f64>().ok());
     let window = seconds.and_then(|seconds| SignedDuration::try_from_secs_f64(seconds).ok()).unwrap_or_default();
     let amounts = |usage: &Value| -> Amounts {
         let each = usage.as_object().into_iter().flatten();

@@ -14,7 +14,8 @@ items:
 "#;
 
 fn binding(type_: &str, replicas: i32, clusters: &[(&str, i32)]) -> Binding {
-    let clusters: Vec<_> = clusters.iter().map(|(name, replicas)| json!({"name": name, "replicas": replicas})).collect();
+    let clusters: Vec<_> =
+        clusters.iter().map(|(name, replicas)| json!({"name": name, "replicas": replicas})).collect();
     let weights: Vec<_> = [("m1", 1), ("m2", 3)]
         .iter()
         .map(|(name, weight)| json!({"targetCluster": {"clusterNames": [name]}, "weight": weight}))
@@ -57,7 +58,12 @@ fn report(current: i32, total: i64) -> Report {
     Report { name: "web".into(), current: Some(current), metrics: vec![metric], ..Report::default() }
 }
 
-fn foreseen(binding: &Binding, max: i32, report: &Report, startup: i64) -> Result<Vec<(i64, i32, Vec<i32>)>, LoadError> {
+fn foreseen(
+    binding: &Binding,
+    max: i32,
+    report: &Report,
+    startup: i64,
+) -> Result<Vec<(i64, i32, Vec<i32>)>, LoadError> {
     let world = world_of(FLEET);
     let (autoscaler, options) = (autoscaler(max), Options::default());
     let found = foresee(&Question {

@@ -4,12 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use ironclad_api::{
-    autoscaling::FederatedHPA,
-    labels,
-    policy::PropagationPolicy,
-    work::ResourceBinding,
-};
+use ironclad_api::{autoscaling::FederatedHPA, labels, policy::PropagationPolicy, work::ResourceBinding};
 use ironclad_controllers::ControllerList;
 use ironclad_simcluster::{Faults, UsageRule};
 use ironclad_testkit::sim::{Setup, World, WorldOptions, propagation};
@@ -133,11 +128,7 @@ impl Scene {
         Ok(())
     }
 
-    async fn until(
-        &mut self,
-        what: &str,
-        holds: impl AsyncFn(&Self) -> anyhow::Result<bool>,
-    ) -> anyhow::Result<()> {
+    async fn until(&mut self, what: &str, holds: impl AsyncFn(&Self) -> anyhow::Result<bool>) -> anyhow::Result<()> {
         for _ in 0..120 {
             if holds(self).await? {
                 return Ok(());
@@ -188,7 +179,9 @@ async fn a_lost_member_scales_nothing_down() -> anyhow::Result<()> {
     // At the target: eight pods with 50m each.
     let mut scene = Scene::start(8, [1, 1], 400).await?;
     scene.add(&autoscaler(1, 20)?).await?;
-    scene.until("a metric is found", async |scene| Ok(scene.reason("ScalingActive").await? == "ValidMetricFound")).await?;
+    scene
+        .until("a metric is found", async |scene| Ok(scene.reason("ScalingActive").await? == "ValidMetricFound"))
+        .await?;
     let rule = UsageRule { cpu: Some(Quantity("50m".into())), ..UsageRule::default() };
     scene.world.members.values().for_each(|member| member.set_usage(vec![rule.clone()]));
     scene.fault("member2", true)?;
@@ -266,9 +259,8 @@ async fn members_decide_where_an_autoscaler_is_propagated_as_it_is() -> anyhow::
     // The target appears after its autoscaler.
     let deployments: Api<Deployment> = Api::namespaced(user, "default");
     deployments.create(&post, &deployment(2)?).await?;
-    let label = |found: &Deployment| {
-        found.metadata.labels.as_ref().and_then(|all| all.get(labels::RETAIN_REPLICAS).cloned())
-    };
+    let label =
+        |found: &Deployment| found.metadata.labels.as_ref().and_then(|all| all.get(labels::RETAIN_REPLICAS).cloned());
     let read = deployments.clone();
     let marked = async || Ok(label(&read.get("web").await?).as_deref() == Some("true"));
     world.until("the target is marked", marked).await?;

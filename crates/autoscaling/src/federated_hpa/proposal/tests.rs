@@ -63,8 +63,10 @@ fn propose_pods(
 }
 
 fn calibration(spread: Spread, clusters: &[(i32, bool)]) -> Calibration {
-    let clusters: Vec<Assigned> =
-        clusters.iter().map(|(replicas, is_reached)| Assigned { replicas: *replicas, is_reached: *is_reached }).collect();
+    let clusters: Vec<Assigned> = clusters
+        .iter()
+        .map(|(replicas, is_reached)| Assigned { replicas: *replicas, is_reached: *is_reached })
+        .collect();
     Calibration::of_clusters(spread, &clusters).unwrap()
 }
 
@@ -73,7 +75,8 @@ fn examples_of_resource_metrics() {
     let k = Calibration::ONE;
     let three = || pods(&same(3, 100), 0);
     let gone = |n: usize| {
-        let pod = if n == 0 { Pod { is_deleted: true, ..running() } } else { Pod { phase: Phase::Failed, ..running() } };
+        let pod =
+            if n == 0 { Pod { is_deleted: true, ..running() } } else { Pod { phase: Phase::Failed, ..running() } };
         (pod, Some(900))
     };
     for (row, current, target, pods, k, want) in [
@@ -91,11 +94,32 @@ fn examples_of_resource_metrics() {
         ("12", 4, 50, pods(&same(2, 120), 2), k, 5),
         ("13", 4, 50, pods(&same(2, 100), 2), k, 4),
         ("14", 6, 50, pods(&same(4, 20), 2), k, 2),
-        ("15: replicas on their way", 8, 50, pods(&same(4, 100), 0), calibration(Spread::Divided, &[(4, true), (4, true)]), 8),
+        (
+            "15: replicas on their way",
+            8,
+            50,
+            pods(&same(4, 100), 0),
+            calibration(Spread::Divided, &[(4, true), (4, true)]),
+            8,
+        ),
         ("16: duplicated", 2, 60, pods(&same(6, 90), 0), calibration(Spread::Duplicated, &[(2, true); 3]), 3),
-        ("17: half is unreachable", 10, 60, pods(&same(5, 90), 0), calibration(Spread::Divided, &[(5, true), (5, false)]), 15),
+        (
+            "17: half is unreachable",
+            10,
+            60,
+            pods(&same(5, 90), 0),
+            calibration(Spread::Divided, &[(5, true), (5, false)]),
+            15,
+        ),
         ("39: deleted and failed pods vanish", 5, 50, [three(), vec![gone(0), gone(1)]].concat(), k, 6),
-        ("exactly the target: nothing is assumed of missing pods", 4, 50, pods(&[Some(50), Some(50), Some(50), None], 0), k, 4),
+        (
+            "exactly the target: nothing is assumed of missing pods",
+            4,
+            50,
+            pods(&[Some(50), Some(50), Some(50), None], 0),
+            k,
+            4,
+        ),
         ("surge pods of a rolling update do not scale up", 3, 50, pods(&[Some(80), Some(80), Some(80)], 3), k, 3),
     ] {
         let found = propose_pods(CPU, Target::Utilization(target), current, pods, k);
@@ -133,7 +157,16 @@ fn examples_of_totals() {
         ("19", Target::Value(100_000), 150, 4, 4, 4, one, 6),
         ("20", Target::Average(20_000), 100, 4, 4, 4, one, 5),
         ("within the tolerance", Target::Value(100_000), 110, 4, 4, 4, one, 4),
-        ("an average within the tolerance keeps the template, not the pods", Target::Average(10_000), 42, 5, 4, 4, one, 5),
+        (
+            "an average within the tolerance keeps the template, not the pods",
+            Target::Average(10_000),
+            42,
+            5,
+            4,
+            4,
+            one,
+            5,
+        ),
         ("from zero: the ratio", Target::Value(10_000), 25, 0, 0, 0, one, 3),
         ("from zero: an average has no tolerance", Target::Average(10_000), 25, 0, 0, 0, one, 3),
         ("to zero", Target::Average(10_000), 0, 3, 3, 3, one, 0),
@@ -160,8 +193,11 @@ fn metrics_without_a_proposal() {
             vec![(running(), Some(1)), (unrequested(), Some(1))],
             "missing pod-level request for cpu in Pod web-0 of cluster m1",
         ),
-        ("even of a pod without a sample", vec![(running(), Some(1)), old((unrequested(), Some(1)))],
-            "missing pod-level request for cpu in Pod web-0 of cluster m1"),
+        (
+            "even of a pod without a sample",
+            vec![(running(), Some(1)), old((unrequested(), Some(1)))],
+            "missing pod-level request for cpu in Pod web-0 of cluster m1",
+        ),
     ] {
         let found = propose_pods(CPU, Target::Utilization(50), 1, pods, Calibration::ONE);
         assert_eq!(found.map(|proposal| proposal.replicas), Err(want.to_owned()), "{name}");
@@ -191,10 +227,12 @@ fn clusters_without_an_answer_never_scale_down() {
     let (pods, _) = spread(pods(&same(4, 0), 0), 2);
     let workload = Workload { current: 4, pods: &pods, status_replicas: 4, calibration: Calibration::ONE };
     let metric = k8s_openapi::api::autoscaling::v2::MetricIdentifier { name: "queue".into(), selector: None };
-    let source = Source { type_: SourceType::External, asked: Asked::External(&metric), target: Target::Average(10_000) };
+    let source =
+        Source { type_: SourceType::External, asked: Asked::External(&metric), target: Target::Average(10_000) };
     let ask = |value: i128| {
         let reading = Reading::Total { value, unanswered: vec!["m2".into()] };
-        propose(&source, &reading, &workload, tolerances(), &Options::default(), at(NOW)).map(|proposal| proposal.replicas)
+        propose(&source, &reading, &workload, tolerances(), &Options::default(), at(NOW))
+            .map(|proposal| proposal.replicas)
     };
     assert_eq!(ask(90_000), Ok(9), "what is known asks for more");
     let refused = "no answer from m2: the values of the other clusters alone do not scale down";

@@ -67,8 +67,8 @@ gates! {
 impl Gate {
     /// Returns true if this version does not have what the gate switches on.
     pub fn is_not_built(self) -> bool {
-        use Gate::{FederatedHPAExternalMetrics, HPAScaleToZero, MultiClusterService, ResourceQuotaEstimate};
-        matches!(self, FederatedHPAExternalMetrics | HPAScaleToZero | MultiClusterService | ResourceQuotaEstimate)
+        use Gate::{MultiClusterService, ResourceQuotaEstimate};
+        matches!(self, MultiClusterService | ResourceQuotaEstimate)
     }
 
     /// Returns true if the gate has no effect and is only accepted for existing command lines.

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::{
     Options, TokenKey,
+    aggregation::Aggregation,
     answer_budget::AnswerBudget,
     auth::rbac::Bindings,
     cached::Cached,
@@ -37,6 +38,8 @@ pub(crate) struct State {
     pub(crate) token_key: TokenKey,
     /// AnswerBudget for answers to clients over the network.
     pub(crate) answers: AnswerBudget,
+    /// Groups that routes and other servers serve.
+    pub(crate) aggregation: Aggregation,
     /// Turns of the writes that are charged to quotas.
     pub(crate) quota_turns: Turns,
     webhooks: Cached<Webhooks>,
@@ -61,6 +64,7 @@ impl State {
             refreshing: Mutex::new(()),
             definitions: Mutex::default(),
             token_key,
+            aggregation: Aggregation::default(),
             quota_turns: Turns::default(),
             webhooks: Cached::default(),
             policies: Cached::default(),

@@ -19,6 +19,7 @@ use ironclad_propagation::{dependencies::dependents, quota};
 use ironclad_runtime::{CacheSpec, Indexer, WatchScope};
 use k8s_openapi::{
     api::{
+        autoscaling::v2::HorizontalPodAutoscaler,
         coordination::v1::Lease,
         core::v1::{ConfigMap, Namespace, Secret},
         rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -32,7 +33,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     index::{
         BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_QUOTA, BY_SCALED, BY_TARGET, BY_TEMPLATE,
-        binding_ids, evicting, policy_ids, scaled, target_names, template_of,
+        binding_ids, evicting, policy_ids, scaled, scaled_by, target_names, template_of,
     },
     selected::BY_SELECTED,
 };
@@ -98,6 +99,9 @@ pub(crate) static CRON_FEDERATED_HPAS: CacheSpec<CronFederatedHPA> = all("cronfe
 /// By the workload that they scale.
 pub(crate) static FEDERATED_HPAS: CacheSpec<FederatedHPA> =
     all("federatedhpas", &[(BY_SCALED, |hpa| vec![scaled(hpa)])]);
+/// By the workload that they scale.
+pub(crate) static HORIZONTAL_POD_AUTOSCALERS: CacheSpec<HorizontalPodAutoscaler> =
+    all("horizontalpodautoscalers", &[(BY_SCALED, |hpa| vec![scaled_by(hpa, &hpa.spec.scale_target_ref)])]);
 pub(crate) static CUSTOMIZATIONS: CacheSpec<ResourceInterpreterCustomization> =
     all("resourceinterpretercustomizations", &[]);
 pub(crate) static INTERPRETER_WEBHOOKS: CacheSpec<ResourceInterpreterWebhookConfiguration> =

@@ -25,7 +25,7 @@ pub(crate) const BY_TARGET: &str = "target";
 pub(crate) const BY_DEPENDENCY: &str = "dependency";
 /// Works of one FederatedResourceQuota, by its namespace and name.
 pub(crate) const BY_QUOTA: &str = "quota";
-/// FederatedHPAs by the workload that they scale.
+/// Autoscalers by the workload that they scale.
 pub(crate) const BY_SCALED: &str = "scaled";
 /// Attached bindings by the labels that name the bindings that need them.
 pub(crate) const BY_DEPENDENT: &str = "dependent";
@@ -55,6 +55,11 @@ pub(crate) fn template_of(spec: &ResourceBindingSpec) -> String {
 /// The value of [`BY_SCALED`] for a FederatedHPA.
 pub(crate) fn scaled(hpa: &FederatedHPA) -> String {
     scaled_name(&hpa.namespace().unwrap_or_default(), &hpa.spec.scale_target_ref)
+}
+
+/// The value of [`BY_SCALED`] for an autoscaler with this target.
+pub(crate) fn scaled_by<K: Resource>(autoscaler: &K, target: &CrossVersionObjectReference) -> String {
+    scaled_name(&autoscaler.namespace().unwrap_or_default(), target)
 }
 
 /// The value of [`BY_SCALED`] for a workload.

@@ -53,6 +53,12 @@ impl Served {
         format!("{}.{}", self.resource.plural, self.resource.group)
     }
 
+    /// Name with its group, as metrics APIs spell it: `services`, `ingresses.networking.k8s.io`.
+    #[must_use]
+    pub(crate) fn group_resource(&self) -> String {
+        if self.resource.group.is_empty() { self.resource.plural.clone() } else { self.definition_name() }
+    }
+
     /// True if its objects have a namespace.
     #[must_use]
     pub(crate) fn is_namespaced(&self) -> bool {

@@ -30,6 +30,7 @@ use crate::{
     cron_federated_hpa::metrics::CronMetrics,
     detector::metrics::DetectorMetrics,
     execution::metrics::{About, ExecutionMetrics, MemberWrite},
+    federated_hpa::metrics::HpaMetrics,
     graceful_eviction::metrics::GracefulMetrics,
     interpreter::metrics::InterpreterMetrics,
     policy::metrics::PolicyMetrics,
@@ -45,6 +46,7 @@ struct Metrics {
     execution: ExecutionMetrics,
     clusters: ClusterMetrics,
     cron: CronMetrics,
+    hpa: HpaMetrics,
     graceful: GracefulMetrics,
     eviction: EvictionMetrics,
     scheduler: SchedulerMetrics,
@@ -63,6 +65,7 @@ impl Metrics {
             execution: ExecutionMetrics::register(&mut registry),
             clusters: ClusterMetrics::register(&mut registry),
             cron: CronMetrics::register(&mut registry),
+            hpa: HpaMetrics::register(&mut registry),
             graceful: GracefulMetrics::register(&mut registry),
             eviction: EvictionMetrics::register(&mut registry),
             scheduler: SchedulerMetrics::register(&mut registry),
@@ -165,6 +168,7 @@ fn record_propagation(metrics: &Metrics) {
     }
     metrics.cron.processed(Duration::ZERO, true);
     metrics.cron.executed(Duration::ZERO, false);
+    metrics.hpa.show();
     metrics.policy.count(&Event::normal(ObjectReference::default(), events::PREEMPT_POLICY_SUCCEED, ""));
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_api::conditions::{self, binding::SCHEDULED};
+use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
 use ironclad_runtime::Key;
@@ -84,6 +85,12 @@ impl Controllers {
         let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
         let waiting = self.setup.explain.scheduling_queue();
         waiting.into_iter().map(|waiting| (key(&waiting.queued.key), waiting)).collect()
+    }
+
+    /// The last round of a FederatedHPA; `None` if this process has evaluated none of this name.
+    #[must_use]
+    pub fn explain_autoscaler(&self, namespace: &str, name: &str) -> Option<Arc<AutoscalerReport>> {
+        self.setup.explain.autoscaler(&Key::new(namespace, name))
     }
 
     /// The message of a binding's condition `Scheduled`.

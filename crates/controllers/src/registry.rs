@@ -7,8 +7,8 @@ use ironclad_fleet::gates::Gate;
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
-    cron_federated_hpa, dependencies, detector, execution, graceful_eviction, namespace, policy, quota, rebalance,
-    scheduler,
+    cron_federated_hpa, dependencies, deployment_replicas_syncer, detector, execution, federated_hpa,
+    graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
     settings::{ControllerList, Settings},
     setup::Setup,
     taint_manager, taint_policy, unified_auth, work_status,
@@ -45,7 +45,7 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constr
 }
 
 /// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 19] = [
+static CONTROLLERS: [Row; 22] = [
     row(
         "cluster",
         Switch::Always,
@@ -88,6 +88,27 @@ static CONTROLLERS: [Row; 19] = [
         None,
         cron_federated_hpa::new,
         "Scales workloads and FederatedHPAs by the clock",
+    ),
+    row(
+        "federatedHorizontalPodAutoscaler",
+        Switch::Listed,
+        None,
+        federated_hpa::new,
+        "Scales workloads by the metrics of all their clusters",
+    ),
+    row(
+        "hpaScaleTargetMarker",
+        Switch::Listed,
+        None,
+        hpa_scale_target_marker::new,
+        "Has members keep the replicas of workloads that propagated HorizontalPodAutoscalers scale",
+    ),
+    row(
+        "deploymentReplicasSyncer",
+        Switch::Listed,
+        None,
+        deployment_replicas_syncer::new,
+        "Copies replicas that members decide to the templates of Deployments",
     ),
     row("unifiedAuth", Switch::Listed, None, unified_auth::new, "Impersonation rights of users in members"),
     row(
@@ -134,16 +155,13 @@ impl Accepted {
 }
 
 /// Names that `--controllers` accepts because upstream has them, with their meaning.
-const ACCEPTED: [(&str, Accepted); 13] = [
+const ACCEPTED: [(&str, Accepted); 10] = [
     ("agentcsrapproving", Accepted::NotBuilt),
-    ("deploymentReplicasSyncer", Accepted::NotBuilt),
     ("endpointSlice", Accepted::NotBuilt),
     ("endpointsliceCollect", Accepted::NotBuilt),
     ("endpointsliceDispatch", Accepted::NotBuilt),
-    ("federatedHorizontalPodAutoscaler", Accepted::NotBuilt),
     ("federatedResourceQuotaEnforcement", Accepted::PartOfQuota),
     ("federatedResourceQuotaStatus", Accepted::PartOfQuota),
-    ("hpaScaleTargetMarker", Accepted::NotBuilt),
     ("multiclusterservice", Accepted::NotBuilt),
     ("remedy", Accepted::NotBuilt),
     ("serviceExport", Accepted::NotBuilt),
@@ -352,18 +370,19 @@ mod tests {
             };
             CONTROLLERS.iter().filter(|row| runs(row, &settings)).map(|row| row.name).collect()
         };
-        let all = running("*", "Failover=true,PropagateDeps=true");
+        let every = |rest: &str| format!("*,deploymentReplicasSyncer,hpaScaleTargetMarker{rest}");
+        let all = running(&every(""), "Failover=true,PropagateDeps=true");
         assert_eq!(all.len(), CONTROLLERS.len());
         assert_eq!(running("", "Failover=true,PropagateDeps=false"), ["cluster", "policy", "detector", "scheduler"]);
         let without = |controllers: &str, gates: &str| -> Vec<&str> {
             let running = running(controllers, gates);
             all.iter().filter(|name| !running.contains(name)).copied().collect()
         };
-        assert_eq!(without("*", "Failover=false,PropagateDeps=true"), ["clustertaintpolicy", "taint-manager"]);
-        assert_eq!(without("*,-namespace,-cluster", "Failover=true,PropagateDeps=true"), ["namespace"]);
+        assert_eq!(without(&every(""), "Failover=false,PropagateDeps=true"), ["clustertaintpolicy", "taint-manager"]);
+        assert_eq!(without(&every(",-namespace,-cluster"), "Failover=true,PropagateDeps=true"), ["namespace"]);
         assert_eq!(running("scheduler", "PropagateDeps=true"), ["cluster", "scheduler"]);
         assert_eq!(
-            without("*,-detector,-scheduler,-policy,-dependencies", "Failover=true,PropagateDeps=true"),
+            without(&every(",-detector,-scheduler,-policy,-dependencies"), "Failover=true,PropagateDeps=true"),
             ["policy", "detector", "scheduler", "dependencies"]
         );
     }

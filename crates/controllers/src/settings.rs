@@ -20,10 +20,14 @@ pub struct Settings {
     pub scheduler: scheduling::Options,
     /// Flags of CronFederatedHPAs.
     pub cron: ironclad_autoscaling::cron::Options,
+    /// Flags of FederatedHPAs.
+    pub federated_hpa: ironclad_autoscaling::federated_hpa::options::Options,
     /// Flags of cluster health, taints and failover.
     pub failover: failover::Flags,
     /// `--success-events`: each success event of Karmada is written, once per change.
     pub success_events: bool,
+    /// Bounds of the questions for metrics to each member.
+    pub member_metrics: ironclad_membermetrics::Options,
     /// Record of the interpreter scripts that run, if the process keeps one.
     pub running_scripts: Option<Arc<RunningScripts>>,
 }

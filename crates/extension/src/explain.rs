@@ -52,6 +52,9 @@ pub trait Leader: Send + Sync {
 
     /// The bindings that wait for the scheduler, in order.
     fn scheduling_queue(&self) -> Vec<Waiting>;
+
+    /// The last round of a FederatedHPA, as JSON; `None` if it has not been evaluated.
+    fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value>;
 }
 
 /// The route.
@@ -102,8 +105,27 @@ impl Explain {
                 Err(none) => none,
             },
             "/v1alpha1/schedulingqueue" => (StatusCode::OK, list("SchedulingQueue", json!(self.0.scheduling_queue()))),
-            _ => status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
+            _ => self.autoscaler(place).unwrap_or_else(|| {
+                status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+            }),
         }
+    }
+}
+
+impl Explain {
+    /// Answers `namespaces/NAMESPACE/autoscalers/NAME`; `None` if that is not the place.
+    fn autoscaler(&self, place: &str) -> Option<(StatusCode, Value)> {
+        let parts: Vec<&str> = place.strip_prefix("/v1alpha1/namespaces/")?.split('/').collect();
+        let [namespace, "autoscalers", name] = parts.as_slice() else { return None };
+        let Some(mut report) = self.0.autoscaler(namespace, name) else {
+            let message = format!("FederatedHPA {namespace}/{name} has not been evaluated by this leader");
+            return Some(status(StatusCode::NOT_FOUND, "NotFound", &message));
+        };
+        if let Some(fields) = report.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), format!("{GROUP}/{VERSION}").into());
+            fields.insert("kind".to_owned(), "Autoscaler".into());
+        }
+        Some((StatusCode::OK, report))
     }
 }
 
@@ -127,9 +149,13 @@ fn group(version: &str) -> Value {
 }
 
 fn resources(version: &str) -> Value {
-    let one = |name: &str, kind: &str| json!({ "name": name, "singularName": "", "namespaced": false, "kind": kind, "verbs": ["get"] });
-    let all =
-        [one("evictions", "Eviction"), one("evictionrate", "EvictionRate"), one("schedulingqueue", "SchedulingQueue")];
+    let one = |name: &str, kind: &str, namespaced: bool| json!({ "name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get"] });
+    let all = [
+        one("evictions", "Eviction", false),
+        one("evictionrate", "EvictionRate", false),
+        one("schedulingqueue", "SchedulingQueue", false),
+        one("autoscalers", "Autoscaler", true),
+    ];
     json!({ "apiVersion": "v1", "kind": "APIResourceList", "groupVersion": version, "resources": all })
 }
 

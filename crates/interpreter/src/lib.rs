@@ -253,6 +253,19 @@ impl Interpreter {
         }
     }
 
+    /// Gives an object that keeps the member's replicas by label `retain-replicas`, and has none, those of the manifest
+    /// (specification/autoscaling.md 5): the member's autoscaler takes zero for switched off, and never leaves it. A
+    /// source that implements Retain decides alone.
+    pub fn leave_zero_replicas(&self, manifest: &Value, kept: &mut Value) {
+        let (api_version, kind) = (lens::text(manifest, "/apiVersion"), lens::text(manifest, "/kind"));
+        if self.sources.iter().any(|source| source.implements(api_version, kind, Operation::Retain)) {
+            return;
+        }
+        let gvk = Gvk::from_manifest(api_version, kind);
+        let path = self.replicas_paths.get(&gvk).and_then(Option::as_deref);
+        retain::leave_zero_replicas(manifest, kept, path);
+    }
+
     /// The objects that are propagated along with the template (specification/propagation.md 8.3), sorted and without
     /// duplicates.
     ///

@@ -50,6 +50,17 @@ pub(crate) fn retain(
     Ok(kept)
 }
 
+/// Gives an object that keeps the member's replicas, and has none of them, those of the manifest.
+pub(crate) fn leave_zero_replicas(manifest: &Value, kept: &mut Value, replicas_path: Option<&str>) {
+    let Some(path) = native_replicas_path(manifest).or(replicas_path) else { return };
+    let keys: Vec<&str> = path.trim_start_matches('.').split('.').collect();
+    let pointer = format!("/{}", keys.join("/"));
+    let of = |object: &Value| object.pointer(&pointer).and_then(Value::as_i64);
+    if asks_to_retain_replicas(manifest) && of(kept) == Some(0) && of(manifest).is_some_and(|wanted| wanted > 0) {
+        copy(kept, manifest, &keys, |_| true);
+    }
+}
+
 /// Returns true if the label of the manifest asks to keep the member's replicas.
 pub(crate) fn asks_to_retain_replicas(manifest: &Value) -> bool {
     lens::label(manifest, RETAIN_REPLICAS) == Some(labels::TRUE)
@@ -253,6 +264,25 @@ mod tests {
         let kept = |path| retain(None, &desired, &observed, path).unwrap()["spec"].clone();
         assert_eq!(kept(Some(".spec.size.n")), json!({"size": {"n": 4}}));
         assert_eq!(kept(None), json!({"size": {"n": 1}}));
+    }
+
+    #[test]
+    fn zero_replicas_are_left_by_what_the_manifest_says() {
+        let farm = |label: &str, replicas: i64| {
+            json!({"apiVersion": "x.io/v1", "kind": "Farm", "metadata": {"labels": {RETAIN_REPLICAS: label}},
+                "spec": {"size": {"n": replicas}}})
+        };
+        for (name, label, wanted, present, path, want) in [
+            ("at zero", "true", 3, 0, Some(".spec.size.n"), 3),
+            ("not at zero", "true", 3, 1, Some(".spec.size.n"), 1),
+            ("none is wanted", "true", 0, 0, Some(".spec.size.n"), 0),
+            ("no label", "no", 3, 0, Some(".spec.size.n"), 0),
+            ("the path is not known", "true", 3, 0, None, 0),
+        ] {
+            let mut kept = farm(label, present);
+            leave_zero_replicas(&farm(label, wanted), &mut kept, path);
+            assert_eq!(kept["spec"]["size"]["n"], want, "{name}");
+        }
     }
 
     #[test]

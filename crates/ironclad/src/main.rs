@@ -8,6 +8,7 @@ mod flags;
 mod impersonation;
 mod leader;
 mod memory;
+mod metrics;
 mod open_files;
 mod ops;
 #[cfg(test)]

@@ -21,7 +21,9 @@ use ironclad_api::{
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
 use ironclad_cli::print;
 use ironclad_controllers::{Controllers, NetworkConnector};
-use ironclad_extension::{NetworkCaller, admission::InProcessAdmission, explain::Explain};
+use ironclad_extension::{
+    FrontProxy, NetworkCaller, NetworkForwarder, admission::InProcessAdmission, explain::Explain, metrics::MetricsRoute,
+};
 use ironclad_kubecontrollers::{self as kubecontrollers, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
@@ -39,8 +41,8 @@ use tokio::{net::TcpListener, sync::Notify};
 use crate::{
     announce::announce,
     demo,
-    flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs},
-    leader, memory,
+    flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs, metrics::MetricsFlags},
+    leader, memory, metrics,
     ops::Ops,
     signals::Stop,
     term::{Parts, Present},
@@ -95,6 +97,8 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     pub admission: AdmissionFlags,
     #[command(flatten)]
+    pub metrics: MetricsFlags,
+    #[command(flatten)]
     pub election: AcceptedElectionArgs,
 }
 
@@ -111,6 +115,8 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     let mut settings = args.controllers.settings()?;
+    let of_metrics = args.metrics.options()?;
+    settings.member_metrics = of_metrics.clone();
     let seam = Seam::system("ironclad");
     let data_dir = match &args.data_dir {
         Some(dir) => dir.clone(),
@@ -134,11 +140,13 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let admission = args.admission.config(&settings, Some(CONTROLLERS_USER.to_owned()), seam.clock.clone());
     let credentials =
         pki::Pki::load_or_create_for(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad", &hosts)?;
+    let forwarder = Arc::new(NetworkForwarder::default());
     let options = ServerOptions {
         name: "plane".to_owned(),
         external_url: Some(endpoint.clone()),
         token_key: Some(credentials.token_key().clone()),
         webhooks: Some(Arc::new(NetworkCaller::default())),
+        forwarder: Some(forwarder.clone()),
         admission: Some(Arc::new(InProcessAdmission::new(admission))),
         converter: Some(convert),
         api_services: true,
@@ -158,6 +166,9 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     ironclad_cli::crds::install_roles(&admin, false).await?;
     let start = ensure_namespace(&admin, namespaces::CLUSTER).await?;
     start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), &credentials);
+    FrontProxy::start(admin.clone(), forwarder, credentials.ca().to_owned(), &seam.child("front-proxy"))
+        .await
+        .context("preparing the forwarding of aggregated APIs")?;
 
     args.fleet.ensure(&admin, start).await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
@@ -172,6 +183,10 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let client = in_process_client(plane.in_process(Identity::admin(CONTROLLERS_USER)), to_plane.clone());
     let network = NetworkConnector::new(to_members.clone());
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
+    let of_members = seam.child("metrics");
+    let served = MetricsFlags::served(&settings.gates);
+    let adapter = metrics::adapter(admin.clone(), connector.clone(), of_metrics, served, &of_members);
+    MetricsRoute::mount(adapter, &plane, &of_members);
     let controllers = seam.child("controllers");
     let electors = leader::of_up(&admin, &controllers).await?;
     let present: Present<Controllers> = Arc::default();

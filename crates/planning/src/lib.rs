@@ -9,6 +9,7 @@
 //! | `plan apply` | [`apply::plan_apply`] |
 //! | `plan cluster-loss`, `plan taint`, `plan rate` | [`plan_failover`] |
 //! | `plan preemption` | [`preemption::preemption`] |
+//! | `plan load` | [`load::foresee`] |
 //! | `drain --dry-run` | [`drain::Survey`] |
 //! | `taint --dry-run` | [`taint::Impact`] |
 //! | `unjoin --dry-run` | [`unjoin::Impact`] |
@@ -25,6 +26,7 @@
 pub mod apply;
 pub mod doctor;
 pub mod drain;
+pub mod load;
 mod loops;
 pub mod preemption;
 pub mod replay;

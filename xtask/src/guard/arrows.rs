@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 28] = [
+const CRATES: [(&str, Side, &[&str]); 29] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-quantity", Core, &[]),
     ("ironclad-quota", Core, &["ironclad-quantity"]),
@@ -27,7 +27,7 @@ const CRATES: [(&str, Side, &[&str]); 28] = [
     ("ironclad-patch", Core, &["ironclad-quantity"]),
     ("ironclad-api", Core, &["ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
-    ("ironclad-autoscaling", Core, &["ironclad-api", "ironclad-cron"]),
+    ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-fleet", "ironclad-patch", "ironclad-quantity"]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
@@ -36,7 +36,10 @@ const CRATES: [(&str, Side, &[&str]); 28] = [
     (
         "ironclad-planning",
         Core,
-        &["ironclad-failover", "ironclad-interpreter", "ironclad-patch", "ironclad-propagation", "ironclad-scheduling"],
+        &[
+            "ironclad-autoscaling", "ironclad-failover", "ironclad-interpreter", "ironclad-patch",
+            "ironclad-propagation", "ironclad-scheduling",
+        ],
     ),
     (
         "ironclad-admission",
@@ -55,10 +58,15 @@ const CRATES: [(&str, Side, &[&str]); 28] = [
         ],
     ),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
-    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-cron", "ironclad-patch", "ironclad-quota"]),
+    (
+        "ironclad-kubecontrollers",
+        Edge,
+        &["ironclad-runtime", "ironclad-autoscaling", "ironclad-cron", "ironclad-patch", "ironclad-quota"],
+    ),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
-    ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
-    ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-runtime"]),
+    ("ironclad-membermetrics", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),
+    ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-membermetrics"]),
+    ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-membermetrics"]),
     ("ironclad-cli", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad", Edge, &[EVERYTHING]),
     ("ironclad-testkit", Edge, &[EVERYTHING]),
@@ -88,7 +96,7 @@ const RESERVED: [(&str, &[&str]); 6] = [
         "kube",
         &[
             "ironclad", "ironclad-cli", "ironclad-controllers", "ironclad-extension", "ironclad-kubecontrollers",
-            "ironclad-runtime", "ironclad-simcluster", "ironclad-testkit",
+            "ironclad-membermetrics", "ironclad-runtime", "ironclad-simcluster", "ironclad-testkit",
         ],
     ),
 ];

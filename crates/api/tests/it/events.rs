@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 25] = [
+const BESIDE_THE_TABLE: [(&str, &str); 27] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -39,6 +39,9 @@ const BESIDE_THE_TABLE: [(&str, &str); 25] = [
     ("NoTemplateMatched", "N"),
     // specification/failover.md 8.4.
     ("DependenciesNotPropagated", "W"),
+    // specification/autoscaling.md 2.2, 2.8.
+    ("NoReachableCluster", "W"),
+    ("FailedGetExternalMetric", "W"),
     // No section yet: writes that something else undoes again and again.
     ("HotLoop", "W"),
 ];
@@ -246,6 +249,8 @@ fn events_come_from_the_component_of_the_table() {
         let objects: &[(&str, &str)] = match row[2].as_str() {
             "FederatedResourceQuota" => &[("FederatedResourceQuota", "shop")],
             "Cluster" => &[("Cluster", "")],
+            "FederatedHPA" => &[("FederatedHPA", "shop")],
+            "CronFederatedHPA" => &[("CronFederatedHPA", "shop")],
             _ => &[
                 ("ResourceBinding", "shop"),
                 ("Deployment", "shop"),

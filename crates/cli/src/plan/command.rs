@@ -14,7 +14,7 @@ use ironclad_fleet::{ClusterName, World};
 use ironclad_planning::{Options, Script, plan_failover};
 use ironclad_seam::Clock;
 
-use super::{apply, preemption, print::table, read};
+use super::{apply, load, preemption, print::table, read};
 use crate::{
     connect::Plane,
     evictions::observe::{LeaderReport, leader_report_if_readable},
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Show what would happen if a manifest were applied, if clusters were lost or tainted, if evictions went at another
-/// rate, or if a workload preempted others.
+/// rate, if a workload preempted others, or if the load of an autoscaled one changed.
 ///
 /// The real decisions are taken over a copy of the fleet in virtual time: when it is noticed, who leaves in which order
 /// and how fast, who stays and why, and where everything ends. Nothing is written.
@@ -38,6 +38,7 @@ use crate::{
   ironclad plan rate 5
   ironclad plan preemption payments -n shop
   ironclad plan priority-class critical
+  ironclad plan load fhpa/web --multiply 3 --for 10m
   ironclad plan cluster-loss member1 -f dump.yaml         without a control plane
 
 Exit codes: 0 nothing would move, 3 something would, 1 failed, 2 misused."
@@ -67,6 +68,17 @@ pub enum Plan {
 Exit codes: 0 no copy would change, 3 some would, or a change is not followed, 1 failed or an object would be refused,
 2 misused.")]
     Apply(Box<apply::How>),
+    /// A workload that a FederatedHPA scales has another load: its replicas over time in each cluster.
+    ///
+    /// Begins with the values of the autoscaler's last round, which the leader remembers. The rounds of the autoscaler
+    /// and the division by the scheduler are the real decisions, in virtual time. With the load all metrics change, and
+    /// the Pods that are ready share it.
+    #[command(after_help = "Examples:
+  ironclad plan load fhpa/web --multiply 3 --for 10m
+  ironclad plan load fhpa/web -n shop --multiply 0.1 -o json
+
+Exit codes: 0 the replicas would not change, 3 they would, 1 failed, 2 misused.")]
+    Load(Box<load::How>),
     /// A workload preempts others: who would leave, and where to.
     ///
     /// The scheduler's search for victims is run for the workload as if gate PriorityBasedPreemptiveScheduling were on
@@ -285,6 +297,7 @@ pub enum Format {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let what = match &command.plan {
         Plan::Apply(how) => return apply::run(how, clock).await,
+        Plan::Load(how) => return load::run(how, clock).await,
         Plan::Preemption(how) => return preemption::run(how, clock).await,
         Plan::PriorityClass(how) => return preemption::run_of_class(how, clock).await,
         Plan::Fleet(what) => what,

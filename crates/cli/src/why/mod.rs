@@ -25,13 +25,15 @@ use crate::{
 /// Explain a placement: the decision is made again over the objects, with its reasons.
 ///
 /// TYPE/NAME prints the policy that claims the template, the policies that were not chosen, and for every cluster why
-/// the template is or is not there. Nothing is written.
+/// the template is or is not there. fhpa/NAME prints the last round of a FederatedHPA: its metrics by cluster,
+/// what each proposes, and the limits step by step. Nothing is written.
 #[derive(clap::Args, Debug)]
 #[command(
     subcommand_negates_reqs = true,
     after_help = "Examples:
   ironclad why deploy/web
   ironclad why deployment web -n shop -o json
+  ironclad why fhpa/web
   ironclad why not member3 deploy/web
   ironclad why evicted
   ironclad why evicted -n shop deployment/web -o yaml"
@@ -100,6 +102,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             unknown_here();
             output::out(&rendered_not(&explanation, &answer))
         }
+        None if is_autoscaler(&command.about) => autoscaler(&command.about, &command.plane).await,
         None => {
             let (_, explanation) = observe(&command.about, &command.plane, clock).await?;
             if command.about.output.is_objects() {
@@ -109,6 +112,28 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             output::out(&rendered(&explanation))
         }
     }
+}
+
+/// True if the question is about a FederatedHPA.
+fn is_autoscaler(about: &About) -> bool {
+    let first = about.resource.first().map(String::as_str).unwrap_or_default();
+    crate::autoscaler::is_kind(first.split('/').next().unwrap_or_default())
+}
+
+/// Prints the last round of a FederatedHPA.
+async fn autoscaler(about: &About, plane: &Plane) -> anyhow::Result<()> {
+    if about.filename.is_some() {
+        let message = "a dump has no metrics: FederatedHPAs are explained by their leader\n  try: without --filename";
+        return Err(Misused(message.to_owned()).into());
+    }
+    let name = crate::autoscaler::named(&about.resource, "ironclad why")?;
+    let client = plane.client().await?;
+    let namespace = about.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
+    let report = crate::autoscaler::last_round(&client, &namespace, &name).await?;
+    if about.output.is_objects() {
+        return output::out(&output::objects(about.output, &[serde_json::to_value(&report)?])?);
+    }
+    output::out(&(report.lines().join("\n") + "\n"))
 }
 
 /// Notes the inputs that are not known here.

@@ -24,7 +24,7 @@ use crate::{
     interpreter::Interpreters,
     mapper::Mapper,
     member_object,
-    members::{Member, Members, Unconnected, connection_identity},
+    members::{Member, Members, Unconnected},
     objects::Objects,
     setup::Setup,
 };
@@ -94,7 +94,7 @@ impl Connections {
             return;
         }
         let credentials = cluster.spec.secret_ref.as_ref().and_then(|named| self.credentials(named));
-        let identity = connection_identity(cluster, credentials.as_deref());
+        let identity = cluster.connection_identity(credentials.as_deref());
         if !self.members.is_current(name, &identity) {
             let made = self.make(name, cluster, credentials.as_deref());
             self.members.set(name, identity, made.map_err(Unconnected::NoClient));

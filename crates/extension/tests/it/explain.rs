@@ -25,6 +25,10 @@ impl Leader for Started {
         Some((Evictions::new(Flags::default(), now).report(now), Vec::new()))
     }
 
+    fn autoscaler(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
+        (namespace == "shop" && name == "web").then(|| serde_json::json!({"namespace": namespace, "name": name}))
+    }
+
     fn scheduling_queue(&self) -> Vec<Waiting> {
         Vec::new()
     }

@@ -2,9 +2,11 @@
 
 pub(crate) mod accepted;
 mod admission;
+mod autoscaling;
 mod eviction;
 mod graceful;
 mod health;
+pub(crate) mod metrics;
 mod propagation;
 #[cfg(test)]
 mod reference;
@@ -59,6 +61,8 @@ pub(crate) struct ControllerFlags {
     #[arg(long, env = "IRONCLAD_CRON_FEDERATED_HPA_STARTING_DEADLINE", default_value_t = Period(Duration::from_secs(100)), value_name = "DURATION")]
     cron_federated_hpa_starting_deadline: Period,
     #[command(flatten)]
+    autoscaling: autoscaling::AutoscalingArgs,
+    #[command(flatten)]
     propagation: propagation::PropagationFlags,
     #[command(flatten)]
     health: health::HealthArgs,
@@ -111,9 +115,11 @@ impl ControllerFlags {
                     .unwrap_or(SignedDuration::MAX),
                 zone: TimeZone::system(),
             },
+            federated_hpa: self.autoscaling.options().map_err(misused)?,
             scheduler,
             failover,
             success_events: self.success_events,
+            member_metrics: ironclad_membermetrics::Options::default(),
             running_scripts: None,
         })
     }
@@ -165,6 +171,12 @@ mod tests {
                 "Options.ClusterStatusUpdateFrequency: Invalid value: \"0s\": must be greater than 0",
             ),
             ("--cluster-status-update-frequency=-1s", "--cluster-status-update-frequency"),
+            (
+                "--horizontal-pod-autoscaler-sync-period=0s",
+                "--horizontal-pod-autoscaler-sync-period must be greater than 0",
+            ),
+            ("--horizontal-pod-autoscaler-tolerance=NaN", "--horizontal-pod-autoscaler-tolerance \"NaN\" is not a number"),
+            ("--horizontal-pod-autoscaler-tolerance=0.05", ""),
             ("--cluster-success-threshold=-1s", "--cluster-success-threshold"),
             ("--cluster-success-threshold=0s", ""),
             ("--cluster-failure-threshold=-1s", "--cluster-failure-threshold"),

@@ -6,6 +6,7 @@ use ironclad_controllers::{Controllers, QueuedBinding};
 use ironclad_extension::explain::{Leader, Waiting};
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_runtime::QueuedState;
+use serde_json::Value;
 
 use crate::term::Present;
 
@@ -16,6 +17,11 @@ impl Leader for Here {
     fn evictions(&self) -> Option<(Report, Vec<Row>)> {
         let controllers = self.0.lock().clone();
         controllers?.explain_evictions()
+    }
+
+    fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value> {
+        let controllers = self.0.lock().clone();
+        serde_json::to_value(&*controllers?.explain_autoscaler(namespace, name)?).ok()
     }
 
     fn scheduling_queue(&self) -> Vec<Waiting> {

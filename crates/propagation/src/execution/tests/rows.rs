@@ -7,7 +7,7 @@ use super::*;
 const READ: &str = "read Deployment shop/web";
 /// Rows of [`work_being_applied`] that a cache without the object's content cannot decide. All others have the same
 /// effects.
-const READ_FIRST: [&str; 10] = [
+const READ_FIRST: [&str; 11] = [
     "resumed: a whole sync",
     "drift",
     "a field that left the manifest goes",
@@ -17,6 +17,7 @@ const READ_FIRST: [&str; 10] = [
     "the managed label was taken off, the id is ours: repaired",
     "an earlier Work's of the same template: ours",
     "replicas to retain, but the member has none",
+    "replicas to retain, but they are zero: assigned once",
     "the cache is not synced",
 ];
 
@@ -229,6 +230,9 @@ fn work_being_applied() {
             },
             refused(),
         ),
+        // specification/autoscaling.md 5
+        ("replicas to retain, but they are zero: assigned once", at_zero(retaining()), vec!["replace", WELL]),
+        ("replicas to retain, and zero again after they were assigned", at_zero(done(&retaining())), vec![]),
     ];
     for name in READ_FIRST {
         assert!(rows.iter().any(|row| row.0 == name), "{name} is a row");
@@ -240,6 +244,18 @@ fn work_being_applied() {
         let want_cached = if READ_FIRST.contains(&name) { vec![READ] } else { want };
         assert_eq!(words(&scene.cached().plan()), want_cached, "{name}: without the object's content");
     }
+}
+
+/// A Work whose replicas the member decides.
+fn retaining() -> Work {
+    let label = json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}});
+    work(changed(deployment(), label), "")
+}
+
+/// The object of the Work is in the member, without replicas.
+fn at_zero(work: Work) -> Scene {
+    let zero = changed(object(&work), json!({"spec": {"replicas": 0}}));
+    Scene::of(work).has(zero)
 }
 
 #[test]

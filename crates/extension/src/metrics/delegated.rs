@@ -142,7 +142,7 @@ impl Delegated {
         }
         let api: Api<TokenReview> = Api::all(self.client.clone());
         let review = TokenReview {
-            spec: TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() },
+            spec: TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() },
             ..TokenReview::default()
         };
         let review = api.create(&PostParams::default(), &review).await.map_err(|e| e.to_string())?;

@@ -65,6 +65,7 @@ impl World {
                 overrides: &self.overrides,
                 quotas: &[],
                 interpreter: &Interpreter::default(),
+                member_replicas: None,
                 namespace_sync: None,
                 options: &self.options,
                 // The wait for the scheduler is over, so that schedule results of tests need not add up.
@@ -614,6 +615,7 @@ fn cluster_scoped_bindings_use_their_own_labels() {
             overrides: &[],
             quotas: &[],
             interpreter: &Interpreter::default(),
+            member_replicas: None,
             namespace_sync: None,
             options: &Options::default(),
             waited: Duration::ZERO,
@@ -662,6 +664,7 @@ fn namespace_that_a_policy_leaves_goes_back_to_namespace_sync() {
             overrides: &[],
             quotas: &[],
             interpreter: &Interpreter::default(),
+            member_replicas: None,
             namespace_sync: sync,
             options: &Options::default(),
             waited: await_scheduler::WAIT_MAX,

@@ -46,7 +46,8 @@ pub fn serving_api(cluster: &Cluster, gvk: &Gvk) -> Option<(Gvk, String)> {
 pub fn missing_replicas_path(work: &Work, interpreter: &Interpreter) -> Option<Gvk> {
     let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
     // Most manifests need not be parsed to tell.
-    if !manifest.as_str().contains(labels::RETAIN_REPLICAS) {
+    let text = manifest.as_str();
+    if !text.contains(labels::RETAIN_REPLICAS) && !text.contains(annotations::FEDERATED_HPA_APPLIED_REPLICAS) {
         return None;
     }
     interpreter.missing_replicas_path(&manifest.object())

@@ -45,6 +45,9 @@ pub struct ClusterState {
     pub max: i32,
     /// Its share of the maximum without loans.
     pub share: i32,
+    /// Replicas of the maximum that it borrowed; negative if it lent some.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub loan: i32,
     /// Replicas, as last reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<i32>,
@@ -78,6 +81,11 @@ pub struct ClusterState {
     /// True once it left the effective clusters: its autoscaler may not grow, or cannot be reached.
     #[serde(skip_serializing_if = "is_false")]
     pub left: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &i32) -> bool {
+    *value == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

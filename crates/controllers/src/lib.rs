@@ -19,6 +19,7 @@ mod controller;
 mod cron_federated_hpa;
 mod dependencies;
 mod detector;
+mod distributed_hpa;
 mod events;
 mod execution;
 mod explain;

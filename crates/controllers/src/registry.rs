@@ -7,7 +7,7 @@ use ironclad_fleet::gates::Gate;
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
-    cron_federated_hpa, dependencies, detector, execution, graceful_eviction, namespace, policy, quota, rebalance,
+    cron_federated_hpa, dependencies, detector, distributed_hpa, execution, graceful_eviction, namespace, policy, quota, rebalance,
     scheduler,
     settings::{ControllerList, Settings},
     setup::Setup,
@@ -45,7 +45,7 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constr
 }
 
 /// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 19] = [
+static CONTROLLERS: [Row; 20] = [
     row(
         "cluster",
         Switch::Always,
@@ -88,6 +88,13 @@ static CONTROLLERS: [Row; 19] = [
         None,
         cron_federated_hpa::new,
         "Scales workloads and FederatedHPAs by the clock",
+    ),
+    row(
+        distributed_hpa::NAME,
+        Switch::Listed,
+        None,
+        distributed_hpa::new,
+        "Runs HorizontalPodAutoscalers labelled `federatedhpa.karmada.io/enabled=true` in members",
     ),
     row("unifiedAuth", Switch::Listed, None, unified_auth::new, "Impersonation rights of users in members"),
     row(

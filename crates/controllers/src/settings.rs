@@ -20,6 +20,8 @@ pub struct Settings {
     pub scheduler: scheduling::Options,
     /// Flags of CronFederatedHPAs.
     pub cron: ironclad_autoscaling::cron::Options,
+    /// Flags of distributed HorizontalPodAutoscalers.
+    pub distributed_hpa: ironclad_autoscaling::distributed_hpa::Options,
     /// Flags of cluster health, taints and failover.
     pub failover: failover::Flags,
     /// `--success-events`: each success event of Karmada is written, once per change.

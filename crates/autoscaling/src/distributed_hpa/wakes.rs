@@ -1,13 +1,18 @@
 //! Changes after which a distributed HorizontalPodAutoscaler is reconciled.
 
+use std::collections::BTreeSet;
+
 use ironclad_api::{
     annotations,
     cluster::Cluster,
     policy::{OverridePolicy, OverrideSpec},
     work::{ObjectReference, ResourceBinding, Work},
 };
+use ironclad_fleet::ObjectKey;
 use ironclad_propagation::{changes, overrides};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+
+use super::{decides_in_members, report, target_key};
 
 /// Namespace and name of an object.
 pub type Key = (String, String);
@@ -24,6 +29,14 @@ pub fn autoscaler(old: Option<&HorizontalPodAutoscaler>, new: Option<&Horizontal
         (metadata.generation, metadata.uid.clone(), metadata.labels.clone(), annotations, metadata.deletion_timestamp.clone())
     };
     old.spec != new.spec || meaning(old) != meaning(new)
+}
+
+/// The targets whose copies in members have to be written again: members begin or cease to decide their replicas.
+#[must_use]
+pub fn target(old: Option<&HorizontalPodAutoscaler>, new: Option<&HorizontalPodAutoscaler>) -> BTreeSet<ObjectKey> {
+    let of = |hpa: Option<&HorizontalPodAutoscaler>| hpa.filter(|hpa| decides_in_members(hpa)).map(target_key);
+    let (old, new) = (of(old), of(new));
+    if old == new { BTreeSet::new() } else { old.into_iter().chain(new).collect() }
 }
 
 /// Returns true if the autoscalers of a binding's template have to be reconciled: its spec, its life or the scheduler's
@@ -58,7 +71,7 @@ pub fn work(old: Option<&Work>, new: Option<&Work>) -> Option<Key> {
 #[must_use]
 pub fn target_work(old: Option<&Work>, new: Option<&Work>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
-    let applied = |work: &Work| super::report::is_applied(work);
+    let applied = |work: &Work| report::is_applied(work);
     changes::work(Some(&old.metadata), &new.metadata) || applied(old) != applied(new)
 }
 

@@ -29,6 +29,7 @@ use crate::{
     cluster_status::metrics::ClusterMetrics,
     cron_federated_hpa::metrics::CronMetrics,
     detector::metrics::DetectorMetrics,
+    distributed_hpa::metrics::DistributedHpaMetrics,
     execution::metrics::{About, ExecutionMetrics, MemberWrite},
     graceful_eviction::metrics::GracefulMetrics,
     interpreter::metrics::InterpreterMetrics,
@@ -45,6 +46,7 @@ struct Metrics {
     execution: ExecutionMetrics,
     clusters: ClusterMetrics,
     cron: CronMetrics,
+    distributed_hpa: DistributedHpaMetrics,
     graceful: GracefulMetrics,
     eviction: EvictionMetrics,
     scheduler: SchedulerMetrics,
@@ -63,6 +65,7 @@ impl Metrics {
             execution: ExecutionMetrics::register(&mut registry),
             clusters: ClusterMetrics::register(&mut registry),
             cron: CronMetrics::register(&mut registry),
+            distributed_hpa: DistributedHpaMetrics::register(&mut registry),
             graceful: GracefulMetrics::register(&mut registry),
             eviction: EvictionMetrics::register(&mut registry),
             scheduler: SchedulerMetrics::register(&mut registry),
@@ -165,6 +168,7 @@ fn record_propagation(metrics: &Metrics) {
     }
     metrics.cron.processed(Duration::ZERO, true);
     metrics.cron.executed(Duration::ZERO, false);
+    metrics.distributed_hpa.processed::<(), ()>(Duration::ZERO, &Ok(()));
     metrics.policy.count(&Event::normal(ObjectReference::default(), events::PREEMPT_POLICY_SUCCEED, ""));
 }
 

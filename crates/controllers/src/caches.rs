@@ -34,7 +34,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     index::{
         BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_QUOTA, BY_SCALED, BY_TARGET, BY_TEMPLATE,
-        binding_ids, evicting, policy_ids, scaled, scaled_in_members, target_names, template_of,
+        binding_ids, evicting, policy_ids, scaled, scaled_by, target_names, template_of,
     },
     selected::BY_SELECTED,
 };
@@ -103,9 +103,9 @@ pub(crate) static CRON_FEDERATED_HPAS: CacheSpec<CronFederatedHPA> = all("cronfe
 /// By the workload that they scale.
 pub(crate) static FEDERATED_HPAS: CacheSpec<FederatedHPA> =
     all("federatedhpas", &[(BY_SCALED, |hpa| vec![scaled(hpa)])]);
-/// By the workload that members scale for them.
-pub(crate) static AUTOSCALERS: CacheSpec<HorizontalPodAutoscaler> =
-    all("horizontalpodautoscalers", &[(BY_SCALED, |hpa| scaled_in_members(hpa))]);
+/// By the workload that they scale.
+pub(crate) static HORIZONTAL_POD_AUTOSCALERS: CacheSpec<HorizontalPodAutoscaler> =
+    all("horizontalpodautoscalers", &[(BY_SCALED, |hpa| vec![scaled_by(hpa, &hpa.spec.scale_target_ref)])]);
 pub(crate) static CUSTOMIZATIONS: CacheSpec<ResourceInterpreterCustomization> =
     all("resourceinterpretercustomizations", &[]);
 pub(crate) static INTERPRETER_WEBHOOKS: CacheSpec<ResourceInterpreterWebhookConfiguration> =

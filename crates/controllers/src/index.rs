@@ -6,10 +6,9 @@ use ironclad_api::{
     labels, names,
     work::{ResourceBindingSpec, Work},
 };
-use ironclad_autoscaling::distributed_hpa::{decides_in_members, target_key};
 use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
 use ironclad_runtime::Key;
-use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler};
+use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kube::{Resource, ResourceExt as _};
 
 /// Works of one binding, by its permanent id.
@@ -28,7 +27,7 @@ pub(crate) const BY_DEPENDENCY: &str = "dependency";
 pub(crate) const BY_QUOTA: &str = "quota";
 /// Works of one distributed HorizontalPodAutoscaler, by its uid.
 pub(crate) const BY_AUTOSCALER: &str = "autoscaler";
-/// FederatedHPAs, and HorizontalPodAutoscalers that are distributed, by the workload that they scale.
+/// Autoscalers by the workload that they scale.
 pub(crate) const BY_SCALED: &str = "scaled";
 /// Attached bindings by the labels that name the bindings that need them.
 pub(crate) const BY_DEPENDENT: &str = "dependent";
@@ -60,10 +59,9 @@ pub(crate) fn scaled(hpa: &FederatedHPA) -> String {
     scaled_name(&hpa.namespace().unwrap_or_default(), &hpa.spec.scale_target_ref)
 }
 
-/// The values of [`BY_SCALED`] for a HorizontalPodAutoscaler: none unless it is distributed.
-pub(crate) fn scaled_in_members(hpa: &HorizontalPodAutoscaler) -> Vec<String> {
-    let target = decides_in_members(hpa).then(|| template_name(&target_key(hpa)));
-    target.into_iter().collect()
+/// The value of [`BY_SCALED`] for an autoscaler with this target.
+pub(crate) fn scaled_by<K: Resource>(autoscaler: &K, target: &CrossVersionObjectReference) -> String {
+    scaled_name(&autoscaler.namespace().unwrap_or_default(), target)
 }
 
 /// The value of [`BY_SCALED`] for a workload.

@@ -1,5 +1,5 @@
 //! Copies whose replicas an autoscaler in the member decides
-//! (docs/specification/autoscaling.md#66-overridepolicy-life-cycle).
+//! (specification/autoscaling.md 6.6).
 //!
 //! An update of such a copy must not write a number that is older than the member's own. So the manifest says where its
 //! number comes from, and the member's object keeps what was applied last: only a number that somebody else chose anew

@@ -1,5 +1,5 @@
 //! Clusters over which a HorizontalPodAutoscaler is divided
-//! (docs/specification/autoscaling.md#641-effective-clusters).
+//! (specification/autoscaling.md 6.4.1).
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,5 +1,5 @@
 //! End of a distributed HorizontalPodAutoscaler: the target keeps the replicas that members decided, then everything
-//! that was made is removed (docs/specification/autoscaling.md#66-overridepolicy-life-cycle, hand-over).
+//! that was made is removed (specification/autoscaling.md 6.6, hand-over).
 
 use ironclad_api::{
     annotations, finalizers, labels,

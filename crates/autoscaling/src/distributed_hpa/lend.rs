@@ -1,5 +1,5 @@
 //! Loans of headroom: a member that stands at its share of the maximum gets some of what others do not use
-//! (docs/specification/autoscaling.md#69-open-points, row 12.1).
+//! (specification/autoscaling.md 6.9, row 12.1).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! HorizontalPodAutoscaler of one member: version, conversion and content
-//! (docs/specification/autoscaling.md#67-api-versions).
+//! (specification/autoscaling.md 6.7).
 
 use ironclad_api::{
     annotations,

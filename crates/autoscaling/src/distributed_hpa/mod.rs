@@ -1,5 +1,5 @@
 //! Distributed HorizontalPodAutoscalers: one in each member of the target, bounds divided by weight, and what members
-//! decided recorded in an OverridePolicy (docs/specification/autoscaling.md#6-distributed-federatedhpa).
+//! decided recorded in an OverridePolicy (specification/autoscaling.md 6).
 //!
 //! Members scale by themselves, so they do it while the control plane is down. Nothing here computes a number of
 //! replicas from metrics.

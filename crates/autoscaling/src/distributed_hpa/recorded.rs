@@ -1,4 +1,4 @@
-//! OverridePolicy that records what members decided (docs/specification/autoscaling.md#66-overridepolicy-life-cycle).
+//! OverridePolicy that records what members decided (specification/autoscaling.md 6.6).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Report of a member about its HorizontalPodAutoscaler, from the status of the Work
-//! (docs/specification/autoscaling.md#65-reading-member-status-scale-path).
+//! (specification/autoscaling.md 6.5).
 
 use ironclad_api::{
     Time, conditions,
@@ -9,7 +9,7 @@ use ironclad_api::{
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Reasons of condition `AbleToScale` with which a desired number counts (docs/specification/proposals/001.md S1.5).
+/// Reasons of condition `AbleToScale` with which a desired number counts (specification/proposals/001.md S1.5).
 pub const ABLE_REASONS: [&str; 4] =
     [SUCCEEDED_RESCALE, SCALE_DOWN_STABILIZED, SCALE_UP_STABILIZED, READY_FOR_NEW_SCALE];
 

@@ -1,4 +1,4 @@
-//! Division of minimum and maximum over clusters (docs/specification/autoscaling.md#642-the-exact-rule).
+//! Division of minimum and maximum over clusters (specification/autoscaling.md 6.4.2).
 
 use std::collections::BTreeMap;
 
@@ -131,7 +131,7 @@ mod tests {
         bounds.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// docs/specification/autoscaling.md#643-worked-examples, by row; 21 to 25 differ in their weights only, which
+    /// specification/autoscaling.md 6.4.3, by row; 21 to 25 differ in their weights only, which
     /// `effective` finds.
     #[test]
     fn worked_examples() {

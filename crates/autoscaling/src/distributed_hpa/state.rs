@@ -1,5 +1,5 @@
 //! State of a distributed HorizontalPodAutoscaler between decisions: annotation `federatedhpa.karmada.io/status`
-//! (docs/specification/autoscaling.md#62-names-labels-annotations).
+//! (specification/autoscaling.md 6.2).
 //!
 //! It is for people, too, so it also has what members report. Nothing is kept in memory: a controller that starts
 //! goes on where another one stopped.
@@ -94,7 +94,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// Reports of a cluster are ignored, since they may be from before a change
-/// (docs/specification/autoscaling.md#66-overridepolicy-life-cycle).
+/// (specification/autoscaling.md 6.6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hold {

@@ -1,5 +1,5 @@
 //! Status of the control plane's object: the sum of what members report
-//! (docs/specification/autoscaling.md#65-reading-member-status-scale-path).
+//! (specification/autoscaling.md 6.5).
 
 use std::collections::BTreeMap;
 

@@ -103,3 +103,163 @@ pub fn users_policy(old: Option<&OverrideSpec>, new: Option<&OverrideSpec>, auto
 pub fn is_report(old: Option<&Work>, new: &Work) -> bool {
     old.is_some_and(|old| old.status != new.status)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Serialize, de::DeserializeOwned};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The object with this value at the pointer.
+    fn with<T: Serialize + DeserializeOwned>(object: &T, pointer: &str, value: Value) -> T {
+        let mut json = json!(object);
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        json.pointer_mut(parent).unwrap()[key] = value;
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn hpa() -> HorizontalPodAutoscaler {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u", "annotations": {},
+                "labels": {"federatedhpa.karmada.io/enabled": "true"}},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 3},
+            "status": {"desiredReplicas": 0}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn changes_of_the_object() {
+        for (name, new, want) in [
+            ("its spec", with(&hpa(), "/spec/maxReplicas", json!(4)), true),
+            ("a label", with(&hpa(), "/metadata/labels/app", json!("web")), true),
+            ("an annotation", with(&hpa(), "/metadata/annotations/note", json!("{}")), true),
+            ("its deletion", with(&hpa(), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")), true),
+            ("its status", with(&hpa(), "/status/desiredReplicas", json!(4)), false),
+            ("our state", {
+                let mut new = hpa();
+                let annotations = new.metadata.annotations.get_or_insert_default();
+                annotations.insert(annotations::FEDERATED_HPA_STATUS.into(), "{}".into());
+                new
+            }, false),
+            ("its version", with(&hpa(), "/metadata/resourceVersion", json!("2")), false),
+        ] {
+            assert_eq!(autoscaler(Some(&hpa()), Some(&new)), want, "{name}");
+        }
+        assert!(autoscaler(None, Some(&hpa())) && autoscaler(Some(&hpa()), None));
+    }
+
+    #[test]
+    fn targets_whose_copies_change() {
+        let off = with(&hpa(), "/metadata/labels", json!({}));
+        let ending = with(&off, "/metadata/finalizers", json!(["federatedhpa.karmada.io/finalizer"]));
+        let other = with(&hpa(), "/spec/scaleTargetRef/name", json!("api"));
+        for (name, old, new, want) in [
+            ("it comes", None, Some(hpa()), "Deployment shop/web"),
+            ("it goes", Some(hpa()), None, "Deployment shop/web"),
+            ("the label comes", Some(off.clone()), Some(hpa()), "Deployment shop/web"),
+            ("the label goes, and the end is not complete", Some(with(&hpa(), "/metadata/finalizers", json!(["federatedhpa.karmada.io/finalizer"]))), Some(ending.clone()), ""),
+            ("the end is complete", Some(ending), Some(off.clone()), "Deployment shop/web"),
+            ("another target", Some(hpa()), Some(other), "Deployment shop/api, Deployment shop/web"),
+            ("another maximum", Some(hpa()), Some(with(&hpa(), "/spec/maxReplicas", json!(4))), ""),
+            ("it was never distributed", Some(off), None, ""),
+        ] {
+            let found = target(old.as_ref(), new.as_ref());
+            let text: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(text.join(", "), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn changes_of_bindings_and_clusters() {
+        let base: ResourceBinding = serde_json::from_value(json!({"metadata": {"name": "b", "generation": 1},
+            "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}, "status": {}}))
+        .unwrap();
+        for (name, new, want) in [
+            ("its spec", with(&base, "/metadata/generation", json!(2)), true),
+            ("the scheduler's progress", with(&base, "/status/schedulerObservedGeneration", json!(1)), true),
+            ("another status", with(&base, "/status/conditions", json!([])), false),
+        ] {
+            assert_eq!(binding(Some(&base), Some(&new)), want, "{name}");
+        }
+        assert!(binding(None, Some(&base)) && binding(Some(&base), None));
+        let base: Cluster = serde_json::from_value(json!({"metadata": {"name": "m"}, "spec": {"syncMode": "Push"},
+            "status": {"conditions": []}}))
+        .unwrap();
+        let ready = json!([{"type": "Ready", "status": "True", "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        for (name, new, want) in [
+            ("ready", with(&base, "/status/conditions", ready), true),
+            ("a taint", with(&base, "/spec/taints", json!([{"key": "k", "effect": "NoExecute"}])), true),
+            ("its APIs", with(&base, "/status/apiEnablements", json!([{"groupVersion": "autoscaling/v2"}])), true),
+            ("its version", with(&base, "/status/kubernetesVersion", json!("v1.36.0")), false),
+        ] {
+            assert_eq!(cluster(Some(&base), Some(&new)), want, "{name}");
+        }
+        assert!(cluster(None, Some(&base)) && cluster(Some(&base), None));
+    }
+
+    #[test]
+    fn changes_of_works() {
+        let plain: Work = serde_json::from_value(json!({"metadata": {"name": "w", "generation": 1, "annotations": {}},
+            "spec": {"workload": {}}, "status": {"conditions": []}}))
+        .unwrap();
+        let of = |work: &Work| -> Work {
+            let mut work = work.clone();
+            let annotations = work.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotations::FEDERATED_HPA_NAMESPACE.into(), "shop".into());
+            annotations.insert(annotations::FEDERATED_HPA_NAME.into(), "web".into());
+            work
+        };
+        let key = Some(("shop".to_owned(), "web".to_owned()));
+        let applied = json!([{"type": "Applied", "status": "True", "reason": "r", "message": "", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        for (name, new, of_autoscaler, of_target) in [
+            ("applied", with(&plain, "/status/conditions", applied), true, true),
+            ("another report", with(&plain, "/status/manifestStatuses", json!([{"identifier": {"ordinal": 0, "version": "v2", "kind": "K", "resource": "", "name": "n"}}])), true, false),
+            ("its spec", with(&plain, "/metadata/generation", json!(2)), true, true),
+            ("its resourceVersion", with(&plain, "/metadata/resourceVersion", json!("2")), false, false),
+        ] {
+            let wakes = work(Some(&of(&plain)), Some(&of(&new)));
+            assert_eq!(wakes, key.clone().filter(|_| of_autoscaler), "{name}");
+            assert_eq!(work(Some(&plain), Some(&new)), None, "{name}: not of an autoscaler");
+            assert_eq!(target_work(Some(&plain), Some(&new)), of_target, "{name}");
+            assert_eq!(is_report(Some(&plain), &new), plain.status != new.status, "{name}");
+        }
+        assert_eq!(work(Some(&of(&plain)), None), key);
+        assert!(target_work(None, Some(&plain)) && !is_report(None, &plain));
+    }
+
+    #[test]
+    fn changes_of_override_policies() {
+        let ours: OverridePolicy = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "federatedhpa-web", "labels": {"federatedhpa.karmada.io/managed": "true"},
+                "ownerReferences": [{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web", "uid": "u", "controller": true}]},
+            "spec": {"overrideRules": []}}))
+        .unwrap();
+        let key = Some(("shop".to_owned(), "web".to_owned()));
+        let changed = with(&ours, "/spec/overrideRules", json!([{"overriders": {}}]));
+        let unmarked = with(&ours, "/metadata/labels", json!({}));
+        for (name, old, new, want) in [
+            ("deleted", Some(&ours), None, key.clone()),
+            ("changed", Some(&ours), Some(&changed), key.clone()),
+            ("its label was taken off", Some(&ours), Some(&unmarked), key),
+            ("nothing of it", Some(&ours), Some(&ours), None),
+            ("one of a user", Some(&unmarked), None, None),
+        ] {
+            assert_eq!(own_policy(old, new), want, "{name}");
+        }
+        let selects = |kind: &str| -> OverrideSpec {
+            serde_json::from_value(json!({"resourceSelectors": [{"apiVersion": "autoscaling/v2", "kind": kind}], "overrideRules": []})).unwrap()
+        };
+        let about = super::super::reference_of(&hpa());
+        let (this, that) = (selects("HorizontalPodAutoscaler"), selects("Deployment"));
+        for (name, old, new, want) in [
+            ("it selects the object", None, Some(&this), true),
+            ("it did", Some(&this), Some(&that), true),
+            ("it does not", None, Some(&that), false),
+            ("nothing changed", Some(&this), Some(&this), false),
+        ] {
+            assert_eq!(users_policy(old, new, &about), want, "{name}");
+        }
+    }
+}

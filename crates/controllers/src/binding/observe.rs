@@ -26,7 +26,7 @@ use serde_json::Value;
 use super::waits::SchedulerWaits;
 use crate::{
     bindings::Bindings,
-    caches::{AUTOSCALERS, CLUSTER_OVERRIDES, OVERRIDES, QUOTAS},
+    caches::{CLUSTER_OVERRIDES, HORIZONTAL_POD_AUTOSCALERS, OVERRIDES, QUOTAS},
     clusters::ClusterSnapshot,
     index::{BY_BINDING, BY_SCALED, template_name},
     interpreter::Interpreters,
@@ -116,7 +116,7 @@ impl Observer {
             quotas_are_enforced: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement),
             interpreters: setup.interpreters.clone(),
             mapper: setup.mapper.clone(),
-            autoscalers: setup.caches.take(&AUTOSCALERS),
+            autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
             waits,
             clock: setup.seam.clock.clone(),
             namespace_sync: setup.settings.controllers.enabled("namespace").then(|| setup.settings.clone()),
@@ -173,7 +173,8 @@ impl Observer {
 
     /// The place of the template's replicas, if an autoscaler in each member decides them.
     async fn member_replicas(&self, template: &ObjectKey) -> Result<Option<String>, Failure> {
-        if self.autoscalers.by_index(BY_SCALED, &template_name(template)).is_empty() {
+        let scalers = self.autoscalers.by_index(BY_SCALED, &template_name(template));
+        if !scalers.iter().any(|hpa| decides_in_members(hpa)) {
             return Ok(None);
         }
         let path = self.interpreters.replicas_path(&self.mapper, &template.gvk).await?;

@@ -93,8 +93,8 @@ impl DistributedAutoscaler {
     }
 
     fn enqueue_scalers_of(&self, target: &str) {
-        for hpa in self.observer.autoscalers.by_index(BY_SCALED, target) {
-            self.queue.add(Key::of(&*hpa));
+        for hpa in self.observer.autoscalers.by_index(BY_SCALED, target).iter().filter(|hpa| decides_in_members(hpa)) {
+            self.queue.add(Key::of(&**hpa));
         }
     }
 

@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use crate::{
     bindings::Bindings,
-    caches::{AUTOSCALERS, CLUSTER_OVERRIDES, FEDERATED_HPAS, OVERRIDES},
+    caches::{CLUSTER_OVERRIDES, FEDERATED_HPAS, HORIZONTAL_POD_AUTOSCALERS, OVERRIDES},
     clusters::ClusterSnapshot,
     index::{BY_AUTOSCALER, BY_BINDING, BY_SCALED, BY_TEMPLATE, cluster_of, template_name},
     interpreter::Interpreters,
@@ -125,7 +125,7 @@ impl Observed {
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            autoscalers: setup.caches.take(&AUTOSCALERS),
+            autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
             federated: setup.caches.take(&FEDERATED_HPAS),
             bindings: setup.bindings.namespaced.clone(),
             overrides: setup.caches.take(&OVERRIDES),

@@ -259,6 +259,20 @@ impl Scene {
         Ok(())
     }
 
+    /// The largest number of replicas that each member has while time passes.
+    async fn highest(&mut self, time: Duration) -> anyhow::Result<Vec<i32>> {
+        let mut highest = self.replicas().await?;
+        let end = self.world.clock().mono() + time;
+        while self.world.clock().mono() < end {
+            self.share_load().await?;
+            self.world.pass(Duration::from_secs(1)).await?;
+            for (highest, now) in highest.iter_mut().zip(self.replicas().await?) {
+                *highest = now.max(*highest);
+            }
+        }
+        Ok(highest)
+    }
+
     /// Steps of replicas of each member while time passes: how often a member went up after it went down, or the
     /// other way around.
     async fn turns(&mut self, time: Duration) -> anyhow::Result<(u32, Vec<Vec<i32>>)> {
@@ -388,8 +402,10 @@ async fn users_scale_the_template_and_members_have_the_last_word() -> anyhow::Re
     scene.until_total(12).await?;
     scene.pass(3 * MINUTE).await?;
     scene.scale(24).await?;
-    scene.until_replicas("the number of the user", &[8, 8, 8]).await?;
-    ensure!(scene.recorded().await?.is_empty(), "{:?}", scene.recorded().await?);
+    scene.world.pass(Duration::from_secs(3)).await?;
+    ensure!(scene.recorded().await?.is_empty(), "the record goes at once: {:?}", scene.recorded().await?);
+    let highest = scene.highest(MINUTE).await?;
+    ensure!(highest == [8, 8, 8], "the number of the user reaches the members: {highest:?}");
     scene.until_total(12).await?;
     scene.pass(3 * MINUTE).await?;
     scene.is_recorded(12).await?;

@@ -73,6 +73,7 @@ pub(super) struct Observed {
     limits: Vec<Arc<FederatedResourceQuota>>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
+    member_replicas: Option<String>,
     /// The settings, if the namespace controller runs.
     namespace_sync: Option<Arc<Settings>>,
     options: Options,

@@ -82,6 +82,8 @@ pub const FEDERATED_HPA_NAMESPACE: &str = "federatedhpa.karmada.io/namespace";
 pub const FEDERATED_HPA_NAME: &str = "federatedhpa.karmada.io/name";
 /// Template replicas for which the OverridePolicy of a spread HPA was computed.
 pub const FEDERATED_HPA_OBSERVED_REPLICAS: &str = "federatedhpa.karmada.io/observed-replicas";
+/// On copies whose replicas the member decides: the numbers with which the copy was last applied.
+pub const FEDERATED_HPA_APPLIED_REPLICAS: &str = "federatedhpa.karmada.io/applied-replicas";
 /// JSON that says how a spread HPA is split.
 pub const FEDERATED_HPA_SPLIT: &str = "federatedhpa.karmada.io/split";
 /// `true` never lets the federation exceed the maximum of a spread HPA.

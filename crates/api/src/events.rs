@@ -158,6 +158,16 @@ pub const START_RULE_FAILED: &str = "StartRuleFailed";
 pub const UPDATE_CRON_FEDERATED_HPA_FAILED: &str = "UpdateCronFederatedHPAFailed";
 /// On CronFederatedHPA: a FederatedHPA scales the same workload.
 pub const CONFLICTS_WITH_FEDERATED_HPA: &str = "ConflictsWithFederatedHPA";
+/// On a distributed HPA: another autoscaler has the same target, and is older.
+pub const CONFLICTING_AUTOSCALER: &str = "ConflictingAutoscaler";
+/// On a distributed HPA: another distributed HPA has the same target, and is older.
+pub const AMBIGUOUS_TARGET: &str = "AmbiguousTarget";
+/// On a distributed HPA: a member gets it without `behavior`, which its version does not have.
+pub const BEHAVIOR_NOT_SUPPORTED: &str = "BehaviorNotSupported";
+/// On a distributed HPA: an OverridePolicy of a user changes the replicas of its target.
+pub const REPLICAS_OVERRIDDEN_BY_USER_POLICY: &str = "ReplicasOverriddenByUserPolicy";
+/// On a distributed HPA: an annotation is not understood.
+pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
 pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.

@@ -25,6 +25,8 @@ pub(crate) const BY_TARGET: &str = "target";
 pub(crate) const BY_DEPENDENCY: &str = "dependency";
 /// Works of one FederatedResourceQuota, by its namespace and name.
 pub(crate) const BY_QUOTA: &str = "quota";
+/// Works of one distributed HorizontalPodAutoscaler, by its uid.
+pub(crate) const BY_AUTOSCALER: &str = "autoscaler";
 /// Autoscalers by the workload that they scale.
 pub(crate) const BY_SCALED: &str = "scaled";
 /// Attached bindings by the labels that name the bindings that need them.

@@ -20,6 +20,7 @@ mod cron_federated_hpa;
 mod dependencies;
 mod deployment_replicas_syncer;
 mod detector;
+mod distributed_hpa;
 mod events;
 mod execution;
 mod explain;

@@ -29,6 +29,7 @@ use crate::{
     cluster_status::metrics::ClusterMetrics,
     cron_federated_hpa::metrics::CronMetrics,
     detector::metrics::DetectorMetrics,
+    distributed_hpa::metrics::DistributedHpaMetrics,
     execution::metrics::{About, ExecutionMetrics, MemberWrite},
     federated_hpa::metrics::HpaMetrics,
     graceful_eviction::metrics::GracefulMetrics,
@@ -47,6 +48,7 @@ struct Metrics {
     clusters: ClusterMetrics,
     cron: CronMetrics,
     hpa: HpaMetrics,
+    distributed_hpa: DistributedHpaMetrics,
     graceful: GracefulMetrics,
     eviction: EvictionMetrics,
     scheduler: SchedulerMetrics,
@@ -66,6 +68,7 @@ impl Metrics {
             clusters: ClusterMetrics::register(&mut registry),
             cron: CronMetrics::register(&mut registry),
             hpa: HpaMetrics::register(&mut registry),
+            distributed_hpa: DistributedHpaMetrics::register(&mut registry),
             graceful: GracefulMetrics::register(&mut registry),
             eviction: EvictionMetrics::register(&mut registry),
             scheduler: SchedulerMetrics::register(&mut registry),
@@ -169,6 +172,7 @@ fn record_propagation(metrics: &Metrics) {
     metrics.cron.processed(Duration::ZERO, true);
     metrics.cron.executed(Duration::ZERO, false);
     metrics.hpa.show();
+    metrics.distributed_hpa.processed::<(), ()>(Duration::ZERO, &Ok(()));
     metrics.policy.count(&Event::normal(ObjectReference::default(), events::PREEMPT_POLICY_SUCCEED, ""));
 }
 

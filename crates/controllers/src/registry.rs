@@ -7,7 +7,7 @@ use ironclad_fleet::gates::Gate;
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
-    cron_federated_hpa, dependencies, deployment_replicas_syncer, detector, execution, federated_hpa,
+    cron_federated_hpa, dependencies, deployment_replicas_syncer, detector, distributed_hpa, execution, federated_hpa,
     graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
     settings::{ControllerList, Settings},
     setup::Setup,
@@ -45,7 +45,7 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constr
 }
 
 /// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 22] = [
+static CONTROLLERS: [Row; 23] = [
     row(
         "cluster",
         Switch::Always,
@@ -109,6 +109,13 @@ static CONTROLLERS: [Row; 22] = [
         None,
         deployment_replicas_syncer::new,
         "Copies replicas that members decide to the templates of Deployments",
+    ),
+    row(
+        distributed_hpa::NAME,
+        Switch::Listed,
+        None,
+        distributed_hpa::new,
+        "Runs HorizontalPodAutoscalers labelled `federatedhpa.karmada.io/enabled=true` in members",
     ),
     row("unifiedAuth", Switch::Listed, None, unified_auth::new, "Impersonation rights of users in members"),
     row(

@@ -22,6 +22,8 @@ pub struct Settings {
     pub cron: ironclad_autoscaling::cron::Options,
     /// Flags of FederatedHPAs.
     pub federated_hpa: ironclad_autoscaling::federated_hpa::options::Options,
+    /// Flags of distributed HorizontalPodAutoscalers.
+    pub distributed_hpa: ironclad_autoscaling::distributed_hpa::Options,
     /// Flags of cluster health, taints and failover.
     pub failover: failover::Flags,
     /// `--success-events`: each success event of Karmada is written, once per change.

@@ -27,7 +27,7 @@ const CRATES: [(&str, Side, &[&str]); 29] = [
     ("ironclad-patch", Core, &["ironclad-quantity"]),
     ("ironclad-api", Core, &["ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
-    ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-fleet", "ironclad-patch", "ironclad-quantity"]),
+    ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-propagation", "ironclad-quantity"]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),

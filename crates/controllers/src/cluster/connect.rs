@@ -113,6 +113,7 @@ impl Connections {
         let (interpreters, cached) = (self.interpreters.clone(), self.works.clone());
         let make = Box::new(move |gvk: &Gvk| member_object::informer(&interpreters, &cached, gvk));
         let objects = Objects::new(client.clone(), self.mapper.clone(), &seam, seam.tasks.clone(), scope, make);
+        let objects = objects.of_older_servers();
         Ok(Arc::new(Member {
             name: name.clone(),
             client,

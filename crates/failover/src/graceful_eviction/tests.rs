@@ -123,7 +123,7 @@ fn overridden_replicas_are_not_compared_with_the_schedule_result() {
             "metadata": {"name": "w", "annotations": annotations},
             "spec": {"workload": {"manifests": [{
                 "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"name": "web", "labels": labels}, "spec": {"replicas": replicas},
+                "metadata": {"name": "web", "labels": labels, "annotations": annotations}, "spec": {"replicas": replicas},
             }]}},
         }))
         .unwrap()
@@ -131,12 +131,14 @@ fn overridden_replicas_are_not_compared_with_the_schedule_result() {
     let (none, retained) =
         (serde_json::json!({}), serde_json::json!({"resourcetemplate.karmada.io/retain-replicas": "true"}));
     let overridden = serde_json::json!({"policy.karmada.io/applied-overrides": "[]"});
+    let decided = serde_json::json!({"federatedhpa.karmada.io/applied-replicas": "3/3"});
     for (name, labels, annotations, replicas, want) in [
         ("replicas of the Work are those of the result", &none, &none, 3, false),
         ("the Work has the replicas of an older result", &none, &none, 1, false),
         ("an override that leaves replicas alone", &none, &overridden, 3, false),
         ("overridden replicas", &none, &overridden, 1, true),
-        ("replicas are managed by an autoscaler in the member", &retained, &none, 3, true),
+        ("the member keeps its replicas", &retained, &none, 3, true),
+        ("an autoscaler in the member decides them", &none, &decided, 3, true),
     ] {
         let work = work(labels.clone(), annotations.clone(), replicas.into());
         assert_eq!(runs_own_replicas(&work, 3), want, "{name}");

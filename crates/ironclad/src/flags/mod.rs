@@ -15,7 +15,7 @@ mod scheduler;
 use std::{fmt, str::FromStr, time::Duration};
 
 pub(crate) use admission::{AdmissionFlags, WebhookFlags};
-use ironclad_autoscaling::cron;
+use ironclad_autoscaling::{cron, distributed_hpa};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
 use ironclad_failover::Flags;
@@ -60,6 +60,9 @@ pub(crate) struct ControllerFlags {
     /// Executions of CronFederatedHPAs that are late by more are not made up for
     #[arg(long, env = "IRONCLAD_CRON_FEDERATED_HPA_STARTING_DEADLINE", default_value_t = Period(Duration::from_secs(100)), value_name = "DURATION")]
     cron_federated_hpa_starting_deadline: Period,
+    /// A cluster that is not Ready for longer gives its share of a distributed HorizontalPodAutoscaler to the others
+    #[arg(long, env = "IRONCLAD_FEDERATED_HPA_CLUSTER_FAILURE_GRACE", default_value_t = Period(Duration::from_secs(60)), value_name = "DURATION")]
+    federated_hpa_cluster_failure_grace: Period,
     #[command(flatten)]
     autoscaling: autoscaling::AutoscalingArgs,
     #[command(flatten)]
@@ -116,6 +119,9 @@ impl ControllerFlags {
                 zone: TimeZone::system(),
             },
             federated_hpa: self.autoscaling.options().map_err(misused)?,
+            distributed_hpa: distributed_hpa::Options {
+                failure_grace: self.federated_hpa_cluster_failure_grace.0.try_into().unwrap_or(SignedDuration::MAX),
+            },
             scheduler,
             failover,
             success_events: self.success_events,

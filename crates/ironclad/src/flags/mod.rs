@@ -2,6 +2,7 @@
 
 pub(crate) mod accepted;
 mod admission;
+mod estimators;
 mod eviction;
 mod graceful;
 mod health;
@@ -67,6 +68,8 @@ pub(crate) struct ControllerFlags {
     #[command(flatten)]
     scheduler: scheduler::SchedulerArgs,
     #[command(flatten)]
+    estimators: estimators::EstimatorArgs,
+    #[command(flatten)]
     eviction: eviction::EvictionArgs,
     #[command(flatten)]
     accepted: accepted::AcceptedArgs,
@@ -88,6 +91,7 @@ impl ControllerFlags {
         self.health.apply_to(&mut failover);
         let mut warned = self.graceful.apply_to(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
+        let (estimators, descheduler) = self.estimators.settings()?;
         warned.extend(warnings);
         warned.extend(controllers.warnings());
         self.eviction.apply_to(&mut failover).map_err(misused)?;
@@ -112,6 +116,8 @@ impl ControllerFlags {
                 zone: TimeZone::system(),
             },
             scheduler,
+            estimators,
+            descheduler,
             failover,
             success_events: self.success_events,
             running_scripts: None,

@@ -15,8 +15,8 @@ use crate::Ironclad;
 const NOT_TAKEN: [(&str, &str); 1] =
     [("federated-hpa-cluster-failure-grace", "the distributed FederatedHPA is not built yet")];
 
-/// Programs of Karmada that do not exist here.
-const OTHER_PROGRAMS: [&str; 2] = ["descheduler", "estimator"];
+/// Programs that are another verb here.
+const OTHER_PROGRAMS: [&str; 1] = ["estimator"];
 
 /// Defaults that differ from the table's, and why.
 const OTHER_DEFAULTS: [(&str, &str, &str); 4] = [

@@ -12,6 +12,7 @@ mod clients_restart;
 mod crds_real;
 mod cron_sim;
 mod differential;
+mod estimators_sim;
 mod evictions_sim;
 mod failover_edges;
 mod failover_leaves;

@@ -132,19 +132,11 @@ mod tests {
     fn only_fields_that_are_set_are_warned_of() {
         let association =
             "spec.association has no effect: it is the deprecated forerunner of spec.propagateDeps: set that instead";
-        let node_claim = "spec.components.replicaRequirements.nodeClaim has no effect: only accurate estimators fit \
-                          replicas to nodes, and this version has none";
         for (name, kind, object, want) in [
             ("nothing set", "PropagationPolicy", json!({"spec": {}}), vec![]),
             ("set", "PropagationPolicy", json!({"spec": {"association": true}}), vec![association]),
             ("the default", "PropagationPolicy", json!({"spec": {"association": false}}), vec![]),
             ("another kind", "OverridePolicy", json!({"spec": {"association": true}}), vec![]),
-            (
-                "in one of a list",
-                "ResourceBinding",
-                json!({"spec": {"components": [{"name": "a"}, {"replicaRequirements": {"nodeClaim": {"a": 1}}}]}}),
-                vec![node_claim],
-            ),
             (
                 "what another field says too",
                 "Cluster",
@@ -154,6 +146,9 @@ mod tests {
         ] {
             assert_eq!(warnings(kind, &object), want, "{name}");
         }
+        let in_list = json!({"spec": {"components": [{"name": "a"}, {"needs": {"claim": {"a": 1}}}]}});
+        assert!(is_set(&in_list, "spec.components.needs.claim"), "in one of a list");
+        assert!(!is_set(&in_list, "spec.components.needs.other"));
     }
 
     /// `UPDATE_GOLDENS=1 cargo test -p ironclad-admission without_effect` writes it.

@@ -72,6 +72,9 @@ pub const EXPLAIN_LEADER_ADDRESS: &str = "explain.ironclad.io/leader-address";
 pub const PROCEED_WITHOUT_CLEANUP: &str = "failover.ironclad.io/proceed-without-cleanup";
 /// Generation of the policy that was last applied to a binding.
 pub const APPLIED_GENERATION: &str = "policy.ironclad.io/applied-generation";
+/// JSON map from each cluster that the descheduler took replicas of a binding back from to the time until which the
+/// cluster gets no further ones.
+pub const DESCHEDULED: &str = "scheduling.ironclad.io/descheduled";
 /// Internal to the metrics adapter, never stored.
 pub const INTERNAL_SELECTOR: &str = "internal.karmada.io/selector";
 /// Internal to the metrics adapter, never stored.

@@ -23,6 +23,8 @@ pub(crate) struct Member {
     pub(crate) client: Client,
     /// Applied objects, by kind.
     pub(crate) objects: Objects<MemberObject>,
+    /// Caches of its nodes and pods.
+    pub(crate) resources: Arc<ironclad_estimator::Member>,
     /// Names of the Works in its execution space that are to be applied.
     pub(crate) works: Queue<Arc<str>>,
     /// Works that wait for namespaces.

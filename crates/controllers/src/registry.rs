@@ -7,8 +7,8 @@ use ironclad_fleet::gates::Gate;
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
-    cron_federated_hpa, dependencies, deployment_replicas_syncer, detector, distributed_hpa, execution, federated_hpa,
-    graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
+    cron_federated_hpa, dependencies, deployment_replicas_syncer, descheduler, detector, distributed_hpa, execution,
+    federated_hpa, graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
     settings::{ControllerList, Settings},
     setup::Setup,
     taint_manager, taint_policy, unified_auth, work_status,
@@ -28,6 +28,9 @@ enum Switch {
 /// Name of the taint manager.
 const TAINT_MANAGER: &str = "taint-manager";
 
+/// Name of the descheduler.
+const DESCHEDULER: &str = "descheduler";
+
 /// One controller.
 struct Row {
     name: &'static str,
@@ -45,7 +48,7 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constr
 }
 
 /// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 23] = [
+static CONTROLLERS: [Row; 24] = [
     row(
         "cluster",
         Switch::Always,
@@ -62,6 +65,7 @@ static CONTROLLERS: [Row; 23] = [
     ),
     row("detector", Switch::Own, None, detector::new, "Claims templates for policies and makes bindings"),
     row("scheduler", Switch::Own, None, scheduler::new, "Chooses clusters and replicas"),
+    row(DESCHEDULER, Switch::Listed, None, descheduler::new, "Takes replicas back that members found no node for"),
     row("binding", Switch::Listed, None, binding::new, "Makes Works of bindings, with overrides"),
     row("workStatus", Switch::Listed, None, work_status::new, "Collects the status of objects in members"),
     row("clusterStatus", Switch::Listed, None, cluster_status::new, "Health, APIs and capacity of members"),
@@ -176,7 +180,7 @@ const ACCEPTED: [(&str, Accepted); 10] = [
 ];
 
 /// Names that `*` does not contain.
-const OFF_BY_DEFAULT: [&str; 2] = ["deploymentReplicasSyncer", "hpaScaleTargetMarker"];
+const OFF_BY_DEFAULT: [&str; 3] = ["deploymentReplicasSyncer", DESCHEDULER, "hpaScaleTargetMarker"];
 
 /// Every name that `--controllers` may contain, in alphabetical order (specification/operations.md 8.1).
 #[must_use]
@@ -222,6 +226,11 @@ pub(crate) fn construct(setup: &Setup) -> Vec<(&'static str, Arc<dyn Controller>
 /// True if the taint manager runs with these settings.
 pub(crate) fn evicts(settings: &Settings) -> bool {
     CONTROLLERS.iter().any(|row| row.name == TAINT_MANAGER && runs(row, settings))
+}
+
+/// True if the descheduler runs with these settings.
+pub(crate) fn deschedules(settings: &Settings) -> bool {
+    CONTROLLERS.iter().any(|row| row.name == DESCHEDULER && runs(row, settings))
 }
 
 fn runs(row: &Row, settings: &Settings) -> bool {
@@ -377,9 +386,10 @@ mod tests {
             };
             CONTROLLERS.iter().filter(|row| runs(row, &settings)).map(|row| row.name).collect()
         };
-        let every = |rest: &str| format!("*,deploymentReplicasSyncer,hpaScaleTargetMarker{rest}");
+        let every = |rest: &str| format!("*,deploymentReplicasSyncer,descheduler,hpaScaleTargetMarker{rest}");
         let all = running(&every(""), "Failover=true,PropagateDeps=true");
         assert_eq!(all.len(), CONTROLLERS.len());
+        assert!(!running("*", "").contains(&DESCHEDULER), "it is off by default");
         assert_eq!(running("", "Failover=true,PropagateDeps=false"), ["cluster", "policy", "detector", "scheduler"]);
         let without = |controllers: &str, gates: &str| -> Vec<&str> {
             let running = running(controllers, gates);

@@ -1,7 +1,8 @@
 //! Flags of `up` and `run` for the controllers (specification/operations.md 8).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use ironclad_estimator::ClientTls;
 use ironclad_failover as failover;
 use ironclad_fleet::gates::Gates;
 use ironclad_interpreter_lua::RunningScripts;
@@ -18,6 +19,10 @@ pub struct Settings {
     pub propagation: ironclad_propagation::flags::Flags,
     /// Flags of the scheduler.
     pub scheduler: scheduling::Options,
+    /// Flags of accurate estimators.
+    pub estimators: EstimatorSettings,
+    /// Flags of the descheduler.
+    pub descheduler: scheduling::deschedule::Options,
     /// Flags of CronFederatedHPAs.
     pub cron: ironclad_autoscaling::cron::Options,
     /// Flags of FederatedHPAs.
@@ -32,6 +37,30 @@ pub struct Settings {
     pub member_metrics: ironclad_membermetrics::Options,
     /// Record of the interpreter scripts that run, if the process keeps one.
     pub running_scripts: Option<Arc<RunningScripts>>,
+}
+
+/// Flags of accurate estimators (specification/operations.md 8.3).
+#[derive(Debug, Clone)]
+pub struct EstimatorSettings {
+    /// `--enable-scheduler-estimator`.
+    pub enabled: bool,
+    /// `--scheduler-estimator-timeout`: deadline of one call.
+    pub timeout: Duration,
+    /// Estimators over gRPC.
+    pub discovery: scheduling::estimator::Discovery,
+    /// TLS of the connections to them.
+    pub tls: ClientTls,
+}
+
+impl Default for EstimatorSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            timeout: Duration::from_secs(3),
+            discovery: scheduling::estimator::Discovery::default(),
+            tls: ClientTls::default(),
+        }
+    }
 }
 
 /// The enabled controllers. The registry parses it, as it knows their names.

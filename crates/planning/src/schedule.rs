@@ -1,10 +1,13 @@
 //! The scheduler's decision on one binding of the fleet, with the outcome for every cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_api::work::TargetCluster;
 use ironclad_fleet::{Because, Binding, BindingRef, ClusterName, Clusters, because::schedule::Reason};
-use ironclad_scheduling::{self as scheduling, Available, Capacity, Options, Seen, capacity::Modelling};
+use ironclad_scheduling::{self as scheduling, Available, Capacity, Options, Seen, capacity::Modelling, deschedule};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -47,6 +50,9 @@ pub struct Outcome {
     /// Further replicas by the sum of free resources, if the resource models of the cluster count fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_models: Option<i64>,
+    /// Time until which the cluster gets no further replicas, since the descheduler took some back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub descheduled_until: Option<Timestamp>,
 }
 
 /// Free capacity by what the clusters report. Replicas that are placed but not yet reported are not subtracted.
@@ -85,6 +91,11 @@ pub fn search(
 /// the trace is that of the cycle that a user could request.
 #[must_use]
 pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Scheduling, Vec<TargetCluster>) {
+    let current = match binding {
+        Binding::Namespaced(b) => deschedule::without_past(b, now).map(|b| Binding::Namespaced(Arc::new(b))),
+        Binding::Cluster(_) => None,
+    };
+    let binding = current.as_ref().unwrap_or(binding);
     let (view, options, available) = (binding.view(), Options::default(), Available::new());
     let capacity = capacity(clusters);
     let seen = Seen {
@@ -136,6 +147,9 @@ fn count_without_models(cycles: &mut [Cycle], binding: BindingRef<'_>, clusters:
     }
     let sums = Capacity::of(clusters, Modelling::Off);
     for (cluster, outcome) in cycles.iter_mut().flat_map(|cycle| &mut cycle.clusters) {
+        if outcome.descheduled_until.is_some() {
+            continue;
+        }
         let fits = scheduling::available_replicas(binding.spec(), cluster, &sums, options);
         outcome.without_models = fits.filter(|fits| outcome.available.is_some_and(|modelled| modelled < *fits));
     }
@@ -145,6 +159,7 @@ fn count_without_models(cycles: &mut [Cycle], binding: BindingRef<'_>, clusters:
 /// one, except for the scores.
 fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
     let (mut cycles, mut cycle) = (Vec::new(), Cycle::default());
+    let mut descheduled: BTreeMap<ClusterName, Timestamp> = BTreeMap::new();
     for reason in trace {
         let Because::Schedule(reason) = reason else { continue };
         let cluster = match &reason {
@@ -160,13 +175,19 @@ fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
             | Reason::NotSelected { cluster }
             | Reason::NoShare { cluster }
             | Reason::Target { cluster, .. } => cluster.clone(),
+            Reason::Descheduled { cluster, until } => {
+                descheduled.insert(cluster.clone(), *until);
+                continue;
+            }
             _ => continue,
         };
+        let name = cluster.clone();
         let outcome = cycle.clusters.entry(cluster).or_insert(Outcome {
             because: reason.clone(),
             score: None,
             available: None,
             without_models: None,
+            descheduled_until: descheduled.get(&name).copied(),
         });
         if let Reason::Fits { score, available, .. } = reason {
             (outcome.score, outcome.available) = (Some(score), available);

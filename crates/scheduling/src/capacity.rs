@@ -21,7 +21,7 @@ use std::{
 use ironclad_api::cluster::{Cluster, ResourceModel, ResourceSummary};
 use ironclad_fleet::{BindingKey, ClusterName};
 
-pub use assumed::Reservation;
+pub use assumed::{Assumption, Reservation};
 pub use demand::Demand;
 pub use free::Modelling;
 pub use nominated::Asker;
@@ -62,6 +62,8 @@ pub struct Capacity {
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
     /// Bindings with a result that is being written.
     being_written: BTreeSet<BindingKey>,
+    /// Assumptions that changed since they were taken; `None` if nobody takes them.
+    changed: Option<BTreeSet<(BindingKey, ClusterName)>>,
     /// Clusters on which preemptors hold capacity.
     nominations: BTreeMap<BindingKey, Vec<ClusterName>>,
 }

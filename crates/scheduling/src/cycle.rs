@@ -18,6 +18,7 @@ use crate::{
     Candidate, CycleEvent, Options, Seen, Step,
     assign::{self, AssignError, Fill, Mode, Shares},
     capacity::{Asker, Capacity, Counting, Demand},
+    deschedule,
     divide::{TieOrder, Weight},
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
@@ -192,7 +193,13 @@ pub(crate) fn candidates(
         })
         .collect();
     (trace.on_event)(CycleEvent::Step(Step::Score));
-    let mut candidates = weighed(seen, filter.placement, before, feasible, &scores);
+    let avoided = deschedule::avoided(seen.binding, filter.now);
+    trace.because.extend(
+        avoided
+            .iter()
+            .map(|(cluster, until)| Because::from(Reason::Descheduled { cluster: cluster.clone(), until: *until })),
+    );
+    let mut candidates = weighed(seen, filter.placement, before, feasible, &scores, &avoided);
     Candidate::sort(&mut candidates);
     Ok(candidates)
 }
@@ -278,6 +285,7 @@ fn weighed(
     before: &BTreeMap<&str, &TargetCluster>,
     feasible: Vec<Feasible<'_>>,
     scores: &[i64],
+    avoided: &BTreeMap<ClusterName, Timestamp>,
 ) -> Vec<Candidate> {
     let spec = seen.binding.spec();
     let sets = schedules_component_sets(seen.options, spec, placement);
@@ -287,7 +295,10 @@ fn weighed(
     let spread = spread_of(spec, placement);
     let suspended = spec.suspension.as_ref().and_then(|all| all.dispatching_on_clusters.as_ref());
     let candidate = |(f, score): (Feasible<'_>, &i64)| {
-        let estimate = demand.as_ref().and_then(|demand| estimate(seen, f.name, demand));
+        let mut estimate = demand.as_ref().and_then(|demand| estimate(seen, f.name, demand));
+        if demand.is_some() && !avoided.is_empty() && avoided.contains_key(f.name) {
+            estimate = Some(0);
+        }
         Candidate {
             groups: spread.topologies().map(|topology| topology.groups(f.cluster)).collect(),
             tier: f.tier,
@@ -310,7 +321,7 @@ fn weighed(
 fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i64> {
     let spec = seen.binding.spec();
     let general = seen.capacity.fits(cluster, demand, counting(spec, seen.options), &Asker::of(spec));
-    let accurate = seen.available.get(cluster).copied();
+    let accurate = seen.available.get(cluster);
     general.into_iter().chain(accurate).min().map(|fits| fits.clamp(0, UNLIMITED))
 }
 
@@ -371,7 +382,7 @@ pub(crate) fn depends_on_capacity(spec: &ResourceBindingSpec, placement: &Placem
 }
 
 /// Returns whether shares follow capacity (specification/scheduling.md 8.2).
-fn divides_by_capacity(placement: &Placement) -> bool {
+pub(crate) fn divides_by_capacity(placement: &Placement) -> bool {
     let Some(strategy) = &placement.replica_scheduling else { return false };
     let dynamic = strategy.weight_preference.as_ref().is_some_and(|preference| preference.dynamic_weight.is_some());
     placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!strategy.is_weighted() || dynamic)

@@ -13,6 +13,8 @@ pub mod capacity;
 mod combine;
 mod cycle;
 mod decide;
+pub mod deschedule;
+pub mod estimator;
 pub mod filter;
 pub mod groups;
 mod peers;

@@ -1,6 +1,6 @@
 //! Input of the scheduler's decision: one binding, all clusters, capacity, and options.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::policy::DEFAULT_SCHEDULER_NAME;
 use ironclad_fleet::{BindingRef, ClusterName, Clusters};
@@ -12,8 +12,51 @@ use crate::{
 };
 
 /// Further replicas (or component sets) of one binding per cluster, by the estimators that were called for this
-/// binding. Clusters without an estimate are missing.
-pub type Available = BTreeMap<ClusterName, i64>;
+/// binding (specification/scheduling.md 10.1). Clusters without an estimate are missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Available {
+    /// Answers that bindings with the same question share.
+    shared: Arc<BTreeMap<ClusterName, i64>>,
+    /// Answers for this binding alone.
+    own: BTreeMap<ClusterName, i64>,
+}
+
+impl Available {
+    /// No answers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers that other bindings use, too.
+    #[must_use]
+    pub fn shared(shared: Arc<BTreeMap<ClusterName, i64>>) -> Self {
+        Self { shared, own: BTreeMap::new() }
+    }
+
+    /// Adds an answer for this binding. The least answer for a cluster counts.
+    pub fn limit(&mut self, cluster: &ClusterName, fits: i64) {
+        self.own.entry(cluster.clone()).and_modify(|least| *least = fits.min(*least)).or_insert(fits);
+    }
+
+    /// Least answer for a cluster.
+    #[must_use]
+    pub fn get(&self, cluster: &ClusterName) -> Option<i64> {
+        [self.shared.get(cluster), self.own.get(cluster)].into_iter().flatten().min().copied()
+    }
+}
+
+impl FromIterator<(ClusterName, i64)> for Available {
+    fn from_iter<I: IntoIterator<Item = (ClusterName, i64)>>(answers: I) -> Self {
+        Self { shared: Arc::new(answers.into_iter().collect()), own: BTreeMap::new() }
+    }
+}
+
+impl<const N: usize> From<[(ClusterName, i64); N]> for Available {
+    fn from(answers: [(ClusterName, i64); N]) -> Self {
+        answers.into_iter().collect()
+    }
+}
 
 /// Snapshot for one scheduling decision.
 #[derive(Debug, Clone, Copy)]

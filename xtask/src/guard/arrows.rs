@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 29] = [
+const CRATES: [(&str, Side, &[&str]); 30] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-quantity", Core, &[]),
     ("ironclad-quota", Core, &["ironclad-quantity"]),
@@ -65,7 +65,12 @@ const CRATES: [(&str, Side, &[&str]); 29] = [
     ),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-membermetrics", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),
-    ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-membermetrics"]),
+    ("ironclad-estimator", Edge, &["ironclad-runtime", "ironclad-scheduling"]),
+    (
+        "ironclad-controllers",
+        Edge,
+        &[ALL_OF_THE_CORE, "ironclad-estimator", "ironclad-interpreter-lua", "ironclad-membermetrics"],
+    ),
     ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-membermetrics"]),
     ("ironclad-cli", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad", Edge, &[EVERYTHING]),
@@ -80,23 +85,25 @@ const EVERYTHING: &str = "everything";
 
 /// Third-party crates that the core must not depend on, even indirectly: with them a decision could block, do IO,
 /// read a clock or draw random numbers.
-const NOT_IN_THE_CORE: [&str; 16] = [
+const NOT_IN_THE_CORE: [&str; 17] = [
     "axum", "futures-executor", "hyper", "hyper-util", "kube", "kube-client", "kube-runtime", "mlua", "parking_lot",
-    "rand", "redb", "rustls", "tokio", "tokio-rustls", "tokio-util", "tower",
+    "rand", "redb", "rustls", "tokio", "tokio-rustls", "tokio-util", "tonic", "tower",
 ];
 
 /// Third-party crates that only these crates may declare, so that their use is in one place.
-const RESERVED: [(&str, &[&str]); 6] = [
+const RESERVED: [(&str, &[&str]); 7] = [
     ("redb", &["ironclad-store"]),
     ("axum", &["ironclad"]),
     ("rand_chacha", &["ironclad-seam"]),
     ("mlua", &["ironclad-interpreter-lua"]),
+    ("tonic", &["ironclad-estimator"]),
     ("clap", &["ironclad", "ironclad-cli", "ironclad-testkit", "xtask"]),
     (
         "kube",
         &[
-            "ironclad", "ironclad-cli", "ironclad-controllers", "ironclad-extension", "ironclad-kubecontrollers",
-            "ironclad-membermetrics", "ironclad-runtime", "ironclad-simcluster", "ironclad-testkit",
+            "ironclad", "ironclad-cli", "ironclad-controllers", "ironclad-estimator", "ironclad-extension",
+            "ironclad-kubecontrollers", "ironclad-membermetrics", "ironclad-runtime", "ironclad-simcluster",
+            "ironclad-testkit",
         ],
     ),
 ];

@@ -92,6 +92,14 @@ pub(crate) fn table(cycle: &Cycle) -> String {
             fewer.join(", ")
         ));
     }
+    for (cluster, outcome) in &cycle.clusters {
+        if let Some(until) = outcome.descheduled_until {
+            text.push_str(&format!(
+                "{cluster} gets no further replicas until {until}: it found no nodes for some, and the descheduler took \
+                 them back\n"
+            ));
+        }
+    }
     text
 }
 

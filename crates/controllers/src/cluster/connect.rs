@@ -10,6 +10,7 @@ use ironclad_api::{
     labels, namespaces,
     work::Work,
 };
+use ironclad_estimator::Needs;
 use ironclad_fleet::{ClusterName, Gvk};
 use ironclad_runtime::{Change, Informer, Key, Queue, WatchScope, WorkMetrics};
 use ironclad_seam::Seam;
@@ -21,6 +22,7 @@ use crate::{
     awaiting::Awaiting,
     caches::SECRETS,
     connector::Connector,
+    estimates::member_needs,
     interpreter::Interpreters,
     mapper::Mapper,
     member_object,
@@ -44,13 +46,21 @@ pub(super) struct Connections {
     elsewhere: Mutex<BTreeMap<Key, Informer<Secret>>>,
     on_elsewhere: OnceLock<OnSecret>,
     pub(super) members: Arc<Members>,
+    /// What is computed from members' nodes and pods.
+    needs: Needs,
+    /// True if members' nodes and pods are watched.
+    watches_resources: bool,
 }
 
 type OnSecret = Arc<dyn Fn(&Change<Secret>) + Send + Sync>;
 
 impl Connections {
     pub(super) fn new(setup: &Setup) -> Self {
+        let needs = member_needs(&setup.settings);
+        let summaries = setup.settings.propagation.resource_modeling.is_on();
         Self {
+            needs,
+            watches_resources: summaries || needs.capacity || needs.unschedulable,
             seam: setup.seam.clone(),
             work_metrics: setup.work_metrics.clone(),
             connector: setup.connector.clone(),
@@ -97,7 +107,12 @@ impl Connections {
         let identity = cluster.connection_identity(credentials.as_deref());
         if !self.members.is_current(name, &identity) {
             let made = self.make(name, cluster, credentials.as_deref());
+            let member = made.as_ref().ok().cloned();
             self.members.set(name, identity, made.map_err(Unconnected::NoClient));
+            // By now, everything that follows the caches has its handlers.
+            if let Some(member) = member.filter(|_| self.watches_resources) {
+                member.resources.start(&member.client, &self.seam, &member.tasks);
+            }
         }
     }
 
@@ -118,6 +133,7 @@ impl Connections {
             name: name.clone(),
             client,
             objects,
+            resources: ironclad_estimator::Member::new(self.needs),
             works,
             awaiting: Arc::new(Awaiting::default()),
             statuses,

@@ -36,6 +36,7 @@ use crate::{
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
     controller::Controller,
+    estimates::Estimates,
     explain::QueuedBinding,
     setup::{Setup, on_change},
 };
@@ -56,6 +57,7 @@ struct Scheduler {
     bindings: Bindings,
     fleet: ClusterSnapshot,
     capacity: FleetCapacity,
+    estimates: Estimates,
     /// Locked during a decision, first come, first served: each decision sees the one before. Do not hold it across an
     /// `.await`.
     cycle: sync::Mutex<()>,
@@ -84,6 +86,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         bindings: setup.bindings.clone(),
         fleet: setup.fleet.clone(),
         capacity: setup.capacity.clone(),
+        estimates: setup.estimates.clone(),
         cycle: sync::Mutex::new(()),
         waiting: metrics.waiting(),
         api_appeared: Mutex::default(),
@@ -108,6 +111,13 @@ impl Controller for Scheduler {
             let this = this.clone();
             async move { this.reconcile(key).await }
         });
+        if self.estimates.answers() {
+            let this = self.clone();
+            self.seam.tasks.supervise(&self.seam.clock, "scheduler/growth", move || {
+                let this = this.clone();
+                async move { this.follow_growth().await }
+            });
+        }
     }
 
     /// Bindings that fit no cluster are rechecked after minutes.
@@ -119,13 +129,15 @@ impl Controller for Scheduler {
 impl Scheduler {
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         self.waiting.lock().leave(&key);
+        let remote = self.ask_estimators(&key).await;
         let cycle = self.cycle.lock().await;
         let api_appeared = self.api_appeared.lock().contains(&key);
-        let Some(observed) = self.observer.observe(&key) else {
+        let Some(mut observed) = self.observer.observe(&key) else {
             self.api_appeared.lock().remove(&key);
             return Ok(Next::Forget);
         };
         self.capacity.expire();
+        observed.available = self.estimates.available(observed.binding.view(), remote);
         let mut attempt = self.metrics.attempt(&self.seam.clock);
         let decision = {
             let preemption = self.preemption.read();
@@ -150,6 +162,30 @@ impl Scheduler {
         attempt.ended(decision.attempt(), outcome.is_ok());
         self.note_failure(&key, observed.binding.view(), &decision, outcome.is_ok());
         outcome
+    }
+
+    /// Asks the estimators over gRPC, before the cycle: others need not wait for their answers.
+    async fn ask_estimators(&self, key: &Key) -> Vec<(ClusterName, i64)> {
+        if !self.estimates.asks_over_the_network() {
+            return Vec::new();
+        }
+        let Some(observed) = self.observer.observe(key) else { return Vec::new() };
+        let api_appeared = self.api_appeared.lock().contains(key);
+        let calls = {
+            let capacity = self.capacity.lock();
+            let seen = observed.seen(&capacity, self.capacity.options(), api_appeared, None, None);
+            self.estimates.calls_for(&seen)
+        };
+        self.estimates.ask(observed.binding.spec(), calls).await
+    }
+
+    /// Enqueues what waits for capacity when members have grown in a way that their summaries do not show.
+    async fn follow_growth(&self) {
+        loop {
+            for cluster in &self.estimates.grown().await {
+                self.enqueue_waiting(cluster);
+            }
+        }
     }
 
     /// Notes what a binding waits for whose attempt failed.

@@ -19,7 +19,8 @@ pub(super) struct Observed {
     /// The binding; its version is the one to write over.
     pub(super) binding: Binding,
     clusters: Arc<Clusters>,
-    available: Available,
+    /// Answers of accurate estimators.
+    pub(super) available: Available,
 }
 
 impl Observed {

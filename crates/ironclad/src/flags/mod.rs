@@ -3,6 +3,7 @@
 pub(crate) mod accepted;
 mod admission;
 mod autoscaling;
+mod estimators;
 mod eviction;
 mod graceful;
 mod health;
@@ -74,6 +75,8 @@ pub(crate) struct ControllerFlags {
     #[command(flatten)]
     scheduler: scheduler::SchedulerArgs,
     #[command(flatten)]
+    estimators: estimators::EstimatorArgs,
+    #[command(flatten)]
     eviction: eviction::EvictionArgs,
     #[command(flatten)]
     accepted: accepted::AcceptedArgs,
@@ -95,6 +98,7 @@ impl ControllerFlags {
         self.health.apply_to(&mut failover);
         let mut warned = self.graceful.apply_to(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
+        let (estimators, descheduler) = self.estimators.settings()?;
         warned.extend(warnings);
         warned.extend(controllers.warnings());
         self.eviction.apply_to(&mut failover).map_err(misused)?;
@@ -123,6 +127,8 @@ impl ControllerFlags {
                 failure_grace: self.federated_hpa_cluster_failure_grace.0.try_into().unwrap_or(SignedDuration::MAX),
             },
             scheduler,
+            estimators,
+            descheduler,
             failover,
             success_events: self.success_events,
             member_metrics: ironclad_membermetrics::Options::default(),

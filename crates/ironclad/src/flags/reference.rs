@@ -10,8 +10,8 @@ use ironclad_reference::Reference;
 use super::accepted::ACCEPTED;
 use crate::Ironclad;
 
-/// Programs of Karmada that do not exist here.
-const OTHER_PROGRAMS: [&str; 2] = ["descheduler", "estimator"];
+/// Programs that are another verb here.
+const OTHER_PROGRAMS: [&str; 1] = ["estimator"];
 
 /// Defaults that differ from the table's, and why.
 const OTHER_DEFAULTS: [(&str, &str, &str); 4] = [

@@ -15,6 +15,7 @@ use ironclad_api::{
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
 use ironclad_controllers::{Controllers, Settings};
+use ironclad_estimator::Estimator;
 use ironclad_extension::admission::InProcessAdmission;
 use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_interpreter_lua::{Host, check_script};
@@ -254,6 +255,11 @@ impl World {
             ConnectPanic::On => connect_panics.insert(name.to_owned()),
             ConnectPanic::Off => connect_panics.remove(name),
         };
+    }
+
+    /// Puts an estimator over gRPC at the place where the first controller process looks for that of a cluster.
+    pub fn set_estimator(&self, cluster: &str, estimator: Arc<dyn Estimator>) {
+        self.slots[0].estimators.lock().insert(cluster.to_owned(), estimator);
     }
 
     /// Context of the first controller process, while it runs.

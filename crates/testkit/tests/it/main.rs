@@ -13,6 +13,7 @@ mod crds_real;
 mod cron_sim;
 mod differential;
 mod distributed_hpa_sim;
+mod estimators_sim;
 mod evictions_sim;
 mod failover_edges;
 mod failover_leaves;

@@ -23,6 +23,7 @@ mod input;
 pub mod interpret;
 pub mod join;
 pub mod logs;
+mod leader;
 pub mod members;
 pub mod options;
 mod pages;

@@ -8,14 +8,14 @@ use ironclad_failover::{
     flags::eviction::Check,
     taint_manager::pre_scheduling_check::Snapshot,
 };
-use ironclad_fleet::{Binding, ClusterName, Clusters, because::migration::Reason};
-use ironclad_scheduling::{Capacity, Options};
+use ironclad_fleet::{Binding, ClusterName, Clusters, World, because::migration::Reason};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    schedule::{capacity, search},
-    world::patched_binding,
+    Settings,
+    schedule::{State, search},
+    world::{patched_binding, with_result},
 };
 
 /// The cluster that is drained, and how.
@@ -27,23 +27,23 @@ pub struct Drain {
     pub check: Check,
     /// Removal of the old copies.
     pub purge_mode: PurgeMode,
-    /// Flags and gates of the scheduler, which the check asks.
-    pub scheduler: Options,
+    /// Flags and gates of the leader, whose scheduler is asked.
+    pub settings: Settings,
     /// Time at which the check is made.
     pub now: Timestamp,
 }
 
 impl Drain {
-    /// Drain that a client asks for: the flags of the scheduler are not known to it.
+    /// Drain with the default flags of the leader.
     #[must_use]
     pub fn new(cluster: ClusterName, check: Check, purge_mode: PurgeMode, now: Timestamp) -> Self {
-        Self { cluster, check, purge_mode, scheduler: Options::default(), now }
+        Self { cluster, check, purge_mode, settings: Settings::default(), now }
     }
 
     /// Verdict on a binding; `None` if it is not on the cluster, or is leaving already.
     #[must_use]
     pub fn judge(&self, binding: &Binding, clusters: &Clusters) -> Option<Verdict> {
-        let snapshot = Snapshot { clusters, scheduler: &self.scheduler, now: self.now };
+        let snapshot = Snapshot { clusters, scheduler: &self.settings.scheduler, now: self.now };
         drain::judge(binding, &self.cluster, &snapshot, self.check)
     }
 }
@@ -123,15 +123,16 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Decides on the bindings that concern the cluster, and asks the scheduler where those that leave would go.
+    /// Decides on the bindings that concern the cluster, and asks the scheduler where those that leave would go, each
+    /// beside those before. The world has all clusters, and the bindings that [`counts`].
     #[must_use]
-    pub fn of(mut bindings: Vec<Binding>, clusters: &Clusters, drain: &Drain) -> Self {
+    pub fn of(mut bindings: Vec<Binding>, world: &World, drain: &Drain) -> Self {
         bindings.sort_by_cached_key(drain::order);
-        let capacity = capacity(clusters);
+        let mut state = State::of(world, &drain.settings, drain.now);
         let mut survey = Self::default();
         for binding in bindings {
-            match drain.judge(&binding, clusters) {
-                Some(verdict) => survey.items.push(item(binding, verdict, clusters, &capacity, drain)),
+            match drain.judge(&binding, &world.clusters) {
+                Some(verdict) => survey.items.push(item(binding, verdict, &world.clusters, &mut state, drain)),
                 None if drain::is_under_way(binding.spec(), &drain.cluster) => survey.under_way.push(binding),
                 None => {}
             }
@@ -180,15 +181,26 @@ pub fn concerns(binding: &Binding, clusters: &Clusters, drain: &Drain) -> bool {
     drain::is_under_way(binding.spec(), &drain.cluster) || drain.judge(binding, clusters).is_some()
 }
 
+/// True if the scheduler's answers about other bindings may depend on this one.
+#[must_use]
+pub fn counts(binding: &Binding) -> bool {
+    let is_nominated = binding.status().is_some_and(|status| !status.nominated_clusters.is_empty());
+    is_nominated || binding.spec().workload_affinity_groups.is_some()
+}
+
 /// The scheduler decides after the pre-scheduling check: a binding that passes the check may still find no cluster.
-fn item(binding: Binding, verdict: Verdict, clusters: &Clusters, capacity: &Capacity, drain: &Drain) -> Item {
+fn item(binding: Binding, verdict: Verdict, clusters: &Clusters, state: &mut State, drain: &Drain) -> Item {
     if verdict != Verdict::Moves {
         return Item { binding, verdict, to: Vec::new() };
     }
     let evicted = drain::patch(binding.spec(), &drain.cluster, drain.purge_mode)
         .map_or_else(|| binding.clone(), |patch| patched_binding(&binding, &patch));
-    match search(&evicted, clusters, capacity, &BTreeSet::from([drain.cluster.clone()])) {
-        Ok(to) => Item { binding, verdict, to },
+    let options = &drain.settings.scheduler;
+    match search(&evicted, clusters, state, options, &BTreeSet::from([drain.cluster.clone()])) {
+        Ok(to) => {
+            state.written(&evicted, &with_result(&evicted, to.clone()), options);
+            Item { binding, verdict, to }
+        }
         Err(why) => Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to: Vec::new() },
     }
 }

@@ -25,6 +25,7 @@
 pub mod apply;
 pub mod doctor;
 pub mod drain;
+pub mod leader;
 mod loops;
 pub mod preemption;
 pub mod replay;
@@ -40,6 +41,7 @@ pub mod unjoin;
 pub mod why;
 pub mod world;
 
+pub use leader::Settings;
 pub use loops::plan_failover;
 pub use replay::Preemption;
 pub use report::{FailoverPlan, Move, MoveStatus, PendingEviction, TimelineEntry};

@@ -28,6 +28,7 @@ mod failover_up;
 mod failover_walk;
 mod flows;
 mod flows_up;
+mod foretold;
 mod interpreter_webhook_go;
 mod interpreter_webhook_up;
 mod kill_loop;

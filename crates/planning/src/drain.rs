@@ -204,3 +204,76 @@ fn item(binding: Binding, verdict: Verdict, clusters: &Clusters, state: &mut Sta
         Err(why) => Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to: Vec::new() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ironclad_failover::flags::eviction::Check;
+
+    use super::*;
+    use crate::testkit::world_of;
+
+    const READY: &str = "apiEnablements: [{groupVersion: apps/v1, resources: [{name: deployments, kind: Deployment}]}], conditions: [{type: Ready, status: \"True\", reason: ClusterReady, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]";
+
+    fn cluster(name: &str, summary: &str) -> String {
+        format!(
+            "---\n{{apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {{name: {name}}}, spec: {{syncMode: Push}}, status: {{{READY}{summary}}}}}\n"
+        )
+    }
+
+    fn binding(name: &str, on: &str, more: &str) -> String {
+        format!(
+            "---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\n\
+             metadata: {{name: {name}, namespace: shop, uid: {name}, labels: {{propagationpolicy.karmada.io/permanent-id: p}}}}\n\
+             spec: {{replicas: 1, resource: {{apiVersion: apps/v1, kind: Deployment, namespace: shop, name: {name}}}, clusters: [{{name: {on}, replicas: 1}}], \
+             placement: {{spreadConstraints: [{{spreadByField: cluster, minGroups: 1, maxGroups: 1}}]}}{more}}}\n"
+        )
+    }
+
+    /// The verdicts and targets of a drain of m1.
+    fn survey(text: &str, settings: Settings) -> Vec<String> {
+        let world = world_of(text);
+        let bindings: Vec<Binding> = world.all_bindings().collect();
+        let drain = Drain::new("m1".into(), Check::Strict, PurgeMode::Gracefully, Timestamp::UNIX_EPOCH);
+        let survey = Survey::of(bindings, &world, &Drain { settings, ..drain });
+        survey
+            .items
+            .iter()
+            .map(|item| format!("{} {} {}", item.binding.key().name, item.word(), item.detail()))
+            .collect()
+    }
+
+    #[test]
+    fn groups_of_workloads_decide_where_bindings_go() {
+        let group = ", workloadAffinityGroups: {antiAffinityGroup: tier=gold}";
+        let fleet = |clusters: &[&str]| {
+            let clusters: String = clusters.iter().map(|name| cluster(name, "")).collect();
+            clusters + &binding("db", "m2", group) + &binding("web", "m1", group)
+        };
+        let mut on = Settings::default();
+        on.scheduler.workload_affinity = true;
+        assert_eq!(survey(&fleet(&["m1", "m2", "m3"]), on.clone()), ["web moves m3:1"]);
+        let stuck = survey(&fleet(&["m1", "m2"]), on);
+        assert!(
+            stuck.len() == 1 && stuck[0].starts_with("web unmovable ") && stuck[0].contains("shop/db"),
+            "{stuck:?}"
+        );
+        assert_eq!(survey(&fleet(&["m1", "m2"]), Settings::default()), ["web moves m2:1"], "the gate is off");
+    }
+
+    #[test]
+    fn each_binding_is_placed_beside_those_before() {
+        let room = ", resourceSummary: {allocatable: {cpu: \"4\", pods: \"9\"}}";
+        let needs = ", replicaRequirements: {resourceRequest: {cpu: \"3\"}}";
+        let fleet = cluster("m1", room)
+            + &cluster("m2", room)
+            + &cluster("m3", room)
+            + &binding("a", "m1", needs)
+            + &binding("b", "m1", needs);
+        let divided =
+            "placement: {replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}";
+        let fleet = fleet
+            .replace("placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}", divided);
+        let went = survey(&fleet, Settings::default());
+        assert_eq!(went, ["a moves m2:1", "b moves m3:1"]);
+    }
+}

@@ -96,7 +96,11 @@ impl Options {
             component_scheduling: self.component_scheduling || gates.enabled(Gate::MultiplePodTemplatesScheduling),
             overcommit_protection: self.overcommit_protection || gates.enabled(Gate::SchedulingOvercommitProtection),
             workload_affinity: self.workload_affinity || gates.enabled(Gate::WorkloadAffinity),
-            preemption: if gates.enabled(Gate::PriorityBasedPreemptiveScheduling) { self.preemption } else { Mode::Off },
+            preemption: if gates.enabled(Gate::PriorityBasedPreemptiveScheduling) {
+                self.preemption
+            } else {
+                Mode::Off
+            },
             ..self.clone()
         }
     }

@@ -374,7 +374,9 @@ fn target_of(
             let named = |cluster: &&std::sync::Arc<Cluster>| {
                 let name = cluster.metadata.name.clone()?;
                 let fits = fits_at_most(&most, spec, &name.as_str().into(), options).filter(|fits| *fits < moving);
-                Some(fits.map_or(name.clone(), |fits| format!("{name} (at most {fits} of {moving} replicas can start)")))
+                Some(
+                    fits.map_or(name.clone(), |fits| format!("{name} (at most {fits} of {moving} replicas can start)")),
+                )
             };
             let names: Vec<String> = found.iter().filter_map(named).take(5).collect();
             let more = found.len().saturating_sub(names.len());

@@ -520,7 +520,8 @@ mod tests {
     fn evictions_take_no_names_and_no_flags_of_objects() {
         let asked = |words: &str| {
             let line = Line::try_parse_from(std::iter::once("get").chain(words.split(' '))).unwrap();
-            is_of_evictions(&line.command).map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+            is_of_evictions(&line.command)
+                .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
         };
         assert_eq!(asked("evictions -A --no-headers -o wide"), Ok(true));
         assert_eq!(asked("deployments -l app=web --sort-by .metadata.name"), Ok(false));
@@ -529,7 +530,8 @@ mod tests {
         }
         for words in ["evictions -l app=web", "evictions --sort-by .x", "evictions --show-labels"] {
             let flag = words.split(' ').nth(1).map_or("", |flag| if flag == "-l" { "--selector" } else { flag });
-            let want = format!("{flag} can't be used with evictions: they are in the order of the queue, and have no labels");
+            let want =
+                format!("{flag} can't be used with evictions: they are in the order of the queue, and have no labels");
             assert_eq!(asked(words), Err(want), "{words}");
         }
     }

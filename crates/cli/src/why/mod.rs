@@ -130,11 +130,7 @@ fn unknown_here(settings: LeaderSettings) {
     });
 }
 
-async fn observe(
-    about: &About,
-    plane: &Plane,
-    clock: &Clock,
-) -> anyhow::Result<(Fleet, Explanation, LeaderSettings)> {
+async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Explanation, LeaderSettings)> {
     let [(kind, names)] =
         arguments(&about.resource)?.try_into().map_err(|_| Misused("one TYPE/NAME is explained at a time".into()))?;
     let [name] = names.as_slice() else {

@@ -43,11 +43,8 @@ struct WithoutEffect {
 }
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
-    let this = Arc::new(WithoutEffect {
-        seam: setup.seam.clone(),
-        plane: setup.plane.clone(),
-        events: setup.events.clone(),
-    });
+    let this =
+        Arc::new(WithoutEffect { seam: setup.seam.clone(), plane: setup.plane.clone(), events: setup.events.clone() });
     on_change(&setup.caches.take(&POLICIES), &this, |this, change: &Change<PropagationPolicy>| {
         this.on_policy("PropagationPolicy", change);
     });
@@ -88,7 +85,9 @@ impl WithoutEffect {
         K: Resource<DynamicType = ()> + Serialize,
     {
         let Some(new) = &change.new else { return };
-        let told = |policy: &Arc<K>| serde_json::to_value(&**policy).map_or_else(|_| Vec::new(), |json| of_object(kind, &json));
+        let told = |policy: &Arc<K>| {
+            serde_json::to_value(&**policy).map_or_else(|_| Vec::new(), |json| of_object(kind, &json))
+        };
         let before = change.old.as_ref().map(told).unwrap_or_default();
         let mut now = told(new);
         now.retain(|line| !before.contains(line));

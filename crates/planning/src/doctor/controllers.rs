@@ -66,15 +66,19 @@ fn finding(controller: &ControllerState, needing: &str) -> Finding {
     let name = &controller.name;
     let (why, remedy) = match (controller.state, &controller.gate) {
         (Running::NotBuilt, _) => ("this version does not have it".to_owned(), None),
-        (Running::GateOff, Some(gate)) => {
-            (format!("feature gate {gate} is off"), Some(format!("--feature-gates={gate}=true, where the leader starts")))
-        }
+        (Running::GateOff, Some(gate)) => (
+            format!("feature gate {gate} is off"),
+            Some(format!("--feature-gates={gate}=true, where the leader starts")),
+        ),
         _ => (
             "--controllers leaves it out".to_owned(),
             Some(format!("--controllers='*,{name}', where the leader starts; or let another process run it")),
         ),
     };
-    let found = Finding::new(Grade::Warning, format!("controller {name} does not run, and nothing else acts on {needing}: {why}"));
+    let found = Finding::new(
+        Grade::Warning,
+        format!("controller {name} does not run, and nothing else acts on {needing}: {why}"),
+    );
     match remedy {
         Some(remedy) => found.remedy(remedy),
         None => found,
@@ -88,9 +92,7 @@ fn needing(acts_on: ActsOn, world: &World, others: &Others) -> Option<String> {
         ActsOn::Clusters => (world.clusters.len(), "cluster"),
         ActsOn::Policies => (world.policies.len() + world.cluster_policies.len(), "policy"),
         ActsOn::Bindings => (bindings(|_| true), "binding"),
-        ActsOn::Dependencies => {
-            (bindings(|one| one.spec().propagate_deps), "binding with spec.propagateDeps")
-        }
+        ActsOn::Dependencies => (bindings(|one| one.spec().propagate_deps), "binding with spec.propagateDeps"),
         ActsOn::ApplicationFailover => (
             bindings(|one| one.spec().failover.as_ref().is_some_and(|failover| failover.application.is_some())),
             "binding with spec.failover.application",
@@ -156,7 +158,9 @@ items:
             (
                 "switched off",
                 one("scheduler", off, None, ActsOn::Bindings),
-                Some("controller scheduler does not run, and nothing else acts on 1 binding: --controllers leaves it out"),
+                Some(
+                    "controller scheduler does not run, and nothing else acts on 1 binding: --controllers leaves it out",
+                ),
             ),
             (
                 "its gate is off",
@@ -187,7 +191,8 @@ items:
             said(&remedies, &Others::from([(ActsOn::Remedies, 3)])),
             ["controller remedy does not run, and nothing else acts on 3 Remedies: this version does not have it"]
         );
-        let fine = findings(&[one("scheduler", Running::Running, None, ActsOn::Bindings), remedies[0].clone()], &world, &none);
+        let fine =
+            findings(&[one("scheduler", Running::Running, None, ActsOn::Bindings), remedies[0].clone()], &world, &none);
         assert_eq!(fine[0].what, "1 controller runs");
     }
 }

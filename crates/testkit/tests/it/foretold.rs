@@ -45,8 +45,8 @@ fn why_and_tree_agree_with_the_next_ten_minutes() -> anyhow::Result<()> {
     fixed(
         Property::Why,
         &[
-            "at rest", "in motion", "scheduled", "unschedulable", "no binding", "binding foretold", "placed later", "waits",
-            "broken", "in order", "all is ready", "not all is ready",
+            "at rest", "in motion", "scheduled", "unschedulable", "no binding", "binding foretold", "placed later",
+            "waits", "broken", "in order", "all is ready", "not all is ready",
         ],
     )
 }
@@ -61,8 +61,8 @@ fn plan_apply_foretells_what_happens() -> anyhow::Result<()> {
     fixed(
         Property::Apply,
         &[
-            "placement edited", "scaled", "image edited", "new workload", "cluster labelled", "new policy for all", "override",
-            "new copy", "copy goes", "stays", "changes", "scales",
+            "placement edited", "scaled", "image edited", "new workload", "cluster labelled", "new policy for all",
+            "override", "new copy", "copy goes", "stays", "changes", "scales",
         ],
     )
 }

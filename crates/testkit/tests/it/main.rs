@@ -51,6 +51,7 @@ mod shown;
 mod sim_up;
 mod taints_sim;
 mod tenant;
+mod without_effect_sim;
 
 /// As in Ironclad: thousands of worlds are created and dropped.
 #[global_allocator]

@@ -57,7 +57,12 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
             shares(copies.map(|(cluster, replicas)| (&*cluster.0, *replicas)))
         };
         let (really, before) = (of(&real), of(&present));
-        ensure!(really == of(&foretold), "{key} was on {before:?}, is on {really:?}, foretold {:?}{}", of(&foretold), story());
+        ensure!(
+            really == of(&foretold),
+            "{key} was on {before:?}, is on {really:?}, foretold {:?}{}",
+            of(&foretold),
+            story()
+        );
     }
     let mut met: Met = met.into_iter().collect();
     let now = self::generations(&after);

@@ -85,7 +85,8 @@ pub(super) fn workload(draws: &Stream, n: u64, members: usize) -> Workload {
         json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": format!("{name}-config"), "namespace": "default"}, "data": {"a": "b"}})
     });
-    let volumes = config.iter().map(|config| json!({"name": "config", "configMap": {"name": config["metadata"]["name"]}}));
+    let volumes =
+        config.iter().map(|config| json!({"name": "config", "configMap": {"name": config["metadata"]["name"]}}));
     let volumes: Vec<Value> = volumes.collect();
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -142,7 +143,10 @@ pub(super) fn placement(draws: &Stream, members: usize) -> Value {
     }
     let least = 1 + draws.below(2);
     match draws.below(6) {
-        0 => placement["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": least, "maxGroups": least}]),
+        0 => {
+            placement["spreadConstraints"] =
+                json!([{"spreadByField": "cluster", "minGroups": least, "maxGroups": least}])
+        }
         1 => placement["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2}]),
         2 => {
             placement["spreadConstraints"] = json!([

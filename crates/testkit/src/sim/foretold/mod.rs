@@ -95,7 +95,10 @@ async fn fleet(world: &World) -> anyhow::Result<Fleet> {
     }
     let classes = all::<PriorityClass>(&user).await?;
     fleet.priority_classes = Some(
-        classes.iter().map(|class| Class::of_manifest(&manifest(class, "scheduling.k8s.io/v1", "PriorityClass"))).collect(),
+        classes
+            .iter()
+            .map(|class| Class::of_manifest(&manifest(class, "scheduling.k8s.io/v1", "PriorityClass")))
+            .collect(),
     );
     Ok(fleet)
 }

@@ -30,8 +30,10 @@ use crate::sim::{runner::Runner, script::HAND_KEY};
 const SHOWS: Duration = Duration::from_secs(630);
 
 /// What waits for somebody outside of the control plane, as `tree` says it.
-const WAITS_FOR_OTHERS: [&str; 6] = [
+const WAITS_FOR_OTHERS: [&str; 7] = [
     "suspended", "could not be asked", "has claimed it", "is not made: ", "waits until the old copy", "is being ",
+    // Pods that wait for nodes; the object says so only while it has a deadline.
+    "not healthy yet",
 ];
 
 /// What was told of one workload.
@@ -58,6 +60,10 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
         met.extend(act(&draws, &mut runner, &user, &drawn, &mut lost).await?);
         runner.world.pass(Duration::from_millis(draws.below(45_000))).await?;
     }
+    if !lost.is_empty() {
+        // Nobody can tell of what nobody has noticed.
+        runner.world.pass(Duration::from_secs(90)).await?;
+    }
     let now = runner.world.clock().wall_seconds();
     let evicted_before = runner.evictions().len();
     let told = tell(&runner, &lost).await?;
@@ -77,7 +83,8 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
                 serde_json::to_string_pretty(why).unwrap_or_default(),
                 lines(tree),
                 lines(then),
-                serde_json::to_string_pretty(&binding.as_ref().map(|one| (one.spec(), one.status()))).unwrap_or_default(),
+                serde_json::to_string_pretty(&binding.as_ref().map(|one| (one.spec(), one.status())))
+                    .unwrap_or_default(),
             )
         };
         let is_evicted = binding.as_ref().is_some_and(|binding| evicted.contains(&*binding.key().to_string()));
@@ -101,7 +108,8 @@ async fn tell(runner: &Runner, lost: &BTreeSet<String>) -> anyhow::Result<BTreeM
     }
     // Nobody can ask them.
     fleet.world.members.retain(|name, _| !lost.contains(&*name.0));
-    let keys: Vec<ObjectKey> = fleet.world.templates.keys().filter(|key| &*key.gvk.kind == "Deployment").cloned().collect();
+    let keys: Vec<ObjectKey> =
+        fleet.world.templates.keys().filter(|key| &*key.gvk.kind == "Deployment").cloned().collect();
     let mut told = BTreeMap::new();
     for key in keys {
         let why = explain(&fleet, &key, &interpreter, now).with_context(|| format!("{key} can't be explained"))?;
@@ -142,7 +150,11 @@ fn placement(
         // Where the result stands no cycle runs, and the condition is that of the last one.
         let stands = scheduling.trigger.as_ref().is_some_and(|trigger| trigger.to_string().contains("up to date"));
         if !stands {
-            ensure!(scheduled != scheduling.failure.is_some(), "Scheduled is {scheduled}, told {:?}", scheduling.failure);
+            ensure!(
+                scheduled != scheduling.failure.is_some(),
+                "Scheduled is {scheduled}, told {:?}",
+                scheduling.failure
+            );
         }
         met.insert(if scheduling.failure.is_some() { "unschedulable" } else { "scheduled" });
     }

@@ -63,6 +63,23 @@ fn entry(line: &'static str) -> Option<WithoutEffect> {
     Some(WithoutEffect { kinds: kinds.split(", ").collect(), path, class, reason })
 }
 
+/// Kinds on which no controller acts.
+pub fn whole_kinds() -> impl Iterator<Item = &'static str> {
+    let whole = list().iter().filter(|entry| entry.path == WHOLE_KIND && entry.class.is_warned_of());
+    whole.flat_map(|entry| entry.kinds.iter().copied())
+}
+
+/// Reason why nothing acts on this kind, if nothing does.
+pub fn of_kind(kind: &str) -> Option<&'static str> {
+    let mut whole = list().iter().filter(|entry| entry.path == WHOLE_KIND && entry.kinds.contains(&kind));
+    whole.next().map(|entry| entry.reason)
+}
+
+/// The fields of an object that are set and have no effect, a line each.
+pub fn of_object(kind: &str, object: &Value) -> Vec<String> {
+    warnings(kind, object)
+}
+
 /// Warnings about the fields of an object that have no effect.
 pub(crate) fn warnings(kind: &str, object: &Value) -> Vec<String> {
     let of_kind = list().iter().filter(|entry| entry.path != WHOLE_KIND && entry.kinds.contains(&kind));

@@ -208,6 +208,8 @@ pub const TAINT_CONFLICT: &str = "TaintConflict";
 pub const TAINT_ORPHANED: &str = "TaintOrphaned";
 /// On a binding: the clusters lack available replicas.
 pub const INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
+/// On objects of kinds on which no controller acts, and on policies with such fields.
+pub const NO_EFFECT: &str = "NoEffect";
 /// On a Cluster: its credentials were rotated.
 pub const CREDENTIALS_ROTATED: &str = "CredentialsRotated";
 

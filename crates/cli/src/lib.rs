@@ -23,6 +23,7 @@ pub mod get;
 mod input;
 pub mod interpret;
 pub mod join;
+mod leader;
 pub mod logs;
 pub mod members;
 pub mod options;

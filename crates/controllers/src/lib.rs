@@ -57,6 +57,7 @@ mod taint_policy;
 mod targets;
 mod templates;
 mod unified_auth;
+mod without_effect;
 mod work_status;
 mod works;
 

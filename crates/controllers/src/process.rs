@@ -6,6 +6,7 @@ use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
+use ironclad_planning::{self as planning, leader::Configuration};
 use ironclad_runtime::Key;
 use ironclad_seam::Seam;
 use kube::Client;
@@ -77,6 +78,16 @@ impl Controllers {
     #[must_use]
     pub fn explain_evictions(&self) -> Option<(Report, Vec<Row>)> {
         self.setup.explain.evictions()
+    }
+
+    /// The settings that decisions on placement read, and the state of every controller.
+    #[must_use]
+    pub fn configuration(&self) -> Configuration {
+        let settings = &self.setup.settings;
+        Configuration::new(
+            &planning::Settings::new(settings.gates.clone(), &settings.scheduler),
+            registry::states(settings),
+        )
     }
 
     /// The bindings in the queue of the scheduler, in order.

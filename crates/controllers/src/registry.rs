@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_fleet::gates::Gate;
+use ironclad_planning::leader::{ActsOn, ControllerState, Running};
 
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
@@ -11,7 +12,7 @@ use crate::{
     federated_hpa, graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
     settings::{ControllerList, Settings},
     setup::Setup,
-    taint_manager, taint_policy, unified_auth, work_status,
+    taint_manager, taint_policy, unified_auth, without_effect, work_status,
 };
 
 /// Effect of `--controllers` on a controller.
@@ -48,7 +49,7 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constr
 }
 
 /// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 24] = [
+static CONTROLLERS: [Row; 25] = [
     row(
         "cluster",
         Switch::Always,
@@ -145,6 +146,7 @@ static CONTROLLERS: [Row; 24] = [
         taint_manager::new,
         "Evicts from clusters with NoExecute taints",
     ),
+    row("withoutEffect", Switch::Own, None, without_effect::new, "Events on objects and fields on which nothing acts"),
 ];
 
 /// Meaning of a name that no controller of this build has.
@@ -181,6 +183,34 @@ const ACCEPTED: [(&str, Accepted); 10] = [
 
 /// Names that `*` does not contain.
 const OFF_BY_DEFAULT: [&str; 3] = ["deploymentReplicasSyncer", DESCHEDULER, "hpaScaleTargetMarker"];
+
+/// Objects that nothing happens to without the controller of this name, for `doctor`.
+const ACTS_ON: [(&str, ActsOn); 24] = [
+    ("cluster", ActsOn::Clusters),
+    ("policy", ActsOn::Policies),
+    ("detector", ActsOn::Policies),
+    ("scheduler", ActsOn::Bindings),
+    ("binding", ActsOn::Bindings),
+    ("workStatus", ActsOn::Works),
+    ("clusterStatus", ActsOn::Clusters),
+    ("execution", ActsOn::Works),
+    ("bindingStatus", ActsOn::Bindings),
+    ("namespace", ActsOn::Clusters),
+    ("dependencies", ActsOn::Dependencies),
+    ("workloadRebalancer", ActsOn::WorkloadRebalancers),
+    ("cronFederatedHorizontalPodAutoscaler", ActsOn::CronFederatedHpas),
+    ("federatedResourceQuotaSync", ActsOn::FederatedResourceQuotas),
+    ("clustertaintpolicy", ActsOn::TaintPolicies),
+    ("gracefulEviction", ActsOn::EvictionTasks),
+    ("applicationFailover", ActsOn::ApplicationFailover),
+    (TAINT_MANAGER, ActsOn::EvictingTaints),
+    ("federatedHorizontalPodAutoscaler", ActsOn::FederatedHpas),
+    ("multiclusterservice", ActsOn::MultiClusterServices),
+    ("remedy", ActsOn::Remedies),
+    ("serviceExport", ActsOn::ServiceExports),
+    ("serviceImport", ActsOn::ServiceImports),
+    ("unifiedAuth", ActsOn::Clusters),
+];
 
 /// Every name that `--controllers` may contain, in alphabetical order (specification/operations.md 8.1).
 #[must_use]
@@ -231,6 +261,27 @@ pub(crate) fn evicts(settings: &Settings) -> bool {
 /// True if the descheduler runs with these settings.
 pub(crate) fn deschedules(settings: &Settings) -> bool {
     CONTROLLERS.iter().any(|row| row.name == DESCHEDULER && runs(row, settings))
+}
+
+/// State of every controller with these settings, and of those that this version does not have.
+pub(crate) fn states(settings: &Settings) -> Vec<ControllerState> {
+    let state = |name: &str, state, gate: Option<Gate>| ControllerState {
+        name: name.to_owned(),
+        state,
+        gate: gate.map(|gate| gate.name().to_owned()),
+        acts_on: ACTS_ON.iter().filter(|(of, _)| *of == name).map(|(_, acts_on)| *acts_on).collect(),
+    };
+    let built = CONTROLLERS.iter().map(|row| {
+        let is_listed = row.switch == Switch::Always || settings.controllers.enabled(row.name);
+        let running = match (runs(row, settings), is_listed) {
+            (true, _) => Running::Running,
+            (false, true) => Running::GateOff,
+            (false, false) => Running::SwitchedOff,
+        };
+        state(row.name, running, row.gate)
+    });
+    let not_built = ACCEPTED.iter().filter(|(_, meaning)| *meaning == Accepted::NotBuilt);
+    built.chain(not_built.map(|(name, _)| state(name, Running::NotBuilt, None))).collect()
 }
 
 fn runs(row: &Row, settings: &Settings) -> bool {
@@ -377,6 +428,32 @@ mod tests {
     }
 
     #[test]
+    fn states_say_why_a_controller_does_not_run() {
+        let names = controller_names();
+        for (name, _) in ACTS_ON {
+            assert!(names.contains(&name), "no controller is called {name}");
+        }
+        let settings = Settings {
+            controllers: ControllerList::parse("*,-clustertaintpolicy,-namespace").unwrap(),
+            gates: ironclad_fleet::gates::Gates::parse("Failover=false,PropagateDeps=true").unwrap().0,
+            ..Settings::default()
+        };
+        let states = states(&settings);
+        let of = |name: &str| states.iter().find(|one| one.name == name).map(|one| (one.state, one.gate.as_deref()));
+        for (name, want) in [
+            ("scheduler", Some((Running::Running, None))),
+            ("dependencies", Some((Running::Running, Some("PropagateDeps")))),
+            ("namespace", Some((Running::SwitchedOff, None))),
+            (TAINT_MANAGER, Some((Running::GateOff, Some("Failover")))),
+            ("clustertaintpolicy", Some((Running::SwitchedOff, Some("Failover")))),
+            ("serviceExport", Some((Running::NotBuilt, None))),
+            ("federatedResourceQuotaStatus", None),
+        ] {
+            assert_eq!(of(name), want, "{name}");
+        }
+    }
+
+    #[test]
     fn switches_and_gates_decide_which_controllers_run() {
         let running = |controllers: &str, gates: &str| -> Vec<&str> {
             let settings = Settings {
@@ -390,7 +467,10 @@ mod tests {
         let all = running(&every(""), "Failover=true,PropagateDeps=true");
         assert_eq!(all.len(), CONTROLLERS.len());
         assert!(!running("*", "").contains(&DESCHEDULER), "it is off by default");
-        assert_eq!(running("", "Failover=true,PropagateDeps=false"), ["cluster", "policy", "detector", "scheduler"]);
+        assert_eq!(
+            running("", "Failover=true,PropagateDeps=false"),
+            ["cluster", "policy", "detector", "scheduler", "withoutEffect"]
+        );
         let without = |controllers: &str, gates: &str| -> Vec<&str> {
             let running = running(controllers, gates);
             all.iter().filter(|name| !running.contains(name)).copied().collect()

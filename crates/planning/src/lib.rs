@@ -26,6 +26,7 @@
 pub mod apply;
 pub mod doctor;
 pub mod drain;
+pub mod leader;
 pub mod load;
 mod loops;
 pub mod preemption;
@@ -42,6 +43,7 @@ pub mod unjoin;
 pub mod why;
 pub mod world;
 
+pub use leader::Settings;
 pub use loops::plan_failover;
 pub use replay::Preemption;
 pub use report::{FailoverPlan, Move, MoveStatus, PendingEviction, TimelineEntry};

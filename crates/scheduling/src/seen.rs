@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::policy::DEFAULT_SCHEDULER_NAME;
-use ironclad_fleet::{BindingRef, ClusterName, Clusters};
+use ironclad_fleet::{
+    BindingRef, ClusterName, Clusters,
+    gates::{Gate, Gates},
+};
 use jiff::SignedDuration;
 
 use crate::{
@@ -128,6 +131,24 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The flags with the effect of gates (specification/scheduling.md 13.4).
+    #[must_use]
+    pub fn with_gates(&self, gates: &Gates) -> Self {
+        Self {
+            component_scheduling: self.component_scheduling || gates.enabled(Gate::MultiplePodTemplatesScheduling),
+            overcommit_protection: self.overcommit_protection || gates.enabled(Gate::SchedulingOvercommitProtection),
+            workload_affinity: self.workload_affinity || gates.enabled(Gate::WorkloadAffinity),
+            preemption: if gates.enabled(Gate::PriorityBasedPreemptiveScheduling) {
+                self.preemption
+            } else {
+                Mode::Off
+            },
+            ..self.clone()
+        }
+    }
+}
+
 /// Input of a decision on preemption beside the snapshot of the cycle.
 #[derive(Debug, Clone, Copy)]
 pub struct Preempting<'a> {
@@ -135,4 +156,23 @@ pub struct Preempting<'a> {
     pub placed: &'a Placed,
     /// Attempts and nominations so far.
     pub preemptors: &'a Preemptors,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_change_the_options_of_the_scheduler() {
+        let on = |gate| Options::default().with_gates(&Gates::default().with(gate, true));
+        assert_eq!(Options::default().with_gates(&Gates::default()), Options::default(), "both gates are off");
+        assert!(on(Gate::MultiplePodTemplatesScheduling).component_scheduling);
+        assert!(on(Gate::SchedulingOvercommitProtection).overcommit_protection);
+        assert!(on(Gate::WorkloadAffinity).workload_affinity);
+        let flags = Options { preemption: Mode::Observe, ..Options::default() };
+        let gates = Gates::default();
+        assert_eq!(flags.with_gates(&gates).preemption, Mode::Off, "the gate is off");
+        let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
+        assert_eq!(flags.with_gates(&gates).preemption, Mode::Observe);
+    }
 }

@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 27] = [
+const BESIDE_THE_TABLE: [(&str, &str); 28] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -30,6 +30,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 27] = [
     ("TaintOrphaned", "N"),
     ("InsufficientCapacity", "W"),
     ("CredentialsRotated", "N"),
+    // specification/admission.md 1.5.
+    ("NoEffect", "W"),
     // specification/propagation.md 20.3, 31.4 row 34.
     ("CustomizationInvalid", "W"),
     ("CustomizationConflict", "W"),

@@ -11,7 +11,7 @@ use ironclad_failover::{
     flags::eviction::{Check, Mode, no_execute_purge_mode},
 };
 use ironclad_fleet::{ClusterName, World};
-use ironclad_planning::{Options, Script, plan_failover};
+use ironclad_planning::{Options, Script, Settings, plan_failover};
 use ironclad_seam::Clock;
 
 use super::{apply, load, preemption, print::table, read};
@@ -263,6 +263,8 @@ pub(super) struct Leader {
     pub(super) flags: Flags,
     /// It decides on no evictions: feature gate Failover or the controller is off.
     pub(super) is_off: bool,
+    /// Its other flags and gates.
+    pub(super) settings: Settings,
 }
 
 impl Leader {
@@ -277,7 +279,7 @@ impl Leader {
         if report.paused {
             print::note("evictions are paused: planned as if they were resumed");
         }
-        Self { flags: report.flags(), is_off: report.is_off }
+        Self { flags: report.flags(), is_off: report.is_off, settings: report.settings.clone() }
     }
 }
 
@@ -350,7 +352,9 @@ pub(super) fn options(how: &How, leader: &Leader) -> anyhow::Result<Options> {
     if !errors.is_empty() {
         return Err(Misused(errors.join("; ")).into());
     }
-    Ok(Options { gate, flags, startup: how.startup, horizon: how.horizon, ..Options::default() })
+    let (scheduling, modelling) = (leader.settings.scheduler.clone(), leader.settings.modelling());
+    flags.scheduler = scheduling.clone();
+    Ok(Options { gate, flags, scheduling, modelling, startup: how.startup, horizon: how.horizon })
 }
 
 pub(super) fn script(what: &What, world: &World) -> anyhow::Result<Script> {

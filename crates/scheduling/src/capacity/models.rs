@@ -17,6 +17,15 @@ const PODS_PER_NODE: i64 = 110;
 /// Largest number of complete sets that is computed; larger answers are cut to it.
 const SETS_MAX: i64 = 256;
 
+/// Bound of a grade that its nodes are counted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// `ranges.min`: each node has at least this much.
+    Least,
+    /// `ranges.max`: none has more.
+    Most,
+}
+
 /// Nodes in groups of equal ones, the smallest grade first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Nodes(Vec<Group>);
@@ -52,7 +61,7 @@ impl Nodes {
     /// Nodes that the cluster counted. `None` without models or with a negative count: the summary alone limits the
     /// estimate then.
     #[must_use]
-    pub(super) fn new(models: &[ResourceModel], modelings: &[AllocatableModeling]) -> Option<Self> {
+    pub(super) fn new(models: &[ResourceModel], modelings: &[AllocatableModeling], bound: Bound) -> Option<Self> {
         if models.is_empty() || modelings.is_empty() || modelings.iter().any(|modeling| modeling.count < 0) {
             return None;
         }
@@ -61,10 +70,13 @@ impl Nodes {
         models.sort_by_key(|model| model.grade);
         let group = |model: &ResourceModel| {
             let count = counts.get(&model.grade).copied().filter(|count| *count > 0)?;
-            let amount = |min| Amount::try_from(min).unwrap_or_default();
-            let least =
-                model.ranges.iter().map(|range| (range.name.clone(), in_units(&range.name, amount(&range.min))));
-            Some(Group { left: least.collect(), pods: PODS_PER_NODE, count })
+            let amount = |quantity| Amount::try_from(quantity).unwrap_or_default();
+            let left = model.ranges.iter().map(|range| {
+                let quantity = if bound == Bound::Least { &range.min } else { &range.max };
+                (range.name.clone(), in_units(&range.name, amount(quantity)))
+            });
+            let pods = if bound == Bound::Least { PODS_PER_NODE } else { i64::MAX };
+            Some(Group { left: left.collect(), pods, count })
         };
         Some(Self(models.into_iter().filter_map(group).collect()))
     }
@@ -140,7 +152,7 @@ mod tests {
         let counts = grades.iter().enumerate();
         let counts: Vec<_> =
             counts.map(|(grade, (_, _, count))| AllocatableModeling { grade: grade as u64, count: *count }).collect();
-        Nodes::new(&models, &counts).unwrap()
+        Nodes::new(&models, &counts, Bound::Least).unwrap()
     }
 
     fn request(cpu: &str, memory: &str) -> Units {
@@ -172,7 +184,7 @@ mod tests {
             serde_json::from_value(json!({"grade": 0, "ranges": [{"name": "cpu", "min": "1", "max": "2"}]})).unwrap();
         let count = |grade, count| AllocatableModeling { grade, count };
         let of = |models: &[ResourceModel], counts: &[AllocatableModeling]| {
-            Nodes::new(models, counts).map(|nodes| nodes.replicas(&request("1", "")))
+            Nodes::new(models, counts, Bound::Least).map(|nodes| nodes.replicas(&request("1", "")))
         };
         assert_eq!(of(&[], &[count(0, 3)]), None, "no models in the spec");
         assert_eq!(of(std::slice::from_ref(&model), &[]), None, "nothing counted yet");
@@ -182,6 +194,23 @@ mod tests {
             Some(3),
             "grades that the spec does not know are skipped"
         );
+    }
+
+    #[test]
+    fn the_upper_bound_of_a_grade_limits_each_node() {
+        let models: Vec<ResourceModel> = serde_json::from_value(json!([
+            {"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "2"}]},
+            {"grade": 1, "ranges": [{"name": "cpu", "min": "2", "max": "4"}]},
+        ]))
+        .unwrap();
+        let of = |counts: [i64; 2], cpu: &str| {
+            let counts = [(0, counts[0]), (1, counts[1])];
+            let counts = counts.map(|(grade, count)| AllocatableModeling { grade, count });
+            Nodes::new(&models, &counts, Bound::Most).unwrap().replicas(&request(cpu, ""))
+        };
+        assert_eq!(of([3, 0], "3"), 0, "the sum is 6, and no node has more than 2");
+        assert_eq!(of([3, 2], "3"), 2);
+        assert_eq!(of([1, 1], "1m"), 6_000, "the number of pods of a node is not known");
     }
 
     #[test]

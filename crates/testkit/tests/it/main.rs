@@ -31,6 +31,7 @@ mod failover_walk;
 mod federated_hpa_sim;
 mod flows;
 mod flows_up;
+mod foretold;
 mod interpreter_webhook_go;
 mod interpreter_webhook_up;
 mod kill_loop;
@@ -55,6 +56,7 @@ mod shown;
 mod sim_up;
 mod taints_sim;
 mod tenant;
+mod without_effect_sim;
 
 /// As in Ironclad: thousands of worlds are created and dropped.
 #[global_allocator]

@@ -31,8 +31,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     index::{
-        BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_PREEMPTOR, BY_QUOTA, BY_SCALED, BY_TARGET, BY_TEMPLATE,
-        binding_ids, evicting, policy_ids, scaled, target_names, template_of,
+        BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_PREEMPTOR, BY_QUOTA, BY_SCALED, BY_TARGET,
+        BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, target_names, template_of,
     },
     selected::BY_SELECTED,
 };

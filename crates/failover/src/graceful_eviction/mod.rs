@@ -16,7 +16,9 @@ use ironclad_api::{
     policy::PurgeMode,
     work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
-use ironclad_fleet::{BindingKey, ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task, targets};
+use ironclad_fleet::{
+    BindingKey, ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task, targets,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

@@ -83,7 +83,10 @@ mod tests {
     #[test]
     fn victims_are_enqueued_when_their_preemptor_is_deleted() {
         let lives = ObjectMeta::default();
-        let ends = ObjectMeta { deletion_timestamp: Some(ironclad_api::Time::default()), ..ObjectMeta::default() };
+        let ends = ObjectMeta {
+            deletion_timestamp: Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH)),
+            ..ObjectMeta::default()
+        };
         for (name, old, new, want) in [
             ("created", None, Some(&lives), false),
             ("changed", Some(&lives), Some(&lives), false),

@@ -33,9 +33,9 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     index::{
-        BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_QUOTA, BY_SCALED, BY_TARGET,
-        BY_TEMPLATE,
-        binding_ids, evicting, policy_ids, scaled, scaled_by, target_names, template_of,
+        BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_PREEMPTOR, BY_QUOTA, BY_SCALED,
+        BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, scaled_by, target_names,
+        template_of,
     },
     selected::BY_SELECTED,
 };
@@ -77,6 +77,7 @@ pub(crate) static BINDINGS: CacheSpec<ResourceBinding> = all(
         (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
         (BY_DEPENDENT, |b| dependents::edges(&b.metadata)),
         (BY_EVICTION, |b| evicting(&b.spec)),
+        (BY_PREEMPTOR, |b| preemptors(&b.spec)),
         (BY_TARGET, |b| target_names(&b.spec)),
     ],
 );

@@ -6,7 +6,7 @@ use ironclad_api::{
     labels, names,
     work::{ResourceBindingSpec, Work},
 };
-use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
+use ironclad_fleet::{ClusterName, Gvk, ObjectKey, eviction_task};
 use ironclad_runtime::Key;
 use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kube::{Resource, ResourceExt as _};
@@ -19,6 +19,8 @@ pub(crate) const BY_TEMPLATE: &str = "template";
 pub(crate) const BY_POLICY: &str = "policy";
 /// Bindings with graceful eviction tasks, by the clusters that they leave and by those of their result.
 pub(crate) const BY_EVICTION: &str = "eviction";
+/// Preempted bindings, by the bindings that preempted them.
+pub(crate) const BY_PREEMPTOR: &str = "preemptor";
 /// Bindings by the clusters of their result.
 pub(crate) const BY_TARGET: &str = "target";
 /// Bindings by the dependencies that they recorded.
@@ -46,6 +48,12 @@ pub(crate) fn evicting(spec: &ResourceBindingSpec) -> Vec<String> {
         all.dedup();
     }
     all
+}
+
+/// The bindings that preempted this one, as long as its tasks last.
+pub(crate) fn preemptors(spec: &ResourceBindingSpec) -> Vec<String> {
+    let named = spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor);
+    named.map(|preemptor| preemptor.to_string()).collect()
 }
 
 /// The value of [`BY_TEMPLATE`] for a binding.

@@ -16,6 +16,7 @@ struct Case {
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
     own_replicas: BTreeSet<ClusterName>,
+    deleted_preemptors: BTreeSet<BindingKey>,
     metadata: ObjectMeta,
     history: Vec<FailoverRecord>,
     plugins: Plugins,
@@ -35,6 +36,7 @@ fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<Ag
         not_ready,
         copies,
         own_replicas,
+        deleted_preemptors: BTreeSet::new(),
         metadata,
         plugins: Plugins::default(),
         stale_pending: false,
@@ -70,6 +72,7 @@ impl Case {
             not_ready: &self.not_ready,
             copies: &self.copies,
             own_replicas: &self.own_replicas,
+            deleted_preemptors: &self.deleted_preemptors,
             plugins: &self.plugins,
             stale_pending: self.stale_pending,
         };
@@ -101,6 +104,30 @@ fn condition_of_a_disabled_taint_manager_is_removed() {
             let case = Case { stale_pending: stale, ..case(&[("m2", 1)], tasks, vec![]) };
             assert_eq!(removed(&case), stale);
         }
+    }
+}
+
+#[test]
+fn task_of_a_deleted_preemptor_ends_at_once() {
+    let key = |name: &str| BindingKey { namespace: "shop".into(), name: name.into() };
+    let preempted = |by: &str| GracefulEvictionTask {
+        reason: BINDING_PREEMPTED.to_owned(),
+        message: eviction_task::preempted_by(&key(by), 9),
+        purge_mode: Some(PurgeMode::Directly),
+        grace_period_seconds: Some(300),
+        ..task("m1")
+    };
+    let other = GracefulEvictionTask { message: preempted("gone").message, ..task("m1") };
+    let held = GracefulEvictionTask { suppress_deletion: Some(true), ..preempted("gone") };
+    for (name, task, result, want) in [
+        ("the preemptor is deleted", preempted("gone"), &[][..], "clear by preemptorDeleted"),
+        ("and the victim runs elsewhere", preempted("gone"), &[("m2", 1)], "clear by preemptorDeleted"),
+        ("the preemptor exists", preempted("there"), &[], "keep until 300"),
+        ("a task of another cause", other, &[], "keep"),
+        ("a person holds the task", held, &[], "keep"),
+    ] {
+        let case = Case { deleted_preemptors: [key("gone")].into(), ..case(result, vec![task], vec![]) };
+        assert_eq!(case.verdict(100), want, "{name}");
     }
 }
 

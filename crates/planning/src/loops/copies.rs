@@ -9,7 +9,7 @@ use ironclad_api::{
     work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster},
 };
 use ironclad_failover::graceful_eviction;
-use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, targets};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, eviction_task, targets};
 use ironclad_scheduling::{self as scheduling, Available};
 use serde_json::json;
 
@@ -236,6 +236,9 @@ impl Plan<'_> {
             |name: &ClusterName| self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
         let not_ready = named.map(|name| ClusterName::from(name.as_str())).filter(|name| !is_ready(name)).collect();
         let (status, copies) = (binding.status(), self.copies(&binding));
+        let exists = |preemptor: &BindingKey| self.fleet.world.bindings.contains_key(preemptor);
+        let preemptors = spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor);
+        let deleted_preemptors = preemptors.filter(|preemptor| !exists(preemptor)).collect();
         let seen = graceful_eviction::Seen {
             about: binding.reference(),
             metadata: binding.metadata(),
@@ -246,6 +249,7 @@ impl Plan<'_> {
             not_ready: &not_ready,
             copies: &copies,
             own_replicas: &BTreeSet::new(),
+            deleted_preemptors: &deleted_preemptors,
             plugins: &self.options.flags.evict_plugins,
             stale_pending: false,
         };

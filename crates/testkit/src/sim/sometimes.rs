@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 /// Events that must happen in a long run.
-pub const SOMETIMES: [&str; 13] = [
+pub const SOMETIMES: [&str; 19] = [
     "a binding is evicted",
     "a binding is evicted because of PreferNoExecute",
     "an evicted binding finds another cluster",
@@ -19,6 +19,12 @@ pub const SOMETIMES: [&str; 13] = [
     "a policy taints a cluster",
     "a policy takes its taint back",
     "a workload holds a Cluster that was deleted",
+    "a binding is preempted",
+    "a preempted binding finds another cluster",
+    "a preemption needs several victims",
+    "the number of victims is compared with all sets",
+    "a preemptor is deleted before it is placed",
+    "a victim may return early",
 ];
 
 static SEEN: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());

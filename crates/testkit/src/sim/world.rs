@@ -65,6 +65,8 @@ pub struct Setup {
     pub members: usize,
     pub spares: usize,
     pub nodes: u32,
+    /// Number of zones that members are in, by turns; 0 for none.
+    pub zones: usize,
     /// Controller processes compete for the Lease; otherwise each works from its start.
     pub elected: bool,
     pub settings: Settings,
@@ -78,6 +80,7 @@ impl From<WorldOptions> for Setup {
             members: options.members,
             spares: 0,
             nodes: Shape::default().nodes,
+            zones: 0,
             elected: false,
             settings: Settings::default(),
             rules: Rules::default(),
@@ -106,6 +109,7 @@ pub struct World {
     member_clocks: BTreeMap<String, Clock>,
     slots: [Slot; 2],
     lead: Lead,
+    zones: usize,
     checked: u64,
 }
 
@@ -174,6 +178,7 @@ impl World {
             plane,
             slots,
             lead: if setup.elected { Lead::Elected } else { Lead::Alone },
+            zones: setup.zones,
             checked: 0,
         };
         for n in 1..=setup.members {
@@ -191,6 +196,8 @@ impl World {
                 ..ClusterSpec::default()
             },
         );
+        let number: usize = name.trim_start_matches("member").parse().unwrap_or_default();
+        cluster.spec.zones = number.checked_rem(self.zones).map(|zone| format!("zone{zone}")).into_iter().collect();
         cluster.metadata.labels = Some([("sim".to_owned(), "true".to_owned())].into());
         Api::<Cluster>::all(self.user()).create(&PostParams::default(), &cluster).await?;
         Ok(())

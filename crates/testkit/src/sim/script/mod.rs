@@ -5,8 +5,10 @@ mod action;
 mod apps;
 mod draw;
 mod drive;
+mod fairness;
 mod gauges;
 mod removal;
+mod shortage;
 mod shrink;
 
 use ironclad_failover::flags::eviction::Check;
@@ -15,8 +17,9 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 pub(super) use self::apps::CONFIG_SUFFIX;
 pub use self::{
     action::{Action, HAND_KEY, taint, untaint},
-    apps::{App, Failover, Spread, TaintPolicy},
+    apps::{App, Failover, Peers, Spread, TaintPolicy},
     drive::{Outcome, run, run_showing},
+    shortage::{CLASSES, Class, Shortage},
     shrink::{Shrunk, shrink},
 };
 pub use super::checker::POLICY_KEY;
@@ -46,6 +49,8 @@ pub struct Script {
     pub standby: bool,
     pub apps: Vec<App>,
     pub taint_policy: Option<TaintPolicy>,
+    /// Workloads that request more than there is, and priorities.
+    pub shortage: Option<Shortage>,
     pub steps: Vec<Step>,
     /// Indexes of these steps in the full list.
     pub kept: Vec<usize>,
@@ -54,6 +59,11 @@ pub struct Script {
 impl Script {
     pub fn from_seed(seed: u64) -> Self {
         draw::script(seed)
+    }
+
+    /// Draws the script of a seed without scarce capacity.
+    pub fn ample(seed: u64) -> Self {
+        draw::ample(seed)
     }
 
     /// Draws the script of a seed without its long outage and without actions of users.
@@ -99,6 +109,9 @@ impl fmt::Display for Script {
             self.check.as_str(),
             if self.standby { ", with a standby" } else { "" }
         )?;
+        if let Some(shortage) = &self.shortage {
+            writeln!(f, "  {shortage}")?;
+        }
         if let Some(policy) = &self.taint_policy {
             writeln!(f, "  policy {policy}")?;
         }

@@ -428,7 +428,9 @@ impl WebhookCaller for Crowd {
             tokio::time::sleep(Duration::from_secs(1)).await;
             crowd.now.fetch_sub(1, Ordering::Relaxed);
             let response = json!({"uid": review["request"]["uid"], "allowed": review["request"]["name"] != "m05"});
-            Ok(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}).to_string().into())
+            Ok(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response})
+                .to_string()
+                .into())
         })
     }
 }

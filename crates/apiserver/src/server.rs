@@ -1,6 +1,9 @@
 //! The server: what it is opened with, and the way of a request through it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
@@ -82,6 +85,13 @@ impl Server {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.state.store
+    }
+
+    /// Number of objects that were decoded for the selectors of watches since the server was opened: one for each state
+    /// of an event, however many watches select by it.
+    #[must_use]
+    pub fn decoded_for_watches(&self) -> u64 {
+        self.state.decoded_for_watches.load(Ordering::Relaxed)
     }
 
     /// Puts a route in front of the server; routes that were mounted earlier have precedence.

@@ -1,6 +1,9 @@
 //! The shared state of a server. Admission, verbs, tables and the router take a `&State`; it imports none of them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use ironclad_seam::Seam;
 use ironclad_store::{Compare, Expiry, Key, Op, Revision, Store, StoreError, TxnResult};
@@ -45,6 +48,8 @@ pub(crate) struct State {
     webhooks: Cached<Webhooks>,
     policies: Cached<Policies>,
     rbac: Cached<Bindings>,
+    /// Number of objects that were decoded for the selectors of watches.
+    pub(crate) decoded_for_watches: AtomicU64,
 }
 
 impl State {
@@ -69,6 +74,7 @@ impl State {
             webhooks: Cached::default(),
             policies: Cached::default(),
             rbac: Cached::default(),
+            decoded_for_watches: AtomicU64::new(0),
         }
     }
 

@@ -23,10 +23,11 @@ use ironclad_autoscaling::federated_hpa::{
     status::Written,
 };
 use ironclad_fleet::{Binding, ClusterName, Clusters};
+use ironclad_scheduling::{self as scheduling, Capacity, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::schedule::schedule;
+use crate::schedule::{State, schedule};
 
 /// Rounds that are foreseen at most.
 const ROUNDS_MAX: usize = 10_000;
@@ -138,6 +139,8 @@ pub fn foresee(question: &Question<'_>) -> Result<Foreseen, LoadError> {
 struct Run<'a> {
     question: &'a Question<'a>,
     binding: Binding,
+    /// State of the scheduler; other workloads keep their capacity.
+    scheduler: State,
     current: i32,
     history: History,
     pods: BTreeMap<PodKey, Arc<Pod>>,
@@ -151,6 +154,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             question,
             binding: question.binding.clone(),
+            scheduler: State { capacity: Capacity::of(question.clusters, Modelling::On), ..State::default() },
             current,
             history: History::of(question.report.recommended.clone(), Vec::new()),
             pods: BTreeMap::new(),
@@ -240,8 +244,9 @@ impl<'a> Run<'a> {
         if self.binding.spec().replicas > 0 {
             self.binding.spec_mut().replicas = self.current;
         }
-        let (_, targets) = schedule(&self.binding, self.question.clusters, now);
-        self.binding.spec_mut().clusters = targets;
+        let options = scheduling::Options::default();
+        let scheduled = schedule(&self.binding, self.question.clusters, &self.scheduler, &options, now);
+        self.binding.spec_mut().clusters = scheduled.result;
     }
 
     /// Makes and removes pods, so that each cluster has as many as it is assigned. The youngest are removed first.

@@ -62,17 +62,16 @@ pub struct Outcome {
     pub descheduled_until: Option<Timestamp>,
 }
 
-/// Estimates of estimators, which nobody asks here.
-static NO_ESTIMATES: Available = Available::new();
-
 /// State that a scheduler that starts now has beside the objects: capacity with assumed and nominated replicas, and
 /// groups of workloads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct State {
     /// Free capacity.
     pub capacity: Capacity,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     pub peers: Option<Peers>,
+    /// Answers of accurate estimators: none, as nobody asks them here.
+    pub available: Available,
 }
 
 impl State {
@@ -92,7 +91,7 @@ impl State {
             capacity.nominate(binding, nominated, options);
         }
         let peers = options.workload_affinity.then(|| Peers::of(world.bindings.values().map(|binding| &**binding)));
-        Self { capacity, peers }
+        Self { capacity, peers, available: Available::new() }
     }
 
     /// Input of a decision on a binding.
@@ -101,7 +100,7 @@ impl State {
         Seen {
             binding,
             clusters,
-            available: &NO_ESTIMATES,
+            available: &self.available,
             capacity: &self.capacity,
             options,
             api_appeared: false,

@@ -187,7 +187,10 @@ mod tests {
                 "--horizontal-pod-autoscaler-sync-period=0s",
                 "--horizontal-pod-autoscaler-sync-period must be greater than 0",
             ),
-            ("--horizontal-pod-autoscaler-tolerance=NaN", "--horizontal-pod-autoscaler-tolerance \"NaN\" is not a number"),
+            (
+                "--horizontal-pod-autoscaler-tolerance=NaN",
+                "--horizontal-pod-autoscaler-tolerance \"NaN\" is not a number",
+            ),
             ("--horizontal-pod-autoscaler-tolerance=0.05", ""),
             ("--cluster-success-threshold=-1s", "--cluster-success-threshold"),
             ("--cluster-success-threshold=0s", ""),

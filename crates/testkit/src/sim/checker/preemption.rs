@@ -275,7 +275,8 @@ impl Checker {
             all.iter().map(|e| e.at).filter(|e| *e + MINUTE > at + Duration::from_secs(2)).collect();
         let begin = recent.first().copied().unwrap_or(at);
         let is_calm = self.late.is_calm_since(begin.saturating_sub(self.rules.stale));
-        let knows = is_calm && self.rules.skew == 0 && !self.starts.iter().any(|start| *start + self.rules.stale >= begin);
+        let knows =
+            is_calm && self.rules.skew == 0 && !self.starts.iter().any(|start| *start + self.rules.stale >= begin);
         if knows && recent.len() > limits.evictions_per_minute {
             broken.push(format!(
                 "{} preemptions within a minute, at most {}",

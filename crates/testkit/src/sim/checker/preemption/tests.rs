@@ -72,7 +72,8 @@ impl Hall {
     fn settled(preemption: Preemption, running: &[(&str, i32, i32)]) -> Self {
         let mut hall = Self::new(preemption);
         for (name, priority, replicas) in running {
-            let placed = hall.binding(1, name, *priority, &[("m1", *replicas)], json!({"spec": {"replicas": replicas}}));
+            let placed =
+                hall.binding(1, name, *priority, &[("m1", *replicas)], json!({"spec": {"replicas": replicas}}));
             assert_eq!(placed, Vec::<String>::new());
         }
         hall.binding(1, "full", 9_000, &[("m2", 8)], json!({"spec": {"replicas": 8}}));

@@ -170,6 +170,7 @@ pub fn preemption(world: &World, key: &BindingKey, given: As, now: Timestamp) ->
         api_appeared: false,
         preempting: Some(Preempting { placed: &placed, preemptors: &preemptors }),
         peers: None,
+        index: None,
     };
     let decision = scheduling::decide(&seen, now);
     let answer = match (decision.preemption, decision.failure) {
@@ -225,6 +226,7 @@ fn afterwards(
         api_appeared: false,
         preempting: None,
         peers: None,
+        index: None,
     };
     match scheduling::dry_run(&seen, &BTreeSet::new()).0 {
         Ok(found) => (found.targets, None),

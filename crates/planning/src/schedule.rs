@@ -76,6 +76,7 @@ pub fn search(
         api_appeared: false,
         preempting: None,
         peers: None,
+        index: None,
     };
     let (found, _) = scheduling::dry_run(&seen, without);
     found.map(|found| found.targets).map_err(|failure| failure.to_string())
@@ -96,6 +97,7 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
         api_appeared: false,
         preempting: None,
         peers: None,
+        index: None,
     };
     let decision = scheduling::decide(&seen, now);
     let trigger = decision.plan.because.first().cloned();

@@ -10,6 +10,7 @@ pub mod demand;
 mod free;
 mod models;
 mod nominated;
+mod remembered;
 mod room;
 
 use std::{
@@ -33,6 +34,7 @@ use demand::Part;
 use free::{Assumed, FreeCapacity};
 use models::Nodes;
 use nominated::Nominated;
+use remembered::Answers;
 
 /// Time after which an assumption ends that no cluster reported (specification/scheduling.md 11).
 pub const ASSUMED_TTL: Duration = Duration::from_secs(300);
@@ -64,6 +66,8 @@ pub struct Capacity {
     being_written: BTreeSet<BindingKey>,
     /// Clusters on which preemptors hold capacity.
     nominations: BTreeMap<BindingKey, Vec<ClusterName>>,
+    /// Answers of [`Capacity::fits`]. Whatever changes an answer about a cluster makes them forget it.
+    answers: Answers,
 }
 
 /// Capacity of one cluster.
@@ -103,6 +107,7 @@ impl Capacity {
         if known && old.zip(new).is_some_and(|(old, new)| read_of(old) == read_of(new)) {
             return false;
         }
+        self.answers.forget(name);
         let free = new.map(|cluster| FreeCapacity::of(cluster, self.modelling));
         let slot = self.slots.entry(name.clone()).or_default();
         let nothing = FreeCapacity::default();

@@ -201,6 +201,7 @@ pub(crate) fn decide_in(
             api_appeared: false,
             preempting: None,
             peers: None,
+            index: None,
         },
         at(now),
     )

@@ -110,7 +110,8 @@ pub(crate) fn select(
     let Some(first) = by.first() else { return Err(SelectError::Unsupported) };
     let mut groups: BTreeMap<Arc<str>, Vec<&Candidate>> = BTreeMap::new();
     for candidate in candidates {
-        for group in candidate.groups[0].iter().collect::<BTreeSet<_>>() {
+        let of = &candidate.groups[0];
+        for group in of.iter().enumerate().filter(|(at, group)| !of[..*at].contains(group)).map(|(_, group)| group) {
             groups.entry(group.clone()).or_default().push(candidate);
         }
     }
@@ -173,12 +174,8 @@ fn choose(
     for path in fitting.into_iter().chain(larger) {
         let first: Vec<&Candidate> = path.iter().map(|i| groups[*i].clusters[0]).collect();
         let taken: BTreeSet<&ClusterName> = first.iter().map(|c| &c.name).collect();
-        let mut rest: Vec<Candidate> = path
-            .iter()
-            .flat_map(|i| &groups[*i].clusters[1..])
-            .filter(|c| !taken.contains(&c.name))
-            .map(|c| (*c).clone())
-            .collect();
+        let rest = path.iter().flat_map(|i| &groups[*i].clusters[1..]).copied();
+        let mut rest: Vec<&Candidate> = rest.filter(|c| !taken.contains(&c.name)).collect();
         Candidate::sort(&mut rest);
         let k = (first.len() + rest.len()).min(clusters.max.max(first.len()));
         if let Need::Replicas(need) = need {
@@ -188,7 +185,7 @@ fn choose(
                 continue;
             }
         }
-        let more = rest.into_iter().take(k - first.len()).map(|c| c.name);
+        let more = rest.into_iter().take(k - first.len()).map(|c| c.name.clone());
         return Ok(first.iter().map(|c| c.name.clone()).chain(more).collect());
     }
     Err(short.map_or(SelectError::TooFewClustersInGroups, |clusters| SelectError::InsufficientCapacity { clusters }))

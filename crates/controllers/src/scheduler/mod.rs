@@ -121,7 +121,7 @@ impl Scheduler {
         self.waiting.lock().leave(&key);
         let cycle = self.cycle.lock().await;
         let api_appeared = self.api_appeared.lock().contains(&key);
-        let Some(observed) = self.observer.observe(&key) else {
+        let Some(binding) = self.observer.binding(&key) else {
             self.api_appeared.lock().remove(&key);
             return Ok(Next::Forget);
         };
@@ -132,23 +132,24 @@ impl Scheduler {
             let capacity = self.capacity.lock();
             let preempting = preemption.as_ref().map(preemption::Read::preempting);
             let (options, peers) = (self.capacity.options(), self.groups.read());
-            let seen = observed.seen(&capacity, options, api_appeared, preempting, peers.as_deref());
+            let observed = self.observer.observe();
+            let seen = observed.seen(&binding, &capacity, options, api_appeared, preempting, peers.as_deref());
             scheduling::decide_timed(&seen, self.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
         };
-        let assumed = decision.result().map(|targets| self.capacity.assume(observed.binding.view(), targets));
+        let assumed = decision.result().map(|targets| self.capacity.assume(binding.view(), targets));
         if let Some(targets) = decision.result() {
-            self.groups.assign(observed.binding.view(), targets);
+            self.groups.assign(binding.view(), targets);
         }
-        let released = self.preemption.record(&observed.binding, &decision);
+        let released = self.preemption.record(&binding, &decision);
         drop(cycle);
         released.iter().for_each(|cluster| self.enqueue_waiting(cluster));
-        let outcome = self.applier.apply(&key, &observed, &decision, assumed).await;
-        self.groups.assigned(observed.binding.view());
+        let outcome = self.applier.apply(&key, &binding, &decision, assumed).await;
+        self.groups.assigned(binding.view());
         if api_appeared && outcome.is_ok() {
             self.api_appeared.lock().remove(&key);
         }
         attempt.ended(decision.attempt(), outcome.is_ok());
-        self.note_failure(&key, observed.binding.view(), &decision, outcome.is_ok());
+        self.note_failure(&key, binding.view(), &decision, outcome.is_ok());
         outcome
     }
 

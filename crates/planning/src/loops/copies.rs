@@ -171,6 +171,7 @@ impl Plan<'_> {
             api_appeared: false,
             preempting: None,
             peers: None,
+            index: None,
         };
         let decision = scheduling::decide(&seen, self.wall());
         let mut current = binding.clone();

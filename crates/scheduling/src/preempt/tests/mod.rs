@@ -158,6 +158,7 @@ impl World {
                 api_appeared: false,
                 preempting: Some(Preempting { placed: &placed, preemptors: &self.preemptors }),
                 peers: None,
+                index: None,
             },
             at(now),
         )

@@ -66,6 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                         api_appeared: false,
                         preempting: None,
                         peers: None,
+                        index: None,
                     };
                     drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)));
                 }
@@ -147,6 +148,7 @@ fn preemptions(args: &Args) -> anyhow::Result<()> {
                     api_appeared: false,
                     preempting: Some(Preempting { placed: &index, preemptors: &preemptors }),
                     peers: None,
+                    index: None,
                 };
                 let found = decide(&seen, Timestamp::UNIX_EPOCH).preemption;
                 anyhow::ensure!(matches!(found, Some(Outcome::Nominated(_))), "no plan: {found:?}");

@@ -27,7 +27,7 @@ pub use demand::Demand;
 pub use free::Modelling;
 pub use nominated::Asker;
 pub(crate) use room::Amounts;
-pub use room::Room;
+pub use room::{Request, Room};
 
 use assumed::AssumedReplicas;
 use demand::Part;

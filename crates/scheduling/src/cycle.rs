@@ -16,7 +16,6 @@ use ironclad_fleet::{
     because::schedule::{Reason, Refusal},
 };
 use jiff::Timestamp;
-use smallvec::SmallVec;
 
 use crate::{
     Candidate, CycleEvent, Options, Seen, Step,
@@ -25,7 +24,7 @@ use crate::{
     divide::{TieOrder, Weight},
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
-    index::{Entry, Index},
+    index::{Entry, Index, Numbers},
     plugin::TargetState,
     preempt::Mode as Preemption,
     spread::{self, Bounds, Grouping, Need, SelectError, Spread, Topology},
@@ -212,7 +211,7 @@ pub(crate) fn candidates(
         .iter()
         .map(|f| {
             (trace.on_event)(CycleEvent::Cluster);
-            filter.score_observed(f.cluster, f.state, trace.on_event)
+            filter.score_observed(f.cluster, f.state, f.is_tainted, trace.on_event)
         })
         .collect();
     (trace.on_event)(CycleEvent::Step(Step::Score));
@@ -255,6 +254,8 @@ struct Feasible<'a> {
     indexed: Option<(usize, &'a Entry)>,
     tier: u32,
     state: TargetState,
+    /// False if it is known to have no taints.
+    is_tainted: bool,
 }
 
 fn feasible<'a>(
@@ -298,7 +299,7 @@ fn feasible_of_all<'a>(
                 trace.note_clusters([Reason::Refused { cluster: name.clone(), because: refusal.clone() }]);
                 *error.refusals.entry(refusal).or_default() += 1;
             }
-            Ok(tier) => all.push(Feasible { name, cluster, indexed: None, tier, state }),
+            Ok(tier) => all.push(Feasible { name, cluster, indexed: None, tier, state, is_tainted: true }),
         }
     }
     if all.is_empty() { Err(error) } else { Ok(all) }
@@ -314,30 +315,35 @@ fn feasible_by_index<'a>(
     trace: &mut Trace<'_>,
 ) -> Vec<Feasible<'a>> {
     let narrowed = filter.narrowed(index, trace.on_event);
-    let targets = before.keys().filter_map(|name| index.number(name));
-    let targets = targets.filter(|number| !narrowed.numbers.contains(*number)).collect::<SmallVec<[usize; 8]>>();
-    let mut all = Vec::with_capacity(narrowed.numbers.len() + targets.len());
-    for number in narrowed.numbers.iter().chain(targets) {
+    let (mut numbers, mut targets) = (narrowed.numbers, Numbers::default());
+    before.keys().filter_map(|name| index.number(name)).for_each(|number| targets.insert(number));
+    numbers.unite(&targets);
+    let mut all = Vec::with_capacity(numbers.len());
+    for number in numbers.iter() {
         let Some(entry) = index.entry(number) else { continue };
         let (name, cluster) = (&entry.name, &*entry.cluster);
-        if cluster.metadata.deletion_timestamp.is_some() || (!without.is_empty() && without.contains(name)) {
+        if !without.is_empty() && without.contains(name) {
             continue;
         }
-        let is_target = !before.is_empty() && before.contains_key(&*name.0);
+        let is_target = targets.contains(number);
+        let state = if is_target { TargetState::Target } else { TargetState::New };
         let passed = if is_target {
+            if cluster.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
             (trace.on_event)(CycleEvent::Cluster);
-            filter.test_observed(cluster, TargetState::Target, trace.on_event)
+            filter.test_observed(cluster, state, trace.on_event)
         } else {
             if !narrowed.left.is_empty() {
                 (trace.on_event)(CycleEvent::Cluster);
             }
-            filter.test_by(narrowed.left.iter().copied(), cluster, TargetState::New, trace.on_event)
+            filter.test_by(narrowed.left.iter().copied(), cluster, state, trace.on_event)
         };
-        let state = if is_target { TargetState::Target } else { TargetState::New };
         if let Ok(tier) = passed
             && refused_by_peers(seen, name, state).is_none()
         {
-            all.push(Feasible { name, cluster, indexed: Some((number, entry)), tier, state });
+            let is_tainted = index.is_tainted(number);
+            all.push(Feasible { name, cluster, indexed: Some((number, entry)), tier, state, is_tainted });
         }
     }
     all
@@ -398,7 +404,7 @@ fn weighed(
             estimated: estimate.is_some(),
             assigned: match target {
                 Some(_) if sets => 1,
-                Some(target) => i64::from(target.replicas),
+                Some(target) => i64::from(target.replicas.max(0)),
                 None if returns => returning(seen, f.name),
                 None => 0,
             },
@@ -490,7 +496,7 @@ fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let binding = seen.binding;
     let may_return = |reason: &str| ![APPLICATION_FAILURE, BINDING_PREEMPTED].contains(&reason);
     let task = binding.spec().eviction(&cluster.0).filter(|task| may_return(&task.reason));
-    task.and_then(|task| task.replicas).map_or(0, i64::from)
+    task.and_then(|task| task.replicas).map_or(0, |replicas| i64::from(replicas.max(0)))
 }
 
 /// Returns whether complete sets of several pod templates are placed on one cluster (specification/scheduling.md 9).

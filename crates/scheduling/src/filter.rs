@@ -105,14 +105,15 @@ impl Filter<'_> {
         state: TargetState,
         on_event: &mut dyn FnMut(CycleEvent),
     ) -> Result<u32, Refusal> {
-        let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let bars_return = |reason: &str| match reason {
             APPLICATION_FAILURE | BINDING_PREEMPTED => true,
             // The task may outlive the drain, or even the Cluster, by far: while no other cluster fits.
             CLUSTER_DRAIN => cluster.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING)),
             _ => false,
         };
-        if self.spec.eviction(name).is_some_and(|task| bars_return(&task.reason)) {
+        let name = || cluster.metadata.name.as_deref().unwrap_or_default();
+        let is_evicted = !self.spec.graceful_eviction_tasks.is_empty();
+        if is_evicted && self.spec.eviction(name()).is_some_and(|task| bars_return(&task.reason)) {
             return Err(Refusal::BeingEvicted);
         }
         for plugin in plugins {
@@ -140,18 +141,20 @@ impl Filter<'_> {
     /// Score of a cluster that passed the filters (specification/scheduling.md 6); higher is better.
     #[must_use]
     pub fn score(&self, cluster: &Cluster, state: TargetState) -> i64 {
-        self.score_observed(cluster, state, &mut |_| {})
+        self.score_observed(cluster, state, true, &mut |_| {})
     }
 
-    /// [`Filter::score`] that reports each plugin that ran.
+    /// [`Filter::score`] that reports each plugin that ran. `is_tainted` is false if the cluster is known to have no
+    /// taints.
     pub(crate) fn score_observed(
         &self,
         cluster: &Cluster,
         state: TargetState,
+        is_tainted: bool,
         on_event: &mut dyn FnMut(CycleEvent),
     ) -> i64 {
         let avoided = || cluster.spec.taints.iter().any(|taint| taint.effect == PREFER_NO_EXECUTE);
-        let mut sum = if state == TargetState::New && avoided() { AVOIDED } else { 0 };
+        let mut sum = if is_tainted && state == TargetState::New && avoided() { AVOIDED } else { 0 };
         for plugin in self.plugins.enabled() {
             let Point::Score(score) = plugin.point else { continue };
             sum += score(&self.question(cluster), cluster, state);

@@ -319,6 +319,11 @@ impl Index {
         repelling.for_each(|tainted| tainted.members.take_from(all));
     }
 
+    /// Returns whether the cluster has a taint that keeps some workload away.
+    pub(crate) fn is_tainted(&self, number: usize) -> bool {
+        self.tainted.contains(number)
+    }
+
     /// Returns whether one of these clusters has a taint that keeps some workload away.
     pub(crate) fn has_tainted(&self, all: &Numbers) -> bool {
         self.tainted.meets(all)

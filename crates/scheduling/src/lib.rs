@@ -17,6 +17,7 @@ mod decide;
 pub mod filter;
 pub mod groups;
 pub mod index;
+pub mod interests;
 mod peers;
 pub mod plugin;
 pub mod plugins;
@@ -41,6 +42,7 @@ pub use decide::{
     Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
     observed_generation, refused, success, template_accepted, template_refused,
 };
+pub use interests::Interests;
 pub use peers::Peers;
 pub use plugin::{CycleEvent, Plugin, Step};
 pub use plugins::Plugins;

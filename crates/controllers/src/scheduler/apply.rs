@@ -18,6 +18,11 @@ use crate::{
 /// Time within which a nomination is written; the evictions follow it.
 const NOMINATION_WRITTEN: Duration = Duration::from_millis(100);
 
+/// Returns whether the reasons of decisions are logged.
+pub(super) fn logs_reasons() -> bool {
+    tracing::enabled!(tracing::Level::DEBUG)
+}
+
 /// The writes of the scheduler.
 pub(super) struct Applier {
     writer: Writer,

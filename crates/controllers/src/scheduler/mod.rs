@@ -14,7 +14,7 @@ use ironclad_api::{cluster::Cluster, work::ResourceBinding};
 use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
-    self as scheduling, Decision,
+    self as scheduling, Decision, Interests,
     trigger::{Wakes, api_appears, concerns, is_unsettled, may_fit, may_help, wakes},
     wakes::Wake,
 };
@@ -37,6 +37,7 @@ use crate::{
     clusters::ClusterSnapshot,
     controller::Controller,
     explain::QueuedBinding,
+    index::BY_TARGET,
     setup::{Setup, on_change},
 };
 
@@ -60,6 +61,8 @@ struct Scheduler {
     /// `.await`.
     cycle: sync::Mutex<()>,
     waiting: Arc<Mutex<Waiting>>,
+    /// Bindings by the affinities that select their clusters.
+    interests: Mutex<Interests>,
     /// Bindings for whose kind a cluster serves the API since their last cycle.
     api_appeared: Mutex<BTreeSet<Key>>,
     observer: Observer,
@@ -86,6 +89,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         capacity: setup.capacity.clone(),
         cycle: sync::Mutex::new(()),
         waiting: metrics.waiting(),
+        interests: Mutex::default(),
         api_appeared: Mutex::default(),
         observer: Observer::new(setup),
         applier: Applier::new(setup, preemption.clone()),
@@ -172,9 +176,13 @@ impl Scheduler {
         let Some(new) = new else {
             if let Some(old) = old {
                 self.waiting.lock().leave(&key_of(old));
+                self.interests.lock().remove(&old.key());
             }
             return;
         };
+        if old.is_none_or(|old| !Interests::is_unchanged(old, new)) {
+            self.interests.lock().update(new);
+        }
         match scheduling::wakes::binding(old, new, self.capacity.options()) {
             Some(Wake::Added) => {
                 let is_new = change.new.as_ref().is_some_and(|new| self.bindings.is_synced(new));
@@ -218,8 +226,9 @@ impl Scheduler {
             return;
         }
         let (options, now) = (self.capacity.options(), self.seam.clock.wall_seconds());
-        for binding in self.bindings.list() {
-            let (view, key) = (binding.view(), queue_key(&binding));
+        for key in self.concerned(&name, old, new) {
+            let Some(binding) = self.bindings.get(&key) else { continue };
+            let view = binding.view();
             let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(view, cluster, options));
             if !concerned || (wakes == Wakes::Unsettled && !is_unsettled(view)) {
                 continue;
@@ -235,6 +244,19 @@ impl Scheduler {
             }
             self.enqueue(key, Incoming::ClusterChanged, Cause::Replay);
         }
+    }
+
+    /// Bindings that a changed cluster may concern: its targets, and those whose affinity selects it. Namespaced ones
+    /// come first.
+    fn concerned(&self, name: &ClusterName, old: Option<&Cluster>, new: Option<&Cluster>) -> Vec<Key> {
+        let targets = self.bindings.by_index(BY_TARGET, &name.0);
+        let mut keys: BTreeSet<Key> = targets.iter().map(queue_key).collect();
+        let interests = self.interests.lock();
+        keys.extend(interests.selecting(old, new).map(|key| Key::new(&key.namespace, &key.name)));
+        let (cluster_scoped, mut keys): (Vec<Key>, Vec<Key>) =
+            keys.into_iter().partition(|key| key.namespace.is_empty());
+        keys.extend(cluster_scoped);
+        keys
     }
 
     /// Enqueues bindings that wait for capacity and may fit into this cluster, in the order in which they began to

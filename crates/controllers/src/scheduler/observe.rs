@@ -7,6 +7,7 @@ use ironclad_runtime::Key;
 use ironclad_scheduling::{Available, Capacity, Index, Options, Peers, Seen, preempt::Preempting};
 use parking_lot::RwLockReadGuard;
 
+use super::apply::logs_reasons;
 use crate::{bindings::Bindings, clusters::ClusterSnapshot, setup::Setup};
 
 /// The caches that the scheduler reads.
@@ -61,7 +62,7 @@ impl Observer {
 
     pub(super) fn observe(&self) -> Observed<'_> {
         let (index, clusters) = self.fleet.indexed();
-        let index = (!tracing::enabled!(tracing::Level::DEBUG)).then_some(index);
+        let index = (!logs_reasons()).then_some(index);
         Observed { clusters, index, available: Available::new() }
     }
 }

@@ -1,3 +1,5 @@
+mod absurd;
+mod bounds;
 mod property;
 
 use ironclad_api::{

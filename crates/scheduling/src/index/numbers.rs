@@ -10,7 +10,7 @@ const FEW_MAX: usize = 64;
 pub struct Numbers(Vec<u64>);
 
 impl Numbers {
-    pub(super) fn insert(&mut self, number: usize) {
+    pub(crate) fn insert(&mut self, number: usize) {
         let (word, bit) = (number / WORD, number % WORD);
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);
@@ -67,7 +67,7 @@ impl Numbers {
     }
 
     /// Adds what the other set has.
-    pub(super) fn unite(&mut self, other: &Self) {
+    pub(crate) fn unite(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }

@@ -13,7 +13,7 @@ use crate::{
     capacity::Modelling,
     decide,
     testkit::{
-        aggregated, applied, at, binding, duplicated, dynamic, failover, taint, targets, task, toleration, weighted,
+        aggregated, applied, at, binding, duplicated, dynamic, failover, taint, targets, task, toleration, weighted, without_clusters,
     },
 };
 use ironclad_api::{
@@ -185,14 +185,6 @@ fn decision(
         },
         at(100),
     )
-}
-
-/// The decision without reasons about single clusters.
-fn without_clusters(decision: &Decision) -> Decision {
-    let mut decision = decision.clone();
-    let of_cluster = ["ClusterLeaving", "Refused", "Missing", "Fits", "Target", "NoShare", "NotSelected"];
-    decision.plan.because.retain(|because| !of_cluster.contains(&because.reason()));
-    decision
 }
 
 fn named(mut cluster: Cluster, name: &str) -> Arc<Cluster> {

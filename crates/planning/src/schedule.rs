@@ -106,6 +106,7 @@ impl State {
             api_appeared: false,
             preempting: None,
             peers: self.peers.as_ref(),
+            index: None,
         }
     }
 

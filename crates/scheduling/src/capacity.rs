@@ -10,6 +10,7 @@ pub mod demand;
 mod free;
 mod models;
 mod nominated;
+mod remembered;
 mod room;
 
 use std::{
@@ -26,13 +27,14 @@ pub use demand::Demand;
 pub use free::Modelling;
 pub use nominated::Asker;
 pub(crate) use room::Amounts;
-pub use room::Room;
+pub use room::{Request, Room};
 
 use assumed::AssumedReplicas;
 use demand::Part;
 use free::{Assumed, FreeCapacity};
 use models::Nodes;
 use nominated::Nominated;
+use remembered::Answers;
 
 /// Time after which an assumption ends that no cluster reported (specification/scheduling.md 11).
 pub const ASSUMED_TTL: Duration = Duration::from_secs(300);
@@ -66,6 +68,8 @@ pub struct Capacity {
     changed: Option<BTreeSet<(BindingKey, ClusterName)>>,
     /// Clusters on which preemptors hold capacity.
     nominations: BTreeMap<BindingKey, Vec<ClusterName>>,
+    /// Answers of [`Capacity::fits`]. Whatever changes an answer about a cluster makes them forget it.
+    answers: Answers,
 }
 
 /// Capacity of one cluster.
@@ -105,6 +109,7 @@ impl Capacity {
         if known && old.zip(new).is_some_and(|(old, new)| read_of(old) == read_of(new)) {
             return false;
         }
+        self.answers.forget(name);
         let free = new.map(|cluster| FreeCapacity::of(cluster, self.modelling));
         let slot = self.slots.entry(name.clone()).or_default();
         let nothing = FreeCapacity::default();

@@ -10,7 +10,7 @@ use ironclad_fleet::{
 use jiff::SignedDuration;
 
 use crate::{
-    Capacity, Peers, Plugins,
+    Capacity, Index, Peers, Plugins,
     preempt::{Limits, Mode, Placed, Preemptors},
 };
 
@@ -81,6 +81,9 @@ pub struct Seen<'a> {
     pub preempting: Option<Preempting<'a>>,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     pub peers: Option<&'a Peers>,
+    /// Index of the same clusters. The decision is the same without it, but reads every cluster and gives a reason for
+    /// and against each.
+    pub index: Option<&'a Index>,
 }
 
 /// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16).

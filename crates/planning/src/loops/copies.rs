@@ -188,6 +188,7 @@ impl Plan<'_> {
             api_appeared: false,
             preempting: None,
             peers: self.peers.as_ref(),
+            index: None,
         };
         let decision = scheduling::decide(&seen, self.wall());
         let mut current = binding.clone();

@@ -324,6 +324,7 @@ impl Capacity {
         }
         self.note_change(key, cluster);
         self.ends.insert((assumed.ends, key.clone(), cluster.clone()));
+        self.answers.forget(cluster);
         self.slots.entry(cluster.clone()).or_default().add_assumed(&assumed.parts, assumed.count);
         self.assumed.entry(key.clone()).or_default().insert(cluster.clone(), assumed);
     }
@@ -362,6 +363,7 @@ impl Capacity {
         }
         self.note_change(key, cluster);
         self.ends.remove(&(assumed.ends, key.clone(), cluster.clone()));
+        self.answers.forget(cluster);
         let Some(slot) = self.slots.get_mut(cluster) else { return };
         slot.remove_assumed(&assumed.parts, assumed.count);
         if slot.is_unused() {

@@ -1,8 +1,10 @@
 //! Annotations of pods that have a meaning: static pods, the cost of a deletion, and the profiles that are fields now.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
-use crate::{object, status::Cause};
+use crate::status::Cause;
 
 use super::{
     super::{
@@ -90,20 +92,25 @@ pub(super) fn changed(new: &Value, old: &Value, spec: &Value, out: &mut Vec<Caus
     validate(new, spec, "metadata.annotations", out);
 }
 
+/// The annotations about AppArmor, by container.
+fn app_armor_annotations(pod: &Value) -> BTreeMap<String, String> {
+    let all = annotations(at(pod, "/metadata"));
+    all.filter_map(|(key, value)| Some((key.strip_prefix(APP_ARMOR)?.to_owned(), value.to_owned()))).collect()
+}
+
 /// Sets the AppArmor profiles of a new pod that its annotations name and its fields do not.
 pub(crate) fn set_app_armor_profiles(pod: &mut Value) {
-    if at(pod, "/spec/os/name") == "windows" {
+    let annotations = app_armor_annotations(pod);
+    if annotations.is_empty() || at(pod, "/spec/os/name") == "windows" {
         return;
     }
     let of_pod = at(pod, "/spec/securityContext/appArmorProfile").clone();
-    let metadata = Value::Object(object::metadata(pod).clone());
     for list_name in CONTAINERS {
         let containers = pod.pointer_mut(&format!("/spec/{list_name}")).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
-            let key = format!("{APP_ARMOR}{}", text(container, "/name"));
-            let Some(profile) = annotation(&metadata, &key).and_then(app_armor_profile) else { continue };
-            let has_own = !at(container, "/securityContext/appArmorProfile").is_null();
-            if !has_own && profile != of_pod {
+            let annotation = annotations.get(text(container, "/name"));
+            let Some(profile) = annotation.and_then(|annotation| app_armor_profile(annotation)) else { continue };
+            if at(container, "/securityContext/appArmorProfile").is_null() && profile != of_pod {
                 if !container["securityContext"].is_object() {
                     container["securityContext"] = Value::Object(Map::new());
                 }
@@ -127,12 +134,12 @@ fn app_armor_profile(annotation: &str) -> Option<Value> {
 
 /// Refuses profiles in fields of a new pod that differ from those in its annotations.
 pub(super) fn app_armor_agrees(pod: &Value, out: &mut Vec<Cause>) {
-    let metadata = Value::Object(object::metadata(pod).clone());
-    for list_name in CONTAINERS {
+    let annotations = app_armor_annotations(pod);
+    for list_name in CONTAINERS.iter().filter(|_| !annotations.is_empty()) {
         for (i, container) in list(pod, &format!("/spec/{list_name}")).iter().enumerate() {
-            let key = format!("{APP_ARMOR}{}", text(container, "/name"));
             let own = at(container, "/securityContext/appArmorProfile");
-            let Some(profile) = annotation(&metadata, &key).and_then(app_armor_profile) else { continue };
+            let annotation = annotations.get(text(container, "/name"));
+            let Some(profile) = annotation.and_then(|annotation| app_armor_profile(annotation)) else { continue };
             if own.is_null() || text(own, "/type") == text(&profile, "/type") {
                 continue;
             }
@@ -144,18 +151,17 @@ pub(super) fn app_armor_agrees(pod: &Value, out: &mut Vec<Cause>) {
 
 /// Warns of annotations of a new pod for which there are fields.
 pub(crate) fn warnings(pod: &Value) -> Vec<String> {
-    let metadata = Value::Object(object::metadata(pod).clone());
-    let mut out = Vec::new();
-    if at(pod, "/spec/os/name") == "windows" {
-        return out;
+    let annotations = app_armor_annotations(pod);
+    if annotations.is_empty() || at(pod, "/spec/os/name") == "windows" {
+        return Vec::new();
     }
-    for container in CONTAINERS.iter().flat_map(|list_name| list(pod, &format!("/spec/{list_name}"))) {
-        let key = format!("{APP_ARMOR}{}", text(container, "/name"));
-        if annotation(&metadata, &key).is_some() {
-            out.push(format!(
-                "metadata.annotations[{key}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
-            ));
-        }
-    }
-    out
+    let containers = CONTAINERS.iter().flat_map(|list_name| list(pod, &format!("/spec/{list_name}")));
+    let annotated = containers.map(|c| text(c, "/name")).filter(|name| annotations.contains_key(*name));
+    annotated
+        .map(|name| {
+            format!(
+                "metadata.annotations[{APP_ARMOR}{name}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
+            )
+        })
+        .collect()
 }

@@ -233,6 +233,7 @@ fn pods() {
             ),
             vec![
                 "volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes",
+                "volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set",
             ],
         ),
         (

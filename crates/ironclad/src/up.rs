@@ -158,9 +158,10 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     announce(&format!("control plane: {endpoint}, data directory: {}", data_dir.display()));
 
     let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
-    let crds = crds();
-    let roles = cluster_roles(&crds);
-    install_crds(&admin, &[crds, vec![simulated_cluster_crd()]].concat()).await?;
+    let mut definitions = crds();
+    let roles = cluster_roles(&definitions);
+    definitions.push(simulated_cluster_crd());
+    install_crds(&admin, definitions).await?;
     ironclad_cli::crds::install_roles(&admin, roles, false).await?;
     let start = ensure_namespace(&admin, namespaces::CLUSTER).await?;
     start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), &credentials);
@@ -310,26 +311,26 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
 
 /// Installs our CRDs, a few at once: the store makes them durable together. Existing ones are updated only if they
 /// differ.
-async fn install_crds(admin: &Client, ours: &[CustomResourceDefinition]) -> anyhow::Result<()> {
+async fn install_crds(admin: &Client, ours: Vec<CustomResourceDefinition>) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let present = api.list(&kube::api::ListParams::default()).await?.items;
-    let writes: Vec<_> = ours.iter().map(|definition| install_crd(admin, definition, &present)).collect();
+    let writes: Vec<_> = ours.into_iter().map(|definition| install_crd(admin, definition, &present)).collect();
     stream::iter(writes).buffer_unordered(CRDS_AT_ONCE).try_collect::<()>().await
 }
 
 async fn install_crd(
     admin: &Client,
-    ours: &CustomResourceDefinition,
+    mut definition: CustomResourceDefinition,
     present: &[CustomResourceDefinition],
 ) -> anyhow::Result<()> {
-    let mut definition = ours.clone();
     serve_legacy_bindings(&mut definition, converter());
     let name = definition.name_any();
     let old = present.iter().find(|old| old.metadata.name == definition.metadata.name);
     if old.is_some_and(|old| old.spec == definition.spec) {
         return Ok(());
     }
-    let (path, params) = (kube::core::Request::new(CustomResourceDefinition::url_path(&(), None)), PostParams::default());
+    let (path, params) =
+        (kube::core::Request::new(CustomResourceDefinition::url_path(&(), None)), PostParams::default());
     let (request, doing) = match old {
         None => (path.create(&params, serde_json::to_vec(&definition)?), "installing"),
         Some(old) => {

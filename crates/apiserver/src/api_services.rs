@@ -206,9 +206,12 @@ pub(crate) async fn sync(state: &State) -> Result<(), StoreError> {
         for (key, entry) in &range.entries {
             let name = key.strip_prefix(resource.prefix.as_str()).unwrap_or_default();
             existing.insert(name.to_owned());
+            // The desired ones, which are nearly all, are not decoded.
+            if desired.contains_key(name) {
+                continue;
+            }
             let Ok(is) = object::decode(&entry.value, entry.modified) else { continue };
-            let managed = is.pointer("/metadata/labels").is_some_and(|labels| labels[AUTOMANAGED] == "true");
-            if managed && !desired.contains_key(name) {
+            if is.pointer("/metadata/labels").is_some_and(|labels| labels[AUTOMANAGED] == "true") {
                 compares.push(Compare::modified(key.as_str(), entry.modified));
                 ops.push(Op::delete(key.as_str()));
             }

@@ -13,10 +13,12 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_admission::convert::convert;
 use ironclad_api::{
     crds::{crds, serve_legacy_bindings, simulated_cluster_crd},
     namespaces,
+    roles::cluster_roles,
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
 use ironclad_cli::print;
@@ -34,7 +36,7 @@ use k8s_openapi::{
         CustomResourceDefinition, ServiceReference, WebhookClientConfig,
     },
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, Resource as _, ResourceExt as _, api::PostParams};
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::Notify};
 
@@ -51,6 +53,8 @@ use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
 
 /// Clients get this long at the end until their connections are cut off.
 const STOP_TIME_MAX: Duration = Duration::from_secs(8);
+/// CRDs that are installed at once.
+const CRDS_AT_ONCE: usize = 16;
 /// Interval of looking whether certificates end.
 const RENEW_EVERY: Duration = Duration::from_secs(12 * 3_600);
 const DEMO_NEEDS: &str = "--demo needs three members\n  try: --clusters 3";
@@ -162,8 +166,11 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     announce(&format!("control plane: {endpoint}, data directory: {}", data_dir.display()));
 
     let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
-    install_crds(&admin).await?;
-    ironclad_cli::crds::install_roles(&admin, false).await?;
+    let mut definitions = crds();
+    let roles = cluster_roles(&definitions);
+    definitions.push(simulated_cluster_crd());
+    install_crds(&admin, definitions).await?;
+    ironclad_cli::crds::install_roles(&admin, roles, false).await?;
     let start = ensure_namespace(&admin, namespaces::CLUSTER).await?;
     start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), &credentials);
     FrontProxy::start(admin.clone(), forwarder, credentials.ca().to_owned(), &seam.child("front-proxy"))
@@ -317,30 +324,38 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     }
 }
 
-/// Installs our CRDs; existing ones are updated only if they differ.
-async fn install_crds(admin: &Client) -> anyhow::Result<()> {
+/// Installs our CRDs, a few at once: the store makes them durable together. Existing ones are updated only if they
+/// differ.
+async fn install_crds(admin: &Client, ours: Vec<CustomResourceDefinition>) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
-    let present = api.list(&kube::api::ListParams::default()).await?;
-    for mut definition in crds().into_iter().chain([simulated_cluster_crd()]) {
-        serve_legacy_bindings(&mut definition, converter());
-        let name = definition.metadata.name.clone().unwrap_or_default();
-        match present.items.iter().find(|c| c.metadata.name.as_deref() == Some(&name)) {
-            None => {
-                api.create(&PostParams::default(), &definition)
-                    .await
-                    .with_context(|| format!("installing CRD {name}"))?;
-            }
-            Some(old) if old.spec != definition.spec => {
-                let mut new = definition;
-                new.metadata.resource_version = old.metadata.resource_version.clone();
-                api.replace(&name, &PostParams::default(), &new)
-                    .await
-                    .with_context(|| format!("updating CRD {name}"))?;
-            }
-            Some(_) => {}
-        }
+    let present = api.list(&kube::api::ListParams::default()).await?.items;
+    let writes: Vec<_> = ours.into_iter().map(|definition| install_crd(admin, definition, &present)).collect();
+    stream::iter(writes).buffer_unordered(CRDS_AT_ONCE).try_collect::<()>().await
+}
+
+async fn install_crd(
+    admin: &Client,
+    mut definition: CustomResourceDefinition,
+    present: &[CustomResourceDefinition],
+) -> anyhow::Result<()> {
+    serve_legacy_bindings(&mut definition, converter());
+    let name = definition.name_any();
+    let old = present.iter().find(|old| old.metadata.name == definition.metadata.name);
+    if old.is_some_and(|old| old.spec == definition.spec) {
+        return Ok(());
     }
-    Ok(())
+    let (path, params) =
+        (kube::core::Request::new(CustomResourceDefinition::url_path(&(), None)), PostParams::default());
+    let (request, doing) = match old {
+        None => (path.create(&params, serde_json::to_vec(&definition)?), "installing"),
+        Some(old) => {
+            definition.metadata.resource_version = old.metadata.resource_version.clone();
+            (path.replace(&name, &params, serde_json::to_vec(&definition)?), "updating")
+        }
+    };
+    // The answer repeats the definition: it is not decoded.
+    let written = admin.request::<serde::de::IgnoredAny>(request?).await;
+    written.map(drop).with_context(|| format!("{doing} CRD {name}"))
 }
 
 /// Client config of the converter in CRDs. The embedded server calls it without a network.

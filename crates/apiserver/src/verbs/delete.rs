@@ -10,7 +10,7 @@ use crate::{
     context::Cx,
     conversion, convert, kinds, meta, object,
     registry::Resource,
-    respond::{self, Reply},
+    respond::{self, Pauses, Reply},
     select::Selector,
     status::{self, ApiError},
 };
@@ -58,7 +58,20 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     let selector = Selector::of(resource, &cx.query)?;
     let prefix = resource.prefix_of(cx.namespace());
     let range = cx.state.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
-    let mut rest = range.entries.into_iter();
+    let mut selected: Vec<(Key, Entry)> = Vec::new();
+    let mut pauses = Pauses::default();
+    for (key, entry) in range.entries {
+        let entry = conversion::one_in_version(cx, &entry).await?;
+        if !selector.is_everything() {
+            pauses.after(entry.value.len()).await;
+            // An object that can't be decoded has no fields to select it by.
+            if !convert::read(resource, &entry).is_ok_and(|object| selector.matches(&object)) {
+                continue;
+            }
+        }
+        selected.push((key, entry));
+    }
+    let mut rest = selected.into_iter();
     let mut running = FuturesOrdered::new();
     let mut deleted: Vec<Entry> = Vec::new();
     let mut failure = None;
@@ -68,7 +81,7 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
             && running.len() < AT_ONCE
             && let Some((key, entry)) = rest.next()
         {
-            running.push_back(delete_selected(cx, &selector, &options, key, entry));
+            running.push_back(delete_one(cx, &options, key, entry));
         }
         match running.next().await {
             None => break,
@@ -83,21 +96,9 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     respond::list(cx, &deleted, &meta).await
 }
 
-/// Deletes an object of a collection if it is selected; returns what was there.
-async fn delete_selected(
-    cx: &Cx,
-    selector: &Selector,
-    options: &DeleteOptions,
-    key: Key,
-    entry: Entry,
-) -> Result<Option<Entry>, ApiError> {
-    let resource = &*cx.resource;
-    let entry = conversion::one_in_version(cx, &entry).await?;
-    // An object that can't be decoded has no fields to select it by.
-    if !selector.is_everything() && !convert::read(resource, &entry).is_ok_and(|object| selector.matches(&object)) {
-        return Ok(None);
-    }
-    let (namespace, name) = resource.address_of(key.as_str());
+/// Deletes an object of a collection; returns what was there.
+async fn delete_one(cx: &Cx, options: &DeleteOptions, key: Key, entry: Entry) -> Result<Option<Entry>, ApiError> {
+    let (namespace, name) = cx.resource.address_of(key.as_str());
     match delete_object(cx, namespace, name, options).await {
         Ok(_) => Ok(Some(entry)),
         Err(error) if error.code == 404 => Ok(None),
@@ -109,7 +110,7 @@ async fn delete_selected(
 /// keep the others; the first failure is returned.
 pub(super) async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
     let range = cx.state.store.range(&Query::prefix(&cx.resource.prefix)).map_err(ApiError::internal)?;
-    let (everything, options) = (Selector::default(), DeleteOptions::default());
+    let options = DeleteOptions::default();
     let mut rest = range.entries.into_iter();
     let mut running = FuturesOrdered::new();
     let mut failure = Ok(());
@@ -117,7 +118,7 @@ pub(super) async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
         while running.len() < AT_ONCE
             && let Some((key, entry)) = rest.next()
         {
-            running.push_back(delete_selected(cx, &everything, &options, key, entry));
+            running.push_back(delete_one(cx, &options, key, entry));
         }
         match running.next().await {
             None => return failure,

@@ -9,7 +9,7 @@ use crate::{
     controller::Controller,
     cron_federated_hpa, dependencies, descheduler, detector, execution, graceful_eviction, namespace, policy, quota,
     rebalance, scheduler,
-    settings::{ControllerList, Settings},
+    settings::{ControllerList, DESCHEDULER, Settings},
     setup::Setup,
     taint_manager, taint_policy, unified_auth, work_status,
 };
@@ -27,9 +27,6 @@ enum Switch {
 
 /// Name of the taint manager.
 const TAINT_MANAGER: &str = "taint-manager";
-
-/// Name of the descheduler.
-const DESCHEDULER: &str = "descheduler";
 
 /// One controller.
 struct Row {
@@ -201,11 +198,6 @@ pub(crate) fn construct(setup: &Setup) -> Vec<(&'static str, Arc<dyn Controller>
 /// True if the taint manager runs with these settings.
 pub(crate) fn evicts(settings: &Settings) -> bool {
     CONTROLLERS.iter().any(|row| row.name == TAINT_MANAGER && runs(row, settings))
-}
-
-/// True if the descheduler runs with these settings.
-pub(crate) fn deschedules(settings: &Settings) -> bool {
-    CONTROLLERS.iter().any(|row| row.name == DESCHEDULER && runs(row, settings))
 }
 
 fn runs(row: &Row, settings: &Settings) -> bool {

@@ -40,8 +40,7 @@ use tokio::{
 };
 
 use crate::{
-    bindings::Bindings, capacity::FleetCapacity, connector::Connector, members::Members, metrics, registry,
-    settings::Settings,
+    bindings::Bindings, capacity::FleetCapacity, connector::Connector, members::Members, metrics, settings::Settings,
 };
 
 /// Growth of a member within this time wakes waiting bindings once (specification/scheduling.md 16.3).
@@ -55,7 +54,7 @@ pub(crate) fn member_needs(settings: &Settings) -> Needs {
     Needs {
         capacity,
         quotas: capacity && settings.gates.enabled(Gate::ResourceQuotaEstimate),
-        unschedulable: registry::deschedules(settings),
+        unschedulable: settings.deschedules(),
     }
 }
 
@@ -112,7 +111,7 @@ struct CallLabels {
 impl Estimates {
     pub(crate) fn new(parts: EstimateParts<'_>) -> Self {
         let settings = parts.settings;
-        if !settings.estimators.enabled && !registry::deschedules(settings) {
+        if !settings.estimators.enabled && !settings.deschedules() {
             return Self(None);
         }
         let calls = Family::default();

@@ -10,7 +10,7 @@ use crate::{
     controller::Controller,
     cron_federated_hpa, dependencies, deployment_replicas_syncer, descheduler, detector, distributed_hpa, execution,
     federated_hpa, graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
-    settings::{ControllerList, Settings},
+    settings::{ControllerList, DESCHEDULER, Settings},
     setup::Setup,
     taint_manager, taint_policy, unified_auth, without_effect, work_status,
 };
@@ -28,9 +28,6 @@ enum Switch {
 
 /// Name of the taint manager.
 const TAINT_MANAGER: &str = "taint-manager";
-
-/// Name of the descheduler.
-const DESCHEDULER: &str = "descheduler";
 
 /// One controller.
 struct Row {
@@ -256,11 +253,6 @@ pub(crate) fn construct(setup: &Setup) -> Vec<(&'static str, Arc<dyn Controller>
 /// True if the taint manager runs with these settings.
 pub(crate) fn evicts(settings: &Settings) -> bool {
     CONTROLLERS.iter().any(|row| row.name == TAINT_MANAGER && runs(row, settings))
-}
-
-/// True if the descheduler runs with these settings.
-pub(crate) fn deschedules(settings: &Settings) -> bool {
-    CONTROLLERS.iter().any(|row| row.name == DESCHEDULER && runs(row, settings))
 }
 
 /// State of every controller with these settings, and of those that this version does not have.

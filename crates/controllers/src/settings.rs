@@ -39,6 +39,16 @@ pub struct Settings {
     pub running_scripts: Option<Arc<RunningScripts>>,
 }
 
+/// Name of the descheduler in `--controllers`.
+pub(crate) const DESCHEDULER: &str = "descheduler";
+
+impl Settings {
+    /// True if the descheduler runs.
+    pub(crate) fn deschedules(&self) -> bool {
+        self.controllers.enabled(DESCHEDULER)
+    }
+}
+
 /// Flags of accurate estimators (specification/operations.md 8.3).
 #[derive(Debug, Clone)]
 pub struct EstimatorSettings {

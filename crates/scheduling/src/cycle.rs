@@ -20,8 +20,8 @@ use jiff::Timestamp;
 use crate::{
     Candidate, CycleEvent, Options, Seen, Step,
     assign::{self, AssignError, Fill, Mode, Shares},
+    avoided::avoided,
     capacity::{Asker, Capacity, Counting, Demand},
-    deschedule,
     divide::{TieOrder, Weight},
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
@@ -216,7 +216,7 @@ pub(crate) fn candidates(
         })
         .collect();
     (trace.on_event)(CycleEvent::Step(Step::Score));
-    let avoided = deschedule::avoided(seen.binding, filter.now);
+    let avoided = avoided(seen.binding, filter.now);
     trace.because.extend(
         avoided
             .iter()

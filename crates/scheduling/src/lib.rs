@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::type_complexity, reason = "the type of a table is its heading"))]
 
 pub mod assign;
+mod avoided;
 mod candidate;
 pub mod capacity;
 mod combine;

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Available {
     /// Answers that bindings with the same question share.
-    shared: Arc<BTreeMap<ClusterName, i64>>,
+    shared: Option<Arc<BTreeMap<ClusterName, i64>>>,
     /// Answers for this binding alone.
     own: BTreeMap<ClusterName, i64>,
 }
@@ -34,7 +34,7 @@ impl Available {
     /// Answers that other bindings use, too.
     #[must_use]
     pub fn shared(shared: Arc<BTreeMap<ClusterName, i64>>) -> Self {
-        Self { shared, own: BTreeMap::new() }
+        Self { shared: Some(shared), own: BTreeMap::new() }
     }
 
     /// Adds an answer for this binding. The least answer for a cluster counts.
@@ -45,13 +45,14 @@ impl Available {
     /// Least answer for a cluster.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName) -> Option<i64> {
-        [self.shared.get(cluster), self.own.get(cluster)].into_iter().flatten().min().copied()
+        let shared = self.shared.as_ref().and_then(|shared| shared.get(cluster));
+        [shared, self.own.get(cluster)].into_iter().flatten().min().copied()
     }
 }
 
 impl FromIterator<(ClusterName, i64)> for Available {
     fn from_iter<I: IntoIterator<Item = (ClusterName, i64)>>(answers: I) -> Self {
-        Self { shared: Arc::new(answers.into_iter().collect()), own: BTreeMap::new() }
+        Self::shared(Arc::new(answers.into_iter().collect()))
     }
 }
 

@@ -42,7 +42,13 @@ async fn setting() -> anyhow::Result<Setting> {
     let member = ironclad_simcluster::Member::start(options, store, seam.child("m1")).await?;
     let cached = Member::new(Needs { capacity: true, quotas: true, unschedulable: true });
     cached.start(&member.client(), &seam, &seam.tasks);
-    timeout(PATIENCE, cached.synced()).await.context("the caches fill")?;
+    let filled = async {
+        cached.synced().await;
+        while cached.nodes().len() < 2 {
+            seam.clock.sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, filled).await.context("both nodes are in the caches")?;
 
     let dir = tempfile::tempdir()?;
     let clients = Pki::load_or_create(dir.path(), &seam, "clients")?;

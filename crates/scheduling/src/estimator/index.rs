@@ -13,7 +13,7 @@ use std::{
 use ironclad_api::Taint;
 
 use super::{
-    Question, SetPart, Wanted,
+    Question, SetPart, Subtracting, Wanted,
     claim::NodeFacts,
     place::{self, Group},
     quota::{Quota, Quotas},
@@ -59,15 +59,6 @@ pub enum Estimate {
     Shrank,
     /// A workload that did not fit may fit now.
     Grew,
-}
-
-/// Pods that an answer subtracts from what nodes have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subtracting {
-    /// Those that are assigned to nodes.
-    Assigned,
-    /// The same, and the pods of assumed workloads.
-    Assumed,
 }
 
 /// Nodes, pods, assumed workloads and quotas of one member.

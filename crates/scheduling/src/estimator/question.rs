@@ -4,7 +4,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use ironclad_api::work::{Component, ReplicaRequirements, ResourceBindingSpec};
 
-use super::{Claim, Subtracting};
+use super::Claim;
 use crate::{
     Options,
     capacity::{
@@ -41,6 +41,15 @@ pub enum Wanted {
     Replicas(PodTemplate),
     /// Complete sets of several pod templates.
     Sets(Vec<SetPart>),
+}
+
+/// Pods that an answer subtracts from what nodes have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subtracting {
+    /// Those that are assigned to nodes.
+    Assigned,
+    /// The same, and the pods of assumed workloads.
+    Assumed,
 }
 
 /// A question. Equal questions have equal keys.

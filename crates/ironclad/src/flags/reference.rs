@@ -178,7 +178,12 @@ fn controllers_are_those_of_the_table() {
     all.sort_unstable();
     // Parts that in Karmada are in no list, or are programs of their own.
     let ours = [
-        "dependencies", "descheduler", "detector", "distributedHorizontalPodAutoscaler", "policy", "scheduler",
+        "dependencies",
+        "descheduler",
+        "detector",
+        "distributedHorizontalPodAutoscaler",
+        "policy",
+        "scheduler",
         "withoutEffect",
     ];
     all.retain(|name| !ours.contains(name));

@@ -178,6 +178,10 @@ mod tests {
             self.0.as_ref().map(|_| Configuration::default())
         }
 
+        fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value> {
+            (namespace == "shop" && name == "web").then(|| json!({"name": name}))
+        }
+
         fn scheduling_queue(&self) -> Vec<QueuedBinding> {
             let binding = BindingKey { namespace: "shop".into(), name: "web".into() };
             vec![QueuedBinding {
@@ -222,6 +226,8 @@ mod tests {
             (&on, Method::GET, "/v1alpha1/configuration", 200, "/kind", json!("Configuration")),
             (&on, Method::GET, "/v1alpha1/configuration", 200, "/scheduler/schedulerName", json!("default-scheduler")),
             (&off, Method::GET, "/v1alpha1/configuration", 503, "/reason", json!("ServiceUnavailable")),
+            (&on, Method::GET, "/v1alpha1/namespaces/shop/autoscalers/web", 200, "/kind", json!("Autoscaler")),
+            (&on, Method::GET, "/v1alpha1/namespaces/shop/autoscalers/other", 404, "/reason", json!("NotFound")),
             (&on, Method::POST, "/v1alpha1/evictions", 405, "/reason", json!("MethodNotAllowed")),
             (&on, Method::GET, "/v1alpha1/others", 404, "/reason", json!("NotFound")),
             (&off, Method::GET, "/v1alpha1/evictions", 503, "/reason", json!("ServiceUnavailable")),

@@ -26,7 +26,9 @@ proptest! {
             cluster.spec.region = format!("r{region}");
             cluster.spec.zones = vec![format!("z{zone}")];
             fleet.insert(name.as_str().into(), cluster.into());
-            available.extend(estimate.map(|estimate| (name.as_str().into(), estimate)));
+            if let Some(estimate) = estimate {
+                available.limit(&name.as_str().into(), *estimate);
+            }
         }
         let constraint = |(field, (min, more)): (&usize, &(i64, i64))| spread(fields[*field], *min, min + more);
         let mut placement = [duplicated(), dynamic(), aggregated()][strategy].clone();

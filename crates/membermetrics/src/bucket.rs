@@ -44,7 +44,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tokens_are_filled_up_at_the_rate_and_no_further_than_the_burst() {
-        let start = tokio::time::Instant::now();
+        let start = ironclad_seam::Clock::system().mono();
         let at = |ms| start + Duration::from_millis(ms);
         let second = Duration::from_secs(1);
         let mut bucket = Bucket::new(10.0, 2, start);

@@ -290,7 +290,7 @@ where
     }
     let objects = match namespace {
         Some(namespace) => names.namespace(namespace),
-        None if labels.is_everything() => return Some(!names.is_empty()),
+        None if labels.requirements.is_empty() => return Some(!names.is_empty()),
         None => names.list(),
     };
     let matches = |object: &Arc<PartialObjectMeta<K>>| {

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use kube::{Client, client::Body};
@@ -45,6 +47,10 @@ fn json_of(value: &Value) -> (u16, Vec<u8>) {
     (200, serde_json::to_vec(value).unwrap())
 }
 
+fn whole(bytes: Vec<u8>) -> UnsyncBoxBody<Bytes, BoxError> {
+    Full::new(Bytes::from(bytes)).map_err(BoxError::from).boxed_unsync()
+}
+
 fn member(name: &str, behaviour: Behaviour) -> (Member, Asked) {
     let asked = Asked::default();
     let log = asked.clone();
@@ -56,13 +62,13 @@ fn member(name: &str, behaviour: Behaviour) -> (Member, Asked) {
             let body = match behaviour {
                 Behaviour::Answers(answer) => {
                     let (code, bytes) = answer(&path);
-                    return Ok(Response::builder().status(code).body(Body::from(bytes))?);
+                    return Ok(Response::builder().status(code).body(whole(bytes))?);
                 }
                 Behaviour::Hangs => pending().await,
                 Behaviour::Refuses => return Err(BoxError::from("connection refused")),
                 Behaviour::HangsInTheBody => {
-                    let stream = futures::stream::pending::<Result<http_body::Frame<bytes::Bytes>, BoxError>>();
-                    Body::wrap_body(http_body_util::StreamBody::new(stream))
+                    let frames = futures::stream::pending::<Result<http_body::Frame<Bytes>, BoxError>>();
+                    StreamBody::new(frames).boxed_unsync()
                 }
             };
             Ok::<_, BoxError>(Response::new(body))
@@ -163,17 +169,50 @@ async fn an_answer_is_used_again_within_its_window_and_a_silent_member_is_left_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_of_which_many_different_pods_are_asked_is_asked_for_all_at_once() {
+    let clock = clock();
+    let metrics = MemberMetrics::new(clock.clone(), Options { qps: 0.0, ..Options::default() });
+    let now = clock.clone();
+    let pods = answers(move |path| {
+        let wanted = path.split_once("app%3Dw").map(|(_, number)| number.to_owned());
+        let pod = |number: usize| {
+            json!({
+                "metadata": {"namespace": "a", "name": format!("p{number}"), "labels": {"app": format!("w{number}")}},
+                "timestamp": now.wall().to_string(), "window": "15s",
+                "containers": [{"name": "c", "usage": {"cpu": "1"}}],
+            })
+        };
+        let all = (0..100).filter(|number| wanted.as_ref().is_none_or(|wanted| *wanted == number.to_string()));
+        json_of(&json!({"kind": "PodMetricsList", "items": all.map(pod).collect::<Vec<_>>()}))
+    });
+    let (one, asked) = member("one", pods);
+    for round in 0..3 {
+        for number in 0..100 {
+            let labels = format!("app=w{number}");
+            let merged = metrics.pods(std::slice::from_ref(&one), Some("a"), Some(&labels)).await;
+            let names: Vec<_> = merged.items.iter().map(|item| item.sample.name.clone()).collect();
+            assert_eq!(names, [format!("p{number}")], "round {round}");
+        }
+        clock.sleep(Duration::from_secs(15)).await;
+    }
+    // 31 of the first round are single requests; from then on there is one for all in each window.
+    assert_eq!(asked.paths().len(), 31 + 3);
+    let other = metrics.pods(&[one], Some("b"), Some("app=w1")).await;
+    assert!(other.items.is_empty(), "of another namespace");
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_member_has_a_rate_of_its_own() {
     let options = Options { qps: 2.0, burst: 3, ..Options::default() };
     let metrics = metrics(options);
     let (one, asked) = member("one", answers(|_| (404, vec![])));
     let (other, of_other) = member("other", answers(|_| (404, vec![])));
-    let began = tokio::time::Instant::now();
+    let began = clock().mono();
     let names: Vec<String> = (0..12).map(|number| format!("p{number}")).collect();
     let members = [one];
     let all = names.iter().map(|name| metrics.pod(&members, "a", name));
     let answers = futures::future::join_all(all).await;
-    assert!(tokio::time::Instant::now() - began <= Duration::from_secs(3), "nobody waits longer than the deadline");
+    assert!(clock().mono() - began <= Duration::from_secs(3), "nobody waits longer than the deadline");
     let refused = answers.iter().filter(|merged| !merged.failed.is_empty()).count();
     // Three at once, and two in each of the three seconds.
     assert_eq!((asked.paths().len(), refused), (9, 3));

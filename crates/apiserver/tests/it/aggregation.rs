@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use ironclad_apiserver::{
-    ApiResource, ForwardAnswer, ForwardTarget, Forwarder, Identity, Options, ResponseBody, Route, RouteFuture, ServedApi,
+    ApiResource, ForwardAnswer, ForwardTarget, Forwarder, Identity, Options, ResponseBody, Route, RouteFuture,
+    ServedApi,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -47,8 +48,7 @@ impl Forwarder for Remote {
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 async fn world(remote: &Remote) -> World {
-    let options =
-        Options { forwarder: Some(Arc::new(remote.clone())), api_services: true, ..Options::default() };
+    let options = Options { forwarder: Some(Arc::new(remote.clone())), api_services: true, ..Options::default() };
     World::seeded(1, options).await
 }
 
@@ -107,7 +107,10 @@ async fn requests_go_to_the_server_of_an_api_service() {
         assert_eq!(check.headers()["x-remote-user"], "system:kube-aggregator");
     }
     let version = freshness(&world, "agg.io").await.unwrap();
-    assert_eq!((version["freshness"].as_str(), version["resources"][0]["shortNames"][0].as_str()), (Some("Current"), Some("th")));
+    assert_eq!(
+        (version["freshness"].as_str(), version["resources"][0]["shortNames"][0].as_str()),
+        (Some("Current"), Some("th"))
+    );
     assert_eq!(version["resources"][0]["subresources"][0]["subresource"], "status");
     let groups = world.get("/apis").await.expect(200);
     assert!(groups.at("/groups").as_array().unwrap().iter().any(|group| group["name"] == "agg.io"));
@@ -124,7 +127,10 @@ async fn requests_go_to_the_server_of_an_api_service() {
         let requests = remote.requests.lock();
         let (_, request) = &requests[0];
         assert_eq!((request.method(), request.uri().to_string().as_str()), (&Method::PUT, path));
-        assert_eq!((request.headers()["x-remote-user"].to_str(), &request.body()[..]), (Ok("tester"), &b"{\"a\":1}"[..]));
+        assert_eq!(
+            (request.headers()["x-remote-user"].to_str(), &request.body()[..]),
+            (Ok("tester"), &b"{\"a\":1}"[..])
+        );
         assert!(request.headers().get("authorization").is_none());
     }
     let stranger = Identity::user("eve", &[]);
@@ -151,7 +157,8 @@ async fn requests_go_to_the_server_of_an_api_service() {
 async fn services_in_a_cluster_network_are_not_reached_and_own_groups_are_not_replaced() {
     let remote = Remote::default();
     let world = world(&remote).await;
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "agg"}, "spec": {"ports": [{"port": 443}]}});
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "agg"}, "spec": {"ports": [{"port": 443}]}});
     world.post("/api/v1/namespaces/default/services", service).await.expect(201);
     world.post("/apis/apiregistration.k8s.io/v1/apiservices", api_service("agg.io")).await.expect(201);
     let mut apps = api_service("apps");

@@ -10,4 +10,4 @@ mod webhooks;
 pub(crate) use certificates::{Certificates, Purpose};
 pub use in_process::InProcessAdmission;
 pub use webhooks::{WebhookError, WebhookOptions, serve_webhooks};
-pub(crate) use webhooks::{certificates, covers, failed, put};
+pub(crate) use webhooks::{certificates, covers, failed};

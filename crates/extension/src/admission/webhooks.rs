@@ -249,7 +249,7 @@ async fn register(client: &Client, options: &WebhookOptions, bundle: &str) -> Re
 }
 
 /// Creates the object or, if `change` finds something to change, replaces it.
-pub(crate) async fn put<K>(client: &Client, wanted: K, change: impl Fn(&mut K, &K) -> bool) -> Result<(), WebhookError>
+async fn put<K>(client: &Client, wanted: K, change: impl Fn(&mut K, &K) -> bool) -> Result<(), WebhookError>
 where
     K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
         + Clone

@@ -116,7 +116,7 @@ pub(crate) fn pod_table(pods: &[OfCluster<PodSample>], incomplete: Option<&str>)
         let mut sum: Usage = BTreeMap::new();
         for (resource, amount) in of.sample.containers.iter().flat_map(|container| &container.usage) {
             let entry = sum.entry(resource.clone()).or_insert(Amount::ZERO);
-            *entry = *entry + *amount;
+            *entry += *amount;
         }
         Row { cluster: &of.cluster.0, name: &of.sample.name, usage: sum, window: of.sample.window, object: pod(of) }
     });

@@ -253,7 +253,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_version_that_is_not_reached_is_given_up_for_a_while() {
-        let start = Instant::now();
+        let start = ironclad_seam::Clock::system().mono();
         let at = |seconds| start + Duration::from_secs(seconds);
         let unreached = || Registered::Unavailable("no".into());
         let since = |seconds| Some(State::UnreachedSince(at(seconds)));

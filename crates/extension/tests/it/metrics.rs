@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use ironclad_admission::Config;
 use ironclad_api::cluster::Cluster;
 use ironclad_extension::metrics::{MetricsAdapter, MetricsOptions, MetricsRoute};
@@ -20,6 +21,12 @@ use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
 use crate::support::{Plane, plane};
+
+type Answer = UnsyncBoxBody<Bytes, BoxError>;
+
+fn whole(text: String) -> Answer {
+    Full::new(Bytes::from(text)).map_err(BoxError::from).boxed_unsync()
+}
 
 /// A member with these pods, by namespace and name.
 #[derive(Clone, Default)]
@@ -42,17 +49,15 @@ impl FakeMember {
         Client::new(
             service_fn(move |request: Request<Body>| {
                 let answer = member.answer(&request, &clock);
-                async move { Ok::<_, BoxError>(answer?) }
+                async move { answer }
             }),
             "default",
         )
     }
 
-    fn answer(&self, request: &Request<Body>, clock: &Clock) -> Result<Response<Body>, BoxError> {
+    fn answer(&self, request: &Request<Body>, clock: &Clock) -> Result<Response<Answer>, BoxError> {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-        let json = |code: u16, value: &Value| {
-            Ok(Response::builder().status(code).body(Body::from(value.to_string().into_bytes()))?)
-        };
+        let json = |code: u16, value: &Value| Ok(Response::builder().status(code).body(whole(value.to_string()))?);
         if path == "/api/v1/pods" || path == "/api/v1/nodes" {
             if query.contains("sendInitialEvents") {
                 let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid",
@@ -61,7 +66,7 @@ impl FakeMember {
             }
             if query.contains("watch=true") {
                 let stream = futures::stream::pending::<Result<http_body::Frame<Bytes>, BoxError>>();
-                return Ok(Response::new(Body::wrap_body(http_body_util::StreamBody::new(stream))));
+                return Ok(Response::new(StreamBody::new(stream).boxed_unsync()));
             }
             let items: Vec<Value> = match path {
                 "/api/v1/pods" => self

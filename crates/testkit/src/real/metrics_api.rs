@@ -113,11 +113,8 @@ async fn register(cluster: &Cluster, port: u16) -> anyhow::Result<()> {
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "metrics-api", "namespace": "default"},
         "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
     })];
-    const APIS: [(&str, &str); 3] = [
-        ("metrics.k8s.io", "v1beta1"),
-        ("custom.metrics.k8s.io", "v1beta2"),
-        ("external.metrics.k8s.io", "v1beta1"),
-    ];
+    const APIS: [(&str, &str); 3] =
+        [("metrics.k8s.io", "v1beta1"), ("custom.metrics.k8s.io", "v1beta2"), ("external.metrics.k8s.io", "v1beta1")];
     for (group, version) in APIS {
         manifests.push(json!({
             "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -165,8 +162,10 @@ impl Answering {
         let resources = |group_version: String, names: &[(&str, bool)]| {
             let all: Vec<Value> = names
                 .iter()
-                .map(|(name, namespaced)| json!({"name": name, "singularName": "", "namespaced": namespaced,
-                    "kind": "Metrics", "verbs": ["get", "list"]}))
+                .map(|(name, namespaced)| {
+                    json!({"name": name, "singularName": "", "namespaced": namespaced,
+                    "kind": "Metrics", "verbs": ["get", "list"]})
+                })
                 .collect();
             json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": all})
         };

@@ -57,7 +57,8 @@ async fn metrics_of_members_behind_a_real_kube_apiserver() -> anyhow::Result<()>
         Ok(serde_json::from_str(&kubectl.run(["get", "--raw", path]).await?)?)
     };
     let custom = raw("/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/qps").await?;
-    let values: Vec<&str> = custom["items"].as_array().into_iter().flatten().filter_map(|i| i["value"].as_str()).collect();
+    let values: Vec<&str> =
+        custom["items"].as_array().into_iter().flatten().filter_map(|i| i["value"].as_str()).collect();
     ensure!(values == ["10", "30"], "{custom}");
     apis.iter().for_each(|api| api.set_depth("7"));
     let external = raw("/apis/external.metrics.k8s.io/v1beta1/namespaces/default/depth").await?;

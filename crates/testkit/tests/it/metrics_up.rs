@@ -20,7 +20,8 @@ async fn kubectl_top_shows_the_pods_of_all_members() -> anyhow::Result<()> {
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let path = data.display().to_string();
     let daemon = Daemon::start([
-        "up", "--data-dir", &path, "--listen", &listen, "--metrics-bind-address", "0", "--demo", "--startup-delay", "0s",
+        "up", "--data-dir", &path, "--listen", &listen, "--metrics-bind-address", "0", "--demo", "--startup-delay",
+        "0s",
     ])
     .await?;
     let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;

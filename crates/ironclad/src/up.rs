@@ -235,6 +235,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let end = async {
         // Controllers first, so that their requests do not fail against a stopping server.
         controllers.tasks.kill();
+        of_members.tasks.kill();
         electors.release().await;
         // Requests under way are answered, and watches end with their last frame.
         plane_seam.tasks.stop();

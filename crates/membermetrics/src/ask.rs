@@ -11,11 +11,12 @@ use futures::future::join_all;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use ironclad_autoscaling::metrics::{
-    Answer, Malformed, Measured, Merged, custom, external,
+    Answer, Malformed, Measured, Merged, REUSE_MAX, custom, external,
     resource::{self, NodeSample, PodSample},
     reuse,
 };
 use ironclad_fleet::ClusterName;
+use ironclad_patch::selector::LabelSelector;
 use ironclad_seam::Clock;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -37,6 +38,9 @@ const VERSIONS_KEPT: Duration = Duration::from_secs(60);
 const SILENCE_KEPT: Duration = Duration::from_secs(5);
 /// Requests to one member at a time, so that a slow one leaves the others their share.
 const PARALLEL_PER_MEMBER: usize = 8;
+/// Different requests for pods of one member, within [`REUSE_MAX`], from which on it is asked for all of its pods.
+const WIDEN_FROM: usize = 32;
+const ALL_PODS_PREFIX: &str = "/apis/metrics.k8s.io/v1beta1";
 /// Bytes of an error response that are read.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 /// Characters of a member's error that are repeated.
@@ -151,6 +155,8 @@ struct State {
     parallel: Semaphore,
     /// The reason why it did not answer, and the end of the time in which it is not asked for that.
     silent: Mutex<Option<(String, Instant)>>,
+    /// The different requests for pods of late.
+    recent: Mutex<Recent>,
     /// Versions of a group that it serves.
     versions: Slots<Vec<String>>,
     resources: Slots<Vec<MetricResource>>,
@@ -158,6 +164,29 @@ struct State {
     nodes: Slots<Answer<NodeSample>>,
     custom: Slots<Answer<custom::Sample>>,
     external: Slots<Answer<external::Sample>>,
+}
+
+/// The different requests within a span of time.
+struct Recent {
+    since: Instant,
+    requests: BTreeSet<String>,
+    /// There were many in the span before.
+    was_busy: bool,
+}
+
+impl Recent {
+    /// Counts a request. Returns true if there are many different ones.
+    fn is_busy(&mut self, request: &str, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) >= REUSE_MAX {
+            self.was_busy = self.requests.len() >= WIDEN_FROM;
+            self.requests.clear();
+            self.since = now;
+        }
+        if self.requests.len() < WIDEN_FROM {
+            self.requests.insert(request.to_owned());
+        }
+        self.was_busy || self.requests.len() >= WIDEN_FROM
+    }
 }
 
 /// Failure of a request to a member.
@@ -185,21 +214,7 @@ impl MemberMetrics {
 
     /// Returns the usage of pods in a namespace, or in all, with these labels.
     pub async fn pods(&self, members: &[Member], namespace: Option<&str>, labels: Option<&str>) -> Merged<PodSample> {
-        let path = match namespace {
-            Some(namespace) => format!("/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods", encoded(namespace)),
-            None => "/apis/metrics.k8s.io/v1beta1/pods".to_owned(),
-        };
-        let path = with_query(path, &[("labelSelector", labels)]);
-        let namespace = namespace.map(str::to_owned);
-        self.each(members, |asked| {
-            let (path, namespace) = (path.clone(), namespace.clone());
-            asked.resource_metrics(
-                |state| &state.pods,
-                path,
-                move |body| resource::read_pods(body, namespace.as_deref()),
-            )
-        })
-        .await
+        self.each(members, |asked| asked.pods(namespace.map(str::to_owned), labels.map(str::to_owned))).await
     }
 
     /// Returns the usage of the pods of this name: one for each member that has it.
@@ -347,6 +362,7 @@ impl Shared {
                 bucket: Mutex::new(bucket),
                 parallel: Semaphore::new(PARALLEL_PER_MEMBER),
                 silent: Mutex::default(),
+                recent: Mutex::new(Recent { since: self.clock.mono(), requests: BTreeSet::new(), was_busy: false }),
                 versions: Slots::default(),
                 resources: Slots::default(),
                 pods: Slots::default(),
@@ -368,6 +384,35 @@ struct Asked {
 }
 
 impl Asked {
+    /// Asks for the usage of pods. While very different pods are asked for, the member is asked for all of them at once:
+    /// an answer is used again by everybody who asks within its window.
+    async fn pods(self, namespace: Option<String>, labels: Option<String>) -> Result<Arc<Answer<PodSample>>, String> {
+        let path = match &namespace {
+            Some(namespace) => format!("{ALL_PODS_PREFIX}/namespaces/{}/pods", encoded(namespace)),
+            None => format!("{ALL_PODS_PREFIX}/pods"),
+        };
+        let path = with_query(path, &[("labelSelector", labels.as_deref())]);
+        let selector = LabelSelector::parse(labels.as_deref().unwrap_or_default());
+        if let Ok(selector) = selector
+            && self.state.recent.lock().is_busy(&path, self.shared.clock.mono())
+        {
+            let all = format!("{ALL_PODS_PREFIX}/pods");
+            let read = |body: &[u8]| resource::read_pods(body, None);
+            let all = self.clone().resource_metrics(|state| &state.pods, all, read).await?;
+            // A source that gives no labels can't be narrowed here.
+            if all.items.iter().all(|pod| !pod.labels.is_empty()) {
+                let matches = |pod: &&Arc<PodSample>| {
+                    namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
+                        && selector.matches(|key| pod.labels.get(key).map(String::as_str))
+                };
+                let items = all.items.iter().filter(matches).cloned().collect();
+                return Ok(Arc::new(Answer { items, refused: all.refused.clone() }));
+            }
+        }
+        let read = move |body: &[u8]| resource::read_pods(body, namespace.as_deref());
+        self.resource_metrics(|state| &state.pods, path, read).await
+    }
+
     /// Asks for objects of `metrics.k8s.io`. A member that does not serve the group has unmeasured objects.
     async fn resource_metrics<T>(
         self,

@@ -169,6 +169,39 @@ async fn an_answer_is_used_again_within_its_window_and_a_silent_member_is_left_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_of_which_many_different_pods_are_asked_is_asked_for_all_at_once() {
+    let clock = clock();
+    let metrics = MemberMetrics::new(clock.clone(), Options { qps: 0.0, ..Options::default() });
+    let now = clock.clone();
+    let pods = answers(move |path| {
+        let wanted = path.split_once("app%3Dw").map(|(_, number)| number.to_owned());
+        let pod = |number: usize| {
+            json!({
+                "metadata": {"namespace": "a", "name": format!("p{number}"), "labels": {"app": format!("w{number}")}},
+                "timestamp": now.wall().to_string(), "window": "15s",
+                "containers": [{"name": "c", "usage": {"cpu": "1"}}],
+            })
+        };
+        let all = (0..100).filter(|number| wanted.as_ref().is_none_or(|wanted| *wanted == number.to_string()));
+        json_of(&json!({"kind": "PodMetricsList", "items": all.map(pod).collect::<Vec<_>>()}))
+    });
+    let (one, asked) = member("one", pods);
+    for round in 0..3 {
+        for number in 0..100 {
+            let labels = format!("app=w{number}");
+            let merged = metrics.pods(std::slice::from_ref(&one), Some("a"), Some(&labels)).await;
+            let names: Vec<_> = merged.items.iter().map(|item| item.sample.name.clone()).collect();
+            assert_eq!(names, [format!("p{number}")], "round {round}");
+        }
+        clock.sleep(Duration::from_secs(15)).await;
+    }
+    // 31 of the first round are single requests; from then on there is one for all in each window.
+    assert_eq!(asked.paths().len(), 31 + 3);
+    let other = metrics.pods(&[one], Some("b"), Some("app=w1")).await;
+    assert!(other.items.is_empty(), "of another namespace");
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_member_has_a_rate_of_its_own() {
     let options = Options { qps: 2.0, burst: 3, ..Options::default() };
     let metrics = metrics(options);

@@ -24,6 +24,7 @@ use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use jiff::Timestamp;
+use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kube::Resource as _;
 use parking_lot::Mutex;
 
@@ -62,6 +63,8 @@ struct Autoscaler {
 #[derive(Clone, Default)]
 struct State {
     uid: String,
+    /// The workload. State of another one says nothing about it.
+    target: CrossVersionObjectReference,
     /// False until its replicas are read for the first time.
     is_begun: bool,
     history: History,
@@ -254,8 +257,9 @@ impl Autoscaler {
 
     fn state(&self, key: &Key, object: &FederatedHPA) -> State {
         let uid = object.metadata.uid.clone().unwrap_or_default();
-        let known = self.states.lock().get(key).filter(|state| state.uid == uid).cloned();
-        known.unwrap_or_else(|| State { uid, ..State::default() })
+        let target = &object.spec.scale_target_ref;
+        let known = self.states.lock().get(key).filter(|state| state.uid == uid && state.target == *target).cloned();
+        known.unwrap_or_else(|| State { uid, target: target.clone(), ..State::default() })
     }
 
     fn wait(&self, failures: u32) -> Duration {
@@ -278,7 +282,6 @@ impl Autoscaler {
                 return;
             }
             if old.spec.scale_target_ref != new.spec.scale_target_ref {
-                self.states.lock().remove(&Key::of(&**new));
                 self.observer.forget(old);
             }
         } else if let (Some(old), None) = (&change.old, &change.new) {

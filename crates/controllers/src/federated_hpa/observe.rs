@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -62,8 +62,8 @@ pub(super) struct Observer {
 
 /// Selector of the scale of a member's object.
 pub(super) struct KeptSelector {
-    /// The connection over which it was read.
-    member: Arc<Member>,
+    /// The connection over which it was read; one that has ended is not kept alive.
+    member: Weak<Member>,
     selector: Arc<str>,
     read: Instant,
 }
@@ -255,14 +255,15 @@ impl Observer {
     async fn selector(&self, target: &Target, member: &Arc<Member>) -> Result<Arc<str>, String> {
         let key = (target.key.clone(), member.name.clone());
         let now = self.clock.mono();
-        let is_valid = |kept: &&KeptSelector| Arc::ptr_eq(&kept.member, member) && now < kept.read + SCALE_KEPT;
+        let connection = Arc::downgrade(member);
+        let is_valid = |kept: &&KeptSelector| kept.member.ptr_eq(&connection) && now < kept.read + SCALE_KEPT;
         if let Some(kept) = self.selectors.lock().get(&key).filter(is_valid) {
             return Ok(kept.selector.clone());
         }
         let scale = self.scale(&member.client, target).await.map_err(|failure| failure.to_string())?;
         let selector: Arc<str> = scale.status.and_then(|status| status.selector).unwrap_or_default().into();
         if !selector.is_empty() {
-            let kept = KeptSelector { member: member.clone(), selector: selector.clone(), read: now };
+            let kept = KeptSelector { member: connection, selector: selector.clone(), read: now };
             self.selectors.lock().insert(key, kept);
         }
         Ok(selector)

@@ -1,6 +1,10 @@
 //! Pods of members as autoscalers count them, watched in each member that an autoscaler asks for.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
 use ironclad_api::ObjectMeta;
 use ironclad_autoscaling::federated_hpa::pods::Pod;
@@ -64,7 +68,8 @@ impl Resource for CachedPod {
 /// One cache for each connection of a member, from the first question on.
 pub(super) struct PodCaches {
     seam: Seam,
-    by_member: Mutex<BTreeMap<ClusterName, (Arc<Member>, Informer<CachedPod>)>>,
+    /// A connection that has ended is not kept alive.
+    by_member: Mutex<BTreeMap<ClusterName, (Weak<Member>, Informer<CachedPod>)>>,
 }
 
 impl PodCaches {
@@ -75,15 +80,17 @@ impl PodCaches {
     /// The pods of a member. The watch ends with the connection.
     pub(super) fn of(&self, member: &Arc<Member>) -> Informer<CachedPod> {
         let mut caches = self.by_member.lock();
+        let this = Arc::downgrade(member);
         if let Some((connection, pods)) = caches.get(&member.name)
-            && Arc::ptr_eq(connection, member)
+            && connection.ptr_eq(&this)
         {
             return pods.clone();
         }
         let pods = Informer::new(&[]);
         let api = Api::all(member.client.clone());
         pods.start("autoscaled pods", &self.seam, &member.tasks, api, &WatchScope::default());
-        caches.insert(member.name.clone(), (member.clone(), pods.clone()));
+        caches.retain(|_, (connection, _)| connection.strong_count() > 0);
+        caches.insert(member.name.clone(), (this, pods.clone()));
         pods
     }
 }

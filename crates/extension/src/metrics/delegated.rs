@@ -32,6 +32,8 @@ use crate::{
 
 /// Time for which an answer about a token or a right is used again.
 const ANSWERS_KEPT: Duration = Duration::from_secs(10);
+/// Time to read whom the control plane trusts.
+const READ_DEADLINE: Duration = Duration::from_secs(30);
 /// The most answers that are kept.
 const ANSWERS_MAX: usize = 1_024;
 /// Members of this group may do everything.
@@ -105,7 +107,16 @@ impl Delegated {
         });
         let scope = WatchScope { labels: None, fields: Some(format!("metadata.name={AUTHENTICATION}")) };
         maps.start("authentication", seam, &seam.tasks, Api::namespaced(client, KUBE_SYSTEM), &scope);
-        maps.synced().await;
+        if tokio::time::timeout(READ_DEADLINE, maps.synced()).await.is_err() {
+            let why = maps.last_error().unwrap_or_else(|| "no answer yet".to_owned());
+            return Err(format!("ConfigMap {KUBE_SYSTEM}/{AUTHENTICATION} can't be read: {why}"));
+        }
+        if delegated.trust.read().proxies.is_none() {
+            tracing::warn!(
+                "ConfigMap {KUBE_SYSTEM}/{AUTHENTICATION} names no authority of a proxy: start the kube-apiserver with its flags \
+                 --requestheader-* and --proxy-client-*, or it can't say who asks for metrics"
+            );
+        }
         Ok(delegated)
     }
 

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_store::StoreError;
 
-use crate::{Forwarder, Identity, TokenKey, WebhookCaller, admission::Admission, convert::Converter};
+use crate::{
+    Identity, TokenKey, WebhookCaller, admission::Admission, aggregation::forwarder::Forwarder, convert::Converter,
+};
 
 /// Options of a server.
 #[derive(Debug, Clone)]

@@ -113,8 +113,8 @@ impl Server {
         lifecycle::refresh_registry(&self.state)
     }
 
-    /// Adds a version of a group that a route answers to discovery, or replaces its resources. APIServices with a service
-    /// take precedence over the route.
+    /// Adds a version of a group that a route answers to discovery, or replaces its resources. APIServices with a
+    /// service take precedence over the route.
     pub fn announce_api(&self, api: ServedApi) {
         let registered = api.registered;
         if self.state.aggregation.announce(api) && registered {

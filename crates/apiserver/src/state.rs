@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::{
     Options, TokenKey,
-    aggregation::Aggregation,
+    aggregation::apis::Aggregation,
     answer_budget::AnswerBudget,
     auth::rbac::Bindings,
     cached::Cached,

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Request;
-use ironclad_apiserver::{ForwardAnswer, ForwardTarget, Forwarder, ResponseBody, pki::Pair};
+use http_body_util::BodyExt as _;
+use ironclad_apiserver::{ForwardAnswer, ForwardTarget, Forwarder, pki::Pair};
 use ironclad_runtime::{AggregatedAccess, Traffic, aggregated_client};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -82,7 +83,7 @@ impl Forwarder for NetworkForwarder {
             let client = state.client(&target)?;
             let request = request.map(|body| Body::from(body.to_vec()));
             let response = client.send(request).await.map_err(|error| innermost(&error))?;
-            Ok(response.map(ResponseBody::boxed))
+            Ok(response.map(|body| body.map_err(std::io::Error::other).boxed_unsync()))
         })
     }
 }

@@ -48,7 +48,7 @@ const ERROR_CHARS_MAX: usize = 200;
 /// The most metrics that a member may list.
 const RESOURCES_MAX: usize = 20_000;
 
-/// What a segment of a path, or a value of a query, need not escape.
+/// Characters that a segment of a path, or a value of a query, need not escape.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Bounds of the requests to members.
@@ -384,8 +384,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Asks for the usage of pods. While very different pods are asked for, the member is asked for all of them at once:
-    /// an answer is used again by everybody who asks within its window.
+    /// Asks for the usage of pods. While very different pods are asked for, the member is asked for all of them at
+    /// once: an answer is used again by everybody who asks within its window.
     async fn pods(self, namespace: Option<String>, labels: Option<String>) -> Result<Arc<Answer<PodSample>>, String> {
         let path = match &namespace {
             Some(namespace) => format!("{ALL_PODS_PREFIX}/namespaces/{}/pods", encoded(namespace)),

@@ -129,7 +129,8 @@ impl Fleet {
         members.iter().map(member).collect()
     }
 
-    /// The members that serve a version of this API group, as their Clusters report, and those of which that is not known.
+    /// The members that serve a version of this API group, as their Clusters report, and those of which that is not
+    /// known.
     #[must_use]
     pub fn serving(&self, group: &str) -> Vec<Member> {
         let lacks = |cluster: &Arc<Cluster>| {

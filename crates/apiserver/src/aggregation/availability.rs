@@ -9,7 +9,11 @@ use http_body_util::{BodyExt as _, Limited};
 use ironclad_store::{Compare, Op};
 use serde_json::{Value, json};
 
-use super::{Api, ForwardTarget, Origin, OwnGroups, forward::passed_on};
+use super::{
+    apis::{Api, Origin, OwnGroups},
+    forward::passed_on,
+    forwarder::ForwardTarget,
+};
 use crate::{
     Identity, MASTERS,
     api_services::{self, Remote},

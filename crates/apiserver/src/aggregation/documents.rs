@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use serde_json::{Map, Value, json};
 
-use super::{Api, Apis};
+use super::apis::{Api, Apis};
 use crate::registry::version_priority;
 
 /// An aggregated group: its versions, the preferred one first.
@@ -113,7 +113,7 @@ fn resources(group: &str, version: &str, list: &[Value]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregation::{Aggregation, ApiResource, Origin, ServedApi};
+    use crate::aggregation::apis::{Aggregation, ApiResource, Origin, ServedApi};
 
     fn served(group: &str, version: &str, priorities: (u32, u32), resources: &[&str]) -> ServedApi {
         let resource = |name: &&str| ApiResource {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{Api, Origin};
-use crate::{Identity, respond::Reply, state::State, status::ApiError};
+use super::apis::{Api, Origin};
+use crate::{Identity, ResponseBody, respond::Reply, state::State, status::ApiError};
 
 /// Headers of one connection, which are not passed on, and those that the client that sends the request sets.
 const OF_A_CONNECTION: [HeaderName; 8] = [
@@ -20,7 +20,7 @@ const OF_A_CONNECTION: [HeaderName; 8] = [
 ];
 /// Prefixes of headers that say who the user is.
 const OF_THE_USER: [&str; 2] = ["x-remote-", "impersonate-"];
-/// What the key of an extra attribute need not escape.
+/// Characters that the key of an extra attribute need not escape.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Sends a request that was authorized on, as this user, and passes the answer back.
@@ -51,7 +51,8 @@ pub(crate) async fn forward(
         sent.headers_mut().insert("x-forwarded-uri", uri);
     }
     match forwarder.forward(target, sent).await {
-        Ok(mut reply) => {
+        Ok(reply) => {
+            let mut reply = reply.map(ResponseBody::boxed);
             for name in &OF_A_CONNECTION {
                 reply.headers_mut().remove(name);
             }

@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
 use ironclad_apiserver::{
-    ApiResource, ForwardAnswer, ForwardTarget, Forwarder, Identity, Options, ResponseBody, Route, RouteFuture,
-    ServedApi,
+    ApiResource, ForwardAnswer, ForwardBody, ForwardTarget, Forwarder, Identity, Options, ResponseBody, Route,
+    RouteFuture, ServedApi,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -37,7 +38,8 @@ impl Forwarder for Remote {
                 ]}),
                 _ => json!({"kind": "Thing", "answered": path}),
             };
-            let mut response = Response::new(ResponseBody::full(body.to_string()));
+            let body: ForwardBody = Full::new(Bytes::from(body.to_string())).map_err(std::io::Error::other).boxed_unsync();
+            let mut response = Response::new(body);
             response.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
             response.headers_mut().insert("x-of-the-server", http::HeaderValue::from_static("kept"));
             Ok(response)

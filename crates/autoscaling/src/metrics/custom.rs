@@ -88,7 +88,7 @@ impl Measured for Sample {
     }
 }
 
-/// How values of one object in several clusters become one.
+/// The way in which values of one object in several clusters become one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Merge {
     /// They are added.
@@ -162,8 +162,8 @@ struct RawObject {
     name: String,
 }
 
-/// Reads a MetricValueList of any version that was asked of a namespace, or of cluster-scoped objects. Values of objects
-/// in other namespaces and repeated ones are refused.
+/// Reads a MetricValueList of any version that was asked of a namespace, or of cluster-scoped objects. Values of
+/// objects in other namespaces and repeated ones are refused.
 ///
 /// # Errors
 /// If it is none.
@@ -197,8 +197,8 @@ pub fn read(body: &[u8], namespace: Option<&str>, metric: &str) -> Result<Answer
     })
 }
 
-/// Combines the values of each object over the clusters. Pods are not combined: pods of one name in two clusters are two
-/// pods. The result is in order of the objects, pods of one name in order of the clusters.
+/// Combines the values of each object over the clusters. Pods are not combined: pods of one name in two clusters are
+/// two pods. The result is in order of the objects, pods of one name in order of the clusters.
 #[must_use]
 pub fn combine(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<Combined> {
     /// Object, metric, and the cluster of a pod.

@@ -43,7 +43,7 @@ impl Measured for Sample {
     }
 }
 
-/// Which values of one series that several clusters see are handed out.
+/// The selection of values of one series that several clusters see.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Merge {
     /// The one with the newest timestamp: all clusters measure the same thing.

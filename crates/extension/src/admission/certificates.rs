@@ -1,7 +1,8 @@
-//! Certificates that this program makes for itself, in a Secret, and their renewal (specification/admission.md 1, 8): of
-//! the webhook server, of the metrics adapter, and of the embedded server as a client of aggregated ones.
+//! Certificates that this program makes for itself, in a Secret, and their renewal (specification/admission.md 1, 8):
+//! of the webhook server, of the metrics adapter, and of the embedded server as a client of aggregated ones.
 //!
-//! An authority signs the certificate; both are in a Secret that all replicas share. The other side trusts a bundle: a new authority is added to it while the old one is still valid, so that no call fails on the day of the
+//! An authority signs the certificate; both are in a Secret that all replicas share. The other side trusts a
+//! bundle: a new authority is added to it while the old one is still valid, so that no call fails on the day of the
 //! change.
 
 use std::collections::BTreeMap;

@@ -35,7 +35,7 @@ impl Group {
     }
 }
 
-/// What a request asks for.
+/// The target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     /// `/apis`.

@@ -1,4 +1,4 @@
-//! Who a request is from, and whether it is allowed: an API server behind a kube-apiserver asks that one.
+//! Authentication and authorization of requests: an API server behind a kube-apiserver leaves both to that one.
 //!
 //! A kube-apiserver that forwards a request shows a certificate of its proxy, and says in headers who the user is. Its
 //! ConfigMap names the authority of that certificate. Others show a certificate or a token of their own.
@@ -54,7 +54,7 @@ impl User {
     }
 }
 
-/// What the control plane's ConfigMap says about certificates.
+/// The authorities and headers that the control plane's ConfigMap names.
 #[derive(Default)]
 struct Trust {
     /// Verifies certificates of clients.
@@ -171,7 +171,7 @@ impl Delegated {
     /// Asks whether the user may do this; `path` is authorized where there are no attributes of a resource.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of the refusal.
     pub(super) async fn authorize(
         &self,
         user: &User,

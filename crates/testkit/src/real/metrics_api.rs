@@ -33,7 +33,7 @@ pub const QPS: &str = "metrics.test/qps";
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How the API behaves.
+/// Behaviour of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mood {
     #[default]

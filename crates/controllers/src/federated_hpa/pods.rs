@@ -65,11 +65,13 @@ impl Resource for CachedPod {
     }
 }
 
+/// Cache of the pods of one connection, which it does not keep alive once it has ended.
+type OfConnection = (Weak<Member>, Informer<CachedPod>);
+
 /// One cache for each connection of a member, from the first question on.
 pub(super) struct PodCaches {
     seam: Seam,
-    /// A connection that has ended is not kept alive.
-    by_member: Mutex<BTreeMap<ClusterName, (Weak<Member>, Informer<CachedPod>)>>,
+    by_member: Mutex<BTreeMap<ClusterName, OfConnection>>,
 }
 
 impl PodCaches {

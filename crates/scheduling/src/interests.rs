@@ -79,8 +79,7 @@ impl Interests {
         let selects = move |affinity: &ClusterAffinity| {
             old.into_iter().chain(new).any(|cluster| affinity::chooses(affinity, cluster))
         };
-        let concerned =
-            move |shared: &&Shared| shared.affinities.as_ref().is_none_or(|all| all.iter().any(selects));
+        let concerned = move |shared: &&Shared| shared.affinities.as_ref().is_none_or(|all| all.iter().any(selects));
         self.shared.values().filter(concerned).flat_map(|shared| &shared.bindings)
     }
 }

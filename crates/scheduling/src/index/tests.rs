@@ -13,7 +13,8 @@ use crate::{
     capacity::Modelling,
     decide,
     testkit::{
-        aggregated, applied, at, binding, duplicated, dynamic, failover, taint, targets, task, toleration, weighted, without_clusters,
+        aggregated, applied, at, binding, duplicated, dynamic, failover, taint, targets, task, toleration, weighted,
+        without_clusters,
     },
 };
 use ironclad_api::{

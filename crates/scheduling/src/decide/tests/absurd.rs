@@ -68,7 +68,11 @@ fn contradictory_placements_end_with_a_result_or_a_reason() {
             Err(Class::TooFew),
         ),
         ("bounds below zero: none", with_bounds(dynamic(), &[(Some(Cluster), -3, -1)]), Ok(&[("m1", 4)])),
-        ("a minimum above the maximum", with_bounds(duplicated(), &[(Some(Region), 2, 1)]), Ok(&[("m1", 4), ("m2", 4), ("m3", 4)])),
+        (
+            "a minimum above the maximum",
+            with_bounds(duplicated(), &[(Some(Region), 2, 1)]),
+            Ok(&[("m1", 4), ("m2", 4), ("m3", 4)]),
+        ),
         ("constraints that name nothing", with_bounds(duplicated(), &[(None, 1, 1)]), Err(Class::Other)),
         (
             "the same field twice: the first one counts",
@@ -100,8 +104,7 @@ fn absurd_estimates_are_bounded_or_ignored() {
         ("zero is an answer", 0, 0, Err(Class::InsufficientCapacity)),
     ] {
         let available = estimates(&[("m1", m1), ("m2", m2)]);
-        let decision =
-            decide_in(&placed(dynamic(), 4), &fleet, &available, &Options::default(), 1);
+        let decision = decide_in(&placed(dynamic(), 4), &fleet, &available, &Options::default(), 1);
         let got = applied(&placed(dynamic(), 4), &decision);
         match want {
             Ok(want) => assert_eq!(result(&got), want, "{name}: {:?}", decision.failure),

@@ -94,7 +94,8 @@ fn fleet(count: usize, is_full: bool) -> anyhow::Result<Clusters> {
 fn placements(clusters: usize) -> [(&'static str, Value); 7] {
     let by_capacity = json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
         "weightPreference": {"dynamicWeight": "AvailableReplicas"}});
-    let spread = |field: &str, min: usize, max: usize| json!({"spreadByField": field, "minGroups": min, "maxGroups": max});
+    let spread =
+        |field: &str, min: usize, max: usize| json!({"spreadByField": field, "minGroups": min, "maxGroups": max});
     let rack = json!({"labelSelector": {"matchLabels": {"rack": format!("k{}", clusters / 20)}}});
     let names: Vec<_> = (0..3).map(|n| name(n * clusters / 3)).collect();
     [
@@ -123,7 +124,10 @@ fn placements(clusters: usize) -> [(&'static str, Value); 7] {
 fn decisions(args: &Args) -> anyhow::Result<()> {
     let options = Options { overcommit_protection: true, component_scheduling: true, ..Options::default() };
     let available = Available::new();
-    println!("{:>8}   {:<22} {:>12} {:>12}   {:>15}", "clusters", "placement", "decision", "per second", "without index");
+    println!(
+        "{:>8}   {:<22} {:>12} {:>12}   {:>15}",
+        "clusters", "placement", "decision", "per second", "without index"
+    );
     for count in &args.clusters {
         let clusters = fleet(*count, false)?;
         let (index, mut capacity) = (Index::of(&clusters), Capacity::of(&clusters, Modelling::On));
@@ -201,8 +205,7 @@ fn preemptions(args: &Args) -> anyhow::Result<()> {
                 ensure!(matches!(found, Some(Outcome::Nominated(_))), "no plan: {found:?}");
                 Ok(measure(args, |_| drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)))))
             };
-            let divided =
-                json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}});
+            let divided = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}});
             let mut single = divided.clone();
             single["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
             let figures = [pass(3, &single)?, pass(10, &divided)?];
@@ -227,8 +230,7 @@ fn changes(args: &Args) -> anyhow::Result<()> {
         binding.metadata.name = Some(format!("b{n}"));
         Ok((BindingRef::from(&binding).key(), binding))
     };
-    let waiting: BTreeMap<BindingKey, ResourceBinding> =
-        (0..args.waiting).map(waits).collect::<anyhow::Result<_>>()?;
+    let waiting: BTreeMap<BindingKey, ResourceBinding> = (0..args.waiting).map(waits).collect::<anyhow::Result<_>>()?;
     let mut interests = Interests::default();
     waiting.values().for_each(|binding| interests.update(binding.into()));
     for count in &args.clusters {

@@ -291,7 +291,7 @@ fn warn_insufficient_capacity(seen: &Seen<'_>, targets: &[TargetCluster], plan: 
         return;
     }
     let lacks = |target: &&TargetCluster| {
-        let more = target.replicas - spec.target(&target.name).map_or(0, |before| before.replicas);
+        let more = target.replicas.saturating_sub(spec.target(&target.name).map_or(0, |before| before.replicas));
         let cluster = ClusterName::from(target.name.as_str());
         more > 0
             && seen.capacity.has_summary(&cluster)

@@ -42,14 +42,22 @@ pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result
     create(plane, "patient", 4, "patient", "member1").await?;
     says(plane, "patient", "Scheduled", "False", "are not enough").await?;
     placed(plane, "low", "member1:4").await?;
-    plane.run(["delete", "deployment/odd", "deployment/patient", "propagationpolicy/odd", "propagationpolicy/patient"]).await?;
+    plane
+        .run(["delete", "deployment/odd", "deployment/patient", "propagationpolicy/odd", "propagationpolicy/patient"])
+        .await?;
 
     create(plane, "high", 3, "high", "member1, member2").await?;
     placed(plane, "high", "member1:3").await?;
     ready(&members[0], "high", 3).await?;
     placed(plane, "low", "").await?;
-    says(plane, "low", "Preempted", "True", "preempted from cluster member1 by default/high-deployment (priority 1000)")
-        .await?;
+    says(
+        plane,
+        "low",
+        "Preempted",
+        "True",
+        "preempted from cluster member1 by default/high-deployment (priority 1000)",
+    )
+    .await?;
     says(plane, "low", "Scheduled", "False", "are not enough").await?;
     event(plane, "Warning", "BindingPreempted", &["low", "low-deployment"], "high-deployment (priority 1000)").await?;
     let victims = "Preempted 1 binding(s): default/low-deployment@member1";

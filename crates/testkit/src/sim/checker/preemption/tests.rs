@@ -72,7 +72,8 @@ impl Hall {
     fn settled(preemption: Preemption, running: &[(&str, i32, i32)]) -> Self {
         let mut hall = Self::new(preemption);
         for (name, priority, replicas) in running {
-            let placed = hall.binding(1, name, *priority, &[("m1", *replicas)], json!({"spec": {"replicas": replicas}}));
+            let placed =
+                hall.binding(1, name, *priority, &[("m1", *replicas)], json!({"spec": {"replicas": replicas}}));
             assert_eq!(placed, Vec::<String>::new());
         }
         hall.binding(1, "full", 9_000, &[("m2", 8)], json!({"spec": {"replicas": 8}}));
@@ -206,7 +207,8 @@ fn capacity_is_promised_once() {
         let mut hall = Hall::settled(allowed(), &RUNNING);
         hall.nominate(100);
         hall.evict(101, "b", 1);
-        let broken = hall.binding(at, "d", priority, &[("m1", 2)], two.clone());
+        hall.binding(at, "d", priority, &[("m1", 2)], two.clone());
+        let broken = hall.binding(at + 30, "d", priority, &[("m1", 2)], two.clone());
         assert_eq!(found(&broken, "held for others"), wrong, "{name}: {broken:?}");
     }
 

@@ -368,6 +368,27 @@ impl World {
         }
     }
 
+    /// Lets virtual time pass until no controller has written for a while. Those may be busy that wait for capacity, and
+    /// are tried again after minutes.
+    pub async fn until_still(&mut self) -> anyhow::Result<()> {
+        let writes = |world: &Self| -> u64 { world.slots.iter().map(|slot| slot.faults.writes()).sum() };
+        let began = self.seam.clock.mono();
+        let (mut seen, mut since) = (writes(self), began);
+        loop {
+            self.step().await;
+            self.checker().await?;
+            let now = self.seam.clock.mono();
+            if writes(self) != seen {
+                (seen, since) = (writes(self), now);
+            }
+            if now - since >= QUIET {
+                self.history.log("still");
+                return Ok(());
+            }
+            ensure!(now - began < PATIENCE, "never still: {seen} writes so far");
+        }
+    }
+
     /// Reads the fleet for the invariants, without faults.
     pub async fn observe(&self) -> anyhow::Result<Fleet> {
         let mut fleet = self.model.fleet();

@@ -62,7 +62,7 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
     fresh()
 }
 
-/// Seeds that found bugs (docs/development/simulation.md), in Ironclad or in the checker, before capacity was scarce.
+/// Seeds that found bugs (docs/development/simulation.md), in Ironclad or in the checker.
 const FOUND: [u64; 10] = [
     1_806_146_854_875_475_175, 7_383_933_221_329_863_325, 14_401_176_098_906_740_768, 16_567_658_818_147_586_975,
     15_131_547_778_077_012_804, 474_025_781_294_115_229, 65_842_373_549_793_085, 6_776_195_408_786_231_057,
@@ -74,7 +74,7 @@ const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];
 #[test]
 fn seeds_that_found_bugs() -> anyhow::Result<()> {
     let plain = FOUND_PLAIN.into_iter().map(Script::plain);
-    run_all(FOUND.into_iter().map(Script::ample).chain(plain))
+    run_all(FOUND.into_iter().map(Script::from_seed).chain(plain))
 }
 
 #[test]

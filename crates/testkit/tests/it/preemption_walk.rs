@@ -58,7 +58,7 @@ pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result
         "preempted from cluster member1 by default/high-deployment (priority 1000)",
     )
     .await?;
-    says(plane, "low", "Scheduled", "False", "are not enough").await?;
+    says(plane, "low", "Scheduled", "False", "1 cluster(s) is in the process of eviction").await?;
     event(plane, "Warning", "BindingPreempted", &["low", "low-deployment"], "high-deployment (priority 1000)").await?;
     let victims = "Preempted 1 binding(s): default/low-deployment@member1";
     event(plane, "Normal", "PreemptBindingSucceed", &["high", "high-deployment"], victims).await?;

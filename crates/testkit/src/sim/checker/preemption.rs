@@ -29,6 +29,8 @@ const SPARED: Duration = Duration::from_secs(300);
 const SETTLED: Duration = Duration::from_secs(30);
 /// Evictions of one binding by the same version of another one.
 const REPEATED_MAX: usize = 3;
+/// Time within which the end of a nomination is written.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Gate and flags of preemption.
@@ -97,6 +99,8 @@ pub(super) struct Preemptions {
     classes: BTreeMap<String, Over<Option<Priority>>>,
     named: BTreeMap<String, Over<Option<&'static str>>>,
     quota: Over<Option<i64>>,
+    /// Capacity that was given to others while it was held, and by when the nomination must have ended.
+    suspects: Vec<(Duration, BindingKey, Duration, String)>,
     /// Last change of results, tasks and reported capacity.
     changed: Duration,
     healed: Option<Duration>,
@@ -160,6 +164,7 @@ impl Checker {
     ) {
         let Some(allowed) = self.rules.preemption else { return };
         let at = write.at;
+        self.preemptions.confirm(at, broken);
         let Some(new) = new else {
             self.preemptions.priorities.entry(key.clone()).or_default().set(at, None);
             if self.preemptions.nominations.remove(key).is_some() {
@@ -299,6 +304,18 @@ impl Preemptions {
 
     pub(super) fn has_left(&self, cluster: &ClusterName, object: &ObjectKey) -> bool {
         self.left.contains(&(cluster.clone(), object.clone()))
+    }
+
+    /// Confirms suspicions about nominations that did not end in time.
+    fn confirm(&mut self, at: Duration, broken: &mut Vec<String>) {
+        let nominations = &self.nominations;
+        self.suspects.retain(|(by, other, since, found)| {
+            let lasts = nominations.get(other).is_some_and(|nomination| nomination.at == *since);
+            if lasts && *by < at {
+                broken.push(found.clone());
+            }
+            lasts && *by >= at
+        });
     }
 
     /// Checks a changed priority against the classes that the policy named lately.
@@ -492,21 +509,28 @@ impl Preemptions {
             if promised > all {
                 broken.push(format!("{promised}m of {all}m are promised in {cluster}, the last to {key}"));
             }
-            let held: i64 = self
+            let holds: Vec<(&BindingKey, Duration, i64)> = self
                 .nominations
                 .iter()
                 // Who was decided on before may be written later.
                 .filter(|(other, nomination)| *other != key && nomination.at + rules.stale < at)
-                .filter_map(|(other, n)| Some((fleet.bindings.get(other)?, n.clusters.get(&cluster)?, n.generation)))
-                .filter(|(other, _, generation)| other.metadata.generation == Some(*generation))
-                // Once it is placed, only its status is still to be written.
-                .filter(|(other, ..)| {
-                    priority(&other.spec) >= priority(spec) && placed(&other.spec) < other.spec.replicas
+                .filter_map(|(other, n)| Some((other, n, &fleet.bindings.get(other)?.spec, n.clusters.get(&cluster)?)))
+                .filter(|(other, n, ..)| {
+                    fleet.bindings.get(*other).and_then(|b| b.metadata.generation) == Some(n.generation)
                 })
-                .map(|(other, replicas, _)| cpu(&other.spec) * replicas)
-                .sum();
+                // Once it is placed, only its status is still to be written.
+                .filter(|(_, _, other, _)| priority(other) >= priority(spec) && placed(other) < other.replicas)
+                .map(|(key, n, other, replicas)| (key, n.at, cpu(other) * replicas))
+                .collect();
+            let held: i64 = holds.iter().map(|(.., cpu)| *cpu).sum();
             if held > 0 && promised + held > all {
-                broken.push(format!("{key} gets capacity in {cluster} that is held for others: {promised}m + {held}m"));
+                let found = format!("{key} gets capacity in {cluster} that is held for others: {promised}m + {held}m");
+                // Their status may say so only because its end is still to be written.
+                let by = at + rules.stale + ENDS_WITHIN;
+                let suspects =
+                    holds.iter().map(|(other, since, _)| (by, BindingKey::clone(other), *since, found.clone()));
+                let suspects: Vec<_> = suspects.collect();
+                self.suspects.extend(suspects);
             }
         }
         let grows = spec.clusters.iter().any(|target| of_target(spec, target) > had(&target.name));

@@ -188,7 +188,10 @@ impl App {
             }
         }
         if self.spread == Spread::OneZone {
-            placement["spreadConstraints"] = json!([{"spreadByField": "zone", "minGroups": 1, "maxGroups": 1}]);
+            placement["spreadConstraints"] = json!([
+                {"spreadByField": "zone", "minGroups": 1, "maxGroups": 1},
+                {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 99},
+            ]);
         }
         if let Some(label) = self.peers.label() {
             let term = if self.peers == Peers::Together { "affinity" } else { "antiAffinity" };

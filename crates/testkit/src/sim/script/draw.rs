@@ -12,15 +12,15 @@ use crate::sim::{Cut, Fault};
 /// Number of kinds of actions that are enabled or disabled for a whole run.
 const KINDS: u64 = 14;
 
-/// Draws a script of [`ample`], with scarce capacity in some runs.
-pub(super) fn script(seed: u64) -> Script {
-    let mut script = ample(seed);
+/// Draws the script of a seed with scarce capacity besides.
+pub(super) fn scarce(seed: u64) -> Script {
+    let mut script = script(seed);
     shortage::add(&Rng::from_seed(seed).child("shortage").stream("draws"), &mut script);
     script
 }
 
 /// Draws a script, with a long outage of one member in most runs, and with actions of users in some.
-pub(super) fn ample(seed: u64) -> Script {
+pub(super) fn script(seed: u64) -> Script {
     let mut script = plain(seed);
     let kept = std::mem::take(&mut script.kept);
     let mut steps: Vec<(usize, Step)> = kept.into_iter().zip(std::mem::take(&mut script.steps)).collect();

@@ -181,7 +181,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
             return Err(error.context(format!("{app}: {}", unsettled.map(|e| e.to_string()).unwrap_or_default())));
         }
     }
-    world.until_quiet().await?;
+    rest(world, script).await?;
     for app in apps.iter().filter(|app| app.exists) {
         let binding = bindings.get(&app.binding()).await?;
         is_settled(app, &binding, script.members).with_context(|| format!("at rest: {app}"))?;
@@ -192,6 +192,11 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     gauges::check(world, Expect::Empty)?;
     seen(world);
     Ok(())
+}
+
+/// Waits until nothing happens any more.
+async fn rest(world: &mut World, script: &Script) -> anyhow::Result<()> {
+    if script.shortage.is_some() { world.until_still().await } else { world.until_quiet().await }
 }
 
 /// Waits until nothing is left of preemptions, and nobody waits for what a lower priority holds.
@@ -269,7 +274,7 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
     for app in apps.iter().filter(|app| app.exists) {
         action::create(world, app).await?;
     }
-    world.until_quiet().await
+    rest(world, script).await
 }
 
 /// Returns `true` if the workload is in the state that every healthy fleet reaches.

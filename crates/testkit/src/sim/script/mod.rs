@@ -61,9 +61,9 @@ impl Script {
         draw::script(seed)
     }
 
-    /// Draws the script of a seed without scarce capacity.
-    pub fn ample(seed: u64) -> Self {
-        draw::ample(seed)
+    /// Draws the script of a seed with scarce capacity besides.
+    pub fn scarce(seed: u64) -> Self {
+        draw::scarce(seed)
     }
 
     /// Draws the script of a seed without its long outage and without actions of users.
@@ -87,13 +87,16 @@ impl Script {
     }
 
     pub fn again(&self) -> String {
-        let whole = Self::from_seed(self.seed);
+        let (whole, scarce) = match self.shortage {
+            Some(_) => (Self::scarce(self.seed), " --scarce"),
+            None => (Self::from_seed(self.seed), ""),
+        };
         if whole.kept == self.kept {
-            return format!("cargo xtask sim --seed {}", self.seed);
+            return format!("cargo xtask sim{scarce} --seed {}", self.seed);
         }
         let kept: Vec<String> = self.kept.iter().map(ToString::to_string).collect();
         let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
-        format!("cargo xtask sim --seed {} --keep {kept}", self.seed)
+        format!("cargo xtask sim{scarce} --seed {} --keep {kept}", self.seed)
     }
 }
 

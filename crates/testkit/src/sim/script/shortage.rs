@@ -49,11 +49,8 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Makes capacity scarce in two runs of five. Workloads and steps are added behind all others.
+/// Makes capacity scarce. Workloads and steps are added behind all others.
 pub(super) fn add(draws: &Stream, script: &mut Script) {
-    if !draws.chance(0.4) {
-        return;
-    }
     let mode = match draws.below(8) {
         0 => Mode::Off,
         1 => Mode::Observe,

@@ -207,7 +207,8 @@ fn capacity_is_promised_once() {
         let mut hall = Hall::settled(allowed(), &RUNNING);
         hall.nominate(100);
         hall.evict(101, "b", 1);
-        let broken = hall.binding(at, "d", priority, &[("m1", 2)], two.clone());
+        hall.binding(at, "d", priority, &[("m1", 2)], two.clone());
+        let broken = hall.binding(at + 30, "d", priority, &[("m1", 2)], two.clone());
         assert_eq!(found(&broken, "held for others"), wrong, "{name}: {broken:?}");
     }
 

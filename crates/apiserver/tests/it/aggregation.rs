@@ -14,10 +14,13 @@ use serde_json::{Value, json};
 
 use crate::support::World;
 
+/// A forwarded request, and where it was sent.
+type Sent = (ForwardTarget, Request<Bytes>);
+
 /// An aggregated API server, and the requests that reach it.
 #[derive(Debug, Clone, Default)]
 struct Remote {
-    requests: Arc<Mutex<Vec<(ForwardTarget, Request<Bytes>)>>>,
+    requests: Arc<Mutex<Vec<Sent>>>,
     /// Error instead of an answer.
     down: Arc<Mutex<Option<String>>>,
 }

@@ -14,10 +14,13 @@ use serde_json::{Value, json};
 
 use crate::support::World;
 
+/// A forwarded request, and where it was sent.
+type Sent = (ForwardTarget, Request<Bytes>);
+
 /// An aggregated API server, and the requests that reach it.
 #[derive(Debug, Clone, Default)]
 struct Remote {
-    requests: Arc<Mutex<Vec<(ForwardTarget, Request<Bytes>)>>>,
+    requests: Arc<Mutex<Vec<Sent>>>,
     /// Error instead of an answer.
     down: Arc<Mutex<Option<String>>>,
 }
@@ -129,8 +132,15 @@ async fn requests_go_to_the_server_of_an_api_service() {
         let requests = remote.requests.lock();
         let (_, request) = &requests[0];
         assert_eq!((request.method(), request.uri().to_string().as_str()), (&Method::PUT, path));
+<<<<<<< HEAD
         assert_eq!(request.headers()["x-remote-user"], "tester");
         assert_eq!(request.body()[..], b"{\"a\":1}"[..]);
+=======
+        assert_eq!(
+            (request.headers()["x-remote-user"].to_str().unwrap(), &request.body()[..]),
+            ("tester", &b"{\"a\":1}"[..])
+        );
+>>>>>>> helper/metrics
         assert!(request.headers().get("authorization").is_none());
     }
     let stranger = Identity::user("eve", &[]);

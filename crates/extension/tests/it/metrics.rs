@@ -113,13 +113,17 @@ impl FakeMember {
                     None => json(404, &json!({})),
                 }
             }
-            ["nodes"] => json(
-                200,
-                &json!({"kind": "NodeMetricsList", "items": [
-                    {"metadata": {"name": "n1"}, "timestamp": clock.wall_seconds().to_string(), "window": "15s",
-                        "usage": {"cpu": "1", "memory": "1Gi"}},
-                ]}),
-            ),
+            ["nodes", rest @ ..] => {
+                let node = json!({
+                    "metadata": {"name": "n1"}, "timestamp": clock.wall_seconds().to_string(), "window": "15s",
+                    "usage": {"cpu": "1", "memory": "1Gi"},
+                });
+                match rest {
+                    [] => json(200, &json!({"kind": "NodeMetricsList", "items": [node]})),
+                    ["n1"] => json(200, &node),
+                    _ => json(404, &json!({})),
+                }
+            }
             _ => json(404, &json!({})),
         }
     }

@@ -48,9 +48,13 @@ async fn metrics_of_members_behind_a_real_kube_apiserver() -> anyhow::Result<()>
         Ok(())
     })
     .await?;
-    let services = kubectl.run(["get", "apiservices", "--no-headers"]).await?;
-    let ours: Vec<&str> = services.lines().filter(|line| line.contains("ironclad-metrics-adapter")).collect();
-    ensure!(ours.len() == 4 && ours.iter().all(|line| line.contains("True")), "{services}");
+    until("all versions are available", DEADLINE, async || {
+        let services = kubectl.run(["get", "apiservices", "--no-headers"]).await?;
+        let ours: Vec<&str> = services.lines().filter(|line| line.contains("ironclad-metrics-adapter")).collect();
+        ensure!(ours.len() == 4 && ours.iter().all(|line| line.contains("True")), "{services}");
+        Ok(())
+    })
+    .await?;
 
     // Pods of one name are two values; a queue that both members see counts once.
     let raw = async |path: &str| -> anyhow::Result<Value> {

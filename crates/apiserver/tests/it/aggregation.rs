@@ -132,15 +132,10 @@ async fn requests_go_to_the_server_of_an_api_service() {
         let requests = remote.requests.lock();
         let (_, request) = &requests[0];
         assert_eq!((request.method(), request.uri().to_string().as_str()), (&Method::PUT, path));
-<<<<<<< HEAD
-        assert_eq!(request.headers()["x-remote-user"], "tester");
-        assert_eq!(request.body()[..], b"{\"a\":1}"[..]);
-=======
         assert_eq!(
             (request.headers()["x-remote-user"].to_str().unwrap(), &request.body()[..]),
             ("tester", &b"{\"a\":1}"[..])
         );
->>>>>>> helper/metrics
         assert!(request.headers().get("authorization").is_none());
     }
     let stranger = Identity::user("eve", &[]);

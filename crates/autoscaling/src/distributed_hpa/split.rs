@@ -37,7 +37,7 @@ impl Mode {
     /// Reads the annotation. Admission refuses an invalid one; one that is stored all the same means `Weighted`.
     ///
     /// # Errors
-    /// The annotation with the reason, for an event.
+    /// The annotation with the reason, for the message of a condition.
     pub fn parse(annotation: Option<&str>) -> Result<Self, String> {
         let Some(text) = annotation else { return Ok(Self::Weighted) };
         serde_json::from_str(text).map_err(|error| {

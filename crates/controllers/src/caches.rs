@@ -33,8 +33,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     index::{
-        BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_QUOTA, BY_SCALED, BY_TARGET, BY_TEMPLATE,
-        binding_ids, evicting, policy_ids, scaled, scaled_by, target_names, template_of,
+        BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_QUOTA, BY_SCALED, BY_TARGET,
+        BY_TEMPLATE, binding_ids, evicting, policy_ids, scaled, scaled_by, target_names, template_of,
     },
     selected::BY_SELECTED,
 };
@@ -89,10 +89,8 @@ pub(crate) static CLUSTER_BINDINGS: CacheSpec<ClusterResourceBinding> = all(
         (BY_TARGET, |b| target_names(&b.spec)),
     ],
 );
-pub(crate) static WORKS: CacheSpec<Work> = all(
-    "works",
-    &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)],
-);
+pub(crate) static WORKS: CacheSpec<Work> =
+    all("works", &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)]);
 pub(crate) static PRIORITY_CLASSES: CacheSpec<PriorityClass> = all("priorityclasses", &[]);
 pub(crate) static DEFINITIONS: CacheSpec<Definition> = all("customresourcedefinitions", &[]);
 pub(crate) static CLUSTER_ROLES: CacheSpec<ClusterRole> = all("clusterroles", &[]);

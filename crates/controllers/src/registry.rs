@@ -7,8 +7,8 @@ use ironclad_fleet::gates::Gate;
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
-    cron_federated_hpa, dependencies, detector, distributed_hpa, execution, graceful_eviction, namespace, policy, quota, rebalance,
-    scheduler,
+    cron_federated_hpa, dependencies, detector, distributed_hpa, execution, graceful_eviction, namespace, policy,
+    quota, rebalance, scheduler,
     settings::{ControllerList, Settings},
     setup::Setup,
     taint_manager, taint_policy, unified_auth, work_status,

@@ -53,12 +53,7 @@ pub(crate) fn retain(
 
 /// Keeps the member's replicas in `kept`, which was made of `desired`, if they are newer than those of the manifest
 /// ([`MemberReplicas`]).
-pub(crate) fn keep_member_replicas(
-    kept: &mut Value,
-    desired: &Value,
-    observed: &Value,
-    replicas_path: Option<&str>,
-) {
+pub(crate) fn keep_member_replicas(kept: &mut Value, desired: &Value, observed: &Value, replicas_path: Option<&str>) {
     let Some(path) = native_replicas_path(desired).or(replicas_path) else { return };
     let marks = (MemberReplicas::of(desired), MemberReplicas::of(observed));
     if let (Some(wanted), Some(applied)) = marks

@@ -3,13 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ironclad_api::{
-    Taint, Toleration,
-    cluster::Cluster,
-    conditions,
-    taints::NO_EXECUTE,
-    work::ResourceBindingSpec,
-};
+use ironclad_api::{Taint, Toleration, cluster::Cluster, conditions, taints::NO_EXECUTE, work::ResourceBindingSpec};
 use ironclad_fleet::{
     ClusterName, Clusters,
     because::distributed_hpa::Left,
@@ -152,14 +146,7 @@ mod tests {
             ("it is being unjoined", Some(cluster("A", "True", 0, &none, true)), &none, &none, grace, "B; A Gone"),
             ("NoExecute", Some(ready(&out)), &none, &none, grace, "B; A Tainted"),
             ("a tolerated one", Some(ready(&out)), &tolerated, &none, grace, "A,B"),
-            (
-                "tolerated for a while",
-                Some(ready(&new("1970-01-01T00:01:11Z"))),
-                &thirty,
-                &none,
-                grace,
-                "A,B",
-            ),
+            ("tolerated for a while", Some(ready(&new("1970-01-01T00:01:11Z"))), &thirty, &none, grace, "A,B"),
             ("for no longer", Some(ready(&new("1970-01-01T00:01:10Z"))), &thirty, &none, grace, "B; A Tainted"),
             (
                 "other effects",
@@ -174,7 +161,14 @@ mod tests {
             ("for the grace period", Some(down(40)), &none, &none, grace, "B; A NotReady"),
             ("its clock is ahead", Some(down(900)), &none, &none, grace, "A,B in 60"),
             ("with strict-max it keeps its share", Some(down(0)), &none, &none, Unreachable::Stay, "A,B"),
-            ("strict-max does not keep what is evicted", Some(ready(&none)), &none, &evicted, Unreachable::Stay, "B; A Evicted"),
+            (
+                "strict-max does not keep what is evicted",
+                Some(ready(&none)),
+                &none,
+                &evicted,
+                Unreachable::Stay,
+                "B; A Evicted",
+            ),
         ] {
             let clusters: Clusters = a.into_iter().chain([cluster("B", "True", 0, &none, false)]).collect();
             let found = effective(&spec(tolerations, tasks), &clusters, rule, Timestamp::from_second(100).unwrap());

@@ -84,7 +84,8 @@ fn released(seen: &Seen<'_>) -> Option<Value> {
     if label(metadata, labels::CLAIMED_BY) == Some(CLAIMANT) {
         patch.insert("labels".into(), json!({labels::CLAIMED_BY: null}));
     }
-    let annotated = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(annotations::FEDERATED_HPA_STATUS));
+    let annotated =
+        metadata.annotations.as_ref().is_some_and(|all| all.contains_key(annotations::FEDERATED_HPA_STATUS));
     if annotated {
         patch.insert("annotations".into(), json!({annotations::FEDERATED_HPA_STATUS: null}));
     }
@@ -101,9 +102,8 @@ fn placed<'a>(seen: &Seen<'a>) -> Option<Placed<'a>> {
 
 fn is_duplicated(target: &Placed<'_>) -> bool {
     let placement = target.binding.spec.placement.as_ref();
-    placement.is_none_or(|placement: &Placement| {
-        placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated
-    })
+    placement
+        .is_none_or(|placement: &Placement| placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated)
 }
 
 /// The number for the template: the sum over its clusters, or what one copy has at most.

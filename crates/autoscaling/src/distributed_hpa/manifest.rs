@@ -1,11 +1,7 @@
 //! HorizontalPodAutoscaler of one member: version, conversion and content
 //! (specification/autoscaling.md 6.7).
 
-use ironclad_api::{
-    annotations,
-    cluster::Cluster,
-    finalizers, labels,
-};
+use ironclad_api::{annotations, cluster::Cluster, finalizers, labels};
 use serde_json::{Map, Value, json};
 
 use super::split::Bounds;
@@ -266,7 +262,12 @@ mod tests {
 
     #[test]
     fn misshapen_templates_are_passed_on() {
-        for odd in [json!(null), json!([]), json!({"metadata": 1, "spec": 2}), json!({"spec": {"metrics": [1, {"resource": 2}]}})] {
+        for odd in [
+            json!(null),
+            json!([]),
+            json!({"metadata": 1, "spec": 2}),
+            json!({"spec": {"metrics": [1, {"resource": 2}]}}),
+        ] {
             let _ = manifest(&odd, Version::V2Beta1, BOUNDS);
         }
     }

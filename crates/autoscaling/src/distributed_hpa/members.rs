@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{
-    StringMap, annotations, conditions, events, labels,
+    StringMap, annotations,
     cluster::Cluster,
+    conditions, events, labels,
     policy::OverridePolicy,
     work::{Manifest, Work},
 };
@@ -105,8 +106,7 @@ pub(super) fn observe<'a>(
     if let Some(next) = found.next {
         cx.again_in(next);
     }
-    let mut fleet =
-        Fleet { members: BTreeMap::new(), left: found.left, outdated: false, warnings: Vec::new() };
+    let mut fleet = Fleet { members: BTreeMap::new(), left: found.left, outdated: false, warnings: Vec::new() };
     let mode = Mode::parse(cx.annotation(annotations::FEDERATED_HPA_SPLIT)).unwrap_or_else(|warning| {
         fleet.warnings.push(warning);
         Mode::default()
@@ -137,8 +137,8 @@ pub(super) fn observe<'a>(
     }
     cx.state.observed_replicas = Some(replicas);
     cx.state.hand_over = None;
-    fleet.outdated = scaled_from.is_some()
-        || seen.policy.and_then(observed_by).is_some_and(|observed| observed != replicas);
+    fleet.outdated =
+        scaled_from.is_some() || seen.policy.and_then(observed_by).is_some_and(|observed| observed != replicas);
 
     let mut states = std::mem::take(&mut cx.state.clusters);
     states.retain(|cluster, _| fleet.members.contains_key(cluster) || reports.own.contains_key(cluster));

@@ -272,7 +272,11 @@ fn work_key(hpa: &HorizontalPodAutoscaler, cluster: &ClusterName) -> WorkKey {
 /// Index value under which the Works of an object are found: its uid.
 #[must_use]
 pub fn of_work(work: &Work) -> Vec<String> {
-    label(&work.metadata, labels::FEDERATED_HPA_UID).filter(|uid| !uid.is_empty()).map(str::to_owned).into_iter().collect()
+    label(&work.metadata, labels::FEDERATED_HPA_UID)
+        .filter(|uid| !uid.is_empty())
+        .map(str::to_owned)
+        .into_iter()
+        .collect()
 }
 
 /// Decides over one object. The plan is empty if nothing has to change.

@@ -179,7 +179,10 @@ fn policy(seen: &Seen<'_>, target: &Placed<'_>, numbers: &Numbers) -> OverridePo
         None => OverriderOperator::Add,
     };
     let rule = |(cluster, number): (&ClusterName, &i32)| RuleWithCluster {
-        target_cluster: Some(ClusterAffinity { cluster_names: vec![cluster.to_string()], ..ClusterAffinity::default() }),
+        target_cluster: Some(ClusterAffinity {
+            cluster_names: vec![cluster.to_string()],
+            ..ClusterAffinity::default()
+        }),
         overriders: Overriders {
             plaintext: vec![PlaintextOverrider {
                 path: target.pointer.to_owned(),
@@ -248,8 +251,7 @@ fn warn_of_users_policies(cx: &Context<'_>, target: &Placed<'_>, plan: &mut Plan
     let changes = |overriders: &Overriders| overriders.plaintext.iter().any(|one| one.path == target.pointer);
     for policy in cx.seen.overrides.iter().filter(|policy| !overrides::is_of_autoscaler(policy)) {
         let spec = &policy.spec;
-        let touches =
-            changes(&spec.overriders) || spec.override_rules.iter().any(|rule| changes(&rule.overriders));
+        let touches = changes(&spec.overriders) || spec.override_rules.iter().any(|rule| changes(&rule.overriders));
         if touches && overrides::may_take(spec, of_target) {
             let message = format!(
                 "OverridePolicy {} sets {} of {} {}, which the autoscalers of the members decide: it has no effect \

@@ -108,8 +108,10 @@ mod tests {
     use super::*;
 
     fn work(status: &Value) -> Work {
-        serde_json::from_value(json!({"metadata": {"name": "w", "generation": 3}, "spec": {"workload": {}}, "status": status}))
-            .unwrap()
+        serde_json::from_value(
+            json!({"metadata": {"name": "w", "generation": 3}, "spec": {"workload": {}}, "status": status}),
+        )
+        .unwrap()
     }
 
     fn applied(status: &str, generation: i64) -> Value {
@@ -137,7 +139,8 @@ mod tests {
             ("zero", Some(("True", "ReadyForNewScale")), 0, None),
             ("a lie", Some(("True", "ReadyForNewScale")), -4, None),
         ] {
-            let condition = able.map(|(status, reason)| json!({"type": "AbleToScale", "status": status, "reason": reason}));
+            let condition =
+                able.map(|(status, reason)| json!({"type": "AbleToScale", "status": status, "reason": reason}));
             let conditions: Vec<Value> = condition.into_iter().collect();
             let report = json!({"currentReplicas": 3, "desiredReplicas": desired, "conditions": conditions});
             let report = read(&work(&json!({"conditions": applied("True", 3), "manifestStatuses": reported(&report)})));
@@ -147,7 +150,9 @@ mod tests {
 
     #[test]
     fn null_is_an_empty_list() {
-        let report: Report = serde_json::from_value(json!({"currentMetrics": null, "conditions": null, "desiredReplicas": null})).unwrap();
+        let report: Report =
+            serde_json::from_value(json!({"currentMetrics": null, "conditions": null, "desiredReplicas": null}))
+                .unwrap();
         assert_eq!(report, Report::default());
     }
 
@@ -156,7 +161,11 @@ mod tests {
         let report = json!({"desiredReplicas": 4, "currentMetrics": [{"type": "Resource"}], "lastScaleTime": "2026-01-01T00:00:00Z"});
         for (name, status, want) in [
             ("applied", json!({"conditions": applied("True", 3), "manifestStatuses": reported(&report)}), true),
-            ("an older content", json!({"conditions": applied("True", 2), "manifestStatuses": reported(&report)}), false),
+            (
+                "an older content",
+                json!({"conditions": applied("True", 2), "manifestStatuses": reported(&report)}),
+                false,
+            ),
             ("not applied", json!({"conditions": applied("False", 3), "manifestStatuses": reported(&report)}), false),
             ("no status of the object", json!({"conditions": applied("True", 3)}), false),
             ("nothing", json!({}), false),

@@ -116,7 +116,8 @@ pub fn shares(total: i32, weights: &[u32]) -> Vec<i32> {
         rest -= sure;
     }
     while rest > 0 {
-        let next = (0..weights.len()).reduce(|best, one| if is_ahead(&weights, &shares, one, best) { one } else { best });
+        let next =
+            (0..weights.len()).reduce(|best, one| if is_ahead(&weights, &shares, one, best) { one } else { best });
         let Some(next) = next else { break };
         shares[next] += 1;
         rest -= 1;

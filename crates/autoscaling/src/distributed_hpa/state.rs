@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use ironclad_api::{annotations, StringMap};
+use ironclad_api::{StringMap, annotations};
 use ironclad_fleet::ClusterName;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};

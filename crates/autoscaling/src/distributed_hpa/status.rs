@@ -140,8 +140,9 @@ fn any(
     };
     let status = if best.is_true() { conditions::TRUE } else { conditions::FALSE };
     let others = all.iter().filter(|(_, condition)| !condition.is_true());
-    let others: Vec<String> =
-        others.map(|(cluster, condition)| format!("cluster {cluster}: {}: {}", condition.reason, condition.message)).collect();
+    let others: Vec<String> = others
+        .map(|(cluster, condition)| format!("cluster {cluster}: {}: {}", condition.reason, condition.message))
+        .collect();
     let working = all.len() - others.len();
     let first = format!("{working} of {} members", all.len());
     warnings.splice(0..0, others);

@@ -244,8 +244,11 @@ impl World {
     }
 
     fn report(&mut self, cluster: &str, current: i32, desired: i32, reason: &str) {
-        self.report_as(cluster, &json!({"currentReplicas": current, "desiredReplicas": desired,
-            "conditions": [{"type": "AbleToScale", "status": "True", "reason": reason, "message": "m"}]}));
+        self.report_as(
+            cluster,
+            &json!({"currentReplicas": current, "desiredReplicas": desired,
+            "conditions": [{"type": "AbleToScale", "status": "True", "reason": reason, "message": "m"}]}),
+        );
     }
 
     fn report_as(&mut self, cluster: &str, report: &Value) {
@@ -280,7 +283,9 @@ impl World {
         let mut all: Vec<(ClusterName, split::Bounds)> = self
             .works
             .iter()
-            .map(|work| (key_of(work).unwrap().cluster, manifest::bounds_of(&work.spec.workload.manifests[0].object()).unwrap()))
+            .map(|work| {
+                (key_of(work).unwrap().cluster, manifest::bounds_of(&work.spec.workload.manifests[0].object()).unwrap())
+            })
             .collect();
         all.sort();
         all.iter().map(|(name, b)| format!("{name}({},{})", b.min, b.max)).collect::<Vec<_>>().join(" ")
@@ -346,7 +351,8 @@ fn objects_without_the_label_are_left_alone() {
 fn an_autoscaler_comes_after_the_mark_of_its_target() {
     let mut world = World::new(&[("A", 1), ("B", 1)], (2, 10));
     let binding = world.binding.take().unwrap();
-    let suspended = patched(&binding, &json!({"spec": {"suspension": {"dispatchingOnClusters": {"clusterNames": ["B"]}}}}));
+    let suspended =
+        patched(&binding, &json!({"spec": {"suspension": {"dispatchingOnClusters": {"clusterNames": ["B"]}}}}));
     world.binding = Some(suspended);
     world.settle();
     assert_eq!(world.bounds(), "A(1,5)", "dispatching to B is suspended; B keeps its share");
@@ -531,8 +537,11 @@ fn a_dead_member_gives_its_share_away_and_keeps_its_work() {
     world.settle();
     assert_eq!(world.bounds(), "A(1,34) B(1,33) C(1,33)");
     assert_eq!(world.rules(), "", "its report may be old");
-    world.report_as("C", &json!({"currentReplicas": 12, "desiredReplicas": 12, "lastScaleTime": "2026-09-21T00:00:00Z",
-        "conditions": [{"type": "AbleToScale", "status": "True", "reason": READY}]}));
+    world.report_as(
+        "C",
+        &json!({"currentReplicas": 12, "desiredReplicas": 12, "lastScaleTime": "2026-09-21T00:00:00Z",
+        "conditions": [{"type": "AbleToScale", "status": "True", "reason": READY}]}),
+    );
     world.settle();
     assert_eq!(world.rules(), "C=12");
     let mut strict = three();
@@ -555,7 +564,11 @@ fn nothing_changes_while_no_cluster_can_be_used() {
     let (bounds, rules) = (world.bounds(), world.rules());
     world.settle();
     assert_eq!((world.bounds(), world.rules()), (bounds, rules));
-    assert!(world.condition("AbleToScale").starts_with("False FailedGetTargetClusters"), "{}", world.condition("AbleToScale"));
+    assert!(
+        world.condition("AbleToScale").starts_with("False FailedGetTargetClusters"),
+        "{}",
+        world.condition("AbleToScale")
+    );
 }
 
 #[test]
@@ -679,8 +692,18 @@ fn the_first_of_two_autoscalers_works() {
 fn targets_that_cannot_be_scaled() {
     type Change = fn(&mut World);
     let rows: [(&str, Change, &str, bool); 5] = [
-        ("no target", |world| world.template = Value::Null, "FailedGetScaleTargetRef: there is no Deployment shop/web", false),
-        ("no scale subresource", |world| world.scales = false, "FailedGetScale: Deployment shop/web cannot be scaled", false),
+        (
+            "no target",
+            |world| world.template = Value::Null,
+            "FailedGetScaleTargetRef: there is no Deployment shop/web",
+            false,
+        ),
+        (
+            "no scale subresource",
+            |world| world.scales = false,
+            "FailedGetScale: Deployment shop/web cannot be scaled",
+            false,
+        ),
         ("no binding", |world| world.binding = None, "FailedGetBinding", true),
         ("no clusters", |world| world.place(&[]), "FailedGetBinding", true),
         (
@@ -762,7 +785,8 @@ fn deleted_autoscalers_leave_the_replicas_that_members_decided() {
 #[test]
 fn a_duplicated_target_keeps_the_largest_number() {
     let mut world = World::new(&[("A", 4), ("B", 4)], (2, 30));
-    let placement = json!({"spec": {"replicas": 4, "placement": {"replicaScheduling": {"replicaSchedulingType": "Duplicated"}}}});
+    let placement =
+        json!({"spec": {"replicas": 4, "placement": {"replicaScheduling": {"replicaSchedulingType": "Duplicated"}}}});
     world.binding = Some(patched(world.binding.as_ref().unwrap(), &placement));
     world.template["spec"]["replicas"] = json!(4);
     world.settle();
@@ -795,8 +819,10 @@ fn replicas_of_custom_resources_are_at_their_path() {
 
 #[test]
 fn members_get_the_version_that_they_serve() {
-    let served = |version: &str| json!({"status": {"apiEnablements": [{"groupVersion": version,
-        "resources": [{"name": "horizontalpodautoscalers", "kind": "HorizontalPodAutoscaler"}]}]}});
+    let served = |version: &str| {
+        json!({"status": {"apiEnablements": [{"groupVersion": version,
+        "resources": [{"name": "horizontalpodautoscalers", "kind": "HorizontalPodAutoscaler"}]}]}})
+    };
     let mut world = World::new(&[("A", 1), ("B", 1), ("C", 1)], (3, 100));
     world.hpa.spec.behavior = Some(Default::default());
     world.change("A", &served("autoscaling/v2beta2"));
@@ -827,8 +853,11 @@ fn overrides_of_users() {
     let hpa = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web"});
     let metrics = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 30}}}]);
     let mut world = three();
-    world.users = vec![policy(hpa.clone(), json!([
-        {"path": "/spec/metrics", "operator": "add", "value": metrics}, {"path": "/spec/maxReplicas", "operator": "replace", "value": 9999}]))];
+    world.users = vec![policy(
+        hpa.clone(),
+        json!([
+        {"path": "/spec/metrics", "operator": "add", "value": metrics}, {"path": "/spec/maxReplicas", "operator": "replace", "value": 9999}]),
+    )];
     world.settle();
     let manifest = world.works[0].spec.workload.manifests[0].object();
     assert_eq!(manifest["spec"]["metrics"], metrics, "members may have metrics of their own");
@@ -845,7 +874,8 @@ fn overrides_of_users() {
     world.report("A", 8, 8, READY);
     world.settle();
     assert_eq!(world.rules(), "A=8");
-    let told = world.events.iter().filter(|event| event.starts_with("ReplicasOverriddenByUserPolicy: OverridePolicy mine"));
+    let told =
+        world.events.iter().filter(|event| event.starts_with("ReplicasOverriddenByUserPolicy: OverridePolicy mine"));
     assert_eq!(told.count(), 1, "{:?}", world.events);
 }
 
@@ -865,19 +895,28 @@ fn a_policy_of_a_user_under_our_name_is_left_alone() {
 #[test]
 fn the_status_adds_members_up() {
     let mut world = three();
-    world.report_as("A", &json!({"currentReplicas": 4, "desiredReplicas": 5, "lastScaleTime": "2026-09-21T00:00:00Z",
+    world.report_as(
+        "A",
+        &json!({"currentReplicas": 4, "desiredReplicas": 5, "lastScaleTime": "2026-09-21T00:00:00Z",
         "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageValue": "1"}}}],
         "conditions": [{"type": "AbleToScale", "status": "True", "reason": READY, "message": ""},
-            {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound", "message": ""}]}));
-    world.report_as("B", &json!({"currentReplicas": 2, "desiredReplicas": 2, "conditions": [
+            {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound", "message": ""}]}),
+    );
+    world.report_as(
+        "B",
+        &json!({"currentReplicas": 2, "desiredReplicas": 2, "conditions": [
         {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "message": "no such thing"},
-        {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric", "message": "no metrics"}]}));
+        {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric", "message": "no metrics"}]}),
+    );
     world.settle();
     let status = json!(world.hpa.status);
     assert_eq!((&status["currentReplicas"], &status["desiredReplicas"]), (&json!(6), &json!(7)));
     assert_eq!(status["lastScaleTime"], "2026-09-21T00:00:00Z");
     assert_eq!(status.get("currentMetrics"), None, "of several members");
-    assert_eq!(world.condition("AbleToScale"), "True ReadyForNewScale: 1 of 2 members; cluster B: FailedGetScale: no such thing");
+    assert_eq!(
+        world.condition("AbleToScale"),
+        "True ReadyForNewScale: 1 of 2 members; cluster B: FailedGetScale: no such thing"
+    );
     assert!(world.condition("ScalingActive").starts_with("True ValidMetricFound"));
     world.set_ready("A", "False");
     world.second += 1;
@@ -942,8 +981,12 @@ enum Step {
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        (0..3_usize, -5..200_i32, any::<bool>()).prop_map(|(cluster, desired, able)| Step::Report(cluster, desired, able)),
-        (0..3_usize, prop_oneof![Just("null"), Just("[]"), Just("{}"), Just("{\"desiredReplicas\": \"x\"}"), Just("7")])
+        (0..3_usize, -5..200_i32, any::<bool>())
+            .prop_map(|(cluster, desired, able)| Step::Report(cluster, desired, able)),
+        (
+            0..3_usize,
+            prop_oneof![Just("null"), Just("[]"), Just("{}"), Just("{\"desiredReplicas\": \"x\"}"), Just("7")]
+        )
             .prop_map(|(cluster, text)| Step::Garbage(cluster, text.to_owned())),
         (0..3_usize, any::<bool>()).prop_map(|(cluster, ready)| Step::Ready(cluster, ready)),
         (0..60_i32).prop_map(Step::Scale),

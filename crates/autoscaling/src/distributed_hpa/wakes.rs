@@ -26,7 +26,13 @@ pub fn autoscaler(old: Option<&HorizontalPodAutoscaler>, new: Option<&Horizontal
         let metadata = &hpa.metadata;
         let mut annotations = metadata.annotations.clone().unwrap_or_default();
         annotations.remove(annotations::FEDERATED_HPA_STATUS);
-        (metadata.generation, metadata.uid.clone(), metadata.labels.clone(), annotations, metadata.deletion_timestamp.clone())
+        (
+            metadata.generation,
+            metadata.uid.clone(),
+            metadata.labels.clone(),
+            annotations,
+            metadata.deletion_timestamp.clone(),
+        )
     };
     old.spec != new.spec || meaning(old) != meaning(new)
 }
@@ -44,7 +50,8 @@ pub fn target(old: Option<&HorizontalPodAutoscaler>, new: Option<&HorizontalPodA
 #[must_use]
 pub fn binding(old: Option<&ResourceBinding>, new: Option<&ResourceBinding>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
-    let observed = |binding: &ResourceBinding| binding.status.as_ref().map(|status| status.scheduler_observed_generation);
+    let observed =
+        |binding: &ResourceBinding| binding.status.as_ref().map(|status| status.scheduler_observed_generation);
     changes::binding(Some(&old.metadata), &new.metadata) || observed(old) != observed(new)
 }
 
@@ -77,7 +84,9 @@ pub fn target_work(old: Option<&Work>, new: Option<&Work>) -> bool {
 
 fn is_different(old: Option<&Work>, new: Option<&Work>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
-    changes::work(Some(&old.metadata), &new.metadata) || old.status != new.status || old.metadata.labels != new.metadata.labels
+    changes::work(Some(&old.metadata), &new.metadata)
+        || old.status != new.status
+        || old.metadata.labels != new.metadata.labels
 }
 
 /// The object that an OverridePolicy was written for, if somebody changed or deleted the policy.
@@ -136,12 +145,16 @@ mod tests {
             ("an annotation", with(&hpa(), "/metadata/annotations/note", json!("{}")), true),
             ("its deletion", with(&hpa(), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")), true),
             ("its status", with(&hpa(), "/status/desiredReplicas", json!(4)), false),
-            ("our state", {
-                let mut new = hpa();
-                let annotations = new.metadata.annotations.get_or_insert_default();
-                annotations.insert(annotations::FEDERATED_HPA_STATUS.into(), "{}".into());
-                new
-            }, false),
+            (
+                "our state",
+                {
+                    let mut new = hpa();
+                    let annotations = new.metadata.annotations.get_or_insert_default();
+                    annotations.insert(annotations::FEDERATED_HPA_STATUS.into(), "{}".into());
+                    new
+                },
+                false,
+            ),
             ("its version", with(&hpa(), "/metadata/resourceVersion", json!("2")), false),
         ] {
             assert_eq!(autoscaler(Some(&hpa()), Some(&new)), want, "{name}");
@@ -158,7 +171,12 @@ mod tests {
             ("it comes", None, Some(hpa()), "Deployment shop/web"),
             ("it goes", Some(hpa()), None, "Deployment shop/web"),
             ("the label comes", Some(off.clone()), Some(hpa()), "Deployment shop/web"),
-            ("the label goes, and the end is not complete", Some(with(&hpa(), "/metadata/finalizers", json!(["federatedhpa.karmada.io/finalizer"]))), Some(ending.clone()), ""),
+            (
+                "the label goes, and the end is not complete",
+                Some(with(&hpa(), "/metadata/finalizers", json!(["federatedhpa.karmada.io/finalizer"]))),
+                Some(ending.clone()),
+                "",
+            ),
             ("the end is complete", Some(ending), Some(off.clone()), "Deployment shop/web"),
             ("another target", Some(hpa()), Some(other), "Deployment shop/api, Deployment shop/web"),
             ("another maximum", Some(hpa()), Some(with(&hpa(), "/spec/maxReplicas", json!(4))), ""),
@@ -215,7 +233,16 @@ mod tests {
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         for (name, new, of_autoscaler, of_target) in [
             ("applied", with(&plain, "/status/conditions", applied), true, true),
-            ("another report", with(&plain, "/status/manifestStatuses", json!([{"identifier": {"ordinal": 0, "version": "v2", "kind": "K", "resource": "", "name": "n"}}])), true, false),
+            (
+                "another report",
+                with(
+                    &plain,
+                    "/status/manifestStatuses",
+                    json!([{"identifier": {"ordinal": 0, "version": "v2", "kind": "K", "resource": "", "name": "n"}}]),
+                ),
+                true,
+                false,
+            ),
             ("its spec", with(&plain, "/metadata/generation", json!(2)), true, true),
             ("its resourceVersion", with(&plain, "/metadata/resourceVersion", json!("2")), false, false),
         ] {
@@ -249,7 +276,10 @@ mod tests {
             assert_eq!(own_policy(old, new), want, "{name}");
         }
         let selects = |kind: &str| -> OverrideSpec {
-            serde_json::from_value(json!({"resourceSelectors": [{"apiVersion": "autoscaling/v2", "kind": kind}], "overrideRules": []})).unwrap()
+            serde_json::from_value(
+                json!({"resourceSelectors": [{"apiVersion": "autoscaling/v2", "kind": kind}], "overrideRules": []}),
+            )
+            .unwrap()
         };
         let about = super::super::reference_of(&hpa());
         let (this, that) = (selects("HorizontalPodAutoscaler"), selects("Deployment"));

@@ -163,7 +163,8 @@ impl DistributedAutoscaler {
     }
 
     fn on_cluster_override(&self, change: &Change<ClusterOverridePolicy>) {
-        let (old, new) = (change.old.as_ref().map(|policy| &policy.spec), change.new.as_ref().map(|policy| &policy.spec));
+        let (old, new) =
+            (change.old.as_ref().map(|policy| &policy.spec), change.new.as_ref().map(|policy| &policy.spec));
         if old == new {
             return;
         }

@@ -402,8 +402,10 @@ impl Copy<'_> {
         };
         let manifest = self.revised().map_err(|error| Reason::NotInterpreted { message: error.to_string() })?;
         let revised = (!self.seen.quotas.is_empty()).then(|| manifest.clone());
-        let failed =
-            |error: overrides::OverrideError| Reason::OverrideFailed { cluster: cluster_name.clone(), message: error.to_string() };
+        let failed = |error: overrides::OverrideError| Reason::OverrideFailed {
+            cluster: cluster_name.clone(),
+            message: error.to_string(),
+        };
         let without_autoscaler = self.without_autoscaler(&manifest, cluster).map_err(failed)?;
         let mut overridden =
             overrides::apply(manifest, cluster, self.seen.cluster_overrides, self.seen.overrides).map_err(failed)?;

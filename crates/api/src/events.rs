@@ -166,8 +166,6 @@ pub const AMBIGUOUS_TARGET: &str = "AmbiguousTarget";
 pub const BEHAVIOR_NOT_SUPPORTED: &str = "BehaviorNotSupported";
 /// On a distributed HPA: an OverridePolicy of a user changes the replicas of its target.
 pub const REPLICAS_OVERRIDDEN_BY_USER_POLICY: &str = "ReplicasOverriddenByUserPolicy";
-/// On a distributed HPA: an annotation is not understood.
-pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
 pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.

@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 28] = [
+const BESIDE_THE_TABLE: [(&str, &str); 32] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -46,10 +46,20 @@ const BESIDE_THE_TABLE: [(&str, &str); 28] = [
     ("FailedGetExternalMetric", "W"),
     // No section yet: writes that something else undoes again and again.
     ("HotLoop", "W"),
+    // specification/autoscaling.md 6.7, 6.9, 6.10.
+    ("AmbiguousTarget", "W"),
+    ("BehaviorNotSupported", "W"),
+    ("ConflictingAutoscaler", "W"),
+    ("ReplicasOverriddenByUserPolicy", "W"),
 ];
 
 /// Calls whose reason is not a constant of `ironclad_api`: file, name in that file, and possible reasons.
-const OTHER_NAMES: [(&str, &str, &[&str]); 4] = [
+const OTHER_NAMES: [(&str, &str, &[&str]); 5] = [
+    (
+        "distributed_hpa/mod.rs",
+        "reason",
+        &["AmbiguousTarget", "BehaviorNotSupported", "ConflictingAutoscaler", "ReplicasOverriddenByUserPolicy"],
+    ),
     ("taint_manager/notice.rs", "reason", &["EvictionQueued", "EvictionAbandoned", "WouldEvict"]),
     ("propagation/src/success.rs", "reason", &["SyncWorkSucceed", "SyncSucceed", "AggregateStatusSucceed"]),
     ("propagation/src/detector.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),

@@ -501,9 +501,9 @@ fn asked(work: &Work, pointer: &str) -> Option<i64> {
     work.spec.workload.manifests.first()?.object().pointer(pointer)?.as_i64()
 }
 
-/// True if the member has the target with these replicas of the template.
+/// True if the member has the target with these replicas of the template, and no longer with a recorded number.
 fn is_applied_for(work: &Work, replicas: i64) -> bool {
-    report::is_applied(work) && mark(work).is_some_and(|mark| mark.template == replicas)
+    report::is_applied(work) && mark(work).is_some_and(|mark| mark.template == replicas && !mark.decided)
 }
 
 /// Replicas of the template for which an OverridePolicy was written.

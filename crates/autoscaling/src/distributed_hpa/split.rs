@@ -16,8 +16,7 @@ pub struct Bounds {
 }
 
 /// Source of the weights: annotation `federatedhpa.karmada.io/split`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(tag = "mode", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The replicas of the binding.
     #[default]
@@ -33,15 +32,31 @@ pub enum Mode {
     },
 }
 
+/// The annotation as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    mode: String,
+    weights: Option<BTreeMap<String, u32>>,
+}
+
 impl Mode {
     /// Reads the annotation. Admission refuses an invalid one; one that is stored all the same means `Weighted`.
     ///
     /// # Errors
-    /// The annotation with the reason, for an event.
+    /// The annotation with the reason, for the message of a condition.
     pub fn parse(annotation: Option<&str>) -> Result<Self, String> {
         let Some(text) = annotation else { return Ok(Self::Weighted) };
-        serde_json::from_str(text).map_err(|error| {
-            format!("annotation {FEDERATED_HPA_SPLIT}: {text:?} is not understood ({error}): Weighted is used instead")
+        let written: Option<Written> = serde_json::from_str(text).ok();
+        let mode = written.and_then(|written| match (written.mode.as_str(), written.weights) {
+            ("Weighted", None) => Some(Self::Weighted),
+            ("Even", None) => Some(Self::Even),
+            ("PerCluster", None) => Some(Self::PerCluster),
+            ("Static", Some(weights)) => Some(Self::Static { weights }),
+            _ => None,
+        });
+        mode.ok_or_else(|| {
+            format!("annotation {FEDERATED_HPA_SPLIT}: {text:?} is not understood: Weighted is used instead")
         })
     }
 

@@ -573,3 +573,22 @@ fn drift_is_what_a_reconcile_would_correct() {
         assert_eq!(drift(object).as_deref(), want, "{name}");
     }
 }
+
+/// specification/autoscaling.md 6.7.
+#[test]
+fn versions_of_autoscalers_that_only_older_members_serve() {
+    let of = |api_version: &str, kind: &str| {
+        successor(&ironclad_fleet::Gvk::from_manifest(api_version, kind)).map(|gvk| gvk.to_string())
+    };
+    let hpa = "HorizontalPodAutoscaler";
+    for (api_version, kind, want) in [
+        ("autoscaling/v2beta2", hpa, Some("autoscaling/v2 HorizontalPodAutoscaler")),
+        ("autoscaling/v2beta1", hpa, Some("autoscaling/v2 HorizontalPodAutoscaler")),
+        ("autoscaling/v2", hpa, None),
+        ("autoscaling/v1", hpa, None),
+        ("x.io/v2beta2", hpa, None),
+        ("autoscaling/v2beta2", "Scale", None),
+    ] {
+        assert_eq!(of(api_version, kind).as_deref(), want, "{api_version} {kind}");
+    }
+}

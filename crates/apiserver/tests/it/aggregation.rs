@@ -41,7 +41,8 @@ impl Forwarder for Remote {
                 ]}),
                 _ => json!({"kind": "Thing", "answered": path}),
             };
-            let body: ForwardBody = Full::new(Bytes::from(body.to_string())).map_err(std::io::Error::other).boxed_unsync();
+            let body: ForwardBody =
+                Full::new(Bytes::from(body.to_string())).map_err(std::io::Error::other).boxed_unsync();
             let mut response = Response::new(body);
             response.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
             response.headers_mut().insert("x-of-the-server", http::HeaderValue::from_static("kept"));

@@ -15,7 +15,8 @@ use crate::lens;
 /// Origin of the replicas in a manifest: annotation `federatedhpa.karmada.io/applied-replicas`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberReplicas {
-    /// Replicas of the template: another number is what a user wants.
+    /// Replicas of the template, or those that the record of the member's decision is for: another number is what a
+    /// user wants.
     pub template: i64,
     /// Replicas of the copy but for the member's decision: another number is what the scheduler, or an override policy
     /// of a user, wants.
@@ -78,6 +79,15 @@ mod tests {
             ("the scheduler moved replicas", Some("4/2"), 2, Some("4/1"), Some(1), 2),
             ("it did, and the member has decided", Some("4/2/member"), 8, Some("4/1/member"), Some(9), 9),
             ("a user changed the template", Some("9/3"), 3, Some("4/1/member"), Some(8), 3),
+            (
+                "a user changed it, and the record is still in force",
+                Some("4/3/member"),
+                8,
+                Some("4/1/member"),
+                Some(9),
+                9,
+            ),
+            ("the end of that record", Some("9/3"), 3, Some("4/3/member"), Some(9), 3),
             ("a user changed it, but not for this cluster", Some("5/1"), 1, Some("4/1/member"), Some(8), 1),
             ("the first time", Some("4/1"), 1, None, Some(8), 1),
             ("the last time", None, 1, Some("4/1/member"), Some(8), 1),

@@ -118,9 +118,15 @@ impl World {
     fn target_works(&self) -> Vec<Arc<Work>> {
         let rules = self.policy.as_ref().map(recorded::rules).unwrap_or_default();
         let template = self.template.pointer(self.pointer).and_then(Value::as_i64).unwrap_or(0);
+        let of_policy = self.policy.as_ref().and_then(|policy| policy.metadata.annotations.as_ref());
+        let observed = of_policy.and_then(|all| all.get(annotations::FEDERATED_HPA_OBSERVED_REPLICAS)).cloned();
         let of = |name: &str, given: i64| {
             let decided = rules.get(&ClusterName::from(name)).map_or(given, |number| i64::from(*number));
-            let mark = format!("{template}/{given}{}", if decided == given { "" } else { "/member" });
+            let mark = if decided == given {
+                format!("{template}/{given}")
+            } else {
+                format!("{}/{given}/member", observed.as_deref().unwrap_or_default())
+            };
             let mut manifest = self.template.clone();
             let patch = json!({"metadata": {"annotations": {annotations::FEDERATED_HPA_APPLIED_REPLICAS: mark}}});
             merge(&mut manifest, &patch);

@@ -416,7 +416,9 @@ impl Copy<'_> {
             let at = |object: &Value| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
             let given = at(without_autoscaler.as_ref().unwrap_or(&overridden.manifest));
             let decided = at(&overridden.manifest) != given;
-            let mark = MemberReplicas { template: at(self.template), given, decided };
+            // A record may be for replicas that the template had before: its end then is a change by a user.
+            let recorded_for = if decided { self.recorded_for() } else { None };
+            let mark = MemberReplicas { template: recorded_for.unwrap_or_else(|| at(self.template)), given, decided };
             let annotation = annotations::FEDERATED_HPA_APPLIED_REPLICAS;
             manifest::set_annotation(&mut overridden.manifest, annotation, &mark.to_string());
         }
@@ -458,6 +460,13 @@ impl Copy<'_> {
             Ok(Some(message)) => Err(Reason::OverrideFailed { cluster: cluster.clone(), message }.into()),
             Err(error) => Err(Reason::NotInterpreted { message: error.to_string() }.into()),
         }
+    }
+
+    /// Replicas of the template that the autoscaler's override policy is for.
+    fn recorded_for(&self) -> Option<i64> {
+        let policy = self.seen.overrides.iter().find(|policy| overrides::is_of_autoscaler(policy))?;
+        let map = policy.metadata.annotations.as_ref()?;
+        map.get(annotations::FEDERATED_HPA_OBSERVED_REPLICAS)?.parse().ok()
     }
 
     /// The copy with the overrides of users alone, if an autoscaler overrides it, too.

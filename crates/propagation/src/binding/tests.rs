@@ -739,16 +739,18 @@ fn failed_cleanup_is_reported_on_the_binding() {
 /// specification/autoscaling.md 6.6: updates of the copy leave the member's number where nobody else chose another one.
 #[test]
 fn copies_say_whose_number_their_replicas_are() {
-    let policy = |name: &str, managed: bool, number: i64| -> Arc<OverridePolicy> {
+    let policy = |name: &str, managed: bool, number: i64, observed: &str| -> Arc<OverridePolicy> {
         let labels = managed.then(|| json!({"federatedhpa.karmada.io/managed": "true"}));
-        let policy = json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}, "spec": {
+        let annotations = json!({"federatedhpa.karmada.io/observed-replicas": observed});
+        let policy = json!({"metadata": {"namespace": "shop", "name": name, "labels": labels, "annotations": annotations}, "spec": {
             "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
             "overrideRules": [{"targetCluster": {"clusterNames": ["m1"]}, "overriders": {
                 "plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": number}]}}]}});
         Arc::new(serde_json::from_value(policy).unwrap())
     };
-    let of_users = |number| policy("zz", false, number);
-    let of_members = |number| policy("federatedhpa-web", true, number);
+    let of_users = |number| policy("zz", false, number, "9");
+    let of_members = |number| policy("federatedhpa-web", true, number, "3");
+    let outdated = |number| policy("federatedhpa-web", true, number, "1");
     for (name, pointer, overrides, want) in [
         ("no autoscaler", None, vec![of_members(8)], (None, 8)),
         ("nothing is recorded", Some("/spec/replicas"), vec![], (Some("3/2"), 2)),
@@ -756,6 +758,7 @@ fn copies_say_whose_number_their_replicas_are() {
         ("it decided what it was given", Some("/spec/replicas"), vec![of_members(2)], (Some("3/2"), 2)),
         ("a user decides", Some("/spec/replicas"), vec![of_users(5)], (Some("3/5"), 5)),
         ("both", Some("/spec/replicas"), vec![of_users(5), of_members(8)], (Some("3/5/member"), 8)),
+        ("a user has scaled the template since", Some("/spec/replicas"), vec![outdated(8)], (Some("1/2/member"), 8)),
         ("a field that nothing has", Some("/spec/size"), vec![], (Some("0/0"), 2)),
     ] {
         let mut world = World::new(&[("m1", 2), ("m2", 1)]);

@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{
     cluster::Cluster,
     policy::{OverridePolicy, PropagationPolicy},
+    taints::NO_EXECUTE,
     work::{ResourceBinding, Work},
 };
 use ironclad_failover::flags::eviction::Check;
@@ -82,6 +83,7 @@ impl Scene {
         let mut setup = Setup::from(WorldOptions { seed: 18, members: 3 });
         setup.settings = flags::settings(true, 0.9, Check::Off);
         setup.rules.gate = true;
+        setup.rules.asked_taints = [("maintenance".to_owned(), NO_EXECUTE.to_owned())].into();
         let mut world = World::start(setup).await?;
         world.start_controllers().await;
         let user = world.user();
@@ -373,7 +375,7 @@ async fn others_take_over_when_a_member_is_lost_and_evicted() -> anyhow::Result<
     scene.world.member("member3")?.set_faults(Faults::default());
     scene.lost.clear();
     scene.pass(5 * MINUTE).await?;
-    let taint = json!({"spec": {"taints": [{"key": "maintenance", "effect": "NoExecute"}]}});
+    let taint = json!({"spec": {"taints": [{"key": "maintenance", "effect": NO_EXECUTE}]}});
     let clusters: Api<Cluster> = Api::all(scene.world.user());
     clusters.patch("member3", &PatchParams::default(), &Patch::Merge(taint)).await?;
     for _ in 0..240 {

@@ -29,10 +29,13 @@ impl Asked {
     }
 }
 
+/// Status and body for a path.
+type Answer = dyn Fn(&str) -> (u16, Vec<u8>) + Send + Sync;
+
 /// The behaviour of a member.
 #[derive(Clone)]
 enum Behaviour {
-    Answers(Arc<dyn Fn(&str) -> (u16, Vec<u8>) + Send + Sync>),
+    Answers(Arc<Answer>),
     Hangs,
     /// The head of the answer comes, the body never ends.
     HangsInTheBody,

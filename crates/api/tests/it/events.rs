@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 32] = [
+const BESIDE_THE_TABLE: [(&str, &str); 33] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -41,6 +41,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 32] = [
     ("NoTemplateMatched", "N"),
     // specification/failover.md 8.4.
     ("DependenciesNotPropagated", "W"),
+    // specification/autoscaling.md 4.
+    ("ConflictsWithFederatedHPA", "W"),
     // specification/autoscaling.md 2.2, 2.8.
     ("NoReachableCluster", "W"),
     ("FailedGetExternalMetric", "W"),
@@ -54,7 +56,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 32] = [
 ];
 
 /// Calls whose reason is not a constant of `ironclad_api`: file, name in that file, and possible reasons.
-const OTHER_NAMES: [(&str, &str, &[&str]); 5] = [
+const OTHER_NAMES: [(&str, &str, &[&str]); 6] = [
+    ("cron_federated_hpa/apply.rs", "reason", &["ScaleFailed", "UpdateCronFederatedHPAFailed"]),
     (
         "distributed_hpa/mod.rs",
         "reason",

@@ -337,7 +337,7 @@ fn flags_that_verbs_share_are_those_of_the_table() {
     }
 }
 
-/// Flags of specification/operations.md 8.2 that no verb has, because there are no agents yet.
+/// Flags of specification/operations.md 8.2 that no verb but `estimator` has, because there are no agents yet.
 const OF_AGENTS: [&str; 10] = [
     "cluster-name",
     "cluster-api-endpoint",
@@ -367,7 +367,10 @@ fn flags_of_agents_are_those_of_the_table_where_others_have_them() {
             if OF_AGENTS.contains(&name.as_str()) {
                 unused.remove(name.as_str());
                 assert!(
-                    leaves.values().all(|verb| verb.get_arguments().all(|arg| arg.get_long() != Some(&name))),
+                    leaves
+                        .iter()
+                        .filter(|(path, _)| **path != "estimator")
+                        .all(|(_, verb)| verb.get_arguments().all(|arg| arg.get_long() != Some(&name))),
                     "{name}"
                 );
                 continue;

@@ -304,7 +304,13 @@ impl ResourceQuota {
             _ => estimator::Scope::Other,
         });
         let scopes = plain.chain(selected).collect();
-        estimator::Quota::new(&units(&self.status.hard), &units(&self.status.used), scopes)
+        // With the prefix, too, cpu is counted in thousandths.
+        let amounts = |list: &ResourceList| -> Units {
+            let unit = |name: &'_ str| name.strip_prefix("requests.").unwrap_or(name).to_owned();
+            let read = |(name, amount): (String, Amount)| (name.clone(), in_units(&unit(&name), amount));
+            summary::amounts(list).into_iter().map(read).collect()
+        };
+        estimator::Quota::new(&amounts(&self.status.hard), &amounts(&self.status.used), scopes)
     }
 }
 

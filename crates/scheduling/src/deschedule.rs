@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use ironclad_api::{
+    JsonText,
     annotations::{APPLIED_PLACEMENT, DESCHEDULED},
     events::DESCHEDULE_BINDING_SUCCEED,
     policy::Placement,
@@ -115,7 +116,7 @@ fn is_descheduled(binding: &ResourceBinding) -> bool {
 fn ready(binding: &ResourceBinding, cluster: &str) -> i64 {
     let reports = binding.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
     let report = reports.iter().find(|report| report.cluster_name == cluster);
-    let status = report.and_then(|report| report.status.as_ref()).map(|status| json!(status));
+    let status = report.and_then(|report| report.status.as_ref()).map(JsonText::value);
     status.and_then(|status| status.get("readyReplicas").and_then(Value::as_i64)).unwrap_or(-1)
 }
 

@@ -191,9 +191,9 @@ fn series(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
 
 /// Metrics of the table that are not shown, by prefix, with the reason.
 const NOT_SHOWN: [(&str, &str); 6] = [
-    ("federatedhpa_", "autoscaling is not built yet"),
-    ("horizontal_pod_autoscaler_controller_", "autoscaling is not built yet"),
-    ("karmada_scheduler_estimator_", "there are no estimators yet"),
+    ("karmada_scheduler_estimator_estimating_request_total", "of `ironclad estimator`, which is no controller"),
+    ("karmada_scheduler_estimator_estimating_algorithm_", "not built yet"),
+    ("karmada_scheduler_estimator_estimating_plugin_", "not built yet"),
     ("pool_get_operation_total", "each customization keeps an engine: ironclad_interpreter_pool_* count those"),
     ("pool_put_operation_total", "as the one before"),
     ("karmada_build_info", "of the process, not of its controllers: `ops::tests`"),

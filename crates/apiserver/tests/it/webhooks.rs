@@ -427,7 +427,7 @@ impl WebhookCaller for Crowd {
             crowd.most.fetch_max(now, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(1)).await;
             crowd.now.fetch_sub(1, Ordering::Relaxed);
-            let response = json!({"uid": review["request"]["uid"], "allowed": review["request"]["name"] != "m05"});
+            let response = json!({"uid": review["request"]["uid"], "allowed": review["request"]["oldObject"]["metadata"]["name"] != "m05"});
             Ok(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response})
                 .to_string()
                 .into())

@@ -163,7 +163,7 @@ pub(super) fn observe<'a>(
         }
         if let Some(hold) = &mut state.hold {
             let work = reports.target.get(cluster).filter(|work| is_applied_for(work, replicas));
-            if hold.applied.is_none() && work.is_some() {
+            if hold.applied.is_none() && work.is_some() && target.is_scheduled() {
                 hold.applied = Some(now);
             }
             let confirmed = report.is_some_and(|report| {

@@ -26,7 +26,8 @@ fn binding(type_: &str, replicas: i32, clusters: &[(&str, i32)]) -> Binding {
         scheduling["weightPreference"] = json!({"staticWeightList": weights});
     }
     let binding: ironclad_api::work::ResourceBinding = serde_json::from_value(json!({
-        "metadata": {"name": "web-deployment", "namespace": "shop", "uid": "b", "generation": 2},
+        "metadata": {"name": "web-deployment", "namespace": "shop", "uid": "b", "generation": 2,
+                     "labels": {"propagationpolicy.karmada.io/permanent-id": "p"}},
         "spec": {
             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
             "replicas": replicas, "clusters": clusters, "schedulerName": "default-scheduler",

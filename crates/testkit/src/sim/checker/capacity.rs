@@ -121,7 +121,7 @@ mod tests {
             ("one is enough", figures(5, 0, &[1_000, 2_000, 5_000, 2_000]), Some(1)),
             ("free capacity counts", figures(6, 5_000, &[1_000, 2_000]), Some(1)),
             ("a pair", figures(5, 0, &[2_000, 2_000, 3_000]), Some(2)),
-            ("halves of replicas do not count", figures(2, 500, &[500, 500]), Some(2)),
+            ("halves of replicas do not count", figures(2, 1_000, &[500, 500]), Some(2)),
             ("too little", figures(9, 0, &[1_000, 2_000]), None),
         ] {
             assert_eq!(figures.fewest(), want, "{name}");

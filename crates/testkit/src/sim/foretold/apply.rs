@@ -22,7 +22,7 @@ type Copies = BTreeMap<ObjectKey, BTreeMap<ClusterName, i32>>;
 pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
     let (setup, draws) = draw::world(seed);
     let (mut runner, user, drawn) = draw::start(setup, &draws).await?;
-    runner.world.until_quiet().await?;
+    runner.world.until_still().await?;
     let (file, met) = edits(&draws, &drawn);
     let before = fleet(&runner.world).await?;
     let mut applied = Vec::new();
@@ -44,7 +44,7 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
         user.apply(object, false).await?;
     }
     runner.world.pass(Duration::from_secs(5)).await?;
-    runner.world.until_quiet().await?;
+    runner.world.until_still().await?;
     let after = fleet(&runner.world).await?.world;
     let real = copies(&after);
     let story = || {

@@ -49,7 +49,7 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
     let (mut runner, user, drawn) = draw::start(setup, &draws).await?;
     let mut met = Met::new();
     if draws.chance(0.6) {
-        runner.world.until_quiet().await?;
+        runner.world.until_still().await?;
         met.insert("at rest");
     } else {
         runner.world.pass(Duration::from_millis(draws.below(8_000))).await?;

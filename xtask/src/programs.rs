@@ -28,6 +28,8 @@ const OLDEST_VARIABLE: &str = "IRONCLAD_OLDEST_API_SERVER";
   cargo xtask bench apiserver                                           beside kube-apiserver and etcd, both with fsync
   cargo xtask bench apiserver --seconds 3 --objects 3000 --listed 1000  the same in about a minute
   cargo xtask bench queue
+  cargo xtask bench schedule                                            decisions of the scheduler on one core
+  cargo xtask bench schedule --clusters 5000 --placed 10000             the same on one fleet
   cargo xtask bench start
   cargo xtask bench help                                                all of them, with their flags")]
 pub(crate) struct Bench {

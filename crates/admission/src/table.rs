@@ -387,7 +387,6 @@ pub static WEBHOOKS: &[Webhook] = &[
     Webhook {
         name: "federatedhpa.karmada.io",
         path: "/validate-federatedhpa",
-        not_built: true,
         group: AUTOSCALING,
         resource: "federatedhpas",
         act: Act::Validate { object: kinds::federated_hpa::validate, change: anything },

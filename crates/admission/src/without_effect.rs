@@ -63,6 +63,23 @@ fn entry(line: &'static str) -> Option<WithoutEffect> {
     Some(WithoutEffect { kinds: kinds.split(", ").collect(), path, class, reason })
 }
 
+/// Kinds on which no controller acts.
+pub fn whole_kinds() -> impl Iterator<Item = &'static str> {
+    let whole = list().iter().filter(|entry| entry.path == WHOLE_KIND && entry.class.is_warned_of());
+    whole.flat_map(|entry| entry.kinds.iter().copied())
+}
+
+/// Reason why nothing acts on this kind, if nothing does.
+pub fn of_kind(kind: &str) -> Option<&'static str> {
+    let mut whole = list().iter().filter(|entry| entry.path == WHOLE_KIND && entry.kinds.contains(&kind));
+    whole.next().map(|entry| entry.reason)
+}
+
+/// The fields of an object that are set and have no effect, a line each.
+pub fn of_object(kind: &str, object: &Value) -> Vec<String> {
+    warnings(kind, object)
+}
+
 /// Warnings about the fields of an object that have no effect.
 pub(crate) fn warnings(kind: &str, object: &Value) -> Vec<String> {
     let of_kind = list().iter().filter(|entry| entry.path != WHOLE_KIND && entry.kinds.contains(&kind));
@@ -132,19 +149,11 @@ mod tests {
     fn only_fields_that_are_set_are_warned_of() {
         let association =
             "spec.association has no effect: it is the deprecated forerunner of spec.propagateDeps: set that instead";
-        let node_claim = "spec.components.replicaRequirements.nodeClaim has no effect: only accurate estimators fit \
-                          replicas to nodes, and this version has none";
         for (name, kind, object, want) in [
             ("nothing set", "PropagationPolicy", json!({"spec": {}}), vec![]),
             ("set", "PropagationPolicy", json!({"spec": {"association": true}}), vec![association]),
             ("the default", "PropagationPolicy", json!({"spec": {"association": false}}), vec![]),
             ("another kind", "OverridePolicy", json!({"spec": {"association": true}}), vec![]),
-            (
-                "in one of a list",
-                "ResourceBinding",
-                json!({"spec": {"components": [{"name": "a"}, {"replicaRequirements": {"nodeClaim": {"a": 1}}}]}}),
-                vec![node_claim],
-            ),
             (
                 "what another field says too",
                 "Cluster",
@@ -154,6 +163,9 @@ mod tests {
         ] {
             assert_eq!(warnings(kind, &object), want, "{name}");
         }
+        let in_list = json!({"spec": {"components": [{"name": "a"}, {"needs": {"claim": {"a": 1}}}]}});
+        assert!(is_set(&in_list, "spec.components.needs.claim"), "in one of a list");
+        assert!(!is_set(&in_list, "spec.components.needs.other"));
     }
 
     /// `UPDATE_GOLDENS=1 cargo test -p ironclad-admission without_effect` writes it.

@@ -72,6 +72,9 @@ pub const EXPLAIN_LEADER_ADDRESS: &str = "explain.ironclad.io/leader-address";
 pub const PROCEED_WITHOUT_CLEANUP: &str = "failover.ironclad.io/proceed-without-cleanup";
 /// Generation of the policy that was last applied to a binding.
 pub const APPLIED_GENERATION: &str = "policy.ironclad.io/applied-generation";
+/// JSON map from each cluster that the descheduler took replicas of a binding back from to the time until which the
+/// cluster gets no further ones.
+pub const DESCHEDULED: &str = "scheduling.ironclad.io/descheduled";
 /// Internal to the metrics adapter, never stored.
 pub const INTERNAL_SELECTOR: &str = "internal.karmada.io/selector";
 /// Internal to the metrics adapter, never stored.
@@ -82,6 +85,8 @@ pub const FEDERATED_HPA_NAMESPACE: &str = "federatedhpa.karmada.io/namespace";
 pub const FEDERATED_HPA_NAME: &str = "federatedhpa.karmada.io/name";
 /// Template replicas for which the OverridePolicy of a spread HPA was computed.
 pub const FEDERATED_HPA_OBSERVED_REPLICAS: &str = "federatedhpa.karmada.io/observed-replicas";
+/// On copies whose replicas the member decides: the numbers with which the copy was last applied.
+pub const FEDERATED_HPA_APPLIED_REPLICAS: &str = "federatedhpa.karmada.io/applied-replicas";
 /// JSON that says how a spread HPA is split.
 pub const FEDERATED_HPA_SPLIT: &str = "federatedhpa.karmada.io/split";
 /// `true` never lets the federation exceed the maximum of a spread HPA.

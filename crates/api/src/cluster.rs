@@ -65,6 +65,18 @@ impl Cluster {
         Ok(MemberAccess { endpoint: &self.spec.api_endpoint, token, ca_bundle, proxy: &self.spec.proxy_url })
     }
 
+    /// Everything on which a connection depends: if it changes, the member is connected anew.
+    pub fn connection_identity(&self, credentials: Option<&Secret>) -> String {
+        let version = credentials.and_then(|s| s.metadata.resource_version.as_deref()).unwrap_or("-");
+        format!(
+            "{} {} {} {}",
+            self.metadata.uid.as_deref().unwrap_or_default(),
+            self.spec.api_endpoint,
+            self.spec.insecure_skip_tls_verification,
+            version
+        )
+    }
+
     /// Status of condition Ready, as the API spells it; None when the condition is missing.
     pub fn ready(&self) -> Option<&str> {
         let conditions = &self.status.as_ref()?.conditions;

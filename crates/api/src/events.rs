@@ -114,35 +114,39 @@ pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
 pub const API_INCOMPATIBLE: &str = "APIIncompatible";
 /// On FederatedHPA: scaled.
 pub const SUCCESSFUL_RESCALE: &str = "SuccessfulRescale";
-/// On FederatedHPA: scaled.
+/// On FederatedHPA: replicas not set.
 pub const FAILED_RESCALE: &str = "FailedRescale";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: the replicas of its workload cannot be read.
 pub const FAILED_GET_SCALE: &str = "FailedGetScale";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: its workload does not exist.
 pub const FAILED_GET_SCALE_TARGET_REF: &str = "FailedGetScaleTargetRef";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: no policy propagates its workload.
 pub const FAILED_GET_BINDINGS: &str = "FailedGetBindings";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: its workload has not been scheduled.
 pub const FAILED_GET_TARGET_CLUSTERS: &str = "FailedGetTargetClusters";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: nothing is scaled, since metrics failed.
 pub const FAILED_COMPUTE_METRICS_REPLICAS: &str = "FailedComputeMetricsReplicas";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: the scale of its workload has no selector.
 pub const SELECTOR_REQUIRED: &str = "SelectorRequired";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: the selector of its workload cannot be read.
 pub const INVALID_SELECTOR: &str = "InvalidSelector";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: another FederatedHPA scales the same pods.
 pub const AMBIGUOUS_SELECTOR: &str = "AmbiguousSelector";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: status not written.
 pub const FAILED_UPDATE_STATUS: &str = "FailedUpdateStatus";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: usage of pods could not be read.
 pub const FAILED_GET_RESOURCE_METRIC: &str = "FailedGetResourceMetric";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: usage of containers could not be read.
 pub const FAILED_GET_CONTAINER_RESOURCE_METRIC: &str = "FailedGetContainerResourceMetric";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: a custom metric of pods could not be read.
 pub const FAILED_GET_PODS_METRIC: &str = "FailedGetPodsMetric";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: a custom metric of an object could not be read.
 pub const FAILED_GET_OBJECT_METRIC: &str = "FailedGetObjectMetric";
-/// On FederatedHPA: step failed.
+/// On FederatedHPA: an external metric could not be read, or has no usable target.
+pub const FAILED_GET_EXTERNAL_METRIC: &str = "FailedGetExternalMetric";
+/// On FederatedHPA: none of the clusters of its workload can be asked.
+pub const NO_REACHABLE_CLUSTER: &str = "NoReachableCluster";
+/// On FederatedHPA: the type of a metric is unknown or switched off.
 pub const INVALID_METRIC_SOURCE_TYPE: &str = "InvalidMetricSourceType";
 /// On CronFederatedHPA: rule failed.
 pub const SCALE_FAILED: &str = "ScaleFailed";
@@ -154,6 +158,14 @@ pub const START_RULE_FAILED: &str = "StartRuleFailed";
 pub const UPDATE_CRON_FEDERATED_HPA_FAILED: &str = "UpdateCronFederatedHPAFailed";
 /// On CronFederatedHPA: a FederatedHPA scales the same workload.
 pub const CONFLICTS_WITH_FEDERATED_HPA: &str = "ConflictsWithFederatedHPA";
+/// On a distributed HPA: another autoscaler has the same target, and is older.
+pub const CONFLICTING_AUTOSCALER: &str = "ConflictingAutoscaler";
+/// On a distributed HPA: another distributed HPA has the same target, and is older.
+pub const AMBIGUOUS_TARGET: &str = "AmbiguousTarget";
+/// On a distributed HPA: a member gets it without `behavior`, which its version does not have.
+pub const BEHAVIOR_NOT_SUPPORTED: &str = "BehaviorNotSupported";
+/// On a distributed HPA: an OverridePolicy of a user changes the replicas of its target.
+pub const REPLICAS_OVERRIDDEN_BY_USER_POLICY: &str = "ReplicasOverriddenByUserPolicy";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
 pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
@@ -194,6 +206,8 @@ pub const TAINT_CONFLICT: &str = "TaintConflict";
 pub const TAINT_ORPHANED: &str = "TaintOrphaned";
 /// On a binding: the clusters lack available replicas.
 pub const INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
+/// On objects of kinds on which no controller acts, and on policies with such fields.
+pub const NO_EFFECT: &str = "NoEffect";
 /// On a Cluster: its credentials were rotated.
 pub const CREDENTIALS_ROTATED: &str = "CredentialsRotated";
 
@@ -239,6 +253,9 @@ pub fn source(reason: &str, kind: &str, namespace: &str) -> &'static str {
         | GET_COMPONENTS_SUCCEED
         | GET_COMPONENTS_FAILED => "resource-detector",
         APPLY_OVERRIDE_POLICY_SUCCEED | APPLY_OVERRIDE_POLICY_FAILED => "override-manager",
+        CONFLICTS_WITH_FEDERATED_HPA => "ironclad",
+        _ if kind == "FederatedHPA" => "federatedHPA-controller",
+        _ if kind == "CronFederatedHPA" => "cronfederatedhpa-controller",
         _ => "ironclad",
     }
 }

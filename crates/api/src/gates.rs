@@ -48,7 +48,7 @@ gates! {
     CustomizedClusterResourceModeling Beta true "Resource models of clusters.";
     PropagationPolicyPreemption Alpha false "A policy of higher priority takes over templates (propagation.md 6.3).";
     MultiClusterService Alpha false "MultiClusterService (propagation.md 24).";
-    ResourceQuotaEstimate Alpha false "Estimates heed quotas.";
+    ResourceQuotaEstimate Alpha false "Accurate estimators heed ResourceQuotas (scheduling.md 10.6).";
     StatefulFailoverInjection Alpha false "State is preserved over a failover (failover.md 5.4).";
     PriorityBasedScheduling Beta true "Bindings are scheduled by priority (scheduling.md 14).";
     PriorityBasedPreemptiveScheduling Alpha false "Bindings of high priority evict those of low priority (scheduling.md 15).";
@@ -67,8 +67,7 @@ gates! {
 impl Gate {
     /// Returns true if this version does not have what the gate switches on.
     pub fn is_not_built(self) -> bool {
-        use Gate::{FederatedHPAExternalMetrics, HPAScaleToZero, MultiClusterService, ResourceQuotaEstimate};
-        matches!(self, FederatedHPAExternalMetrics | HPAScaleToZero | MultiClusterService | ResourceQuotaEstimate)
+        matches!(self, Gate::MultiClusterService)
     }
 
     /// Returns true if the gate has no effect and is only accepted for existing command lines.

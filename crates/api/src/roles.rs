@@ -2,10 +2,11 @@
 
 use k8s_openapi::{
     api::rbac::v1::{ClusterRole, PolicyRule},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::{StringMap, crds::crds};
+use crate::StringMap;
 
 /// Namespaced kinds that users write. Not among them: bindings, which controllers write, and quotas, which limit the
 /// users themselves.
@@ -16,16 +17,17 @@ const WRITTEN_BY_USERS: [&str; 7] = [
 /// Namespaced kinds that nobody but controllers and administrators needs: Works are in namespaces of clusters.
 const INTERNAL: [&str; 1] = ["works"];
 
-/// `karmada-view`, aggregated to `view`, `edit` and `admin`, and `karmada-edit`, aggregated to `edit` and `admin`.
+/// `karmada-view`, aggregated to `view`, `edit` and `admin`, and `karmada-edit`, aggregated to `edit` and `admin`: roles
+/// for the kinds of these definitions, which are costly to make.
 #[must_use]
-pub fn cluster_roles() -> [ClusterRole; 2] {
-    let mut kinds: Vec<(String, String, bool)> = crds()
-        .into_iter()
+pub fn cluster_roles(crds: &[CustomResourceDefinition]) -> [ClusterRole; 2] {
+    let mut kinds: Vec<(String, String, bool)> = crds
+        .iter()
         .filter(|crd| crd.spec.scope == "Namespaced" && !INTERNAL.contains(&&*crd.spec.names.plural))
         .map(|crd| {
             let has_status =
                 crd.spec.versions.iter().any(|v| v.subresources.as_ref().is_some_and(|s| s.status.is_some()));
-            (crd.spec.group, crd.spec.names.plural, has_status)
+            (crd.spec.group.clone(), crd.spec.names.plural.clone(), has_status)
         })
         .collect();
     kinds.sort();
@@ -79,7 +81,7 @@ mod tests {
 
     #[test]
     fn users_of_a_namespace_see_our_kinds_and_write_their_own() {
-        let [edit, view] = cluster_roles();
+        let [edit, view] = cluster_roles(&crate::crds::crds());
         let all = |role: &ClusterRole| -> Vec<String> {
             let rules = role.rules.iter().flatten();
             let of = |rule: &PolicyRule| -> Vec<String> {

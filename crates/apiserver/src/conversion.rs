@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use ironclad_store::Entry;
+use ironclad_store::{Entry, Event};
 use serde_json::{Value, json};
 
 use crate::{
@@ -57,6 +57,16 @@ pub(crate) async fn one_in_version(cx: &Cx, entry: &Entry) -> Result<Entry, ApiE
     let mut entry = entry.clone();
     in_version(cx, &mut [&mut entry]).await?;
     Ok(entry)
+}
+
+/// True if a conversion webhook may have to be asked for a state of the event.
+pub(crate) fn is_asked_for(resource: &Resource, event: &Event) -> bool {
+    if resource.custom().is_none_or(|custom| custom.webhook.is_none()) {
+        return false;
+    }
+    let wanted = resource.api_version();
+    let mut states = [&event.entry, &event.previous].into_iter().flatten();
+    states.any(|entry| object::api_version(&entry.value) != Some(&wanted))
 }
 
 /// The object in the version that is stored.

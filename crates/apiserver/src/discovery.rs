@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::{
+    aggregation::documents::AggregatedGroup,
     negotiate,
     registry::{Group, Resource, Resources},
     respond::{self, Reply},
@@ -41,14 +42,18 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02X}")).collect()
 }
 
-/// The aggregated document of `/apis` for one state of the registry.
+/// The aggregated document of `/apis` for one state of the registry and of aggregated groups.
 #[derive(Debug, Default)]
-pub(crate) struct Cache(Mutex<Option<(u64, Document)>>);
+pub(crate) struct Cache(Mutex<Option<((u64, u64), Document)>>);
 
 fn paths(state: &State) -> Value {
     let mut out = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
     let custom = state.registry.custom();
     for group in state.registry.builtin_groups().iter().skip(1).chain(&custom.groups) {
+        out.push(format!("/apis/{}", group.name));
+        out.extend(group.versions.iter().map(|(v, _)| format!("/apis/{}/{v}", group.name)));
+    }
+    for group in state.aggregation.apis().groups(|name| is_own(state, &custom.groups, name)) {
         out.push(format!("/apis/{}", group.name));
         out.extend(group.versions.iter().map(|(v, _)| format!("/apis/{}/{v}", group.name)));
     }
@@ -63,9 +68,16 @@ fn legacy_root(state: &State, path: &str) -> Value {
         return json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses});
     }
     let custom = state.registry.custom();
-    let groups: Vec<Value> =
+    let mut groups: Vec<Value> =
         state.registry.builtin_groups().iter().skip(1).chain(&custom.groups).map(api_group).collect();
+    let apis = state.aggregation.apis();
+    groups.extend(apis.groups(|name| is_own(state, &custom.groups, name)).iter().map(AggregatedGroup::api_group));
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// True for a group that is served from the store, or that [`crate::Served`] announces.
+fn is_own(state: &State, custom: &[Group], name: &str) -> bool {
+    state.registry.builtin_groups().iter().chain(custom).any(|group| group.name == name)
 }
 
 fn api_group(group: &Group) -> Value {
@@ -93,7 +105,15 @@ pub(crate) fn below(state: &State, path: &str, request: &HeaderMap) -> Reply {
                 value["apiVersion"] = json!("v1");
                 respond::json(200, &value)
             }
-            None => respond::page_not_found(),
+            None => match state.aggregation.apis().groups(|_| false).iter().find(|g| g.name == *name) {
+                Some(group) => {
+                    let mut value = group.api_group();
+                    value["kind"] = json!("APIGroup");
+                    value["apiVersion"] = json!("v1");
+                    respond::json(200, &value)
+                }
+                None => respond::page_not_found(),
+            },
         },
         ["apis", name, version] => {
             let Some(group) = groups().find(|g| g.name == **name && !g.name.is_empty()) else {
@@ -227,17 +247,20 @@ impl Cache {
     }
 
     fn groups(&self, state: &State) -> Document {
-        let custom = state.registry.custom();
+        let (custom, apis) = (state.registry.custom(), state.aggregation.apis());
+        let generations = (custom.generation, apis.generation);
         let mut slot = self.0.lock();
-        if let Some((generation, document)) = &*slot
-            && *generation == custom.generation
+        if let Some((of, document)) = &*slot
+            && *of == generations
         {
             return document.clone();
         }
-        let items: Vec<Value> =
+        let mut items: Vec<Value> =
             builtin_items(state).iter().cloned().chain(custom.groups.iter().map(discovery_group)).collect();
+        let aggregated = apis.groups(|name| is_own(state, &custom.groups, name));
+        items.extend(aggregated.iter().map(AggregatedGroup::discovery));
         let document = Document::new(&list_of(items));
-        *slot = Some((custom.generation, document.clone()));
+        *slot = Some((generations, document.clone()));
         document
     }
 }

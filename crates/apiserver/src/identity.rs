@@ -101,3 +101,8 @@ impl Identity {
 pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
+
+/// The user name of a ServiceAccount.
+pub(crate) fn service_account_user(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}

@@ -6,6 +6,7 @@
 //! kinds.
 
 mod admission;
+mod aggregation;
 mod answer_budget;
 mod api_services;
 mod auth;
@@ -48,6 +49,7 @@ mod verbs;
 mod webhooks;
 
 pub use admission::{Admission, Admitted, Objects, Operation, Review, SideWrite};
+pub use aggregation::{ApiResource, ForwardAnswer, ForwardBody, ForwardTarget, Forwarder, ServedApi};
 pub use auth::TokenKey;
 pub use convert::Converter;
 pub use identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_store::StoreError;
 
-use crate::{Identity, TokenKey, WebhookCaller, admission::Admission, convert::Converter};
+use crate::{
+    Identity, TokenKey, WebhookCaller, admission::Admission, aggregation::forwarder::Forwarder, convert::Converter,
+};
 
 /// Options of a server.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct Options {
     pub managed_fields: bool,
     /// Carries calls to the admission webhooks of users; without it such calls fail.
     pub webhooks: Option<Arc<dyn WebhookCaller>>,
+    /// Carries requests to the servers of APIServices; without it they are not forwarded.
+    pub forwarder: Option<Arc<dyn Forwarder>>,
     /// Reviews writes besides the server itself.
     pub admission: Option<Arc<dyn Admission>>,
     /// Converts objects of CRDs that name a conversion webhook: it is not called, this is.
@@ -61,6 +65,7 @@ impl Default for Options {
             api_services: false,
             managed_fields: true,
             webhooks: None,
+            forwarder: None,
             admission: None,
             converter: None,
             bounds: Bounds::default(),

@@ -364,6 +364,16 @@ pub fn serving(authority: &Pair, name: &str, hosts: &[String], days: i64, seam: 
     sign(authority, params)
 }
 
+/// A new certificate of a client, signed by an authority. It isn't kept anywhere.
+///
+/// # Errors
+/// An authority that can't sign.
+pub fn client_certificate(authority: &Pair, user: &str, days: i64, seam: &Seam) -> Result<Pair, String> {
+    let mut params = params(user, "", seam.clock.wall_seconds(), days, seam);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    sign(authority, params)
+}
+
 fn alternative_names(hosts: &[String]) -> Result<Vec<SanType>, String> {
     let name = |host: &String| {
         if let Ok(address) = host.parse() {

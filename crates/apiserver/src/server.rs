@@ -1,6 +1,9 @@
 //! The server: what it is opened with, and the way of a request through it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
@@ -11,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    ApiError, Identity, OpenError, Options, Served, api_services, auth, bootstrap,
+    ApiError, Identity, OpenError, Options, Served, ServedApi, aggregation, api_services, auth, bootstrap,
     context::Cx,
     crd::lifecycle,
     discovery, health,
@@ -64,6 +67,10 @@ impl Server {
             bootstrap::run(&state).await.map_err(|source| OpenError::Store { server: name(), source })?;
         }
         api_services::sync(&state).await.map_err(|source| OpenError::Store { server: name(), source })?;
+        if state.options.forwarder.is_some() {
+            let followed = state.clone();
+            state.seam.tasks.spawn("aggregation", async move { aggregation::follow(followed).await });
+        }
         let reaper = state.clone();
         state.seam.tasks.spawn("reap", async move { reap(&reaper).await });
         Ok(Arc::new(Self {
@@ -78,6 +85,13 @@ impl Server {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.state.store
+    }
+
+    /// Number of objects that were decoded for the selectors of watches since the server was opened: one for each state
+    /// of an event, however many watches select by it.
+    #[must_use]
+    pub fn decoded_for_watches(&self) -> u64 {
+        self.state.decoded_for_watches.load(Ordering::Relaxed)
     }
 
     /// Puts a route in front of the server; routes that were mounted earlier have precedence.
@@ -97,6 +111,20 @@ impl Server {
     pub fn announce(&self, served: &Served) -> Result<(), ApiError> {
         self.state.registry.announce(served.group());
         lifecycle::refresh_registry(&self.state)
+    }
+
+    /// Adds a version of a group that a route answers to discovery, or replaces its resources. APIServices with a
+    /// service take precedence over the route.
+    pub fn announce_api(&self, api: ServedApi) {
+        let registered = api.registered;
+        if self.state.aggregation.announce(api) && registered {
+            let state = self.state.clone();
+            self.state.seam.tasks.spawn("api-services", async move {
+                if let Err(error) = api_services::sync(&state).await {
+                    tracing::warn!(%error, "creating the APIService of a route");
+                }
+            });
+        }
     }
 
     /// Answers a request of this user.
@@ -164,6 +192,7 @@ impl Server {
         let headers = request.headers().clone();
         let pretty = respond::is_pretty(&Query::parse(request.uri().query()), &headers);
         let unlimited = self.route_of(request.uri().path()).is_some()
+            || self.state.aggregation.apis().remote(request.uri().path()).is_some()
             || (Query::parse(request.uri().query()).flag("watch") && request.method() == Method::GET);
         let (server, of_request) = (self.clone(), headers.clone());
         let mut answered = Box::pin(async move {
@@ -220,9 +249,14 @@ impl Server {
         let identity = auth::impersonated(&self.state, identity, &parts.headers)?;
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
+        let remote = self.state.aggregation.apis().remote(path);
         let route = self.route_of(path);
         let Some(address) = request::parse_path(path) else {
             auth::authorize_path(&self.state, &identity, path, &parts.method)?;
+            if let Some(api) = remote {
+                let request = Request::from_parts(parts, body);
+                return Ok((aggregation::forward(&self.state, &api, request, &identity).await?, vec![]));
+            }
             if let Some(route) = route {
                 return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
             }
@@ -231,6 +265,10 @@ impl Server {
         let asked = request::authorized_verb(&parts.method, &address, &query);
         auth::authorize(&self.state, &identity, &address, asked, &query)?;
         let verb = request::verb(&parts.method, &address, &query);
+        if let Some(api) = remote {
+            let request = Request::from_parts(parts, body);
+            return Ok((aggregation::forward(&self.state, &api, request, &identity).await?, vec![]));
+        }
         if let Some(route) = route {
             return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
         }

@@ -1,6 +1,9 @@
 //! The shared state of a server. Admission, verbs, tables and the router take a `&State`; it imports none of them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use ironclad_seam::Seam;
 use ironclad_store::{Compare, Expiry, Key, Op, Revision, Store, StoreError, TxnResult};
@@ -10,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::{
     Options, TokenKey,
+    aggregation::apis::Aggregation,
     answer_budget::AnswerBudget,
     auth::rbac::Bindings,
     cached::Cached,
@@ -37,11 +41,15 @@ pub(crate) struct State {
     pub(crate) token_key: TokenKey,
     /// AnswerBudget for answers to clients over the network.
     pub(crate) answers: AnswerBudget,
+    /// Groups that routes and other servers serve.
+    pub(crate) aggregation: Aggregation,
     /// Turns of the writes that are charged to quotas.
     pub(crate) quota_turns: Turns,
     webhooks: Cached<Webhooks>,
     policies: Cached<Policies>,
     rbac: Cached<Bindings>,
+    /// Number of objects that were decoded for the selectors of watches.
+    pub(crate) decoded_for_watches: AtomicU64,
 }
 
 impl State {
@@ -61,10 +69,12 @@ impl State {
             refreshing: Mutex::new(()),
             definitions: Mutex::default(),
             token_key,
+            aggregation: Aggregation::default(),
             quota_turns: Turns::default(),
             webhooks: Cached::default(),
             policies: Cached::default(),
             rbac: Cached::default(),
+            decoded_for_watches: AtomicU64::new(0),
         }
     }
 

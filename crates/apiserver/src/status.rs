@@ -58,6 +58,11 @@ impl Cause {
         Self::new("FieldValueDuplicate", field, format!("Duplicate value: {value}"))
     }
 
+    /// The same of a value that is written as a kube-apiserver writes it.
+    pub(crate) fn duplicate_quoted(field: impl Into<String>, value: &str) -> Self {
+        Self::new("FieldValueDuplicate", field, format!("Duplicate value: {value}"))
+    }
+
     /// The reference names nothing in the object.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         Self::new("FieldValueNotFound", field, format!("Not found: {value}"))

@@ -65,8 +65,9 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if command.install {
         let client = command.plane.client().await?;
         let dry_run = command.dry_run != DryRun::None;
+        let roles = cluster_roles(&crds);
         let done = install(&client, clock, crds, command.timeout, dry_run).await?;
-        let roles = install_roles(&client, dry_run).await?;
+        let roles = install_roles(&client, roles, dry_run).await?;
         let roles =
             roles.into_iter().map(|(name, outcome)| (format!("clusterrole.rbac.authorization.k8s.io/{name}"), outcome));
         let done = done.into_iter();
@@ -142,11 +143,15 @@ const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 ///
 /// # Errors
 /// If a role is refused.
-pub async fn install_roles(client: &Client, dry_run: bool) -> anyhow::Result<Vec<(String, Outcome)>> {
+pub async fn install_roles(
+    client: &Client,
+    roles: [ClusterRole; 2],
+    dry_run: bool,
+) -> anyhow::Result<Vec<(String, Outcome)>> {
     let api: Api<ClusterRole> = Api::all(client.clone());
     let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let mut done = Vec::new();
-    for role in cluster_roles() {
+    for role in roles {
         let name = role.name_any();
         let outcome = put_role(&api, &params, role).await;
         let outcome = outcome.with_context(|| {

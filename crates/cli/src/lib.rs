@@ -9,6 +9,7 @@
     reason = "only `print` writes to the terminal: it escapes foreign text"
 )]
 
+mod autoscaler;
 pub mod completion;
 pub mod connect;
 pub mod cordon;
@@ -22,6 +23,7 @@ pub mod get;
 mod input;
 pub mod interpret;
 pub mod join;
+mod leader;
 pub mod logs;
 pub mod members;
 pub mod options;

@@ -142,7 +142,9 @@ async fn explained(
     if world.binding_of(key).is_some() {
         return Ok(Explained::default());
     }
-    let (fleet, interpreter, key) = crate::why::read::live(client, clock, kind, Some(namespace), &key.name).await?;
+    let settings = crate::leader::settings(client).await;
+    let read = crate::why::read::live(client, clock, kind, Some(namespace), &key.name, settings).await?;
+    let (fleet, interpreter, key) = read;
     let Some(explanation) = explain(&fleet, &key, &interpreter, clock.wall_seconds()) else {
         return Ok(Explained::default());
     };

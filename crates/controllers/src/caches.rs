@@ -14,11 +14,13 @@ use ironclad_api::{
     },
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
+use ironclad_autoscaling::distributed_hpa;
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
 use ironclad_propagation::{dependencies::dependents, quota};
 use ironclad_runtime::{CacheSpec, Indexer, WatchScope};
 use k8s_openapi::{
     api::{
+        autoscaling::v2::HorizontalPodAutoscaler,
         coordination::v1::Lease,
         core::v1::{ConfigMap, Namespace, Secret},
         rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -31,8 +33,9 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     index::{
-        BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_QUOTA, BY_SCALED, BY_TARGET, BY_TEMPLATE,
-        binding_ids, evicting, policy_ids, scaled, target_names, template_of,
+        BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_PREEMPTOR, BY_QUOTA,
+        BY_SCALED, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, scaled_by,
+        target_names, template_of,
     },
     selected::BY_SELECTED,
 };
@@ -74,6 +77,7 @@ pub(crate) static BINDINGS: CacheSpec<ResourceBinding> = all(
         (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
         (BY_DEPENDENT, |b| dependents::edges(&b.metadata)),
         (BY_EVICTION, |b| evicting(&b.spec)),
+        (BY_PREEMPTOR, |b| preemptors(&b.spec)),
         (BY_TARGET, |b| target_names(&b.spec)),
     ],
 );
@@ -87,7 +91,8 @@ pub(crate) static CLUSTER_BINDINGS: CacheSpec<ClusterResourceBinding> = all(
         (BY_TARGET, |b| target_names(&b.spec)),
     ],
 );
-pub(crate) static WORKS: CacheSpec<Work> = all("works", &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work)]);
+pub(crate) static WORKS: CacheSpec<Work> =
+    all("works", &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)]);
 pub(crate) static PRIORITY_CLASSES: CacheSpec<PriorityClass> = all("priorityclasses", &[]);
 pub(crate) static DEFINITIONS: CacheSpec<Definition> = all("customresourcedefinitions", &[]);
 pub(crate) static CLUSTER_ROLES: CacheSpec<ClusterRole> = all("clusterroles", &[]);
@@ -98,6 +103,9 @@ pub(crate) static CRON_FEDERATED_HPAS: CacheSpec<CronFederatedHPA> = all("cronfe
 /// By the workload that they scale.
 pub(crate) static FEDERATED_HPAS: CacheSpec<FederatedHPA> =
     all("federatedhpas", &[(BY_SCALED, |hpa| vec![scaled(hpa)])]);
+/// By the workload that they scale.
+pub(crate) static HORIZONTAL_POD_AUTOSCALERS: CacheSpec<HorizontalPodAutoscaler> =
+    all("horizontalpodautoscalers", &[(BY_SCALED, |hpa| vec![scaled_by(hpa, &hpa.spec.scale_target_ref)])]);
 pub(crate) static CUSTOMIZATIONS: CacheSpec<ResourceInterpreterCustomization> =
     all("resourceinterpretercustomizations", &[]);
 pub(crate) static INTERPRETER_WEBHOOKS: CacheSpec<ResourceInterpreterWebhookConfiguration> =

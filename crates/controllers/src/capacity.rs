@@ -6,15 +6,11 @@ use ironclad_api::{
     cluster::Cluster,
     work::{AggregatedStatusItem, ResourceBinding, TargetCluster},
 };
-use ironclad_fleet::{
-    BindingKey, BindingRef, ClusterName,
-    gates::{Gate, Gates},
-};
+use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use ironclad_runtime::Change;
 use ironclad_scheduling::{
     Capacity, Options,
     capacity::{ASSUMED_TTL, Modelling, Reservation},
-    preempt::Mode,
 };
 use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -38,13 +34,10 @@ struct Shared {
 
 impl FleetCapacity {
     pub(crate) fn new(settings: &Settings, clock: Clock) -> Self {
-        let modelling = match settings.gates.enabled(Gate::CustomizedClusterResourceModeling) {
-            true => Modelling::On,
-            false => Modelling::Off,
-        };
+        let modelling = Modelling::of(&settings.gates);
         let began = clock.mono();
         let capacity = Mutex::new(Capacity::new(modelling, settings.failover.health.status_update_frequency));
-        let options = options(&settings.scheduler, &settings.gates);
+        let options = settings.scheduler.with_gates(&settings.gates);
         Self(Arc::new(Shared { options, clock, began, capacity, handlers: RwLock::default() }))
     }
 
@@ -169,34 +162,4 @@ impl Drop for BeingWritten {
 /// The reports of members about a binding.
 fn reports(binding: &ResourceBinding) -> &[AggregatedStatusItem] {
     binding.status.as_ref().map_or(&[], |status| &status.aggregated_status)
-}
-
-/// The flags of the scheduler, with the effect of gates (specification/scheduling.md 13.4).
-fn options(flags: &Options, gates: &Gates) -> Options {
-    Options {
-        component_scheduling: flags.component_scheduling || gates.enabled(Gate::MultiplePodTemplatesScheduling),
-        overcommit_protection: flags.overcommit_protection || gates.enabled(Gate::SchedulingOvercommitProtection),
-        workload_affinity: flags.workload_affinity || gates.enabled(Gate::WorkloadAffinity),
-        preemption: if gates.enabled(Gate::PriorityBasedPreemptiveScheduling) { flags.preemption } else { Mode::Off },
-        ..flags.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gates_change_the_options_of_the_scheduler() {
-        let on = |gate| options(&Options::default(), &Gates::default().with(gate, true));
-        assert_eq!(options(&Options::default(), &Gates::default()), Options::default(), "both gates are off");
-        assert!(on(Gate::MultiplePodTemplatesScheduling).component_scheduling);
-        assert!(on(Gate::SchedulingOvercommitProtection).overcommit_protection);
-        assert!(on(Gate::WorkloadAffinity).workload_affinity);
-        let flags = Options { preemption: Mode::Observe, ..Options::default() };
-        let gates = Gates::default();
-        assert_eq!(options(&flags, &gates).preemption, Mode::Off, "the gate is off");
-        let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
-        assert_eq!(options(&flags, &gates).preemption, Mode::Observe);
-    }
 }

@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{ClusterName, Clusters};
 use ironclad_runtime::{Change, Informer};
+use ironclad_scheduling::Index;
 use kube::ResourceExt as _;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 
 /// The snapshot. Cheap to clone.
 #[derive(Clone, Default)]
@@ -15,6 +16,8 @@ pub(crate) struct ClusterSnapshot(Arc<Snapshot>);
 #[derive(Default)]
 struct Snapshot {
     by_name: RwLock<Arc<Clusters>>,
+    /// Of the same clusters. Locked before them.
+    index: RwLock<Index>,
     terminating: RwLock<BTreeSet<ClusterName>>,
 }
 
@@ -36,6 +39,13 @@ impl ClusterSnapshot {
         self.0.by_name.read().clone()
     }
 
+    /// The index of all clusters, and the clusters. It is of the same clusters until it is dropped; do not hold it across
+    /// an `.await`.
+    pub(crate) fn indexed(&self) -> (RwLockReadGuard<'_, Index>, Arc<Clusters>) {
+        let index = self.0.index.read();
+        (index, self.all())
+    }
+
     /// The clusters that are being deleted.
     pub(crate) fn terminating(&self) -> BTreeSet<ClusterName> {
         self.0.terminating.read().clone()
@@ -54,6 +64,8 @@ impl Snapshot {
         } else {
             terminating.remove(&name)
         };
+        let mut index = self.index.write();
+        index.update(&name, change.new.as_ref());
         let mut all = self.by_name.write();
         let all = Arc::make_mut(&mut all);
         match &change.new {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use ironclad_api::{addresses::is_never_a_server, cluster::Cluster};
+use ironclad_estimator::{Client as EstimatorClient, ClientTls, Estimator};
 use ironclad_interpreter::webhook::Endpoint;
 use ironclad_runtime::{TokenAccess, Traffic, client_by_token, webhook_client};
+use ironclad_seam::{Clock, Tasks};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 
@@ -22,6 +24,19 @@ pub trait Connector: Send + Sync + 'static {
     /// Returns the reason as text.
     fn webhook(&self, endpoint: &Endpoint, ca_bundle: Option<&[u8]>) -> Result<Client, String> {
         webhook_client(&endpoint.base, endpoint.server_name.as_deref(), ca_bundle, Arc::default())
+    }
+
+    /// A client of a cluster's estimator at the first of these addresses that answers. It connects in the background, in
+    /// tasks of this group.
+    fn estimator(
+        &self,
+        cluster: &str,
+        addresses: Vec<String>,
+        tls: &ClientTls,
+        clock: &Clock,
+        tasks: &Tasks,
+    ) -> Arc<dyn Estimator> {
+        Arc::new(EstimatorClient::new(cluster, addresses, tls.clone(), clock, tasks))
     }
 }
 

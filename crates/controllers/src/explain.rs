@@ -3,10 +3,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_runtime::{Key, Queued};
 
 type ReadEvictions = Box<dyn Fn() -> Option<(Report, Vec<Row>)> + Send + Sync>;
+
+type ReadAutoscaler = Box<dyn Fn(&Key) -> Option<Arc<AutoscalerReport>> + Send + Sync>;
 
 type ReadQueue = Box<dyn Fn() -> Vec<QueuedBinding> + Send + Sync>;
 
@@ -27,6 +30,7 @@ pub(crate) struct Explain(Arc<Sources>);
 struct Sources {
     evictions: OnceLock<ReadEvictions>,
     scheduling: OnceLock<ReadQueue>,
+    autoscalers: OnceLock<ReadAutoscaler>,
 }
 
 impl Explain {
@@ -38,6 +42,19 @@ impl Explain {
     /// Offers the queue of the scheduler. Only the first offer counts.
     pub(crate) fn offer_scheduling_queue(&self, read: impl Fn() -> Vec<QueuedBinding> + Send + Sync + 'static) {
         let _ = self.0.scheduling.set(Box::new(read));
+    }
+
+    /// Offers the last rounds of FederatedHPAs. Only the first offer counts.
+    pub(crate) fn offer_autoscalers(
+        &self,
+        read: impl Fn(&Key) -> Option<Arc<AutoscalerReport>> + Send + Sync + 'static,
+    ) {
+        let _ = self.0.autoscalers.set(Box::new(read));
+    }
+
+    /// The last round of a FederatedHPA.
+    pub(crate) fn autoscaler(&self, key: &Key) -> Option<Arc<AutoscalerReport>> {
+        self.0.autoscalers.get()?(key)
     }
 
     /// The rate in force with its reason, and the elements of the eviction queue in order. `None` while evictions are

@@ -6,7 +6,7 @@ use ironclad_api::{
     labels, names,
     work::{ResourceBindingSpec, Work},
 };
-use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
+use ironclad_fleet::{ClusterName, Gvk, ObjectKey, eviction_task};
 use ironclad_runtime::Key;
 use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kube::{Resource, ResourceExt as _};
@@ -19,13 +19,17 @@ pub(crate) const BY_TEMPLATE: &str = "template";
 pub(crate) const BY_POLICY: &str = "policy";
 /// Bindings with graceful eviction tasks, by the clusters that they leave and by those of their result.
 pub(crate) const BY_EVICTION: &str = "eviction";
+/// Preempted bindings, by the bindings that preempted them.
+pub(crate) const BY_PREEMPTOR: &str = "preemptor";
 /// Bindings by the clusters of their result.
 pub(crate) const BY_TARGET: &str = "target";
 /// Bindings by the dependencies that they recorded.
 pub(crate) const BY_DEPENDENCY: &str = "dependency";
 /// Works of one FederatedResourceQuota, by its namespace and name.
 pub(crate) const BY_QUOTA: &str = "quota";
-/// FederatedHPAs by the workload that they scale.
+/// Works of one distributed HorizontalPodAutoscaler, by its uid.
+pub(crate) const BY_AUTOSCALER: &str = "autoscaler";
+/// Autoscalers by the workload that they scale.
 pub(crate) const BY_SCALED: &str = "scaled";
 /// Attached bindings by the labels that name the bindings that need them.
 pub(crate) const BY_DEPENDENT: &str = "dependent";
@@ -46,6 +50,12 @@ pub(crate) fn evicting(spec: &ResourceBindingSpec) -> Vec<String> {
     all
 }
 
+/// The bindings that preempted this one, as long as its tasks last.
+pub(crate) fn preemptors(spec: &ResourceBindingSpec) -> Vec<String> {
+    let named = spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor);
+    named.map(|preemptor| preemptor.to_string()).collect()
+}
+
 /// The value of [`BY_TEMPLATE`] for a binding.
 pub(crate) fn template_of(spec: &ResourceBindingSpec) -> String {
     let r = &spec.resource;
@@ -55,6 +65,11 @@ pub(crate) fn template_of(spec: &ResourceBindingSpec) -> String {
 /// The value of [`BY_SCALED`] for a FederatedHPA.
 pub(crate) fn scaled(hpa: &FederatedHPA) -> String {
     scaled_name(&hpa.namespace().unwrap_or_default(), &hpa.spec.scale_target_ref)
+}
+
+/// The value of [`BY_SCALED`] for an autoscaler with this target.
+pub(crate) fn scaled_by<K: Resource>(autoscaler: &K, target: &CrossVersionObjectReference) -> String {
+    scaled_name(&autoscaler.namespace().unwrap_or_default(), target)
 }
 
 /// The value of [`BY_SCALED`] for a workload.

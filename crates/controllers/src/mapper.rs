@@ -53,6 +53,21 @@ impl Served {
         format!("{}.{}", self.resource.plural, self.resource.group)
     }
 
+    /// Name with its group, as metrics APIs spell it: `services`, `ingresses.networking.k8s.io`.
+    #[must_use]
+    pub(crate) fn group_resource(&self) -> String {
+        if self.resource.group.is_empty() { self.resource.plural.clone() } else { self.definition_name() }
+    }
+
+    /// The same resource in another version.
+    #[must_use]
+    pub(crate) fn in_version(&self, version: &str) -> Self {
+        let group = &self.resource.group;
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let resource = ApiResource { version: version.to_owned(), api_version, ..self.resource.clone() };
+        Self { resource, scope: self.scope.clone(), preferred: false }
+    }
+
     /// True if its objects have a namespace.
     #[must_use]
     pub(crate) fn is_namespaced(&self) -> bool {

@@ -6,11 +6,9 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicBool},
 };
 
-use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_runtime::Queue;
 use ironclad_seam::Tasks;
-use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
@@ -25,6 +23,8 @@ pub(crate) struct Member {
     pub(crate) client: Client,
     /// Applied objects, by kind.
     pub(crate) objects: Objects<MemberObject>,
+    /// Caches of its nodes and pods.
+    pub(crate) resources: Arc<ironclad_estimator::Member>,
     /// Names of the Works in its execution space that are to be applied.
     pub(crate) works: Queue<Arc<str>>,
     /// Works that wait for namespaces.
@@ -55,7 +55,7 @@ pub(crate) enum Unconnected {
 struct Connection {
     /// The member, or why it is not connected.
     member: Result<Arc<Member>, Unconnected>,
-    /// [`connection_identity`] of the connection.
+    /// `Cluster::connection_identity` of the connection.
     identity: String,
     /// Requests a check of its health now.
     check: Arc<Notify>,
@@ -170,16 +170,4 @@ impl Members {
     pub(crate) fn is_quiet(&self) -> bool {
         self.list().iter().all(|member| member.works.is_empty() && member.statuses.is_empty())
     }
-}
-
-/// Everything on which a connection depends: if it changes, the member is connected anew.
-pub(crate) fn connection_identity(cluster: &Cluster, credentials: Option<&Secret>) -> String {
-    let version = credentials.and_then(|s| s.metadata.resource_version.as_deref()).unwrap_or("-");
-    format!(
-        "{} {} {} {}",
-        cluster.metadata.uid.as_deref().unwrap_or_default(),
-        cluster.spec.api_endpoint,
-        cluster.spec.insecure_skip_tls_verification,
-        version
-    )
 }

@@ -29,7 +29,9 @@ use crate::{
     cluster_status::metrics::ClusterMetrics,
     cron_federated_hpa::metrics::CronMetrics,
     detector::metrics::DetectorMetrics,
+    distributed_hpa::metrics::DistributedHpaMetrics,
     execution::metrics::{About, ExecutionMetrics, MemberWrite},
+    federated_hpa::metrics::HpaMetrics,
     graceful_eviction::metrics::GracefulMetrics,
     interpreter::metrics::InterpreterMetrics,
     policy::metrics::PolicyMetrics,
@@ -45,6 +47,8 @@ struct Metrics {
     execution: ExecutionMetrics,
     clusters: ClusterMetrics,
     cron: CronMetrics,
+    hpa: HpaMetrics,
+    distributed_hpa: DistributedHpaMetrics,
     graceful: GracefulMetrics,
     eviction: EvictionMetrics,
     scheduler: SchedulerMetrics,
@@ -63,6 +67,8 @@ impl Metrics {
             execution: ExecutionMetrics::register(&mut registry),
             clusters: ClusterMetrics::register(&mut registry),
             cron: CronMetrics::register(&mut registry),
+            hpa: HpaMetrics::register(&mut registry),
+            distributed_hpa: DistributedHpaMetrics::register(&mut registry),
             graceful: GracefulMetrics::register(&mut registry),
             eviction: EvictionMetrics::register(&mut registry),
             scheduler: SchedulerMetrics::register(&mut registry),
@@ -165,6 +171,8 @@ fn record_propagation(metrics: &Metrics) {
     }
     metrics.cron.processed(Duration::ZERO, true);
     metrics.cron.executed(Duration::ZERO, false);
+    metrics.hpa.show();
+    metrics.distributed_hpa.processed::<(), ()>(Duration::ZERO, &Ok(()));
     metrics.policy.count(&Event::normal(ObjectReference::default(), events::PREEMPT_POLICY_SUCCEED, ""));
 }
 
@@ -183,9 +191,9 @@ fn series(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
 
 /// Metrics of the table that are not shown, by prefix, with the reason.
 const NOT_SHOWN: [(&str, &str); 6] = [
-    ("federatedhpa_", "autoscaling is not built yet"),
-    ("horizontal_pod_autoscaler_controller_", "autoscaling is not built yet"),
-    ("karmada_scheduler_estimator_", "there are no estimators yet"),
+    ("karmada_scheduler_estimator_estimating_request_total", "of `ironclad estimator`, which is no controller"),
+    ("karmada_scheduler_estimator_estimating_algorithm_", "not built yet"),
+    ("karmada_scheduler_estimator_estimating_plugin_", "not built yet"),
     ("pool_get_operation_total", "each customization keeps an engine: ironclad_interpreter_pool_* count those"),
     ("pool_put_operation_total", "as the one before"),
     ("karmada_build_info", "of the process, not of its controllers: `ops::tests`"),

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_propagation::execution::successor;
 use ironclad_runtime::{Change, Failure, Indexer, Informer, WatchScope};
 use ironclad_seam::{Seam, Tasks};
 use kube::{
@@ -37,6 +38,7 @@ pub(crate) struct Objects<K = DynamicObject> {
     handlers: Arc<RwLock<Vec<OnChange<K>>>>,
     make: Make<K>,
     kinds: RwLock<BTreeMap<Gvk, Kind<K>>>,
+    older: bool,
 }
 
 struct Kind<K> {
@@ -68,12 +70,29 @@ where
         make: Make<K>,
     ) -> Self {
         let seam = seam.clone();
-        Self { client, mapper, seam, tasks, scope, handlers: Arc::default(), make, kinds: RwLock::default() }
+        let (handlers, kinds) = (Arc::default(), RwLock::default());
+        Self { client, mapper, seam, tasks, scope, handlers, make, kinds, older: false }
     }
 
     /// Calls this for every change of every kind, in order. It must not wait and must not write to these caches.
     pub(crate) fn on_change(&self, handler: impl Fn(&Gvk, &Change<K>) + Send + Sync + 'static) {
         self.handlers.write().push(Box::new(handler));
+    }
+
+    /// The same objects, of a member: it may be older than the control plane, and serve kinds in versions that the
+    /// control plane does not have any more.
+    #[must_use]
+    pub(crate) fn of_older_servers(self) -> Self {
+        Self { older: true, ..self }
+    }
+
+    async fn served(&self, gvk: &Gvk) -> Result<Option<Arc<Served>>, Failure> {
+        if let Some(served) = self.mapper.served(gvk).await? {
+            return Ok(Some(served));
+        }
+        let Some(successor) = successor(gvk).filter(|_| self.older) else { return Ok(None) };
+        let served = self.mapper.served(&successor).await?;
+        Ok(served.map(|served| Arc::new(served.in_version(&gvk.version))))
     }
 
     /// The informer of a kind, started at the first call; `None` if the control plane does not serve the kind.
@@ -84,7 +103,7 @@ where
         if let Some(kind) = self.kinds.read().get(gvk) {
             return Ok(Some(kind.informer.clone()));
         }
-        let Some(served) = self.mapper.served(gvk).await? else { return Ok(None) };
+        let Some(served) = self.served(gvk).await? else { return Ok(None) };
         let mut kinds = self.kinds.write();
         if let Some(kind) = kinds.get(gvk) {
             return Ok(Some(kind.informer.clone()));

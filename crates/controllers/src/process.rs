@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use ironclad_api::conditions::{self, binding::SCHEDULED};
+use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
+use ironclad_planning::{self as planning, leader::Configuration};
 use ironclad_runtime::Key;
 use ironclad_seam::Seam;
 use kube::Client;
@@ -78,12 +80,28 @@ impl Controllers {
         self.setup.explain.evictions()
     }
 
+    /// The settings that decisions on placement read, and the state of every controller.
+    #[must_use]
+    pub fn configuration(&self) -> Configuration {
+        let settings = &self.setup.settings;
+        Configuration::new(
+            &planning::Settings::new(settings.gates.clone(), &settings.scheduler),
+            registry::states(settings),
+        )
+    }
+
     /// The bindings in the queue of the scheduler, in order.
     #[must_use]
     pub fn explain_scheduling_queue(&self) -> Vec<(BindingKey, QueuedBinding)> {
         let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
         let waiting = self.setup.explain.scheduling_queue();
         waiting.into_iter().map(|waiting| (key(&waiting.queued.key), waiting)).collect()
+    }
+
+    /// The last round of a FederatedHPA; `None` if this process has evaluated none of this name.
+    #[must_use]
+    pub fn explain_autoscaler(&self, namespace: &str, name: &str) -> Option<Arc<AutoscalerReport>> {
+        self.setup.explain.autoscaler(&Key::new(namespace, name))
     }
 
     /// The message of a binding's condition `Scheduled`.

@@ -3,15 +3,16 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_fleet::gates::Gate;
+use ironclad_planning::leader::{ActsOn, ControllerState, Running};
 
 use crate::{
     application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
-    cron_federated_hpa, dependencies, detector, execution, graceful_eviction, namespace, policy, quota, rebalance,
-    scheduler,
-    settings::{ControllerList, Settings},
+    cron_federated_hpa, dependencies, deployment_replicas_syncer, descheduler, detector, distributed_hpa, execution,
+    federated_hpa, graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
+    settings::{ControllerList, DESCHEDULER, Settings},
     setup::Setup,
-    taint_manager, taint_policy, unified_auth, work_status,
+    taint_manager, taint_policy, unified_auth, without_effect, work_status,
 };
 
 /// Effect of `--controllers` on a controller.
@@ -45,7 +46,7 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constr
 }
 
 /// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 19] = [
+static CONTROLLERS: [Row; 25] = [
     row(
         "cluster",
         Switch::Always,
@@ -62,6 +63,7 @@ static CONTROLLERS: [Row; 19] = [
     ),
     row("detector", Switch::Own, None, detector::new, "Claims templates for policies and makes bindings"),
     row("scheduler", Switch::Own, None, scheduler::new, "Chooses clusters and replicas"),
+    row(DESCHEDULER, Switch::Listed, None, descheduler::new, "Takes replicas back that members found no node for"),
     row("binding", Switch::Listed, None, binding::new, "Makes Works of bindings, with overrides"),
     row("workStatus", Switch::Listed, None, work_status::new, "Collects the status of objects in members"),
     row("clusterStatus", Switch::Listed, None, cluster_status::new, "Health, APIs and capacity of members"),
@@ -89,6 +91,34 @@ static CONTROLLERS: [Row; 19] = [
         cron_federated_hpa::new,
         "Scales workloads and FederatedHPAs by the clock",
     ),
+    row(
+        "federatedHorizontalPodAutoscaler",
+        Switch::Listed,
+        None,
+        federated_hpa::new,
+        "Scales workloads by the metrics of all their clusters",
+    ),
+    row(
+        "hpaScaleTargetMarker",
+        Switch::Listed,
+        None,
+        hpa_scale_target_marker::new,
+        "Has members keep the replicas of workloads that propagated HorizontalPodAutoscalers scale",
+    ),
+    row(
+        "deploymentReplicasSyncer",
+        Switch::Listed,
+        None,
+        deployment_replicas_syncer::new,
+        "Copies replicas that members decide to the templates of Deployments",
+    ),
+    row(
+        distributed_hpa::NAME,
+        Switch::Listed,
+        None,
+        distributed_hpa::new,
+        "Runs HorizontalPodAutoscalers labelled `federatedhpa.karmada.io/enabled=true` in members",
+    ),
     row("unifiedAuth", Switch::Listed, None, unified_auth::new, "Impersonation rights of users in members"),
     row(
         "federatedResourceQuotaSync",
@@ -113,6 +143,7 @@ static CONTROLLERS: [Row; 19] = [
         taint_manager::new,
         "Evicts from clusters with NoExecute taints",
     ),
+    row("withoutEffect", Switch::Own, None, without_effect::new, "Events on objects and fields on which nothing acts"),
 ];
 
 /// Meaning of a name that no controller of this build has.
@@ -134,16 +165,13 @@ impl Accepted {
 }
 
 /// Names that `--controllers` accepts because upstream has them, with their meaning.
-const ACCEPTED: [(&str, Accepted); 13] = [
+const ACCEPTED: [(&str, Accepted); 10] = [
     ("agentcsrapproving", Accepted::NotBuilt),
-    ("deploymentReplicasSyncer", Accepted::NotBuilt),
     ("endpointSlice", Accepted::NotBuilt),
     ("endpointsliceCollect", Accepted::NotBuilt),
     ("endpointsliceDispatch", Accepted::NotBuilt),
-    ("federatedHorizontalPodAutoscaler", Accepted::NotBuilt),
     ("federatedResourceQuotaEnforcement", Accepted::PartOfQuota),
     ("federatedResourceQuotaStatus", Accepted::PartOfQuota),
-    ("hpaScaleTargetMarker", Accepted::NotBuilt),
     ("multiclusterservice", Accepted::NotBuilt),
     ("remedy", Accepted::NotBuilt),
     ("serviceExport", Accepted::NotBuilt),
@@ -151,7 +179,35 @@ const ACCEPTED: [(&str, Accepted); 13] = [
 ];
 
 /// Names that `*` does not contain.
-const OFF_BY_DEFAULT: [&str; 2] = ["deploymentReplicasSyncer", "hpaScaleTargetMarker"];
+const OFF_BY_DEFAULT: [&str; 3] = ["deploymentReplicasSyncer", DESCHEDULER, "hpaScaleTargetMarker"];
+
+/// Objects that nothing happens to without the controller of this name, for `doctor`.
+const ACTS_ON: [(&str, ActsOn); 24] = [
+    ("cluster", ActsOn::Clusters),
+    ("policy", ActsOn::Policies),
+    ("detector", ActsOn::Policies),
+    ("scheduler", ActsOn::Bindings),
+    ("binding", ActsOn::Bindings),
+    ("workStatus", ActsOn::Works),
+    ("clusterStatus", ActsOn::Clusters),
+    ("execution", ActsOn::Works),
+    ("bindingStatus", ActsOn::Bindings),
+    ("namespace", ActsOn::Clusters),
+    ("dependencies", ActsOn::Dependencies),
+    ("workloadRebalancer", ActsOn::WorkloadRebalancers),
+    ("cronFederatedHorizontalPodAutoscaler", ActsOn::CronFederatedHpas),
+    ("federatedResourceQuotaSync", ActsOn::FederatedResourceQuotas),
+    ("clustertaintpolicy", ActsOn::TaintPolicies),
+    ("gracefulEviction", ActsOn::EvictionTasks),
+    ("applicationFailover", ActsOn::ApplicationFailover),
+    (TAINT_MANAGER, ActsOn::EvictingTaints),
+    ("federatedHorizontalPodAutoscaler", ActsOn::FederatedHpas),
+    ("multiclusterservice", ActsOn::MultiClusterServices),
+    ("remedy", ActsOn::Remedies),
+    ("serviceExport", ActsOn::ServiceExports),
+    ("serviceImport", ActsOn::ServiceImports),
+    ("unifiedAuth", ActsOn::Clusters),
+];
 
 /// Every name that `--controllers` may contain, in alphabetical order (specification/operations.md 8.1).
 #[must_use]
@@ -197,6 +253,27 @@ pub(crate) fn construct(setup: &Setup) -> Vec<(&'static str, Arc<dyn Controller>
 /// True if the taint manager runs with these settings.
 pub(crate) fn evicts(settings: &Settings) -> bool {
     CONTROLLERS.iter().any(|row| row.name == TAINT_MANAGER && runs(row, settings))
+}
+
+/// State of every controller with these settings, and of those that this version does not have.
+pub(crate) fn states(settings: &Settings) -> Vec<ControllerState> {
+    let state = |name: &str, state, gate: Option<Gate>| ControllerState {
+        name: name.to_owned(),
+        state,
+        gate: gate.map(|gate| gate.name().to_owned()),
+        acts_on: ACTS_ON.iter().filter(|(of, _)| *of == name).map(|(_, acts_on)| *acts_on).collect(),
+    };
+    let built = CONTROLLERS.iter().map(|row| {
+        let is_listed = row.switch == Switch::Always || settings.controllers.enabled(row.name);
+        let running = match (runs(row, settings), is_listed) {
+            (true, _) => Running::Running,
+            (false, true) => Running::GateOff,
+            (false, false) => Running::SwitchedOff,
+        };
+        state(row.name, running, row.gate)
+    });
+    let not_built = ACCEPTED.iter().filter(|(_, meaning)| *meaning == Accepted::NotBuilt);
+    built.chain(not_built.map(|(name, _)| state(name, Running::NotBuilt, None))).collect()
 }
 
 fn runs(row: &Row, settings: &Settings) -> bool {
@@ -343,6 +420,32 @@ mod tests {
     }
 
     #[test]
+    fn states_say_why_a_controller_does_not_run() {
+        let names = controller_names();
+        for (name, _) in ACTS_ON {
+            assert!(names.contains(&name), "no controller is called {name}");
+        }
+        let settings = Settings {
+            controllers: ControllerList::parse("*,-clustertaintpolicy,-namespace").unwrap(),
+            gates: ironclad_fleet::gates::Gates::parse("Failover=false,PropagateDeps=true").unwrap().0,
+            ..Settings::default()
+        };
+        let states = states(&settings);
+        let of = |name: &str| states.iter().find(|one| one.name == name).map(|one| (one.state, one.gate.as_deref()));
+        for (name, want) in [
+            ("scheduler", Some((Running::Running, None))),
+            ("dependencies", Some((Running::Running, Some("PropagateDeps")))),
+            ("namespace", Some((Running::SwitchedOff, None))),
+            (TAINT_MANAGER, Some((Running::GateOff, Some("Failover")))),
+            ("clustertaintpolicy", Some((Running::SwitchedOff, Some("Failover")))),
+            ("serviceExport", Some((Running::NotBuilt, None))),
+            ("federatedResourceQuotaStatus", None),
+        ] {
+            assert_eq!(of(name), want, "{name}");
+        }
+    }
+
+    #[test]
     fn switches_and_gates_decide_which_controllers_run() {
         let running = |controllers: &str, gates: &str| -> Vec<&str> {
             let settings = Settings {
@@ -352,18 +455,23 @@ mod tests {
             };
             CONTROLLERS.iter().filter(|row| runs(row, &settings)).map(|row| row.name).collect()
         };
-        let all = running("*", "Failover=true,PropagateDeps=true");
+        let every = |rest: &str| format!("*,deploymentReplicasSyncer,descheduler,hpaScaleTargetMarker{rest}");
+        let all = running(&every(""), "Failover=true,PropagateDeps=true");
         assert_eq!(all.len(), CONTROLLERS.len());
-        assert_eq!(running("", "Failover=true,PropagateDeps=false"), ["cluster", "policy", "detector", "scheduler"]);
+        assert!(!running("*", "").contains(&DESCHEDULER), "it is off by default");
+        assert_eq!(
+            running("", "Failover=true,PropagateDeps=false"),
+            ["cluster", "policy", "detector", "scheduler", "withoutEffect"]
+        );
         let without = |controllers: &str, gates: &str| -> Vec<&str> {
             let running = running(controllers, gates);
             all.iter().filter(|name| !running.contains(name)).copied().collect()
         };
-        assert_eq!(without("*", "Failover=false,PropagateDeps=true"), ["clustertaintpolicy", "taint-manager"]);
-        assert_eq!(without("*,-namespace,-cluster", "Failover=true,PropagateDeps=true"), ["namespace"]);
+        assert_eq!(without(&every(""), "Failover=false,PropagateDeps=true"), ["clustertaintpolicy", "taint-manager"]);
+        assert_eq!(without(&every(",-namespace,-cluster"), "Failover=true,PropagateDeps=true"), ["namespace"]);
         assert_eq!(running("scheduler", "PropagateDeps=true"), ["cluster", "scheduler"]);
         assert_eq!(
-            without("*,-detector,-scheduler,-policy,-dependencies", "Failover=true,PropagateDeps=true"),
+            without(&every(",-detector,-scheduler,-policy,-dependencies"), "Failover=true,PropagateDeps=true"),
             ["policy", "detector", "scheduler", "dependencies"]
         );
     }

@@ -1,7 +1,8 @@
 //! Flags of `up` and `run` for the controllers (specification/operations.md 8).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use ironclad_estimator::ClientTls;
 use ironclad_failover as failover;
 use ironclad_fleet::gates::Gates;
 use ironclad_interpreter_lua::RunningScripts;
@@ -18,14 +19,58 @@ pub struct Settings {
     pub propagation: ironclad_propagation::flags::Flags,
     /// Flags of the scheduler.
     pub scheduler: scheduling::Options,
+    /// Flags of accurate estimators.
+    pub estimators: EstimatorSettings,
+    /// Flags of the descheduler.
+    pub descheduler: scheduling::deschedule::Options,
     /// Flags of CronFederatedHPAs.
     pub cron: ironclad_autoscaling::cron::Options,
+    /// Flags of FederatedHPAs.
+    pub federated_hpa: ironclad_autoscaling::federated_hpa::options::Options,
+    /// Flags of distributed HorizontalPodAutoscalers.
+    pub distributed_hpa: ironclad_autoscaling::distributed_hpa::Options,
     /// Flags of cluster health, taints and failover.
     pub failover: failover::Flags,
     /// `--success-events`: each success event of Karmada is written, once per change.
     pub success_events: bool,
+    /// Bounds of the questions for metrics to each member.
+    pub member_metrics: ironclad_membermetrics::Options,
     /// Record of the interpreter scripts that run, if the process keeps one.
     pub running_scripts: Option<Arc<RunningScripts>>,
+}
+
+/// Name of the descheduler in `--controllers`.
+pub(crate) const DESCHEDULER: &str = "descheduler";
+
+impl Settings {
+    /// True if the descheduler runs.
+    pub(crate) fn deschedules(&self) -> bool {
+        self.controllers.enabled(DESCHEDULER)
+    }
+}
+
+/// Flags of accurate estimators (specification/operations.md 8.3).
+#[derive(Debug, Clone)]
+pub struct EstimatorSettings {
+    /// `--enable-scheduler-estimator`.
+    pub enabled: bool,
+    /// `--scheduler-estimator-timeout`: deadline of one call.
+    pub timeout: Duration,
+    /// Estimators over gRPC.
+    pub discovery: scheduling::estimator::Discovery,
+    /// TLS of the connections to them.
+    pub tls: ClientTls,
+}
+
+impl Default for EstimatorSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            timeout: Duration::from_secs(3),
+            discovery: scheduling::estimator::Discovery::default(),
+            tls: ClientTls::default(),
+        }
+    }
 }
 
 /// The enabled controllers. The registry parses it, as it knows their names.

@@ -22,6 +22,7 @@ use crate::{
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
     connector::Connector,
+    estimates::{EstimateParts, Estimates},
     events::Events,
     explain::Explain,
     interpreter::{Interpreters, metrics::InterpreterMetrics},
@@ -82,6 +83,8 @@ pub(crate) struct Setup {
     pub(crate) template_queue: TemplateQueue,
     /// Available replicas of the fleet, as the scheduler assumes them.
     pub(crate) capacity: FleetCapacity,
+    /// Answers of accurate estimators.
+    pub(crate) estimates: Estimates,
     /// State in memory that is shown on request.
     pub(crate) explain: Explain,
 }
@@ -124,12 +127,24 @@ impl Setup {
         let template_queue = TemplateQueue::new(queue(&seam, &work_metrics, "detector"));
         let capacity = FleetCapacity::new(&settings, seam.clock.clone());
         let members = Arc::new(Members::new(seam.tasks.clone()));
+        let settings = Arc::new(settings);
+        let estimates = Estimates::new(EstimateParts {
+            settings: &settings,
+            seam: &seam,
+            connector: &connector,
+            plane: &plane,
+            clusters: &clusters,
+            members: &members,
+            bindings: &bindings,
+            capacity: &capacity,
+            registry: &mut registry,
+        });
         Self {
             seam,
             plane,
             mapper,
             connector,
-            settings: Arc::new(settings),
+            settings,
             work_metrics,
             registry: Mutex::new(registry),
             caches,
@@ -148,6 +163,7 @@ impl Setup {
             members,
             template_queue,
             capacity,
+            estimates,
             explain: Explain::default(),
         }
     }

@@ -11,8 +11,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
 use ironclad_failover::taint_manager::{Report, Row};
-use ironclad_fleet::BindingKey;
-use serde::Serialize;
+use ironclad_planning::leader::{Configuration, QueuedBinding};
 use serde_json::{Value, json};
 
 /// The group.
@@ -20,38 +19,19 @@ pub const GROUP: &str = "explain.ironclad.io";
 /// Its one version.
 pub const VERSION: &str = "v1alpha1";
 
-/// A binding that waits for the scheduler.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Waiting {
-    /// The binding; without a namespace it is a ClusterResourceBinding.
-    pub binding: BindingKey,
-    /// Position in the queue, from 1.
-    pub position: usize,
-    /// `spec.schedulePriority.priority`: a higher one is scheduled first.
-    pub priority: i32,
-    /// `Change` of a user, or `Replay` after a start or a change of the fleet, which comes later within a priority.
-    pub cause: &'static str,
-    /// `Scheduling`, `Active`, `Backoff` after an error, or `Unschedulable` for lack of capacity or of a cluster that
-    /// fits.
-    pub state: &'static str,
-    /// Milliseconds until it is tried again even without an event, while it is in `Backoff` or `Unschedulable`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_ms: Option<u64>,
-    /// Attempts in a row that failed.
-    pub attempts: u32,
-    /// Message of the last scheduling attempt, if there was one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-}
-
 /// Source of the leader's state.
 pub trait Leader: Send + Sync {
     /// The rate in force and why, and everything that waits in order; `None` while no evictions are decided.
     fn evictions(&self) -> Option<(Report, Vec<Row>)>;
 
     /// The bindings that wait for the scheduler, in order.
-    fn scheduling_queue(&self) -> Vec<Waiting>;
+    fn scheduling_queue(&self) -> Vec<QueuedBinding>;
+
+    /// The last round of a FederatedHPA, as JSON; `None` if it has not been evaluated.
+    fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value>;
+
+    /// Its settings and controllers; `None` while no controllers run in this process.
+    fn configuration(&self) -> Option<Configuration>;
 }
 
 /// The route.
@@ -101,9 +81,42 @@ impl Explain {
                 }
                 Err(none) => none,
             },
+            "/v1alpha1/configuration" => match self.0.configuration() {
+                Some(configuration) => {
+                    let mut object = json!(configuration);
+                    if let Some(fields) = object.as_object_mut() {
+                        fields.insert("apiVersion".to_owned(), version.into());
+                        fields.insert("kind".to_owned(), "Configuration".into());
+                    }
+                    (StatusCode::OK, object)
+                }
+                None => {
+                    let message = "no controllers run in this process: another one leads";
+                    status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+                }
+            },
             "/v1alpha1/schedulingqueue" => (StatusCode::OK, list("SchedulingQueue", json!(self.0.scheduling_queue()))),
-            _ => status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
+            _ => self.autoscaler(place).unwrap_or_else(|| {
+                status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+            }),
         }
+    }
+}
+
+impl Explain {
+    /// Answers `namespaces/NAMESPACE/autoscalers/NAME`; `None` if that is not the place.
+    fn autoscaler(&self, place: &str) -> Option<(StatusCode, Value)> {
+        let parts: Vec<&str> = place.strip_prefix("/v1alpha1/namespaces/")?.split('/').collect();
+        let [namespace, "autoscalers", name] = parts.as_slice() else { return None };
+        let Some(mut report) = self.0.autoscaler(namespace, name) else {
+            let message = format!("FederatedHPA {namespace}/{name} has not been evaluated by this leader");
+            return Some(status(StatusCode::NOT_FOUND, "NotFound", &message));
+        };
+        if let Some(fields) = report.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), format!("{GROUP}/{VERSION}").into());
+            fields.insert("kind".to_owned(), "Autoscaler".into());
+        }
+        Some((StatusCode::OK, report))
     }
 }
 
@@ -127,9 +140,14 @@ fn group(version: &str) -> Value {
 }
 
 fn resources(version: &str) -> Value {
-    let one = |name: &str, kind: &str| json!({ "name": name, "singularName": "", "namespaced": false, "kind": kind, "verbs": ["get"] });
-    let all =
-        [one("evictions", "Eviction"), one("evictionrate", "EvictionRate"), one("schedulingqueue", "SchedulingQueue")];
+    let one = |name: &str, kind: &str, namespaced: bool| json!({ "name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get"] });
+    let all = [
+        one("evictions", "Eviction", false),
+        one("evictionrate", "EvictionRate", false),
+        one("schedulingqueue", "SchedulingQueue", false),
+        one("configuration", "Configuration", false),
+        one("autoscalers", "Autoscaler", true),
+    ];
     json!({ "apiVersion": "v1", "kind": "APIResourceList", "groupVersion": version, "resources": all })
 }
 
@@ -142,6 +160,7 @@ fn status(code: StatusCode, reason: &str, message: &str) -> (StatusCode, Value) 
 #[cfg(test)]
 mod tests {
     use ironclad_failover::{Evictions, Flags, Now, taint_manager};
+    use ironclad_fleet::BindingKey;
     use jiff::Timestamp;
 
     use super::*;
@@ -155,15 +174,22 @@ mod tests {
             Some((Evictions::new(Flags::default(), now).report(now), rows))
         }
 
-        fn scheduling_queue(&self) -> Vec<Waiting> {
+        fn configuration(&self) -> Option<Configuration> {
+            self.0.as_ref().map(|_| Configuration::default())
+        }
+
+        fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value> {
+            (namespace == "shop" && name == "web").then(|| json!({"name": name}))
+        }
+
+        fn scheduling_queue(&self) -> Vec<QueuedBinding> {
             let binding = BindingKey { namespace: "shop".into(), name: "web".into() };
-            let (cause, state) = ("Change", "Backoff");
-            vec![Waiting {
+            vec![QueuedBinding {
                 binding,
                 position: 1,
                 priority: 0,
-                cause,
-                state,
+                cause: "Change".to_owned(),
+                state: "Backoff".to_owned(),
                 wait_ms: Some(20),
                 attempts: 2,
                 message: None,
@@ -197,6 +223,11 @@ mod tests {
             (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/state", json!("held")),
             (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/rows", Value::Null),
             (&on, Method::GET, "/v1alpha1/schedulingqueue", 200, "/items/0/waitMs", json!(20)),
+            (&on, Method::GET, "/v1alpha1/configuration", 200, "/kind", json!("Configuration")),
+            (&on, Method::GET, "/v1alpha1/configuration", 200, "/scheduler/schedulerName", json!("default-scheduler")),
+            (&off, Method::GET, "/v1alpha1/configuration", 503, "/reason", json!("ServiceUnavailable")),
+            (&on, Method::GET, "/v1alpha1/namespaces/shop/autoscalers/web", 200, "/kind", json!("Autoscaler")),
+            (&on, Method::GET, "/v1alpha1/namespaces/shop/autoscalers/other", 404, "/reason", json!("NotFound")),
             (&on, Method::POST, "/v1alpha1/evictions", 405, "/reason", json!("MethodNotAllowed")),
             (&on, Method::GET, "/v1alpha1/others", 404, "/reason", json!("NotFound")),
             (&off, Method::GET, "/v1alpha1/evictions", 503, "/reason", json!("ServiceUnavailable")),

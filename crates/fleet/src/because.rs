@@ -3,6 +3,7 @@
 //! Conditions, events, `ironclad why`, `ironclad plan` and test snapshots all print the same ones. Each topic has its
 //! own enum in a file of its own; [`Because`] joins them.
 
+pub mod distributed_hpa;
 pub mod eviction;
 pub mod health;
 pub mod migration;
@@ -44,6 +45,8 @@ pub enum Because {
     TaintPolicy(taint_policy::Reason),
     /// Evictions because of taints.
     Eviction(eviction::Reason),
+    /// HorizontalPodAutoscalers that members run for the control plane.
+    DistributedHpa(distributed_hpa::Reason),
 }
 
 impl Because {
@@ -60,6 +63,7 @@ impl Because {
             Self::Migration(reason) => reason.reason(),
             Self::TaintPolicy(reason) => reason.reason(),
             Self::Eviction(reason) => reason.reason(),
+            Self::DistributedHpa(reason) => reason.reason(),
         }
     }
 }
@@ -73,6 +77,12 @@ impl From<propagation::Reason> for Because {
 impl From<eviction::Reason> for Because {
     fn from(reason: eviction::Reason) -> Self {
         Self::Eviction(reason)
+    }
+}
+
+impl From<distributed_hpa::Reason> for Because {
+    fn from(reason: distributed_hpa::Reason) -> Self {
+        Self::DistributedHpa(reason)
     }
 }
 
@@ -112,6 +122,7 @@ impl fmt::Display for Because {
             Self::Migration(reason) => reason.fmt(f),
             Self::TaintPolicy(reason) => reason.fmt(f),
             Self::Eviction(reason) => reason.fmt(f),
+            Self::DistributedHpa(reason) => reason.fmt(f),
         }
     }
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{
     Time,
+    eviction::BINDING_PREEMPTED,
     policy::PurgeMode,
     work::{GracefulEvictionTask, ResourceBindingSpec},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::ClusterName;
+use crate::{BindingKey, ClusterName};
 
 /// Bytes of a task's message that the API takes.
 const MESSAGE_MAX: usize = 1_024;
@@ -51,6 +52,24 @@ pub fn task(spec: &ResourceBindingSpec, from: &ClusterName, why: &Why) -> Gracef
 pub fn dated(task: GracefulEvictionTask, now: Timestamp) -> GracefulEvictionTask {
     let seconds = Timestamp::from_second(now.as_second()).map(Time).ok();
     GracefulEvictionTask { creation_timestamp: seconds, ..task }
+}
+
+/// Beginning of the message of a preempted binding's task, before the key of the preemptor.
+const PREEMPTED_BY: &str = "preempted by ";
+
+/// Message of a preempted binding's task, which names the preemptor and its priority.
+#[must_use]
+pub fn preempted_by(preemptor: &BindingKey, priority: i32) -> String {
+    format!("{PREEMPTED_BY}{preemptor} (priority {priority})")
+}
+
+/// The preemptor that the task of a preempted binding names by [`preempted_by`]; `None` for other tasks. Tasks have no
+/// field for it.
+#[must_use]
+pub fn preemptor(task: &GracefulEvictionTask) -> Option<BindingKey> {
+    let named = task.message.strip_prefix(PREEMPTED_BY).filter(|_| task.reason == BINDING_PREEMPTED)?;
+    let (namespace, name) = named.split(' ').next()?.split_once('/')?;
+    Some(BindingKey { namespace: namespace.into(), name: name.into() })
 }
 
 /// The merge patch of the binding. A cluster that has a task already leaves the result and gets no second one; clusters
@@ -114,6 +133,27 @@ mod tests {
             producer: PRODUCER_TAINT_MANAGER.to_owned(),
             creation_timestamp: Some(Time(begun)),
             ..GracefulEvictionTask::default()
+        }
+    }
+
+    #[test]
+    fn task_of_a_preempted_binding_names_its_preemptor() {
+        let preemptor = BindingKey { namespace: "shop".into(), name: "web-deployment".into() };
+        let task = |reason: &str, message: String| GracefulEvictionTask {
+            reason: reason.to_owned(),
+            message,
+            ..GracefulEvictionTask::default()
+        };
+        let message = preempted_by(&preemptor, -7);
+        assert_eq!(message, "preempted by shop/web-deployment (priority -7)");
+        for (name, task, want) in [
+            ("as it is written", task(BINDING_PREEMPTED, message.clone()), Some(&preemptor)),
+            ("a task for another reason", task(TAINT_UNTOLERATED, message), None),
+            ("a message of somebody else", task(BINDING_PREEMPTED, "shop/web-deployment wants it".into()), None),
+            ("no key", task(BINDING_PREEMPTED, "preempted by web".into()), None),
+            ("no message", task(BINDING_PREEMPTED, String::new()), None),
+        ] {
+            assert_eq!(super::preemptor(&task).as_ref(), want, "{name}");
         }
     }
 

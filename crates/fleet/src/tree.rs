@@ -125,6 +125,23 @@ fn is_ready(object: &Value) -> bool {
         && number("/status/observedGeneration") == number("/metadata/generation")
 }
 
+/// True if replicas are missing and the object does not say that they won't come: its pods start, or wait for nodes.
+fn is_starting(object: &Value) -> bool {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    number("/status/readyReplicas") < number("/spec/replicas") && failing(object).is_none()
+}
+
+/// Condition by which an object says that it makes no progress, with its message.
+fn failing(object: &Value) -> Option<String> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    let fails = |condition: &&Value| {
+        let is = |kind: &str, status: &str| condition["type"] == kind && condition["status"] == status;
+        is("Progressing", "False") || is("ReplicaFailure", "True")
+    };
+    conditions.iter().find(fails).map(|condition| message_of(&text(condition, "reason"), &text(condition, "message")))
+}
+
 fn binding_of<'a>(world: &'a World, template: &ObjectKey) -> Option<Bound<'a>> {
     let is_of = |spec: &ResourceBindingSpec| {
         let resource = &spec.resource;
@@ -379,6 +396,7 @@ fn copy_at(
             let (state, word) = match health {
                 // The object was read now, the health was reported before.
                 Some(ResourceHealth::Unhealthy) if is_ready(object) => (LinkState::Waiting, "health not reported yet"),
+                Some(ResourceHealth::Unhealthy) if is_starting(object) => (LinkState::Waiting, "not healthy yet"),
                 Some(ResourceHealth::Unhealthy) => (LinkState::Broken, "unhealthy"),
                 Some(ResourceHealth::Healthy) => (LinkState::Ok, "healthy"),
                 _ => (LinkState::Waiting, "health not known"),
@@ -387,6 +405,9 @@ fn copy_at(
                 detail.push_str(", ");
             }
             detail.push_str(word);
+            if let Some(why) = failing(object).filter(|_| state == LinkState::Broken) {
+                let _ = write!(detail, ": {why}");
+            }
             (state, detail)
         }
     };

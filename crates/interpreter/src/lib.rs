@@ -18,6 +18,7 @@ mod health;
 mod kept;
 mod kind;
 mod lens;
+mod member_replicas;
 pub mod pod;
 mod prune;
 mod question;
@@ -42,10 +43,11 @@ pub use crate::{
     kept::Kept,
     kind::Operation,
     lens::ShapeError,
+    member_replicas::MemberReplicas,
     prune::prune,
     question::{Answer, Question, Reply, Source, checked_object},
     replicas::Replicas,
-    replicas_paths::{ReplicasPaths, replicas_paths},
+    replicas_paths::{ReplicasPath, ReplicasPaths, replicas_paths, replicas_pointer},
 };
 use crate::{kind::Kind, webhook::CallLog};
 
@@ -85,13 +87,28 @@ impl Interpreter {
     /// pass it to [`Self::with_replicas_paths`].
     #[must_use]
     pub fn missing_replicas_path(&self, manifest: &Value) -> Option<Gvk> {
-        if !retain::asks_to_retain_replicas(manifest) || retain::native_replicas_path(manifest).is_some() {
+        if !retain::may_retain_replicas(manifest) || retain::native_replicas_path(manifest).is_some() {
             return None;
         }
         let (api_version, kind) = (lens::text(manifest, "/apiVersion"), lens::text(manifest, "/kind"));
         let gvk = Gvk::from_manifest(api_version, kind);
         let is_scripted = self.sources.iter().any(|source| source.implements(api_version, kind, Operation::Retain));
-        (!is_scripted && !self.replicas_paths.contains_key(&gvk)).then_some(gvk)
+        let needs_path = !is_scripted || MemberReplicas::of(manifest).is_some();
+        (needs_path && !self.replicas_paths.contains_key(&gvk)).then_some(gvk)
+    }
+
+    /// The place at which a kind has its replicas.
+    #[must_use]
+    pub fn replicas_path(&self, gvk: &Gvk) -> ReplicasPath {
+        let (api_version, kind) = (gvk.api_version(), &*gvk.kind);
+        if let Some(path) = retain::native_path(&api_version, kind) {
+            return ReplicasPath::At(path.into());
+        }
+        match self.replicas_paths.get(gvk) {
+            Some(Some(path)) => ReplicasPath::At(path.clone()),
+            Some(None) => ReplicasPath::Nowhere,
+            None => ReplicasPath::NotLookedUp,
+        }
     }
 
     /// The same sources without any answers, for one decision. The decision is run again as long as
@@ -238,19 +255,35 @@ impl Interpreter {
     /// 14; 31, row 25).
     ///
     /// Label `retain-replicas` also keeps the replicas of kinds with a scale subresource, if the path is known
-    /// ([`Self::missing_replicas_path`]). A source that implements Retain decides alone.
+    /// ([`Self::missing_replicas_path`]). A source that implements Retain decides alone, but for replicas that an
+    /// autoscaler in the member decides ([`MemberReplicas`]).
     ///
     /// # Errors
     /// If an object is malformed, or replicas are to be retained and the member object has none.
     pub fn retain(&self, desired: &Value, observed: &Value) -> Result<Value, InterpretError> {
-        match self.ask(&Question::Retain { desired, observed })? {
-            Some(Reply::Object(retained)) => Ok(retained),
-            _ => {
-                let gvk = Gvk::from_manifest(lens::text(desired, "/apiVersion"), lens::text(desired, "/kind"));
-                let path = self.replicas_paths.get(&gvk).and_then(Option::as_deref);
-                Ok(retain::retain(Kind::of(desired), desired, observed, path)?)
-            }
+        let path = || {
+            let gvk = Gvk::from_manifest(lens::text(desired, "/apiVersion"), lens::text(desired, "/kind"));
+            self.replicas_paths.get(&gvk).and_then(Option::as_deref)
+        };
+        let mut kept = match self.ask(&Question::Retain { desired, observed })? {
+            Some(Reply::Object(retained)) => retained,
+            _ => retain::retain(Kind::of(desired), desired, observed, path())?,
+        };
+        retain::keep_member_replicas(&mut kept, desired, observed, path());
+        Ok(kept)
+    }
+
+    /// Gives an object that keeps the member's replicas by label `retain-replicas`, and has none, those of the manifest
+    /// (specification/autoscaling.md 5): the member's autoscaler takes zero for switched off, and never leaves it. A
+    /// source that implements Retain decides alone.
+    pub fn leave_zero_replicas(&self, manifest: &Value, kept: &mut Value) {
+        let (api_version, kind) = (lens::text(manifest, "/apiVersion"), lens::text(manifest, "/kind"));
+        if self.sources.iter().any(|source| source.implements(api_version, kind, Operation::Retain)) {
+            return;
         }
+        let gvk = Gvk::from_manifest(api_version, kind);
+        let path = self.replicas_paths.get(&gvk).and_then(Option::as_deref);
+        retain::leave_zero_replicas(manifest, kept, path);
     }
 
     /// The objects that are propagated along with the template (specification/propagation.md 8.3), sorted and without

@@ -11,6 +11,24 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 /// subresource.
 pub type ReplicasPaths = BTreeMap<Gvk, Option<Arc<str>>>;
 
+/// Place at which a kind has its replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplicasPath {
+    /// At this path, such as `.spec.replicas`.
+    At(Arc<str>),
+    /// It has no scale subresource.
+    Nowhere,
+    /// It is no kind of Kubernetes, and its definition was not looked up.
+    NotLookedUp,
+}
+
+/// JSON pointer of a path such as `.spec.replicas`.
+#[must_use]
+pub fn replicas_pointer(path: &str) -> String {
+    let keys = path.trim_start_matches('.').split('.');
+    keys.map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
 /// The paths of the kinds that a definition defines.
 #[must_use]
 pub fn replicas_paths(definition: &CustomResourceDefinition) -> ReplicasPaths {
@@ -62,6 +80,33 @@ mod tests {
         assert_eq!(kept("v1", "true"), farm("v1", "true", 4));
         assert_eq!(kept("v1", "false"), farm("v1", "false", 1));
         assert_eq!(kept("v1beta1", "true"), farm("v1beta1", "true", 1), "without a scale subresource");
+    }
+
+    #[test]
+    fn paths_become_pointers() {
+        for (path, want) in [
+            (".spec.replicas", "/spec/replicas"),
+            (".spec.size.n", "/spec/size/n"),
+            (".spec.a/b.c~d", "/spec/a~1b/c~0d"),
+        ] {
+            assert_eq!(replicas_pointer(path), want);
+        }
+    }
+
+    #[test]
+    fn places_of_replicas() {
+        let gvk = Gvk::from_manifest;
+        let farm = |version: &str| gvk(&format!("x.io/{version}"), "Farm");
+        let known: ReplicasPaths = [(farm("v1"), Some(".spec.n".into())), (farm("v2"), None)].into();
+        let interpreter = Interpreter::default().with_replicas_paths(known.into());
+        for (kind, want) in [
+            (gvk("apps/v1", "Deployment"), ReplicasPath::At(".spec.replicas".into())),
+            (farm("v1"), ReplicasPath::At(".spec.n".into())),
+            (farm("v2"), ReplicasPath::Nowhere),
+            (farm("v3"), ReplicasPath::NotLookedUp),
+        ] {
+            assert_eq!(interpreter.replicas_path(&kind), want, "{kind}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use ironclad_api::labels::{self, RETAIN_REPLICAS};
 use serde_json::Value;
 
 use crate::{
+    MemberReplicas,
     kind::Kind,
     lens::{self, ShapeError, shape},
 };
@@ -50,15 +51,51 @@ pub(crate) fn retain(
     Ok(kept)
 }
 
+/// Gives an object that keeps the member's replicas, and has none of them, those of the manifest.
+pub(crate) fn leave_zero_replicas(manifest: &Value, kept: &mut Value, replicas_path: Option<&str>) {
+    let Some(path) = native_replicas_path(manifest).or(replicas_path) else { return };
+    let keys: Vec<&str> = path.trim_start_matches('.').split('.').collect();
+    let pointer = format!("/{}", keys.join("/"));
+    let of = |object: &Value| object.pointer(&pointer).and_then(Value::as_i64);
+    if asks_to_retain_replicas(manifest) && of(kept) == Some(0) && of(manifest).is_some_and(|wanted| wanted > 0) {
+        copy(kept, manifest, &keys, |_| true);
+    }
+}
+
+/// Keeps the member's replicas in `kept`, which was made of `desired`, if they are newer than those of the manifest
+/// ([`MemberReplicas`]).
+pub(crate) fn keep_member_replicas(kept: &mut Value, desired: &Value, observed: &Value, replicas_path: Option<&str>) {
+    let Some(path) = native_replicas_path(desired).or(replicas_path) else { return };
+    let marks = (MemberReplicas::of(desired), MemberReplicas::of(observed));
+    if let (Some(wanted), Some(applied)) = marks
+        && wanted.leaves_to_member(applied)
+    {
+        let keys: Vec<&str> = path.trim_start_matches('.').split('.').collect();
+        // At zero an autoscaler does nothing: the copy would stay there.
+        copy(kept, observed, &keys, |replicas| replicas.as_i64().is_some_and(|replicas| replicas > 0));
+    }
+}
+
+/// Returns true if the replicas of an object may be decided in the member: by its label, or as the target of a
+/// distributed autoscaler.
+pub(crate) fn may_retain_replicas(manifest: &Value) -> bool {
+    asks_to_retain_replicas(manifest) || MemberReplicas::of(manifest).is_some()
+}
+
 /// Returns true if the label of the manifest asks to keep the member's replicas.
-pub(crate) fn asks_to_retain_replicas(manifest: &Value) -> bool {
+fn asks_to_retain_replicas(manifest: &Value) -> bool {
     lens::label(manifest, RETAIN_REPLICAS) == Some(labels::TRUE)
 }
 
-/// Path of the replicas in a kind of Kubernetes that has a scale subresource.
+/// Path of the replicas in an object of a kind of Kubernetes that has a scale subresource.
 pub(crate) fn native_replicas_path(object: &Value) -> Option<&'static str> {
+    native_path(lens::text(object, "/apiVersion"), lens::text(object, "/kind"))
+}
+
+/// The same by the names of the kind.
+pub(crate) fn native_path(api_version: &str, kind: &str) -> Option<&'static str> {
     let scales = matches!(
-        (lens::text(object, "/apiVersion"), lens::text(object, "/kind")),
+        (api_version, kind),
         ("apps/v1", "Deployment" | "ReplicaSet" | "StatefulSet") | ("v1", "ReplicationController")
     );
     scales.then_some(".spec.replicas")
@@ -253,6 +290,25 @@ mod tests {
         let kept = |path| retain(None, &desired, &observed, path).unwrap()["spec"].clone();
         assert_eq!(kept(Some(".spec.size.n")), json!({"size": {"n": 4}}));
         assert_eq!(kept(None), json!({"size": {"n": 1}}));
+    }
+
+    #[test]
+    fn zero_replicas_are_left_by_what_the_manifest_says() {
+        let farm = |label: &str, replicas: i64| {
+            json!({"apiVersion": "x.io/v1", "kind": "Farm", "metadata": {"labels": {RETAIN_REPLICAS: label}},
+                "spec": {"size": {"n": replicas}}})
+        };
+        for (name, label, wanted, present, path, want) in [
+            ("at zero", "true", 3, 0, Some(".spec.size.n"), 3),
+            ("not at zero", "true", 3, 1, Some(".spec.size.n"), 1),
+            ("none is wanted", "true", 0, 0, Some(".spec.size.n"), 0),
+            ("no label", "no", 3, 0, Some(".spec.size.n"), 0),
+            ("the path is not known", "true", 3, 0, None, 0),
+        ] {
+            let mut kept = farm(label, present);
+            leave_zero_replicas(&farm(label, wanted), &mut kept, path);
+            assert_eq!(kept["spec"]["size"]["n"], want, "{name}");
+        }
     }
 
     #[test]

@@ -10,10 +10,10 @@ use ironclad_store::{Commit, Engine, MemoryBackend};
 use crate::Ironclad;
 
 /// Verbs that ask no control plane, and the servers, whose client is that of all verbs (`ironclad-runtime` tests it).
-const LOCAL: [&str; 6] = ["up", "run", "interpret", "version", "completion", "options"];
+const LOCAL: [&str; 7] = ["up", "run", "estimator", "interpret", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 37] = [
+const ARGUMENTS: [(&str, &str); 38] = [
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),
@@ -27,6 +27,7 @@ const ARGUMENTS: [(&str, &str); 37] = [
     ("logs", "pod/web -C member1"),
     ("plan apply", "-f FILE"),
     ("plan cluster-loss", "member1"),
+    ("plan load", "fhpa/web"),
     ("plan preemption", "web"),
     ("plan priority-class", "critical"),
     ("plan rate", "5"),

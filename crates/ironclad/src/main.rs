@@ -3,11 +3,13 @@
 mod announce;
 mod backup;
 mod demo;
+mod estimator;
 mod flags;
 #[cfg(test)]
 mod impersonation;
 mod leader;
 mod memory;
+mod metrics;
 mod open_files;
 mod ops;
 #[cfg(test)]
@@ -59,6 +61,7 @@ struct Ironclad {
 enum Verb {
     Up(up::UpArgs),
     Run(run::RunArgs),
+    Estimator(Box<estimator::EstimatorArgs>),
     Join(Box<join::command::Command>),
     Unjoin(Box<unjoin::command::Command>),
     Taint(Box<taint::command::Command>),
@@ -85,7 +88,7 @@ enum Verb {
 impl Verb {
     /// Returns `true` for servers, which run until they are stopped; the others are clients that log little.
     fn is_server(&self) -> bool {
-        matches!(self, Self::Up(_) | Self::Run(_))
+        matches!(self, Self::Up(_) | Self::Run(_) | Self::Estimator(_))
     }
 }
 
@@ -186,7 +189,8 @@ fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
 }
 
 /// Crates whose thoughts are shown from `-v 3` on.
-const DEBUGGED: [&str; 6] = ["apiserver", "cli", "controllers", "kubecontrollers", "runtime", "simcluster"];
+const DEBUGGED: [&str; 7] =
+    ["apiserver", "cli", "controllers", "estimator", "kubecontrollers", "runtime", "simcluster"];
 
 fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
     let mut runtime = if verb.is_server() {
@@ -200,6 +204,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
         match verb {
             Verb::Up(args) => up::run(args).await,
             Verb::Run(args) => run::run(args).await,
+            Verb::Estimator(args) => estimator::run(*args).await,
             Verb::Join(command) => join::command::run(&command, &clock).await,
             Verb::Drain(command) => drain::command::run(&command, &clock).await,
             Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
@@ -253,7 +258,7 @@ mod tests {
                 let wants_names = ["CLUSTER", "MEMBER", "NAMES", "TYPE", "TYPE/NAME"].contains(&value)
                     || ["namespace", "context", "clusters"].contains(&id);
                 let is_new = verb == "join" && id == "cluster" || verb == "sim add";
-                if wants_names && !is_new && !["up", "run"].contains(&verb) {
+                if wants_names && !is_new && !["up", "run", "estimator"].contains(&verb) {
                     assert!(completion::source(verb, id).is_some(), "{verb} {id}");
                 }
             }

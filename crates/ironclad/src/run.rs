@@ -6,7 +6,10 @@ use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
 use ironclad_cli::{connect, print};
 use ironclad_controllers::{Controllers, NetworkConnector};
-use ironclad_extension::admission::{WebhookOptions, serve_webhooks};
+use ironclad_extension::{
+    admission::{WebhookOptions, serve_webhooks},
+    metrics::serve_metrics,
+};
 use ironclad_runtime::{Traffic, client_from_kubeconfig};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::apps::v1::ReplicaSet;
@@ -14,9 +17,12 @@ use kube::{Api, Client, api::ListParams, discovery};
 
 use crate::{
     announce::announce,
-    flags::{AdmissionFlags, ControllerFlags, WebhookFlags},
+    flags::{
+        AdmissionFlags, ControllerFlags, WebhookFlags,
+        metrics::{AdapterFlags, MetricsFlags},
+    },
     leader::{self, Electors, LeaderFlags},
-    memory,
+    memory, metrics,
     ops::{Ops, checks},
     scripts,
     signals::Stop,
@@ -58,6 +64,10 @@ pub(crate) struct RunArgs {
     pub admission: AdmissionFlags,
     #[command(flatten)]
     pub webhooks: WebhookFlags,
+    #[command(flatten)]
+    pub metrics: MetricsFlags,
+    #[command(flatten)]
+    pub adapter: AdapterFlags,
 }
 
 /// Runs until SIGTERM or ctrl-c, which end the start, too.
@@ -97,6 +107,8 @@ struct Running {
 async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
+    let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
+    settings.member_metrics = of_metrics.clone();
     settings.running_scripts = args
         .script_state_dir
         .clone()
@@ -125,10 +137,26 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         announce(&format!("webhooks: {address}"));
     }
 
+    let connector = Arc::new(NetworkConnector::new(members.clone()));
+    if let Some(adapter) = adapter {
+        // Every replica serves metrics, leader or not.
+        let listener = tokio::net::TcpListener::bind(adapter.bind).await.with_context(|| {
+            format!(
+                "listening on {} for the metrics APIs\n  try: another --metrics-adapter-bind-address, or 0 for none",
+                adapter.bind
+            )
+        })?;
+        let address = listener.local_addr()?;
+        let (options, of_members) = (adapter.options(address), seam.child("metrics"));
+        let served = MetricsFlags::served(&settings.gates);
+        let adapter = metrics::adapter(client.clone(), connector.clone(), of_metrics, served, &of_members);
+        serve_metrics(client.clone(), listener, adapter, options, &of_members).await?;
+        announce(&format!("metrics APIs: {address}"));
+    }
+
     let electors = args.leader.electors(&client, seam).await?;
     let fence = electors.as_ref().map(|electors| electors.main.fence());
     let present: Present<Controllers> = Arc::default();
-    let connector = Arc::new(NetworkConnector::new(members.clone()));
     let parts = Parts::new(client, connector, settings, fence, present.clone());
     let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
     Ops::new(

@@ -13,15 +13,19 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_admission::convert::convert;
 use ironclad_api::{
     crds::{crds, serve_legacy_bindings, simulated_cluster_crd},
     namespaces,
+    roles::cluster_roles,
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
 use ironclad_cli::print;
 use ironclad_controllers::{Controllers, NetworkConnector};
-use ironclad_extension::{NetworkCaller, admission::InProcessAdmission, explain::Explain};
+use ironclad_extension::{
+    FrontProxy, NetworkCaller, NetworkForwarder, admission::InProcessAdmission, explain::Explain, metrics::MetricsRoute,
+};
 use ironclad_kubecontrollers::{self as kubecontrollers, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
@@ -32,15 +36,15 @@ use k8s_openapi::{
         CustomResourceDefinition, ServiceReference, WebhookClientConfig,
     },
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, Resource as _, ResourceExt as _, api::PostParams};
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::Notify};
 
 use crate::{
     announce::announce,
     demo,
-    flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs},
-    leader, memory,
+    flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs, metrics::MetricsFlags},
+    leader, memory, metrics,
     ops::Ops,
     signals::Stop,
     term::{Parts, Present},
@@ -49,6 +53,8 @@ use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
 
 /// Clients get this long at the end until their connections are cut off.
 const STOP_TIME_MAX: Duration = Duration::from_secs(8);
+/// CRDs that are installed at once.
+const CRDS_AT_ONCE: usize = 16;
 /// Interval of looking whether certificates end.
 const RENEW_EVERY: Duration = Duration::from_secs(12 * 3_600);
 const DEMO_NEEDS: &str = "--demo needs three members\n  try: --clusters 3";
@@ -95,6 +101,8 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     pub admission: AdmissionFlags,
     #[command(flatten)]
+    pub metrics: MetricsFlags,
+    #[command(flatten)]
     pub election: AcceptedElectionArgs,
 }
 
@@ -111,6 +119,8 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     let mut settings = args.controllers.settings()?;
+    let of_metrics = args.metrics.options()?;
+    settings.member_metrics = of_metrics.clone();
     let seam = Seam::system("ironclad");
     let data_dir = match &args.data_dir {
         Some(dir) => dir.clone(),
@@ -134,11 +144,13 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let admission = args.admission.config(&settings, Some(CONTROLLERS_USER.to_owned()), seam.clock.clone());
     let credentials =
         pki::Pki::load_or_create_for(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad", &hosts)?;
+    let forwarder = Arc::new(NetworkForwarder::default());
     let options = ServerOptions {
         name: "plane".to_owned(),
         external_url: Some(endpoint.clone()),
         token_key: Some(credentials.token_key().clone()),
         webhooks: Some(Arc::new(NetworkCaller::default())),
+        forwarder: Some(forwarder.clone()),
         admission: Some(Arc::new(InProcessAdmission::new(admission))),
         converter: Some(convert),
         api_services: true,
@@ -154,10 +166,16 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     announce(&format!("control plane: {endpoint}, data directory: {}", data_dir.display()));
 
     let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
-    install_crds(&admin).await?;
-    ironclad_cli::crds::install_roles(&admin, false).await?;
+    let mut definitions = crds();
+    let roles = cluster_roles(&definitions);
+    definitions.push(simulated_cluster_crd());
+    install_crds(&admin, definitions).await?;
+    ironclad_cli::crds::install_roles(&admin, roles, false).await?;
     let start = ensure_namespace(&admin, namespaces::CLUSTER).await?;
     start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), &credentials);
+    FrontProxy::start(admin.clone(), forwarder, credentials.ca().to_owned(), &seam.child("front-proxy"))
+        .await
+        .context("preparing the forwarding of aggregated APIs")?;
 
     args.fleet.ensure(&admin, start).await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
@@ -172,6 +190,10 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let client = in_process_client(plane.in_process(Identity::admin(CONTROLLERS_USER)), to_plane.clone());
     let network = NetworkConnector::new(to_members.clone());
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
+    let of_members = seam.child("metrics");
+    let served = MetricsFlags::served(&settings.gates);
+    let adapter = metrics::adapter(admin.clone(), connector.clone(), of_metrics, served, &of_members);
+    MetricsRoute::mount(adapter, &plane, &of_members);
     let controllers = seam.child("controllers");
     let electors = leader::of_up(&admin, &controllers).await?;
     let present: Present<Controllers> = Arc::default();
@@ -213,6 +235,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let end = async {
         // Controllers first, so that their requests do not fail against a stopping server.
         controllers.tasks.kill();
+        of_members.tasks.kill();
         electors.release().await;
         // Requests under way are answered, and watches end with their last frame.
         plane_seam.tasks.stop();
@@ -302,30 +325,38 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     }
 }
 
-/// Installs our CRDs; existing ones are updated only if they differ.
-async fn install_crds(admin: &Client) -> anyhow::Result<()> {
+/// Installs our CRDs, a few at once: the store makes them durable together. Existing ones are updated only if they
+/// differ.
+async fn install_crds(admin: &Client, ours: Vec<CustomResourceDefinition>) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
-    let present = api.list(&kube::api::ListParams::default()).await?;
-    for mut definition in crds().into_iter().chain([simulated_cluster_crd()]) {
-        serve_legacy_bindings(&mut definition, converter());
-        let name = definition.metadata.name.clone().unwrap_or_default();
-        match present.items.iter().find(|c| c.metadata.name.as_deref() == Some(&name)) {
-            None => {
-                api.create(&PostParams::default(), &definition)
-                    .await
-                    .with_context(|| format!("installing CRD {name}"))?;
-            }
-            Some(old) if old.spec != definition.spec => {
-                let mut new = definition;
-                new.metadata.resource_version = old.metadata.resource_version.clone();
-                api.replace(&name, &PostParams::default(), &new)
-                    .await
-                    .with_context(|| format!("updating CRD {name}"))?;
-            }
-            Some(_) => {}
-        }
+    let present = api.list(&kube::api::ListParams::default()).await?.items;
+    let writes: Vec<_> = ours.into_iter().map(|definition| install_crd(admin, definition, &present)).collect();
+    stream::iter(writes).buffer_unordered(CRDS_AT_ONCE).try_collect::<()>().await
+}
+
+async fn install_crd(
+    admin: &Client,
+    mut definition: CustomResourceDefinition,
+    present: &[CustomResourceDefinition],
+) -> anyhow::Result<()> {
+    serve_legacy_bindings(&mut definition, converter());
+    let name = definition.name_any();
+    let old = present.iter().find(|old| old.metadata.name == definition.metadata.name);
+    if old.is_some_and(|old| old.spec == definition.spec) {
+        return Ok(());
     }
-    Ok(())
+    let (path, params) =
+        (kube::core::Request::new(CustomResourceDefinition::url_path(&(), None)), PostParams::default());
+    let (request, doing) = match old {
+        None => (path.create(&params, serde_json::to_vec(&definition)?), "installing"),
+        Some(old) => {
+            definition.metadata.resource_version = old.metadata.resource_version.clone();
+            (path.replace(&name, &params, serde_json::to_vec(&definition)?), "updating")
+        }
+    };
+    // The answer repeats the definition: it is not decoded.
+    let written = admin.request::<serde::de::IgnoredAny>(request?).await;
+    written.map(drop).with_context(|| format!("{doing} CRD {name}"))
 }
 
 /// Client config of the converter in CRDs. The embedded server calls it without a network.

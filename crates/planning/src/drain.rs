@@ -8,14 +8,14 @@ use ironclad_failover::{
     flags::eviction::Check,
     taint_manager::pre_scheduling_check::Snapshot,
 };
-use ironclad_fleet::{Binding, ClusterName, Clusters, because::migration::Reason};
-use ironclad_scheduling::{Capacity, Options};
+use ironclad_fleet::{Binding, ClusterName, Clusters, World, because::migration::Reason};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    schedule::{capacity, search},
-    world::patched_binding,
+    Settings,
+    schedule::{State, search},
+    world::{patched_binding, with_result},
 };
 
 /// The cluster that is drained, and how.
@@ -27,23 +27,23 @@ pub struct Drain {
     pub check: Check,
     /// Removal of the old copies.
     pub purge_mode: PurgeMode,
-    /// Flags and gates of the scheduler, which the check asks.
-    pub scheduler: Options,
+    /// Flags and gates of the leader, whose scheduler is asked.
+    pub settings: Settings,
     /// Time at which the check is made.
     pub now: Timestamp,
 }
 
 impl Drain {
-    /// Drain that a client asks for: the flags of the scheduler are not known to it.
+    /// Drain with the default flags of the leader.
     #[must_use]
     pub fn new(cluster: ClusterName, check: Check, purge_mode: PurgeMode, now: Timestamp) -> Self {
-        Self { cluster, check, purge_mode, scheduler: Options::default(), now }
+        Self { cluster, check, purge_mode, settings: Settings::default(), now }
     }
 
     /// Verdict on a binding; `None` if it is not on the cluster, or is leaving already.
     #[must_use]
     pub fn judge(&self, binding: &Binding, clusters: &Clusters) -> Option<Verdict> {
-        let snapshot = Snapshot { clusters, scheduler: &self.scheduler, now: self.now };
+        let snapshot = Snapshot { clusters, scheduler: &self.settings.scheduler, now: self.now };
         drain::judge(binding, &self.cluster, &snapshot, self.check)
     }
 }
@@ -123,15 +123,16 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Decides on the bindings that concern the cluster, and asks the scheduler where those that leave would go.
+    /// Decides on the bindings that concern the cluster, and asks the scheduler where those that leave would go, each
+    /// beside those before. The world has all clusters, and the bindings that [`counts`].
     #[must_use]
-    pub fn of(mut bindings: Vec<Binding>, clusters: &Clusters, drain: &Drain) -> Self {
+    pub fn of(mut bindings: Vec<Binding>, world: &World, drain: &Drain) -> Self {
         bindings.sort_by_cached_key(drain::order);
-        let capacity = capacity(clusters);
+        let mut state = State::of(world, &drain.settings, drain.now);
         let mut survey = Self::default();
         for binding in bindings {
-            match drain.judge(&binding, clusters) {
-                Some(verdict) => survey.items.push(item(binding, verdict, clusters, &capacity, drain)),
+            match drain.judge(&binding, &world.clusters) {
+                Some(verdict) => survey.items.push(item(binding, verdict, &world.clusters, &mut state, drain)),
                 None if drain::is_under_way(binding.spec(), &drain.cluster) => survey.under_way.push(binding),
                 None => {}
             }
@@ -180,15 +181,99 @@ pub fn concerns(binding: &Binding, clusters: &Clusters, drain: &Drain) -> bool {
     drain::is_under_way(binding.spec(), &drain.cluster) || drain.judge(binding, clusters).is_some()
 }
 
+/// True if the scheduler's answers about other bindings may depend on this one.
+#[must_use]
+pub fn counts(binding: &Binding) -> bool {
+    let is_nominated = binding.status().is_some_and(|status| !status.nominated_clusters.is_empty());
+    is_nominated || binding.spec().workload_affinity_groups.is_some()
+}
+
 /// The scheduler decides after the pre-scheduling check: a binding that passes the check may still find no cluster.
-fn item(binding: Binding, verdict: Verdict, clusters: &Clusters, capacity: &Capacity, drain: &Drain) -> Item {
+fn item(binding: Binding, verdict: Verdict, clusters: &Clusters, state: &mut State, drain: &Drain) -> Item {
     if verdict != Verdict::Moves {
         return Item { binding, verdict, to: Vec::new() };
     }
     let evicted = drain::patch(binding.spec(), &drain.cluster, drain.purge_mode)
         .map_or_else(|| binding.clone(), |patch| patched_binding(&binding, &patch));
-    match search(&evicted, clusters, capacity, &BTreeSet::from([drain.cluster.clone()])) {
-        Ok(to) => Item { binding, verdict, to },
+    let options = &drain.settings.scheduler;
+    match search(&evicted, clusters, state, options, &BTreeSet::from([drain.cluster.clone()])) {
+        Ok(to) => {
+            state.written(&evicted, &with_result(&evicted, to.clone()), options);
+            Item { binding, verdict, to }
+        }
         Err(why) => Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to: Vec::new() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_failover::flags::eviction::Check;
+
+    use super::*;
+    use crate::testkit::world_of;
+
+    const READY: &str = "apiEnablements: [{groupVersion: apps/v1, resources: [{name: deployments, kind: Deployment}]}], conditions: [{type: Ready, status: \"True\", reason: ClusterReady, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]";
+
+    fn cluster(name: &str, summary: &str) -> String {
+        format!(
+            "---\n{{apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {{name: {name}}}, spec: {{syncMode: Push}}, status: {{{READY}{summary}}}}}\n"
+        )
+    }
+
+    fn binding(name: &str, on: &str, more: &str) -> String {
+        format!(
+            "---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\n\
+             metadata: {{name: {name}, namespace: shop, uid: {name}, labels: {{propagationpolicy.karmada.io/permanent-id: p}}}}\n\
+             spec: {{replicas: 1, resource: {{apiVersion: apps/v1, kind: Deployment, namespace: shop, name: {name}}}, clusters: [{{name: {on}, replicas: 1}}], \
+             placement: {{spreadConstraints: [{{spreadByField: cluster, minGroups: 1, maxGroups: 1}}]}}{more}}}\n"
+        )
+    }
+
+    /// The verdicts and targets of a drain of m1.
+    fn survey(text: &str, settings: Settings) -> Vec<String> {
+        let world = world_of(text);
+        let bindings: Vec<Binding> = world.all_bindings().collect();
+        let drain = Drain::new("m1".into(), Check::Strict, PurgeMode::Gracefully, Timestamp::UNIX_EPOCH);
+        let survey = Survey::of(bindings, &world, &Drain { settings, ..drain });
+        survey
+            .items
+            .iter()
+            .map(|item| format!("{} {} {}", item.binding.key().name, item.word(), item.detail()))
+            .collect()
+    }
+
+    #[test]
+    fn groups_of_workloads_decide_where_bindings_go() {
+        let group = ", workloadAffinityGroups: {antiAffinityGroup: tier=gold}";
+        let fleet = |clusters: &[&str]| {
+            let clusters: String = clusters.iter().map(|name| cluster(name, "")).collect();
+            clusters + &binding("db", "m2", group) + &binding("web", "m1", group)
+        };
+        let mut on = Settings::default();
+        on.scheduler.workload_affinity = true;
+        assert_eq!(survey(&fleet(&["m1", "m2", "m3"]), on.clone()), ["web moves m3:1"]);
+        let stuck = survey(&fleet(&["m1", "m2"]), on);
+        assert!(
+            stuck.len() == 1 && stuck[0].starts_with("web unmovable ") && stuck[0].contains("shop/db"),
+            "{stuck:?}"
+        );
+        assert_eq!(survey(&fleet(&["m1", "m2"]), Settings::default()), ["web moves m2:1"], "the gate is off");
+    }
+
+    #[test]
+    fn each_binding_is_placed_beside_those_before() {
+        let room = ", resourceSummary: {allocatable: {cpu: \"4\", pods: \"9\"}}";
+        let needs = ", replicaRequirements: {resourceRequest: {cpu: \"3\"}}";
+        let fleet = cluster("m1", room)
+            + &cluster("m2", room)
+            + &cluster("m3", room)
+            + &binding("a", "m1", needs)
+            + &binding("b", "m1", needs);
+        let divided =
+            "placement: {replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}";
+        let fleet = fleet
+            .replace("placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}", divided);
+        let went = survey(&fleet, Settings::default());
+        assert_eq!(went, ["a moves m2:1", "b moves m3:1"]);
     }
 }

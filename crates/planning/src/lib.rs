@@ -9,6 +9,7 @@
 //! | `plan apply` | [`apply::plan_apply`] |
 //! | `plan cluster-loss`, `plan taint`, `plan rate` | [`plan_failover`] |
 //! | `plan preemption` | [`preemption::preemption`] |
+//! | `plan load` | [`load::foresee`] |
 //! | `drain --dry-run` | [`drain::Survey`] |
 //! | `taint --dry-run` | [`taint::Impact`] |
 //! | `unjoin --dry-run` | [`unjoin::Impact`] |
@@ -25,6 +26,8 @@
 pub mod apply;
 pub mod doctor;
 pub mod drain;
+pub mod leader;
+pub mod load;
 mod loops;
 pub mod preemption;
 pub mod replay;
@@ -40,6 +43,7 @@ pub mod unjoin;
 pub mod why;
 pub mod world;
 
+pub use leader::Settings;
 pub use loops::plan_failover;
 pub use replay::Preemption;
 pub use report::{FailoverPlan, Move, MoveStatus, PendingEviction, TimelineEntry};

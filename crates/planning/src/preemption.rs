@@ -11,13 +11,13 @@ use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, ObjectKey, Wo
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{detector::claim::Claim, priority};
 use ironclad_scheduling::{
-    self as scheduling, Available, Options, Seen,
+    self as scheduling, Options, Seen,
     preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{Fleet, replay::Replay, schedule::capacity};
+use crate::{Fleet, Settings, replay::Replay, schedule::State};
 
 /// Preemption for a binding, as it would be.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -111,7 +111,7 @@ pub fn of_class(fleet: Fleet, class: &str, interpreter: &Interpreter, now: Times
     }
     let preempts = found.preemption_policy.as_deref() != Some("Never");
     let (all, world) = (bindings.len(), &replay.fleet.world);
-    let mut waiting = of_bindings(world, bindings, As::default(), now);
+    let mut waiting = of_bindings(world, &replay.fleet.settings, bindings, As::default(), now);
     waiting.retain(|plan| match &plan.answer {
         Answer::Fits { clusters } => world.binding(&plan.binding).is_none_or(|one| one.spec().clusters != *clusters),
         _ => true,
@@ -123,13 +123,14 @@ pub fn of_class(fleet: Fleet, class: &str, interpreter: &Interpreter, now: Times
 /// Plans for several bindings, the highest priority first, each by itself over the fleet as it is.
 pub(crate) fn of_bindings(
     world: &World,
+    settings: &Settings,
     mut bindings: Vec<BindingKey>,
     given: As,
     now: Timestamp,
 ) -> Vec<PreemptionPlan> {
     let own = |key: &BindingKey| world.binding(key).map_or(i32::MIN, |binding| scheduling::priority(binding.spec()));
     bindings.sort_by_cached_key(|key| (Reverse(own(key)), key.clone()));
-    bindings.iter().filter_map(|key| preemption(world, key, given, now)).collect()
+    bindings.iter().filter_map(|key| preemption(world, settings, key, given, now)).collect()
 }
 
 /// Priority and policy that a plan assumes instead of the binding's own.
@@ -141,16 +142,23 @@ pub struct As {
     pub preemption_policy: Option<PreemptionPolicy>,
 }
 
-/// Plans the preemption for a binding. `None` if the world has no such ResourceBinding.
+/// Plans the preemption for a binding, whether or not the scheduler preempts. `None` if the world has no such
+/// ResourceBinding.
 #[must_use]
-pub fn preemption(world: &World, key: &BindingKey, given: As, now: Timestamp) -> Option<PreemptionPlan> {
+pub fn preemption(
+    world: &World,
+    settings: &Settings,
+    key: &BindingKey,
+    given: As,
+    now: Timestamp,
+) -> Option<PreemptionPlan> {
     let Binding::Namespaced(pending) = world.binding(key)? else { return None };
     let mut pending = ResourceBinding::clone(&pending);
     let priority = given.priority.unwrap_or_else(|| scheduling::priority(&pending.spec));
     let own = pending.spec.schedule_priority.as_ref().and_then(|own| own.preemption_policy);
     let preemption_policy = given.preemption_policy.or(own);
     pending.spec.schedule_priority = Some(ResolvedPriority { priority, preemption_policy });
-    let options = Options { preemption: Mode::Evict, ..Options::default() };
+    let options = Options { preemption: Mode::Evict, ..settings.scheduler.clone() };
     let namespaced: Vec<_> = world
         .all_bindings()
         .filter_map(|binding| match binding {
@@ -159,25 +167,17 @@ pub fn preemption(world: &World, key: &BindingKey, given: As, now: Timestamp) ->
         })
         .collect();
     let placed = Placed::of(namespaced.iter().map(|binding| &**binding));
-    let mut free = capacity(&world.clusters);
-    let (available, preemptors) = (Available::new(), Preemptors::default());
-    let seen = Seen {
-        binding: BindingRef::from(&pending),
-        clusters: &world.clusters,
-        available: &available,
-        capacity: &free,
-        options: &options,
-        api_appeared: false,
-        preempting: Some(Preempting { placed: &placed, preemptors: &preemptors }),
-        peers: None,
-    };
+    let mut state = State::of(world, settings, now);
+    let preemptors = Preemptors::default();
+    let seen = state.seen(BindingRef::from(&pending), &world.clusters, &options);
+    let seen = Seen { preempting: Some(Preempting { placed: &placed, preemptors: &preemptors }), ..seen };
     let decision = scheduling::decide(&seen, now);
     let answer = match (decision.preemption, decision.failure) {
         (Some(Outcome::Nominated(plan)), _) => {
-            free.nominate(&pending, &plan.nominated, &options);
+            state.capacity.nominate(&pending, &plan.nominated, &options);
             let leaving = |victim: &scheduling::preempt::Victim| {
                 let Some(Binding::Namespaced(binding)) = world.binding(&victim.key) else { return None };
-                let (clusters, homeless) = afterwards(&binding, &victim.cluster, world, &free, &options);
+                let (clusters, homeless) = afterwards(&binding, &victim.cluster, world, &state, &options);
                 let (binding, from) = (victim.key.clone(), victim.cluster.clone());
                 Some(Leaving { binding, from, priority: victim.priority, clusters, homeless })
             };
@@ -205,7 +205,7 @@ fn afterwards(
     victim: &ResourceBinding,
     from: &ClusterName,
     world: &World,
-    free: &scheduling::Capacity,
+    state: &State,
     options: &Options,
 ) -> (Vec<TargetCluster>, Option<String>) {
     let mut left = victim.clone();
@@ -215,17 +215,7 @@ fn afterwards(
         reason: BINDING_PREEMPTED.to_owned(),
         ..GracefulEvictionTask::default()
     });
-    let available = Available::new();
-    let seen = Seen {
-        binding: BindingRef::from(&left),
-        clusters: &world.clusters,
-        available: &available,
-        capacity: free,
-        options,
-        api_appeared: false,
-        preempting: None,
-        peers: None,
-    };
+    let seen = state.seen(BindingRef::from(&left), &world.clusters, options);
     match scheduling::dry_run(&seen, &BTreeSet::new()).0 {
         Ok(found) => (found.targets, None),
         Err(failure) => (left.spec.clusters.clone(), Some(failure.to_string())),
@@ -283,7 +273,7 @@ mod tests {
         let key = BindingKey { namespace: "shop".into(), name: name.into() };
         let preemption_policy = Some(PreemptionPolicy::PreemptLowerPriority);
         let given = As { priority, preemption_policy };
-        json!(preemption(&world(), &key, given, Timestamp::UNIX_EPOCH).unwrap())
+        json!(preemption(&world(), &Settings::default(), &key, given, Timestamp::UNIX_EPOCH).unwrap())
     }
 
     #[test]
@@ -308,7 +298,7 @@ mod tests {
         let placed = plan("small", None);
         assert_eq!((&placed["outcome"], &placed["clusters"][0]["name"]), (&json!("Fits"), &json!("m1")));
         let missing = BindingKey { namespace: "shop".into(), name: "gone".into() };
-        assert_eq!(preemption(&world(), &missing, As::default(), Timestamp::UNIX_EPOCH), None);
+        assert_eq!(preemption(&world(), &Settings::default(), &missing, As::default(), Timestamp::UNIX_EPOCH), None);
     }
 
     fn class(value: i32, policy: &str) -> Value {

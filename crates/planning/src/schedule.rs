@@ -1,12 +1,20 @@
 //! The scheduler's decision on one binding of the fleet, with the outcome for every cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use ironclad_api::work::TargetCluster;
-use ironclad_fleet::{Because, Binding, BindingRef, ClusterName, Clusters, because::schedule::Reason};
-use ironclad_scheduling::{self as scheduling, Available, Capacity, Options, Seen, capacity::Modelling};
+use ironclad_api::work::{ResourceBindingSpec, TargetCluster};
+use ironclad_fleet::{Because, Binding, BindingRef, ClusterName, Clusters, World, because::schedule::Reason};
+use ironclad_scheduling::{
+    self as scheduling, Available, Capacity, Options, Peers, Seen, capacity::Modelling, deschedule,
+};
 use jiff::Timestamp;
 use serde::Serialize;
+
+use crate::leader::Settings;
 
 /// The scheduler's decision on one binding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +28,8 @@ pub struct Scheduling {
     pub failure: Option<String>,
     /// True if the last cycle comes to the present schedule result.
     pub agrees: bool,
+    /// Schedule result after the next reconcile, which may run no cycle.
+    pub result: Vec<TargetCluster>,
 }
 
 /// One scheduling cycle over the clusters.
@@ -47,12 +57,66 @@ pub struct Outcome {
     /// Further replicas by the sum of free resources, if the resource models of the cluster count fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_models: Option<i64>,
+    /// Time until which the cluster gets no further replicas, since the descheduler took some back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub descheduled_until: Option<Timestamp>,
 }
 
-/// Free capacity by what the clusters report. Replicas that are placed but not yet reported are not subtracted.
-#[must_use]
-pub fn capacity(clusters: &Clusters) -> Capacity {
-    Capacity::of(clusters, Modelling::On)
+/// State that a scheduler that starts now has beside the objects: capacity with assumed and nominated replicas, and
+/// groups of workloads.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// Free capacity.
+    pub capacity: Capacity,
+    /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
+    pub peers: Option<Peers>,
+    /// Answers of accurate estimators: none, as nobody asks them here.
+    pub available: Available,
+}
+
+impl State {
+    /// Reads the state from the objects, as a new leader does.
+    #[must_use]
+    pub fn of(world: &World, settings: &Settings, now: Timestamp) -> Self {
+        let options = &settings.scheduler;
+        let mut capacity = Capacity::of(&world.clusters, settings.modelling());
+        for binding in world.bindings.values() {
+            let view = BindingRef::from(&**binding);
+            let reports = binding.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
+            if let Some(scheduled) = view.last_scheduled() {
+                let age = Duration::try_from(now.duration_since(scheduled)).unwrap_or_default();
+                capacity.found(view, reports, age, options, Duration::ZERO);
+            }
+            let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
+            capacity.nominate(binding, nominated, options);
+        }
+        let peers = options.workload_affinity.then(|| Peers::of(world.bindings.values().map(|binding| &**binding)));
+        Self { capacity, peers, available: Available::new() }
+    }
+
+    /// Input of a decision on a binding.
+    #[must_use]
+    pub fn seen<'a>(&'a self, binding: BindingRef<'a>, clusters: &'a Clusters, options: &'a Options) -> Seen<'a> {
+        Seen {
+            binding,
+            clusters,
+            available: &self.available,
+            capacity: &self.capacity,
+            options,
+            api_appeared: false,
+            preempting: None,
+            peers: self.peers.as_ref(),
+            index: None,
+        }
+    }
+
+    /// Takes in a written schedule result.
+    pub fn written(&mut self, before: &Binding, after: &Binding, options: &Options) {
+        self.capacity.assigned(before.view(), &after.spec().clusters, options, Duration::ZERO);
+        if let (Some(peers), Binding::Namespaced(after)) = (&mut self.peers, after) {
+            peers.update(after);
+        }
+    }
 }
 
 /// Runs the search for clusters on its own, whether or not the scheduler has a reason to run it, without these
@@ -63,40 +127,32 @@ pub fn capacity(clusters: &Clusters) -> Capacity {
 pub fn search(
     binding: &Binding,
     clusters: &Clusters,
-    capacity: &Capacity,
+    state: &State,
+    options: &Options,
     without: &BTreeSet<ClusterName>,
 ) -> Result<Vec<TargetCluster>, String> {
-    let (available, options) = (Available::new(), Options::default());
-    let seen = Seen {
-        binding: binding.view(),
-        clusters,
-        available: &available,
-        capacity,
-        options: &options,
-        api_appeared: false,
-        preempting: None,
-        peers: None,
-    };
+    let seen = state.seen(binding.view(), clusters, options);
     let (found, _) = scheduling::dry_run(&seen, without);
     found.map(|found| found.targets).map_err(|failure| failure.to_string())
 }
 
-/// The scheduler's decision on a binding, and its schedule result afterwards. Where the next reconcile runs no cycle,
+/// The scheduler's decision on a binding. Where the next reconcile runs no cycle,
 /// the trace is that of the cycle that a user could request.
 #[must_use]
-pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Scheduling, Vec<TargetCluster>) {
-    let (view, options, available) = (binding.view(), Options::default(), Available::new());
-    let capacity = capacity(clusters);
-    let seen = Seen {
-        binding: view,
-        clusters,
-        available: &available,
-        capacity: &capacity,
-        options: &options,
-        api_appeared: false,
-        preempting: None,
-        peers: None,
+pub fn schedule(
+    binding: &Binding,
+    clusters: &Clusters,
+    state: &State,
+    options: &Options,
+    now: Timestamp,
+) -> Scheduling {
+    let current = match binding {
+        Binding::Namespaced(b) => deschedule::without_past(b, now).map(|b| Binding::Namespaced(Arc::new(b))),
+        Binding::Cluster(_) => None,
     };
+    let binding = current.as_ref().unwrap_or(binding);
+    let view = binding.view();
+    let seen = state.seen(view, clusters, options);
     let decision = scheduling::decide(&seen, now);
     let trigger = decision.plan.because.first().cloned();
     let result = decision.result().unwrap_or(&binding.spec().clusters).to_vec();
@@ -115,7 +171,7 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
         }
     };
     let mut cycles = cycles(trace, group);
-    count_without_models(&mut cycles, view, clusters, &options);
+    count_without_models(&mut cycles, view, clusters, options);
     let agrees = failure.is_none()
         && cycles.last().is_some_and(|cycle| {
             let targets = cycle.clusters.iter().filter_map(|(name, outcome)| match outcome.because {
@@ -125,7 +181,27 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
             let present = binding.spec().clusters.iter().map(|target| (&*target.name, target.replicas));
             targets.collect::<BTreeMap<_, _>>() == present.collect()
         });
-    (Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees }, result)
+    Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees, result }
+}
+
+/// The most that may be free in clusters: with the upper bounds of the nodes' grades, where models are counted.
+#[must_use]
+pub fn most(clusters: &Clusters) -> Capacity {
+    Capacity::of(clusters, Modelling::Most)
+}
+
+/// Further replicas of a workload that fit at most into a cluster beside what was assigned to it: more certainly do not
+/// start, be it for the sum or because a pod is larger than each single node. `None` where a cluster reports no
+/// resources, and may have any.
+#[must_use]
+pub fn fits_at_most(
+    most: &Capacity,
+    spec: &ResourceBindingSpec,
+    cluster: &ClusterName,
+    options: &Options,
+) -> Option<i64> {
+    most.has_summary(cluster).then_some(())?;
+    scheduling::available_replicas_for_eviction(spec, cluster, most, options)
 }
 
 /// Counts what would fit without resource models, which count each node with the least of its grade.
@@ -136,6 +212,9 @@ fn count_without_models(cycles: &mut [Cycle], binding: BindingRef<'_>, clusters:
     }
     let sums = Capacity::of(clusters, Modelling::Off);
     for (cluster, outcome) in cycles.iter_mut().flat_map(|cycle| &mut cycle.clusters) {
+        if outcome.descheduled_until.is_some() {
+            continue;
+        }
         let fits = scheduling::available_replicas(binding.spec(), cluster, &sums, options);
         outcome.without_models = fits.filter(|fits| outcome.available.is_some_and(|modelled| modelled < *fits));
     }
@@ -145,6 +224,7 @@ fn count_without_models(cycles: &mut [Cycle], binding: BindingRef<'_>, clusters:
 /// one, except for the scores.
 fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
     let (mut cycles, mut cycle) = (Vec::new(), Cycle::default());
+    let mut descheduled: BTreeMap<ClusterName, Timestamp> = BTreeMap::new();
     for reason in trace {
         let Because::Schedule(reason) = reason else { continue };
         let cluster = match &reason {
@@ -160,13 +240,19 @@ fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
             | Reason::NotSelected { cluster }
             | Reason::NoShare { cluster }
             | Reason::Target { cluster, .. } => cluster.clone(),
+            Reason::Descheduled { cluster, until } => {
+                descheduled.insert(cluster.clone(), *until);
+                continue;
+            }
             _ => continue,
         };
+        let name = cluster.clone();
         let outcome = cycle.clusters.entry(cluster).or_insert(Outcome {
             because: reason.clone(),
             score: None,
             available: None,
             without_models: None,
+            descheduled_until: descheduled.get(&name).copied(),
         });
         if let Reason::Fits { score, available, .. } = reason {
             (outcome.score, outcome.available) = (Some(score), available);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ironclad_api::Taint;
 use ironclad_failover::Flags;
 use ironclad_fleet::ClusterName;
-use ironclad_scheduling as scheduling;
+use ironclad_scheduling::{self as scheduling, capacity::Modelling};
 
 /// One change from outside.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +52,8 @@ pub struct Options {
     pub flags: Flags,
     /// The flags of the scheduler.
     pub scheduling: scheduling::Options,
+    /// Use of resource models.
+    pub modelling: Modelling,
     /// Time from the creation of a copy until it is healthy.
     pub startup: Duration,
     /// End of the simulation.
@@ -64,6 +66,7 @@ impl Default for Options {
             gate: true,
             flags: Flags::default(),
             scheduling: scheduling::Options::default(),
+            modelling: Modelling::default(),
             startup: Duration::from_secs(10),
             horizon: Duration::from_secs(24 * 3_600),
         }

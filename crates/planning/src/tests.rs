@@ -144,6 +144,56 @@ fn copies_that_can_not_start_are_no_moves() {
 }
 
 #[test]
+fn a_pod_larger_than_each_node_does_not_start() {
+    let mut world = fleet(2);
+    for cluster in world.clusters.values_mut() {
+        let cluster = Arc::make_mut(cluster);
+        cluster.spec.resource_models = serde_json::from_value(json!([
+            {"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "2"}]},
+            {"grade": 1, "ranges": [{"name": "cpu", "min": "2", "max": "64"}]},
+        ]))
+        .unwrap();
+        let summary = json!({"allocatable": {"cpu": "100", "pods": "1000"},
+            "allocatableModelings": [{"grade": 0, "count": 50}, {"grade": 1, "count": 0}]});
+        let status = cluster.status.get_or_insert_default();
+        status.resource_summary = Some(serde_json::from_value(summary).unwrap());
+    }
+    policy(&mut world, "NoExecute", 300, 180);
+    bind(&mut world, "web", &one_copy(&["m1", "m2"]), Value::Null, &[("m1", 2)]);
+    let key = world.bindings.keys().next().unwrap().clone();
+    let mut binding = json!(*world.bindings[&key]);
+    binding["spec"]["replicaRequirements"] = json!({"resourceRequest": {"cpu": "3"}});
+    world.insert_binding(serde_json::from_value(binding).unwrap());
+    let mut options = Options::default();
+    options.flags.eviction.pre_scheduling_check = Check::Off;
+    let found = plan_failover(&world, &lost(&["m1"], None), &options, start());
+    let because = found.moves.first().and_then(|one| one.because.as_deref());
+    // One copy in one cluster does not depend on capacity: the scheduler places it, and nothing starts.
+    assert_eq!(because, Some("2 replicas to start in m2, and only 0 would fit"), "{:?}", found.moves);
+}
+
+#[test]
+fn groups_of_workloads_decide_where_who_leaves_goes() {
+    let mut world = fleet(3);
+    policy(&mut world, "NoExecute", 300, 180);
+    bind(&mut world, "db", &one_copy(&["m2"]), Value::Null, &[("m2", 1)]);
+    bind(&mut world, "web", &one_copy(&["m1", "m2", "m3"]), Value::Null, &[("m1", 1)]);
+    for key in world.bindings.keys().cloned().collect::<Vec<_>>() {
+        let mut binding = json!(*world.bindings[&key]);
+        binding["spec"]["workloadAffinityGroups"] = json!({"antiAffinityGroup": "tier=gold"});
+        world.insert_binding(serde_json::from_value(binding).unwrap());
+    }
+    let ends = |gate: bool| {
+        let mut options = Options::default();
+        options.scheduling.workload_affinity = gate;
+        let found = plan_failover(&world, &lost(&["m1"], None), &options, start());
+        found.moves[0].ends.keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(ends(true), ["m3"], "db is in m2");
+    assert_eq!(ends(false), ["m2"], "the gate is off");
+}
+
+#[test]
 fn a_cluster_that_stays_lost() {
     let mut world = fleet(3);
     policy(&mut world, "NoExecute", 300, 180);

@@ -16,6 +16,8 @@ use ironclad_propagation::{policy_match::Policy, priority::Class, template::Iden
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::leader::Settings;
+
 /// An object of the fleet that does not have the fields of its kind.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind} {name}")]
@@ -41,6 +43,8 @@ pub struct Fleet {
     pub customizations: Vec<ResourceInterpreterCustomization>,
     /// All PriorityClasses; `None` if they could not be read, and priorities of bindings stay as they are.
     pub priority_classes: Option<Vec<Class>>,
+    /// Flags and gates of the leader.
+    pub settings: Settings,
 }
 
 impl Fleet {

@@ -28,7 +28,7 @@ use jiff::Timestamp;
 pub use self::awaited::{NAMESPACE_WAIT_MAX, resolves_namespace};
 pub use self::comparison::{Comparison, compare_content, content_hash};
 pub use self::drifted::drifted;
-pub use self::object::{missing_replicas_path, object_key, serving_api};
+pub use self::object::{missing_replicas_path, object_key, serving_api, successor};
 pub(crate) use self::report::template_of;
 use self::snapshot::Context;
 pub use self::snapshot::{Effect, Observed, Seen, Served, Space};

@@ -92,6 +92,16 @@ pub fn may_take(spec: &OverrideSpec, template: &ObjectReference) -> bool {
         || spec.resource_selectors.iter().any(|s| selector::may_take(s, kind, &template.namespace, &template.name))
 }
 
+/// Returns true if the distributed autoscaler writes the policy (specification/autoscaling.md 6.6).
+#[must_use]
+pub fn is_of_autoscaler(policy: &OverridePolicy) -> bool {
+    has_label(&policy.metadata, labels::FEDERATED_HPA_MANAGED)
+}
+
+fn has_label(metadata: &ObjectMeta, key: &str) -> bool {
+    metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key))
+}
+
 /// Override policy of either kind.
 #[derive(Clone, Copy)]
 struct Override<'a> {
@@ -127,9 +137,8 @@ fn apply_level(
             } else {
                 selector::best(&policy.spec.resource_selectors, &identity)?
             };
-            let labelled = |key: &str| policy.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key));
             let rank = Rank {
-                of_autoscaler: labelled(labels::FEDERATED_HPA_MANAGED),
+                of_autoscaler: has_label(policy.metadata, labels::FEDERATED_HPA_MANAGED),
                 implicit,
                 name: policy.metadata.name.as_deref().unwrap_or_default(),
             };

@@ -18,7 +18,7 @@ use crate::{
     new_ids::NewIds,
     work::{
         Owner, key_of,
-        owned::{self, DesiredWork, Write},
+        owned::{self, DesiredWork, OfBinding, Write},
         owner,
     },
 };
@@ -129,6 +129,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
                 (labels::FEDERATED_RESOURCE_QUOTA_NAMESPACE.to_owned(), seen.namespace.to_owned()),
                 (labels::FEDERATED_RESOURCE_QUOTA_NAME.to_owned(), seen.name.to_owned()),
             ]),
+            annotations: StringMap::new(),
+            of_binding: OfBinding::Keeps,
             owner: None,
             conflict_resolution: annotations::CONFLICT_RESOLUTION_ABORT,
         };

@@ -16,7 +16,7 @@ use crate::{
     new_ids::NewIds,
     work::{
         key_of,
-        owned::{self, DesiredWork, Write},
+        owned::{self, DesiredWork, OfBinding, Write},
     },
 };
 
@@ -125,6 +125,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
             cluster: &cluster_name,
             manifest,
             labels: StringMap::new(),
+            annotations: StringMap::new(),
+            of_binding: OfBinding::Keeps,
             owner: Some(owner.clone()),
             // The name is reserved for the control plane: an existing object is its own, from before a reinstallation.
             conflict_resolution: annotations::CONFLICT_RESOLUTION_OVERWRITE,

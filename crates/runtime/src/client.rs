@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use base64::Engine as _;
 use http::{HeaderMap, Method, Request, Response};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::rt::TokioExecutor;
@@ -31,6 +32,9 @@ use crate::{
 /// Time until the first byte of an answer, after which a request fails (specification/propagation.md 29), unless the
 /// configuration has a `read_timeout`.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(32);
+
+/// Time until the first byte of an answer of an aggregated API server.
+const AGGREGATED_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Reason why no client could be made.
 #[derive(Debug, thiserror::Error)]
@@ -256,6 +260,57 @@ pub fn webhook_client(
     let name = server_name.map(|name| ServerName::try_from(name.to_owned()));
     let name =
         name.transpose().map_err(|e| format!("{:?} is no name of a server: {e}", server_name.unwrap_or_default()))?;
+    let verifier = WebhookVerifier::new(&bundle)?;
+    config.root_cert = Some(bundle);
+    let route = Route { verification: Some((verifier, name)), ..Route::default() };
+    client_with(config, traffic, route).map_err(|e| e.to_string())
+}
+
+/// Access to an aggregated API server.
+#[derive(Debug, Clone, Copy)]
+pub struct AggregatedAccess<'a> {
+    /// `https://HOST:PORT`.
+    pub endpoint: &'a str,
+    /// The name in the server's certificate, where it differs from the host.
+    pub server_name: Option<&'a str>,
+    /// The certificates to trust, PEM; `None` trusts those of the system.
+    pub ca_bundle: Option<&'a [u8]>,
+    /// Trust any certificate.
+    pub insecure: bool,
+    /// Certificate and key that we present, PEM.
+    pub certificate: Option<(&'a str, &'a str)>,
+}
+
+/// A client for an aggregated API server: it presents a certificate, and who the user is, each request says.
+///
+/// # Errors
+/// One line that says what can't be used.
+pub fn aggregated_client(access: AggregatedAccess<'_>, traffic: Arc<Traffic>) -> Result<Client, String> {
+    let uri: http::Uri = access.endpoint.parse().map_err(|e| format!("{:?} is not a URL: {e}", access.endpoint))?;
+    let mut config = Config::new(uri);
+    if let Some((certificate, key)) = access.certificate {
+        let data = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);
+        config.auth_info = AuthInfo {
+            client_certificate_data: Some(data(certificate)),
+            client_key_data: Some(SecretString::from(data(key))),
+            ..AuthInfo::default()
+        };
+    }
+    config.read_timeout = Some(AGGREGATED_DEADLINE);
+    config.tls_server_name = access.server_name.map(str::to_owned);
+    let bundle = match (access.insecure, access.ca_bundle) {
+        (true, _) => {
+            config.accept_invalid_certs = true;
+            config.root_cert = Some(vec![]);
+            None
+        }
+        (false, bundle) => bundle.map(certificates).transpose()?,
+    };
+    let Some(bundle) = bundle else {
+        return client_from_kubeconfig(config, traffic).map_err(|e| e.to_string());
+    };
+    let name = access.server_name.map(|name| ServerName::try_from(name.to_owned()));
+    let name = name.transpose().map_err(|e| format!("the Service has no name of a server: {e}"))?;
     let verifier = WebhookVerifier::new(&bundle)?;
     config.root_cert = Some(bundle);
     let route = Route { verification: Some((verifier, name)), ..Route::default() };

@@ -1,6 +1,10 @@
 //! Recorder of Kubernetes Events, with the times and names of the seam, deduplicated by message.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use ironclad_seam::Seam;
 use k8s_openapi::{
@@ -19,6 +23,11 @@ use tokio::time::Instant;
 const REMEMBERED_MAX: usize = 10_000;
 /// Time after which an event with the same message is recorded again: servers delete events after an hour.
 const REPEATED_AFTER: Duration = Duration::from_secs(50 * 60);
+/// Events that wait for their write. Beyond it new ones are dropped, as by Kubernetes' own recorder.
+const WAITING_MAX: usize = 5_000;
+/// Events that are written at once. A move of many workloads makes events by the hundred: on a server that is slow, they
+/// come after the writes that move the workloads.
+const WRITES_AT_ONCE: usize = 2;
 /// Bytes of a message, beyond which it is cut: the server refuses longer ones.
 const MESSAGE_BYTES_MAX: usize = 1024;
 /// Bytes of an object's name.
@@ -50,8 +59,8 @@ pub struct EventAbout {
     pub uid: String,
 }
 
-/// Recorder of one component. It writes events in tasks of their own: no reconciler waits for them or fails because of
-/// them.
+/// Recorder of one component. It writes events in tasks of their own, a few at once in the order in which they were
+/// recorded: no reconciler waits for them or fails because of them.
 #[derive(Clone)]
 pub struct Recorder(Arc<Shared>);
 
@@ -60,6 +69,23 @@ struct Shared {
     seam: Seam,
     component: &'static str,
     last: Mutex<BTreeMap<Remembered, Last>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// Events that wait for their write.
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Recorded>,
+    /// Tasks that write them.
+    writers: usize,
+}
+
+/// A recorded event, to be written.
+struct Recorded {
+    key: Remembered,
+    write: Write,
+    namespace: String,
+    event: Event,
 }
 
 /// Key of the memory: the object and the reason.
@@ -82,7 +108,8 @@ impl Recorder {
     /// A recorder for this component.
     #[must_use]
     pub fn new(client: Client, seam: &Seam, component: &'static str) -> Self {
-        Self(Arc::new(Shared { client, seam: seam.clone(), component, last: Mutex::default() }))
+        let (last, waiting) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { client, seam: seam.clone(), component, last, waiting }))
     }
 
     /// Records an event, unless the last one of this reason on this object had the same message, was recorded less than
@@ -125,27 +152,42 @@ impl Recorder {
             count: Some(count),
             ..Event::default()
         };
-        let api: Api<Event> = Api::namespaced(self.0.client.clone(), namespace);
-        let (key, shared) = ((about.clone(), reason.to_owned()), self.0.clone());
-        self.0.seam.tasks.spawn("event", async move {
-            let written = match write {
-                Write::Create { .. } => api.create(&PostParams::default(), &event).await.map(drop),
-                Write::Count { count, .. } => {
-                    let patch = Patch::Merge(json!({ "count": count, "lastTimestamp": now }));
-                    match api.patch(&name, &PatchParams::default(), &patch).await {
-                        // Somebody deleted it.
-                        Err(kube::Error::Api(status)) if status.code == 404 => {
-                            api.create(&PostParams::default(), &event).await.map(drop)
-                        }
-                        other => other.map(drop),
-                    }
-                }
-            };
-            if let Err(error) = written {
-                tracing::debug!(reason = %key.1, %error, "event was not written");
-                shared.last.lock().remove(&key);
-            }
-        });
+        let key = (about.clone(), reason.to_owned());
+        self.0.enqueue(Recorded { key, write, namespace: namespace.to_owned(), event });
+    }
+}
+
+/// A task that writes events. Dropped, also by a panic, it makes room for another one.
+struct EventWriter {
+    shared: Arc<Shared>,
+    /// It is no longer counted.
+    has_ended: bool,
+}
+
+impl EventWriter {
+    async fn run(mut self) {
+        while let Some(recorded) = self.next() {
+            self.shared.write(recorded).await;
+        }
+    }
+
+    /// The next event. Without one the task ends, before another event can be recorded.
+    fn next(&mut self) -> Option<Recorded> {
+        let mut waiting = self.shared.waiting.lock();
+        let next = waiting.events.pop_front();
+        if next.is_none() {
+            waiting.writers -= 1;
+            self.has_ended = true;
+        }
+        next
+    }
+}
+
+impl Drop for EventWriter {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.shared.waiting.lock().writers -= 1;
+        }
     }
 }
 
@@ -167,6 +209,46 @@ enum Write {
 }
 
 impl Shared {
+    /// Writes an event as soon as those before it are written.
+    fn enqueue(self: &Arc<Self>, recorded: Recorded) {
+        let mut waiting = self.waiting.lock();
+        if waiting.events.len() >= WAITING_MAX {
+            drop(waiting);
+            tracing::debug!(reason = %recorded.key.1, "event was dropped: too many wait for their write");
+            self.last.lock().remove(&recorded.key);
+            return;
+        }
+        waiting.events.push_back(recorded);
+        if waiting.writers < WRITES_AT_ONCE {
+            waiting.writers += 1;
+            let writer = EventWriter { shared: self.clone(), has_ended: false };
+            drop(waiting);
+            drop(self.seam.tasks.spawn("event", writer.run()));
+        }
+    }
+
+    async fn write(&self, recorded: Recorded) {
+        let Recorded { key, write, namespace, event } = recorded;
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let written = match write {
+            Write::Create { .. } => api.create(&PostParams::default(), &event).await.map(drop),
+            Write::Count { name, count } => {
+                let patch = Patch::Merge(json!({ "count": count, "lastTimestamp": event.last_timestamp }));
+                match api.patch(&name, &PatchParams::default(), &patch).await {
+                    // Somebody deleted it.
+                    Err(kube::Error::Api(status)) if status.code == 404 => {
+                        api.create(&PostParams::default(), &event).await.map(drop)
+                    }
+                    other => other.map(drop),
+                }
+            }
+        };
+        if let Err(error) = written {
+            tracing::debug!(reason = %key.1, %error, "event was not written");
+            self.last.lock().remove(&key);
+        }
+    }
+
     /// Remembers an event, and returns what has to be written for it.
     fn next(&self, about: &EventAbout, type_: EventType, reason: &str, message: &str) -> Option<Write> {
         let mut last = self.last.lock();
@@ -301,6 +383,49 @@ mod tests {
         ] {
             assert_eq!(counted(next(name, type_, reason)), want, "{reason} of {name}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_few_events_are_written_at_once_in_their_order_and_few_wait() {
+        let (running, most): (Arc<std::sync::atomic::AtomicUsize>, Arc<std::sync::atomic::AtomicUsize>) =
+            Default::default();
+        let paths: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (now, peak, seen) = (running.clone(), most.clone(), paths.clone());
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (now, peak, seen) = (now.clone(), peak.clone(), seen.clone());
+            async move {
+                seen.lock().push(request.uri().path().to_owned());
+                peak.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                now.fetch_sub(1, Ordering::Relaxed);
+                let body = http_body_util_full(b"{\"metadata\":{},\"involvedObject\":{}}");
+                Ok::<_, Infallible>(http::Response::builder().status(201).body(body).unwrap())
+            }
+        });
+        let seam = Seam { clock: Clock::system(), rng: Rng::from_seed(1), tasks: Tasks::new("t") };
+        let recorder = Recorder::new(Client::new(service, "default"), &seam, "test");
+        let record = |number: usize| {
+            let about = EventAbout {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+                namespace: format!("n{number:05}"),
+                name: "p".into(),
+                uid: "u".into(),
+            };
+            recorder.record(&about, EventType::Normal, "Moved", "text");
+        };
+        let all_written = || tokio::time::sleep(Duration::from_secs(2_700));
+        (0..WAITING_MAX + 200).for_each(record);
+        all_written().await;
+        let written = std::mem::take(&mut *paths.lock());
+        assert_eq!(most.load(Ordering::Relaxed), WRITES_AT_ONCE);
+        assert_eq!(written.len(), WAITING_MAX, "those beyond the bound are dropped");
+        assert!(written.is_sorted(), "in the order in which they were recorded");
+        record(WAITING_MAX);
+        record(0);
+        all_written().await;
+        let written = std::mem::take(&mut *paths.lock());
+        assert_eq!(written, ["/api/v1/namespaces/n05000/events"], "one that was dropped is no repetition");
     }
 
     fn http_body_util_full(text: &'static [u8]) -> kube::client::Body {

@@ -27,8 +27,8 @@ mod yields;
 pub use cache::{Cache, Change, Key};
 pub use caches::{CacheSpec, Caches};
 pub use client::{
-    ClientError, TokenAccess, Traffic, client_by_token, client_config, client_from_kubeconfig, in_process_client,
-    kubeconfig_client_config, webhook_client,
+    AggregatedAccess, ClientError, TokenAccess, Traffic, aggregated_client, client_by_token, client_config,
+    client_from_kubeconfig, in_process_client, kubeconfig_client_config, webhook_client,
 };
 pub use discovery::discover;
 pub use events::{EventAbout, EventType, Recorder};

@@ -1,7 +1,7 @@
 //! Candidate: a cluster that passed the filters, with the figures that selection and division use
 //! (specification/scheduling.md 7.1).
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{borrow::Borrow, cmp::Reverse, sync::Arc};
 
 use ironclad_fleet::ClusterName;
 
@@ -36,8 +36,8 @@ impl Candidate {
     }
 
     /// Sorts by [`Preference`].
-    pub fn sort(candidates: &mut [Self]) {
-        candidates.sort_by(|a, b| a.preference().cmp(&b.preference()));
+    pub fn sort<C: Borrow<Self>>(candidates: &mut [C]) {
+        candidates.sort_unstable_by(|a, b| a.borrow().preference().cmp(&b.borrow().preference()));
     }
 
     fn preference(&self) -> Preference<'_> {

@@ -10,6 +10,7 @@ pub mod demand;
 mod free;
 mod models;
 mod nominated;
+mod remembered;
 mod room;
 
 use std::{
@@ -21,18 +22,19 @@ use std::{
 use ironclad_api::cluster::{Cluster, ResourceModel, ResourceSummary};
 use ironclad_fleet::{BindingKey, ClusterName};
 
-pub use assumed::Reservation;
+pub use assumed::{Assumption, Reservation};
 pub use demand::Demand;
 pub use free::Modelling;
 pub use nominated::Asker;
 pub(crate) use room::Amounts;
-pub use room::Room;
+pub use room::{Request, Room};
 
 use assumed::AssumedReplicas;
 use demand::Part;
 use free::{Assumed, FreeCapacity};
 use models::Nodes;
 use nominated::Nominated;
+use remembered::Answers;
 
 /// Time after which an assumption ends that no cluster reported (specification/scheduling.md 11).
 pub const ASSUMED_TTL: Duration = Duration::from_secs(300);
@@ -62,8 +64,12 @@ pub struct Capacity {
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
     /// Bindings with a result that is being written.
     being_written: BTreeSet<BindingKey>,
+    /// Assumptions that changed since they were taken; `None` if nobody takes them.
+    changed: Option<BTreeSet<(BindingKey, ClusterName)>>,
     /// Clusters on which preemptors hold capacity.
     nominations: BTreeMap<BindingKey, Vec<ClusterName>>,
+    /// Answers of [`Capacity::fits`]. Whatever changes an answer about a cluster makes them forget it.
+    answers: Answers,
 }
 
 /// Capacity of one cluster.
@@ -103,6 +109,7 @@ impl Capacity {
         if known && old.zip(new).is_some_and(|(old, new)| read_of(old) == read_of(new)) {
             return false;
         }
+        self.answers.forget(name);
         let free = new.map(|cluster| FreeCapacity::of(cluster, self.modelling));
         let slot = self.slots.entry(name.clone()).or_default();
         let nothing = FreeCapacity::default();

@@ -11,16 +11,21 @@ use ironclad_api::{
     },
     work::{ResourceBindingSpec, TargetCluster, TargetComponent},
 };
-use ironclad_fleet::{Because, BindingRef, ClusterName, affinity, because::schedule::Reason};
+use ironclad_fleet::{
+    Because, BindingRef, ClusterName, affinity,
+    because::schedule::{Reason, Refusal},
+};
 use jiff::Timestamp;
 
 use crate::{
     Candidate, CycleEvent, Options, Seen, Step,
     assign::{self, AssignError, Fill, Mode, Shares},
+    avoided::avoided,
     capacity::{Asker, Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
+    index::{Entry, Index, Numbers},
     plugin::TargetState,
     preempt::Mode as Preemption,
     spread::{self, Bounds, Grouping, Need, SelectError, Spread, Topology},
@@ -28,6 +33,9 @@ use crate::{
 
 /// Capacity used when a workload requests no resources or no estimator is configured.
 const UNLIMITED: i64 = i32::MAX as i64;
+/// Number of clusters from which on estimates are remembered: a few are computed as fast, and their requests would
+/// drive out those of larger decisions. Tests remember more, as their fleets are small.
+const REMEMBERED_FROM: usize = if cfg!(test) { 2 } else { 32 };
 
 /// Failure of a scheduling cycle. The texts are those of conditions and events.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,17 +106,33 @@ pub struct ScheduleResult {
 /// If no result satisfies the placement.
 pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<ScheduleResult, Failure>, Vec<Because>) {
     let mut because = Vec::new();
-    let mut trace = Trace { because: &mut because, on_event: &mut |_| {} };
+    let mut on_event = |_| {};
+    let mut trace = Trace::of(seen, &mut because, &mut on_event);
     let found = search(seen, without, Timestamp::MIN, &mut trace, &mut Vec::new());
     (found, because)
 }
 
 /// Outputs of a scheduling cycle beside its result.
 pub(crate) struct Trace<'a> {
-    /// Reasons for and against every cluster.
+    /// Reasons for the result.
     pub(crate) because: &'a mut Vec<Because>,
+    /// True if there are reasons for and against every cluster among them.
+    each_cluster: bool,
     /// Called at the end of each step and each plugin, so that a caller with a clock can measure them.
     pub(crate) on_event: &'a mut dyn FnMut(CycleEvent),
+}
+
+impl<'a> Trace<'a> {
+    pub(crate) fn of(seen: &Seen<'_>, because: &'a mut Vec<Because>, on_event: &'a mut dyn FnMut(CycleEvent)) -> Self {
+        Self { because, each_cluster: seen.index.is_none(), on_event }
+    }
+
+    /// Adds reasons that name a cluster each.
+    fn note_clusters(&mut self, reasons: impl IntoIterator<Item = Reason>) {
+        if self.each_cluster {
+            self.because.extend(reasons.into_iter().map(Because::from));
+        }
+    }
 }
 
 /// Failed affinity group: index in the list, and failure.
@@ -167,9 +191,9 @@ fn run_cycle(
     let history = seen.binding.status().map_or(&[][..], |status| &status.failover_history);
     let filter = Filter { spec, placement, group, plugins: seen.options.plugins, history, now };
     let candidates = candidates(seen, &filter, &before, without, trace).map_err(Failure::NoFit)?;
-    trace.because.extend(candidates.iter().map(fits));
+    trace.note_clusters(candidates.iter().map(fits));
     let placed = place(seen, placement, candidates, trace.on_event)?;
-    explain(&placed.targets, &placed.selected, &placed.rest, &before, trace.because);
+    explain(&placed, &before, trace);
     Ok(placed.targets)
 }
 
@@ -188,11 +212,17 @@ pub(crate) fn candidates(
         .iter()
         .map(|f| {
             (trace.on_event)(CycleEvent::Cluster);
-            filter.score_observed(f.cluster, f.state, trace.on_event)
+            filter.score_observed(f.cluster, f.state, f.is_tainted, trace.on_event)
         })
         .collect();
     (trace.on_event)(CycleEvent::Step(Step::Score));
-    let mut candidates = weighed(seen, filter.placement, before, feasible, &scores);
+    let avoided = avoided(seen.binding, filter.now);
+    trace.because.extend(
+        avoided
+            .iter()
+            .map(|(cluster, until)| Because::from(Reason::Descheduled { cluster: cluster.clone(), until: *until })),
+    );
+    let mut candidates = weighed(seen, filter.placement, before, feasible, &scores, &avoided);
     Candidate::sort(&mut candidates);
     Ok(candidates)
 }
@@ -227,8 +257,12 @@ pub(crate) fn place(
 struct Feasible<'a> {
     name: &'a ClusterName,
     cluster: &'a Cluster,
+    /// Its number and entry in the index, if there is one.
+    indexed: Option<(usize, &'a Entry)>,
     tier: u32,
     state: TargetState,
+    /// False if it is known to have no taints.
+    is_tainted: bool,
 }
 
 fn feasible<'a>(
@@ -238,37 +272,99 @@ fn feasible<'a>(
     without: &BTreeSet<ClusterName>,
     trace: &mut Trace<'_>,
 ) -> Result<Vec<Feasible<'a>>, FitError> {
+    if let Some(index) = seen.index {
+        let all = feasible_by_index(seen, index, filter, before, without, trace);
+        if !all.is_empty() {
+            return Ok(all);
+        }
+        // The failure counts the clusters by the reason against them.
+    }
+    feasible_of_all(seen, filter, before, without, trace)
+}
+
+fn feasible_of_all<'a>(
+    seen: &Seen<'a>,
+    filter: &Filter<'_>,
+    before: &BTreeMap<&str, &TargetCluster>,
+    without: &BTreeSet<ClusterName>,
+    trace: &mut Trace<'_>,
+) -> Result<Vec<Feasible<'a>>, FitError> {
     let missing = filter.missing(seen.clusters);
-    let because = &mut *trace.because;
-    because.extend(missing.iter().map(|name| Reason::Missing { cluster: name.clone() }.into()));
+    trace.note_clusters(missing.iter().map(|name| Reason::Missing { cluster: name.clone() }));
     let mut error = FitError { clusters: seen.clusters.len(), refusals: BTreeMap::new(), missing };
     let mut all = Vec::new();
     for (name, cluster) in seen.clusters.iter().filter(|(name, _)| !without.contains(*name)) {
         if cluster.metadata.deletion_timestamp.is_some() {
-            because.push(Reason::ClusterLeaving { cluster: name.clone() }.into());
+            trace.note_clusters([Reason::ClusterLeaving { cluster: name.clone() }]);
             continue;
         }
         let state = if before.contains_key(&*name.0) { TargetState::Target } else { TargetState::New };
         (trace.on_event)(CycleEvent::Cluster);
-        let by_peers = || match state {
-            TargetState::Target => None,
-            TargetState::New => seen.peers.and_then(|peers| peers.refusal(seen.binding, &name.0)),
-        };
         let passed = filter.test_observed(cluster, state, trace.on_event);
-        match passed.and_then(|tier| by_peers().map_or(Ok(tier), Err)) {
+        match passed.and_then(|tier| refused_by_peers(seen, name, state).map_or(Ok(tier), Err)) {
             Err(refusal) => {
-                because.push(Reason::Refused { cluster: name.clone(), because: refusal.clone() }.into());
+                trace.note_clusters([Reason::Refused { cluster: name.clone(), because: refusal.clone() }]);
                 *error.refusals.entry(refusal).or_default() += 1;
             }
-            Ok(tier) => all.push(Feasible { name, cluster, tier, state }),
+            Ok(tier) => all.push(Feasible { name, cluster, indexed: None, tier, state, is_tainted: true }),
         }
     }
     if all.is_empty() { Err(error) } else { Ok(all) }
 }
 
-fn fits(candidate: &Candidate) -> Because {
+/// The same clusters, in the order of their numbers: tests the targets, and what the index does not rule out.
+fn feasible_by_index<'a>(
+    seen: &Seen<'a>,
+    index: &'a Index,
+    filter: &Filter<'_>,
+    before: &BTreeMap<&str, &TargetCluster>,
+    without: &BTreeSet<ClusterName>,
+    trace: &mut Trace<'_>,
+) -> Vec<Feasible<'a>> {
+    let narrowed = filter.narrowed(index, trace.on_event);
+    let (mut numbers, mut targets) = (narrowed.numbers, Numbers::default());
+    before.keys().filter_map(|name| index.number(name)).for_each(|number| targets.insert(number));
+    numbers.unite(&targets);
+    let mut all = Vec::with_capacity(numbers.len());
+    for number in numbers.iter() {
+        let Some(entry) = index.entry(number) else { continue };
+        let (name, cluster) = (&entry.name, &*entry.cluster);
+        if !without.is_empty() && without.contains(name) {
+            continue;
+        }
+        let is_target = targets.contains(number);
+        let state = if is_target { TargetState::Target } else { TargetState::New };
+        let passed = if is_target {
+            if cluster.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            (trace.on_event)(CycleEvent::Cluster);
+            filter.test_observed(cluster, state, trace.on_event)
+        } else {
+            if !narrowed.left.is_empty() {
+                (trace.on_event)(CycleEvent::Cluster);
+            }
+            filter.test_by(narrowed.left.iter().copied(), cluster, state, trace.on_event)
+        };
+        if let Ok(tier) = passed
+            && refused_by_peers(seen, name, state).is_none()
+        {
+            let is_tainted = index.is_tainted(number);
+            all.push(Feasible { name, cluster, indexed: Some((number, entry)), tier, state, is_tainted });
+        }
+    }
+    all
+}
+
+/// Why other workloads keep the binding away from a cluster.
+fn refused_by_peers(seen: &Seen<'_>, cluster: &ClusterName, state: TargetState) -> Option<Refusal> {
+    let peers = seen.peers.filter(|_| state == TargetState::New)?;
+    peers.refusal(seen.binding, &cluster.0)
+}
+
+fn fits(candidate: &Candidate) -> Reason {
     let available = candidate.estimated.then_some(candidate.allocatable);
-    Reason::Fits { cluster: candidate.name.clone(), tier: candidate.tier, score: candidate.score, available }.into()
+    Reason::Fits { cluster: candidate.name.clone(), tier: candidate.tier, score: candidate.score, available }
 }
 
 /// Feasible clusters with their available replicas (specification/scheduling.md 7.1).
@@ -278,6 +374,7 @@ fn weighed(
     before: &BTreeMap<&str, &TargetCluster>,
     feasible: Vec<Feasible<'_>>,
     scores: &[i64],
+    avoided: &BTreeMap<ClusterName, Timestamp>,
 ) -> Vec<Candidate> {
     let spec = seen.binding.spec();
     let sets = schedules_component_sets(seen.options, spec, placement);
@@ -286,18 +383,41 @@ fn weighed(
     let unknown = if demand.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
     let spread = spread_of(spec, placement);
     let suspended = spec.suspension.as_ref().and_then(|all| all.dispatching_on_clusters.as_ref());
+    let (counting, asker) = (counting(spec, seen.options), Asker::of(spec));
+    let mut remembered = demand
+        .as_ref()
+        .filter(|_| seen.index.is_some() && feasible.len() >= REMEMBERED_FROM)
+        .map(|demand| seen.capacity.remembered(demand, counting, asker));
+    let mut estimate = |f: &Feasible<'_>| {
+        let demand = demand.as_ref()?;
+        let general = match (&mut remembered, f.indexed) {
+            (Some(remembered), Some((number, _))) => remembered.fits(number, f.name),
+            _ => seen.capacity.fits(f.name, demand, counting, &asker),
+        };
+        smallest(general, seen.available.get(f.name))
+    };
+    let returns = may_return(seen.binding);
     let candidate = |(f, score): (Feasible<'_>, &i64)| {
-        let estimate = demand.as_ref().and_then(|demand| estimate(seen, f.name, demand));
+        let mut estimate = estimate(&f);
+        if demand.is_some() && !avoided.is_empty() && avoided.contains_key(f.name) {
+            estimate = Some(0);
+        }
+        let groups = |topology: &Topology| match f.indexed {
+            Some((_, entry)) => entry.groups(topology),
+            None => topology.groups(f.cluster),
+        };
+        let target = (f.state == TargetState::Target).then(|| before.get(&*f.name.0)).flatten();
         Candidate {
-            groups: spread.topologies().map(|topology| topology.groups(f.cluster)).collect(),
+            groups: spread.topologies().map(groups).collect(),
             tier: f.tier,
             score: *score,
             allocatable: estimate.unwrap_or(unknown),
             estimated: estimate.is_some(),
-            assigned: match before.get(&*f.name.0) {
+            assigned: match target {
                 Some(_) if sets => 1,
-                Some(target) => i64::from(target.replicas),
-                None => returning(seen, f.name),
+                Some(target) => i64::from(target.replicas.max(0)),
+                None if returns => returning(seen, f.name),
+                None => 0,
             },
             suspended: suspended.is_some_and(|some| some.cluster_names.iter().any(|name| **name == *f.name.0)),
             name: f.name.clone(),
@@ -306,12 +426,10 @@ fn weighed(
     feasible.into_iter().zip(scores).map(candidate).collect()
 }
 
-/// Smallest estimate of all estimators (specification/scheduling.md 10.1).
-fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i64> {
-    let spec = seen.binding.spec();
-    let general = seen.capacity.fits(cluster, demand, counting(spec, seen.options), &Asker::of(spec));
-    let accurate = seen.available.get(cluster).copied();
-    general.into_iter().chain(accurate).min().map(|fits| fits.clamp(0, UNLIMITED))
+/// Smallest estimate of all estimators; a negative answer is none (specification/scheduling.md 10.1).
+fn smallest(general: Option<i64>, accurate: Option<i64>) -> Option<i64> {
+    let answers = general.into_iter().chain(accurate.filter(|answer| *answer >= 0));
+    answers.min().map(|fits| fits.clamp(0, UNLIMITED))
 }
 
 /// Chooses what an estimate subtracts. Assumed replicas are subtracted if the gate is on, and always for workloads that
@@ -371,22 +489,25 @@ pub(crate) fn depends_on_capacity(spec: &ResourceBindingSpec, placement: &Placem
 }
 
 /// Returns whether shares follow capacity (specification/scheduling.md 8.2).
-fn divides_by_capacity(placement: &Placement) -> bool {
+pub(crate) fn divides_by_capacity(placement: &Placement) -> bool {
     let Some(strategy) = &placement.replica_scheduling else { return false };
     let dynamic = strategy.weight_preference.as_ref().is_some_and(|preference| preference.dynamic_weight.is_some());
     placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!strategy.is_weighted() || dynamic)
+}
+
+/// Returns whether the binding has replicas on their way out, and no valid result.
+fn may_return(binding: BindingRef<'_>) -> bool {
+    let spec = binding.spec();
+    !spec.graceful_eviction_tasks.is_empty() && (spec.clusters.is_empty() || !binding.is_scheduled())
 }
 
 /// Replicas that a cluster had before a taint or a drain evicted them, counted as previous result while the binding has
 /// no valid one: the former result is restored where it still fits (specification/failover.md IR-30).
 fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let binding = seen.binding;
-    if !binding.spec().clusters.is_empty() && binding.is_scheduled() {
-        return 0;
-    }
     let may_return = |reason: &str| ![APPLICATION_FAILURE, BINDING_PREEMPTED].contains(&reason);
     let task = binding.spec().eviction(&cluster.0).filter(|task| may_return(&task.reason));
-    task.and_then(|task| task.replicas).map_or(0, i64::from)
+    task.and_then(|task| task.replicas).map_or(0, |replicas| i64::from(replicas.max(0)))
 }
 
 /// Returns whether complete sets of several pod templates are placed on one cluster (specification/scheduling.md 9).
@@ -494,24 +615,20 @@ fn heaviest(seen: &Seen<'_>, list: &[StaticClusterWeight], name: &ClusterName) -
     matching.map(|entry| entry.weight).max().unwrap_or(0)
 }
 
-fn explain(
-    targets: &[TargetCluster],
-    selected: &[Candidate],
-    rest: &[Candidate],
-    before: &BTreeMap<&str, &TargetCluster>,
-    because: &mut Vec<Because>,
-) {
-    let chosen: BTreeMap<&str, i32> = targets.iter().map(|t| (t.name.as_str(), t.replicas)).collect();
-    for candidate in selected {
+fn explain(placed: &Placing, before: &BTreeMap<&str, &TargetCluster>, trace: &mut Trace<'_>) {
+    if !trace.each_cluster {
+        return;
+    }
+    let chosen: BTreeMap<&str, i32> = placed.targets.iter().map(|t| (t.name.as_str(), t.replicas)).collect();
+    trace.note_clusters(placed.selected.iter().map(|candidate| {
         let cluster = candidate.name.clone();
-        let reason = match chosen.get(&*candidate.name.0) {
+        match chosen.get(&*candidate.name.0) {
             Some(replicas) => {
                 let before = before.get(&*candidate.name.0).map(|target| target.replicas);
                 Reason::Target { cluster, replicas: *replicas, before }
             }
             None => Reason::NoShare { cluster },
-        };
-        because.push(reason.into());
-    }
-    because.extend(rest.iter().map(|c| Reason::NotSelected { cluster: c.name.clone() }.into()));
+        }
+    }));
+    trace.note_clusters(placed.rest.iter().map(|c| Reason::NotSelected { cluster: c.name.clone() }));
 }

@@ -128,7 +128,7 @@ impl ScheduleType {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// Effects, and for every cluster the reason why it is a target or not.
+    /// Effects, and without an index for every cluster the reason why it is a target or not.
     pub plan: Plan<Effect>,
     /// Time of the next reconcile.
     pub next: Next,
@@ -199,7 +199,7 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
         Some(if reason == Reason::ReplicasChanged { ScheduleType::Scale } else { ScheduleType::Reconcile });
     decision.plan.note(reason.clone().into());
     let mut failed = Vec::new();
-    let mut trace = Trace { because: &mut decision.plan.because, on_event: &mut *on_event };
+    let mut trace = Trace::of(seen, &mut decision.plan.because, &mut *on_event);
     match cycle::search(seen, &BTreeSet::new(), now, &mut trace, &mut failed) {
         Ok(found) => {
             succeed(seen, &found, &failed, now, &mut decision.plan);
@@ -291,7 +291,7 @@ fn warn_insufficient_capacity(seen: &Seen<'_>, targets: &[TargetCluster], plan: 
         return;
     }
     let lacks = |target: &&TargetCluster| {
-        let more = target.replicas - spec.target(&target.name).map_or(0, |before| before.replicas);
+        let more = target.replicas.saturating_sub(spec.target(&target.name).map_or(0, |before| before.replicas));
         let cluster = ClusterName::from(target.name.as_str());
         more > 0
             && seen.capacity.has_summary(&cluster)

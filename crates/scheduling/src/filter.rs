@@ -16,9 +16,13 @@ use ironclad_api::{
 use ironclad_fleet::{ClusterName, Clusters, because::schedule::Refusal};
 use jiff::Timestamp;
 
+use smallvec::SmallVec;
+
 use crate::{
     CycleEvent, Plugins,
-    plugin::{Point, Question, TargetState},
+    index::{Index, Numbers},
+    plugin::{Plugin, Point, Question, Rest, TargetState},
+    plugins,
 };
 
 /// Score of a cluster with a PreferNoExecute taint for workloads that do not run there yet.
@@ -46,11 +50,32 @@ impl Filter<'_> {
     /// taint: if the clock went back since, or a leader with a slower clock took over, the toleration that ran out
     /// would count again, and the workload would be placed straight back (specification/failover.md 13, invariant 21).
     fn question(&self, cluster: &Cluster) -> Question<'_> {
+        if self.history.is_empty() {
+            return self.question_at(self.now);
+        }
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let evictions = self.history.iter().filter(|record| record.from == name && record.reason == TAINT_UNTOLERATED);
         let evicted = evictions.filter_map(|record| Some(record.evicted_at.as_ref()?.0)).max();
-        let now = evicted.map_or(self.now, |evicted| evicted.max(self.now));
+        self.question_at(evicted.map_or(self.now, |evicted| evicted.max(self.now)))
+    }
+
+    fn question_at(&self, now: Timestamp) -> Question<'_> {
         Question { spec: self.spec, placement: self.placement, group: self.group, now }
+    }
+
+    /// Clusters that may pass as new ones, with the plugins that still have to test them.
+    pub(crate) fn narrowed(&self, index: &Index, on_event: &mut dyn FnMut(CycleEvent)) -> Narrowed {
+        let (mut numbers, mut left) = (index.staying(), SmallVec::new());
+        on_event(CycleEvent::Cluster);
+        for plugin in self.plugins.enabled() {
+            let Point::Filter { narrow, .. } = plugin.point else { continue };
+            let rest = narrow(&self.question_at(self.now), index, &mut numbers);
+            on_event(CycleEvent::Plugin { plugin, passed: !numbers.is_empty() });
+            if rest == Rest::IsTested {
+                left.push(plugin);
+            }
+        }
+        Narrowed { numbers, left }
     }
 
     /// Checks whether the cluster may be used. Returns the tier of the affinity group that selects it
@@ -69,19 +94,31 @@ impl Filter<'_> {
         state: TargetState,
         on_event: &mut dyn FnMut(CycleEvent),
     ) -> Result<u32, Refusal> {
-        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        self.test_by(self.plugins.enabled(), cluster, state, on_event)
+    }
+
+    /// The same by these plugins only.
+    pub(crate) fn test_by(
+        &self,
+        plugins: impl Iterator<Item = &'static Plugin>,
+        cluster: &Cluster,
+        state: TargetState,
+        on_event: &mut dyn FnMut(CycleEvent),
+    ) -> Result<u32, Refusal> {
         let bars_return = |reason: &str| match reason {
             APPLICATION_FAILURE | BINDING_PREEMPTED => true,
             // The task may outlive the drain, or even the Cluster, by far: while no other cluster fits.
             CLUSTER_DRAIN => cluster.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING)),
             _ => false,
         };
-        if self.spec.eviction(name).is_some_and(|task| bars_return(&task.reason)) {
+        let name = || cluster.metadata.name.as_deref().unwrap_or_default();
+        let is_evicted = !self.spec.graceful_eviction_tasks.is_empty();
+        if is_evicted && self.spec.eviction(name()).is_some_and(|task| bars_return(&task.reason)) {
             return Err(Refusal::BeingEvicted);
         }
-        for plugin in self.plugins.enabled() {
-            let Point::Filter(filter) = plugin.point else { continue };
-            let answer = filter(&self.question(cluster), cluster, state);
+        for plugin in plugins {
+            let Point::Filter { test, .. } = plugin.point else { continue };
+            let answer = test(&self.question(cluster), cluster, state);
             on_event(CycleEvent::Plugin { plugin, passed: answer.is_ok() });
             answer?;
         }
@@ -104,18 +141,20 @@ impl Filter<'_> {
     /// Score of a cluster that passed the filters (specification/scheduling.md 6); higher is better.
     #[must_use]
     pub fn score(&self, cluster: &Cluster, state: TargetState) -> i64 {
-        self.score_observed(cluster, state, &mut |_| {})
+        self.score_observed(cluster, state, true, &mut |_| {})
     }
 
-    /// [`Filter::score`] that reports each plugin that ran.
+    /// [`Filter::score`] that reports each plugin that ran. `is_tainted` is false if the cluster is known to have no
+    /// taints.
     pub(crate) fn score_observed(
         &self,
         cluster: &Cluster,
         state: TargetState,
+        is_tainted: bool,
         on_event: &mut dyn FnMut(CycleEvent),
     ) -> i64 {
         let avoided = || cluster.spec.taints.iter().any(|taint| taint.effect == PREFER_NO_EXECUTE);
-        let mut sum = if state == TargetState::New && avoided() { AVOIDED } else { 0 };
+        let mut sum = if is_tainted && state == TargetState::New && avoided() { AVOIDED } else { 0 };
         for plugin in self.plugins.enabled() {
             let Point::Score(score) = plugin.point else { continue };
             sum += score(&self.question(cluster), cluster, state);
@@ -123,6 +162,13 @@ impl Filter<'_> {
         }
         sum
     }
+}
+
+/// Clusters that the index does not rule out.
+pub(crate) struct Narrowed {
+    pub(crate) numbers: Numbers,
+    /// Filters that still have to test them.
+    pub(crate) left: SmallVec<[&'static Plugin; plugins::ALL.len()]>,
 }
 
 /// Rejections of a cycle in which no cluster passed the filters (specification/scheduling.md 5.1).

@@ -2,19 +2,25 @@
 //!
 //! [`decide`] reconciles one binding: whether a scheduling cycle runs, the cycle, and the effects of its result.
 //! [`dry_run`] is the cycle alone, without effects. [`preempt`] chooses the bindings that make room for others.
-//! [`trigger`] says which events enqueue a binding. [`Capacity`] estimates what fits from the clusters' reports; answers
-//! of other estimators are input. The crate has no queue and does no IO.
+//! [`trigger`] says which events enqueue a binding. [`Index`] spares a cycle the clusters that it cannot use.
+//! [`Capacity`] estimates what fits from the clusters' reports; answers of other estimators are input. The crate has no
+//! queue and does no IO.
 
 #![cfg_attr(test, allow(clippy::type_complexity, reason = "the type of a table is its heading"))]
 
 pub mod assign;
+mod avoided;
 mod candidate;
 pub mod capacity;
 mod combine;
 mod cycle;
 mod decide;
+pub mod deschedule;
+pub mod estimator;
 pub mod filter;
 pub mod groups;
+pub mod index;
+pub mod interests;
 mod peers;
 pub mod plugin;
 pub mod plugins;
@@ -31,6 +37,7 @@ pub mod wakes;
 
 pub use candidate::Candidate;
 pub use capacity::{Capacity, Room};
+pub use index::Index;
 pub use ironclad_fleet::divide;
 
 pub use cycle::{Class, Failure, ScheduleResult, available_replicas, available_replicas_for_eviction, dry_run};
@@ -38,6 +45,7 @@ pub use decide::{
     Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
     observed_generation, refused, success, template_accepted, template_refused,
 };
+pub use interests::Interests;
 pub use peers::Peers;
 pub use plugin::{CycleEvent, Plugin, Step};
 pub use plugins::Plugins;

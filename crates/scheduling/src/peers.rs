@@ -103,6 +103,7 @@ impl Peers {
     /// so that the first member of a group finds a place; with several, the cluster must be a target of all.
     pub(crate) fn refusal(&self, binding: BindingRef<'_>, cluster: &str) -> Option<Refusal> {
         let BindingRef::Namespaced(_) = binding else { return None };
+        binding.spec().workload_affinity_groups.as_ref()?;
         let key = binding.key();
         groups(&key, binding.spec()).iter().find_map(|group| {
             let others = self.members.get(group)?.iter().filter(|(other, _)| **other != key);
@@ -167,6 +168,7 @@ mod tests {
             api_appeared: false,
             preempting: None,
             peers,
+            index: None,
         };
         decide(&seen, at(100))
     }

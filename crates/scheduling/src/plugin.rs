@@ -10,6 +10,8 @@ use ironclad_api::{
 use ironclad_fleet::{affinity, because::schedule::Refusal};
 use jiff::Timestamp;
 
+use crate::index::{Index, Numbers};
+
 /// A plugin: a function that runs at an extension point.
 pub struct Plugin {
     /// The name that `--plugins` and metrics use.
@@ -22,9 +24,23 @@ pub struct Plugin {
 #[derive(Clone, Copy)]
 pub enum Point {
     /// Rejects clusters.
-    Filter(fn(&Question<'_>, &Cluster, TargetState) -> Result<(), Refusal>),
+    Filter {
+        /// Tests one cluster.
+        test: fn(&Question<'_>, &Cluster, TargetState) -> Result<(), Refusal>,
+        /// Removes clusters from a set that the test rejects unless they are targets, whatever the time is.
+        narrow: fn(&Question<'_>, &Index, &mut Numbers) -> Rest,
+    },
     /// Adds to the score of a cluster that passed the filters; higher is better.
     Score(fn(&Question<'_>, &Cluster, TargetState) -> i64),
+}
+
+/// Clusters that remain after a filter narrowed a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// All pass the test.
+    Passes,
+    /// Some may not.
+    IsTested,
 }
 
 impl Plugin {
@@ -32,7 +48,7 @@ impl Plugin {
     #[must_use]
     pub fn extension_point(&self) -> &'static str {
         match self.point {
-            Point::Filter(_) => "Filter",
+            Point::Filter { .. } => "Filter",
             Point::Score(_) => "Score",
         }
     }
@@ -66,6 +82,22 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
+    /// Keeps in `all` the clusters that have a tier.
+    pub(crate) fn keep_chosen(&self, index: &Index, all: &mut Numbers) {
+        let mut chosen = Numbers::default();
+        match (&self.placement.cluster_affinity, self.group) {
+            (Some(own), _) => index.add_chosen(own, &mut chosen),
+            (None, None) => return,
+            (None, Some(group)) => {
+                index.add_chosen(&group.affinity, &mut chosen);
+                if self.spec.is_workload() {
+                    group.overflow_affinities.iter().for_each(|tier| index.add_chosen(&tier.affinity, &mut chosen));
+                }
+            }
+        }
+        all.intersect(&chosen);
+    }
+
     /// Tier of the affinity that selects the cluster; 0 is the affinity itself (specification/scheduling.md 4.3).
     pub(crate) fn tier(&self, cluster: &Cluster) -> Option<u32> {
         if let Some(own) = &self.placement.cluster_affinity {
@@ -128,11 +160,11 @@ pub enum CycleEvent {
     Step(Step),
     /// Plugins start to run for another cluster.
     Cluster,
-    /// A plugin ran for the cluster.
+    /// A plugin ran for the cluster, or for all clusters by the index.
     Plugin {
         /// The plugin.
         plugin: &'static Plugin,
-        /// False if it rejects the cluster.
+        /// False if it rejects the cluster, or all of them.
         passed: bool,
     },
 }

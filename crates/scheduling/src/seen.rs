@@ -1,19 +1,66 @@
 //! Input of the scheduler's decision: one binding, all clusters, capacity, and options.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::policy::DEFAULT_SCHEDULER_NAME;
-use ironclad_fleet::{BindingRef, ClusterName, Clusters};
+use ironclad_fleet::{
+    BindingRef, ClusterName, Clusters,
+    gates::{Gate, Gates},
+};
 use jiff::SignedDuration;
 
 use crate::{
-    Capacity, Peers, Plugins,
+    Capacity, Index, Peers, Plugins,
     preempt::{Limits, Mode, Placed, Preemptors},
 };
 
 /// Further replicas (or component sets) of one binding per cluster, by the estimators that were called for this
-/// binding. Clusters without an estimate are missing.
-pub type Available = BTreeMap<ClusterName, i64>;
+/// binding (specification/scheduling.md 10.1). Clusters without an estimate are missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Available {
+    /// Answers that bindings with the same question share.
+    shared: Option<Arc<BTreeMap<ClusterName, i64>>>,
+    /// Answers for this binding alone.
+    own: BTreeMap<ClusterName, i64>,
+}
+
+impl Available {
+    /// No answers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers that other bindings use, too.
+    #[must_use]
+    pub fn shared(shared: Arc<BTreeMap<ClusterName, i64>>) -> Self {
+        Self { shared: Some(shared), own: BTreeMap::new() }
+    }
+
+    /// Adds an answer for this binding. The least answer for a cluster counts.
+    pub fn limit(&mut self, cluster: &ClusterName, fits: i64) {
+        self.own.entry(cluster.clone()).and_modify(|least| *least = fits.min(*least)).or_insert(fits);
+    }
+
+    /// Least answer for a cluster.
+    #[must_use]
+    pub fn get(&self, cluster: &ClusterName) -> Option<i64> {
+        let shared = self.shared.as_ref().and_then(|shared| shared.get(cluster));
+        [shared, self.own.get(cluster)].into_iter().flatten().min().copied()
+    }
+}
+
+impl FromIterator<(ClusterName, i64)> for Available {
+    fn from_iter<I: IntoIterator<Item = (ClusterName, i64)>>(answers: I) -> Self {
+        Self::shared(Arc::new(answers.into_iter().collect()))
+    }
+}
+
+impl<const N: usize> From<[(ClusterName, i64); N]> for Available {
+    fn from(answers: [(ClusterName, i64); N]) -> Self {
+        answers.into_iter().collect()
+    }
+}
 
 /// Snapshot for one scheduling decision.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +82,9 @@ pub struct Seen<'a> {
     pub preempting: Option<Preempting<'a>>,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     pub peers: Option<&'a Peers>,
+    /// Index of the same clusters. The decision is the same without it, but reads every cluster and gives a reason for
+    /// and against each.
+    pub index: Option<&'a Index>,
 }
 
 /// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16).
@@ -85,6 +135,24 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The flags with the effect of gates (specification/scheduling.md 13.4).
+    #[must_use]
+    pub fn with_gates(&self, gates: &Gates) -> Self {
+        Self {
+            component_scheduling: self.component_scheduling || gates.enabled(Gate::MultiplePodTemplatesScheduling),
+            overcommit_protection: self.overcommit_protection || gates.enabled(Gate::SchedulingOvercommitProtection),
+            workload_affinity: self.workload_affinity || gates.enabled(Gate::WorkloadAffinity),
+            preemption: if gates.enabled(Gate::PriorityBasedPreemptiveScheduling) {
+                self.preemption
+            } else {
+                Mode::Off
+            },
+            ..self.clone()
+        }
+    }
+}
+
 /// Input of a decision on preemption beside the snapshot of the cycle.
 #[derive(Debug, Clone, Copy)]
 pub struct Preempting<'a> {
@@ -92,4 +160,23 @@ pub struct Preempting<'a> {
     pub placed: &'a Placed,
     /// Attempts and nominations so far.
     pub preemptors: &'a Preemptors,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_change_the_options_of_the_scheduler() {
+        let on = |gate| Options::default().with_gates(&Gates::default().with(gate, true));
+        assert_eq!(Options::default().with_gates(&Gates::default()), Options::default(), "both gates are off");
+        assert!(on(Gate::MultiplePodTemplatesScheduling).component_scheduling);
+        assert!(on(Gate::SchedulingOvercommitProtection).overcommit_protection);
+        assert!(on(Gate::WorkloadAffinity).workload_affinity);
+        let flags = Options { preemption: Mode::Observe, ..Options::default() };
+        let gates = Gates::default();
+        assert_eq!(flags.with_gates(&gates).preemption, Mode::Off, "the gate is off");
+        let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
+        assert_eq!(flags.with_gates(&gates).preemption, Mode::Observe);
+    }
 }

@@ -1,5 +1,11 @@
 //! Selection of clusters by spread constraints (specification/scheduling.md 7).
 
+use std::{
+    borrow::Borrow,
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
+
 use ironclad_fleet::ClusterName;
 
 use crate::{Candidate, topology};
@@ -131,26 +137,34 @@ fn by_cluster(candidates: &mut [Candidate], bounds: Bounds, need: Need) -> Resul
 
 /// Replaces the last of the first `k` by clusters of the rest with more capacity, as few as needed. Returns whether
 /// they meet `need`.
-pub(crate) fn exchange_for_capacity(candidates: &mut [Candidate], k: usize, need: i64) -> bool {
+pub(crate) fn exchange_for_capacity<C: Borrow<Candidate>>(candidates: &mut [C], k: usize, need: i64) -> bool {
+    let available = |candidate: &C| candidate.borrow().available();
     let (chosen, rest) = candidates.split_at_mut(k);
-    let mut sum: i128 = chosen.iter().map(|c| i128::from(c.available())).sum();
+    let mut sum: i128 = chosen.iter().map(|c| i128::from(available(c))).sum();
+    if sum >= i128::from(need) {
+        return true;
+    }
+    // The first of several equal ones is on top.
+    let mut largest: BinaryHeap<(i64, Reverse<usize>)> =
+        rest.iter().enumerate().map(|(at, candidate)| (available(candidate), Reverse(at))).collect();
     for place in chosen.iter_mut().rev() {
         if sum >= i128::from(need) {
             break;
         }
-        // Takes the first of several equal ones; `max_by_key` alone takes the last.
-        let Some(other) = rest.iter_mut().rev().max_by_key(|c| c.available()) else { break };
-        if other.available() > place.available() {
-            sum += i128::from(other.available()) - i128::from(place.available());
-            std::mem::swap(place, other);
+        let Some(mut top) = largest.peek_mut() else { break };
+        let ((more, Reverse(at)), less) = (*top, available(place));
+        if more > less {
+            sum += i128::from(more) - i128::from(less);
+            std::mem::swap(place, &mut rest[at]);
+            top.0 = less;
         }
     }
     sum >= i128::from(need)
 }
 
 fn bring_to_front(candidates: &mut [Candidate], chosen: &[ClusterName]) -> usize {
-    let place = |c: &Candidate| chosen.iter().position(|name| *name == c.name).unwrap_or(usize::MAX);
-    candidates.sort_by_key(place);
+    let places: BTreeMap<&ClusterName, usize> = chosen.iter().enumerate().map(|(at, name)| (name, at)).collect();
+    candidates.sort_by_cached_key(|c| places.get(&c.name).copied().unwrap_or(usize::MAX));
     chosen.len()
 }
 
@@ -207,7 +221,36 @@ mod tests {
         assert_eq!(names(&all), ["e", "b", "c", "d", "a"]);
     }
 
+    /// The exchange word for word (specification/scheduling.md 7.3).
+    fn exchanged_slowly(candidates: &mut [Candidate], k: usize, need: i64) -> bool {
+        let sum = |chosen: &[Candidate]| chosen.iter().map(Candidate::available).sum::<i64>();
+        for place in (0..k).rev() {
+            if sum(&candidates[..k]) >= need {
+                break;
+            }
+            let largest = candidates[k..].iter().map(Candidate::available).max();
+            let first = (k..candidates.len()).find(|at| Some(candidates[*at].available()) == largest);
+            if let Some(at) = first.filter(|at| candidates[*at].available() > candidates[place].available()) {
+                candidates.swap(place, at);
+            }
+        }
+        sum(&candidates[..k]) >= need
+    }
+
     proptest! {
+        #[test]
+        fn exchange_is_the_one_of_the_specification(
+            capacity in prop::collection::vec((0_i64..2, 0_i64..9), 1..12), k in 0_usize..12, need in 0_i64..60,
+        ) {
+            let mut all: Vec<_> =
+                capacity.iter().enumerate().map(|(i, (score, capacity))| candidate(&format!("m{i}"), score * 100, *capacity)).collect();
+            Candidate::sort(&mut all);
+            let k = k.min(all.len());
+            let mut slow = all.clone();
+            prop_assert_eq!(exchange_for_capacity(&mut all, k, need), exchanged_slowly(&mut slow, k, need));
+            prop_assert_eq!(names(&all), names(&slow));
+        }
+
         #[test]
         fn succeeds_exactly_when_the_largest_clusters_meet_the_need(
             capacity in prop::collection::vec((0_i64..2, 0_i64..50), 1..10), max in 1_usize..10, need in 0_i64..200,

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use ironclad_fleet::{BindingRef, Clusters, StatusPart};
 use serde_json::Value;
 
-use crate::{Available, Candidate, Capacity, Decision, Effect, Options, Seen, decide};
+use crate::{Available, Candidate, Capacity, Decision, Effect, Index, Options, Seen, decide};
 
 /// Feasible cluster with this score and capacity, and no assigned replicas.
 pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
@@ -191,7 +191,7 @@ pub(crate) fn decide_in(
     now: i64,
 ) -> Decision {
     let capacity = Capacity::default();
-    decide(
+    decide_both(
         &Seen {
             binding: BindingRef::from(binding),
             clusters,
@@ -201,9 +201,18 @@ pub(crate) fn decide_in(
             api_appeared: false,
             preempting: None,
             peers: None,
+            index: None,
         },
-        at(now),
+        now,
     )
+}
+
+/// Decision without an index; the one with an index must be the same.
+pub(crate) fn decide_both(seen: &Seen<'_>, now: i64) -> Decision {
+    let decision = decide(seen, at(now));
+    let index = Index::of(seen.clusters);
+    assert_eq!(without_clusters(&decision), decide(&Seen { index: Some(&index), ..*seen }, at(now)));
+    decision
 }
 
 /// Binding after its effects were applied by the server and the status writer.
@@ -243,6 +252,14 @@ fn merge(target: &mut Value, patch: &Value) {
             merge(object.entry(key.clone()).or_insert(Value::Null), value);
         }
     }
+}
+
+/// The decision without reasons about single clusters, as it is with an index.
+pub(crate) fn without_clusters(decision: &Decision) -> Decision {
+    let mut decision = decision.clone();
+    let of_cluster = ["ClusterLeaving", "Refused", "Missing", "Fits", "Target", "NoShare", "NotSelected"];
+    decision.plan.because.retain(|because| !of_cluster.contains(&because.reason()));
+    decision
 }
 
 /// Reasons and effects of a decision as text, one per line.

@@ -110,7 +110,8 @@ pub(crate) fn select(
     let Some(first) = by.first() else { return Err(SelectError::Unsupported) };
     let mut groups: BTreeMap<Arc<str>, Vec<&Candidate>> = BTreeMap::new();
     for candidate in candidates {
-        for group in candidate.groups[0].iter().collect::<BTreeSet<_>>() {
+        let of = &candidate.groups[0];
+        for group in of.iter().enumerate().filter(|(at, group)| !of[..*at].contains(group)).map(|(_, group)| group) {
             groups.entry(group.clone()).or_default().push(candidate);
         }
     }
@@ -173,25 +174,44 @@ fn choose(
     for path in fitting.into_iter().chain(larger) {
         let first: Vec<&Candidate> = path.iter().map(|i| groups[*i].clusters[0]).collect();
         let taken: BTreeSet<&ClusterName> = first.iter().map(|c| &c.name).collect();
-        let mut rest: Vec<Candidate> = path
-            .iter()
-            .flat_map(|i| &groups[*i].clusters[1..])
-            .filter(|c| !taken.contains(&c.name))
-            .map(|c| (*c).clone())
-            .collect();
+        let rest = path.iter().flat_map(|i| &groups[*i].clusters[1..]).copied();
+        let mut rest: Vec<&Candidate> = rest.filter(|c| !taken.contains(&c.name)).collect();
         Candidate::sort(&mut rest);
         let k = (first.len() + rest.len()).min(clusters.max.max(first.len()));
+        let mut first = first;
         if let Need::Replicas(need) = need {
             let available: i64 = first.iter().fold(0, |sum, c| sum.saturating_add(c.available()));
-            if !exchange_for_capacity(&mut rest, k - first.len(), need.saturating_sub(available)) {
+            if !exchange_for_capacity(&mut rest, k - first.len(), need.saturating_sub(available))
+                && !exchange_in_regions(&mut first, &mut rest, k, need)
+            {
                 short.get_or_insert(k);
                 continue;
             }
         }
-        let more = rest.into_iter().take(k - first.len()).map(|c| c.name);
+        let more = rest.into_iter().take(k - first.len()).map(|c| c.name.clone());
         return Ok(first.iter().map(|c| c.name.clone()).chain(more).collect());
     }
     Err(short.map_or(SelectError::TooFewClustersInGroups, |clusters| SelectError::InsufficientCapacity { clusters }))
+}
+
+/// Replaces the preferred clusters of regions, the last region first, by clusters of the same region with more capacity
+/// that are not among the first `k` of all. Returns whether the `k` clusters meet `need`.
+fn exchange_in_regions<'c>(first: &mut [&'c Candidate], rest: &mut [&'c Candidate], k: usize, need: i64) -> bool {
+    let (more, others) = rest.split_at_mut(k - first.len());
+    let mut sum: i128 = first.iter().chain(more.iter()).map(|c| i128::from(c.available())).sum();
+    for place in first.iter_mut().rev() {
+        if sum >= i128::from(need) {
+            break;
+        }
+        let of_region = others.iter_mut().rev().filter(|other| other.groups == place.groups);
+        // Takes the first of several equal ones; `max_by_key` alone takes the last.
+        let Some(other) = of_region.max_by_key(|other| other.available()) else { continue };
+        if other.available() > place.available() {
+            sum += i128::from(other.available()) - i128::from(place.available());
+            std::mem::swap(place, other);
+        }
+    }
+    sum >= i128::from(need)
 }
 
 /// Permitted sets of regions, the best first, each in the order in which its regions are used
@@ -431,6 +451,30 @@ mod tests {
         assert_eq!(names(9), Ok(vec!["a1".to_owned(), "a3".to_owned()]), "a3 has the capacity that a2 lacks");
         assert_eq!(names(30), Ok(vec!["b1".to_owned(), "b2".to_owned()]), "region A has no capacity for 30");
         assert_eq!(names(50), Err(SelectError::InsufficientCapacity { clusters: 2 }));
+    }
+
+    #[test]
+    fn preferred_clusters_with_too_little_capacity_give_way_inside_their_region() {
+        let region = |name: &str, region: &str, score, capacity| Candidate {
+            groups: vec![vec![region.into()]],
+            ..candidate(name, score, capacity)
+        };
+        // Region A is better by its score, but its preferred cluster is almost full.
+        let rows = |b: i64| {
+            let mut all = vec![region("a1", "A", 100, 2), region("a2", "A", 0, 10), region("b1", "B", 0, b)];
+            Candidate::sort(&mut all);
+            all
+        };
+        let names = |all: &[Candidate], regions, clusters, need| {
+            let got = select(all, &[by_region(regions)], clusters, need, Need::Replicas(need));
+            got.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let one = Bounds::new(1, 1);
+        assert_eq!(names(&rows(10), one, one, 2), Ok(vec!["a1".to_owned()]), "it suffices");
+        assert_eq!(names(&rows(10), one, one, 10), Ok(vec!["a2".to_owned()]), "region A is kept");
+        let two = Bounds::new(2, 2);
+        assert_eq!(names(&rows(3), two, two, 13), Ok(vec!["a2".to_owned(), "b1".to_owned()]), "one in each region");
+        assert_eq!(names(&rows(3), two, two, 14), Err(SelectError::InsufficientCapacity { clusters: 2 }));
     }
 
     #[test]

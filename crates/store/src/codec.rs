@@ -133,7 +133,7 @@ fn decode_events(
             Some((key, entry)) => (key, Some(entry)),
             None => (Key::from(key), None),
         };
-        events.push(Event { key, entry, previous });
+        events.push(Event::new(key, previous, entry));
     }
     let ordered = events.windows(2).all(|pair| pair[0].key < pair[1].key);
     (ordered && !events.is_empty()).then(|| Transaction { revision, events: events.into() })
@@ -191,9 +191,9 @@ mod tests {
         let revision = Revision::new(9).unwrap();
         let (new, old) = (entry(2, 9, 77, b"new"), entry(2, 5, 0, b"old"));
         let events = Box::from([
-            Event { key: "/a".into(), entry: Some(new.clone()), previous: None },
-            Event { key: "/b".into(), entry: Some(new.clone()), previous: Some(old.clone()) },
-            Event { key: "/c".into(), entry: None, previous: Some(old) },
+            Event::new("/a".into(), None, Some(new.clone())),
+            Event::new("/b".into(), Some(old.clone()), Some(new.clone())),
+            Event::new("/c".into(), Some(old), None),
         ]);
         let transaction = Transaction { revision, events };
         let mut bytes = Vec::new();

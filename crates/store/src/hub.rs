@@ -146,7 +146,7 @@ mod tests {
     fn a_transaction_comes_once_also_to_a_watcher_that_takes_it_meanwhile() {
         let mut hub = Hub::default();
         let (_, inbox) = hub.register("/a/");
-        let event = |key: &str| crate::Event { key: key.into(), entry: None, previous: None };
+        let event = |key: &str| crate::Event::new(key.into(), None, None);
         let revision = Revision::new(7).unwrap();
         let whole = Arc::new(Transaction { revision, events: vec![event("/a/1"), event("/a/2")].into() });
         // Delivery lets go of the inbox between two keys: here the watcher takes what is queued at that point.

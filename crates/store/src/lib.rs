@@ -37,5 +37,5 @@ pub use options::{Commit, Options, limits};
 pub use redb_backend::RedbBackend;
 pub use store::Store;
 pub use txn::{Compare, Op, TxnResult};
-pub use types::{Entry, Event, Expiry, Key, Query, Range, Revision, Transaction};
+pub use types::{Derived, Entry, Event, Expiry, Key, Query, Range, Revision, Transaction};
 pub use watch::{Batch, Lagged, Watch};

@@ -72,12 +72,12 @@ impl Overlay {
                 let entry = Some(Entry { create, modified: revision, version, expires, value });
                 // Share one copy of the key.
                 let key = space.key(&key).unwrap_or(key);
-                Some(Event { key, entry, previous })
+                Some(Event::new(key, previous, entry))
             }
             Op::Delete { key } => {
                 previous.as_ref()?;
                 let key = space.key(&key).unwrap_or(key);
-                Some(Event { key, entry: None, previous })
+                Some(Event::new(key, previous, None))
             }
         }
     }

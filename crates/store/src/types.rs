@@ -1,6 +1,13 @@
 //! Data types: keys, entries, events, transactions, ranges.
 
-use std::{borrow::Borrow, fmt, num::NonZeroU64, ops::Deref, sync::Arc};
+use std::{
+    any::Any,
+    borrow::Borrow,
+    fmt,
+    num::NonZeroU64,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 
@@ -152,6 +159,48 @@ pub struct Event {
     pub entry: Option<Entry>,
     /// State before; `None` if the key did not exist.
     pub previous: Option<Entry>,
+    /// Value that the first reader derives from both states, and that the others share.
+    pub derived: Derived,
+}
+
+impl Event {
+    /// Creates the change of a key from one state to another.
+    pub fn new(key: Key, previous: Option<Entry>, entry: Option<Entry>) -> Self {
+        Self { key, entry, previous, derived: Derived::default() }
+    }
+}
+
+/// Slot for a value that readers derive from an event: all watchers of a transaction share it, and it goes with the
+/// transaction. It is no part of the event: events that differ in it alone are equal, and a clone starts without it.
+#[derive(Default)]
+pub struct Derived(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl Derived {
+    /// Returns the value, which `derive` computes for the first caller. All callers must ask for the same type: `None`
+    /// if the slot holds a value of another one.
+    pub fn get_or_init<T: Any + Send + Sync>(&self, derive: impl FnOnce() -> T) -> Option<&T> {
+        self.0.get_or_init(|| Box::new(derive())).downcast_ref()
+    }
+}
+
+impl Clone for Derived {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Derived {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Derived {}
+
+impl fmt::Debug for Derived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Derived").field(&self.0.get().is_some()).finish()
+    }
 }
 
 /// All changes of one revision.
@@ -208,5 +257,20 @@ impl Range {
     /// Returns `true` if the limit truncated the answer: continue after the last key.
     pub fn more(&self) -> bool {
         self.remaining > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_of_an_event_is_derived_once() {
+        let event = Event::new("/a".into(), None, None);
+        assert_eq!(event.derived.get_or_init(|| 1_u32), Some(&1));
+        assert_eq!(event.derived.get_or_init(|| -> u32 { unreachable!("it is there") }), Some(&1));
+        assert_eq!(event.derived.get_or_init(String::new), None, "another type");
+        assert_eq!(event, Event::new("/a".into(), None, None), "no part of the event");
+        assert_eq!(event.clone().derived.get_or_init(|| 2_u32), Some(&2), "a clone starts without it");
     }
 }

@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 28] = [
+const CRATES: [(&str, Side, &[&str]); 30] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-quantity", Core, &[]),
     ("ironclad-quota", Core, &["ironclad-quantity"]),
@@ -27,7 +27,7 @@ const CRATES: [(&str, Side, &[&str]); 28] = [
     ("ironclad-patch", Core, &["ironclad-quantity"]),
     ("ironclad-api", Core, &["ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
-    ("ironclad-autoscaling", Core, &["ironclad-api", "ironclad-cron"]),
+    ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-propagation", "ironclad-quantity"]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
@@ -36,7 +36,10 @@ const CRATES: [(&str, Side, &[&str]); 28] = [
     (
         "ironclad-planning",
         Core,
-        &["ironclad-failover", "ironclad-interpreter", "ironclad-patch", "ironclad-propagation", "ironclad-scheduling"],
+        &[
+            "ironclad-autoscaling", "ironclad-failover", "ironclad-interpreter", "ironclad-patch",
+            "ironclad-propagation", "ironclad-scheduling",
+        ],
     ),
     (
         "ironclad-admission",
@@ -55,10 +58,20 @@ const CRATES: [(&str, Side, &[&str]); 28] = [
         ],
     ),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
-    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-cron", "ironclad-patch", "ironclad-quota"]),
+    (
+        "ironclad-kubecontrollers",
+        Edge,
+        &["ironclad-runtime", "ironclad-autoscaling", "ironclad-cron", "ironclad-patch", "ironclad-quota"],
+    ),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
-    ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
-    ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-runtime"]),
+    ("ironclad-membermetrics", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),
+    ("ironclad-estimator", Edge, &["ironclad-runtime", "ironclad-scheduling"]),
+    (
+        "ironclad-controllers",
+        Edge,
+        &[ALL_OF_THE_CORE, "ironclad-estimator", "ironclad-interpreter-lua", "ironclad-membermetrics"],
+    ),
+    ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-membermetrics"]),
     ("ironclad-cli", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad", Edge, &[EVERYTHING]),
     ("ironclad-testkit", Edge, &[EVERYTHING]),
@@ -72,23 +85,25 @@ const EVERYTHING: &str = "everything";
 
 /// Third-party crates that the core must not depend on, even indirectly: with them a decision could block, do IO,
 /// read a clock or draw random numbers.
-const NOT_IN_THE_CORE: [&str; 16] = [
+const NOT_IN_THE_CORE: [&str; 17] = [
     "axum", "futures-executor", "hyper", "hyper-util", "kube", "kube-client", "kube-runtime", "mlua", "parking_lot",
-    "rand", "redb", "rustls", "tokio", "tokio-rustls", "tokio-util", "tower",
+    "rand", "redb", "rustls", "tokio", "tokio-rustls", "tokio-util", "tonic", "tower",
 ];
 
 /// Third-party crates that only these crates may declare, so that their use is in one place.
-const RESERVED: [(&str, &[&str]); 6] = [
+const RESERVED: [(&str, &[&str]); 7] = [
     ("redb", &["ironclad-store"]),
     ("axum", &["ironclad"]),
     ("rand_chacha", &["ironclad-seam"]),
     ("mlua", &["ironclad-interpreter-lua"]),
+    ("tonic", &["ironclad-estimator"]),
     ("clap", &["ironclad", "ironclad-cli", "ironclad-testkit", "xtask"]),
     (
         "kube",
         &[
-            "ironclad", "ironclad-cli", "ironclad-controllers", "ironclad-extension", "ironclad-kubecontrollers",
-            "ironclad-runtime", "ironclad-simcluster", "ironclad-testkit",
+            "ironclad", "ironclad-cli", "ironclad-controllers", "ironclad-estimator", "ironclad-extension",
+            "ironclad-kubecontrollers", "ironclad-membermetrics", "ironclad-runtime", "ironclad-simcluster",
+            "ironclad-testkit",
         ],
     ),
 ];

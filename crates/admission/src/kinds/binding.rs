@@ -1,4 +1,4 @@
-//! ResourceBinding and ClusterResourceBinding (specification/admission.md 3.1, 3.3 a and b).
+//! ResourceBinding and ClusterResourceBinding (specification/admission.md 3.1, 3.3).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Usage that a binding charges to the FederatedResourceQuotas of its namespace (specification/admission.md 3.3 c).
+//! Usage that a binding charges to the FederatedResourceQuotas of its namespace (specification/admission.md 3.3).
 
 use ironclad_api::{policy::FederatedResourceQuota, quantity::Amount, work::ResourceBindingSpec};
 use ironclad_fleet::gates::Gate;

@@ -3,6 +3,7 @@
 //! A cell lists several violations; each has a case. The answers stand in `rows/answers.txt`. The other tests of this
 //! folder test more values for each rule.
 
+mod changes;
 mod other;
 mod policies;
 
@@ -21,8 +22,10 @@ enum Want {
     /// A warning with this text.
     Warned(&'static str),
     Admitted,
+    /// The value at this pointer after mutation; null if there is none.
+    Changed(&'static str, Value),
 }
-use Want::{Admitted, Refused, Warned};
+use Want::{Admitted, Changed, Refused, Warned};
 
 /// One case of a row.
 struct Case {
@@ -41,9 +44,9 @@ fn cases(section: &'static str, row: &'static str, list: Vec<(&'static str, Writ
 }
 
 /// Sections whose first table has one rule for each row.
-const SECTIONS: [&str; 11] = [
-    "### 2.2", "### 2.3", "### 2.4", "### 2.7", "### 4.1", "### 4.2", "### 5.1", "### 5.3", "### 5.5", "### 5.6",
-    "## 7",
+const SECTIONS: [&str; 18] = [
+    "### 2.1", "### 2.2", "### 2.3", "### 2.4", "### 2.6", "### 2.7", "### 3.1", "### 3.2", "### 3.3", "### 4.1",
+    "### 4.2", "### 5.1", "### 5.2", "### 5.3", "### 5.4", "### 5.5", "### 5.6", "## 7",
 ];
 
 /// Parts of rows that are not decided by admission, with the place that does.
@@ -63,7 +66,7 @@ const ELSEWHERE: [(&str, &str, &str); 12] = [
 ];
 
 fn all() -> Vec<Case> {
-    [policies::cases(), other::cases()].into_iter().flatten().collect()
+    [changes::cases(), policies::cases(), other::cases()].into_iter().flatten().collect()
 }
 
 fn table(section: &str) -> Table {
@@ -119,10 +122,16 @@ fn each_case_of_a_row_is_answered_as_the_row_says() {
             rows.iter().flat_map(|row| table.cell(row, "Class").split([',', '/'])).map(str::trim).collect();
         let classes: Vec<&str> =
             classes.into_iter().filter(|class| !class.is_empty() && *class != "**stop**").collect();
+        if let Changed(pointer, value) = &want {
+            let made = write.mutated();
+            assert_eq!(made.pointer(pointer).unwrap_or(&Value::Null), value, "{name}: {pointer}");
+            writeln!(answers, "{section} {row}\n  {part}\n    {pointer} = {value}").unwrap();
+            continue;
+        }
         let verdict = write.validated();
         let refusal = verdict.denial.map(|denial| denial.message).unwrap_or_default();
         match want {
-            Admitted => assert_eq!(refusal, "", "{name}"),
+            Admitted | Changed(..) => assert_eq!(refusal, "", "{name}"),
             Warned(text) => {
                 assert_eq!(refusal, "", "{name}");
                 assert!(

@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 26] = [
+const BESIDE_THE_TABLE: [(&str, &str); 33] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -30,6 +30,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 26] = [
     ("TaintOrphaned", "N"),
     ("InsufficientCapacity", "W"),
     ("CredentialsRotated", "N"),
+    // specification/admission.md 1.5.
+    ("NoEffect", "W"),
     // specification/propagation.md 20.3, 31.4 row 34.
     ("CustomizationInvalid", "W"),
     ("CustomizationConflict", "W"),
@@ -39,15 +41,28 @@ const BESIDE_THE_TABLE: [(&str, &str); 26] = [
     ("NoTemplateMatched", "N"),
     // specification/failover.md 8.4.
     ("DependenciesNotPropagated", "W"),
-    // No section yet: writes that something else undoes again and again.
-    ("HotLoop", "W"),
     // specification/autoscaling.md 4.
     ("ConflictsWithFederatedHPA", "W"),
+    // specification/autoscaling.md 2.2, 2.8.
+    ("NoReachableCluster", "W"),
+    ("FailedGetExternalMetric", "W"),
+    // No section yet: writes that something else undoes again and again.
+    ("HotLoop", "W"),
+    // specification/autoscaling.md 6.7, 6.9, 6.10.
+    ("AmbiguousTarget", "W"),
+    ("BehaviorNotSupported", "W"),
+    ("ConflictingAutoscaler", "W"),
+    ("ReplicasOverriddenByUserPolicy", "W"),
 ];
 
 /// Calls whose reason is not a constant of `ironclad_api`: file, name in that file, and possible reasons.
-const OTHER_NAMES: [(&str, &str, &[&str]); 5] = [
+const OTHER_NAMES: [(&str, &str, &[&str]); 6] = [
     ("cron_federated_hpa/apply.rs", "reason", &["ScaleFailed", "UpdateCronFederatedHPAFailed"]),
+    (
+        "distributed_hpa/mod.rs",
+        "reason",
+        &["AmbiguousTarget", "BehaviorNotSupported", "ConflictingAutoscaler", "ReplicasOverriddenByUserPolicy"],
+    ),
     ("taint_manager/notice.rs", "reason", &["EvictionQueued", "EvictionAbandoned", "WouldEvict"]),
     ("propagation/src/success.rs", "reason", &["SyncWorkSucceed", "SyncSucceed", "AggregateStatusSucceed"]),
     ("propagation/src/detector.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
@@ -249,6 +264,8 @@ fn events_come_from_the_component_of_the_table() {
         let objects: &[(&str, &str)] = match row[2].as_str() {
             "FederatedResourceQuota" => &[("FederatedResourceQuota", "shop")],
             "Cluster" => &[("Cluster", "")],
+            "FederatedHPA" => &[("FederatedHPA", "shop")],
+            "CronFederatedHPA" => &[("CronFederatedHPA", "shop")],
             _ => &[
                 ("ResourceBinding", "shop"),
                 ("Deployment", "shop"),

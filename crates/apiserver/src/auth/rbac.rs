@@ -1,11 +1,14 @@
 //! RBAC: the union of the rules of all bindings of a user (specification/apiserver.md 20).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_store::{Query, Store};
 use serde_json::Value;
 
-use crate::{Identity, object, registry::Registry};
+use crate::{Identity, identity::service_account_user, object, registry::Registry};
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -25,8 +28,50 @@ pub(crate) struct Attributes<'a> {
 /// All bindings with the rules that they give, as they were at one time.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
-    cluster: Vec<BoundRules>,
-    namespaces: BTreeMap<String, Vec<BoundRules>>,
+    cluster: ScopeBindings,
+    namespaces: BTreeMap<String, ScopeBindings>,
+}
+
+/// The bindings of one namespace, or those of the cluster, with an index by subject: a request costs what the bindings
+/// of its user cost, not all of them.
+#[derive(Debug, Default)]
+struct ScopeBindings {
+    all: Vec<BoundRules>,
+    /// Positions in `all`, by the name of a user; a ServiceAccount has the name of its user.
+    by_user: BTreeMap<String, Vec<usize>>,
+    by_group: BTreeMap<String, Vec<usize>>,
+}
+
+impl ScopeBindings {
+    fn push(&mut self, bound: BoundRules) {
+        let at = self.all.len();
+        let own = object::meta_str(&bound.binding, "namespace");
+        for subject in bound.binding["subjects"].as_array().into_iter().flatten() {
+            let name = subject["name"].as_str().unwrap_or_default();
+            let positions = match subject["kind"].as_str() {
+                Some("User") => self.by_user.entry(name.to_owned()).or_default(),
+                Some("Group") => self.by_group.entry(name.to_owned()).or_default(),
+                Some("ServiceAccount") => {
+                    let user = service_account_user(namespace_of(subject, own), name);
+                    self.by_user.entry(user).or_default()
+                }
+                _ => continue,
+            };
+            // A binding may name a subject twice.
+            if positions.last() != Some(&at) {
+                positions.push(at);
+            }
+        }
+        self.all.push(bound);
+    }
+
+    /// The bindings that name the user or one of its groups, in the order of all bindings.
+    fn of<'a>(&'a self, identity: &Identity) -> impl Iterator<Item = &'a BoundRules> + use<'a> {
+        let groups = identity.groups.iter().filter_map(|group| self.by_group.get(group));
+        let positions = self.by_user.get(&identity.user).into_iter().chain(groups).flatten();
+        let positions: BTreeSet<usize> = positions.copied().collect();
+        positions.into_iter().map(|at| &self.all[at])
+    }
 }
 
 /// A binding and the rules of its role; without the role it gives no right.
@@ -58,13 +103,17 @@ impl Bindings {
             let of = if role["kind"] == "Role" { namespace.clone() } else { String::new() };
             let name = role["name"].as_str().unwrap_or_default().to_owned();
             let bound = BoundRules { rules: roles.get(&(of, name)).cloned(), binding };
-            if namespace.is_empty() {
-                out.cluster.push(bound);
-            } else {
-                out.namespaces.entry(namespace).or_default().push(bound);
-            }
+            out.push(namespace, bound);
         }
         out
+    }
+
+    fn push(&mut self, namespace: String, bound: BoundRules) {
+        if namespace.is_empty() {
+            self.cluster.push(bound);
+        } else {
+            self.namespaces.entry(namespace).or_default().push(bound);
+        }
     }
 }
 
@@ -112,7 +161,7 @@ impl Bindings {
         identity: &'a Identity,
         namespace: &str,
     ) -> impl Iterator<Item = (&'a Value, &'a Value, &'a Value)> {
-        self.of_namespace(namespace).flat_map(|bound| {
+        self.applying(identity, namespace).flat_map(|bound| {
             let subject = subject_of(&bound.binding, identity);
             let rules =
                 move |s| bound.rules.iter().flat_map(|rules| rules.iter()).map(move |rule| (&bound.binding, s, rule));
@@ -120,13 +169,15 @@ impl Bindings {
         })
     }
 
-    fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &BoundRules> {
-        self.cluster.iter().chain(self.namespaces.get(namespace).into_iter().flatten())
+    /// The bindings of a user: those of the cluster, then those of the namespace.
+    fn applying<'a>(&'a self, identity: &'a Identity, namespace: &str) -> impl Iterator<Item = &'a BoundRules> {
+        let scopes = [Some(&self.cluster), self.namespaces.get(namespace)];
+        scopes.into_iter().flatten().flat_map(move |scope| scope.of(identity))
     }
 
     /// Roles that bindings of a user name and that don't exist, as an error of a kube-apiserver; `None` without any.
     pub(crate) fn missing_roles(&self, identity: &Identity, namespace: &str) -> Option<String> {
-        let dangling = self.of_namespace(namespace).filter(|b| b.rules.is_none());
+        let dangling = self.applying(identity, namespace).filter(|b| b.rules.is_none());
         let dangling = dangling.filter(|b| subject_of(&b.binding, identity).is_some());
         let mut errors: Vec<String> = Vec::new();
         for bound in dangling {
@@ -165,12 +216,16 @@ fn subject_of<'a>(binding: &'a Value, identity: &Identity) -> Option<&'a Value> 
             Some("User") => name == identity.user,
             Some("Group") => identity.in_group(name),
             Some("ServiceAccount") => {
-                let namespace = subject["namespace"].as_str().filter(|n| !n.is_empty()).unwrap_or(own);
-                crate::identity::service_account(&identity.user) == Some((namespace, name))
+                crate::identity::service_account(&identity.user) == Some((namespace_of(subject, own), name))
             }
             _ => false,
         }
     })
+}
+
+/// The namespace of a ServiceAccount: without one in the subject, the binding's own.
+fn namespace_of<'a>(subject: &'a Value, own: &'a str) -> &'a str {
+    subject["namespace"].as_str().filter(|namespace| !namespace.is_empty()).unwrap_or(own)
 }
 
 pub(super) fn strings<'a>(rule: &'a Value, key: &str) -> Vec<&'a str> {
@@ -205,6 +260,53 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_bindings_of_the_user_are_looked_at() {
+        let bound = |namespace: &str, name: &str, subjects: Value| BoundRules {
+            binding: json!({"metadata": {"name": name, "namespace": namespace}, "subjects": subjects}),
+            rules: Some(vec![json!({"verbs": [name]})].into()),
+        };
+        let user = |name: &str| json!({"kind": "User", "name": name});
+        let group = |name: &str| json!({"kind": "Group", "name": name});
+        let account =
+            |namespace: &str, name: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": name});
+        let mut bindings = Bindings::default();
+        for i in 0..2_000 {
+            let others = json!([user(&format!("u{i}")), group(&format!("g{i}")), account("n", &format!("a{i}"))]);
+            bindings.push(String::new(), bound("", "other", others.clone()));
+            bindings.push("n".into(), bound("n", "other", others));
+        }
+        for (namespace, name, subjects) in [
+            ("", "c-group", json!([group("x"), group("devs")])),
+            ("", "c-user", json!([user("eve"), group("devs"), user("eve")])),
+            ("", "c-account", json!([account("n", "bot")])),
+            ("n", "n-user", json!([user("eve")])),
+            ("n", "n-account-here", json!([account("", "bot")])),
+            ("n", "n-account-there", json!([account("m", "bot")])),
+            ("n", "n-user-named-as-a-group", json!([user("devs")])),
+            ("n", "n-account-user", json!([user("system:serviceaccount:n:bot")])),
+            ("m", "m-user", json!([user("eve")])),
+        ] {
+            bindings.push(namespace.into(), bound(namespace, name, subjects));
+        }
+        let eve = Identity::user("eve", &["devs"]);
+        let bot = Identity::user("system:serviceaccount:n:bot", &["system:serviceaccounts"]);
+        for (identity, namespace, want) in [
+            (&eve, "n", vec!["c-group", "c-user", "n-user"]),
+            (&eve, "m", vec!["c-group", "c-user", "m-user"]),
+            (&eve, "", vec!["c-group", "c-user"]),
+            (&bot, "n", vec!["c-account", "n-account-here", "n-account-user"]),
+            (&Identity::user("nobody", &[]), "n", vec![]),
+        ] {
+            let name = |bound: &BoundRules| object::meta_str(&bound.binding, "name").to_owned();
+            let looked_at: Vec<String> = bindings.applying(identity, namespace).map(name).collect();
+            assert_eq!(looked_at, want, "{} in {namespace:?}", identity.user);
+            let rules: Vec<&str> =
+                bindings.rules(identity, namespace).map(|(_, _, rule)| strings(rule, "verbs")[0]).collect();
+            assert_eq!(rules, want, "{} in {namespace:?}", identity.user);
+        }
+    }
 
     #[test]
     fn rules() {

@@ -48,7 +48,12 @@ impl FieldSelector {
 
     /// True for an object with such fields.
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        self.0.iter().all(|t| (value_at(object, &t.path) == t.value) == t.equal)
+        self.matches_values(|path, value| value_at(object, path) == value)
+    }
+
+    /// True if all comparisons hold; `has` compares the field at a path with a value.
+    pub(super) fn matches_values(&self, has: impl Fn(&str, &str) -> bool) -> bool {
+        self.0.iter().all(|term| has(&term.path, &term.value) == term.equal)
     }
 
     /// The only name that can match, when one is required: what authorization sees as the request's name.
@@ -60,6 +65,12 @@ impl FieldSelector {
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.0.iter().find(|t| t.equal && t.path == "metadata.namespace").map(|t| t.value.as_str())
     }
+}
+
+/// The paths that selectors of a resource may name.
+pub(super) fn paths(resource: &Resource) -> impl Iterator<Item = &str> {
+    let custom = resource.custom().into_iter().flat_map(|custom| custom.selectable.iter().map(String::as_str));
+    ["metadata.name", "metadata.namespace"].into_iter().chain(fields(resource).iter().copied()).chain(custom)
 }
 
 fn check(resource: &Resource, path: &str) -> Result<(), ApiError> {
@@ -117,7 +128,8 @@ fn term(part: &str) -> Option<(String, bool, String)> {
     (!path.is_empty()).then(|| (path.to_owned(), equal, unescaped))
 }
 
-fn value_at(object: &Value, path: &str) -> String {
+/// The value that a path is compared as.
+pub(super) fn value_at(object: &Value, path: &str) -> String {
     let mut value = object;
     for part in path.split('.') {
         match value.get(part) {

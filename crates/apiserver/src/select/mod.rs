@@ -1,9 +1,11 @@
 //! Selectors of lists and watches: by labels and by fields (specification/apiserver.md 10).
 
+mod derived;
 mod field;
 
 use serde_json::Value;
 
+pub(crate) use derived::selected_states;
 pub(crate) use field::FieldSelector;
 pub(crate) use ironclad_patch::selector::LabelSelector;
 

@@ -1,7 +1,8 @@
 //! delete and deletecollection: marking, grace, finalizers by propagation policy, removal
 //! (specification/apiserver.md 7).
 
-use ironclad_store::{Compare, Entry, Op, Query, TxnResult};
+use futures::{StreamExt, stream::FuturesOrdered};
+use ironclad_store::{Compare, Entry, Key, Op, Query, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     context::Cx,
     conversion, convert, kinds, meta, object,
     registry::Resource,
-    respond::{self, Reply},
+    respond::{self, Pauses, Reply},
     select::Selector,
     status::{self, ApiError},
 };
@@ -21,6 +22,8 @@ use super::{
 
 /// Attempts of a deletion against concurrent writers.
 const TRIES: usize = 64;
+/// Deletions of a collection that run at once: the store makes them durable together.
+const AT_ONCE: usize = 16;
 
 /// The outcome of a deletion.
 enum Outcome {
@@ -45,7 +48,7 @@ pub(crate) async fn delete(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     }
 }
 
-/// DELETE of a collection: one by one; answers the list of what was there.
+/// DELETE of a collection: a few at once; answers the list of what was there, in its order.
 pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     let options = DeleteOptions::parse(&cx.query, bytes)?;
     let resource = &*cx.resource;
@@ -55,39 +58,73 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     let selector = Selector::of(resource, &cx.query)?;
     let prefix = resource.prefix_of(cx.namespace());
     let range = cx.state.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
-    let mut deleted: Vec<Entry> = Vec::new();
+    let mut selected: Vec<(Key, Entry)> = Vec::new();
+    let mut pauses = Pauses::default();
     for (key, entry) in range.entries {
         let entry = conversion::one_in_version(cx, &entry).await?;
-        // An object that can't be decoded has no fields to select it by.
-        let selected = selector.is_everything() || convert::read(resource, &entry).is_ok_and(|o| selector.matches(&o));
-        if !selected {
-            continue;
+        if !selector.is_everything() {
+            pauses.after(entry.value.len()).await;
+            // An object that can't be decoded has no fields to select it by.
+            if !convert::read(resource, &entry).is_ok_and(|object| selector.matches(&object)) {
+                continue;
+            }
         }
-        let (namespace, name) = resource.address_of(key.as_str());
-        match delete_object(cx, namespace, name, &options).await {
-            Ok(_) => deleted.push(entry),
-            Err(e) if e.code == 404 => {}
-            Err(e) => return Err(e),
+        selected.push((key, entry));
+    }
+    let mut rest = selected.into_iter();
+    let mut running = FuturesOrdered::new();
+    let mut deleted: Vec<Entry> = Vec::new();
+    let mut failure = None;
+    loop {
+        // After a failure nothing more is begun, but what was begun ends with all that follows from it.
+        while failure.is_none()
+            && running.len() < AT_ONCE
+            && let Some((key, entry)) = rest.next()
+        {
+            running.push_back(delete_one(cx, &options, key, entry));
         }
+        match running.next().await {
+            None => break,
+            Some(Ok(entry)) => deleted.extend(entry),
+            Some(Err(error)) => failure = failure.or(Some(error)),
+        }
+    }
+    if let Some(error) = failure {
+        return Err(error);
     }
     let meta = respond::ListMeta { revision: range.revision, next: None, remaining: None };
     respond::list(cx, &deleted, &meta).await
 }
 
+/// Deletes an object of a collection; returns what was there.
+async fn delete_one(cx: &Cx, options: &DeleteOptions, key: Key, entry: Entry) -> Result<Option<Entry>, ApiError> {
+    let (namespace, name) = cx.resource.address_of(key.as_str());
+    match delete_object(cx, namespace, name, options).await {
+        Ok(_) => Ok(Some(entry)),
+        Err(error) if error.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Deletes every object of a resource for the server itself: a CRD's instances. One that can't be deleted does not
 /// keep the others; the first failure is returned.
 pub(super) async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
-    let mut failure = Ok(());
     let range = cx.state.store.range(&Query::prefix(&cx.resource.prefix)).map_err(ApiError::internal)?;
-    for (key, _) in range.entries {
-        let (namespace, name) = cx.resource.address_of(key.as_str());
-        match delete_object(cx, namespace, name, &DeleteOptions::default()).await {
-            Ok(_) => {}
-            Err(e) if e.code == 404 => {}
-            Err(e) => failure = failure.and(Err(e)),
+    let options = DeleteOptions::default();
+    let mut rest = range.entries.into_iter();
+    let mut running = FuturesOrdered::new();
+    let mut failure = Ok(());
+    loop {
+        while running.len() < AT_ONCE
+            && let Some((key, entry)) = rest.next()
+        {
+            running.push_back(delete_one(cx, &options, key, entry));
+        }
+        match running.next().await {
+            None => return failure,
+            Some(done) => failure = failure.and(done.map(drop)),
         }
     }
-    failure
 }
 
 async fn delete_object(cx: &Cx, namespace: &str, name: &str, options: &DeleteOptions) -> Result<Outcome, ApiError> {

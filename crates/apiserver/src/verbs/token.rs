@@ -8,7 +8,7 @@ use crate::{
     admission::{self, Operation},
     auth::jwt::{About, Claims, ISSUER, Object},
     context::Cx,
-    negotiate, object,
+    identity, negotiate, object,
     respond::{self, Reply},
     status::{ApiError, Cause},
 };
@@ -94,7 +94,7 @@ pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         jti: cx.state.seam.rng.stream("token-ids").uuid(),
         about,
         nbf: now,
-        sub: format!("system:serviceaccount:{namespace}:{}", cx.name()),
+        sub: identity::service_account_user(namespace, cx.name()),
     };
     let ends = Timestamp::from_second(claims.exp).map_err(ApiError::internal)?;
     let mut answer = json!({

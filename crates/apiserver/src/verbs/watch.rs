@@ -14,7 +14,7 @@ use crate::{
     negotiate::{Format, Shape},
     object,
     respond::{Reply, ResponseBody, StreamFrame},
-    select::Selector,
+    select::{self, Selector},
     status::{ApiError, Cause},
     table,
 };
@@ -82,7 +82,7 @@ fn plan(cx: &Cx) -> Result<Plan, ApiError> {
         // The legacy path of one object.
         prefix = cx.key();
         let text = format!("metadata.name={name}");
-        selector.fields = crate::select::FieldSelector::parse(resource, &text)?;
+        selector.fields = select::FieldSelector::parse(resource, &text)?;
     }
     // One object is watched under its key alone; the selector leaves out others whose keys begin like it.
     let namespace = if resource.namespaced { cx.namespace().or_else(|| selector.fields.namespace()) } else { Some("") };
@@ -257,19 +257,30 @@ impl Run {
     }
 
     async fn event(&mut self, plan: &Plan, event: &Event, revision: Revision) -> Result<(), Disconnected> {
-        let everything = plan.selector.is_everything();
-        let mut event = event.clone();
-        for entry in [&mut event.entry, &mut event.previous].into_iter().flatten() {
-            let Some(converted) = self.converted(entry).await? else { return Ok(()) };
-            *entry = converted;
-        }
-        let matches = |entry: &Option<Entry>| entry.as_ref().filter(|e| everything || self.selects(plan, e)).cloned();
-        let (now, before) = (matches(&event.entry), matches(&event.previous));
+        let converted;
+        let event = if conversion::is_asked_for(&self.cx.resource, event) {
+            let mut copy = event.clone();
+            for entry in [&mut copy.entry, &mut copy.previous].into_iter().flatten() {
+                let Some(converted) = self.converted(entry).await? else { return Ok(()) };
+                *entry = converted;
+            }
+            converted = copy;
+            &converted
+        } else {
+            event
+        };
+        let (now, before) = if plan.selector.is_everything() {
+            (true, true)
+        } else {
+            let decoded = &self.cx.state.decoded_for_watches;
+            select::selected_states(&self.cx.resource, &plan.selector, event, decoded)
+        };
+        let (now, before) = (event.entry.as_ref().filter(|_| now), event.previous.as_ref().filter(|_| before));
         match (now, before) {
-            (Some(now), Some(_)) => self.send("MODIFIED", &now, revision).await,
-            (Some(now), None) => self.send("ADDED", &now, revision).await,
+            (Some(now), Some(_)) => self.send("MODIFIED", now, revision).await,
+            (Some(now), None) => self.send("ADDED", now, revision).await,
             // The old state with the revision of what ended it.
-            (None, Some(before)) => self.send("DELETED", &before, revision).await,
+            (None, Some(before)) => self.send("DELETED", before, revision).await,
             (None, None) => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ const REMEDY: &str = "name a clientConfig.url, or make the Service one of type E
 
 /// The reason why this server can't reach a Service. It is in no cluster network: of Services it reaches those of type
 /// ExternalName.
-enum Unreachable {
+pub(crate) enum Unreachable {
     /// There is no such Service.
     NotFound,
     /// It is of another type.
@@ -16,7 +16,7 @@ enum Unreachable {
 }
 
 /// The host of a Service.
-fn host(state: &State, service: &Value) -> Result<String, Unreachable> {
+pub(crate) fn host(state: &State, service: &Value) -> Result<String, Unreachable> {
     let text = |key: &str| service[key].as_str().unwrap_or_default();
     let found = state.builtin_object("", "services", text("namespace"), text("name")).ok_or(Unreachable::NotFound)?;
     let host = found["spec"]["externalName"].as_str().filter(|_| found["spec"]["type"] == "ExternalName");

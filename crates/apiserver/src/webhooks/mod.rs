@@ -8,7 +8,7 @@
 //! Subresources with a kind of their own (scale, binding, eviction, token, exec) are reviewed as objects of that kind;
 //! the change of their parent object is not reviewed again.
 
-mod address;
+pub(crate) mod address;
 mod call;
 mod caller;
 mod config;

@@ -5,6 +5,7 @@
 mod support;
 
 mod access;
+mod aggregation;
 mod bounds;
 mod certificates;
 mod crud;

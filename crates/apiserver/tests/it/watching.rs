@@ -142,3 +142,43 @@ async fn a_watch_may_ask_for_any_time() {
         assert_eq!(watch.brief().await, "ADDED a", "{seconds}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_are_decoded_once_however_many_watches_select() {
+    let world = World::new().await;
+    let mut decoded = Vec::new();
+    for watches in [1, 40] {
+        let mut open = Vec::new();
+        for i in 0..watches {
+            let selector = match i % 3 {
+                0 => format!("labelSelector=s%3D{i}"),
+                1 => format!("labelSelector=s&fieldSelector=metadata.name%21%3Dm{i}"),
+                _ => "fieldSelector=metadata.namespace%3Ddefault".to_owned(),
+            };
+            open.push(world.watch(&format!("{MAPS}?watch=1&{selector}&timeoutSeconds=5"), "application/json").await);
+        }
+        let before = world.server.decoded_for_watches();
+        for step in ["create", "update", "delete"] {
+            let path = format!("{MAPS}/a");
+            match step {
+                "create" => {
+                    let mut map = config_map("a", json!({}));
+                    map["metadata"]["labels"] = json!({"s": "0"});
+                    world.post(MAPS, map).await.expect(201);
+                }
+                "update" => drop(world.patch(&path, "merge-patch+json", json!({"data": {"x": "y"}})).await.expect(200)),
+                _ => drop(world.delete(&path).await.expect(200)),
+            }
+        }
+        for (i, events) in open.iter_mut().enumerate() {
+            let mut seen = Vec::new();
+            while let Some(event) = events.next().await {
+                seen.push(event["type"].as_str().unwrap().to_owned());
+            }
+            let want: &[&str] = if i % 3 == 0 && i > 0 { &[] } else { &["ADDED", "MODIFIED", "DELETED"] };
+            assert_eq!(seen, want, "watch {i} of {watches}");
+        }
+        decoded.push(world.server.decoded_for_watches() - before);
+    }
+    assert_eq!(decoded, [4, 4], "one for each state of the three events");
+}

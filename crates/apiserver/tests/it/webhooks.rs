@@ -1,7 +1,10 @@
 //! Admission webhooks of users, carried by a caller of the test's (specification/apiserver.md 21).
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,7 +14,7 @@ use http::Method;
 use ironclad_apiserver::{Options, WebhookAnswer, WebhookCall, WebhookCaller};
 use serde_json::{Value, json};
 
-use crate::support::{World, config_map};
+use crate::support::{Answer, World, config_map};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
@@ -401,4 +404,66 @@ async fn writer_of_a_webhook_behind_an_unreachable_service_is_warned() {
     );
     assert_eq!(made.warnings(), [want]);
     world.seam.tasks.kill();
+}
+
+/// Holds each review for a second, and counts how many are held.
+#[derive(Debug, Default, Clone)]
+struct Crowd(Arc<CrowdCounts>);
+
+#[derive(Debug, Default)]
+struct CrowdCounts {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    all: AtomicUsize,
+}
+
+impl WebhookCaller for Crowd {
+    fn call(&self, call: WebhookCall) -> WebhookAnswer {
+        let crowd = self.0.clone();
+        Box::pin(async move {
+            let review: Value = serde_json::from_slice(&call.body).unwrap();
+            crowd.all.fetch_add(1, Ordering::Relaxed);
+            let now = crowd.now.fetch_add(1, Ordering::Relaxed) + 1;
+            crowd.most.fetch_max(now, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            crowd.now.fetch_sub(1, Ordering::Relaxed);
+            let response = json!({"uid": review["request"]["uid"], "allowed": review["request"]["oldObject"]["metadata"]["name"] != "m05"});
+            Ok(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response})
+                .to_string()
+                .into())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_collection_are_deleted_sixteen_at_once() {
+    let caller = Crowd::default();
+    let crowd = caller.0.clone();
+    let world = World::seeded(1, Options { webhooks: Some(Arc::new(caller)), ..Options::default() }).await;
+    for i in 0..40 {
+        let mut map = config_map(&format!("m{i:02}"), json!({}));
+        map["metadata"]["labels"] = json!({"half": (i % 2).to_string(), "first": (i < 3).to_string()});
+        world.post(MAPS, map).await.expect(201);
+    }
+    let mut hook = hook("/crowd", &json!({}));
+    hook["rules"][0]["operations"] = json!(["DELETE"]);
+    let hooks = configuration("ValidatingWebhookConfiguration", "crowd", &[hook]);
+    world.post(VALIDATING, hooks).await.expect(201);
+    let names = |list: &Answer| -> Vec<String> {
+        let items = list.body["items"].as_array().into_iter().flatten();
+        items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+
+    let deleted = world.delete(&format!("{MAPS}?labelSelector=half%3D0")).await.expect(200);
+    let want: Vec<String> = (0..20).map(|i| format!("m{:02}", i * 2)).collect();
+    assert_eq!(names(&deleted), want, "the answer has their order");
+    assert_eq!((crowd.most.load(Ordering::Relaxed), crowd.all.load(Ordering::Relaxed)), (16, 20));
+
+    // One is refused: those that were begun with it are gone, the others are not begun.
+    world.delete(MAPS).await.expect(400);
+    let left = world.get(MAPS).await.expect(200);
+    let gone = 20 - names(&left).len();
+    assert!(names(&left).contains(&"m05".to_owned()));
+    assert!((15..20).contains(&gone), "{gone} of 20 are gone");
+    assert_eq!((crowd.most.load(Ordering::Relaxed), crowd.now.load(Ordering::Relaxed)), (16, 0));
 }

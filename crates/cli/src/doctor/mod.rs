@@ -125,9 +125,10 @@ pub async fn check_fleet(
     let leader = leader_report(plane).await?;
     let off = leader.is_off.then_some(leader.silence.as_str());
     let state = Leader { report: leader.report.as_ref(), paused: leader.paused, off };
-    let mut all = findings(&seen.world, state, clock.wall_seconds());
+    let mut all = findings(&seen.world, state, &leader.settings, clock.wall_seconds());
     all.extend(seen.findings);
     all.extend(drift::finding(&drifted));
+    all.extend(read::controllers(plane, &seen.world).await?);
     all.extend(clocks::findings(plane, members, clock, patience).await);
     all.extend(certificates::of_secrets(plane, seen.world.clusters.values(), clock.wall_seconds()).await);
     all.sort();

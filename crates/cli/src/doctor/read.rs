@@ -24,7 +24,10 @@ use crate::{
     tree::whole,
     why::read::interpreter,
 };
-use ironclad_planning::doctor::{Finding, Grade};
+use ironclad_planning::doctor::{
+    Finding, Grade,
+    controllers::{Others, findings, kind_of, to_count},
+};
 
 /// Objects that are listed at a time.
 const PAGE: u32 = 500;
@@ -54,7 +57,7 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
     read.interpreter = interpreter(clock, &every(Api::all(plane.clone())).await?, Webhooks::new(&hooks))
         .with_replicas_paths(replicas_paths.into());
     let kinds = templates(world);
-    for resource in kinds.iter().filter_map(|kind| of_kind(&resources, kind)) {
+    for resource in kinds.iter().filter_map(|kind| resource_of(&resources, kind)) {
         for object in list(plane, &resource, None).await.map_err(|error| anyhow::anyhow!(answer(&error)))? {
             world.insert_template(whole(&object, &resource)?);
         }
@@ -107,7 +110,7 @@ fn manifests(world: &World) -> BTreeMap<ClusterName, BTreeSet<Kind>> {
     all
 }
 
-fn of_kind(resources: &Resources, (api_version, kind): &Kind) -> Option<Resource> {
+fn resource_of(resources: &Resources, (api_version, kind): &Kind) -> Option<Resource> {
     resources.of_kind(api_version, kind).cloned()
 }
 
@@ -136,7 +139,7 @@ async fn within_member<'a>(
     client.apiserver_version().await.map_err(|error| answer(&error))?;
     let managed = format!("{}={}", labels::MANAGED, labels::TRUE);
     let mut found = Vec::new();
-    for resource in wanted.filter_map(|kind| of_kind(resources, kind)) {
+    for resource in wanted.filter_map(|kind| resource_of(resources, kind)) {
         let objects = list(client, &resource, Some(&managed)).await;
         for object in objects.map_err(|error| answer(&error))? {
             found.push(whole(&object, &resource).map_err(|error| error.to_string())?);
@@ -158,6 +161,23 @@ async fn definitions(plane: &Client, read: &mut Read) -> anyhow::Result<Replicas
         );
     }
     Ok(paths)
+}
+
+/// Findings about the leader's controllers, if it tells of them.
+pub(super) async fn controllers(plane: &Client, world: &World) -> anyhow::Result<Vec<Finding>> {
+    let configuration = match crate::leader::configuration(plane).await {
+        Ok(configuration) => configuration,
+        Err(why) => return Ok(vec![Finding::new(Grade::Fine, format!("which controllers run is not known: {why}"))]),
+    };
+    let resources = Resources::of(plane).await.context("asking the control plane what it serves")?;
+    let mut others = Others::new();
+    for acts_on in to_count(&configuration.controllers) {
+        let Some((api_version, kind)) = kind_of(acts_on) else { continue };
+        let Some(resource) = resources.of_kind(api_version, kind) else { continue };
+        let objects = list(plane, resource, None).await.map_err(|error| anyhow::anyhow!(answer(&error)))?;
+        others.insert(acts_on, objects.len());
+    }
+    Ok(findings(&configuration.controllers, world, &others))
 }
 
 /// ReplicaSets that a controller of Kubernetes made out of templates: the control plane would run them itself.

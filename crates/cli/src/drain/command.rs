@@ -155,6 +155,7 @@ impl Command {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let options = command.options()?;
     let plane = command.plane.client().await?;
+    let options = Options { settings: crate::leader::settings(&plane).await, ..options };
     let name = options.cluster.clone();
     if command.abort {
         let before = find(&plane, &name).await?;
@@ -292,17 +293,27 @@ fn shown(command: &Command, survey: &Survey, cluster: &Cluster) -> anyhow::Resul
             json!({ "cluster": command.cluster, "drainingSince": since, "bindings": items, "underWay": under_way });
         return print::objects(output, &[object]);
     }
+    if command.output == Some(Output::Name) {
+        let bindings = survey.items.iter().map(|item| &item.binding).chain(&survey.under_way);
+        return Ok(bindings.map(|binding| format!("{}\n", binding.key())).collect());
+    }
+    let wide = command.output == Some(Output::Wide);
+    let binding_name = |binding: &ironclad_fleet::Binding| wide.then(|| binding.key().name.to_string());
     let row = |item: &super::Item| {
         let (key, resource) = (item.binding.key(), &item.binding.spec().resource);
         let template = format!("{}/{}", resource.kind, resource.name);
-        vec![key.namespace.to_string(), template, item.word().to_owned(), item.detail()]
+        let mut cells = vec![key.namespace.to_string(), template, item.word().to_owned(), item.detail()];
+        cells.extend(binding_name(&item.binding));
+        cells
     };
     let mut rows: Vec<Vec<String>> = survey.items.iter().map(row).collect();
     for binding in &survey.under_way {
         let resource = &binding.spec().resource;
         let healthy = "waits for its replacement to be healthy".to_owned();
         let template = format!("{}/{}", resource.kind, resource.name);
-        rows.push(vec![binding.key().namespace.to_string(), template, "moved".to_owned(), healthy]);
+        let mut cells = vec![binding.key().namespace.to_string(), template, "moved".to_owned(), healthy];
+        cells.extend(binding_name(binding));
+        rows.push(cells);
     }
     let mut text = match since {
         Some(since) if survey.items.is_empty() && survey.under_way.is_empty() => {
@@ -314,7 +325,9 @@ fn shown(command: &Command, survey: &Survey, cluster: &Cluster) -> anyhow::Resul
     };
     text += &(summary(&name, survey) + "\n");
     if !rows.is_empty() {
-        text += &print::table(&["NAMESPACE", "TEMPLATE", "VERDICT", "TARGET"], &rows);
+        let mut heading = vec!["NAMESPACE", "TEMPLATE", "VERDICT", "TARGET"];
+        heading.extend(wide.then_some("BINDING"));
+        text += &print::table(&heading, &rows);
     }
     Ok(text)
 }

@@ -19,9 +19,12 @@ use ironclad_api::{
 };
 use ironclad_failover::{drain::Health, flags::eviction::Check};
 use ironclad_fleet::count::count;
-use ironclad_fleet::{Binding, ClusterName, Clusters};
+use ironclad_fleet::{Binding, ClusterName, Clusters, World};
 use ironclad_patch::selector::LabelSelector;
-use ironclad_planning::drain::concerns;
+use ironclad_planning::{
+    Settings,
+    drain::{concerns, counts},
+};
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -58,6 +61,8 @@ pub struct Options {
     pub health: Health,
     /// Handling of bindings that can't be moved.
     pub stuck: Stuck,
+    /// Flags and gates of the leader, as far as they are known.
+    pub settings: Settings,
 }
 
 impl Options {
@@ -74,13 +79,15 @@ impl Options {
             rate: 0.5,
             health: Health::Heeded,
             stuck: Stuck::Refuse,
+            settings: Settings::default(),
         }
     }
 }
 
 impl Options {
     fn drain(&self, now: Timestamp) -> Drain {
-        Drain::new(self.cluster.clone(), self.check, self.purge_mode, now)
+        let drain = Drain::new(self.cluster.clone(), self.check, self.purge_mode, now);
+        Drain { settings: self.settings.clone(), ..drain }
     }
 }
 
@@ -197,7 +204,8 @@ async fn clusters(plane: &Client, about: &ClusterName) -> Result<Clusters, Drain
     Ok(all)
 }
 
-/// The bindings that concern the cluster, of both kinds.
+/// The bindings of both kinds that are to be kept, of the requested namespace and kinds; all of the namespace are shown
+/// to `keep`.
 async fn bindings(
     plane: &Client,
     options: &Options,
@@ -207,7 +215,7 @@ async fn bindings(
     let mut put = |bound: Binding| {
         let kind = &bound.spec().resource.kind;
         let named = options.kinds.is_empty() || options.kinds.iter().any(|named| named.eq_ignore_ascii_case(kind));
-        if named && keep(&bound) {
+        if keep(&bound) && named {
             all.push(bound);
         }
     };
@@ -302,7 +310,16 @@ pub async fn preview(plane: &Client, options: &Options, now: Timestamp) -> Resul
         return Err(DrainError::NotFound { name: options.cluster.to_string() });
     }
     let drain = options.drain(now);
-    let found = bindings(plane, options, |binding| concerns(binding, &clusters, &drain)).await?;
+    let mut world = World { clusters, ..World::default() };
+    let mut others = Vec::new();
+    let found = bindings(plane, options, |binding| {
+        if let (true, Binding::Namespaced(other)) = (counts(binding), binding) {
+            others.push(other.clone());
+        }
+        concerns(binding, &world.clusters, &drain)
+    })
+    .await?;
+    world.bindings.extend(others.into_iter().map(|other| (Binding::Namespaced(other.clone()).key(), other)));
     // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
     let read: Vec<BoxFuture<'_, Result<Option<Binding>, DrainError>>> = found
         .into_iter()
@@ -310,7 +327,7 @@ pub async fn preview(plane: &Client, options: &Options, now: Timestamp) -> Resul
         .collect();
     let read: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
     let concerned = read.into_iter().flatten().collect();
-    Ok(Survey::of(concerned, &clusters, &drain))
+    Ok(Survey::of(concerned, &world, &drain))
 }
 
 /// True if the template has the requested labels.

@@ -147,9 +147,14 @@ pub async fn evict(
     }
     let fleet = Fleet::watch(plane, clock, &options.cluster).await?;
     let mut next = clock.mono();
+    let mut looked = clock.mono();
     for binding in bindings {
         let clusters = loop {
             limit.check(&options.cluster, clock, || not_moved(progress))?;
+            if clock.mono() >= looked + POLL_INTERVAL {
+                looked = clock.mono();
+                recount(plane, options, &mut left, progress).await?;
+            }
             // Whoever ends the drain annotates its cluster, which therefore is read again.
             let cluster = super::find(plane, &options.cluster).await?;
             if draining_since(&cluster).is_none() {
@@ -180,6 +185,22 @@ pub async fn evict(
         report(Report::Progress(progress));
     }
     Ok(left)
+}
+
+/// Takes old copies that are gone out of those that are left, the first that were moved first.
+async fn recount(
+    plane: &Client,
+    options: &Options,
+    left: &mut Vec<Binding>,
+    progress: &mut Progress,
+) -> Result<(), DrainError> {
+    let rest = left.split_off(left.len().min(READ_MAX));
+    let read: Vec<_> = left.iter().map(|binding| get(plane, options, binding).boxed()).collect();
+    let present: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
+    let is_left = |present: &Binding| drain::is_under_way(present.spec(), &options.cluster);
+    *left = present.into_iter().flatten().filter(is_left).chain(rest).collect();
+    progress.waiting = left.iter().filter(|binding| is_left(binding)).count();
+    Ok(())
 }
 
 /// The moves that are left when the time is over.

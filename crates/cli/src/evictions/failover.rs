@@ -18,6 +18,7 @@ use crate::{
     connect::Plane,
     dry_run::DryRun,
     print::{self, Output},
+    report::Misused,
 };
 
 /// Pause or resume all evictions of the fleet, or show their state
@@ -150,6 +151,9 @@ async fn change(client: &Client, switch: EvictionSwitch, dry_run: DryRun) -> any
 }
 
 async fn status(client: &Client, output: Output, clock: &Clock) -> anyhow::Result<()> {
+    if output == Output::Name {
+        return Err(Misused("the state of evictions has no name\n  try: -o json".to_owned()).into());
+    }
     let leader = leader_report(client).await?;
     if output.is_objects() {
         let whole = json!({ "paused": leader.paused, "report": leader.report });
@@ -254,7 +258,14 @@ FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD
 member1   1m30s   12        28        k:NoExecute
 ";
         let rendered = |report: Option<Report>, source, paused| {
-            let leader = LeaderReport { report, source, paused, silence: SILENT.to_owned(), is_off: false };
+            let leader = LeaderReport {
+                report,
+                source,
+                paused,
+                silence: SILENT.to_owned(),
+                is_off: false,
+                settings: Default::default(),
+            };
             page(&leader, at(100))
         };
         assert_eq!(rendered(Some(report.clone()), Source::ConfigMap, false), want);

@@ -29,6 +29,8 @@ pub struct Query<'a> {
     pub output: Output,
     /// Go on showing them as they change.
     pub watch: bool,
+    /// Print the heading.
+    pub headers: bool,
 }
 
 /// Runs the command.
@@ -92,7 +94,10 @@ async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Resu
         return Ok(Page { notes: Vec::new(), text, news, again });
     }
     let rows: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
-    let text = if rows.is_empty() { String::new() } else { show::rows(&rows, now, query.output == Output::Wide) };
+    let mut text = if rows.is_empty() { String::new() } else { show::rows(&rows, now, query.output == Output::Wide) };
+    if !query.headers {
+        text = text.split_once('\n').map_or_else(String::new, |(_, rows)| rows.to_owned());
+    }
     Ok(Page { notes, text, news, again })
 }
 
@@ -159,12 +164,12 @@ mod tests {
             (Some("shop"), m1, "a d cluster-wide"),
             (Some("none"), m1, "cluster-wide"),
         ] {
-            let query = Query { namespace, clusters, output: Output::Table, watch: false };
+            let query = Query { namespace, clusters, output: Output::Table, watch: false, headers: true };
             let names: Vec<_> =
                 select_rows(&queue, &query).iter().map(|(row, _)| row.binding.name.to_string()).collect();
             assert_eq!(names.join(" "), want);
         }
-        let query = Query { namespace: Some("shop"), clusters: all, output: Output::Json, watch: false };
+        let query = Query { namespace: Some("shop"), clusters: all, output: Output::Json, watch: false, headers: true };
         let objects: Vec<Value> =
             select_rows(&queue, &query).iter().map(|(row, origin)| object(row, *origin)).collect();
         let rebuilt: Vec<_> = objects.iter().map(|object| object.get("rebuilt").is_some()).collect();

@@ -15,6 +15,7 @@ use ironclad_failover::{
     taint_policy, taints,
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
+use ironclad_planning::Settings;
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
@@ -41,12 +42,15 @@ pub(crate) struct LeaderReport {
     pub(crate) silence: String,
     /// The leader decides on no evictions at all, as `silence` says.
     pub(crate) is_off: bool,
+    /// Its settings; the defaults if it does not tell them.
+    pub(crate) settings: Settings,
 }
 
 impl LeaderReport {
     /// Flags of the leader; the defaults if it does not report them.
     pub(crate) fn flags(&self) -> Flags {
-        self.report.as_ref().map(Report::flags).unwrap_or_default()
+        let flags = self.report.as_ref().map(Report::flags).unwrap_or_default();
+        Flags { scheduler: self.settings.scheduler.clone(), ..flags }
     }
 
     /// True if the report has a row for everything that waits.
@@ -72,20 +76,21 @@ pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderRepor
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespaces::SYSTEM);
     let pause = api.get_opt(PAUSE_CONFIG_MAP).await?;
     let paused = guards::is_paused(pause.as_ref().and_then(|map| map.data.as_ref()));
+    let settings = crate::leader::settings(client).await;
     let silence = match asked(client).await {
         Ok(report) => {
             let (report, silence) = (Some(report), String::new());
-            return Ok(LeaderReport { report, source: Source::Leader, paused, silence, is_off: false });
+            return Ok(LeaderReport { report, source: Source::Leader, paused, silence, is_off: false, settings });
         }
         // A report that it wrote before it was switched off says nothing about now.
         Err(Some(why)) => {
             let (report, source) = (None, Source::Leader);
-            return Ok(LeaderReport { report, source, paused, silence: why, is_off: true });
+            return Ok(LeaderReport { report, source, paused, silence: why, is_off: true, settings });
         }
         Err(None) => SILENT.to_owned(),
     };
     let report = api.get_opt(REPORT_CONFIG_MAP).await?.and_then(|map| Report::parse(map.data.as_ref()?));
-    Ok(LeaderReport { report, source: Source::ConfigMap, paused, silence, is_off: false })
+    Ok(LeaderReport { report, source: Source::ConfigMap, paused, silence, is_off: false, settings })
 }
 
 /// The same for verbs that can do without it: who may not read the report still gets an answer.
@@ -96,6 +101,7 @@ pub(crate) async fn leader_report_if_readable(client: &Client) -> LeaderReport {
         paused: false,
         silence: format!("the report of the leader can't be read: {error}"),
         is_off: false,
+        settings: Settings::default(),
     })
 }
 
@@ -164,7 +170,7 @@ pub(super) async fn eviction_queue(
             return Ok((queue, None));
         }
         let seen = objects(client, None).await?;
-        queue.rebuilt = report.rest(seen.rows(Some(report), now));
+        queue.rebuilt = report.rest(seen.rows(leader.flags(), now));
         queue.notes.push(format!(
             "it reports the first {}; the other {} were computed from the objects",
             queue.reported.len(),
@@ -182,7 +188,7 @@ pub(super) async fn eviction_queue(
         return Ok((queue, None));
     }
     let seen = objects(client, None).await?;
-    queue.rebuilt = seen.rows(None, now);
+    queue.rebuilt = seen.rows(leader.flags(), now);
     if !queue.rebuilt.is_empty() {
         let note = "positions and times assume a leader that starts now with feature gate Failover and default flags";
         queue.notes.push(note.to_owned());
@@ -248,15 +254,14 @@ impl Objects {
     }
 
     /// Waiting evictions, decided from these objects, which must be those of all namespaces.
-    pub(super) fn rows(&self, report: Option<&Report>, wall: Timestamp) -> Vec<Row> {
+    pub(super) fn rows(&self, flags: Flags, wall: Timestamp) -> Vec<Row> {
         let bindings: BTreeMap<BindingKey, Binding> = self.bindings.iter().map(|b| (b.key(), b.clone())).collect();
         let now = Now { wall, mono: std::time::Duration::ZERO };
-        self.decisions(report, wall).rows_from_objects(&bindings, &self.clusters, now)
+        self.decisions(flags, wall).rows_from_objects(&bindings, &self.clusters, now)
     }
 
-    /// The decisions as a leader that starts now would come to them, with the flags that the present one reported.
-    pub(super) fn decisions(&self, report: Option<&Report>, wall: Timestamp) -> Evictions {
-        let flags = report.map(Report::flags).unwrap_or_default();
+    /// The decisions as a leader that starts now with these flags would come to them.
+    pub(super) fn decisions(&self, flags: Flags, wall: Timestamp) -> Evictions {
         let now = Now { wall, mono: std::time::Duration::ZERO };
         let mut evictions = Evictions::new(flags, now);
         let mut faulty = BTreeMap::new();

@@ -7,7 +7,9 @@ use std::{
 };
 
 use anyhow::bail;
-use ironclad_api::{annotations::PROCEED_WITHOUT_CLEANUP, eviction::PRODUCER_TAINT_MANAGER, policy::PurgeMode};
+use ironclad_api::{
+    annotations::PROCEED_WITHOUT_CLEANUP, cluster::Cluster, eviction::PRODUCER_TAINT_MANAGER, policy::PurgeMode,
+};
 use ironclad_failover::{
     Evictions,
     flags::eviction::Mode,
@@ -16,6 +18,7 @@ use ironclad_failover::{
     taint_manager::{Row, Waiting},
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::NoTarget, targets};
+use ironclad_planning::schedule::{fits_at_most, most};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -65,7 +68,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         Some(all) => all.of(namespace.as_deref()),
         None => objects(&client, namespace.as_deref()).await?,
     };
-    let evictions = seen.decisions(leader.report.as_ref(), now);
+    let evictions = seen.decisions(leader.flags(), now);
     let names = &names_of(names);
     for name in names {
         if !seen.bindings.iter().any(|binding| is_named(binding, name)) {
@@ -365,7 +368,17 @@ fn target_of(
             let everywhere = ironclad_api::policy::Placement::default();
             let placement = binding.spec().placement.as_ref().unwrap_or(&everywhere);
             let found = candidates(binding, placement, &left_out, &snapshot);
-            let names: Vec<_> = found.iter().filter_map(|cluster| cluster.metadata.name.clone()).take(5).collect();
+            let spec = binding.spec();
+            let moving = i64::from(spec.target(&from.0).map_or(0, |target| target.replicas));
+            let (most, options) = (most(clusters), &evictions.flags().scheduler);
+            let named = |cluster: &&std::sync::Arc<Cluster>| {
+                let name = cluster.metadata.name.clone()?;
+                let fits = fits_at_most(&most, spec, &name.as_str().into(), options).filter(|fits| *fits < moving);
+                Some(
+                    fits.map_or(name.clone(), |fits| format!("{name} (at most {fits} of {moving} replicas can start)")),
+                )
+            };
+            let names: Vec<String> = found.iter().filter_map(named).take(5).collect();
             let more = found.len().saturating_sub(names.len());
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("{}{more}", names.join(", "))
@@ -457,6 +470,8 @@ mod tests {
         work::{GracefulEvictionTask, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster},
     };
 
+    use ironclad_failover::Flags;
+
     use super::{super::observe::Objects, *};
 
     fn at(second: i64) -> Timestamp {
@@ -524,7 +539,7 @@ mod tests {
     }
 
     fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {
-        let evictions = seen.decisions(None, at(1_010));
+        let evictions = seen.decisions(Flags::default(), at(1_010));
         explain(&seen.bindings[0], &seen.clusters, at(1_000), &evictions, queue, &Judged::Unknown, true)
     }
 
@@ -537,7 +552,7 @@ mod tests {
         let leaves = || world(NO_EXECUTE, binding());
         let stays = || world(PREFER_NO_EXECUTE, binding());
         let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
-        let row = leaves().decisions(None, at(1_010)).report(now).rows.remove(0);
+        let row = leaves().decisions(Flags::default(), at(1_010)).report(now).rows.remove(0);
         let off = || Judged::Off("no evictions are decided: feature gate Failover is off".into());
         let limit = Row { state: Waiting::Held, because: Some("--max-evictions-per-episode".into()), ..row.clone() };
         for (name, seen, row, judged, state, want) in [
@@ -573,12 +588,33 @@ mod tests {
             ("held", leaves(), Some(&limit), known(Mode::Enforce), "Held", "try      remove the evicting taints of"),
         ] {
             let queue = EvictionQueue { reported: row.cloned().into_iter().collect(), ..EvictionQueue::default() };
-            let evictions = seen.decisions(None, at(1_010));
+            let evictions = seen.decisions(Flags::default(), at(1_010));
             let answers = explain(&seen.bindings[0], &seen.clusters, at(1_000), &evictions, &queue, &judged, true);
             let text = answers[0].text(at(1_012));
             assert_eq!((answers.len(), answers[0].state.as_str()), (1, state), "{name}: {text}");
             assert!(text.contains(want), "{name}: {text}");
         }
+    }
+
+    #[test]
+    fn targets_whose_nodes_are_smaller_than_a_pod_are_told() {
+        let mut large = binding();
+        large.spec.replica_requirements =
+            serde_json::from_value(serde_json::json!({"resourceRequest": {"cpu": "3"}})).unwrap();
+        let mut seen = world(NO_EXECUTE, large);
+        let member = Arc::make_mut(seen.clusters.get_mut(&ClusterName::from("member2")).unwrap());
+        member.spec.resource_models = serde_json::from_value(serde_json::json!([
+            {"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "2"}]},
+            {"grade": 1, "ranges": [{"name": "cpu", "min": "2", "max": "64"}]},
+        ]))
+        .unwrap();
+        member.status.as_mut().unwrap().resource_summary = serde_json::from_value(serde_json::json!({
+            "allocatable": {"cpu": "8", "pods": "40"},
+            "allocatableModelings": [{"grade": 0, "count": 4}, {"grade": 1, "count": 0}],
+        }))
+        .unwrap();
+        let answers = answers(&seen, &EvictionQueue::default());
+        assert_eq!(answers[0].target.as_deref(), Some("member2 (at most 0 of 2 replicas can start), member3"));
     }
 
     #[test]
@@ -595,7 +631,7 @@ mod tests {
     #[test]
     fn evictions_are_explained() {
         let seen = world(NO_EXECUTE, binding());
-        let evictions = seen.decisions(None, at(1_010));
+        let evictions = seen.decisions(Flags::default(), at(1_010));
         let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
         let mut report = evictions.report(now);
         report.rows[0].expected = Some(at(1_052));
@@ -620,7 +656,7 @@ mod tests {
             ("Leaves", None, None),
             "position and time are known by the leader only"
         );
-        let by_objects = EvictionQueue { rebuilt: seen.rows(None, at(1_010)), ..EvictionQueue::default() };
+        let by_objects = EvictionQueue { rebuilt: seen.rows(Flags::default(), at(1_010)), ..EvictionQueue::default() };
         let rebuilt = &answers(&seen, &by_objects)[0];
         assert_eq!(
             (rebuilt.state.as_str(), rebuilt.place, rebuilt.expected, rebuilt.rebuilt),

@@ -142,6 +142,38 @@ struct Found {
     table: Table,
 }
 
+/// True if the elements of the eviction queue are asked for, which are no objects of a server.
+///
+/// # Errors
+/// If they are asked for by a name or with a flag that only objects have.
+fn is_of_evictions(command: &Command) -> Result<bool, Misused> {
+    let Some(first) = command.resources.first() else { return Ok(false) };
+    let (word, name) = first.split_once('/').map_or((first.as_str(), None), |(word, name)| (word, Some(name)));
+    if word != "evictions" {
+        return Ok(false);
+    }
+    if let Some(name) = name.or_else(|| command.resources.get(1).map(String::as_str)) {
+        return Err(Misused(format!("evictions have no names of their own\n  try: ironclad why evicted {name}")));
+    }
+    for (flag, is_set) in [
+        ("--selector", command.selector.is_some()),
+        ("--field-selector", command.field_selector.is_some()),
+        ("--sort-by", command.sort_by.is_some()),
+        ("--show-labels", command.show_labels),
+        ("--label-columns", !command.label_columns.is_empty()),
+        ("--show-kind", command.show_kind),
+        ("--watch-only", command.watch_only),
+        ("--output-watch-events", command.output_watch_events),
+    ] {
+        if is_set {
+            let message =
+                format!("{flag} can't be used with evictions: they are in the order of the queue, and have no labels");
+            return Err(Misused(message));
+        }
+    }
+    Ok(true)
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -154,8 +186,9 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let order = order.transpose()?;
     let wanted = arguments(&command.resources)?;
     let scope = scope(command, &wanted)?;
+    let is_of_evictions = is_of_evictions(command)?;
     let client = command.plane.client().await?;
-    if command.resources == ["evictions"] {
+    if is_of_evictions {
         let output = format.plain().ok_or_else(|| {
             Misused("evictions are printed as table, wide, json, yaml or name\n  try: -o json".to_owned())
         })?;
@@ -164,6 +197,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             clusters: &command.clusters,
             output,
             watch: command.watch,
+            headers: !command.no_headers,
         };
         return evictions::get(&client, &query, clock).await;
     }
@@ -466,6 +500,39 @@ fn end(
         (Err(verdict), Some(error)) => {
             print::note(&report::render(&error));
             Err(verdict)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        command: Command,
+    }
+
+    #[test]
+    fn evictions_take_no_names_and_no_flags_of_objects() {
+        let asked = |words: &str| {
+            let line = Line::try_parse_from(std::iter::once("get").chain(words.split(' '))).unwrap();
+            is_of_evictions(&line.command)
+                .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+        };
+        assert_eq!(asked("evictions -A --no-headers -o wide"), Ok(true));
+        assert_eq!(asked("deployments -l app=web --sort-by .metadata.name"), Ok(false));
+        for words in ["evictions foo", "evictions/foo"] {
+            assert_eq!(asked(words), Err("evictions have no names of their own".to_owned()), "{words}");
+        }
+        for words in ["evictions -l app=web", "evictions --sort-by .x", "evictions --show-labels"] {
+            let flag = words.split(' ').nth(1).map_or("", |flag| if flag == "-l" { "--selector" } else { flag });
+            let want =
+                format!("{flag} can't be used with evictions: they are in the order of the queue, and have no labels");
+            assert_eq!(asked(words), Err(want), "{words}");
         }
     }
 }

@@ -11,10 +11,10 @@ use ironclad_failover::{
     flags::eviction::{Check, Mode, no_execute_purge_mode},
 };
 use ironclad_fleet::{ClusterName, World};
-use ironclad_planning::{Options, Script, plan_failover};
+use ironclad_planning::{Options, Script, Settings, plan_failover};
 use ironclad_seam::Clock;
 
-use super::{apply, preemption, print::table, read};
+use super::{apply, load, preemption, print::table, read};
 use crate::{
     connect::Plane,
     evictions::observe::{LeaderReport, leader_report_if_readable},
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Show what would happen if a manifest were applied, if clusters were lost or tainted, if evictions went at another
-/// rate, or if a workload preempted others.
+/// rate, if a workload preempted others, or if the load of an autoscaled one changed.
 ///
 /// The real decisions are taken over a copy of the fleet in virtual time: when it is noticed, who leaves in which order
 /// and how fast, who stays and why, and where everything ends. Nothing is written.
@@ -38,6 +38,7 @@ use crate::{
   ironclad plan rate 5
   ironclad plan preemption payments -n shop
   ironclad plan priority-class critical
+  ironclad plan load fhpa/web --multiply 3 --for 10m
   ironclad plan cluster-loss member1 -f dump.yaml         without a control plane
 
 Exit codes: 0 nothing would move, 3 something would, 1 failed, 2 misused."
@@ -67,6 +68,17 @@ pub enum Plan {
 Exit codes: 0 no copy would change, 3 some would, or a change is not followed, 1 failed or an object would be refused,
 2 misused.")]
     Apply(Box<apply::How>),
+    /// A workload that a FederatedHPA scales has another load: its replicas over time in each cluster.
+    ///
+    /// Begins with the values of the autoscaler's last round, which the leader remembers. The rounds of the autoscaler
+    /// and the division by the scheduler are the real decisions, in virtual time. With the load all metrics change, and
+    /// the Pods that are ready share it.
+    #[command(after_help = "Examples:
+  ironclad plan load fhpa/web --multiply 3 --for 10m
+  ironclad plan load fhpa/web -n shop --multiply 0.1 -o json
+
+Exit codes: 0 the replicas would not change, 3 they would, 1 failed, 2 misused.")]
+    Load(Box<load::How>),
     /// A workload preempts others: who would leave, and where to.
     ///
     /// The scheduler's search for victims is run for the workload as if gate PriorityBasedPreemptiveScheduling were on
@@ -251,6 +263,8 @@ pub(super) struct Leader {
     pub(super) flags: Flags,
     /// It decides on no evictions: feature gate Failover or the controller is off.
     pub(super) is_off: bool,
+    /// Its other flags and gates.
+    pub(super) settings: Settings,
 }
 
 impl Leader {
@@ -265,7 +279,7 @@ impl Leader {
         if report.paused {
             print::note("evictions are paused: planned as if they were resumed");
         }
-        Self { flags: report.flags(), is_off: report.is_off }
+        Self { flags: report.flags(), is_off: report.is_off, settings: report.settings.clone() }
     }
 }
 
@@ -285,6 +299,7 @@ pub enum Format {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let what = match &command.plan {
         Plan::Apply(how) => return apply::run(how, clock).await,
+        Plan::Load(how) => return load::run(how, clock).await,
         Plan::Preemption(how) => return preemption::run(how, clock).await,
         Plan::PriorityClass(how) => return preemption::run_of_class(how, clock).await,
         Plan::Fleet(what) => what,
@@ -337,7 +352,9 @@ pub(super) fn options(how: &How, leader: &Leader) -> anyhow::Result<Options> {
     if !errors.is_empty() {
         return Err(Misused(errors.join("; ")).into());
     }
-    Ok(Options { gate, flags, startup: how.startup, horizon: how.horizon, ..Options::default() })
+    let (scheduling, modelling) = (leader.settings.scheduler.clone(), leader.settings.modelling());
+    flags.scheduler = scheduling.clone();
+    Ok(Options { gate, flags, scheduling, modelling, startup: how.startup, horizon: how.horizon })
 }
 
 pub(super) fn script(what: &What, world: &World) -> anyhow::Result<Script> {

@@ -6,6 +6,7 @@
 
 pub mod apply;
 pub mod command;
+pub mod load;
 pub mod preemption;
 mod print;
 pub(crate) mod read;

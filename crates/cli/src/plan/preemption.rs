@@ -11,6 +11,7 @@ use ironclad_api::work::{PreemptionPolicy, TargetCluster};
 use ironclad_fleet::{Binding, BindingKey, World};
 use ironclad_interpreter::webhook::Webhooks;
 use ironclad_planning::{
+    Settings,
     apply::Planned,
     preemption::{Answer, As, ClassPlan, PreemptionPlan, of_class, preemption},
 };
@@ -95,15 +96,17 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
 }
 
 async fn of_name(how: &How, name: &str, given: As, clock: &Clock) -> anyhow::Result<PreemptionPlan> {
-    let (world, namespace) = match &how.source.dump {
-        Some(file) => (read::dump(file)?, "default".to_owned()),
+    let (world, settings, namespace) = match &how.source.dump {
+        Some(file) => (read::dump(file)?, Settings::default(), "default".to_owned()),
         None => {
             let client = how.source.plane.client().await?;
-            (read::lists(&client).await?, client.default_namespace().to_owned())
+            let settings = crate::leader::settings(&client).await;
+            (read::lists(&client).await?, settings, client.default_namespace().to_owned())
         }
     };
     let key = find(&world, how.namespace.as_deref().unwrap_or(&namespace), name)?;
-    preemption(&world, &key, given, clock.wall_seconds()).with_context(|| format!("there is no ResourceBinding {key}"))
+    preemption(&world, &settings, &key, given, clock.wall_seconds())
+        .with_context(|| format!("there is no ResourceBinding {key}"))
 }
 
 async fn of_file(how: &How, file: &Path, given: As, clock: &Clock) -> anyhow::Result<Vec<PreemptionPlan>> {
@@ -205,7 +208,8 @@ fn find(world: &World, namespace: &str, name: &str) -> anyhow::Result<BindingKey
     }
 }
 
-fn table(plan: &PreemptionPlan) -> String {
+/// Prints who leaves for a binding, and where each goes.
+pub(crate) fn table(plan: &PreemptionPlan) -> String {
     let mut text = format!("{} with priority {}\n", plan.binding, plan.priority);
     let listed = |clusters: &[TargetCluster]| {
         let each: Vec<String> = clusters.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();

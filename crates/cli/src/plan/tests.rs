@@ -47,7 +47,7 @@ items:
 fn what_of(command: &Command) -> &What {
     match &command.plan {
         Plan::Fleet(what) => what,
-        Plan::Apply(_) | Plan::Preemption(_) | Plan::PriorityClass(_) => panic!("another command"),
+        Plan::Apply(_) | Plan::Load(_) | Plan::Preemption(_) | Plan::PriorityClass(_) => panic!("another command"),
     }
 }
 

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::{
-    Fleet,
-    why::{Explanation, answer, explain},
+    Fleet, Settings,
+    why::{Explanation, Queue, answer, explain},
 };
 use ironclad_seam::Clock;
 
@@ -25,13 +25,15 @@ use crate::{
 /// Explain a placement: the decision is made again over the objects, with its reasons.
 ///
 /// TYPE/NAME prints the policy that claims the template, the policies that were not chosen, and for every cluster why
-/// the template is or is not there. Nothing is written.
+/// the template is or is not there. fhpa/NAME prints the last round of a FederatedHPA: its metrics by cluster,
+/// what each proposes, and the limits step by step. Nothing is written.
 #[derive(clap::Args, Debug)]
 #[command(
     subcommand_negates_reqs = true,
     after_help = "Examples:
   ironclad why deploy/web
   ironclad why deployment web -n shop -o json
+  ironclad why fhpa/web
   ironclad why not member3 deploy/web
   ironclad why evicted
   ironclad why evicted -n shop deployment/web -o yaml"
@@ -92,44 +94,101 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     match &command.question {
         Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
         Some(Question::Not { cluster, about }) => {
-            let (fleet, explanation) = observe(about, &command.plane, clock).await?;
+            let (fleet, explanation, settings) = observe(about, &command.plane, clock).await?;
             let answer = answer(&explanation, &known(&fleet, cluster)?);
             if about.output.is_objects() {
                 return output::out(&output::objects(about.output, &[serde_json::to_value(&answer)?])?);
             }
-            unknown_here();
+            unknown_here(settings);
             output::out(&rendered_not(&explanation, &answer))
         }
+        None if is_autoscaler(&command.about) => autoscaler(&command.about, &command.plane).await,
         None => {
-            let (_, explanation) = observe(&command.about, &command.plane, clock).await?;
+            let (_, explanation, settings) = observe(&command.about, &command.plane, clock).await?;
             if command.about.output.is_objects() {
                 return output::out(&output::objects(command.about.output, &[serde_json::to_value(&explanation)?])?);
             }
-            unknown_here();
+            unknown_here(settings);
             output::out(&rendered(&explanation))
         }
     }
 }
 
-/// Notes the inputs that are not known here.
-fn unknown_here() {
-    output::note("not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks");
+/// True if the question is about a FederatedHPA.
+fn is_autoscaler(about: &About) -> bool {
+    let first = about.resource.first().map(String::as_str).unwrap_or_default();
+    crate::autoscaler::is_kind(first.split('/').next().unwrap_or_default())
 }
 
-async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Explanation)> {
+/// Prints the last round of a FederatedHPA.
+async fn autoscaler(about: &About, plane: &Plane) -> anyhow::Result<()> {
+    if about.filename.is_some() {
+        let message = "a dump has no metrics: FederatedHPAs are explained by their leader\n  try: without --filename";
+        return Err(Misused(message.to_owned()).into());
+    }
+    let name = crate::autoscaler::named(&about.resource, "ironclad why")?;
+    let client = plane.client().await?;
+    let namespace = about.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
+    let report = crate::autoscaler::last_round(&client, &namespace, &name).await?;
+    if about.output.is_objects() {
+        return output::out(&output::objects(about.output, &[serde_json::to_value(&report)?])?);
+    }
+    output::out(&(report.lines().join("\n") + "\n"))
+}
+
+/// Knowledge of the leader's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LeaderSettings {
+    /// It tells them.
+    Told,
+    /// The defaults are assumed.
+    Assumed,
+}
+
+/// Notes the inputs that are not known here.
+fn unknown_here(settings: LeaderSettings) {
+    output::note(match settings {
+        LeaderSettings::Told => "not known here: answers of interpreter webhooks",
+        LeaderSettings::Assumed => {
+            "not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks"
+        }
+    });
+}
+
+async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Explanation, LeaderSettings)> {
     let [(kind, names)] =
         arguments(&about.resource)?.try_into().map_err(|_| Misused("one TYPE/NAME is explained at a time".into()))?;
     let [name] = names.as_slice() else {
         return Err(Misused(format!("{kind} without a name\n  try: ironclad why {kind}/NAME")).into());
     };
     let namespace = about.namespace.as_deref();
+    let mut told = LeaderSettings::Assumed;
     let (fleet, interpreter, key): (Fleet, Interpreter, ObjectKey) = match &about.filename {
         Some(file) => read::dump(file, clock, &kind, namespace, name)?,
-        None => read::live(&plane.client().await?, clock, &kind, namespace, name).await?,
+        None => {
+            let client = plane.client().await?;
+            let configuration = crate::leader::configuration(&client).await;
+            if configuration.is_ok() {
+                told = LeaderSettings::Told;
+            }
+            let settings = configuration.map_or_else(|_| Settings::default(), |configuration| configuration.settings());
+            read::live(&client, clock, &kind, namespace, name, settings).await?
+        }
     };
-    let explanation = explain(&fleet, &key, &interpreter, clock.wall_seconds());
-    let explanation = explanation.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
-    Ok((fleet, explanation))
+    let now = clock.wall_seconds();
+    let explanation = explain(&fleet, &key, &interpreter, now);
+    let mut explanation = explanation.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
+    if let Some(binding) = explanation.binding.as_ref().filter(|binding| binding.waits) {
+        let queue = match &about.filename {
+            Some(_) => Err("a dump does not hold it".to_owned()),
+            None => crate::leader::scheduling_queue(&plane.client().await?).await,
+        };
+        explanation.queue = Some(match queue {
+            Ok(reported) => Queue::of(&reported, &binding.key, now),
+            Err(because) => Queue::No { because },
+        });
+    }
+    Ok((fleet, explanation, told))
 }
 
 fn known(fleet: &Fleet, cluster: &str) -> anyhow::Result<ClusterName> {

@@ -3,10 +3,10 @@
 use ironclad_fleet::{Because, ClusterName, because::schedule::Reason};
 use ironclad_planning::{
     schedule::{Cycle, Outcome},
-    why::{Answer, Explanation, because_of_cluster},
+    why::{Answer, Explanation, Queue, because_of_cluster},
 };
 
-use crate::print;
+use crate::{plan::preemption::table as preemption, print};
 
 /// The whole answer.
 #[must_use]
@@ -33,6 +33,11 @@ pub fn placement(explanation: &Explanation) -> String {
     lines("failed", &failed.collect::<Vec<_>>());
     let leaving: Vec<String> = bound.leaving.iter().map(|(cluster, reason)| format!("{cluster}: {reason}")).collect();
     lines("has left", &leaving);
+    let held: Vec<String> =
+        bound.nominated.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();
+    let held = if held.is_empty() { Vec::new() } else { vec![format!("{} while others leave", held.join(", "))] };
+    lines("held", &held);
+    lines("waits", &explanation.queue.iter().map(Queue::to_string).collect::<Vec<_>>());
     let Some(scheduling) = &explanation.scheduling else { return text };
     let trigger: Vec<String> = scheduling.trigger.iter().map(Because::to_string).collect();
     lines("scheduler", &trigger);
@@ -46,6 +51,10 @@ pub fn placement(explanation: &Explanation) -> String {
         if let Some(failed) = &cycle.failed {
             text.push_str(&format!("{failed}\n"));
         }
+    }
+    if let Some(plan) = &explanation.preemption {
+        text.push_str("\npreemption\n");
+        text.push_str(&preemption(plan));
     }
     text.push('\n');
     match (&scheduling.failure, scheduling.agrees) {
@@ -91,6 +100,14 @@ pub(crate) fn table(cycle: &Cycle) -> String {
             "CAPACITY counts each node with the least of its grade in spec.resourceModels: {}\n",
             fewer.join(", ")
         ));
+    }
+    for (cluster, outcome) in &cycle.clusters {
+        if let Some(until) = outcome.descheduled_until {
+            text.push_str(&format!(
+                "{cluster} gets no further replicas until {until}: it found no nodes for some, and the descheduler took \
+                 them back\n"
+            ));
+        }
     }
     text
 }

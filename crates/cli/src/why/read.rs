@@ -13,7 +13,8 @@ use ironclad_api::{
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_interpreter::{Interpreter, webhook::Webhooks};
 use ironclad_interpreter_lua::{Customization, Declarative, Host, Shipped};
-use ironclad_planning::Fleet;
+use ironclad_planning::{Fleet, Settings};
+use ironclad_scheduling::preempt::Mode;
 use ironclad_seam::Clock;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
@@ -34,6 +35,7 @@ pub(crate) async fn live(
     kind: &str,
     namespace: Option<&str>,
     name: &str,
+    settings: Settings,
 ) -> anyhow::Result<(Fleet, Interpreter, ObjectKey)> {
     let resource = Resources::of(client).await.context("asking the control plane what it serves")?.find(kind)?;
     let namespace = if resource.namespaced { namespace.unwrap_or(client.default_namespace()) } else { "" };
@@ -46,7 +48,7 @@ pub(crate) async fn live(
     let Some(template) = crate::tree::api(client.clone(), &resource, namespace).get_opt(name).await? else {
         bail!("{key} does not exist\n  try: ironclad get {} -A", resource.api.plural)
     };
-    let mut fleet = Fleet::default();
+    let mut fleet = Fleet { settings, ..Fleet::default() };
     let world = &mut fleet.world;
     world.insert_template(crate::tree::whole(&template, &resource)?);
     every(Api::<Cluster>::all(client.clone())).await?.into_iter().for_each(|one| world.insert_cluster(one));
@@ -63,11 +65,38 @@ pub(crate) async fn live(
         policies.into_iter().for_each(|policy| world.insert_policy(policy));
         let overrides = every(Api::<OverridePolicy>::namespaced(client.clone(), namespace)).await?;
         fleet.overrides = overrides.into_iter().map(Arc::new).collect();
-        let found = Api::<ResourceBinding>::namespaced(client.clone(), namespace).get_opt(&binding).await?;
-        found.into_iter().for_each(|binding| world.insert_binding(binding));
+        let bindings = Api::<ResourceBinding>::namespaced(client.clone(), namespace);
+        let found = bindings.get_opt(&binding).await?;
+        // Preemption compares with the bindings of all namespaces, groups of workloads with those of their own.
+        let all = if reads_all(&fleet, found.as_ref()) {
+            every(Api::<ResourceBinding>::all(client.clone())).await?
+        } else if reads_namespace(&fleet, found.as_ref()) {
+            every(bindings).await?
+        } else {
+            Vec::new()
+        };
+        all.into_iter().chain(found).for_each(|binding| fleet.world.insert_binding(binding));
     }
     let customizations = every(Api::<ResourceInterpreterCustomization>::all(client.clone())).await?;
     Ok((fleet, interpreter(clock, &customizations, Webhooks::default()), key))
+}
+
+/// True if the answer may depend on the bindings of all namespaces: the binding preempts, or may.
+fn reads_all(fleet: &Fleet, binding: Option<&ResourceBinding>) -> bool {
+    let is_nominated =
+        binding.and_then(|binding| binding.status.as_ref()).is_some_and(|status| !status.nominated_clusters.is_empty());
+    let waits = binding.is_none_or(|binding| binding.spec.clusters.is_empty());
+    is_nominated || (waits && fleet.settings.scheduler.preemption != Mode::Off)
+}
+
+/// True if the answer may depend on other bindings of the namespace: gate `WorkloadAffinity` is on, and the binding is a
+/// member of a group, or a policy that may select the template makes groups.
+fn reads_namespace(fleet: &Fleet, binding: Option<&ResourceBinding>) -> bool {
+    let policies = fleet.policies().map(|policy| policy.spec());
+    let mut placements = policies.map(|spec| &spec.placement);
+    fleet.settings.scheduler.workload_affinity
+        && (binding.is_some_and(|binding| binding.spec.workload_affinity_groups.is_some())
+            || placements.any(|placement| placement.workload_affinity.is_some()))
 }
 
 /// The same from a dump.

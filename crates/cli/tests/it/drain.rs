@@ -111,6 +111,29 @@ async fn drained(world: &World, wanted: &Options) -> (Result<usize, String>, Vec
 }
 
 #[tokio::test(start_paused = true)]
+async fn progress_counts_only_old_copies_that_are_still_there() {
+    let world = world().await;
+    for name in ["a", "b", "c"] {
+        bind(&world, name, &["m2"]).await;
+    }
+    let options = Options::new("m1");
+    let replaced = async {
+        world.seam.clock.sleep(Duration::from_secs(1)).await;
+        clear(&world, "a").await;
+    };
+    let ((done, said), ()) = futures::join!(drained(&world, &options), replaced);
+    assert_eq!(done, Ok(3));
+    assert_eq!(
+        said[1..],
+        [
+            "evicted 1/3, waiting for health 1, failed 0, rate 0.5/s",
+            "evicted 2/3, waiting for health 1, failed 0, rate 0.5/s",
+            "evicted 3/3, waiting for health 2, failed 0, rate 0.5/s",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn drain_evicts_bindings_at_the_rate_without_evicting_taints() {
     let world = world().await;
     for name in ["a", "b", "c"] {

@@ -11,10 +11,12 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::Work,
 };
+use ironclad_autoscaling::distributed_hpa::wakes::target as target_wakes;
 use ironclad_fleet::{Binding, Gvk};
 use ironclad_propagation::{binding, changes, new_ids::NewIds, wakes};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::DynamicObject;
 
 use self::{apply::Applier, metrics::BindingMetrics, observe::Observer, waits::SchedulerWaits};
@@ -58,6 +60,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     on_change(&setup.works, &this, BindingController::on_work);
     on_change(&this.observer.overrides, &this, BindingController::on_override);
     on_change(&this.observer.cluster_overrides, &this, BindingController::on_cluster_override);
+    on_change(&this.observer.autoscalers, &this, BindingController::on_autoscaler);
     on_interpretation(setup, &this, BindingController::on_interpretation);
     this
 }
@@ -126,6 +129,14 @@ impl BindingController {
         for binding in self.bindings.list() {
             if wakes::binding::override_policy(old, new, &binding.spec().resource) {
                 self.queue.add_low_priority(queue_key(&binding));
+            }
+        }
+    }
+
+    fn on_autoscaler(&self, change: &Change<HorizontalPodAutoscaler>) {
+        for target in target_wakes(change.old.as_deref(), change.new.as_deref()) {
+            for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&target)) {
+                self.queue.add(queue_key(&binding));
             }
         }
     }

@@ -8,8 +8,9 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::Work,
 };
-use ironclad_fleet::{Binding, ClusterName, Clusters, WorkKey};
-use ironclad_interpreter::Interpreter;
+use ironclad_autoscaling::distributed_hpa::decides_in_members;
+use ironclad_fleet::{Binding, ClusterName, Clusters, ObjectKey, WorkKey};
+use ironclad_interpreter::{Interpreter, replicas_pointer};
 use ironclad_propagation::{
     binding::{Options, Seen, first_names},
     template::Identity,
@@ -18,16 +19,18 @@ use ironclad_propagation::{
 use ironclad_runtime::{Failure, Informer, Key};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::waits::SchedulerWaits;
 use crate::{
     bindings::Bindings,
-    caches::{CLUSTER_OVERRIDES, OVERRIDES, QUOTAS},
+    caches::{CLUSTER_OVERRIDES, HORIZONTAL_POD_AUTOSCALERS, OVERRIDES, QUOTAS},
     clusters::ClusterSnapshot,
-    index::BY_BINDING,
+    index::{BY_BINDING, BY_SCALED, template_name},
     interpreter::Interpreters,
+    mapper::Mapper,
     objects::Objects,
     selected::may_select,
     settings::Settings,
@@ -46,6 +49,8 @@ pub(super) struct Observer {
     /// Gate `FederatedQuotaEnforcement`.
     quotas_are_enforced: bool,
     interpreters: Arc<Interpreters>,
+    mapper: Arc<Mapper>,
+    pub(super) autoscalers: Informer<HorizontalPodAutoscaler>,
     waits: Arc<SchedulerWaits>,
     clock: Clock,
     namespace_sync: Option<Arc<Settings>>,
@@ -68,6 +73,7 @@ pub(super) struct Observed {
     limits: Vec<Arc<FederatedResourceQuota>>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
+    member_replicas: Option<String>,
     /// The settings, if the namespace controller runs.
     namespace_sync: Option<Arc<Settings>>,
     options: Options,
@@ -89,6 +95,7 @@ impl Observed {
             overrides: &self.overrides,
             quotas: &self.limits,
             interpreter: &self.interpreter,
+            member_replicas: self.member_replicas.as_deref(),
             namespace_sync: self.namespace_sync.as_ref().map(|settings| &settings.propagation.skipped),
             options: &self.options,
             waited: self.waited,
@@ -109,6 +116,8 @@ impl Observer {
             quotas: setup.caches.take(&QUOTAS),
             quotas_are_enforced: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement),
             interpreters: setup.interpreters.clone(),
+            mapper: setup.mapper.clone(),
+            autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
             waits,
             clock: setup.seam.clock.clone(),
             namespace_sync: setup.settings.controllers.enabled("namespace").then(|| setup.settings.clone()),
@@ -143,7 +152,9 @@ impl Observer {
             true => self.quotas.namespace(&binding.template().namespace),
             false => Vec::new(),
         };
+        let member_replicas = self.member_replicas(&binding.template()).await?;
         Ok(Some(Observed {
+            member_replicas,
             works,
             named,
             owned,
@@ -161,6 +172,16 @@ impl Observer {
         }))
     }
 
+    /// The place of the template's replicas, if an autoscaler in each member decides them.
+    async fn member_replicas(&self, template: &ObjectKey) -> Result<Option<String>, Failure> {
+        let scalers = self.autoscalers.by_index(BY_SCALED, &template_name(template));
+        if !scalers.iter().any(|hpa| decides_in_members(hpa)) {
+            return Ok(None);
+        }
+        let path = self.interpreters.replicas_path(&self.mapper, &template.gvk).await?;
+        Ok(path.map(|path| replicas_pointer(&path)))
+    }
+
     /// True if the owner is not the binding with this permanent id, and exists.
     fn is_other_and_exists(&self, owner: &Owner, id: Option<&str>) -> bool {
         match owner {
@@ -170,6 +191,9 @@ impl Observer {
                 found.is_some_and(|binding| binding.view().permanent_id() == Some(id))
             }
             Owner::Quota { namespace, name } => self.quotas.get(namespace, name).is_some(),
+            Owner::Autoscaler { namespace, name } => {
+                self.autoscalers.get(namespace, name).is_some_and(|hpa| decides_in_members(&hpa))
+            }
             Owner::Cluster { name } => self.fleet.all().contains_key(&ClusterName::from(name.as_str())),
         }
     }

@@ -10,6 +10,7 @@ use ironclad_api::{
     labels, namespaces,
     work::Work,
 };
+use ironclad_estimator::Needs;
 use ironclad_fleet::{ClusterName, Gvk};
 use ironclad_runtime::{Change, Informer, Key, Queue, WatchScope, WorkMetrics};
 use ironclad_seam::Seam;
@@ -21,10 +22,11 @@ use crate::{
     awaiting::Awaiting,
     caches::SECRETS,
     connector::Connector,
+    estimates::member_needs,
     interpreter::Interpreters,
     mapper::Mapper,
     member_object,
-    members::{Member, Members, Unconnected, connection_identity},
+    members::{Member, Members, Unconnected},
     objects::Objects,
     setup::Setup,
 };
@@ -44,13 +46,21 @@ pub(super) struct Connections {
     elsewhere: Mutex<BTreeMap<Key, Informer<Secret>>>,
     on_elsewhere: OnceLock<OnSecret>,
     pub(super) members: Arc<Members>,
+    /// What is computed from members' nodes and pods.
+    needs: Needs,
+    /// True if members' nodes and pods are watched.
+    watches_resources: bool,
 }
 
 type OnSecret = Arc<dyn Fn(&Change<Secret>) + Send + Sync>;
 
 impl Connections {
     pub(super) fn new(setup: &Setup) -> Self {
+        let needs = member_needs(&setup.settings);
+        let summaries = setup.settings.propagation.resource_modeling.is_on();
         Self {
+            needs,
+            watches_resources: summaries || needs.capacity || needs.unschedulable,
             seam: setup.seam.clone(),
             work_metrics: setup.work_metrics.clone(),
             connector: setup.connector.clone(),
@@ -94,10 +104,15 @@ impl Connections {
             return;
         }
         let credentials = cluster.spec.secret_ref.as_ref().and_then(|named| self.credentials(named));
-        let identity = connection_identity(cluster, credentials.as_deref());
+        let identity = cluster.connection_identity(credentials.as_deref());
         if !self.members.is_current(name, &identity) {
             let made = self.make(name, cluster, credentials.as_deref());
+            let member = made.as_ref().ok().cloned();
             self.members.set(name, identity, made.map_err(Unconnected::NoClient));
+            // By now, everything that follows the caches has its handlers.
+            if let Some(member) = member.filter(|_| self.watches_resources) {
+                member.resources.start(&member.client, &self.seam, &member.tasks);
+            }
         }
     }
 
@@ -113,10 +128,12 @@ impl Connections {
         let (interpreters, cached) = (self.interpreters.clone(), self.works.clone());
         let make = Box::new(move |gvk: &Gvk| member_object::informer(&interpreters, &cached, gvk));
         let objects = Objects::new(client.clone(), self.mapper.clone(), &seam, seam.tasks.clone(), scope, make);
+        let objects = objects.of_older_servers();
         Ok(Arc::new(Member {
             name: name.clone(),
             client,
             objects,
+            resources: ironclad_estimator::Member::new(self.needs),
             works,
             awaiting: Arc::new(Awaiting::default()),
             statuses,

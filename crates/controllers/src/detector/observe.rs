@@ -98,11 +98,7 @@ impl Observer {
             templates: setup.templates.clone(),
             queue: setup.template_queue.clone(),
             interpreters: setup.interpreters.clone(),
-            options: Options {
-                workload_affinity: gates.enabled(Gate::WorkloadAffinity),
-                resource_quota_estimate: gates.enabled(Gate::ResourceQuotaEstimate),
-                multiple_pod_templates: gates.enabled(Gate::MultiplePodTemplatesScheduling),
-            },
+            options: Options::of(gates),
             priority_classes: gates
                 .enabled(Gate::PriorityBasedScheduling)
                 .then(|| setup.caches.take(&PRIORITY_CLASSES)),

@@ -23,7 +23,7 @@ use self::{apply::Applier, metrics::GracefulMetrics, observe::Observer};
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
     controller::Controller,
-    index::{BY_EVICTION, BY_TARGET},
+    index::{BY_EVICTION, BY_PREEMPTOR, BY_TARGET},
     setup::{Setup, on_change},
 };
 
@@ -90,6 +90,16 @@ impl GracefulEviction {
         {
             let text = |field: &Option<String>| field.clone().unwrap_or_default();
             self.queue.add(Key::new(&text(&metadata.namespace), &text(&metadata.name)));
+        }
+        if let Some(preemptor) = &change.old
+            && wakes::graceful_eviction::preemptor(
+                change.old.as_ref().map(Binding::metadata),
+                change.new.as_ref().map(Binding::metadata),
+            )
+        {
+            for victim in self.bindings.by_index(BY_PREEMPTOR, &preemptor.view().key().to_string()) {
+                self.queue.add(queue_key(&victim));
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use ironclad_failover::{
     graceful_eviction::{Seen, runs_own_replicas},
     wakes,
 };
-use ironclad_fleet::{Binding, ClusterName, not_ready};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, eviction_task, not_ready};
 use ironclad_runtime::{Informer, Key};
 
 use crate::{
@@ -35,6 +35,7 @@ pub(super) struct Observed {
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
     own_replicas: BTreeSet<ClusterName>,
+    deleted_preemptors: BTreeSet<BindingKey>,
     stale_pending: bool,
 }
 
@@ -53,6 +54,7 @@ impl Observed {
             not_ready: &self.not_ready,
             copies: &self.copies,
             own_replicas: &self.own_replicas,
+            deleted_preemptors: &self.deleted_preemptors,
             plugins: &observer.settings.failover.evict_plugins,
             stale_pending: self.stale_pending,
         }
@@ -74,6 +76,11 @@ impl Observer {
         !crate::registry::evicts(&self.settings) && wakes::graceful_eviction::is_pending(status)
     }
 
+    fn is_deleted(&self, binding: &BindingKey) -> bool {
+        let found = self.bindings.namespaced.get(&binding.namespace, &binding.name);
+        found.is_none_or(|binding| binding.metadata.deletion_timestamp.is_some())
+    }
+
     pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
         let binding = self.bindings.get_as_requested(key)?;
         let spec = binding.spec();
@@ -93,6 +100,8 @@ impl Observer {
             runs_own_replicas(work, spec.target(&cluster.0)?.replicas).then_some(cluster)
         };
         let own_replicas = works.iter().filter_map(own).collect();
-        Some(Observed { binding, not_ready, copies, own_replicas, stale_pending })
+        let preemptors = spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor);
+        let deleted_preemptors = preemptors.filter(|key| self.is_deleted(key)).collect();
+        Some(Observed { binding, not_ready, copies, own_replicas, deleted_preemptors, stale_pending })
     }
 }

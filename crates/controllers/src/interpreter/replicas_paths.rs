@@ -1,10 +1,10 @@
 //! Reads from CustomResourceDefinitions where their kinds have replicas, when an object with the label
-//! `retain-replicas` needs it. The cache of definitions has only their metadata.
+//! `retain-replicas`, or the target of a distributed autoscaler, needs it. The cache of definitions has only their metadata.
 
 use std::sync::Arc;
 
 use ironclad_fleet::Gvk;
-use ironclad_interpreter::{ReplicasPaths, replicas_paths};
+use ironclad_interpreter::{ReplicasPath, ReplicasPaths, replicas_paths};
 use ironclad_runtime::{Change, Failure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, ResourceExt as _};
@@ -13,6 +13,18 @@ use super::Interpreters;
 use crate::{caches::Definition, mapper::Mapper};
 
 impl Interpreters {
+    /// The path of a kind's replicas, read from its definition if that was not done yet; `None` if it has no scale
+    /// subresource.
+    pub(crate) async fn replicas_path(&self, mapper: &Mapper, gvk: &Gvk) -> Result<Option<Arc<str>>, Failure> {
+        if self.for_a_decision().replicas_path(gvk) == ReplicasPath::NotLookedUp {
+            self.read_replicas_path(mapper, gvk).await?;
+        }
+        Ok(match self.for_a_decision().replicas_path(gvk) {
+            ReplicasPath::At(path) => Some(path),
+            ReplicasPath::Nowhere | ReplicasPath::NotLookedUp => None,
+        })
+    }
+
     /// Reads where a kind has its replicas. Decisions that begin afterwards know it.
     pub(crate) async fn read_replicas_path(&self, mapper: &Mapper, gvk: &Gvk) -> Result<(), Failure> {
         let forgotten = self.sources.lock().forgotten;

@@ -2,14 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ironclad_fleet::Binding;
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use ironclad_scheduling::{self as scheduling, Again, Decision, Effect, preempt::NOMINATED_CLUSTERS};
 use ironclad_seam::Clock;
 
-use super::{
-    observe::Observed,
-    preemption::{Preemption, Progress},
-};
+use super::preemption::{Preemption, Progress};
 use crate::{
     bindings::Bindings,
     capacity::{BeingWritten, FleetCapacity},
@@ -19,6 +17,11 @@ use crate::{
 
 /// Time within which a nomination is written; the evictions follow it.
 const NOMINATION_WRITTEN: Duration = Duration::from_millis(100);
+
+/// Returns whether the reasons of decisions are logged.
+pub(super) fn logs_reasons() -> bool {
+    tracing::enabled!(tracing::Level::DEBUG)
+}
 
 /// The writes of the scheduler.
 pub(super) struct Applier {
@@ -46,7 +49,7 @@ impl Applier {
     pub(super) async fn apply(
         &self,
         key: &Key,
-        seen: &Observed,
+        binding: &Binding,
         decision: &Decision,
         mut assumed: Option<BeingWritten>,
     ) -> Result<Next, Failure> {
@@ -56,16 +59,16 @@ impl Applier {
         for effect in &decision.plan.effects {
             let (patch, targets) = match effect {
                 Effect::Result { patch, targets } => (patch, targets),
-                Effect::Preempt(plan) => match self.preemption.evict(key, &seen.binding, plan).await? {
+                Effect::Preempt(plan) => match self.preemption.evict(key, binding, plan).await? {
                     Progress::Done => continue,
                     Progress::NotNominated => return Ok(Next::After(NOMINATION_WRITTEN)),
                 },
                 Effect::Status(_) | Effect::Event(_) => {
-                    self.report(key, seen, effect);
+                    self.report(key, binding, effect);
                     continue;
                 }
             };
-            let written = self.bindings.patch(&self.writer, &seen.binding, patch.clone()).await;
+            let written = self.bindings.patch(&self.writer, binding, patch.clone()).await;
             // The write may have been made even if its answer was lost or overtaken.
             if written.is_ok() || self.bindings.get(key).is_some_and(|now| now.spec().clusters == *targets) {
                 assumed.take().into_iter().for_each(BeingWritten::confirm);
@@ -74,19 +77,19 @@ impl Applier {
                 Ok(()) => {}
                 // Quota may be freed at any time, and nothing is broken.
                 Err(Failure::OverQuota(refusal)) => {
-                    self.report_refusal(key, seen, &refusal);
+                    self.report_refusal(key, binding, &refusal);
                     return Ok(Next::Retry);
                 }
                 Err(failure) => {
                     // Failures that may pass by themselves are retried without a report.
                     if failure.is_final() {
-                        self.report_refusal(key, seen, &failure.to_string());
+                        self.report_refusal(key, binding, &failure.to_string());
                     }
                     return Err(failure);
                 }
             }
         }
-        let successes = self.events.successes(|| scheduling::success(seen.binding.view(), &decision.plan.effects));
+        let successes = self.events.successes(|| scheduling::success(binding.view(), &decision.plan.effects));
         self.events.record_all(&successes);
         Ok(match scheduling::again(decision.next, self.clock.wall(), self.capacity.expires_in()) {
             Again::Never => Next::Forget,
@@ -95,19 +98,19 @@ impl Applier {
         })
     }
 
-    fn report_refusal(&self, key: &Key, seen: &Observed, refusal: &str) {
-        let plan = scheduling::refused(seen.binding.view(), refusal, self.clock.wall_seconds());
-        plan.effects.iter().for_each(|effect| self.report(key, seen, effect));
+    fn report_refusal(&self, key: &Key, binding: &Binding, refusal: &str) {
+        let plan = scheduling::refused(binding.view(), refusal, self.clock.wall_seconds());
+        plan.effects.iter().for_each(|effect| self.report(key, binding, effect));
     }
 
-    fn report(&self, key: &Key, seen: &Observed, effect: &Effect) {
+    fn report(&self, key: &Key, binding: &Binding, effect: &Effect) {
         match effect {
             Effect::Result { .. } | Effect::Preempt(_) => {}
             Effect::Status(part) => {
                 if part.fields.contains_key(NOMINATED_CLUSTERS) {
-                    self.bindings.request_urgent_status(key, seen.binding.uid(), "scheduler", part.clone());
+                    self.bindings.request_urgent_status(key, binding.uid(), "scheduler", part.clone());
                 } else {
-                    self.bindings.request_status(key, seen.binding.uid(), "scheduler", part.clone());
+                    self.bindings.request_status(key, binding.uid(), "scheduler", part.clone());
                 }
             }
             Effect::Event(event) => self.events.record(event),

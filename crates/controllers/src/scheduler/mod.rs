@@ -14,7 +14,7 @@ use ironclad_api::{cluster::Cluster, work::ResourceBinding};
 use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
-    self as scheduling, Decision,
+    self as scheduling, Available, Decision, Interests,
     trigger::{Wakes, api_appears, concerns, is_unsettled, may_fit, may_help, wakes},
     wakes::Wake,
 };
@@ -36,7 +36,9 @@ use crate::{
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
     controller::Controller,
+    estimates::Estimates,
     explain::QueuedBinding,
+    index::BY_TARGET,
     setup::{Setup, on_change},
 };
 
@@ -56,10 +58,13 @@ struct Scheduler {
     bindings: Bindings,
     fleet: ClusterSnapshot,
     capacity: FleetCapacity,
+    estimates: Estimates,
     /// Locked during a decision, first come, first served: each decision sees the one before. Do not hold it across an
     /// `.await`.
     cycle: sync::Mutex<()>,
     waiting: Arc<Mutex<Waiting>>,
+    /// Bindings by the affinities that select their clusters.
+    interests: Mutex<Interests>,
     /// Bindings for whose kind a cluster serves the API since their last cycle.
     api_appeared: Mutex<BTreeSet<Key>>,
     observer: Observer,
@@ -84,8 +89,10 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         bindings: setup.bindings.clone(),
         fleet: setup.fleet.clone(),
         capacity: setup.capacity.clone(),
+        estimates: setup.estimates.clone(),
         cycle: sync::Mutex::new(()),
         waiting: metrics.waiting(),
+        interests: Mutex::default(),
         api_appeared: Mutex::default(),
         observer: Observer::new(setup),
         applier: Applier::new(setup, preemption.clone()),
@@ -108,6 +115,13 @@ impl Controller for Scheduler {
             let this = this.clone();
             async move { this.reconcile(key).await }
         });
+        if self.estimates.answers() {
+            let this = self.clone();
+            self.seam.tasks.supervise(&self.seam.clock, "scheduler/growth", move || {
+                let this = this.clone();
+                async move { this.follow_growth().await }
+            });
+        }
     }
 
     /// Bindings that fit no cluster are rechecked after minutes.
@@ -119,37 +133,65 @@ impl Controller for Scheduler {
 impl Scheduler {
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         self.waiting.lock().leave(&key);
+        let remote = self.ask_estimators(&key).await;
         let cycle = self.cycle.lock().await;
         let api_appeared = self.api_appeared.lock().contains(&key);
-        let Some(observed) = self.observer.observe(&key) else {
+        let Some(binding) = self.observer.binding(&key) else {
             self.api_appeared.lock().remove(&key);
             return Ok(Next::Forget);
         };
         self.capacity.expire();
+        let available = self.estimates.available(binding.view(), remote);
         let mut attempt = self.metrics.attempt(&self.seam.clock);
         let decision = {
             let preemption = self.preemption.read();
             let capacity = self.capacity.lock();
             let preempting = preemption.as_ref().map(preemption::Read::preempting);
             let (options, peers) = (self.capacity.options(), self.groups.read());
-            let seen = observed.seen(&capacity, options, api_appeared, preempting, peers.as_deref());
+            let observed = self.observer.observe(available);
+            let seen = observed.seen(&binding, &capacity, options, api_appeared, preempting, peers.as_deref());
             scheduling::decide_timed(&seen, self.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
         };
-        let assumed = decision.result().map(|targets| self.capacity.assume(observed.binding.view(), targets));
+        let assumed = decision.result().map(|targets| self.capacity.assume(binding.view(), targets));
         if let Some(targets) = decision.result() {
-            self.groups.assign(observed.binding.view(), targets);
+            self.groups.assign(binding.view(), targets);
         }
-        let released = self.preemption.record(&observed.binding, &decision);
+        let released = self.preemption.record(&binding, &decision);
         drop(cycle);
         released.iter().for_each(|cluster| self.enqueue_waiting(cluster));
-        let outcome = self.applier.apply(&key, &observed, &decision, assumed).await;
-        self.groups.assigned(observed.binding.view());
+        let outcome = self.applier.apply(&key, &binding, &decision, assumed).await;
+        self.groups.assigned(binding.view());
         if api_appeared && outcome.is_ok() {
             self.api_appeared.lock().remove(&key);
         }
         attempt.ended(decision.attempt(), outcome.is_ok());
-        self.note_failure(&key, observed.binding.view(), &decision, outcome.is_ok());
+        self.note_failure(&key, binding.view(), &decision, outcome.is_ok());
         outcome
+    }
+
+    /// Asks the estimators over gRPC, before the cycle: others need not wait for their answers.
+    async fn ask_estimators(&self, key: &Key) -> Vec<(ClusterName, i64)> {
+        if !self.estimates.asks_over_the_network() {
+            return Vec::new();
+        }
+        let Some(binding) = self.observer.binding(key) else { return Vec::new() };
+        let api_appeared = self.api_appeared.lock().contains(key);
+        let calls = {
+            let capacity = self.capacity.lock();
+            let observed = self.observer.observe(Available::new());
+            let seen = observed.seen(&binding, &capacity, self.capacity.options(), api_appeared, None, None);
+            self.estimates.calls_for(&seen)
+        };
+        self.estimates.ask(binding.spec(), calls).await
+    }
+
+    /// Enqueues what waits for capacity when members have grown in a way that their summaries do not show.
+    async fn follow_growth(&self) {
+        loop {
+            for cluster in &self.estimates.grown().await {
+                self.enqueue_waiting(cluster);
+            }
+        }
     }
 
     /// Notes what a binding waits for whose attempt failed.
@@ -171,9 +213,13 @@ impl Scheduler {
         let Some(new) = new else {
             if let Some(old) = old {
                 self.waiting.lock().leave(&key_of(old));
+                self.interests.lock().remove(&old.key());
             }
             return;
         };
+        if old.is_none_or(|old| !Interests::is_unchanged(old, new)) {
+            self.interests.lock().update(new);
+        }
         match scheduling::wakes::binding(old, new, self.capacity.options()) {
             Some(Wake::Added) => {
                 let is_new = change.new.as_ref().is_some_and(|new| self.bindings.is_synced(new));
@@ -217,8 +263,9 @@ impl Scheduler {
             return;
         }
         let (options, now) = (self.capacity.options(), self.seam.clock.wall_seconds());
-        for binding in self.bindings.list() {
-            let (view, key) = (binding.view(), queue_key(&binding));
+        for key in self.concerned(&name, old, new) {
+            let Some(binding) = self.bindings.get(&key) else { continue };
+            let view = binding.view();
             let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(view, cluster, options));
             if !concerned || (wakes == Wakes::Unsettled && !is_unsettled(view)) {
                 continue;
@@ -234,6 +281,19 @@ impl Scheduler {
             }
             self.enqueue(key, Incoming::ClusterChanged, Cause::Replay);
         }
+    }
+
+    /// Bindings that a changed cluster may concern: its targets, and those whose affinity selects it. Namespaced ones
+    /// come first.
+    fn concerned(&self, name: &ClusterName, old: Option<&Cluster>, new: Option<&Cluster>) -> Vec<Key> {
+        let targets = self.bindings.by_index(BY_TARGET, &name.0);
+        let mut keys: BTreeSet<Key> = targets.iter().map(queue_key).collect();
+        let interests = self.interests.lock();
+        keys.extend(interests.selecting(old, new).map(|key| Key::new(&key.namespace, &key.name)));
+        let (cluster_scoped, mut keys): (Vec<Key>, Vec<Key>) =
+            keys.into_iter().partition(|key| key.namespace.is_empty());
+        keys.extend(cluster_scoped);
+        keys
     }
 
     /// Enqueues bindings that wait for capacity and may fit into this cluster, in the order in which they began to

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use ironclad_fleet::{Binding, Clusters};
 use ironclad_runtime::Key;
-use ironclad_scheduling::{Available, Capacity, Options, Peers, Seen, preempt::Preempting};
+use ironclad_scheduling::{Available, Capacity, Index, Options, Peers, Seen, preempt::Preempting};
+use parking_lot::RwLockReadGuard;
 
+use super::apply::logs_reasons;
 use crate::{bindings::Bindings, clusters::ClusterSnapshot, setup::Setup};
 
 /// The caches that the scheduler reads.
@@ -14,27 +16,29 @@ pub(super) struct Observer {
     fleet: ClusterSnapshot,
 }
 
-/// The snapshot, without the capacity, which is borrowed for the decision.
-pub(super) struct Observed {
-    /// The binding; its version is the one to write over.
-    pub(super) binding: Binding,
+/// The snapshot, without the binding, and without the capacity, which is borrowed for the decision. Do not hold it across
+/// an `.await`: a change of a cluster waits for the index, and would copy the map of clusters.
+pub(super) struct Observed<'a> {
     clusters: Arc<Clusters>,
+    /// `None` while reasons about each cluster are logged.
+    index: Option<RwLockReadGuard<'a, Index>>,
+    /// Answers of accurate estimators.
     available: Available,
 }
 
-impl Observed {
+impl Observed<'_> {
     /// The form that the decision takes.
     pub(super) fn seen<'a>(
         &'a self,
+        binding: &'a Binding,
         capacity: &'a Capacity,
         options: &'a Options,
         api_appeared: bool,
         preempting: Option<Preempting<'a>>,
         peers: Option<&'a Peers>,
     ) -> Seen<'a> {
-        let binding = self.binding.view();
         Seen {
-            binding,
+            binding: binding.view(),
             clusters: &self.clusters,
             available: &self.available,
             capacity,
@@ -42,6 +46,7 @@ impl Observed {
             api_appeared,
             preempting,
             peers,
+            index: self.index.as_deref(),
         }
     }
 }
@@ -51,8 +56,15 @@ impl Observer {
         Self { bindings: setup.bindings.clone(), fleet: setup.fleet.clone() }
     }
 
-    pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
-        let binding = self.bindings.get_as_requested(key)?;
-        Some(Observed { binding, clusters: self.fleet.all(), available: Available::new() })
+    /// The binding; its version is the one to write over.
+    pub(super) fn binding(&self, key: &Key) -> Option<Binding> {
+        self.bindings.get_as_requested(key)
+    }
+
+    /// `available` are the answers of accurate estimators for the binding.
+    pub(super) fn observe(&self, available: Available) -> Observed<'_> {
+        let (index, clusters) = self.fleet.indexed();
+        let index = (!logs_reasons()).then_some(index);
+        Observed { clusters, index, available }
     }
 }

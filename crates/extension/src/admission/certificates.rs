@@ -1,6 +1,7 @@
-//! Certificates of the webhook server: their Secret and their renewal (specification/admission.md 1, 8).
+//! Certificates that this program makes for itself, in a Secret, and their renewal (specification/admission.md 1, 8):
+//! of the webhook server, of the metrics adapter, and of the embedded server as a client of aggregated ones.
 //!
-//! An authority signs the server's certificate; both are in a Secret that all replicas share. A kube-apiserver trusts a
+//! An authority signs the certificate; both are in a Secret that all replicas share. The other side trusts a
 //! bundle: a new authority is added to it while the old one is still valid, so that no call fails on the day of the
 //! change.
 
@@ -24,7 +25,20 @@ const CA_RENEW_DAYS: i64 = 730;
 const LEAF_RENEW_DAYS: i64 = 90;
 const DAY_SECONDS: i64 = 86_400;
 
-/// Certificates that the server presents, and authorities that clients trust.
+/// The purpose of certificates.
+#[derive(Debug, Clone)]
+pub(crate) struct Purpose {
+    /// Name of the Secret.
+    pub(crate) secret: &'static str,
+    /// Name of the authority.
+    pub(crate) authority: &'static str,
+    /// Name in the certificate.
+    pub(crate) name: &'static str,
+    /// The names and addresses that the certificate of a server is for; `None` for that of a client.
+    pub(crate) hosts: Option<Vec<String>>,
+}
+
+/// Certificates that we present, and authorities that clients trust.
 #[derive(Debug, Clone)]
 pub(crate) struct Certificates {
     pub(crate) authority: Pair,
@@ -62,7 +76,8 @@ impl Certificates {
     ///
     /// # Errors
     /// The error of the certificate library.
-    pub(crate) fn renewed(existing: Option<&Self>, hosts: &[String], seam: &Seam) -> Result<Option<Self>, String> {
+    pub(crate) fn renewed(existing: Option<&Self>, purpose: &Purpose, seam: &Seam) -> Result<Option<Self>, String> {
+        let hosts = purpose.hosts.as_deref().unwrap_or_default();
         let now = seam.clock.wall_seconds();
         let lasts = |certificate: &str, days: i64| {
             pki::validity(certificate).is_some_and(|(ends, _)| seconds_left(ends, now) > days * DAY_SECONDS)
@@ -78,14 +93,17 @@ impl Certificates {
         let (authority, bundle) = match (authority, existing) {
             (Some(authority), Some(existing)) => (authority.clone(), existing.bundle.clone()),
             _ => {
-                let fresh = pki::authority("ironclad-webhook-ca", CA_DAYS, seam)?;
+                let fresh = pki::authority(purpose.authority, CA_DAYS, seam)?;
                 let old =
                     existing.map(|s| s.authority.certificate.as_str()).filter(|old| lasts(old, 0)).unwrap_or_default();
                 let bundle = format!("{}{old}", fresh.certificate);
                 (fresh, bundle)
             }
         };
-        let serving = pki::serving(&authority, "ironclad-webhook", hosts, LEAF_DAYS, seam)?;
+        let serving = match &purpose.hosts {
+            Some(hosts) => pki::serving(&authority, purpose.name, hosts, LEAF_DAYS, seam)?,
+            None => pki::client_certificate(&authority, purpose.name, LEAF_DAYS, seam)?,
+        };
         Ok(Some(Self { authority, bundle, serving }))
     }
 }
@@ -105,10 +123,15 @@ mod tests {
         Seam { clock: Clock::simulated(now), rng: Rng::from_seed(7), tasks: Tasks::new("test") }
     }
 
+    fn renewed(existing: Option<&Certificates>, hosts: &[String], seam: &Seam) -> Result<Option<Certificates>, String> {
+        let purpose = Purpose { secret: "s", authority: "ca", name: "leaf", hosts: Some(hosts.to_vec()) };
+        Certificates::renewed(existing, &purpose, seam)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn renewal_times() {
         let hosts = ["127.0.0.1".to_owned(), "ironclad.example".to_owned()];
-        let first = Certificates::renewed(None, &hosts, &seam_at(0)).unwrap().unwrap();
+        let first = renewed(None, &hosts, &seam_at(0)).unwrap().unwrap();
         let (_, names) = pki::validity(&first.serving.certificate).unwrap();
         assert_eq!(names, hosts);
         assert_eq!(first.bundle, first.authority.certificate);
@@ -138,7 +161,7 @@ mod tests {
             } else {
                 first.clone()
             };
-            let renewed = Certificates::renewed(Some(&existing), hosts, &seam).unwrap();
+            let renewed = renewed(Some(&existing), hosts, &seam).unwrap();
             assert_eq!(renewed.is_some(), leaf, "{name}");
             let Some(renewed) = renewed else { continue };
             assert_eq!(renewed.authority.certificate != first.authority.certificate, authority, "{name}");
@@ -148,7 +171,7 @@ mod tests {
             );
             assert!(renewed.bundle.starts_with(&renewed.authority.certificate), "{name}");
         }
-        let ended = Certificates::renewed(Some(&first), &hosts, &seam_at(4_000)).unwrap().unwrap();
+        let ended = renewed(Some(&first), &hosts, &seam_at(4_000)).unwrap().unwrap();
         assert!(!ended.bundle.contains(&first.authority.certificate), "what has ended is trusted no more");
     }
 }

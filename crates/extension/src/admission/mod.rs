@@ -7,5 +7,7 @@ mod reach;
 mod server;
 mod webhooks;
 
+pub(crate) use certificates::{Certificates, Purpose};
 pub use in_process::InProcessAdmission;
 pub use webhooks::{WebhookError, WebhookOptions, serve_webhooks};
+pub(crate) use webhooks::{certificates, covers, failed};

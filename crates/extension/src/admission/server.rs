@@ -1,69 +1,27 @@
 //! Webhook server: TLS, bounded bodies, one review per request (specification/admission.md 1).
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use hyper::body::Incoming;
 use ironclad_admission::{Config, convert, review::Review, table};
-use ironclad_apiserver::pki::Pair;
-use ironclad_seam::{Seam, Tasks};
+use ironclad_seam::Seam;
 use kube::Client;
-use parking_lot::RwLock;
-use rustls::{
-    crypto::ring::sign::any_supported_type,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::{ClientHello, ResolvesServerCert},
-    sign::CertifiedKey,
-};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::Semaphore};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpListener;
 
 use super::lookup::{Failed, apply_effects, look_up};
+use crate::tls::{self, InUse};
 
 /// A review holds an object twice, and an object has no more than three megabytes.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A conversion holds a page of a list.
 const CONVERSION_BYTES_MAX: usize = 64 * 1024 * 1024;
-const CONNECTIONS_MAX: usize = 256;
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-const HEADERS_MAX: Duration = Duration::from_secs(10);
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Attempts of a review while a quota changes concurrently, and the pause before the second one.
 const CHARGES: u32 = 5;
 const CHARGE_PAUSE: Duration = Duration::from_millis(10);
-
-/// Current certificate. It can be replaced while connections are open.
-#[derive(Debug, Default)]
-pub(crate) struct InUse(RwLock<Option<Arc<CertifiedKey>>>);
-
-impl InUse {
-    /// Uses this one from now on.
-    ///
-    /// # Errors
-    /// A certificate or key that can't be read.
-    pub(crate) fn set(&self, pair: &Pair) -> Result<(), String> {
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pair.certificate.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(|e| e.to_string())?;
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).map_err(|e| e.to_string())?;
-        let key = any_supported_type(&key).map_err(|e| e.to_string())?;
-        *self.0.write() = Some(Arc::new(CertifiedKey::new(chain, key)));
-        Ok(())
-    }
-}
-
-impl ResolvesServerCert for InUse {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.read().clone()
-    }
-}
 
 /// Answers kube-apiservers.
 #[derive(Clone)]
@@ -76,47 +34,13 @@ pub(crate) struct Webhooks {
 impl Webhooks {
     /// Serves until the tasks are stopped.
     pub(crate) async fn serve(self, listener: TcpListener, certificate: Arc<InUse>) -> io::Result<()> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(io::Error::other)?
-            .with_no_client_auth()
-            .with_cert_resolver(certificate);
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let tasks = self.seam.tasks.child("webhooks");
-        loop {
-            let Ok(slot) = slots.clone().acquire_owned().await else { break };
-            let stream = tokio::select! {
-                biased;
-                () = self.seam.tasks.stopping() => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
-                    Err(error) => {
-                        tracing::warn!(%error, "webhook listener failed to accept a connection");
-                        self.seam.clock.sleep(ACCEPT_PAUSE).await;
-                        continue;
-                    }
-                },
-            };
-            let (webhooks, acceptor, group) = (self.clone(), acceptor.clone(), tasks.clone());
-            tasks.spawn("webhook-connection", async move {
-                let _ = stream.set_nodelay(true);
-                if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
-                    let service = service_fn(move |request: Request<Incoming>| {
-                        let webhooks = webhooks.clone();
-                        async move { Ok::<_, Infallible>(webhooks.answer(request).await) }
-                    });
-                    let mut builder = auto::Builder::new(Streams(group));
-                    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX);
-                    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
-                        tracing::debug!(%error, "webhook connection failed");
-                    }
-                }
-                drop(slot);
-            });
-        }
+        let config = Arc::new(tls::server_config(certificate, None).map_err(io::Error::other)?);
+        let seam = self.seam.clone();
+        let answer = move |request, _peer| {
+            let webhooks = self.clone();
+            async move { webhooks.answer(request).await }
+        };
+        tls::serve(listener, move || config.clone(), &seam, "webhook", answer).await;
         Ok(())
     }
 
@@ -176,20 +100,6 @@ impl Webhooks {
         }
         let message = "the quota changes too fast to be charged; try again";
         reply(StatusCode::OK, &review.failed(message))
-    }
-}
-
-/// Runs the streams of HTTP/2 connections as tasks of a group.
-#[derive(Clone)]
-struct Streams(Tasks);
-
-impl<F> hyper::rt::Executor<F> for Streams
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    fn execute(&self, future: F) {
-        self.0.spawn("webhook-stream", future);
     }
 }
 

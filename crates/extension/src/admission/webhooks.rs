@@ -25,13 +25,19 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::net::TcpListener;
 
+use crate::tls::InUse;
+
 use super::{
-    certificates::Certificates,
-    server::{InUse, Webhooks},
+    certificates::{Certificates, Purpose},
+    server::Webhooks,
 };
 
 /// The Secret that all replicas share.
 const SECRET: &str = "ironclad-webhook-certificates";
+
+fn purpose(hosts: &[String]) -> Purpose {
+    Purpose { secret: SECRET, authority: "ironclad-webhook-ca", name: "ironclad-webhook", hosts: Some(hosts.to_vec()) }
+}
 /// Interval between checks of certificates and registrations.
 const CHECK_INTERVAL: Duration = Duration::from_secs(300);
 /// Interval between checks after a failure.
@@ -64,14 +70,14 @@ pub enum WebhookError {
         source: Box<kube::Error>,
     },
     /// A certificate can't be made or used.
-    #[error("the webhook certificate can't be made or used: {0}")]
+    #[error("the certificate can't be made or used: {0}")]
     Certificate(String),
     /// Replicas overwrote each other too often.
     #[error("{0} changed again and again while it was written")]
     Contended(String),
 }
 
-fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> WebhookError {
+pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> WebhookError {
     let what = what.into();
     move |source| WebhookError::Request { what, source: Box::new(source) }
 }
@@ -93,7 +99,7 @@ pub async fn serve_webhooks(
     }
     let in_use = Arc::new(InUse::default());
     let mut served = String::new();
-    let certificates = certificates(&client, &options.hosts, seam).await?;
+    let certificates = certificates(&client, &purpose(&options.hosts), seam).await?;
     in_use.set(&certificates.serving).map_err(WebhookError::Certificate)?;
     served.clone_from(&certificates.serving.certificate);
     // Start the server first: a kube-apiserver calls as soon as the webhooks are registered.
@@ -134,7 +140,7 @@ async fn check(
     served: &mut String,
     seam: &Seam,
 ) -> Result<(), WebhookError> {
-    let certificates = certificates(client, &options.hosts, seam).await?;
+    let certificates = certificates(client, &purpose(&options.hosts), seam).await?;
     // Trust first, then the certificate that needs it.
     register(client, options, &certificates.bundle).await?;
     if *served != certificates.serving.certificate {
@@ -154,16 +160,21 @@ async fn own_user(client: &Client) -> Result<String, WebhookError> {
 }
 
 /// The certificates of the Secret, renewed if they are due.
-async fn certificates(client: &Client, hosts: &[String], seam: &Seam) -> Result<Certificates, WebhookError> {
+pub(crate) async fn certificates(
+    client: &Client,
+    purpose: &Purpose,
+    seam: &Seam,
+) -> Result<Certificates, WebhookError> {
+    let secret_name = purpose.secret;
     const TRIES: usize = 8;
     let api: Api<Secret> = Api::namespaced(client.clone(), namespaces::SYSTEM);
-    let what = || format!("Secret {}/{SECRET} with the webhook certificates", namespaces::SYSTEM);
+    let what = || format!("Secret {}/{secret_name} with certificates", namespaces::SYSTEM);
     for _ in 0..TRIES {
-        let existing = api.get_opt(SECRET).await.map_err(failed(what()))?;
+        let existing = api.get_opt(secret_name).await.map_err(failed(what()))?;
         let data = existing.as_ref().and_then(|secret| secret.data.clone()).unwrap_or_default();
         let data: BTreeMap<String, Vec<u8>> = data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
         let read = Certificates::read(&data);
-        let renewed = Certificates::renewed(read.as_ref(), hosts, seam).map_err(WebhookError::Certificate)?;
+        let renewed = Certificates::renewed(read.as_ref(), purpose, seam).map_err(WebhookError::Certificate)?;
         let fresh = match (renewed, read) {
             (None, Some(read)) => return Ok(read),
             (Some(fresh), _) => fresh,
@@ -174,11 +185,11 @@ async fn certificates(client: &Client, hosts: &[String], seam: &Seam) -> Result<
         let written = match existing {
             Some(mut secret) => {
                 secret.data = Some(data);
-                api.replace(SECRET, &params, &secret).await
+                api.replace(secret_name, &params, &secret).await
             }
             None => {
                 ensure_namespace(client).await?;
-                let metadata = ObjectMeta { name: Some(SECRET.into()), ..ObjectMeta::default() };
+                let metadata = ObjectMeta { name: Some(secret_name.into()), ..ObjectMeta::default() };
                 let secret = Secret { metadata, data: Some(data), type_: Some("Opaque".into()), ..Secret::default() };
                 api.create(&params, &secret).await
             }
@@ -193,7 +204,7 @@ async fn certificates(client: &Client, hosts: &[String], seam: &Seam) -> Result<
     Err(WebhookError::Contended(what()))
 }
 
-async fn ensure_namespace(client: &Client) -> Result<(), WebhookError> {
+pub(crate) async fn ensure_namespace(client: &Client) -> Result<(), WebhookError> {
     let api: Api<Namespace> = Api::all(client.clone());
     let what = || format!("namespace {}", namespaces::SYSTEM);
     if api.get_opt(namespaces::SYSTEM).await.map_err(failed(what()))?.is_some() {
@@ -270,7 +281,7 @@ where
 }
 
 /// Returns `true` if the existing object has every wanted field. Fields that a server adds do not count.
-fn covers(existing: &serde_json::Value, wanted: &serde_json::Value) -> bool {
+pub(crate) fn covers(existing: &serde_json::Value, wanted: &serde_json::Value) -> bool {
     use serde_json::Value;
     match (existing, wanted) {
         (Value::Object(a), Value::Object(b)) => {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use ironclad_admission::Config;
 use ironclad_apiserver::Identity;
-use ironclad_extension::explain::{Explain, Leader, Waiting};
+use ironclad_extension::explain::{Explain, Leader};
 use ironclad_failover::{
     Evictions, Flags, Now,
     taint_manager::{Report, Row},
 };
+use ironclad_planning::leader::{Configuration, QueuedBinding};
 use ironclad_runtime::{Traffic, in_process_client};
 use serde_json::{Value, json};
 
@@ -25,8 +26,16 @@ impl Leader for Started {
         Some((Evictions::new(Flags::default(), now).report(now), Vec::new()))
     }
 
-    fn scheduling_queue(&self) -> Vec<Waiting> {
+    fn autoscaler(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
+        (namespace == "shop" && name == "web").then(|| serde_json::json!({"namespace": namespace, "name": name}))
+    }
+
+    fn scheduling_queue(&self) -> Vec<QueuedBinding> {
         Vec::new()
+    }
+
+    fn configuration(&self) -> Option<Configuration> {
+        None
     }
 }
 

@@ -4,4 +4,5 @@
 
 mod explain;
 mod in_process;
+mod metrics;
 mod support;

@@ -16,7 +16,9 @@ use ironclad_api::{
     policy::PurgeMode,
     work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
-use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task, targets};
+use ironclad_fleet::{
+    BindingKey, ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task, targets,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -45,6 +47,8 @@ pub struct Seen<'a> {
     pub copies: &'a BTreeSet<ClusterName>,
     /// Those of them whose copy does not run the replicas that the scheduler gave it: see [`runs_own_replicas`].
     pub own_replicas: &'a BTreeSet<ClusterName>,
+    /// Those of the preemptors that tasks name which are deleted, or being deleted.
+    pub deleted_preemptors: &'a BTreeSet<BindingKey>,
     /// `--evict-plugins`.
     pub plugins: &'a Plugins,
     /// True if condition `EvictionPending` is set although no taint manager runs that would remove it.
@@ -205,7 +209,10 @@ fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now:
     if let Some(by) = passing(placement, task, seen) {
         return Verdict::Clear { by, because: Reason::Cleared { from: from(), by } };
     }
-    // Its Work does not exist, so no copy is at stake.
+    // The Work of a preempted binding does not exist, so no copy is at stake: it may return to the cluster.
+    if eviction_task::preemptor(task).is_some_and(|preemptor| seen.deleted_preemptors.contains(&preemptor)) {
+        return Verdict::Clear { by: PREEMPTOR_DELETED, because: Reason::PreemptorDeleted { from: from() } };
+    }
     if task.reason == BINDING_PREEMPTED && grace_over {
         return Verdict::Clear { by: GRACE_PERIOD, because: Reason::GraceEnded { from: from() } };
     }
@@ -227,6 +234,8 @@ fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now:
 
 /// Clearer of a task in metrics and events, if its own grace period ended it.
 const GRACE_PERIOD: &str = "gracePeriodSeconds";
+/// Clearer of a task whose preemptor is deleted.
+const PREEMPTOR_DELETED: &str = "preemptorDeleted";
 
 fn passing<'a>(
     mut plugins: impl Iterator<Item = &'a dyn Plugin>,

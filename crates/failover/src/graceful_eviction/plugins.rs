@@ -2,7 +2,7 @@
 
 use ironclad_api::{
     JsonText,
-    annotations::{APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES},
+    annotations::{APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES, FEDERATED_HPA_APPLIED_REPLICAS},
     labels::{RETAIN_REPLICAS, TRUE},
     work::{GracefulEvictionTask, ResourceHealth, TargetCluster, Work},
 };
@@ -98,7 +98,8 @@ impl Plugins {
 }
 
 /// True if the copy of a Work runs another number of replicas than the scheduler gave it: an override sets them, or the
-/// member decides (label `retain-replicas`). Whether that many are ready is part of its health.
+/// member decides (label `retain-replicas`, or the target of a distributed autoscaler). Whether that many are ready is
+/// part of its health.
 #[must_use]
 pub fn runs_own_replicas(work: &Work, given: i32) -> bool {
     let Some(manifest) = work.spec.workload.manifests.first() else { return false };
@@ -108,6 +109,9 @@ pub fn runs_own_replicas(work: &Work, given: i32) -> bool {
         .as_ref()
         .is_some_and(|all| all.contains_key(APPLIED_OVERRIDES) || all.contains_key(APPLIED_CLUSTER_OVERRIDES));
     // Most copies are neither: their manifest is not parsed.
+    if manifest.as_str().contains(FEDERATED_HPA_APPLIED_REPLICAS) {
+        return true;
+    }
     if !overridden && !manifest.as_str().contains(RETAIN_REPLICAS) {
         return false;
     }

@@ -16,6 +16,7 @@ struct Case {
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
     own_replicas: BTreeSet<ClusterName>,
+    deleted_preemptors: BTreeSet<BindingKey>,
     metadata: ObjectMeta,
     history: Vec<FailoverRecord>,
     plugins: Plugins,
@@ -35,6 +36,7 @@ fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<Ag
         not_ready,
         copies,
         own_replicas,
+        deleted_preemptors: BTreeSet::new(),
         metadata,
         plugins: Plugins::default(),
         stale_pending: false,
@@ -70,6 +72,7 @@ impl Case {
             not_ready: &self.not_ready,
             copies: &self.copies,
             own_replicas: &self.own_replicas,
+            deleted_preemptors: &self.deleted_preemptors,
             plugins: &self.plugins,
             stale_pending: self.stale_pending,
         };
@@ -105,6 +108,30 @@ fn condition_of_a_disabled_taint_manager_is_removed() {
 }
 
 #[test]
+fn task_of_a_deleted_preemptor_ends_at_once() {
+    let key = |name: &str| BindingKey { namespace: "shop".into(), name: name.into() };
+    let preempted = |by: &str| GracefulEvictionTask {
+        reason: BINDING_PREEMPTED.to_owned(),
+        message: eviction_task::preempted_by(&key(by), 9),
+        purge_mode: Some(PurgeMode::Directly),
+        grace_period_seconds: Some(300),
+        ..task("m1")
+    };
+    let other = GracefulEvictionTask { message: preempted("gone").message, ..task("m1") };
+    let held = GracefulEvictionTask { suppress_deletion: Some(true), ..preempted("gone") };
+    for (name, task, result, want) in [
+        ("the preemptor is deleted", preempted("gone"), &[][..], "clear by preemptorDeleted"),
+        ("and the victim runs elsewhere", preempted("gone"), &[("m2", 1)], "clear by preemptorDeleted"),
+        ("the preemptor exists", preempted("there"), &[], "keep until 300"),
+        ("a task of another cause", other, &[], "keep"),
+        ("a person holds the task", held, &[], "keep"),
+    ] {
+        let case = Case { deleted_preemptors: [key("gone")].into(), ..case(result, vec![task], vec![]) };
+        assert_eq!(case.verdict(100), want, "{name}");
+    }
+}
+
+#[test]
 fn overridden_replicas_are_not_compared_with_the_schedule_result() {
     for (name, health, ready, own, want) in [
         ("ready replicas equal the assigned ones", Healthy, 3, false, "clear by ResourceHealth"),
@@ -123,7 +150,7 @@ fn overridden_replicas_are_not_compared_with_the_schedule_result() {
             "metadata": {"name": "w", "annotations": annotations},
             "spec": {"workload": {"manifests": [{
                 "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"name": "web", "labels": labels}, "spec": {"replicas": replicas},
+                "metadata": {"name": "web", "labels": labels, "annotations": annotations}, "spec": {"replicas": replicas},
             }]}},
         }))
         .unwrap()
@@ -131,12 +158,14 @@ fn overridden_replicas_are_not_compared_with_the_schedule_result() {
     let (none, retained) =
         (serde_json::json!({}), serde_json::json!({"resourcetemplate.karmada.io/retain-replicas": "true"}));
     let overridden = serde_json::json!({"policy.karmada.io/applied-overrides": "[]"});
+    let decided = serde_json::json!({"federatedhpa.karmada.io/applied-replicas": "3/3"});
     for (name, labels, annotations, replicas, want) in [
         ("replicas of the Work are those of the result", &none, &none, 3, false),
         ("the Work has the replicas of an older result", &none, &none, 1, false),
         ("an override that leaves replicas alone", &none, &overridden, 3, false),
         ("overridden replicas", &none, &overridden, 1, true),
-        ("replicas are managed by an autoscaler in the member", &retained, &none, 3, true),
+        ("the member keeps its replicas", &retained, &none, 3, true),
+        ("an autoscaler in the member decides them", &none, &decided, 3, true),
     ] {
         let work = work(labels.clone(), annotations.clone(), replicas.into());
         assert_eq!(runs_own_replicas(&work, 3), want, "{name}");

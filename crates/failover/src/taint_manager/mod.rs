@@ -75,7 +75,7 @@ impl Evictions {
         Self {
             fleet: Fleet::default(),
             guards: Guards::new(now, warm_up),
-            pacer: Pacer::new(now.mono),
+            pacer: Pacer::new(now.mono, flags.eviction.concurrent_binding_eviction_syncs),
             retries: Retries::default(),
             hold: Hold::None,
             episodes: BTreeMap::new(),

@@ -227,7 +227,7 @@ impl Evictions {
         let wake = if self.queue.is_empty() { None } else { wake };
         let Some(at) = self.pacer.next_allowed(allowed.rate) else { return Next::Wait(wake) };
         let workers = usize::try_from(self.flags.eviction.concurrent_binding_eviction_syncs).unwrap_or(1).max(1);
-        let late = self.pacer.awaits_answer(now.mono);
+        let late = self.pacer.awaits_answer(allowed.rate, now.mono);
         if self.queue.tally().ready() == 0 || self.working >= workers || late {
             return Next::Wait(wake);
         }

@@ -97,9 +97,12 @@ pub const PROMPT: Duration = Duration::from_millis(100);
 ///
 /// The rate counts when evictions take effect. While a write is late, no eviction starts, and when its answer comes,
 /// the interval starts again: however slow the control plane is, delayed evictions do not take effect in a burst
-/// (invariant 1).
+/// (invariant 1). No more evictions can be delayed than there are workers: at a rate that allows so many within
+/// [`PROMPT`], nothing waits for late answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pacer {
+    /// Most writes without a response at one time.
+    workers: u32,
     last: Duration,
     /// Start times of writes without a response; at most one per worker.
     unanswered: Vec<Duration>,
@@ -113,10 +116,10 @@ pub struct Token {
 }
 
 impl Pacer {
-    /// The pace of a process that starts now.
+    /// The pace of a process that starts now and has at most this many writes without a response.
     #[must_use]
-    pub fn new(start: Duration) -> Self {
-        Self { last: start, unanswered: Vec::new() }
+    pub fn new(start: Duration, workers: u32) -> Self {
+        Self { workers, last: start, unanswered: Vec::new() }
     }
 
     /// Time at which the next eviction may start at this rate, if all writes get responses by then; `None` is never.
@@ -125,15 +128,16 @@ impl Pacer {
         interval(rate).map(|interval| self.last.saturating_add(interval))
     }
 
-    /// True while a write is late: the next eviction waits for its answer.
+    /// True while a write is late: the next eviction at this rate waits for its answer.
     #[must_use]
-    pub fn awaits_answer(&self, now: Duration) -> bool {
-        self.unanswered.iter().any(|taken| is_late(*taken, now))
+    pub fn awaits_answer(&self, rate: f64, now: Duration) -> bool {
+        let burst = interval(rate).map(|interval| interval.saturating_mul(self.workers.max(1)));
+        burst.is_none_or(|burst| burst > PROMPT) && self.unanswered.iter().any(|taken| is_late(*taken, now))
     }
 
     /// Takes the token, if it is there.
     pub fn take(&mut self, rate: f64, now: Duration) -> Option<Token> {
-        if self.awaits_answer(now) || self.next_allowed(rate).is_none_or(|at| at > now) {
+        if self.awaits_answer(rate, now) || self.next_allowed(rate).is_none_or(|at| at > now) {
             return None;
         }
         self.unanswered.push(now);
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn evictions_are_paced() {
         const S: fn(u64) -> Duration = Duration::from_secs;
-        let mut pacer = Pacer::new(S(100));
+        let mut pacer = Pacer::new(S(100), 5);
         assert_eq!(pacer.next_allowed(0.5), Some(S(102)), "the start of the process counts as an eviction");
         assert!(pacer.take(0.5, S(101)).is_none());
         let first = pacer.take(0.5, S(130));
@@ -299,15 +303,33 @@ mod tests {
     #[test]
     fn late_response_restarts_the_pace() {
         const MS: fn(u64) -> Duration = Duration::from_millis;
-        let mut pacer = Pacer::new(MS(0));
+        let mut pacer = Pacer::new(MS(0), 5);
         let (first, second) = (pacer.take(20.0, MS(1_000)).unwrap(), pacer.take(20.0, MS(1_050)).unwrap());
-        assert!(!pacer.awaits_answer(MS(1_100)) && pacer.awaits_answer(MS(1_101)));
+        assert!(!pacer.awaits_answer(20.0, MS(1_100)) && pacer.awaits_answer(20.0, MS(1_101)));
         assert!(pacer.take(20.0, MS(9_000)).is_none(), "two writes have no response");
         pacer.answered(first, MS(9_000));
         assert!(pacer.take(20.0, MS(9_500)).is_none(), "one write has no response");
         pacer.answered(second, MS(9_600));
         assert!(pacer.take(20.0, MS(9_649)).is_none(), "the write may have arrived just before its response");
         assert!(pacer.take(20.0, MS(9_650)).is_some());
+    }
+
+    #[test]
+    fn late_responses_hold_back_no_rate_that_allows_all_of_them_at_once() {
+        const MS: fn(u64) -> Duration = Duration::from_millis;
+        for (rate, workers, waits) in [
+            (0.5, 1, true),
+            (49.0, 5, true),
+            (50.0, 5, false),
+            (50.0, 6, true),
+            (10.0, 1, false),
+            (1e9, 5, false),
+            (0.0, 1, true),
+        ] {
+            let mut pacer = Pacer::new(MS(0), workers);
+            pacer.take(1e9, MS(1_000)).unwrap();
+            assert_eq!(pacer.awaits_answer(rate, MS(5_000)), waits, "{rate}/s with {workers} workers");
+        }
     }
 
     #[test]
@@ -367,10 +389,37 @@ mod tests {
             prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]), "{rates:?}");
         }
 
+        // Invariant 1 for fast rates, whatever the latency: with what takes effect within PROMPT counted as at once.
+        #[test]
+        fn late_writes_of_few_workers_fit_a_fast_rate(steps in prop::collection::vec((0..30u64, prop::sample::select(vec![0, 90, 700, 9_000])), 1..200), workers in 1..6u32, rate in prop::sample::select(vec![50.0, 200.0, 1e9])) {
+            let (mut pacer, mut now) = (Pacer::new(Duration::ZERO, workers), Duration::from_secs(1));
+            let (mut effects, mut in_flight): (Vec<Duration>, Vec<(Duration, Token)>) = (Vec::new(), Vec::new());
+            for (wait, latency) in steps {
+                now += Duration::from_millis(wait);
+                in_flight.sort_by_key(|(at, _)| *at);
+                while in_flight.first().is_some_and(|(at, _)| *at <= now) {
+                    let (at, token) = in_flight.remove(0);
+                    pacer.answered(token, at);
+                    effects.push(at);
+                }
+                let is_free = in_flight.len() < workers as usize;
+                if let Some(token) = is_free.then(|| pacer.take(rate, now)).flatten() {
+                    in_flight.push((now + Duration::from_millis(latency), token));
+                }
+            }
+            effects.sort_unstable();
+            for from in 0..effects.len() {
+                for to in from..effects.len() {
+                    let allowed = ((effects[to] - effects[from] + PROMPT).as_secs_f64() * rate + 1e-9).floor() + 1.0;
+                    prop_assert!((to - from + 1) as f64 <= allowed, "{} of {allowed}", to - from + 1);
+                }
+            }
+        }
+
         // Invariant 1, for changing rates, times and latencies of responses.
         #[test]
         fn the_rate_is_never_exceeded(steps in prop::collection::vec((0..900u64, prop::sample::select(vec![0.0, 0.1, 0.5, 3.0, 30.0]), prop::sample::select(vec![0, 0, 90, 700, 9_000])), 1..200)) {
-            let (mut pacer, mut now) = (Pacer::new(Duration::ZERO), Duration::ZERO);
+            let (mut pacer, mut now) = (Pacer::new(Duration::ZERO, u32::MAX), Duration::ZERO);
             let mut taken: Vec<(Duration, f64)> = Vec::new();
             let mut in_flight: Vec<(Duration, Token, f64)> = Vec::new();
             for (wait, rate, latency) in steps {

@@ -22,6 +22,13 @@ pub fn binding(old: Option<Parts<'_>>, new: Option<Parts<'_>>) -> bool {
     })
 }
 
+/// Returns true if a binding is deleted, or begins to be: those that it preempted may return.
+#[must_use]
+pub fn preemptor(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
+    let lives = |metadata: Option<&ObjectMeta>| metadata.is_some_and(|m| m.deletion_timestamp.is_none());
+    lives(old) && !lives(new)
+}
+
 /// Returns true if condition `EvictionPending` of a binding is true.
 #[must_use]
 pub fn is_pending(status: Option<&ResourceBindingStatus>) -> bool {
@@ -70,6 +77,25 @@ mod tests {
             ("deleted", Some((&meta, &evicting, None)), None, false),
         ] {
             assert_eq!(binding(old, new), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn victims_are_enqueued_when_their_preemptor_is_deleted() {
+        let lives = ObjectMeta::default();
+        let ends = ObjectMeta {
+            deletion_timestamp: Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH)),
+            ..ObjectMeta::default()
+        };
+        for (name, old, new, want) in [
+            ("created", None, Some(&lives), false),
+            ("changed", Some(&lives), Some(&lives), false),
+            ("its deletion begins", Some(&lives), Some(&ends), true),
+            ("its deletion goes on", Some(&ends), Some(&ends), false),
+            ("its deletion ends", Some(&ends), None, false),
+            ("deleted at once", Some(&lives), None, true),
+        ] {
+            assert_eq!(preemptor(old, new), want, "{name}");
         }
     }
 

@@ -42,6 +42,11 @@ pub enum Reason {
         /// The cluster that is left.
         from: ClusterName,
     },
+    /// The binding that preempted this one is deleted.
+    PreemptorDeleted {
+        /// The cluster that was left.
+        from: ClusterName,
+    },
     /// The result is of an older spec than the binding's.
     SchedulerLags {
         /// The cluster that is left.
@@ -124,6 +129,7 @@ impl Reason {
             Self::Released { .. } => "DeletionReleased",
             Self::Cleared { .. } => "TaskCleared",
             Self::GraceEnded { .. } => "GracePeriodEnded",
+            Self::PreemptorDeleted { .. } => "PreemptorDeleted",
             Self::SchedulerLags { .. } => "SchedulerLags",
             Self::ResultEmpty { .. } => "ResultEmpty",
             Self::ReplacementNotReady { .. } => "ReplacementNotReady",
@@ -150,6 +156,9 @@ impl fmt::Display for Reason {
             Self::Released { from } => write!(f, "suppressDeletion is false: the copy in {from} may go"),
             Self::Cleared { from, by } => write!(f, "the copy in {from} is not needed any more: {by}"),
             Self::GraceEnded { from } => write!(f, "the grace period of the copy in {from} is over"),
+            Self::PreemptorDeleted { from } => {
+                write!(f, "it may return to {from}: the binding that preempted it is deleted")
+            }
             Self::SchedulerLags { from } => {
                 write!(f, "the copy in {from} stays: the scheduler has not observed the changed binding")
             }

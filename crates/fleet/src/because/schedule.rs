@@ -4,9 +4,10 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::ClusterName;
+use crate::{ClusterName, count::count};
 
 /// Reason of a scheduling decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,6 +68,20 @@ pub enum Reason {
         /// Further replicas that fit by the estimators; `None` without an estimate.
         #[serde(rename = "room")]
         available: Option<i64>,
+    },
+    /// The descheduler took replicas back from the cluster: it gets no further ones until this time.
+    Descheduled {
+        /// Its name.
+        cluster: ClusterName,
+        /// The time.
+        until: Timestamp,
+    },
+    /// The descheduler takes replicas back that the cluster found no node for.
+    TakenBack {
+        /// Its name.
+        cluster: ClusterName,
+        /// Their number.
+        replicas: i32,
     },
     /// The cluster is being removed from the fleet.
     ClusterLeaving {
@@ -243,6 +258,8 @@ impl Reason {
             Self::ResultStands => "ResultStands",
             Self::Refused { .. } => "Refused",
             Self::Fits { .. } => "Fits",
+            Self::Descheduled { .. } => "Descheduled",
+            Self::TakenBack { .. } => "TakenBack",
             Self::ClusterLeaving { .. } => "ClusterLeaving",
             Self::Missing { .. } => "Missing",
             Self::NotSelected { .. } => "NotSelected",
@@ -286,6 +303,12 @@ impl fmt::Display for Reason {
                     write!(f, ", tier {tier}")?;
                 }
                 available.map_or(Ok(()), |available| write!(f, ", available replicas {available}"))
+            }
+            Self::Descheduled { cluster, until } => {
+                write!(f, "{cluster}: found no nodes for replicas of it, gets no further ones until {until}")
+            }
+            Self::TakenBack { cluster, replicas } => {
+                write!(f, "{cluster}: found no nodes for {}, taken back", count(replicas, "replica"))
             }
             Self::ClusterLeaving { cluster } => write!(f, "{cluster}: it is being removed from the fleet"),
             Self::Missing { cluster } => write!(f, "{cluster}: named by the placement, but it does not exist"),

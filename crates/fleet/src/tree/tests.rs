@@ -73,7 +73,7 @@ fn the_first_broken_link_is_marked() {
     };
     let rebind = |world: &mut World, patch: Value| world.insert_binding(changed(binding(), patch));
     type Change<'a> = &'a dyn Fn(&mut World);
-    let rows: [(Change<'_>, &str); 12] = [
+    let rows: [(Change<'_>, &str); 13] = [
         (&|_| {}, ""),
         (
             &|w| {
@@ -134,7 +134,17 @@ fn the_first_broken_link_is_marked() {
         ),
         (
             &|w| w.insert_work(changed(healthy("m2", 1, "Unhealthy"), json!({}))),
-            "m2: Deployment shop/web [Broken] 0/1 ready, unhealthy",
+            "m2: Deployment shop/web [Waiting] 0/1 ready, not healthy yet",
+        ),
+        (
+            &|w| {
+                w.insert_work(changed(healthy("m2", 1, "Unhealthy"), json!({})));
+                let mut copy = crate::check::tests::manifest("m2", 1);
+                let late = condition("Progressing", "False", "ProgressDeadlineExceeded", "timed out");
+                copy["status"] = json!({"conditions": [late]});
+                w.insert_member("m2".into(), copy);
+            },
+            "m2: Deployment shop/web [Broken] 0/1 ready, unhealthy: ProgressDeadlineExceeded: timed out",
         ),
     ];
     for (i, (change, expected)) in rows.into_iter().enumerate() {

@@ -9,19 +9,14 @@ const OPS: &str = "health is served at --metrics-bind-address";
 const PPROF: &str = "profiles are not served";
 const LEGACY: &str = "it has no effect in Karmada either";
 
-const AUTOSCALING: &str = "there is no autoscaling yet";
 const CLUSTER_API: &str = "clusters are not discovered from a Cluster API; `ironclad join` adds them";
-const ESTIMATORS: &str = "there are no estimators yet: available replicas come from Cluster status";
-const DESCHEDULER: &str = "there is no descheduler yet";
 const WEBHOOKS: &str = "webhooks are served at --webhook-bind-address, with certificates that the control plane holds";
 const ELECTION: &str = "`up` always holds the Lease of its control plane while it works";
 
 /// Each flag of `run` and `up`, and the reason why it has no effect.
-pub(crate) const ACCEPTED: [(&str, &str); 45] = [
+pub(crate) const ACCEPTED: [(&str, &str); 26] = [
     ("kube-api-qps", NO_LIMIT),
     ("kube-api-burst", NO_LIMIT),
-    ("cluster-api-qps", NO_LIMIT),
-    ("cluster-api-burst", NO_LIMIT),
     ("concurrent-cluster-syncs", WORKERS),
     ("concurrent-work-syncs", WORKERS),
     ("concurrent-resourcebinding-syncs", WORKERS),
@@ -34,25 +29,8 @@ pub(crate) const ACCEPTED: [(&str, &str); 45] = [
     ("resync-period", "caches are kept true by watches alone"),
     ("horizontal-pod-autoscaler-upscale-delay", LEGACY),
     ("horizontal-pod-autoscaler-downscale-delay", LEGACY),
-    ("horizontal-pod-autoscaler-sync-period", AUTOSCALING),
-    ("horizontal-pod-autoscaler-tolerance", AUTOSCALING),
-    ("horizontal-pod-autoscaler-downscale-stabilization", AUTOSCALING),
-    ("horizontal-pod-autoscaler-cpu-initialization-period", AUTOSCALING),
-    ("horizontal-pod-autoscaler-initial-readiness-delay", AUTOSCALING),
     ("cluster-api-kubeconfig", CLUSTER_API),
     ("cluster-api-context", CLUSTER_API),
-    ("enable-scheduler-estimator", ESTIMATORS),
-    ("disable-scheduler-estimator-in-pull-mode", ESTIMATORS),
-    ("scheduler-estimator-timeout", ESTIMATORS),
-    ("scheduler-estimator-port", ESTIMATORS),
-    ("scheduler-estimator-service-namespace", ESTIMATORS),
-    ("scheduler-estimator-service-prefix", ESTIMATORS),
-    ("scheduler-estimator-ca-file", ESTIMATORS),
-    ("scheduler-estimator-cert-file", ESTIMATORS),
-    ("scheduler-estimator-key-file", ESTIMATORS),
-    ("insecure-skip-estimator-verify", ESTIMATORS),
-    ("unschedulable-threshold", DESCHEDULER),
-    ("descheduling-interval", DESCHEDULER),
     ("bind-address", WEBHOOKS),
     ("secure-port", WEBHOOKS),
     ("cert-dir", WEBHOOKS),

@@ -2,9 +2,12 @@
 
 pub(crate) mod accepted;
 mod admission;
+mod autoscaling;
+mod estimators;
 mod eviction;
 mod graceful;
 mod health;
+pub(crate) mod metrics;
 mod propagation;
 #[cfg(test)]
 mod reference;
@@ -13,7 +16,7 @@ mod scheduler;
 use std::{fmt, str::FromStr, time::Duration};
 
 pub(crate) use admission::{AdmissionFlags, WebhookFlags};
-use ironclad_autoscaling::cron;
+use ironclad_autoscaling::{cron, distributed_hpa};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
 use ironclad_failover::Flags;
@@ -58,6 +61,11 @@ pub(crate) struct ControllerFlags {
     /// Executions of CronFederatedHPAs that are late by more are not made up for
     #[arg(long, env = "IRONCLAD_CRON_FEDERATED_HPA_STARTING_DEADLINE", default_value_t = Period(Duration::from_secs(100)), value_name = "DURATION")]
     cron_federated_hpa_starting_deadline: Period,
+    /// A cluster that is not Ready for longer gives its share of a distributed HorizontalPodAutoscaler to the others
+    #[arg(long, env = "IRONCLAD_FEDERATED_HPA_CLUSTER_FAILURE_GRACE", default_value_t = Period(Duration::from_secs(60)), value_name = "DURATION")]
+    federated_hpa_cluster_failure_grace: Period,
+    #[command(flatten)]
+    autoscaling: autoscaling::AutoscalingArgs,
     #[command(flatten)]
     propagation: propagation::PropagationFlags,
     #[command(flatten)]
@@ -66,6 +74,8 @@ pub(crate) struct ControllerFlags {
     graceful: graceful::GracefulArgs,
     #[command(flatten)]
     scheduler: scheduler::SchedulerArgs,
+    #[command(flatten)]
+    estimators: estimators::EstimatorArgs,
     #[command(flatten)]
     eviction: eviction::EvictionArgs,
     #[command(flatten)]
@@ -88,6 +98,7 @@ impl ControllerFlags {
         self.health.apply_to(&mut failover);
         let mut warned = self.graceful.apply_to(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
+        let (estimators, descheduler) = self.estimators.settings()?;
         warned.extend(warnings);
         warned.extend(controllers.warnings());
         self.eviction.apply_to(&mut failover).map_err(misused)?;
@@ -111,9 +122,16 @@ impl ControllerFlags {
                     .unwrap_or(SignedDuration::MAX),
                 zone: TimeZone::system(),
             },
+            federated_hpa: self.autoscaling.options().map_err(misused)?,
+            distributed_hpa: distributed_hpa::Options {
+                failure_grace: self.federated_hpa_cluster_failure_grace.0.try_into().unwrap_or(SignedDuration::MAX),
+            },
             scheduler,
+            estimators,
+            descheduler,
             failover,
             success_events: self.success_events,
+            member_metrics: ironclad_membermetrics::Options::default(),
             running_scripts: None,
         })
     }
@@ -165,6 +183,15 @@ mod tests {
                 "Options.ClusterStatusUpdateFrequency: Invalid value: \"0s\": must be greater than 0",
             ),
             ("--cluster-status-update-frequency=-1s", "--cluster-status-update-frequency"),
+            (
+                "--horizontal-pod-autoscaler-sync-period=0s",
+                "--horizontal-pod-autoscaler-sync-period must be greater than 0",
+            ),
+            (
+                "--horizontal-pod-autoscaler-tolerance=NaN",
+                "--horizontal-pod-autoscaler-tolerance \"NaN\" is not a number",
+            ),
+            ("--horizontal-pod-autoscaler-tolerance=0.05", ""),
             ("--cluster-success-threshold=-1s", "--cluster-success-threshold"),
             ("--cluster-success-threshold=0s", ""),
             ("--cluster-failure-threshold=-1s", "--cluster-failure-threshold"),

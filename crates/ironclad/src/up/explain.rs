@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use ironclad_controllers::{Controllers, QueuedBinding};
-use ironclad_extension::explain::{Leader, Waiting};
+use ironclad_extension::explain::Leader;
 use ironclad_failover::taint_manager::{Report, Row};
+use ironclad_planning::leader::{self, Configuration};
 use ironclad_runtime::QueuedState;
+use serde_json::Value;
 
 use crate::term::Present;
 
@@ -18,7 +20,17 @@ impl Leader for Here {
         controllers?.explain_evictions()
     }
 
-    fn scheduling_queue(&self) -> Vec<Waiting> {
+    fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value> {
+        let controllers = self.0.lock().clone();
+        serde_json::to_value(&*controllers?.explain_autoscaler(namespace, name)?).ok()
+    }
+
+    fn configuration(&self) -> Option<Configuration> {
+        let controllers = self.0.lock().clone();
+        Some(controllers?.configuration())
+    }
+
+    fn scheduling_queue(&self) -> Vec<leader::QueuedBinding> {
         let Some(controllers) = self.0.lock().clone() else { return Vec::new() };
         let waiting =
             controllers.explain_scheduling_queue().into_iter().enumerate().map(|(index, (binding, waiting))| {
@@ -33,7 +45,8 @@ impl Leader for Here {
                 let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 let message = controllers.explain_scheduling(&binding);
                 let (position, wait_ms, attempts) = (index + 1, wait.map(millis), queued.failures);
-                Waiting { binding, position, priority: queued.rank, cause, state, wait_ms, attempts, message }
+                let (cause, state, priority) = (cause.to_owned(), state.to_owned(), queued.rank);
+                leader::QueuedBinding { binding, position, priority, cause, state, wait_ms, attempts, message }
             });
         waiting.collect()
     }

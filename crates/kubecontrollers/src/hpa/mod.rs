@@ -1,43 +1,47 @@
 //! HorizontalPodAutoscalers on the resource usage of pods, from the cluster's `metrics.k8s.io`.
 //!
-//! It scales Deployments, ReplicaSets and StatefulSets. Custom and external metrics are not supported.
+//! It scales Deployments, ReplicaSets and StatefulSets. Custom and external metrics are not supported. FederatedHPAs
+//! decide by the same functions (`ironclad_autoscaling::federated_hpa`).
 
-mod decide;
-mod proposal;
+mod usage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::Request;
+use ironclad_autoscaling::federated_hpa::{
+    Notice, Plan, Snapshot,
+    calibration::Calibration,
+    conditions::{Condition, Conditions},
+    decide,
+    history::History,
+    needs_metrics,
+    options::Options,
+    pods::{Pod, PodKey},
+    proposal::Reading,
+    samples::{self, Usage},
+    selecting::Selection,
+    source::{Asked, Source},
+    spec::Spec,
+    status::{Written, status},
+};
 use ironclad_runtime::{EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
         apps::v1::{Deployment, ReplicaSet, StatefulSet},
-        autoscaling::v2::{
-            ContainerResourceMetricStatus, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricSpec,
-            MetricStatus, MetricValueStatus, ResourceMetricStatus,
-        },
-        core::v1::Pod,
+        autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+        core::v1::Pod as CorePod,
     },
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{LabelSelector, Time},
-    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::{Api, Resource, ResourceExt as _};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use self::{
-    decide::{History, Plan, conditions, decide},
-    proposal::{Metric, Proposal, Sample},
-};
 use crate::{
     Cluster,
     caches::{AUTOSCALERS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS},
     owner::{selector, selects},
-    quantity::{CPU, parse},
     status_debounce::status_patch,
 };
 
@@ -52,14 +56,16 @@ struct Controller {
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     stateful_sets: Informer<StatefulSet>,
-    pods: Informer<Pod>,
+    pods: Informer<CorePod>,
     writer: Writer,
     recorder: Recorder,
+    options: Options,
     histories: Mutex<BTreeMap<Key, History>>,
 }
 
 struct Target {
     replicas: i32,
+    created: i32,
     selector: LabelSelector,
 }
 
@@ -74,6 +80,7 @@ pub(crate) fn start(cluster: &Cluster) {
         pods: caches.take(&PODS),
         writer: Writer::new(CONTROLLER),
         recorder: Recorder::new(cluster.client.clone(), &cluster.seam, "horizontal-pod-autoscaler"),
+        options: Options::of_one_cluster(),
         histories: Mutex::default(),
     });
     let queue: Queue<Key> = cluster.queue("hpa");
@@ -110,102 +117,101 @@ impl Controller {
             return Ok(Next::Forget);
         };
         let Some(target) = self.target(&hpa) else {
-            let reference = &hpa.spec.scale_target_ref;
-            let why = format!(
-                "the HPA controller was unable to get the target's current scale: {} {} not found",
-                reference.kind, reference.name
-            );
-            let able = Some((false, "FailedGetScale", why));
-            let mut status = hpa.status.clone().unwrap_or_default();
-            let before = status.conditions.clone().unwrap_or_default();
-            status.conditions = Some(conditions(
-                &before,
-                [("AbleToScale", able), ("ScalingActive", None), ("ScalingLimited", None)],
-                now,
-            ));
-            self.write_status(&hpa, status).await?;
+            let plan = without_target(&hpa);
+            self.write_status(
+                &hpa,
+                status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &Written::Nothing, now),
+            )
+            .await?;
             return Ok(Next::After(EVERY));
         };
-        let metrics = self.metrics(&hpa, &target, now).await;
+        let spec = Spec::from(&hpa.spec);
         let known = self.histories.lock().get(key).cloned();
-        let mut history = known.unwrap_or_else(|| History::begin(target.replicas, now));
-        history.forget(now);
-        let mut plan = decide(&hpa, target.replicas, &metrics, &history, now);
-        history.proposed.extend(plan.proposed.map(|proposed| (now, proposed)));
-        let mut scaled_at = None;
-        if plan.desired != target.replicas {
+        let mut history = known.unwrap_or_else(|| History::begin(target.replicas, None, now));
+        let pods = self.pods(&hpa, &target);
+        let readings =
+            if needs_metrics(&spec, target.replicas) { self.readings(&hpa, &spec).await } else { Vec::new() };
+        let seen = Snapshot {
+            current: target.replicas,
+            pods: &pods,
+            selection: Selection::NotNeeded,
+            status_replicas: i64::from(target.created),
+            calibration: Calibration::ONE,
+            is_settling: false,
+        };
+        let plan = decide(&spec, &seen, &readings, &history, &self.options, now);
+        let written = if plan.rescales() {
             self.scale(&hpa, plan.desired).await?;
-            history.scaled.push((now, plan.desired - target.replicas));
-            scaled_at = Some(Time(now));
-            plan.able = (
-                true,
-                "SucceededRescale",
-                format!("the HPA controller was able to update the target scale to {}", plan.desired),
-            );
-            self.event(&hpa, &format!("New size: {}; reason: {}", plan.desired, plan.because));
-        }
+            Written::Rescaled
+        } else {
+            Written::Nothing
+        };
+        plan.record(&mut history, &written, now);
+        history.forget(&spec, &self.options, now);
+        let told = history.news(plan.events.iter().cloned().chain(plan.notice_of(&written)).collect());
         self.histories.lock().insert(key.clone(), history);
-        self.write_status(&hpa, status(&hpa, &target, &plan, &metrics, scaled_at, now)).await?;
+        told.iter().for_each(|notice| self.event(&hpa, notice));
+        self.write_status(&hpa, status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &written, now)).await?;
         Ok(Next::After(EVERY))
     }
 
     fn target(&self, hpa: &HorizontalPodAutoscaler) -> Option<Target> {
         let (namespace, reference) = (hpa.metadata.namespace.as_deref().unwrap_or(""), &hpa.spec.scale_target_ref);
         let name = reference.name.as_str();
-        let of = |replicas: Option<i32>, selector: &LabelSelector| Target {
+        let of = |replicas: Option<i32>, created: Option<i32>, selector: &LabelSelector| Target {
             replicas: replicas.unwrap_or(1),
+            created: created.unwrap_or(0),
             selector: selector.clone(),
         };
         match reference.kind.as_str() {
-            "Deployment" => self.deployments.get(namespace, name)?.spec.as_ref().map(|s| of(s.replicas, &s.selector)),
-            "ReplicaSet" => self.sets.get(namespace, name)?.spec.as_ref().map(|s| of(s.replicas, &s.selector)),
+            "Deployment" => {
+                let found = self.deployments.get(namespace, name)?;
+                let created = found.status.as_ref().and_then(|status| status.replicas);
+                found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
+            }
+            "ReplicaSet" => {
+                let found = self.sets.get(namespace, name)?;
+                let created = found.status.as_ref().map(|status| status.replicas);
+                found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
+            }
             "StatefulSet" => {
-                self.stateful_sets.get(namespace, name)?.spec.as_ref().map(|s| of(s.replicas, &s.selector))
+                let found = self.stateful_sets.get(namespace, name)?;
+                let created = found.status.as_ref().map(|status| status.replicas);
+                found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
             }
             _ => None,
         }
     }
 
-    /// Evaluates the metrics in order; returns name and proposal of each.
-    async fn metrics(
-        &self,
-        hpa: &HorizontalPodAutoscaler,
-        target: &Target,
-        now: Timestamp,
-    ) -> Vec<(String, Result<Proposal, String>)> {
-        let specs = hpa.spec.metrics.as_deref().unwrap_or_default();
-        let namespace = hpa.metadata.namespace.as_deref().unwrap_or("");
-        let samples = self.samples(namespace).await;
+    fn pods(&self, hpa: &HorizontalPodAutoscaler, target: &Target) -> BTreeMap<PodKey, Arc<Pod>> {
         let selector = selector(Some(&target.selector));
-        let mut pods = self.pods.namespace(namespace);
-        pods.retain(|pod| selector.as_ref().is_some_and(|s| selects(s, &pod.metadata)));
-        let each = specs.iter().map(|spec| match metric(spec) {
-            None => (spec.type_.clone(), Err(format!("no {} metrics are served here", spec.type_))),
-            Some(metric) => {
-                let kind = if metric.container.is_some() { "container resource" } else { "resource" };
-                let by_share = metric.target.average_value.is_none();
-                let name = if by_share {
-                    format!("{} {kind} utilization (percentage of request)", metric.resource)
-                } else {
-                    format!("{} {kind}", metric.resource)
-                };
-                let asked = samples
-                    .as_ref()
-                    .map_err(Clone::clone)
-                    .and_then(|samples| metric.propose(&pods, samples, target.replicas, now));
-                (name, asked)
-            }
+        let pods = self.pods.namespace(hpa.metadata.namespace.as_deref().unwrap_or(""));
+        let selected = pods.iter().filter(|pod| selector.as_ref().is_some_and(|s| selects(s, &pod.metadata)));
+        selected.map(|pod| (key_of(&pod.name_any()), Arc::new(Pod::from(&**pod)))).collect()
+    }
+
+    /// Reads the metrics in order.
+    async fn readings(&self, hpa: &HorizontalPodAutoscaler, spec: &Spec<'_>) -> Vec<Result<Reading, String>> {
+        let usage = self.usage(hpa.metadata.namespace.as_deref().unwrap_or("")).await;
+        let each = spec.metrics.iter().map(|metric| {
+            let source = Source::of(metric, &self.options).map_err(|invalid| invalid.message)?;
+            let Asked::Usage { resource, container } = source.asked else {
+                return Err(format!("no {} metrics are served here", metric.type_));
+            };
+            let usage = usage.as_ref().map_err(Clone::clone)?;
+            samples::of_resource(usage, resource, container, &self.options).map(Reading::Pods)
         });
         each.collect()
     }
 
-    async fn samples(&self, namespace: &str) -> Result<BTreeMap<String, Sample>, String> {
+    async fn usage(&self, namespace: &str) -> Result<BTreeMap<PodKey, Usage>, String> {
         let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
         let request = Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
         let list = self.cluster.client.request::<Value>(request).await;
         let list =
             list.map_err(|e| format!("unable to fetch metrics from resource metrics API: {}", Failure::from(e)))?;
-        Ok(list["items"].as_array().into_iter().flatten().filter_map(sample).collect())
+        let items = list["items"].as_array().into_iter().flatten();
+        Ok(items.filter_map(usage::parse).map(|(name, usage)| (key_of(&name), usage)).collect())
     }
 
     async fn scale(&self, hpa: &HorizontalPodAutoscaler, replicas: i32) -> Result<(), Failure> {
@@ -241,7 +247,7 @@ impl Controller {
         Ok(())
     }
 
-    fn event(&self, hpa: &HorizontalPodAutoscaler, message: &str) {
+    fn event(&self, hpa: &HorizontalPodAutoscaler, notice: &Notice) {
         let about = EventAbout {
             api_version: "autoscaling/v2".to_owned(),
             kind: "HorizontalPodAutoscaler".to_owned(),
@@ -249,81 +255,20 @@ impl Controller {
             name: hpa.name_any(),
             uid: hpa.metadata.uid.clone().unwrap_or_default(),
         };
-        self.recorder.record(&about, EventType::Normal, "SuccessfulRescale", message);
+        let type_ = if notice.is_warning { EventType::Warning } else { EventType::Normal };
+        self.recorder.record(&about, type_, notice.reason, &notice.message);
     }
 }
 
-fn metric(spec: &MetricSpec) -> Option<Metric<'_>> {
-    match (&spec.resource, &spec.container_resource) {
-        (Some(of), _) => Some(Metric { resource: &of.name, container: None, target: &of.target }),
-        (None, Some(of)) => Some(Metric { resource: &of.name, container: Some(&of.container), target: &of.target }),
-        (None, None) => None,
-    }
+/// Pods of one cluster need no name of it.
+fn key_of(name: &str) -> PodKey {
+    PodKey { cluster: Arc::from(""), name: name.into() }
 }
 
-/// Parses an item of a `PodMetricsList`; returns the pod's name and its usage.
-fn sample(item: &Value) -> Option<(String, Sample)> {
-    let name = item["metadata"]["name"].as_str()?.to_owned();
-    let at = item["timestamp"].as_str()?.parse().ok()?;
-    let window =
-        item["window"].as_str().and_then(|w| w.strip_suffix('s')).and_then(|s| s.parse::<f64>().ok()).unwrap_or(0.0);
-    let amounts = |usage: &Value| {
-        let each = usage.as_object().into_iter().flatten();
-        each.filter_map(|(resource, text)| Some((resource.clone(), parse(resource, text.as_str()?)?))).collect()
-    };
-    let containers = item["containers"].as_array().into_iter().flatten();
-    let containers = containers.filter_map(|c| Some((c["name"].as_str()?.to_owned(), amounts(&c["usage"])))).collect();
-    Some((name, Sample { at, window: SignedDuration::try_from_secs_f64(window).unwrap_or_default(), containers }))
-}
-
-fn status(
-    hpa: &HorizontalPodAutoscaler,
-    target: &Target,
-    plan: &Plan,
-    metrics: &[(String, Result<Proposal, String>)],
-    scaled_at: Option<Time>,
-    now: Timestamp,
-) -> HorizontalPodAutoscalerStatus {
-    let before = hpa.status.clone().unwrap_or_default();
-    let wanted = [
-        ("AbleToScale", Some(plan.able.clone())),
-        ("ScalingActive", plan.active.clone()),
-        ("ScalingLimited", plan.limited.clone()),
-    ];
-    let specs = hpa.spec.metrics.as_deref().unwrap_or_default();
-    let metrics_status = plan.updates_metrics.then(|| {
-        specs.iter().zip(metrics).map(|(spec, (_, asked))| metric_status(spec, asked.as_ref().ok())).collect::<Vec<_>>()
-    });
-    HorizontalPodAutoscalerStatus {
-        conditions: Some(conditions(before.conditions.as_deref().unwrap_or_default(), wanted, now)),
-        current_metrics: metrics_status.filter(|t| !t.is_empty()).or(before.current_metrics),
-        current_replicas: Some(target.replicas),
-        desired_replicas: plan.desired,
-        last_scale_time: scaled_at.or(before.last_scale_time),
-        observed_generation: hpa.metadata.generation,
-    }
-}
-
-fn metric_status(spec: &MetricSpec, asked: Option<&Proposal>) -> MetricStatus {
-    let mut status = MetricStatus { type_: spec.type_.clone(), ..MetricStatus::default() };
-    let Some(proposal) = asked else { return status };
-    let amount = |resource: &str| match resource {
-        CPU => format!("{}m", proposal.average),
-        _ => proposal.average.to_string(),
-    };
-    let current = |resource: &str| MetricValueStatus {
-        average_utilization: proposal.utilization,
-        average_value: Some(Quantity(amount(resource))),
-        value: None,
-    };
-    if let Some(of) = &spec.resource {
-        status.resource = Some(ResourceMetricStatus { current: current(&of.name), name: of.name.clone() });
-    } else if let Some(of) = &spec.container_resource {
-        status.container_resource = Some(ContainerResourceMetricStatus {
-            container: of.container.clone(),
-            current: current(&of.name),
-            name: of.name.clone(),
-        });
-    }
-    status
+fn without_target(hpa: &HorizontalPodAutoscaler) -> Plan {
+    let target = &hpa.spec.scale_target_ref;
+    let (kind, name) = (&target.kind, &target.name);
+    let why = format!("the HPA controller was unable to get the target's current scale: {kind} {name} not found");
+    let able = Some(Condition::fails("FailedGetScale", why));
+    Plan { conditions: Conditions { able, ..Conditions::default() }, ..Plan::default() }
 }

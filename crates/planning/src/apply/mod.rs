@@ -203,7 +203,7 @@ pub fn preemptions(question: &Question<'_>, given: preemption::As) -> Vec<Preemp
     }
     let world = &replay.fleet.world;
     let bindings = keys.iter().filter_map(|key| world.binding_of(key)).map(|binding| binding.key()).collect();
-    preemption::of_bindings(world, bindings, given, question.now)
+    preemption::of_bindings(world, &replay.fleet.settings, bindings, given, question.now)
 }
 
 /// Names the claim that stays only where nothing else is to be said of it.

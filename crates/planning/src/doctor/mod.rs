@@ -1,5 +1,6 @@
 //! Readiness of a fleet for the loss of a cluster. Broken invariants are found by `ironclad_fleet::check`.
 
+pub mod controllers;
 pub mod drift;
 
 use std::collections::BTreeSet;
@@ -14,11 +15,10 @@ use ironclad_failover::{
     taints::is_faulty,
 };
 use ironclad_fleet::{Binding, ClusterName, World};
-use ironclad_scheduling::Options;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::unjoin::blocked;
+use crate::{Settings, unjoin::blocked};
 use ironclad_fleet::count::count;
 
 /// Most names in a line.
@@ -78,11 +78,11 @@ pub struct Leader<'a> {
 /// Findings about the health of clusters, workloads without a cluster, the fleet's readiness for the loss of a cluster,
 /// and evictions.
 #[must_use]
-pub fn findings(world: &World, leader: Leader<'_>, now: Timestamp) -> Vec<Finding> {
+pub fn findings(world: &World, leader: Leader<'_>, settings: &Settings, now: Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
     clusters(world, &mut found);
     without_a_cluster(world, &mut found);
-    failover(world, leader, now, &mut found);
+    failover(world, leader, settings, now, &mut found);
     evictions(world, leader, now, &mut found);
     found
 }
@@ -136,7 +136,7 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
 }
 
 /// Policies that can taint, bindings that PreferNoExecute moves, and bindings that no other cluster could take.
-fn failover(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<Finding>) {
+fn failover(world: &World, leader: Leader<'_>, settings: &Settings, now: Timestamp, found: &mut Vec<Finding>) {
     let check = leader.report.map_or_else(Check::default, |report| report.check);
     let tainting: Vec<String> = world.taint_policies.keys().map(ToString::to_string).collect();
     found.push(match (tainting.as_slice(), leader.off) {
@@ -157,8 +157,9 @@ fn failover(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<F
             if leader.off.is_some() { "would move if evictions were decided" } else { "move" }
         ),
     ));
-    let stuck: Vec<String> =
-        bindings.iter().filter(|binding| is_stuck(binding, world, check, now)).map(|b| b.key().to_string()).collect();
+    let snapshot = Snapshot { clusters: &world.clusters, scheduler: &settings.scheduler, now };
+    let stuck = bindings.iter().filter(|binding| is_stuck(binding, &snapshot, check));
+    let stuck: Vec<String> = stuck.map(|binding| binding.key().to_string()).collect();
     if !stuck.is_empty() {
         found.push(
             Finding::new(
@@ -177,13 +178,12 @@ fn failover(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<F
 
 /// True if no other cluster could replace one of the binding's clusters. A binding without a placement follows its
 /// referrers.
-fn is_stuck(binding: &Binding, world: &World, check: Check, now: Timestamp) -> bool {
-    let (spec, scheduler) = (binding.spec(), Options::default());
-    let snapshot = Snapshot { clusters: &world.clusters, scheduler: &scheduler, now };
+fn is_stuck(binding: &Binding, snapshot: &Snapshot<'_>, check: Check) -> bool {
+    let spec = binding.spec();
     spec.placement.is_some()
         && spec.clusters.iter().any(|target| {
             let left_out = BTreeSet::from([ClusterName::from(target.name.as_str())]);
-            has_target(binding, &left_out, &snapshot, check).is_err()
+            has_target(binding, &left_out, snapshot, check).is_err()
         })
 }
 
@@ -285,7 +285,7 @@ items:
 
     fn warnings(world: &World, report: Option<&Report>, paused: bool) -> Vec<String> {
         let now = Timestamp::from_second(1_000).unwrap();
-        let all = findings(world, Leader { report, paused, off: None }, now);
+        let all = findings(world, Leader { report, paused, off: None }, &Settings::default(), now);
         all.into_iter().filter(|finding| finding.grade != Grade::Fine).map(|finding| finding.what).collect()
     }
 
@@ -309,7 +309,7 @@ items:
         ] {
             assert_eq!(warnings(&world(change), None, false), want, "{name}");
         }
-        let fine = findings(&world(&[]), Leader::default(), Timestamp::UNIX_EPOCH);
+        let fine = findings(&world(&[]), Leader::default(), &Settings::default(), Timestamp::UNIX_EPOCH);
         let fine: Vec<_> = fine.iter().map(|finding| finding.what.as_str()).collect();
         assert_eq!(
             fine,
@@ -349,7 +349,7 @@ items:
         let why = "no evictions are decided: feature gate Failover is off";
         let off = Some(why);
         let lines = |world: &World, leader: Leader<'_>| -> Vec<(Grade, String)> {
-            let all = findings(world, leader, Timestamp::UNIX_EPOCH);
+            let all = findings(world, leader, &Settings::default(), Timestamp::UNIX_EPOCH);
             all.into_iter().map(|finding| (finding.grade, finding.what)).collect()
         };
         let quiet = lines(&world(&[]), Leader { off, ..Leader::default() });

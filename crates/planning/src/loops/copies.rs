@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{
     JsonText,
-    conditions::TRUE,
+    conditions::{self, FALSE, TRUE, binding::SCHEDULED},
     policy::PurgeMode,
-    work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth},
+    work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster},
 };
 use ironclad_failover::graceful_eviction;
-use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, targets};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, eviction_task, targets};
 use ironclad_scheduling::{self as scheduling, Available};
 use serde_json::json;
 
 use super::{Due, Plan};
 use crate::{
     MoveStatus,
+    schedule::fits_at_most,
     world::{patched_binding, with_reports, with_status},
 };
 
@@ -23,6 +24,7 @@ impl Plan<'_> {
     /// A binding is written.
     pub(super) fn set_binding(&mut self, key: &BindingKey, binding: Binding) {
         let before = self.fleet.put(key, binding.clone());
+        self.regroup(before.as_ref(), &binding);
         let moment = self.moment();
         if let Some(evictions) = &mut self.evictions {
             evictions.binding(key, Some(&binding), moment);
@@ -36,6 +38,24 @@ impl Plan<'_> {
         }
         if !binding.spec().graceful_eviction_tasks.is_empty() {
             self.to_assess.insert(key.clone());
+        }
+    }
+
+    /// Takes in a changed member of a group of workloads. Others that wait may fit elsewhere now.
+    fn regroup(&mut self, before: Option<&Binding>, after: &Binding) {
+        let (Some(peers), Binding::Namespaced(changed)) = (&mut self.peers, after) else { return };
+        peers.update(changed);
+        if before.is_some_and(|before| before.spec().clusters == after.spec().clusters) {
+            return;
+        }
+        for fellow in peers.fellows(&after.key()) {
+            let waits = |one: &Binding| {
+                let conditions = one.status().map_or(&[][..], |status| &status.conditions);
+                conditions::get(conditions, SCHEDULED).is_some_and(|condition| condition.status == FALSE)
+            };
+            if self.fleet.world.binding(&fellow).as_ref().is_some_and(waits) {
+                self.to_schedule.insert(fellow);
+            }
         }
     }
 
@@ -104,10 +124,7 @@ impl Plan<'_> {
             let had = before.spec().target(&target.name).map_or(0, |target| target.replicas);
             let gains = i64::from(target.replicas.saturating_sub(had));
             let fits = || {
-                let options = &self.options.scheduling;
-                // A cluster that reports no resources may have any.
-                self.free.has_summary(&cluster).then_some(())?;
-                let fits = scheduling::available_replicas_for_eviction(spec, &cluster, &self.free, options)?;
+                let fits = fits_at_most(&self.free, spec, &cluster, &self.options.scheduling)?;
                 (fits < gains)
                     .then(|| format!("{} to start in {cluster}, and only {fits} would fit", count(gains, "replica")))
             };
@@ -170,7 +187,8 @@ impl Plan<'_> {
             options: &self.options.scheduling,
             api_appeared: false,
             preempting: None,
-            peers: None,
+            peers: self.peers.as_ref(),
+            index: None,
         };
         let decision = scheduling::decide(&seen, self.wall());
         let mut current = binding.clone();
@@ -187,8 +205,11 @@ impl Plan<'_> {
         if !decision.plan.effects.is_empty() {
             let moved = current.spec().clusters != binding.spec().clusters;
             if moved {
-                let targets: Vec<String> =
-                    current.spec().clusters.iter().map(|t| format!("{}:{}", t.name, t.replicas)).collect();
+                let share = |target: &TargetCluster| match target.replicas {
+                    0 => target.name.clone(),
+                    replicas => format!("{}:{replicas}", target.name),
+                };
+                let targets: Vec<String> = current.spec().clusters.iter().map(share).collect();
                 self.record(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
                 current = self.block_copies(&binding, current);
                 let (before, now) = (binding.view(), self.now);
@@ -216,6 +237,9 @@ impl Plan<'_> {
             |name: &ClusterName| self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
         let not_ready = named.map(|name| ClusterName::from(name.as_str())).filter(|name| !is_ready(name)).collect();
         let (status, copies) = (binding.status(), self.copies(&binding));
+        let exists = |preemptor: &BindingKey| self.fleet.world.bindings.contains_key(preemptor);
+        let preemptors = spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor);
+        let deleted_preemptors = preemptors.filter(|preemptor| !exists(preemptor)).collect();
         let seen = graceful_eviction::Seen {
             about: binding.reference(),
             metadata: binding.metadata(),
@@ -226,6 +250,7 @@ impl Plan<'_> {
             not_ready: &not_ready,
             copies: &copies,
             own_replicas: &BTreeSet::new(),
+            deleted_preemptors: &deleted_preemptors,
             plugins: &self.options.flags.evict_plugins,
             stale_pending: false,
         };

@@ -33,7 +33,13 @@ impl Plan<'_> {
         let next = evictions.next_with_capacity(clusters, Some(&available_replicas), |key| world.binding(key), moment);
         let events = evictions.take_events();
         let _ = evictions.take_waited();
-        let goes_on = match next {
+        // An episode begins before its first eviction.
+        for event in events {
+            if event.about.kind == "Cluster" {
+                self.record(&event.about.name, event.message);
+            }
+        }
+        match next {
             Next::Wait(at) => {
                 self.timers.retain(|(_, due)| *due != Due::Evict);
                 if let Some(at) = at {
@@ -45,6 +51,7 @@ impl Plan<'_> {
             }
             Next::Again => true,
             Next::Evict(eviction) => {
+                let Some(evictions) = &mut self.evictions else { return false };
                 let rate = evictions.allowed(moment).rate;
                 let again = evictions.done(&eviction, &Outcome::Written, moment);
                 self.found.peak_rate = self.found.peak_rate.max(rate);
@@ -76,13 +83,7 @@ impl Plan<'_> {
                 }
                 true
             }
-        };
-        for event in events {
-            if event.about.kind == "Cluster" {
-                self.record(&event.about.name, event.message);
-            }
         }
-        goes_on
     }
 
     /// Records the evictions that are cancelled because their cluster recovers.

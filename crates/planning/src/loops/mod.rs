@@ -13,11 +13,11 @@ use std::{
 
 use ironclad_failover::{Evictions, Now, cluster::health, taint_manager::Waiting, taint_policy, taints::is_faulty};
 use ironclad_fleet::{BindingKey, ClusterName, World};
-use ironclad_scheduling::{Capacity, capacity::Modelling};
+use ironclad_scheduling::{Capacity, Peers};
 use jiff::{SignedDuration, Timestamp};
 
 use self::fleet::Fleet;
-use crate::{FailoverPlan, MoveStatus, Options, Script, TimelineEntry};
+use crate::{FailoverPlan, MoveStatus, Options, Script, TimelineEntry, schedule::most};
 
 /// Assumed time since the leader started: its warm-up is over.
 const LED_FOR: Duration = Duration::from_secs(3_600);
@@ -53,8 +53,11 @@ struct Plan<'a> {
     fleet: Fleet,
     /// Free capacity. No resource summary is collected here, so assigned replicas stay assumed to the end.
     capacity: Capacity,
-    /// Sums of all free capacity, without models of nodes: what does not fit into them certainly does not start.
+    /// The most that may be free, with the upper bounds of the nodes' grades: what does not fit certainly does not
+    /// start.
     free: Capacity,
+    /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
+    peers: Option<Peers>,
     /// New copies that can't start, with the reason.
     blocked: BTreeMap<(BindingKey, ClusterName), String>,
     /// `None` while the gate is off.
@@ -85,8 +88,12 @@ impl<'a> Plan<'a> {
             options,
             script,
             fleet: Fleet::of(world),
-            capacity: Capacity::of(&world.clusters, Modelling::On),
-            free: Capacity::of(&world.clusters, Modelling::Off),
+            capacity: Capacity::of(&world.clusters, options.modelling),
+            free: most(&world.clusters),
+            peers: options
+                .scheduling
+                .workload_affinity
+                .then(|| Peers::of(world.bindings.values().map(|binding| &**binding))),
             blocked: BTreeMap::new(),
             evictions,
             start,

@@ -1,7 +1,7 @@
 //! Decisions of the control plane, taken over a copy of the fleet whose objects change as the decisions write them.
 //!
 //! `why` and `plan apply` ask the same [`Replay::template`], so their answers agree. Each template gets one reconcile
-//! of the scheduler; templates that compete for the same capacity are not followed.
+//! of the scheduler, which sees the results of those before.
 
 mod dependencies;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use ironclad_fleet::{Because, Binding, ObjectKey, PolicyKey, because::propagation::Reason};
 use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_propagation::{
-    detector::{self, binding, claim::Claim},
+    detector::{self, claim::Claim},
     new_ids::NewIds,
     policy::{self, Candidate, Claimed},
     policy_match::Policy,
@@ -19,7 +19,8 @@ use ironclad_propagation::{
 use jiff::Timestamp;
 
 use crate::{
-    Fleet, Scheduling, schedule,
+    Fleet, Scheduling,
+    schedule::{self, State},
     world::{put_binding, with_result},
 };
 
@@ -57,13 +58,16 @@ pub struct Replay<'a> {
     /// Objects that workloads refer to. A fleet that lacks one of them makes the answer incomplete.
     needs: Vec<Dependency>,
     decisions: u32,
+    /// State of the scheduler, from the first schedule on. Templates are scheduled one after the other, so that each
+    /// result counts for the next.
+    scheduler: Option<State>,
 }
 
 impl<'a> Replay<'a> {
     /// Starts from this fleet at this time.
     #[must_use]
     pub fn new(fleet: Fleet, interpreter: &'a Interpreter, now: Timestamp) -> Self {
-        Self { fleet, interpreter, now, needs: Vec::new(), decisions: 0 }
+        Self { fleet, interpreter, now, needs: Vec::new(), decisions: 0, scheduler: None }
     }
 
     /// One reconcile of a policy: it releases templates that it does not select any more and preempts others. Returns
@@ -155,12 +159,17 @@ impl<'a> Replay<'a> {
             }
         }
         if let Some(binding) = self.fleet.world.binding_of(key) {
-            let (scheduling, result) = schedule::schedule(&binding, &self.fleet.world.clusters, self.now);
-            placement.scheduling = Some(scheduling);
+            let (world, settings) = (&self.fleet.world, &self.fleet.settings);
+            let state = self.scheduler.get_or_insert_with(|| State::of(world, settings, self.now));
+            let options = &settings.scheduler;
+            let scheduling = schedule::schedule(&binding, &world.clusters, state, options, self.now);
             // A binding without a placement follows its referrers: the scheduler writes no result.
             if binding.spec().placement.is_some() {
-                put_binding(&mut self.fleet.world, &binding.key(), with_result(&binding, result));
+                let after = with_result(&binding, scheduling.result.clone());
+                state.written(&binding, &after, options);
+                put_binding(&mut self.fleet.world, &binding.key(), after);
             }
+            placement.scheduling = Some(scheduling);
         }
         placement
     }
@@ -181,7 +190,7 @@ impl<'a> Replay<'a> {
             cluster_overrides: &fleet.cluster_override_names(),
             priority_classes: fleet.priority_classes.as_deref(),
             interpreter: self.interpreter,
-            options: &binding::Options::default(),
+            options: &fleet.settings.detector(),
             now: self.now,
         };
         let plan = detector::decide(&seen, next_ids(&mut self.decisions));

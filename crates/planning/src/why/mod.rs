@@ -2,6 +2,7 @@
 //! with their reasons kept. Nothing here decides anything itself.
 
 mod not;
+pub mod queue;
 #[cfg(test)]
 mod tests;
 
@@ -17,12 +18,21 @@ use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     detector::claim::Claim, namespace, policy_match, skipped_resources::Skipped, template::Identity,
 };
+use ironclad_scheduling::preempt::may_preempt;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::not::{Answer, answer, because_of_cluster};
-use crate::{Fleet, Scheduling, replay::Replay};
+pub use self::{
+    not::{Answer, answer, because_of_cluster},
+    queue::Queue,
+};
+use crate::{
+    Fleet, Scheduling,
+    preemption::{As, PreemptionPlan, preemption},
+    replay::Replay,
+    world::put_binding,
+};
 
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,6 +50,12 @@ pub struct Explanation {
     pub binding: Option<BindingSummary>,
     /// The scheduler's decision.
     pub scheduling: Option<Scheduling>,
+    /// The preemption that it waits for, or that the scheduler would plan for it, searched anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptionPlan>,
+    /// Its place in the queue of the scheduler, if it waits and somebody asked for the place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
 }
 
 /// The binding of the template.
@@ -62,6 +78,12 @@ pub struct BindingSummary {
     /// Targets whose copy is not applied, each with the message.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub not_applied: BTreeMap<String, String>,
+    /// Clusters and replicas for which capacity is held, while victims of its preemption leave.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nominated: Vec<TargetCluster>,
+    /// True if the scheduler has not answered its present spec, or found no clusters for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
 }
 
 impl Explanation {
@@ -141,6 +163,8 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
         policy: Vec::new(),
         binding: None,
         scheduling: None,
+        preemption: None,
+        queue: None,
     };
     if placement.skipped {
         return Some(explanation);
@@ -156,11 +180,33 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
     let is_scheduled = |binding: &Binding| binding.spec().placement.is_some();
     // What follows others is not scheduled: a cycle would find no placement, which is no fault.
     explanation.scheduling = placement.scheduling.filter(|_| present.as_ref().is_none_or(is_scheduled));
+    let bound = present.clone().or_else(|| replay.fleet.world.binding_of(template));
+    explanation.preemption = bound.and_then(|bound| preempts(fleet, &bound, explanation.scheduling.as_ref(), now));
     explanation.binding = match (present, replay.fleet.world.binding_of(template)) {
         (Some(present), _) => Some(summary(&present, true)),
         (None, planned) => planned.map(|planned| BindingSummary { clusters: Vec::new(), ..summary(&planned, false) }),
     };
     Some(explanation)
+}
+
+/// The preemption for a binding that is nominated, or that finds no place and may preempt.
+fn preempts(
+    fleet: &Fleet,
+    binding: &Binding,
+    scheduling: Option<&Scheduling>,
+    now: Timestamp,
+) -> Option<PreemptionPlan> {
+    let mode = fleet.settings.scheduler.preemption;
+    let is_nominated = binding.status().is_some_and(|status| !status.nominated_clusters.is_empty());
+    let lacks = scheduling.is_some_and(|scheduling| scheduling.failure.is_some());
+    let may = is_nominated || (lacks && may_preempt(binding.view(), mode));
+    if !may {
+        return None;
+    }
+    let mut world = fleet.world.clone();
+    // One that the detector would make is not in the world yet.
+    put_binding(&mut world, &binding.key(), binding.clone());
+    preemption(&world, &fleet.settings, &binding.key(), As::default(), now)
 }
 
 /// For a template that is claimed: the policy that has it, and all that select it, too. One that would win against
@@ -209,6 +255,8 @@ fn summary(binding: &Binding, made: bool) -> BindingSummary {
         follows: follows
             .map(|by| BindingKey { namespace: by.namespace.as_str().into(), name: by.name.as_str().into() })
             .collect(),
+        nominated: binding.status().map_or_else(Vec::new, |status| status.nominated_clusters.clone()),
+        waits: made && spec.placement.is_some() && !(binding.view().is_scheduled() && binding.is_observed()),
         not_applied: failed.map(|item| (item.cluster_name.clone(), item.applied_message.clone())).collect(),
     }
 }

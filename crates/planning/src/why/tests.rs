@@ -5,7 +5,7 @@ use ironclad_interpreter::Interpreter;
 use jiff::Timestamp;
 
 use super::{Explanation, answer, explain};
-use crate::{Fleet, testkit::objects};
+use crate::{Fleet, preemption::Answer, testkit::objects};
 
 const CLUSTERS: &str = r#"
 apiVersion: v1
@@ -131,4 +131,69 @@ fn copy_that_is_not_applied_is_told_with_its_message() {
     assert_eq!(failed, [(&"m2".to_owned(), &"no such field".to_owned())]);
     assert_eq!(answer(&explanation, &"m1".into()).not_applied, None);
     assert_eq!(answer(&explanation, &"m2".into()).not_applied.as_deref(), Some("no such field"));
+}
+
+/// Binding `NAME-deployment` of group `tier=gold` on these clusters, with its template.
+fn member_of_a_group(name: &str, on: &str, more: &str) -> String {
+    format!(
+        "---\n{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: {name}, namespace: shop, uid: {name}}}, spec: {{replicas: 1}}}}\n---\n\
+         apiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\n\
+         metadata: {{name: {name}-deployment, namespace: shop, uid: {name}, generation: 1, labels: {{propagationpolicy.karmada.io/permanent-id: p}}}}\n\
+         spec: {{replicas: 1, placement: {{}}, workloadAffinityGroups: {{antiAffinityGroup: tier=gold}}, \
+         resource: {{apiVersion: apps/v1, kind: Deployment, namespace: shop, name: {name}, uid: {name}}}, clusters: {on}{more}}}\n"
+    )
+}
+
+#[test]
+fn a_refusal_by_a_group_names_the_other_workload() {
+    let mut fleet = Fleet::default();
+    let all = [member_of_a_group("db", "[{name: m1, replicas: 1}]", ""), member_of_a_group("web", "[]", "")];
+    for object in objects(&format!("{CLUSTERS}{}", all.concat())) {
+        fleet.insert(object).unwrap();
+    }
+    fleet.settings.scheduler.workload_affinity = true;
+    let key =
+        ObjectKey { gvk: Gvk::from_manifest("apps/v1", "Deployment"), namespace: "shop".into(), name: "web".into() };
+    let explanation = explain(&fleet, &key, &Interpreter::default(), Timestamp::UNIX_EPOCH).unwrap();
+    let refused = answer(&explanation, &"m1".into());
+    assert!(refused.because.iter().any(|line| line.contains("(shop/db-deployment)")), "{refused:?}");
+    let remedy = "move shop/db-deployment away from m1, or take the workload out of its anti-affinity group";
+    assert_eq!(refused.remedy.as_deref(), Some(remedy));
+    let result = &explanation.scheduling.as_ref().unwrap().result;
+    assert_eq!(result.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["m2"]);
+    assert!(explanation.binding.as_ref().unwrap().waits, "the scheduler has not answered it");
+}
+
+#[test]
+fn a_nominated_binding_is_told_with_its_victims() {
+    let room = "allocatable: {cpu: \"4\", pods: \"10\"}, allocated: {cpu: \"4\"}";
+    let clusters = CLUSTERS.replace("status: &ready {", &format!("status: &ready {{resourceSummary: {{{room}}}, "));
+    let needs = |priority: i32| {
+        format!(
+            ", replicaRequirements: {{resourceRequest: {{cpu: \"4\"}}}}, \
+             schedulePriority: {{priority: {priority}, preemptionPolicy: PreemptLowerPriority}}"
+        )
+    };
+    let divided = "placement: {clusterAffinity: {clusterNames: [m1]}, replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}";
+    let low = member_of_a_group("low", "[{name: m1, replicas: 1}]", &needs(1));
+    let high = member_of_a_group("high", "[]", &needs(9));
+    let status = "status: {nominatedClusters: [{name: m1, replicas: 1}], conditions: [{type: Scheduled, status: \"False\", reason: Unschedulable, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n";
+    let all = format!("{clusters}{low}{high}{status}")
+        .replace("placement: {}", divided)
+        .replace("workloadAffinityGroups: {antiAffinityGroup: tier=gold}, ", "");
+    let mut fleet = Fleet::default();
+    for object in objects(&all) {
+        fleet.insert(object).unwrap();
+    }
+    let key =
+        ObjectKey { gvk: Gvk::from_manifest("apps/v1", "Deployment"), namespace: "shop".into(), name: "high".into() };
+    let explanation = explain(&fleet, &key, &Interpreter::default(), Timestamp::UNIX_EPOCH).unwrap();
+    let bound = explanation.binding.as_ref().unwrap();
+    assert_eq!(
+        bound.nominated.iter().map(|target| (target.name.as_str(), target.replicas)).collect::<Vec<_>>(),
+        [("m1", 1)]
+    );
+    let plan = explanation.preemption.as_ref().expect("the search is run again");
+    let Answer::Preempts { victims, .. } = &plan.answer else { panic!("{plan:?}") };
+    assert_eq!(victims.iter().map(|victim| victim.binding.to_string()).collect::<Vec<_>>(), ["shop/low-deployment"]);
 }

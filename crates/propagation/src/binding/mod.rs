@@ -21,7 +21,7 @@ use ironclad_fleet::{
     finalizer, merge_patch_between,
     targets::{Target, expected_clusters, targets, waits_for_source},
 };
-use ironclad_interpreter::{InterpretError, Interpreter, Operation};
+use ironclad_interpreter::{InterpretError, Interpreter, MemberReplicas, Operation};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -90,6 +90,8 @@ pub struct Seen<'a> {
     pub quotas: &'a [Arc<FederatedResourceQuota>],
     /// Resource interpreter.
     pub interpreter: &'a Interpreter,
+    /// JSON pointer of the template's replicas, if an autoscaler in each member decides them.
+    pub member_replicas: Option<&'a str>,
     /// Resources that are not propagated, if namespace sync runs: it takes the Works of namespaces that are left.
     pub namespace_sync: Option<&'a Skipped>,
     /// Feature gates.
@@ -400,10 +402,25 @@ impl Copy<'_> {
         };
         let manifest = self.revised().map_err(|error| Reason::NotInterpreted { message: error.to_string() })?;
         let revised = (!self.seen.quotas.is_empty()).then(|| manifest.clone());
-        let overridden = overrides::apply(manifest, cluster, self.seen.cluster_overrides, self.seen.overrides)
-            .map_err(|error| Reason::OverrideFailed { cluster: cluster_name.clone(), message: error.to_string() })?;
+        let failed = |error: overrides::OverrideError| Reason::OverrideFailed {
+            cluster: cluster_name.clone(),
+            message: error.to_string(),
+        };
+        let without_autoscaler = self.without_autoscaler(&manifest, cluster).map_err(failed)?;
+        let mut overridden =
+            overrides::apply(manifest, cluster, self.seen.cluster_overrides, self.seen.overrides).map_err(failed)?;
         if let Some(revised) = revised {
             self.within_charge(&revised, &overridden.manifest)?;
+        }
+        if let Some(pointer) = self.seen.member_replicas {
+            let at = |object: &Value| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+            let given = at(without_autoscaler.as_ref().unwrap_or(&overridden.manifest));
+            let decided = at(&overridden.manifest) != given;
+            // A record may be for replicas that the template had before: its end then is a change by a user.
+            let recorded_for = if decided { self.recorded_for() } else { None };
+            let mark = MemberReplicas { template: recorded_for.unwrap_or_else(|| at(self.template)), given, decided };
+            let annotation = annotations::FEDERATED_HPA_APPLIED_REPLICAS;
+            manifest::set_annotation(&mut overridden.manifest, annotation, &mark.to_string());
         }
         let existing = self.existing();
         if let Some((work, owner)) = existing.and_then(|work| self.other_owner(work)) {
@@ -443,6 +460,29 @@ impl Copy<'_> {
             Ok(Some(message)) => Err(Reason::OverrideFailed { cluster: cluster.clone(), message }.into()),
             Err(error) => Err(Reason::NotInterpreted { message: error.to_string() }.into()),
         }
+    }
+
+    /// Replicas of the template that the autoscaler's override policy is for.
+    fn recorded_for(&self) -> Option<i64> {
+        let policy = self.seen.overrides.iter().find(|policy| overrides::is_of_autoscaler(policy))?;
+        let map = policy.metadata.annotations.as_ref()?;
+        map.get(annotations::FEDERATED_HPA_OBSERVED_REPLICAS)?.parse().ok()
+    }
+
+    /// The copy with the overrides of users alone, if an autoscaler overrides it, too.
+    fn without_autoscaler(
+        &self,
+        revised: &Value,
+        cluster: &Cluster,
+    ) -> Result<Option<Value>, overrides::OverrideError> {
+        let all = self.seen.overrides;
+        if self.seen.member_replicas.is_none() || !all.iter().any(|policy| overrides::is_of_autoscaler(policy)) {
+            return Ok(None);
+        }
+        let of_users: Vec<Arc<OverridePolicy>> =
+            all.iter().filter(|policy| !overrides::is_of_autoscaler(policy)).cloned().collect();
+        let overridden = overrides::apply(revised.clone(), cluster, self.seen.cluster_overrides, &of_users)?;
+        Ok(Some(overridden.manifest))
     }
 
     fn revised(&self) -> Result<Value, InterpretError> {

@@ -18,6 +18,7 @@ struct World {
     clusters: BTreeMap<ClusterName, Arc<Cluster>>,
     overrides: Vec<Arc<OverridePolicy>>,
     options: Options,
+    member_replicas: Option<&'static str>,
     /// Other owners of Works that exist.
     owned: Vec<(WorkKey, Owner)>,
     now: Timestamp,
@@ -34,6 +35,7 @@ impl World {
             clusters,
             overrides: Vec::new(),
             options: Options::default(),
+            member_replicas: None,
             owned: Vec::new(),
             now: DELETED.parse().unwrap(),
         }
@@ -65,6 +67,7 @@ impl World {
                 overrides: &self.overrides,
                 quotas: &[],
                 interpreter: &Interpreter::default(),
+                member_replicas: self.member_replicas,
                 namespace_sync: None,
                 options: &self.options,
                 // The wait for the scheduler is over, so that schedule results of tests need not add up.
@@ -614,6 +617,7 @@ fn cluster_scoped_bindings_use_their_own_labels() {
             overrides: &[],
             quotas: &[],
             interpreter: &Interpreter::default(),
+            member_replicas: None,
             namespace_sync: None,
             options: &Options::default(),
             waited: Duration::ZERO,
@@ -662,6 +666,7 @@ fn namespace_that_a_policy_leaves_goes_back_to_namespace_sync() {
             overrides: &[],
             quotas: &[],
             interpreter: &Interpreter::default(),
+            member_replicas: None,
             namespace_sync: sync,
             options: &Options::default(),
             waited: await_scheduler::WAIT_MAX,
@@ -729,4 +734,40 @@ fn failed_cleanup_is_reported_on_the_binding() {
     let event = event_of("Denied").unwrap();
     assert_eq!((event.about.kind.as_str(), event.reason), ("ResourceBinding", "CleanupWorkFailed"));
     assert_eq!(event.message, "Work web-x of cluster m2 is no longer needed and was not deleted: forbidden");
+}
+
+/// specification/autoscaling.md 6.6: updates of the copy leave the member's number where nobody else chose another one.
+#[test]
+fn copies_say_whose_number_their_replicas_are() {
+    let policy = |name: &str, managed: bool, number: i64, observed: &str| -> Arc<OverridePolicy> {
+        let labels = managed.then(|| json!({"federatedhpa.karmada.io/managed": "true"}));
+        let annotations = json!({"federatedhpa.karmada.io/observed-replicas": observed});
+        let policy = json!({"metadata": {"namespace": "shop", "name": name, "labels": labels, "annotations": annotations}, "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
+            "overrideRules": [{"targetCluster": {"clusterNames": ["m1"]}, "overriders": {
+                "plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": number}]}}]}});
+        Arc::new(serde_json::from_value(policy).unwrap())
+    };
+    let of_users = |number| policy("zz", false, number, "9");
+    let of_members = |number| policy("federatedhpa-web", true, number, "3");
+    let outdated = |number| policy("federatedhpa-web", true, number, "1");
+    for (name, pointer, overrides, want) in [
+        ("no autoscaler", None, vec![of_members(8)], (None, 8)),
+        ("nothing is recorded", Some("/spec/replicas"), vec![], (Some("3/2"), 2)),
+        ("the member decided", Some("/spec/replicas"), vec![of_members(8)], (Some("3/2/member"), 8)),
+        ("it decided what it was given", Some("/spec/replicas"), vec![of_members(2)], (Some("3/2"), 2)),
+        ("a user decides", Some("/spec/replicas"), vec![of_users(5)], (Some("3/5"), 5)),
+        ("both", Some("/spec/replicas"), vec![of_users(5), of_members(8)], (Some("3/5/member"), 8)),
+        ("a user has scaled the template since", Some("/spec/replicas"), vec![outdated(8)], (Some("1/2/member"), 8)),
+        ("a field that nothing has", Some("/spec/size"), vec![], (Some("0/0"), 2)),
+    ] {
+        let mut world = World::new(&[("m1", 2), ("m2", 1)]);
+        (world.member_replicas, world.overrides) = (pointer, overrides);
+        world.go();
+        assert!(world.reconcile().is_quiet(), "{name}");
+        let manifest = world.manifest("m1");
+        let mark = manifest.pointer("/metadata/annotations/federatedhpa.karmada.io~1applied-replicas");
+        let replicas = manifest.pointer("/spec/replicas").and_then(Value::as_i64);
+        assert_eq!((mark.and_then(Value::as_str), replicas), (want.0, Some(want.1)), "{name}");
+    }
 }

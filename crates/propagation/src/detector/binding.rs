@@ -13,7 +13,13 @@ use ironclad_api::{
     },
 };
 pub use ironclad_fleet::BindingRef as Binding;
-use ironclad_fleet::{BindingKey, Plan, because::propagation::Reason, finalizer, merge_patch_between};
+use ironclad_fleet::{
+    BindingKey, Plan,
+    because::propagation::Reason,
+    finalizer,
+    gates::{Gate, Gates},
+    merge_patch_between,
+};
 use ironclad_interpreter::{InterpretError, Interpreter, Operation};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -57,6 +63,18 @@ pub struct Options {
     pub resource_quota_estimate: bool,
     /// Gate `MultiplePodTemplatesScheduling`.
     pub multiple_pod_templates: bool,
+}
+
+impl Options {
+    /// The effect of these gates.
+    #[must_use]
+    pub fn of(gates: &Gates) -> Self {
+        Self {
+            workload_affinity: gates.enabled(Gate::WorkloadAffinity),
+            resource_quota_estimate: gates.enabled(Gate::ResourceQuotaEstimate),
+            multiple_pod_templates: gates.enabled(Gate::MultiplePodTemplatesScheduling),
+        }
+    }
 }
 
 /// Operation by which the interpreter sizes the workload (specification/propagation.md 7.4): components if the kind

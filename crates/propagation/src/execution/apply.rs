@@ -106,7 +106,10 @@ fn keep(
     observed: &Value,
     found: Option<Comparison>,
 ) {
-    let content = found.is_some_and(|found| found.is_sufficient(stored, report::was_sent(cx)));
+    let was_sent = report::was_sent(cx);
+    // The comparison takes the member's replicas for those wanted, and zero may have to be left.
+    let may_rise = !was_sent && template::label(manifest, labels::RETAIN_REPLICAS) == labels::TRUE;
+    let content = !may_rise && found.is_some_and(|found| found.is_sufficient(stored, was_sent));
     let retained = retention::retain_metadata_of(manifest, observed);
     if content && compare::metadata_difference(&retained, observed).is_none() {
         plan.note(Because::UpToDate);
@@ -167,6 +170,10 @@ fn update(plan: &mut Plan<Effect>, cx: &Context<'_>, object: ObjectKey, manifest
             return;
         }
     };
+    // Once for each Work: a member that scales to zero itself stays there.
+    if !report::was_sent(cx) {
+        cx.seen.interpreter.leave_zero_replicas(manifest, &mut desired);
+    }
     // A field that was removed from the manifest still exists in the member, and a comparison with the manifest's
     // fields cannot find it. So a Work that changed since it was last applied is sent, unless the member's object has
     // no other fields.

@@ -40,13 +40,23 @@ pub fn serving_api(cluster: &Cluster, gvk: &Gvk) -> Option<(Gvk, String)> {
     versions.min_by_key(|(served, _)| (served.version != gvk.version, served.version.clone()))
 }
 
+/// The version in which the control plane serves a kind that a Work has in a version of older members: it is the same
+/// resource (specification/autoscaling.md 6.7).
+#[must_use]
+pub fn successor(gvk: &Gvk) -> Option<Gvk> {
+    let is_older = (&*gvk.group, &*gvk.kind) == ("autoscaling", "HorizontalPodAutoscaler")
+        && matches!(&*gvk.version, "v2beta1" | "v2beta2");
+    is_older.then(|| Gvk { version: "v2".into(), ..gvk.clone() })
+}
+
 /// The kind of a Work whose replicas the member decides, if it is not known where the kind has them
 /// ([`Interpreter::missing_replicas_path`]).
 #[must_use]
 pub fn missing_replicas_path(work: &Work, interpreter: &Interpreter) -> Option<Gvk> {
     let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
     // Most manifests need not be parsed to tell.
-    if !manifest.as_str().contains(labels::RETAIN_REPLICAS) {
+    let text = manifest.as_str();
+    if !text.contains(labels::RETAIN_REPLICAS) && !text.contains(annotations::FEDERATED_HPA_APPLIED_REPLICAS) {
         return None;
     }
     interpreter.missing_replicas_path(&manifest.object())

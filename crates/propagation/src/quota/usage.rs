@@ -1,4 +1,4 @@
-//! Usage of a namespace's quota by bindings (specification/propagation.md 25, specification/admission.md 3.3 c):
+//! Usage of a namespace's quota by bindings (specification/propagation.md 25, specification/admission.md 3.3):
 //! booked when a binding is written, recounted periodically.
 
 use std::collections::BTreeMap;

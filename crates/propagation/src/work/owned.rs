@@ -1,5 +1,6 @@
 //! Works of objects that the control plane creates itself, without a binding: impersonation
-//! (specification/propagation.md 23) and quotas (specification/propagation.md 25).
+//! (specification/propagation.md 23), quotas (specification/propagation.md 25) and autoscalers of members
+//! (specification/autoscaling.md 6).
 
 use std::sync::Arc;
 
@@ -17,6 +18,16 @@ use super::{
 };
 use crate::{new_ids::NewIds, template::Identity};
 
+/// Labels by which a Work belongs to a binding.
+const BINDING_LABELS: [&str; 2] =
+    [labels::RESOURCE_BINDING_PERMANENT_ID, labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID];
+/// Annotations that name the binding of a Work.
+const BINDING_ANNOTATIONS: [&str; 3] = [
+    annotations::RESOURCE_BINDING_NAMESPACE,
+    annotations::RESOURCE_BINDING_NAME,
+    annotations::CLUSTER_RESOURCE_BINDING_NAME,
+];
+
 /// Object that one cluster should have.
 #[derive(Debug, Clone)]
 pub struct DesiredWork<'a> {
@@ -26,10 +37,23 @@ pub struct DesiredWork<'a> {
     pub manifest: Value,
     /// Labels of the Work besides its id.
     pub labels: StringMap,
+    /// Annotations of the Work besides its conflict resolution.
+    pub annotations: StringMap,
+    /// Handling of a Work of a binding under the same name.
+    pub of_binding: OfBinding,
     /// Owner of the Work, for garbage collection.
     pub owner: Option<OwnerReference>,
     /// `work.karmada.io/conflict-resolution` of the Work.
     pub conflict_resolution: &'static str,
+}
+
+/// Handling of a Work of a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfBinding {
+    /// The binding keeps it.
+    Keeps,
+    /// It changes hands: the binding is about to be deleted, and the object in the member has to stay.
+    Loses,
 }
 
 /// Write of a Work.
@@ -64,7 +88,8 @@ pub fn key(cluster: &ClusterName, kind: &str, namespace: &str, name: &str) -> Wo
 #[must_use]
 pub fn write(desired: DesiredWork<'_>, existing: Option<&Work>, ids: &mut NewIds) -> Option<Write> {
     let is_of_binding = |work: &Work| matches!(owner(work), Some(Owner::Binding { .. }));
-    if existing.is_some_and(|work| work.metadata.deletion_timestamp.is_some() || is_of_binding(work)) {
+    let kept = desired.of_binding == OfBinding::Keeps;
+    if existing.is_some_and(|work| work.metadata.deletion_timestamp.is_some() || (kept && is_of_binding(work))) {
         return None;
     }
     let mut work = existing.cloned().unwrap_or_else(|| {
@@ -79,9 +104,12 @@ pub fn write(desired: DesiredWork<'_>, existing: Option<&Work>, ids: &mut NewIds
     }
     finalizer::add(&mut work.metadata, finalizers::EXECUTION_CONTROLLER);
     let label_map = work.metadata.labels.get_or_insert_default();
+    label_map.retain(|key, _| kept || !BINDING_LABELS.contains(&key.as_str()));
     label_map.extend(desired.labels);
     let work_id = label_map.entry(labels::WORK_PERMANENT_ID.into()).or_insert_with(|| ids.allocate()).clone();
     let annotation_map = work.metadata.annotations.get_or_insert_default();
+    annotation_map.retain(|key, _| kept || !BINDING_ANNOTATIONS.contains(&key.as_str()));
+    annotation_map.extend(desired.annotations);
     annotation_map.insert(annotations::CONFLICT_RESOLUTION.into(), desired.conflict_resolution.into());
     let mut manifest = desired.manifest;
     let marks = Marks {

@@ -26,6 +26,13 @@ pub enum Owner {
         /// Its name.
         name: String,
     },
+    /// A HorizontalPodAutoscaler that is distributed.
+    Autoscaler {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
     /// A Cluster, for the impersonation rights in it.
     Cluster {
         /// Its name.
@@ -39,6 +46,7 @@ impl fmt::Display for Owner {
             Self::Binding { key, .. } if key.namespace.is_empty() => write!(f, "ClusterResourceBinding {}", key.name),
             Self::Binding { key, .. } => write!(f, "ResourceBinding {}/{}", key.namespace, key.name),
             Self::Quota { namespace, name } => write!(f, "FederatedResourceQuota {namespace}/{name}"),
+            Self::Autoscaler { namespace, name } => write!(f, "HorizontalPodAutoscaler {namespace}/{name}"),
             Self::Cluster { name } => write!(f, "Cluster {name}, for impersonation"),
         }
     }
@@ -71,12 +79,17 @@ pub fn owner(work: &Work) -> Option<Owner> {
         let namespace = label(labels::FEDERATED_RESOURCE_QUOTA_NAMESPACE)?;
         Some(Owner::Quota { namespace, name: label(labels::FEDERATED_RESOURCE_QUOTA_NAME)? })
     };
+    let autoscaler = || {
+        label(labels::FEDERATED_HPA_UID)?;
+        let namespace = annotation(annotations::FEDERATED_HPA_NAMESPACE)?;
+        Some(Owner::Autoscaler { namespace, name: annotation(annotations::FEDERATED_HPA_NAME)? })
+    };
     let cluster = || {
         let owners = work.metadata.owner_references.iter().flatten();
         let controller = owners.into_iter().find(|o| o.controller == Some(true) && o.kind == "Cluster")?;
         Some(Owner::Cluster { name: controller.name.clone() })
     };
-    cluster_scoped().or_else(namespaced).or_else(quota).or_else(cluster)
+    cluster_scoped().or_else(namespaced).or_else(quota).or_else(autoscaler).or_else(cluster)
 }
 
 #[cfg(test)]
@@ -109,6 +122,12 @@ mod tests {
             ),
             ("a quota", of_quota, Some("FederatedResourceQuota shop/q")),
             ("a binding that took it from a quota", both, Some("ResourceBinding shop/q")),
+            (
+                "a distributed autoscaler",
+                json!({"labels": {"federatedhpa.karmada.io/hpa-uid": "u"},
+                    "annotations": {"federatedhpa.karmada.io/namespace": "shop", "federatedhpa.karmada.io/name": "web"}}),
+                Some("HorizontalPodAutoscaler shop/web"),
+            ),
             ("impersonation", by("Cluster"), Some("Cluster m1, for impersonation")),
             ("namespace sync", by("Namespace"), None),
         ] {

@@ -35,6 +35,9 @@ pub(super) struct AssumedReplicas {
     seen: bool,
 }
 
+/// Pods of one assumed replica or set, and the number of replicas or sets.
+pub type Assumption = (Arc<[Part]>, i64);
+
 /// Result that is being written, with the assumed replicas of its binding before it.
 #[derive(Debug)]
 #[must_use = "what is assumed counts until it is confirmed or reverted"]
@@ -237,6 +240,54 @@ impl Capacity {
         freed
     }
 
+    /// Records from now on which assumptions change, for [`Capacity::take_changed`].
+    pub fn record_changes(&mut self) {
+        self.changed.get_or_insert_default();
+    }
+
+    /// Marks the assumptions in a cluster as changed: an estimator that was just connected knows none of them.
+    pub fn mark_changed(&mut self, cluster: &ClusterName) {
+        let here = self.assumed.iter().filter(|(_, all)| all.contains_key(cluster));
+        let here: Vec<_> = here.map(|(key, _)| (key.clone(), cluster.clone())).collect();
+        if let Some(changed) = &mut self.changed {
+            changed.extend(here);
+        }
+    }
+
+    /// Takes the assumptions that changed, each with the pods of one replica or set and their number; `None` for one
+    /// that ended.
+    pub fn take_changed(&mut self) -> Vec<(BindingKey, ClusterName, Option<Assumption>)> {
+        let changed = self.changed.as_mut().map(std::mem::take).unwrap_or_default();
+        let present = |key: &BindingKey, cluster: &ClusterName| {
+            let assumed = self.assumed.get(key)?.get(cluster)?;
+            Some((assumed.parts.clone(), assumed.count))
+        };
+        changed
+            .into_iter()
+            .map(|(key, cluster)| {
+                let now = present(&key, &cluster);
+                (key, cluster, now)
+            })
+            .collect()
+    }
+
+    /// Assumptions in a cluster: each with the pods of one replica or set, and their number.
+    pub fn assumed_in<'a>(
+        &'a self,
+        cluster: &'a ClusterName,
+    ) -> impl Iterator<Item = (&'a BindingKey, &'a [Part], i64)> {
+        self.assumed.iter().filter_map(move |(key, all)| {
+            let assumed = all.get(cluster)?;
+            Some((key, &*assumed.parts, assumed.count))
+        })
+    }
+
+    fn note_change(&mut self, key: &BindingKey, cluster: &ClusterName) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert((key.clone(), cluster.clone()));
+        }
+    }
+
     /// Time at which [`Capacity::expire`] has something to end.
     #[must_use]
     pub fn expires_next(&self) -> Option<Duration> {
@@ -271,7 +322,9 @@ impl Capacity {
         {
             self.release(&key, &cluster);
         }
+        self.note_change(key, cluster);
         self.ends.insert((assumed.ends, key.clone(), cluster.clone()));
+        self.answers.forget(cluster);
         self.slots.entry(cluster.clone()).or_default().add_assumed(&assumed.parts, assumed.count);
         self.assumed.entry(key.clone()).or_default().insert(cluster.clone(), assumed);
     }
@@ -308,7 +361,9 @@ impl Capacity {
         if all.is_empty() {
             self.assumed.remove(key);
         }
+        self.note_change(key, cluster);
         self.ends.remove(&(assumed.ends, key.clone(), cluster.clone()));
+        self.answers.forget(cluster);
         let Some(slot) = self.slots.get_mut(cluster) else { return };
         slot.remove_assumed(&assumed.parts, assumed.count);
         if slot.is_unused() {

@@ -1,10 +1,11 @@
 //! Free capacity of a cluster by its own summary: the general estimator (specification/scheduling.md 10.2, 10.3).
 
 use ironclad_api::cluster::Cluster;
+use ironclad_fleet::gates::{Gate, Gates};
 
 use super::{
     demand::{self, Demand, Part, Units, units},
-    models::Nodes,
+    models::{Bound, Nodes},
 };
 
 /// Resource that counts pods.
@@ -18,6 +19,17 @@ pub enum Modelling {
     On,
     /// The summary alone limits the estimate.
     Off,
+    /// Each node counts with the most that its grade allows, so that what does not fit certainly does not start. For
+    /// those who explain; no scheduler estimates by it.
+    Most,
+}
+
+impl Modelling {
+    /// Use of models with these gates.
+    #[must_use]
+    pub fn of(gates: &Gates) -> Self {
+        if gates.enabled(Gate::CustomizedClusterResourceModeling) { Self::On } else { Self::Off }
+    }
 }
 
 /// Free resources of a cluster, read once per change of its status. A cluster without a summary has none.
@@ -68,7 +80,8 @@ impl FreeCapacity {
             }
         }
         let nodes = match modelling {
-            Modelling::On => Nodes::new(&cluster.spec.resource_models, &summary.allocatable_modelings),
+            Modelling::On => Nodes::new(&cluster.spec.resource_models, &summary.allocatable_modelings, Bound::Least),
+            Modelling::Most => Nodes::new(&cluster.spec.resource_models, &summary.allocatable_modelings, Bound::Most),
             Modelling::Off => None,
         };
         Self { has_summary: true, pods: free.get(PODS).copied().unwrap_or(0), free, allocatable, nodes }

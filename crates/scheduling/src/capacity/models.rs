@@ -3,19 +3,33 @@
 //! Each counted node has the minimum of its grade and capacity for 110 pods. Resources outside the models are limited
 //! by the summary alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
     cluster::{AllocatableModeling, ResourceModel},
     quantity::Amount,
 };
 
-use super::demand::{Part, Units, in_units};
+use smallvec::SmallVec;
+
+use super::{
+    demand::{Part, Units, in_units},
+    room::Amounts,
+};
 
 /// Pods per node, independent of those that already run on it.
 const PODS_PER_NODE: i64 = 110;
 /// Largest number of complete sets that is computed; larger answers are cut to it.
 const SETS_MAX: i64 = 256;
+
+/// Bound of a grade that its nodes are counted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// `ranges.min`: each node has at least this much.
+    Least,
+    /// `ranges.max`: none has more.
+    Most,
+}
 
 /// Nodes in groups of equal ones, the smallest grade first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,7 +66,7 @@ impl Nodes {
     /// Nodes that the cluster counted. `None` without models or with a negative count: the summary alone limits the
     /// estimate then.
     #[must_use]
-    pub(super) fn new(models: &[ResourceModel], modelings: &[AllocatableModeling]) -> Option<Self> {
+    pub(super) fn new(models: &[ResourceModel], modelings: &[AllocatableModeling], bound: Bound) -> Option<Self> {
         if models.is_empty() || modelings.is_empty() || modelings.iter().any(|modeling| modeling.count < 0) {
             return None;
         }
@@ -61,10 +75,13 @@ impl Nodes {
         models.sort_by_key(|model| model.grade);
         let group = |model: &ResourceModel| {
             let count = counts.get(&model.grade).copied().filter(|count| *count > 0)?;
-            let amount = |min| Amount::try_from(min).unwrap_or_default();
-            let least =
-                model.ranges.iter().map(|range| (range.name.clone(), in_units(&range.name, amount(&range.min))));
-            Some(Group { left: least.collect(), pods: PODS_PER_NODE, count })
+            let amount = |quantity| Amount::try_from(quantity).unwrap_or_default();
+            let left = model.ranges.iter().map(|range| {
+                let quantity = if bound == Bound::Least { &range.min } else { &range.max };
+                (range.name.clone(), in_units(&range.name, amount(quantity)))
+            });
+            let pods = if bound == Bound::Least { PODS_PER_NODE } else { i64::MAX };
+            Some(Group { left: left.collect(), pods, count })
         };
         Some(Self(models.into_iter().filter_map(group).collect()))
     }
@@ -80,10 +97,8 @@ impl Nodes {
     #[must_use]
     pub(super) fn sets(&self, parts: &[Part], at_most: i64) -> i64 {
         let at_most = at_most.min(SETS_MAX);
-        let mut nodes = self.clone();
-        let whole =
-            |nodes: &mut Self| parts.iter().all(|part| nodes.place(&part.request, part.replicas) == part.replicas);
-        (0..at_most).find(|_| !whole(&mut nodes)).unwrap_or(at_most)
+        let mut nodes = Reduced::new(self, parts);
+        (0..at_most).find(|_| !nodes.place_set()).unwrap_or(at_most)
     }
 
     /// Places pods on the nodes, first fit. Returns how many fit.
@@ -113,10 +128,101 @@ impl Nodes {
     }
 }
 
+/// Amount of a resource that no model limits.
+const UNLIMITED: i64 = i64::MAX;
+
+/// Nodes reduced to the resources that a component set requests, in which many sets are placed one after the other.
+struct Reduced {
+    /// Pods of each component, and the request of one.
+    parts: Vec<(i64, Amounts)>,
+    groups: Vec<ReducedGroup>,
+}
+
+/// `count` nodes with these amounts left, in the order of the requested resources.
+struct ReducedGroup {
+    left: Amounts,
+    pods: i64,
+    count: i64,
+}
+
+impl ReducedGroup {
+    fn per_node(&self, request: &Amounts) -> i64 {
+        let named = self.left.iter().zip(request).filter(|(left, amount)| **amount > 0 && **left != UNLIMITED);
+        named.map(|(left, amount)| left / amount).fold(self.pods, i64::min).max(0)
+    }
+
+    fn after(&self, count: i64, request: &Amounts, pods: i64) -> Self {
+        let less = |(left, amount): (&i64, &i64)| match *left {
+            UNLIMITED => UNLIMITED,
+            left => left.saturating_sub(amount.saturating_mul(pods)),
+        };
+        Self { left: self.left.iter().zip(request).map(less).collect(), pods: self.pods - pods, count }
+    }
+}
+
+impl Reduced {
+    fn new(nodes: &Nodes, parts: &[Part]) -> Self {
+        let requested = parts.iter().flat_map(|part| &part.request).filter(|(_, amount)| **amount > 0);
+        let resources: BTreeSet<&String> = requested.map(|(resource, _)| resource).collect();
+        let request = |part: &Part| {
+            let amount = |resource: &&String| part.request.get(*resource).copied().unwrap_or(0).max(0);
+            (part.replicas, resources.iter().map(amount).collect())
+        };
+        let group = |group: &Group| {
+            let left = |resource: &&String| group.left.get(*resource).copied().unwrap_or(UNLIMITED);
+            ReducedGroup { left: resources.iter().map(left).collect(), pods: group.pods, count: group.count }
+        };
+        Self { parts: parts.iter().map(request).collect(), groups: nodes.0.iter().map(group).collect() }
+    }
+
+    /// Places one set. Returns false if it does not fit completely.
+    fn place_set(&mut self) -> bool {
+        let groups = &mut self.groups;
+        let is_whole = self.parts.iter().all(|(pods, request)| place_reduced(groups, request, *pods));
+        groups.retain(|group| self.parts.iter().any(|(_, request)| group.per_node(request) > 0));
+        groups.dedup_by(|next, last| {
+            let is_equal = last.left == next.left && last.pods == next.pods;
+            if is_equal {
+                last.count = last.count.saturating_add(next.count);
+            }
+            is_equal
+        });
+        is_whole
+    }
+}
+
+/// Places pods as [`Nodes::place`] does. Returns whether all fit.
+fn place_reduced(groups: &mut Vec<ReducedGroup>, request: &Amounts, pods: i64) -> bool {
+    let (mut rest, mut at) = (pods, 0);
+    while rest > 0 && at < groups.len() {
+        let group = &groups[at];
+        let each = group.per_node(request);
+        if each == 0 {
+            at += 1;
+            continue;
+        }
+        let full = (rest / each).min(group.count);
+        rest -= full * each;
+        let part = if full < group.count { rest } else { 0 };
+        rest -= part;
+        let partly = i64::from(part > 0);
+        let pieces = [(full, each), (partly, part), (group.count - full - partly, 0)];
+        let pieces = pieces.into_iter().filter(|(count, _)| *count > 0);
+        let pieces: SmallVec<[ReducedGroup; 3]> =
+            pieces.map(|(count, pods)| group.after(count, request, pods)).collect();
+        let next = at + pieces.len();
+        groups.splice(at..=at, pieces);
+        at = next;
+    }
+    rest <= 0
+}
+
 /// Appends a group; joins it with the last one if the nodes are equal.
 fn join(groups: &mut Vec<Group>, next: Group) {
     match groups.last_mut() {
-        Some(last) if last.left == next.left && last.pods == next.pods => last.count += next.count,
+        Some(last) if last.left == next.left && last.pods == next.pods => {
+            last.count = last.count.saturating_add(next.count);
+        }
         _ => groups.push(next),
     }
 }
@@ -140,7 +246,7 @@ mod tests {
         let counts = grades.iter().enumerate();
         let counts: Vec<_> =
             counts.map(|(grade, (_, _, count))| AllocatableModeling { grade: grade as u64, count: *count }).collect();
-        Nodes::new(&models, &counts).unwrap()
+        Nodes::new(&models, &counts, Bound::Least).unwrap()
     }
 
     fn request(cpu: &str, memory: &str) -> Units {
@@ -172,7 +278,7 @@ mod tests {
             serde_json::from_value(json!({"grade": 0, "ranges": [{"name": "cpu", "min": "1", "max": "2"}]})).unwrap();
         let count = |grade, count| AllocatableModeling { grade, count };
         let of = |models: &[ResourceModel], counts: &[AllocatableModeling]| {
-            Nodes::new(models, counts).map(|nodes| nodes.replicas(&request("1", "")))
+            Nodes::new(models, counts, Bound::Least).map(|nodes| nodes.replicas(&request("1", "")))
         };
         assert_eq!(of(&[], &[count(0, 3)]), None, "no models in the spec");
         assert_eq!(of(std::slice::from_ref(&model), &[]), None, "nothing counted yet");
@@ -182,6 +288,23 @@ mod tests {
             Some(3),
             "grades that the spec does not know are skipped"
         );
+    }
+
+    #[test]
+    fn the_upper_bound_of_a_grade_limits_each_node() {
+        let models: Vec<ResourceModel> = serde_json::from_value(json!([
+            {"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "2"}]},
+            {"grade": 1, "ranges": [{"name": "cpu", "min": "2", "max": "4"}]},
+        ]))
+        .unwrap();
+        let of = |counts: [i64; 2], cpu: &str| {
+            let counts = [(0, counts[0]), (1, counts[1])];
+            let counts = counts.map(|(grade, count)| AllocatableModeling { grade, count });
+            Nodes::new(&models, &counts, Bound::Most).unwrap().replicas(&request(cpu, ""))
+        };
+        assert_eq!(of([3, 0], "3"), 0, "the sum is 6, and no node has more than 2");
+        assert_eq!(of([3, 2], "3"), 2);
+        assert_eq!(of([1, 1], "1m"), 6_000, "the number of pods of a node is not known");
     }
 
     #[test]
@@ -202,6 +325,30 @@ mod tests {
     }
 
     proptest! {
+        /// Reference: places each component of each set with [`Nodes::place`].
+        #[test]
+        fn sets_are_those_of_pods_placed_one_after_the_other(
+            grades in prop::collection::vec((0_i64..9, 0_i64..9, 0_i64..4), 1..5),
+            parts in prop::collection::vec((0_i64..5, 0_i64..4, 0_i64..4), 1..4),
+            used in prop::collection::vec((0_i64..4, 0_i64..9), 0..3), at_most in 0_i64..40,
+        ) {
+            let rows: Vec<_> = grades.iter().map(|(cpu, memory, count)| (cpu.to_string(), memory.to_string(), *count)).collect();
+            let rows: Vec<_> = rows.iter().map(|(cpu, memory, count)| (cpu.as_str(), Some(memory.as_str()), *count)).collect();
+            let mut slow = nodes(&rows);
+            for (cpu, pods) in used {
+                slow.place(&request(&cpu.to_string(), ""), pods);
+            }
+            let part = |(replicas, cpu, memory): &(i64, i64, i64)| {
+                let mut request = request(&cpu.to_string(), &memory.to_string());
+                request.insert("gpu".into(), *cpu);
+                Part { replicas: *replicas, request }
+            };
+            let parts: Vec<Part> = parts.iter().map(part).collect();
+            let fast = slow.sets(&parts, at_most);
+            let mut fits = |_: &i64| parts.iter().all(|part| slow.place(&part.request, part.replicas) == part.replicas);
+            prop_assert_eq!(fast, (0..at_most).take_while(&mut fits).count() as i64);
+        }
+
         /// Reference: places replica by replica on node by node, as upstream counts.
         #[test]
         fn division_agrees_with_the_slow_simulation(

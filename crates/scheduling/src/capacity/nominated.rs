@@ -64,6 +64,7 @@ impl Capacity {
             let count = if sets { 1 } else { i64::from(target.replicas) };
             let held = Nominated { template: template.clone(), priority: priority(spec), parts: parts.clone(), count };
             let cluster = ClusterName::from(target.name.as_str());
+            self.answers.forget(&cluster);
             self.slots.entry(cluster).or_default().nominated.insert(key.clone(), held);
         }
         let clusters = nominated.iter().map(|target| target.name.as_str().into()).collect();
@@ -74,6 +75,7 @@ impl Capacity {
     pub fn withdraw_nomination(&mut self, key: &BindingKey) -> Vec<ClusterName> {
         let clusters = self.nominations.remove(key).unwrap_or_default();
         for cluster in &clusters {
+            self.answers.forget(cluster);
             let Some(slot) = self.slots.get_mut(cluster) else { continue };
             slot.nominated.remove(key);
             if slot.is_unused() {

@@ -1,6 +1,8 @@
 //! Capacity of one cluster in the resources that one workload requests, to compute what fits once other workloads have
 //! left (specification/scheduling.md 15.4).
 
+use std::sync::Arc;
+
 use ironclad_fleet::ClusterName;
 use smallvec::SmallVec;
 
@@ -13,26 +15,48 @@ use super::{
 /// Amounts in the order of the resources that a workload requests.
 pub(crate) type Amounts = SmallVec<[i64; 4]>;
 
-/// Free amounts of one cluster in the resources that a workload requests, `pods` among them.
+/// Amounts that one replica or one set of a workload requests, `pods` among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Room {
-    resources: Vec<Requested>,
-}
+pub struct Request(Arc<[Requested]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requested {
-    name: String,
-    /// Amount of one replica or one set; greater than 0.
+    resource: String,
+    /// Greater than 0.
     each: i64,
-    /// Free amount; negative where requests exceed what is allocatable.
-    free: i64,
+}
+
+impl Request {
+    /// Request of one replica or one set.
+    #[must_use]
+    pub fn of(demand: &Demand) -> Self {
+        let parts = demand.clone().into_parts();
+        let mut each = demand::total(&parts);
+        each.insert(PODS.to_owned(), demand::pods(&parts).max(1));
+        each.retain(|_, amount| *amount > 0);
+        Self(each.into_iter().map(|(resource, each)| Requested { resource, each }).collect())
+    }
+}
+
+/// Free amounts of one cluster in the resources that a workload requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    request: Request,
+    /// Free amounts in the order of the request; negative where requests exceed what is allocatable.
+    free: Amounts,
 }
 
 impl Capacity {
-    /// Room of a cluster for this demand, beside what is held for preemptors that the asker yields to. `None` if the
+    /// Room of a cluster for this request, beside what is held for preemptors that the asker yields to. `None` if the
     /// cluster is unknown or reports no summary.
     #[must_use]
-    pub fn room(&self, cluster: &ClusterName, demand: &Demand, counting: Counting, asker: &Asker<'_>) -> Option<Room> {
+    pub fn room(
+        &self,
+        cluster: &ClusterName,
+        request: &Request,
+        counting: Counting,
+        asker: &Asker<'_>,
+    ) -> Option<Room> {
         let slot = self.slots.get(cluster)?;
         let free = slot.free.as_ref().filter(|free| free.has_summary())?;
         let nothing = Assumed::default();
@@ -42,32 +66,28 @@ impl Capacity {
         };
         let held = slot.held(asker, taken, None);
         let taken = held.as_ref().map_or(taken, |(taken, _)| taken);
-        let parts = demand.clone().into_parts();
-        let mut each = demand::total(&parts);
-        each.insert(PODS.to_owned(), demand::pods(&parts).max(1));
-        each.retain(|_, amount| *amount > 0);
-        let requested = |(name, each): (String, i64)| {
-            let free = free.left(&name, taken);
-            Requested { name, each, free }
-        };
-        Some(Room { resources: each.into_iter().map(requested).collect() })
+        let left = request.0.iter().map(|requested| free.left(&requested.resource, taken)).collect();
+        Some(Room { request: request.clone(), free: left })
     }
 }
 
 impl Room {
+    /// Requested and free amounts.
+    fn amounts_of(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.request.0.iter().map(|requested| requested.each).zip(self.free.iter().copied())
+    }
+
     /// Replicas or sets that fit by the summary alone, `s_c({})`.
     #[must_use]
     pub fn base(&self) -> i64 {
-        let often = |requested: &Requested| requested.free.max(0) / requested.each;
-        self.resources.iter().map(often).min().unwrap_or(0).clamp(0, LARGEST)
+        self.amounts_of().map(|(each, free)| free.max(0) / each).min().unwrap_or(0).clamp(0, LARGEST)
     }
 
     /// Further replicas or sets that fit once these amounts, in the order of [`Room::amounts`], are free too.
     #[must_use]
     pub fn gain(&self, freed: &[i64]) -> i64 {
-        let often =
-            |(requested, freed): (&Requested, &i64)| requested.free.saturating_add(*freed).max(0) / requested.each;
-        let fits = self.resources.iter().zip(freed).map(often).min().unwrap_or(0);
+        let often = |((each, free), freed): ((i64, i64), &i64)| free.saturating_add(*freed).max(0) / each;
+        let fits = self.amounts_of().zip(freed).map(often).min().unwrap_or(0);
         fits.clamp(0, LARGEST).saturating_sub(self.base()).max(0)
     }
 
@@ -76,25 +96,23 @@ impl Room {
     #[must_use]
     pub fn missing(&self, more: i64) -> Vec<i64> {
         let count = self.base().saturating_add(more);
-        let missing =
-            |requested: &Requested| requested.each.saturating_mul(count).saturating_sub(requested.free).max(0);
-        self.resources.iter().map(missing).collect()
+        self.amounts_of().map(|(each, free)| each.saturating_mul(count).saturating_sub(free).max(0)).collect()
     }
 
     /// The part of a footprint that the workload can use: one amount by requested resource.
     #[must_use]
     pub(crate) fn amounts(&self, footprint: &Units, pods: i64) -> Amounts {
-        let amount = |requested: &Requested| match requested.name.as_str() {
+        let amount = |requested: &Requested| match requested.resource.as_str() {
             PODS => pods,
-            name => footprint.get(name).copied().unwrap_or(0),
+            resource => footprint.get(resource).copied().unwrap_or(0),
         };
-        self.resources.iter().map(amount).collect()
+        self.request.0.iter().map(amount).collect()
     }
 
     /// Number of requested resources.
     #[must_use]
     pub fn width(&self) -> usize {
-        self.resources.len()
+        self.free.len()
     }
 }
 

@@ -319,7 +319,7 @@ proptest! {
             for more in [0, 1] {
                 evicted.spec.replicas += more;
                 let seen =
-                    Seen { binding: (&evicted).into(), clusters: &fleet, available: &available, capacity: &capacity, options: &options, api_appeared: false, preempting: None, peers: None };
+                    Seen { binding: (&evicted).into(), clusters: &fleet, available: &available, capacity: &capacity, options: &options, api_appeared: false, preempting: None, peers: None, index: None };
                 let after = applied(&evicted, &decide(&seen, at(1)));
                 capacity.assigned((&evicted).into(), &after.spec.clusters, &options, S(n as u64));
                 for target in &after.spec.clusters {

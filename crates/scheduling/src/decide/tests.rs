@@ -1,3 +1,5 @@
+mod absurd;
+mod bounds;
 mod property;
 
 use ironclad_api::{
@@ -66,6 +68,7 @@ fn by_summary(binding: &ResourceBinding, fleet: &(Clusters, Capacity), available
             api_appeared: false,
             preempting: None,
             peers: None,
+            index: None,
         },
         at(1),
     )
@@ -306,6 +309,7 @@ fn attempts_as_metrics_count_them() {
         api_appeared: false,
         preempting: None,
         peers: None,
+        index: None,
     };
     let _ = decide_timed(&seen, at(1), &mut |on_event| match on_event {
         CycleEvent::Step(step) => steps.push(step.as_str()),
@@ -515,6 +519,7 @@ fn divided_binding_is_scheduled_again_when_a_member_gets_its_api() {
         api_appeared: true,
         preempting: None,
         peers: None,
+        index: None,
     };
     let moved = applied(&settled, &decide(&seen, at(102)));
     assert_eq!(result(&moved), [("m1", 2), ("m2", 2)]);
@@ -600,6 +605,7 @@ fn cluster_resource_binding_reports_with_its_own_text() {
         api_appeared: false,
         preempting: None,
         peers: None,
+        index: None,
     };
     let decision = decide(&seen, at(1));
     let told = success(seen.binding, &decision.plan.effects);

@@ -3,11 +3,19 @@
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::because::schedule::Refusal;
 
-use crate::plugin::{Plugin, Point, Question, TargetState};
+use crate::{
+    index::{Index, Numbers},
+    plugin::{Plugin, Point, Question, Rest, TargetState},
+};
 
 /// The plugin.
-pub static CLUSTER_AFFINITY: Plugin = Plugin { name: "ClusterAffinity", point: Point::Filter(filter) };
+pub static CLUSTER_AFFINITY: Plugin = Plugin { name: "ClusterAffinity", point: Point::Filter { test, narrow } };
 
-fn filter(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
+fn test(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
     question.tier(cluster).map(drop).ok_or(Refusal::Affinity)
+}
+
+fn narrow(question: &Question<'_>, index: &Index, all: &mut Numbers) -> Rest {
+    question.keep_chosen(index, all);
+    Rest::Passes
 }

@@ -4,12 +4,16 @@
 use ironclad_api::{cluster::Cluster, policy::SpreadByField};
 use ironclad_fleet::{affinity, because::schedule::Refusal};
 
-use crate::plugin::{Plugin, Point, Question, TargetState};
+use crate::{
+    index::{Index, Numbers},
+    plugin::{Plugin, Point, Question, Rest, TargetState},
+    spread::Topology,
+};
 
 /// The plugin.
-pub static SPREAD_CONSTRAINT: Plugin = Plugin { name: "SpreadConstraint", point: Point::Filter(filter) };
+pub static SPREAD_CONSTRAINT: Plugin = Plugin { name: "SpreadConstraint", point: Point::Filter { test, narrow } };
 
-fn filter(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
+fn test(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {
     for constraint in &question.placement.spread_constraints {
         match constraint.spread_by_field {
             Some(SpreadByField::Provider) if cluster.spec.provider.is_empty() => return Err(Refusal::NoProvider),
@@ -25,4 +29,10 @@ fn filter(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<
         }
     }
     Ok(())
+}
+
+fn narrow(question: &Question<'_>, index: &Index, all: &mut Numbers) -> Rest {
+    let topologies = question.placement.spread_constraints.iter().filter_map(Topology::of);
+    topologies.for_each(|topology| index.keep_grouped(&topology, all));
+    Rest::Passes
 }

@@ -4,6 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use ironclad_api::work::TargetCluster;
 use ironclad_fleet::{BindingKey, ClusterName};
+use smallvec::SmallVec;
 
 use super::{
     plan::{Plan, Victim},
@@ -39,6 +40,11 @@ impl Site<'_> {
 
     fn gain_with<'u, 'b: 'u>(&self, units: impl IntoIterator<Item = &'u Unit<'b>>) -> i64 {
         self.room.as_ref().map_or(0, |room| room.gain(&victims::freed(room.width(), units)))
+    }
+
+    /// Lower bound of the units that make room for `more` further replicas; `None` if all together do not.
+    fn bound(&self, more: i64) -> Option<Bound> {
+        victims::bound(&self.units, &self.room.as_ref()?.missing(more))
     }
 
     /// The cheapest units that make room for `more` further replicas.
@@ -78,7 +84,7 @@ pub(super) fn choose(
     placed: &mut dyn FnMut(Vec<Candidate>) -> bool,
 ) -> Option<Plan> {
     let gains: Vec<i64> = sites.iter().map(Site::gain).collect();
-    let (used, drafts) = if wanted.is_for_one_cluster() {
+    let (used, mut drafts) = if wanted.is_for_one_cluster() {
         ((0..sites.len()).collect(), on_one_cluster(sites, wanted))
     } else {
         let used = selected(sites, &gains, wanted)?;
@@ -90,36 +96,94 @@ pub(super) fn choose(
         let drafts = on_several(sites, &used, &gains, missing);
         (used, drafts)
     };
-    let mut ranked: Vec<_> = drafts.into_iter().map(|draft| (rank(sites, &draft), draft)).collect();
-    ranked.sort_by(|(a, _), (b, _)| a.cmp(b));
-    ranked.into_iter().find_map(|(_, draft)| {
+    while let Some(draft) = drafts.next() {
         let mut candidates: Vec<Candidate> = sites.iter().map(|site| site.candidate.clone()).collect();
         for (at, chosen) in &draft.units {
             let more = sites[*at].gain_of(chosen);
             candidates[*at].allocatable = candidates[*at].allocatable.saturating_add(more);
         }
-        placed(candidates).then(|| plan(sites, &used, wanted, &draft))
-    })
+        if placed(candidates) {
+            return Some(plan(sites, &used, wanted, &draft));
+        }
+    }
+    None
+}
+
+/// Drafts in the order of their rank. One for a cluster is made only when no draft that is made already is cheaper than
+/// any for that cluster can be.
+struct Drafts<'s, 'a> {
+    sites: &'s [Site<'a>],
+    made: BTreeMap<Rank<'s, 'a>, Draft>,
+    /// Clusters that could close the gap, with the replicas to make room for; the one with the lowest bound is last.
+    left: Vec<(Bound, usize, i64)>,
+}
+
+/// Lower bound of a draft: its number of victims, and the highest priority among them.
+type Bound = (usize, i32);
+
+impl<'s, 'a> Drafts<'s, 'a> {
+    /// A draft for each of these clusters, with the replicas to make room for.
+    fn each(sites: &'s [Site<'a>], clusters: impl Iterator<Item = (usize, i64)>) -> Self {
+        let bounded = |(at, missing): (usize, i64)| Some((sites[at].bound(missing)?, at, missing));
+        let mut left: Vec<(Bound, usize, i64)> = clusters.filter_map(bounded).collect();
+        left.sort_unstable_by(|a, b| b.cmp(a));
+        Self { sites, made: BTreeMap::new(), left }
+    }
+
+    fn of(sites: &'s [Site<'a>], draft: Option<Draft>) -> Self {
+        let made = draft.into_iter().map(|draft| (Rank::of(sites, &draft), draft)).collect();
+        Self { sites, made, left: Vec::new() }
+    }
+
+    fn next(&mut self) -> Option<Draft> {
+        loop {
+            let best = self.made.first_key_value().map(|(rank, _)| rank.bound());
+            let next = self.left.pop_if(|(bound, _, _)| best.is_none_or(|best| *bound <= best));
+            let Some((_, at, missing)) = next else { return self.made.pop_first().map(|(_, draft)| draft) };
+            let Some(chosen) = self.sites[at].cheapest(missing) else { continue };
+            let draft = Draft { units: [(at, chosen)].into(), shares: [(at, missing)].into() };
+            self.made.insert(Rank::of(self.sites, &draft), draft);
+        }
+    }
 }
 
 /// Order of drafts: fewest victims, then the lowest priorities, then fewest clusters, then the least that is evicted,
 /// then the best cluster.
-fn rank<'a>(sites: &[Site<'a>], draft: &Draft) -> impl Ord + use<'a> {
-    let units = draft.units.iter().flat_map(|(at, chosen)| chosen.iter().map(|unit| &sites[*at].units[*unit]));
-    let cost = Cost::of(units);
-    let best = draft.units.keys().map(|at| Reverse(sites[*at].candidate.score)).min();
-    let name = draft.units.keys().map(|at| sites[*at].name().clone()).min();
-    (cost.bindings, cost.priorities.clone(), draft.units.len(), cost.share, best, name, cost)
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank<'s, 'a> {
+    bindings: usize,
+    priorities: SmallVec<[i32; 6]>,
+    clusters: usize,
+    share: u128,
+    best: Option<Reverse<i64>>,
+    name: Option<&'s ClusterName>,
+    cost: Cost<'a>,
+}
+
+impl<'s, 'a> Rank<'s, 'a> {
+    fn of(sites: &'s [Site<'a>], draft: &Draft) -> Self {
+        let units = draft.units.iter().flat_map(|(at, chosen)| chosen.iter().map(|unit| &sites[*at].units[*unit]));
+        let cost = Cost::of(units);
+        Self {
+            bindings: cost.bindings,
+            priorities: cost.priorities.clone(),
+            clusters: draft.units.len(),
+            share: cost.share,
+            best: draft.units.keys().map(|at| Reverse(sites[*at].candidate.score)).min(),
+            name: draft.units.keys().map(|at| sites[*at].name()).min(),
+            cost,
+        }
+    }
+
+    fn bound(&self) -> Bound {
+        (self.bindings, self.priorities.first().copied().unwrap_or(i32::MIN))
+    }
 }
 
 /// Drafts for a binding that runs on one cluster: every cluster on which all of it fits then.
-fn on_one_cluster(sites: &[Site<'_>], wanted: Wanted<'_>) -> Vec<Draft> {
-    let draft = |(at, site): (usize, &Site<'_>)| {
-        let missing = wanted.total.saturating_sub(site.candidate.available());
-        let chosen = (missing > 0).then(|| site.cheapest(missing)).flatten()?;
-        Some(Draft { units: [(at, chosen)].into(), shares: [(at, missing)].into() })
-    };
-    sites.iter().enumerate().filter_map(draft).collect()
+fn on_one_cluster<'s, 'a>(sites: &'s [Site<'a>], wanted: Wanted<'_>) -> Drafts<'s, 'a> {
+    let missing = sites.iter().map(|site| wanted.total.saturating_sub(site.candidate.available()));
+    Drafts::each(sites, missing.enumerate().filter(|(_, missing)| *missing > 0))
 }
 
 /// Clusters that would be selected if all that may leave had left.
@@ -140,13 +204,12 @@ fn selected(sites: &[Site<'_>], gains: &[i64], wanted: Wanted<'_>) -> Option<Vec
 
 /// Drafts for a binding that several clusters share: each cluster that closes the whole gap alone; only if there is
 /// none, all of them together.
-fn on_several(sites: &[Site<'_>], used: &[usize], gains: &[i64], missing: i64) -> Vec<Draft> {
-    let alone = |at: &usize| {
-        let chosen = (gains[*at] >= missing).then(|| sites[*at].cheapest(missing)).flatten()?;
-        Some(Draft { units: [(*at, chosen)].into(), shares: [(*at, missing)].into() })
-    };
-    let alone: Vec<Draft> = used.iter().filter_map(alone).collect();
-    if alone.is_empty() { together(sites, used, gains, missing).into_iter().collect() } else { alone }
+fn on_several<'s, 'a>(sites: &'s [Site<'a>], used: &[usize], gains: &[i64], missing: i64) -> Drafts<'s, 'a> {
+    let alone: Vec<usize> = used.iter().copied().filter(|at| gains[*at] >= missing).collect();
+    if alone.is_empty() {
+        return Drafts::of(sites, together(sites, used, gains, missing));
+    }
+    Drafts::each(sites, alone.into_iter().map(|at| (at, missing)))
 }
 
 fn together(sites: &[Site<'_>], used: &[usize], gains: &[i64], missing: i64) -> Option<Draft> {

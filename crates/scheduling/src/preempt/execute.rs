@@ -73,7 +73,7 @@ pub fn evict(
         purge_mode: PurgeMode::Directly,
         reason: BINDING_PREEMPTED,
         producer: PRODUCER_SCHEDULER,
-        message: format!("preempted by {by}"),
+        message: eviction_task::preempted_by(&preemptor.key(), priority(preemptor.spec())),
     };
     let task = eviction_task::dated(eviction_task::task(spec, &chosen.cluster, &why), now);
     let task = GracefulEvictionTask { grace_period_seconds: Some(GRACE_PERIOD_SECONDS), ..task };

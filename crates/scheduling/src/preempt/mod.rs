@@ -42,7 +42,7 @@ use self::{
 };
 use crate::{
     Candidate, Seen,
-    capacity::{Amounts, Asker, Counting, Demand, demand},
+    capacity::{Amounts, Asker, Counting, Demand, Request, demand},
     priority::priority,
     spread::{Need, Spread},
 };
@@ -99,9 +99,12 @@ pub(crate) fn plan(
     fits: &mut dyn FnMut(Vec<Candidate>) -> bool,
 ) -> Result<Plan, Unhelpful> {
     let asker = Asker::of(seen.binding.spec());
+    let own_priority = priority(seen.binding.spec());
+    let request = Request::of(&pending.demand);
     let site = |candidate: Candidate| {
-        let room = may_evict_from(seen, &candidate.name)
-            .then(|| seen.capacity.room(&candidate.name, &pending.demand, pending.counting, &asker))
+        let may_gain = placed.below(&candidate.name, own_priority).next().is_some();
+        let room = (may_gain && may_evict_from(seen, &candidate.name))
+            .then(|| seen.capacity.room(&candidate.name, &request, pending.counting, &asker))
             .flatten();
         let units = room.as_ref().map_or_else(Vec::new, |room| {
             let amounts = |footprint: &Footprint| room.amounts(&footprint.amounts, footprint.pods);
@@ -151,8 +154,8 @@ fn units<'a>(
         occupant.group.clone().filter(|_| grouped).map(|group| (other.namespace.clone(), group))
     };
     // Members that stay pin the others to the cluster, which could then never be placed again.
-    let mut pinned: BTreeSet<_> =
-        placed.from(cluster, priority).filter_map(|(other, occupant)| group_of(other, occupant)).collect();
+    let staying = grouped.then(|| placed.from(cluster, priority)).into_iter().flatten();
+    let mut pinned: BTreeSet<_> = staying.filter_map(|(other, occupant)| group_of(other, occupant)).collect();
     let share = seen.capacity.share(cluster);
     let mut singles = Vec::new();
     let mut groups: BTreeMap<_, Unit<'a>> = BTreeMap::new();

@@ -49,7 +49,8 @@ fn in_group(
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
     let history = seen.binding.status().map_or(&[][..], |status| &status.failover_history);
     let filter = Filter { spec, placement, group, plugins: seen.options.plugins, history, now };
-    let mut trace = Trace { because: &mut Vec::new(), on_event: &mut |_| {} };
+    let (mut because, mut on_event) = (Vec::new(), |_| {});
+    let mut trace = Trace::of(seen, &mut because, &mut on_event);
     let candidates = cycle::candidates(seen, &filter, &before, &BTreeSet::new(), &mut trace);
     let Ok(candidates) = candidates else { return Err(Unhelpful::NoVictims) };
     let sets = cycle::schedules_component_sets(seen.options, spec, placement);

@@ -109,8 +109,7 @@ pub(super) fn freed<'a, 'b: 'a>(width: usize, units: impl IntoIterator<Item = &'
 /// priority upwards until enough is free, and those that turn out not to be needed are given back, the highest priority
 /// first.
 pub(super) fn cheapest(units: &[Unit<'_>], missing: &[i64]) -> Option<Vec<usize>> {
-    let helps = |unit: &Unit<'_>| unit.freed.iter().zip(missing).any(|(freed, missing)| *missing > 0 && *freed > 0);
-    let mut useful: Vec<usize> = (0..units.len()).filter(|at| helps(&units[*at])).collect();
+    let mut useful: Vec<usize> = (0..units.len()).filter(|at| helps(&units[*at], missing)).collect();
     if !covers(&freed(missing.len(), useful.iter().map(|at| &units[*at])), missing) {
         return None;
     }
@@ -137,6 +136,24 @@ pub(super) fn cheapest(units: &[Unit<'_>], missing: &[i64]) -> Option<Vec<usize>
     };
     chosen.sort_unstable();
     Some(chosen)
+}
+
+/// Lower bound of the cost of a set that frees `missing`: its number of bindings, and the highest priority among them.
+/// Far cheaper than the search for the set. `None` if no set suffices.
+pub(super) fn bound(units: &[Unit<'_>], missing: &[i64]) -> Option<(usize, i32)> {
+    let useful: Few<usize> = (0..units.len()).filter(|at| helps(&units[*at], missing)).collect();
+    if !covers(&freed(missing.len(), useful.iter().map(|at| &units[*at])), missing) {
+        return None;
+    }
+    let count = fewest(units, &useful, missing).max(1);
+    let mut priorities: Few<i32> = useful.iter().map(|at| units[*at].priority()).collect();
+    priorities.sort_unstable();
+    // Whoever else is in a set of that size has the priority of the lowest ones or a higher one.
+    Some((count, *priorities.get(count - 1)?))
+}
+
+fn helps(unit: &Unit<'_>, missing: &[i64]) -> bool {
+    unit.freed.iter().zip(missing).any(|(freed, missing)| *missing > 0 && *freed > 0)
 }
 
 /// Returns whether these amounts suffice.

@@ -39,6 +39,7 @@ fn decision_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options
         api_appeared: false,
         preempting: None,
         peers: None,
+        index: None,
     })
 }
 
@@ -271,6 +272,7 @@ fn replica_changes() {
             api_appeared: false,
             preempting: None,
             peers: None,
+            index: None,
         };
         assert_eq!(replicas_changed(&seen, &placement), want, "{name}");
     }
@@ -295,6 +297,7 @@ fn changes_of_components() {
             api_appeared: false,
             preempting: None,
             peers: None,
+            index: None,
         };
         replicas_changed(&seen, &placement)
     };

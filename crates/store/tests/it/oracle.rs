@@ -73,7 +73,7 @@ impl Oracle {
         keys.dedup();
         keys.into_iter()
             .filter(|k| old.get(*k) != new.get(*k))
-            .map(|k| Event { key: k.as_str().into(), entry: new.get(k).cloned(), previous: old.get(k).cloned() })
+            .map(|k| Event::new(k.as_str().into(), old.get(k).cloned(), new.get(k).cloned()))
             .collect()
     }
 

@@ -271,6 +271,13 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
         ("--service-account-issuer", "https://kubernetes.default.svc.cluster.local".into()),
         ("--service-account-key-file", file("service-accounts.pub")),
         ("--service-account-signing-key-file", file("service-accounts.key")),
+        ("--requestheader-client-ca-file", file("front-proxy-ca.crt")),
+        ("--requestheader-allowed-names", pki::FRONT_PROXY.into()),
+        ("--requestheader-username-headers", "X-Remote-User".into()),
+        ("--requestheader-group-headers", "X-Remote-Group".into()),
+        ("--requestheader-extra-headers-prefix", "X-Remote-Extra-".into()),
+        ("--proxy-client-cert-file", file("front-proxy.crt")),
+        ("--proxy-client-key-file", file("front-proxy.key")),
         ("--authorization-mode", "RBAC".into()),
         ("--service-cluster-ip-range", "10.96.0.0/16".into()),
         // So that it works on loopback, without a network.

@@ -25,6 +25,7 @@ pub use self::{
     binaries::{Binaries, Missing, QUICK_VARIABLE, SKIPPED_VARIABLE},
     cluster::Cluster,
     kubectl::{Kubectl, Output, Running},
+    metrics_api::{CPU, MetricsApi, Mood, QPS},
     nodes::NodeShape,
     old_member::{OLDEST_VARIABLE, OldMember},
     wait::until,
@@ -40,6 +41,7 @@ mod binaries;
 mod cluster;
 mod etcd;
 mod kubectl;
+mod metrics_api;
 mod nodes;
 mod old_member;
 mod pki;

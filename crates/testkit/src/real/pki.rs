@@ -17,6 +17,9 @@ use serde_json::json;
 const SERVER_NAMES: [&str; 5] =
     ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
+/// The user by which aggregated API servers know the API server.
+pub(super) const FRONT_PROXY: &str = "front-proxy-client";
+
 const ADMINS: &str = "system:masters";
 
 /// Certificate authority of one server, so that no client of one cluster is accepted by another.
@@ -57,6 +60,7 @@ impl Authority {
         write(directory, "ca.key", &key.serialize_pem())?;
         let authority = Self { issuer: Issuer::new(params, key), certificate, directory: directory.to_owned() };
         authority.make_server()?;
+        make_front_proxy(directory)?;
         // An elliptic key works like the RSA key of most clusters. The public half must be a file of its
         // own: the server doesn't read it out of a PKCS#8 private key.
         let accounts = KeyPair::generate().context("the key of service accounts")?;
@@ -107,6 +111,25 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer).context("a certificate")?;
         Ok((certificate.pem(), key.serialize_pem()))
     }
+}
+
+/// Creates the authority and certificate by which aggregated API servers know the API server, as files.
+fn make_front_proxy(directory: &Path) -> anyhow::Result<()> {
+    let key = KeyPair::generate().context("the key of the proxy's authority")?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named("ironclad-test-front-proxy-ca", None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    write(directory, "front-proxy-ca.crt", &params.self_signed(&key).context("the proxy's authority")?.pem())?;
+    let issuer = Issuer::new(params, key);
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(FRONT_PROXY, None);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate().context("the proxy's key")?;
+    let certificate = params.signed_by(&key, &issuer).context("the proxy's certificate")?;
+    write(directory, "front-proxy.crt", &certificate.pem())?;
+    write(directory, "front-proxy.key", &key.serialize_pem())
 }
 
 fn named(user: &str, group: Option<&str>) -> DistinguishedName {

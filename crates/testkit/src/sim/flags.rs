@@ -2,7 +2,8 @@
 
 use ironclad_controllers::Settings;
 use ironclad_failover::flags::eviction::Check;
-use ironclad_fleet::gates::Gates;
+use ironclad_fleet::gates::{Gate, Gates};
+use ironclad_scheduling::preempt::{Limits, Mode};
 
 /// Settings with gate `Failover` on or off, this rate of evictions and this pre-scheduling check.
 pub fn settings(gate: bool, rate: f64, check: Check) -> Settings {
@@ -10,5 +11,16 @@ pub fn settings(gate: bool, rate: f64, check: Check) -> Settings {
     let mut settings = Settings { gates, ..Settings::default() };
     settings.failover.eviction.resource_eviction_rate = rate;
     settings.failover.eviction.pre_scheduling_check = check;
+    settings
+}
+
+/// These settings with preemption, quotas and groups of workloads. Capacity is what summaries report, without resource
+/// models, by which a node of eight cores has room for four.
+pub fn with_preemption(mut settings: Settings, mode: Mode, limits: Limits) -> Settings {
+    let gates = settings.gates.with(Gate::CustomizedClusterResourceModeling, false);
+    let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, mode != Mode::Off);
+    let gates = gates.with(Gate::SchedulingOvercommitProtection, true).with(Gate::WorkloadAffinity, true);
+    settings.gates = gates.with(Gate::FederatedQuotaEnforcement, true);
+    (settings.scheduler.preemption, settings.scheduler.preemption_limits) = (mode, limits);
     settings
 }

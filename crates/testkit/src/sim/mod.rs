@@ -5,6 +5,7 @@ pub mod change;
 pub mod checker;
 mod faults;
 pub mod flags;
+pub mod foretold;
 mod history;
 pub mod kinds;
 mod link;

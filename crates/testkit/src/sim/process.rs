@@ -6,9 +6,11 @@ use std::{
     sync::Arc,
 };
 
+use futures::future::BoxFuture;
 use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::{Identity, Server};
 use ironclad_controllers::{Connector, Controllers, Settings};
+use ironclad_estimator::{Assumed, Call, ClientTls, Estimator, Workload};
 use ironclad_runtime::{
     Traffic, in_process_client,
     leader::{Elector, Fence, LeaderOptions, fenced},
@@ -29,6 +31,8 @@ pub(super) struct Slot {
     pub(super) member_faults: FaultPlan,
     /// Members whose connecting panics.
     pub(super) connect_panics: Arc<Mutex<BTreeSet<String>>>,
+    /// Estimators over gRPC, by cluster.
+    pub(super) estimators: Estimators,
     pub(super) clock: Clock,
     process: Option<Process>,
     incarnation: u32,
@@ -56,6 +60,7 @@ impl Slot {
             faults: FaultPlan::default(),
             member_faults: FaultPlan::default(),
             connect_panics: Arc::default(),
+            estimators: Arc::default(),
             clock: clock.for_process(),
             process: None,
             incarnation: 0,
@@ -98,6 +103,7 @@ impl Slot {
             process: seam.tasks.clone(),
             faults: self.member_faults.clone(),
             connect_panics: self.connect_panics.clone(),
+            estimators: self.estimators.clone(),
             fence: fence.clone(),
             history: history.clone(),
         });
@@ -184,6 +190,7 @@ struct SimConnector {
     process: Tasks,
     faults: FaultPlan,
     connect_panics: Arc<Mutex<BTreeSet<String>>>,
+    estimators: Estimators,
     fence: Option<Fence>,
     history: History,
 }
@@ -210,5 +217,27 @@ impl Connector for SimConnector {
             Some(fence) => fenced(client, fence.clone()),
             None => client,
         })
+    }
+
+    fn estimator(&self, cluster: &str, _: Vec<String>, _: &ClientTls, _: &Clock, _: &Tasks) -> Arc<dyn Estimator> {
+        Arc::new(SimEstimator { cluster: cluster.to_owned(), all: self.estimators.clone() })
+    }
+}
+
+/// Estimators over gRPC, by cluster.
+pub(super) type Estimators = Arc<Mutex<BTreeMap<String, Arc<dyn Estimator>>>>;
+
+/// The connection to an estimator that a test may replace at any time.
+struct SimEstimator {
+    cluster: String,
+    all: Estimators,
+}
+
+impl Estimator for SimEstimator {
+    fn call(&self, workload: &Workload, call: &Call, assumed: &[Assumed]) -> BoxFuture<'static, Result<i32, String>> {
+        match self.all.lock().get(&self.cluster) {
+            Some(estimator) => estimator.call(workload, call, assumed),
+            None => Box::pin(std::future::ready(Err("there is no estimator".to_owned()))),
+        }
     }
 }

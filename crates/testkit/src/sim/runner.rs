@@ -40,6 +40,7 @@ pub fn setup(members: usize, rate: f64) -> Setup {
         members,
         spares: 0,
         nodes: 1,
+        zones: 0,
         elected: false,
         settings: flags::settings(true, rate, Check::Strict),
         rules,

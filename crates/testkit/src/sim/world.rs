@@ -15,6 +15,7 @@ use ironclad_api::{
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
 use ironclad_controllers::{Controllers, Settings};
+use ironclad_estimator::Estimator;
 use ironclad_extension::admission::InProcessAdmission;
 use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_interpreter_lua::{Host, check_script};
@@ -64,6 +65,8 @@ pub struct Setup {
     pub members: usize,
     pub spares: usize,
     pub nodes: u32,
+    /// Number of zones that members are in, by turns; 0 for none.
+    pub zones: usize,
     /// Controller processes compete for the Lease; otherwise each works from its start.
     pub elected: bool,
     pub settings: Settings,
@@ -77,6 +80,7 @@ impl From<WorldOptions> for Setup {
             members: options.members,
             spares: 0,
             nodes: Shape::default().nodes,
+            zones: 0,
             elected: false,
             settings: Settings::default(),
             rules: Rules::default(),
@@ -105,6 +109,7 @@ pub struct World {
     member_clocks: BTreeMap<String, Clock>,
     slots: [Slot; 2],
     lead: Lead,
+    zones: usize,
     checked: u64,
 }
 
@@ -173,6 +178,7 @@ impl World {
             plane,
             slots,
             lead: if setup.elected { Lead::Elected } else { Lead::Alone },
+            zones: setup.zones,
             checked: 0,
         };
         for n in 1..=setup.members {
@@ -190,6 +196,8 @@ impl World {
                 ..ClusterSpec::default()
             },
         );
+        let number: usize = name.trim_start_matches("member").parse().unwrap_or_default();
+        cluster.spec.zones = number.checked_rem(self.zones).map(|zone| format!("zone{zone}")).into_iter().collect();
         cluster.metadata.labels = Some([("sim".to_owned(), "true".to_owned())].into());
         Api::<Cluster>::all(self.user()).create(&PostParams::default(), &cluster).await?;
         Ok(())
@@ -254,6 +262,11 @@ impl World {
             ConnectPanic::On => connect_panics.insert(name.to_owned()),
             ConnectPanic::Off => connect_panics.remove(name),
         };
+    }
+
+    /// Puts an estimator over gRPC at the place where the first controller process looks for that of a cluster.
+    pub fn set_estimator(&self, cluster: &str, estimator: Arc<dyn Estimator>) {
+        self.slots[0].estimators.lock().insert(cluster.to_owned(), estimator);
     }
 
     /// Context of the first controller process, while it runs.
@@ -352,6 +365,27 @@ impl World {
                 return Ok(());
             }
             ensure!(now - began < PATIENCE, "never quiet: {seen} writes so far");
+        }
+    }
+
+    /// Lets virtual time pass until no controller has written for a while. Those may be busy that wait for capacity, and
+    /// are tried again after minutes.
+    pub async fn until_still(&mut self) -> anyhow::Result<()> {
+        let writes = |world: &Self| -> u64 { world.slots.iter().map(|slot| slot.faults.writes()).sum() };
+        let began = self.seam.clock.mono();
+        let (mut seen, mut since) = (writes(self), began);
+        loop {
+            self.step().await;
+            self.checker().await?;
+            let now = self.seam.clock.mono();
+            if writes(self) != seen {
+                (seen, since) = (writes(self), now);
+            }
+            if now - since >= QUIET {
+                self.history.log("still");
+                return Ok(());
+            }
+            ensure!(now - began < PATIENCE, "never still: {seen} writes so far");
         }
     }
 

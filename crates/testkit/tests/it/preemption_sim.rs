@@ -11,7 +11,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_scheduling::preempt::Mode;
-use ironclad_testkit::sim::{Fault, Setup, World, WorldOptions, propagation};
+use ironclad_testkit::sim::{Setup, World, WorldOptions, propagation};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event, scheduling::v1::PriorityClass};
 use kube::{
     Api, Client,
@@ -20,21 +20,21 @@ use kube::{
 use serde_json::json;
 
 /// Replicas, priority, and the clusters that it may run on.
-struct App {
-    name: &'static str,
-    replicas: i32,
-    priority: i32,
-    on: &'static [&'static str],
+pub(crate) struct App {
+    pub(crate) name: &'static str,
+    pub(crate) replicas: i32,
+    pub(crate) priority: i32,
+    pub(crate) on: &'static [&'static str],
 }
 
 /// Two full members: `low` and `mid` on the first, `keep` on the second.
-const RUNNING: [App; 3] = [
+pub(crate) const RUNNING: [App; 3] = [
     App { name: "low", replicas: 4, priority: 0, on: &["member1"] },
     App { name: "mid", replicas: 4, priority: 5, on: &["member1"] },
     App { name: "keep", replicas: 8, priority: 100, on: &["member2"] },
 ];
 
-async fn create(user: &Client, app: &App) -> anyhow::Result<()> {
+pub(crate) async fn create(user: &Client, app: &App) -> anyhow::Result<()> {
     let class = json!({"metadata": {"name": app.name}, "value": app.priority});
     let classes: Api<PriorityClass> = Api::all(user.clone());
     classes.create(&PostParams::default(), &serde_json::from_value(class)?).await?;
@@ -61,11 +61,11 @@ async fn create(user: &Client, app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn bindings(user: &Client) -> Api<ResourceBinding> {
+pub(crate) fn bindings(user: &Client) -> Api<ResourceBinding> {
     Api::namespaced(user.clone(), "default")
 }
 
-fn result(binding: &ResourceBinding) -> Vec<(&str, i32)> {
+pub(crate) fn result(binding: &ResourceBinding) -> Vec<(&str, i32)> {
     binding.spec.clusters.iter().map(|target| (target.name.as_str(), target.replicas)).collect()
 }
 
@@ -76,6 +76,11 @@ fn message(binding: &ResourceBinding) -> &str {
 
 /// A fleet on which [`RUNNING`] runs.
 async fn full(mode: Mode) -> anyhow::Result<(World, Client)> {
+    running(mode, &RUNNING).await
+}
+
+/// A fleet of two members on which these run, created one after the other.
+pub(crate) async fn running(mode: Mode, apps: &[App]) -> anyhow::Result<(World, Client)> {
     let mut setup = Setup { nodes: 1, ..Setup::from(WorldOptions { seed: 5, members: 2 }) };
     // By the default models a node of eight cores has room for four.
     let gates = setup.settings.gates.with(Gate::CustomizedClusterResourceModeling, false);
@@ -85,23 +90,22 @@ async fn full(mode: Mode) -> anyhow::Result<(World, Client)> {
     let mut world = World::start(setup).await?;
     world.start_controllers().await;
     let user = world.user();
-    for app in &RUNNING {
-        create(&user, app).await?;
-    }
     let all = bindings(&user);
-    world
-        .until("both members are full", async || {
-            let listed = all.list(&ListParams::default()).await?.items;
-            let placed: i32 = listed.iter().flat_map(|binding| &binding.spec.clusters).map(|t| t.replicas).sum();
-            Ok(placed == 16)
-        })
-        .await?;
+    for app in apps {
+        create(&user, app).await?;
+        world
+            .until("it is placed", async || {
+                let binding = all.get_opt(&format!("{}-deployment", app.name)).await?;
+                Ok(binding.is_some_and(|b| b.spec.clusters.iter().map(|t| t.replicas).sum::<i32>() == app.replicas))
+            })
+            .await?;
+    }
     world.until_quiet().await?;
     world.pass(Duration::from_secs(60)).await?;
     Ok((world, user))
 }
 
-const HIGH: App = App { name: "high", replicas: 3, priority: 10, on: &["member1", "member2"] };
+pub(crate) const HIGH: App = App { name: "high", replicas: 3, priority: 10, on: &["member1", "member2"] };
 
 #[tokio::test(start_paused = true)]
 async fn lowest_priority_makes_room_and_returns() -> anyhow::Result<()> {
@@ -174,19 +178,10 @@ async fn observing_evicts_nobody() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// However writes fail, and whenever the process dies: the preemptor gets its room, nobody leaves who need not, and
-/// nothing is held in the end.
+/// Whenever the process dies: the preemptor gets its room, nobody leaves who need not, and nothing is held in the end.
+/// Failures of single writes are in `preemption_matrix.rs`.
 #[tokio::test(start_paused = true)]
-async fn failures_neither_lose_the_room_nor_cost_more_victims() -> anyhow::Result<()> {
-    for fault in Fault::ALL {
-        for write in 1..=9 {
-            let name = format!("{fault} at write {write}");
-            let (mut world, user) = full(Mode::Evict).await?;
-            world.faults.on_coming_write(write, fault);
-            create(&user, &HIGH).await?;
-            ends_well(&mut world, &user).await.context(name)?;
-        }
-    }
+async fn a_crash_neither_loses_the_room_nor_costs_more_victims() -> anyhow::Result<()> {
     for delay in (0..12).map(|step| Duration::from_millis(step * step * 40)) {
         let (mut world, user) = full(Mode::Evict).await?;
         create(&user, &HIGH).await?;

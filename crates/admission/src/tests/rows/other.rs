@@ -1,13 +1,332 @@
-//! Rows of sections 4, 5 and 7: autoscaling, other policy kinds, Cluster.
+//! Rows of sections 3.3, 4, 5 and 7: bindings, autoscaling, other policy kinds, Cluster.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ironclad_failover::flags::NoExecutePolicy;
+use ironclad_fleet::gates::{Gate, Gates};
 
 use super::*;
 use crate::{needs, table::Phase};
 
 pub(super) fn cases() -> Vec<Case> {
-    [autoscalers(), cron(), quotas(), services(), taints(), interpreters(), clusters()].into_iter().flatten().collect()
+    [
+        bindings(),
+        autoscalers(),
+        cron(),
+        quotas(),
+        ingresses(),
+        services(),
+        protected(),
+        taints(),
+        interpreters(),
+        clusters(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn bindings() -> Vec<Case> {
+    let of = |row: &'static str, list| super::cases("### 3.3", row, list);
+    let binding = |patch: Value| {
+        let base = json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding", "metadata": {"namespace": "shop", "name": "web-deployment"},
+            "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"}},
+        });
+        Write::create("work.karmada.io", "resourcebindings", with(&base, &patch))
+    };
+    let depends =
+        |text: &str| binding(json!({"metadata": {"annotations": {"resourcebinding.karmada.io/dependencies": text}}}));
+    let components = |names: &[&str], gate: bool| {
+        let list: Vec<Value> = names.iter().map(|name| json!({"name": name, "replicas": 1})).collect();
+        let mut write = binding(json!({"spec": {"components": list}}));
+        write.config.gates = Gates::default().with(Gate::MultiplePodTemplatesScheduling, gate);
+        write
+    };
+    let annotation = "metadata.annotations.resourcebinding.karmada.io/dependencies";
+    [
+        of(
+            "`metadata.annotations.resourcebinding.karmada.io/dependencies`",
+            vec![
+                ("not a JSON list", depends("[]"), Admitted),
+                ("not a JSON list", depends("{}"), Refused(annotation)),
+                ("not a JSON list", depends("["), Refused(annotation)),
+                (
+                    "without apiVersion, kind, or a name or labelSelector",
+                    depends(r#"[{"apiVersion":"v1","kind":"Secret","name":"s"}]"#),
+                    Admitted,
+                ),
+                (
+                    "without apiVersion, kind, or a name or labelSelector",
+                    depends(r#"[{"apiVersion":"v1","kind":"Secret","labelSelector":{}}]"#),
+                    Admitted,
+                ),
+                (
+                    "without apiVersion, kind, or a name or labelSelector",
+                    depends(r#"[{"apiVersion":"v1","kind":"Secret"}]"#),
+                    Refused(annotation),
+                ),
+                (
+                    "without apiVersion, kind, or a name or labelSelector",
+                    depends(r#"[{"kind":"Secret","name":"s"}]"#),
+                    Refused(annotation),
+                ),
+            ],
+        ),
+        of(
+            "`spec.components[i].name`",
+            vec![
+                ("empty", components(&["a", "b"], true), Admitted),
+                ("empty", components(&[""], true), Refused("spec.components[0].name")),
+                ("not unique", components(&["a", "a"], true), Refused("spec.components[1].name")),
+                ("not unique", components(&["a", "a"], false), Admitted),
+            ],
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn protected() -> Vec<Case> {
+    const LABEL: &str = "resourcetemplate.karmada.io/deletion-protected";
+    let of = |row: &'static str, list| super::cases("### 5.4", row, list);
+    let object = |kind: &str, labels: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "shop", "name": "a", "labels": labels}});
+    let deleted = |group: &'static str, resource: &'static str, labels: Value| {
+        Write::delete(group, resource, object("Deployment", labels))
+    };
+    let namespace = |contents: Option<usize>| {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+        let mut write = Write::delete("", "namespaces", namespace);
+        let contents = contents.map(|number| vec![object("Secret", json!({LABEL: "Always"})); number]);
+        for need in write.with_request(|request| needs(Phase::Validating, request, &write.config)) {
+            contents.iter().for_each(|contents| drop(write.lookups.found.insert(need.clone(), contents.clone())));
+        }
+        write
+    };
+    let unprotected = || {
+        let mut write = namespace(Some(1));
+        write.config.protect_namespace_contents = false;
+        write
+    };
+    [
+        of(
+            "with label `resourcetemplate.karmada.io/deletion-protected: Always`",
+            vec![(
+                "403, and the text asks to remove the label",
+                deleted("apps", "deployments", json!({LABEL: "Always"})),
+                Refused(""),
+            )],
+        ),
+        of(
+            "with another value of the label, or without it",
+            vec![
+                ("allowed", deleted("apps", "deployments", json!({LABEL: "always"})), Admitted),
+                ("allowed", deleted("apps", "deployments", json!({})), Admitted),
+            ],
+        ),
+        of(
+            "Cluster with the label",
+            vec![("403, as a CRD", deleted("cluster.karmada.io", "clusters", json!({LABEL: "Always"})), Refused(""))],
+        ),
+        of(
+            "Namespace that contains objects with the label",
+            vec![
+                ("403, with a list of up to five", namespace(Some(5)), Refused("")),
+                ("with more than five, the list says so", namespace(Some(6)), Refused("")),
+                ("allowed with `--protect-namespace-contents=false`", unprotected(), Admitted),
+                ("allowed with `--protect-namespace-contents=false`", namespace(Some(0)), Admitted),
+            ],
+        ),
+        of(
+            "Namespace whose contents cannot be listed",
+            vec![("500, since it is not known", namespace(None), Refused(""))],
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn ingresses() -> Vec<Case> {
+    let of = |row: &'static str, list| super::cases("### 5.2", row, list);
+    let base = json!({
+        "apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterIngress", "metadata": {"namespace": "shop", "name": "i"},
+        "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}},
+    });
+    let write = |patch: Value| Write::create("networking.karmada.io", "multiclusteringresses", with(&base, &patch));
+    let spec = |spec: Value| write(json!({ "spec": spec }));
+    let backend = |backend: Value| spec(json!({ "defaultBackend": backend }));
+    let service = |service: Value| backend(json!({ "service": service }));
+    let resource = |fields: Value| {
+        backend(json!({"service": null, "resource": with(&json!({"kind": "Bucket", "name": "b"}), &fields)}))
+    };
+    let path = |fields: Value| {
+        let base =
+            json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}});
+        spec(json!({"rules": [{"http": {"paths": [with(&base, &fields)]}}]}))
+    };
+    let given = |kind: &str, text: &str| path(json!({"pathType": kind, "path": text}));
+    let host = |host: &str| spec(json!({"rules": [{ "host": host }]}));
+    let tls = |tls: Value| spec(json!({ "tls": [tls] }));
+    let point = |point: Value| {
+        let new = with(&base, &json!({"status": {"loadBalancer": {"ingress": [point]}}}));
+        Write::update("networking.karmada.io", "multiclusteringresses", base.clone(), new)
+    };
+    let (path_type, path_at) = ("spec.rules[0].http.paths[0].pathType", "spec.rules[0].http.paths[0].path");
+    [
+        of(
+            "`metadata.name`",
+            vec![
+                ("not a DNS subdomain", write(json!({})), Admitted),
+                ("not a DNS subdomain", write(json!({"metadata": {"name": "A"}})), Refused("metadata.name")),
+            ],
+        ),
+        of(
+            "`spec`",
+            vec![("neither rules nor defaultBackend", spec(json!({"defaultBackend": null})), Refused("spec"))],
+        ),
+        of(
+            "`spec.defaultBackend`, `….paths[j].backend`",
+            vec![
+                ("neither resource nor service", backend(json!({"service": null})), Refused("spec.defaultBackend")),
+                (
+                    "neither resource nor service",
+                    path(json!({"backend": {"service": null}})),
+                    Refused("spec.rules[0].http.paths[0].backend"),
+                ),
+                ("both", backend(json!({"resource": {"kind": "Bucket", "name": "b"}})), Refused("spec.defaultBackend")),
+            ],
+        ),
+        of(
+            "`….service.name`",
+            vec![
+                ("empty", service(json!({"name": ""})), Refused("spec.defaultBackend.service.name")),
+                ("not DNS-1035", service(json!({"name": "1a"})), Refused("spec.defaultBackend.service.name")),
+            ],
+        ),
+        of(
+            "`….service.port`",
+            vec![
+                (
+                    "neither name nor number",
+                    service(json!({"port": {"number": null}})),
+                    Refused("spec.defaultBackend.service.port"),
+                ),
+                ("both", service(json!({"port": {"name": "http"}})), Refused("spec.defaultBackend.service.port")),
+            ],
+        ),
+        of(
+            "`….service.port.number`",
+            vec![
+                ("not 1–65535", service(json!({"port": {"number": 65535}})), Admitted),
+                (
+                    "not 1–65535",
+                    service(json!({"port": {"number": 65536}})),
+                    Refused("spec.defaultBackend.service.port.number"),
+                ),
+                (
+                    "not 1–65535",
+                    service(json!({"port": {"number": -1}})),
+                    Refused("spec.defaultBackend.service.port.number"),
+                ),
+            ],
+        ),
+        of(
+            "`….service.port.name`",
+            vec![
+                ("not a port name", service(json!({"port": {"name": "http", "number": null}})), Admitted),
+                (
+                    "not a port name",
+                    service(json!({"port": {"name": "80", "number": null}})),
+                    Refused("spec.defaultBackend.service.port.name"),
+                ),
+                (
+                    "not a port name",
+                    service(json!({"port": {"name": "a-name-of-16-char", "number": null}})),
+                    Refused("spec.defaultBackend.service.port.name"),
+                ),
+            ],
+        ),
+        of(
+            "`….resource.kind`, `.name`",
+            vec![
+                ("empty", resource(json!({})), Admitted),
+                ("empty", resource(json!({"kind": ""})), Refused("spec.defaultBackend.resource.kind")),
+                ("empty", resource(json!({"name": ""})), Refused("spec.defaultBackend.resource.name")),
+            ],
+        ),
+        of(
+            "`spec.rules[i].host`, `spec.tls[i].hosts[j]`",
+            vec![
+                ("an IP", host("1.2.3.4"), Refused("spec.rules[0].host")),
+                ("an IP", tls(json!({"hosts": ["::1"]})), Refused("spec.tls[0].hosts[0]")),
+                ("not a DNS name", host("a_b"), Refused("spec.rules[0].host")),
+                ("not a DNS name", tls(json!({"hosts": ["A.example.com"]})), Refused("spec.tls[0].hosts[0]")),
+                ("a wildcard other than", host("*.example.com"), Admitted),
+                ("a wildcard other than", host("a.*.com"), Refused("spec.rules[0].host")),
+                ("a wildcard other than", host("*"), Refused("spec.rules[0].host")),
+            ],
+        ),
+        of(
+            "`spec.rules[i].http.paths`",
+            vec![("empty", spec(json!({"rules": [{"http": {"paths": []}}]})), Refused("spec.rules[0].http.paths"))],
+        ),
+        of(
+            "`….paths[j].pathType`",
+            vec![
+                ("absent", given("", "/"), Refused(path_type)),
+                ("not Exact, Prefix, ImplementationSpecific", given("Exact", "/"), Admitted),
+                ("not Exact, Prefix, ImplementationSpecific", given("Regex", "/"), Refused(path_type)),
+            ],
+        ),
+        of(
+            "`….paths[j].path`",
+            vec![
+                ("not absolute", given("Exact", "a"), Refused(path_at)),
+                ("not absolute", given("ImplementationSpecific", "a"), Refused(path_at)),
+                ("not absolute", given("ImplementationSpecific", ""), Admitted),
+                ("with `//`", given("Prefix", "/a//b"), Refused(path_at)),
+                ("with `//`", given("Exact", "/a/./b"), Refused(path_at)),
+                ("with `//`", given("Exact", "/a/../b"), Refused(path_at)),
+                ("with `//`", given("Exact", "/a%2fb"), Refused(path_at)),
+                ("with `//`", given("Prefix", "/a%2Fb"), Refused(path_at)),
+                ("with `//`", given("ImplementationSpecific", "/a//.*"), Admitted),
+                ("ends in `/..`", given("Prefix", "/a/.."), Refused(path_at)),
+                ("ends in `/..`", given("Exact", "/a/."), Refused(path_at)),
+            ],
+        ),
+        of(
+            "`spec.tls[i].secretName`",
+            vec![
+                ("not a DNS subdomain", tls(json!({"secretName": "a.b"})), Admitted),
+                ("not a DNS subdomain", tls(json!({"secretName": "A"})), Refused("spec.tls[0].secretName")),
+            ],
+        ),
+        of(
+            "`spec.ingressClassName`",
+            vec![("not a DNS subdomain", spec(json!({"ingressClassName": "A"})), Refused("spec.ingressClassName"))],
+        ),
+        of(
+            "`status.loadBalancer.ingress[i]`",
+            vec![
+                ("ip is not an IP", point(json!({"ip": "1.2.3.4"})), Admitted),
+                ("ip is not an IP", point(json!({"ip": "a"})), Refused("status.loadBalancer.ingress[0].ip")),
+                (
+                    "hostname is not a DNS name",
+                    point(json!({"hostname": "A"})),
+                    Refused("status.loadBalancer.ingress[0].hostname"),
+                ),
+                (
+                    "hostname is an IP",
+                    point(json!({"hostname": "1.2.3.4"})),
+                    Refused("status.loadBalancer.ingress[0].hostname"),
+                ),
+            ],
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn autoscalers() -> Vec<Case> {

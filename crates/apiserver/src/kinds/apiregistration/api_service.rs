@@ -34,11 +34,15 @@ pub(in crate::kinds) const KIND: Kind = Kind {
     },
     hooks: Hooks {
         before_write: |cx, old, new| {
-            api_services::set_conditions(old, new, &cx.state.now());
+            let forwards = cx.state.options.forwarder.is_some();
+            api_services::set_conditions(old, new, &cx.state.now(), forwards);
             Ok(())
         },
         // A deleted APIService of the server's own is created again.
-        after_write: |_, _, new| Ok(if new.is_none() { vec![FollowUp::SyncApiServices] } else { vec![] }),
+        after_write: |cx, _, new| {
+            cx.state.aggregation.changed.notify_one();
+            Ok(if new.is_none() { vec![FollowUp::SyncApiServices] } else { vec![] })
+        },
         ..Hooks::NONE
     },
     ..Kind::new("apiregistration.k8s.io/v1 apiservices APIService C ext +status")

@@ -23,6 +23,13 @@ use crate::{
 pub(in crate::kinds) const KIND: Kind = Kind {
     strategy: Strategy {
         defaults,
+        prepare_create: Some(|o| {
+            if let Some(map) = o.as_object_mut() {
+                map.remove("status");
+            }
+            drop_max_unavailable(None, o);
+        }),
+        prepare_update: |old, new| drop_max_unavailable(Some(old), new),
         validate,
         validate_name: names::dns_label,
         warnings: warnings::template,
@@ -52,6 +59,17 @@ fn defaults(object: &mut Value) {
     let status = child(object, "status");
     set(status, "replicas", 0);
     set(status, "availableReplicas", 0);
+}
+
+/// Drops a field whose feature gate is off, unless the stored object has it.
+fn drop_max_unavailable(old: Option<&Value>, new: &mut Value) {
+    const AT: &str = "/spec/updateStrategy/rollingUpdate";
+    if old.is_some_and(|old| !at(at(old, AT), "/maxUnavailable").is_null()) {
+        return;
+    }
+    if let Some(update) = new.pointer_mut(AT).and_then(Value::as_object_mut) {
+        update.remove("maxUnavailable");
+    }
 }
 
 fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {

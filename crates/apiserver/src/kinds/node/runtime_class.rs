@@ -1,14 +1,15 @@
 //! RuntimeClasses.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     kinds::{
         kind::Kind,
         shared::{
             amounts,
-            fields::{at, immutable, text},
+            fields::{at, immutable, list, quoted, text},
             formats::{self, wrong},
+            pod,
         },
     },
     names,
@@ -32,4 +33,20 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     }
     amounts::limits(at(object, "/overhead/podFixed"), "overhead", out);
     formats::labels(at(object, "/scheduling/nodeSelector"), "scheduling.nodeSelector", out);
+    let tolerations = list(object, "/scheduling/tolerations");
+    for (i, toleration) in tolerations.iter().enumerate() {
+        let field = format!("scheduling.tolerations[{i}]");
+        pod::toleration(toleration, &field, out);
+        if tolerations[..i].contains(toleration) {
+            let member = |key: &str| json!(text(toleration, key));
+            let members = [
+                ("Key", member("/key")),
+                ("Operator", member("/operator")),
+                ("Value", member("/value")),
+                ("Effect", member("/effect")),
+                ("TolerationSeconds", toleration["tolerationSeconds"].clone()),
+            ];
+            out.push(Cause::duplicate_quoted(field, &quoted(&members)));
+        }
+    }
 }

@@ -111,7 +111,7 @@ pub(in crate::plan) async fn fleet(client: &Client) -> anyhow::Result<Fleet> {
 
 /// The objects of our own kinds that decisions on placement read, and the PriorityClasses.
 async fn ours(client: &Client) -> anyhow::Result<Fleet> {
-    let mut before = Fleet::default();
+    let mut before = Fleet { settings: crate::leader::settings(client).await, ..Fleet::default() };
     let world = &mut before.world;
     every(Api::<Cluster>::all(client.clone())).await?.into_iter().for_each(|one| world.insert_cluster(one));
     every(Api::<PropagationPolicy>::all(client.clone())).await?.into_iter().for_each(|one| world.insert_policy(one));

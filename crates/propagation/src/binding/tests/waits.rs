@@ -50,6 +50,7 @@ fn works_wait_for_the_scheduler_for_a_limited_time() {
             overrides: &[],
             quotas: &[],
             interpreter: &Interpreter::default(),
+            member_replicas: None,
             namespace_sync: None,
             options: &Options::default(),
             waited: Duration::from_millis(waited),

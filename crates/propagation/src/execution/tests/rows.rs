@@ -7,7 +7,7 @@ use super::*;
 const READ: &str = "read Deployment shop/web";
 /// Rows of [`work_being_applied`] that a cache without the object's content cannot decide. All others have the same
 /// effects.
-const READ_FIRST: [&str; 10] = [
+const READ_FIRST: [&str; 11] = [
     "resumed: a whole sync",
     "drift",
     "a field that left the manifest goes",
@@ -17,6 +17,7 @@ const READ_FIRST: [&str; 10] = [
     "the managed label was taken off, the id is ours: repaired",
     "an earlier Work's of the same template: ours",
     "replicas to retain, but the member has none",
+    "replicas to retain, but they are zero: assigned once",
     "the cache is not synced",
 ];
 
@@ -229,6 +230,9 @@ fn work_being_applied() {
             },
             refused(),
         ),
+        // specification/autoscaling.md 5
+        ("replicas to retain, but they are zero: assigned once", at_zero(retaining()), vec!["replace", WELL]),
+        ("replicas to retain, and zero again after they were assigned", at_zero(done(&retaining())), vec![]),
     ];
     for name in READ_FIRST {
         assert!(rows.iter().any(|row| row.0 == name), "{name} is a row");
@@ -240,6 +244,18 @@ fn work_being_applied() {
         let want_cached = if READ_FIRST.contains(&name) { vec![READ] } else { want };
         assert_eq!(words(&scene.cached().plan()), want_cached, "{name}: without the object's content");
     }
+}
+
+/// A Work whose replicas the member decides.
+fn retaining() -> Work {
+    let label = json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}});
+    work(changed(deployment(), label), "")
+}
+
+/// The object of the Work is in the member, without replicas.
+fn at_zero(work: Work) -> Scene {
+    let zero = changed(object(&work), json!({"spec": {"replicas": 0}}));
+    Scene::of(work).has(zero)
 }
 
 #[test]
@@ -555,5 +571,24 @@ fn drift_is_what_a_reconcile_would_correct() {
         ("another object", there(json!({"metadata": {"name": "other"}, "spec": {"replicas": 9}})), None),
     ] {
         assert_eq!(drift(object).as_deref(), want, "{name}");
+    }
+}
+
+/// specification/autoscaling.md 6.7.
+#[test]
+fn versions_of_autoscalers_that_only_older_members_serve() {
+    let of = |api_version: &str, kind: &str| {
+        successor(&ironclad_fleet::Gvk::from_manifest(api_version, kind)).map(|gvk| gvk.to_string())
+    };
+    let hpa = "HorizontalPodAutoscaler";
+    for (api_version, kind, want) in [
+        ("autoscaling/v2beta2", hpa, Some("autoscaling/v2 HorizontalPodAutoscaler")),
+        ("autoscaling/v2beta1", hpa, Some("autoscaling/v2 HorizontalPodAutoscaler")),
+        ("autoscaling/v2", hpa, None),
+        ("autoscaling/v1", hpa, None),
+        ("x.io/v2beta2", hpa, None),
+        ("autoscaling/v2beta2", "Scale", None),
+    ] {
+        assert_eq!(of(api_version, kind).as_deref(), want, "{api_version} {kind}");
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of preemption: the worked examples of the specification, properties, and the rules around a plan.
 
 mod examples;
+mod held;
 mod nominations;
 mod oracle;
 mod rules;
@@ -23,8 +24,7 @@ use super::{Mode, Outcome, Placed, Plan, Preempting, Preemptors};
 use crate::{
     Available, Capacity, Decision, Options, Seen,
     capacity::Modelling,
-    decide,
-    testkit::{at, binding, cluster, dynamic, spread},
+    testkit::{at, binding, cluster, decide_both, dynamic, spread},
 };
 
 /// A fleet with what runs in it.
@@ -148,7 +148,7 @@ impl World {
             let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
             capacity.nominate(binding, nominated, &self.options);
         }
-        decide(
+        decide_both(
             &Seen {
                 binding: pending.into(),
                 clusters: &self.clusters,
@@ -158,8 +158,9 @@ impl World {
                 api_appeared: false,
                 preempting: Some(Preempting { placed: &placed, preemptors: &self.preemptors }),
                 peers: None,
+                index: None,
             },
-            at(now),
+            now,
         )
     }
 

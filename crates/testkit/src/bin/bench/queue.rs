@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 fn limiter(clock: &Clock) {
     const ROUNDS: u32 = 1_000_000;
     let flags = Flags::default();
-    let mut pacer = Pacer::new(Duration::ZERO);
+    let mut pacer = Pacer::new(Duration::ZERO, flags.eviction.concurrent_binding_eviction_syncs);
     let began = clock.mono();
     let mut taken = 0u32;
     for n in 0..ROUNDS {

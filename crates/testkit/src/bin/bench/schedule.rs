@@ -1,140 +1,192 @@
-//! `bench schedule`: one scheduling cycle, and one preemption, as the fleet and the number of placed bindings grow.
+//! `bench schedule`: decisions of the scheduler on one core as the fleet grows, preemptions as the number of placed
+//! bindings grows, the cost of a changed cluster, and the memory of large caches.
 
-use std::{hint::black_box, time::Duration};
+use std::{collections::BTreeMap, hint::black_box, sync::Arc, time::Duration};
 
+use anyhow::ensure;
 use ironclad_api::{
     cluster::Cluster,
     conditions::{self, TRUE, cluster::READY},
     work::{ResourceBinding, TargetCluster},
 };
-use ironclad_fleet::{BindingRef, Clusters};
+use ironclad_fleet::{BindingKey, BindingRef, ClusterName, Clusters};
 use ironclad_scheduling::{
-    Available, Capacity, Options, Seen,
+    Available, Capacity, Index, Interests, Options, Seen,
     capacity::Modelling,
     decide,
     preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
+    trigger::{concerns, may_help},
 };
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::process::used;
+
 /// Options of the bench.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Sizes of the fleet, in clusters
-    #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
+    #[arg(long, value_delimiter = ',', default_value = "100,1000,5000,20000")]
     clusters: Vec<usize>,
     /// Assumed bindings: placed and not in a summary yet
-    #[arg(long, value_delimiter = ',', default_value = "0,1000,10000")]
-    assumed: Vec<usize>,
+    #[arg(long, default_value_t = 1_000)]
+    assumed: usize,
     /// Numbers of placed bindings among which a pending one preempts, on a full fleet
     #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
     placed: Vec<usize>,
-    /// Scheduling cycles for each figure
-    #[arg(long, default_value_t = 200)]
-    passes: u32,
+    /// Bindings that wait for capacity while a label of a cluster changes
+    #[arg(long, default_value_t = 10_000)]
+    waiting: usize,
+    /// Clusters in caches for the figure of memory; 0 leaves it out
+    #[arg(long, default_value_t = 5_000)]
+    cached_clusters: usize,
+    /// Bindings in caches for the figure of memory
+    #[arg(long, default_value_t = 100_000)]
+    cached_bindings: usize,
+    /// Time for each figure, in milliseconds
+    #[arg(long, default_value_t = 100)]
+    milliseconds: u64,
 }
+
+/// Requests that bindings share.
+const SHAPES: usize = 8;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let (clock, options) = (Clock::system(), Options { overcommit_protection: true, ..Options::default() });
-    println!("clusters    assumed  capacity/cycle  spread/cycle  duplicated/cycle  summary/change   assume/write");
-    for count in &args.clusters {
-        let clusters = (0..*count).map(|n| Ok((format!("m{n:04}").as_str().into(), cluster(n)?.into())));
-        let clusters: Clusters = clusters.collect::<anyhow::Result<_>>()?;
-        for assumed in &args.assumed {
-            let mut capacity = Capacity::of(&clusters, Modelling::On);
-            let began = clock.mono();
-            for n in 0..*assumed {
-                let mut placed = binding(&json!({}))?;
-                placed.metadata.name = Some(format!("b{n}"));
-                let on: Vec<TargetCluster> =
-                    serde_json::from_value(json!([{"name": format!("m{:04}", n % count), "replicas": 1}]))?;
-                capacity.assigned(BindingRef::from(&placed), &on, &options, Duration::ZERO);
-            }
-            let assume = (clock.mono() - began) / u32::try_from(*assumed).unwrap_or(u32::MAX).max(1);
-            let pass = |placement: &Value| -> anyhow::Result<Duration> {
-                let (binding, available) = (binding(placement)?, Available::new());
-                let began = clock.mono();
-                for _ in 0..args.passes {
-                    let binding = BindingRef::from(&binding);
-                    let seen = Seen {
-                        binding,
-                        clusters: &clusters,
-                        available: &available,
-                        capacity: &capacity,
-                        options: &options,
-                        api_appeared: false,
-                        preempting: None,
-                        peers: None,
-                    };
-                    drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)));
-                }
-                Ok((clock.mono() - began) / args.passes.max(1))
-            };
-            let by_room = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-                "weightPreference": {"dynamicWeight": "AvailableReplicas"}}});
-            let mut spread = by_room.clone();
-            spread["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 5}]);
-            let figures = [pass(&by_room)?, pass(&spread)?, pass(&json!({}))?];
-            let mut changing = capacity.clone();
-            let (name, old) = clusters.first_key_value().map(|(name, old)| (name.clone(), old.clone())).unzip();
-            let began = clock.mono();
-            if let (Some(name), Some(old)) = (name, old) {
-                let mut new = (*old).clone();
-                if let Some(summary) = new.status.as_mut().and_then(|status| status.resource_summary.as_mut()) {
-                    summary.allocated = serde_json::from_value(json!({"cpu": "1", "pods": "1"}))?;
-                }
-                for n in 0..args.passes {
-                    let (from, to) = if n % 2 == 0 { (&*old, &new) } else { (&new, &*old) };
-                    black_box(changing.cluster(&name, Some(from), Some(to)));
-                }
-            }
-            let summary = (clock.mono() - began) / args.passes.max(1);
-            println!(
-                "{count:>8}   {assumed:>8}   {:>12.2?}   {:>11.2?}   {:>15.2?}   {summary:>14.2?}   {assume:>13.2?}",
-                figures[0], figures[1], figures[2]
-            );
-        }
-    }
-    preemptions(args)
+    decisions(args)?;
+    preemptions(args)?;
+    changes(args)?;
+    memory(args)
 }
 
-/// One decision that finds a plan, on clusters without free capacity.
-fn preemptions(args: &Args) -> anyhow::Result<()> {
-    let clock = Clock::system();
-    let options = Options { preemption: Mode::Evict, ..Options::default() };
-    println!("clusters     placed   one cluster  several clusters    index/change");
-    for count in &args.clusters {
-        let clusters = (0..*count).map(|n| {
+/// Time of one call, after one for each request.
+fn measure(args: &Args, mut call: impl FnMut(usize)) -> Duration {
+    (0..SHAPES).for_each(&mut call);
+    let (clock, at_least) = (Clock::system(), Duration::from_millis(args.milliseconds));
+    let (began, mut calls) = (clock.mono(), 0_u32);
+    loop {
+        call(calls as usize);
+        calls += 1;
+        let lasted = clock.mono() - began;
+        if lasted >= at_least {
+            return lasted / calls;
+        }
+    }
+}
+
+fn fleet(count: usize, is_full: bool) -> anyhow::Result<Clusters> {
+    (0..count)
+        .map(|n| {
             let mut cluster = cluster(n)?;
             if let Some(status) = &mut cluster.status {
                 status.conditions = vec![conditions::condition(READY, TRUE, "ClusterReady", "")];
-                if let Some(summary) = &mut status.resource_summary {
+                if let Some(summary) = status.resource_summary.as_mut().filter(|_| is_full) {
                     summary.allocated = summary.allocatable.clone();
                     summary.allocatable_modelings.iter_mut().for_each(|grade| grade.count = 0);
                 }
             }
-            Ok((format!("m{n:04}").as_str().into(), cluster.into()))
-        });
-        let clusters: Clusters = clusters.collect::<anyhow::Result<_>>()?;
-        let capacity = Capacity::of(&clusters, Modelling::On);
+            Ok((name(n), cluster.into()))
+        })
+        .collect()
+}
+
+/// Placements of the table, by the heading of their column.
+fn placements(clusters: usize) -> [(&'static str, Value); 7] {
+    let by_capacity = json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"dynamicWeight": "AvailableReplicas"}});
+    let spread =
+        |field: &str, min: usize, max: usize| json!({"spreadByField": field, "minGroups": min, "maxGroups": max});
+    let rack = json!({"labelSelector": {"matchLabels": {"rack": format!("k{}", clusters / 20)}}});
+    let names: Vec<_> = (0..3).map(|n| name(n * clusters / 3)).collect();
+    [
+        ("three by name", json!({"clusterAffinity": {"clusterNames": names}})),
+        ("ten by label", json!({"clusterAffinity": rack})),
+        ("ten by label, divided", json!({"clusterAffinity": rack, "replicaScheduling": by_capacity})),
+        (
+            "ten of all, divided",
+            json!({"replicaScheduling": by_capacity, "spreadConstraints": [spread("cluster", 1, 10)]}),
+        ),
+        (
+            "two regions, divided",
+            json!({"replicaScheduling": by_capacity,
+                "spreadConstraints": [spread("region", 2, 2), spread("cluster", 2, 10)]}),
+        ),
+        (
+            "regions and zones",
+            json!({"replicaScheduling": by_capacity,
+                "spreadConstraints": [spread("region", 2, 3), spread("zone", 4, 6), spread("cluster", 4, 10)]}),
+        ),
+        ("component set", json!({"spreadConstraints": [spread("cluster", 1, 1)], "replicaScheduling": by_capacity})),
+    ]
+}
+
+/// Decisions on new bindings, with the index of the fleet and without it.
+fn decisions(args: &Args) -> anyhow::Result<()> {
+    let options = Options { overcommit_protection: true, component_scheduling: true, ..Options::default() };
+    let available = Available::new();
+    println!(
+        "{:>8}   {:<22} {:>12} {:>12}   {:>15}",
+        "clusters", "placement", "decision", "per second", "without index"
+    );
+    for count in &args.clusters {
+        let clusters = fleet(*count, false)?;
+        let (index, mut capacity) = (Index::of(&clusters), Capacity::of(&clusters, Modelling::On));
+        for n in 0..args.assumed {
+            let mut placed = binding(&json!({}), n)?;
+            placed.metadata.name = Some(format!("b{n}"));
+            let target = TargetCluster { name: name(n % count).to_string(), replicas: 1, components: Vec::new() };
+            capacity.assigned(BindingRef::from(&placed), &[target], &options, Duration::ZERO);
+        }
+        for (heading, placement) in placements(*count) {
+            let of = |n| if heading == "component set" { set(&placement, n) } else { binding(&placement, n) };
+            let bindings: Vec<ResourceBinding> = (0..SHAPES).map(of).collect::<anyhow::Result<_>>()?;
+            let decide_on = |n: usize, index| {
+                let seen = Seen {
+                    binding: BindingRef::from(&bindings[n % SHAPES]),
+                    clusters: &clusters,
+                    available: &available,
+                    capacity: &capacity,
+                    options: &options,
+                    api_appeared: false,
+                    preempting: None,
+                    peers: None,
+                    index,
+                };
+                decide(&seen, Timestamp::UNIX_EPOCH)
+            };
+            let found = decide_on(0, Some(&index));
+            ensure!(found.result().is_some_and(|found| !found.is_empty()), "{heading}: {:?}", found.failure);
+            let with = measure(args, |n| drop(black_box(decide_on(n, Some(&index)))));
+            let without = measure(args, |n| drop(black_box(decide_on(n, None))));
+            let (rate, ratio) = (1.0 / with.as_secs_f64(), without.as_secs_f64() / with.as_secs_f64());
+            println!("{count:>8}   {heading:<22} {with:>12.2?} {rate:>12.0}   {without:>12.2?} {ratio:>5.1}x");
+        }
+    }
+    Ok(())
+}
+
+/// Decisions that find a plan, on clusters without free capacity.
+fn preemptions(args: &Args) -> anyhow::Result<()> {
+    let (clock, available) = (Clock::system(), Available::new());
+    let options = Options { preemption: Mode::Evict, ..Options::default() };
+    println!(
+        "{:>8} {:>10}   {:>12} {:>16}   {:>12}",
+        "clusters", "placed", "one cluster", "several clusters", "index/change"
+    );
+    for count in &args.clusters {
+        let clusters = fleet(*count, true)?;
+        let (capacity, fleet) = (Capacity::of(&clusters, Modelling::On), Index::of(&clusters));
         for placed in &args.placed {
             let mut bindings = Vec::with_capacity(*placed);
             for n in 0..*placed {
-                let mut binding = binding(&json!({}))?;
-                binding.metadata.name = Some(format!("b{n}"));
-                binding.spec.replicas = 4;
-                binding.spec.schedule_priority = Some(serde_json::from_value(json!({"priority": n % 10}))?);
-                binding.spec.clusters =
-                    serde_json::from_value(json!([{"name": format!("m{:04}", n % count), "replicas": 4}]))?;
-                bindings.push(binding);
+                bindings.push(placed_binding(n, *count)?);
             }
             let began = clock.mono();
             let index = Placed::of(&bindings);
             let change = (clock.mono() - began) / u32::try_from(*placed).unwrap_or(u32::MAX).max(1);
             let preemptors = Preemptors::default();
             let pass = |replicas: i32, placement: &Value| -> anyhow::Result<Duration> {
-                let (mut pending, available) = (binding(placement)?, Available::new());
+                let mut pending = binding(placement, 0)?;
                 pending.spec.replicas = replicas;
                 let priority = json!({"priority": 100, "preemptionPolicy": "PreemptLowerPriority"});
                 pending.spec.schedule_priority = Some(serde_json::from_value(priority)?);
@@ -147,23 +199,110 @@ fn preemptions(args: &Args) -> anyhow::Result<()> {
                     api_appeared: false,
                     preempting: Some(Preempting { placed: &index, preemptors: &preemptors }),
                     peers: None,
+                    index: Some(&fleet),
                 };
                 let found = decide(&seen, Timestamp::UNIX_EPOCH).preemption;
-                anyhow::ensure!(matches!(found, Some(Outcome::Nominated(_))), "no plan: {found:?}");
-                let began = clock.mono();
-                for _ in 0..args.passes {
-                    drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)));
-                }
-                Ok((clock.mono() - began) / args.passes.max(1))
+                ensure!(matches!(found, Some(Outcome::Nominated(_))), "no plan: {found:?}");
+                Ok(measure(args, |_| drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)))))
             };
             let divided = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}});
             let mut single = divided.clone();
             single["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
             let figures = [pass(3, &single)?, pass(10, &divided)?];
-            println!("{count:>8}   {placed:>8}   {:>11.2?}   {:>15.2?}   {change:>13.2?}", figures[0], figures[1]);
+            println!("{count:>8} {placed:>10}   {:>12.2?} {:>16.2?}   {change:>12.2?}", figures[0], figures[1]);
         }
     }
     Ok(())
+}
+
+/// One changed cluster: a heartbeat with another summary, and a label, beside bindings that wait.
+fn changes(args: &Args) -> anyhow::Result<()> {
+    let options = Options::default();
+    println!(
+        "{:>8}   {:>12} {:>12}   {:>14} {:>14}",
+        "clusters", "summary", "label", "bindings found", "without index"
+    );
+    // Of a hundred policies.
+    let waits = |n: usize| -> anyhow::Result<(BindingKey, ResourceBinding)> {
+        let rack = format!("k{}", n % 100);
+        let placement = json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"rack": rack}}}});
+        let mut binding = binding(&placement, n)?;
+        binding.metadata.name = Some(format!("b{n}"));
+        Ok((BindingRef::from(&binding).key(), binding))
+    };
+    let waiting: BTreeMap<BindingKey, ResourceBinding> = (0..args.waiting).map(waits).collect::<anyhow::Result<_>>()?;
+    let mut interests = Interests::default();
+    waiting.values().for_each(|binding| interests.update(binding.into()));
+    for count in &args.clusters {
+        let clusters = fleet(*count, false)?;
+        let (mut index, mut capacity) = (Index::of(&clusters), Capacity::of(&clusters, Modelling::On));
+        let Some((name, old)) = clusters.first_key_value() else { continue };
+        let mut busier = (**old).clone();
+        if let Some(summary) = busier.status.as_mut().and_then(|status| status.resource_summary.as_mut()) {
+            summary.allocated = serde_json::from_value(json!({"cpu": "1", "pods": "1"}))?;
+        }
+        let mut moved = (**old).clone();
+        moved.metadata.labels.get_or_insert_default().insert("rack".into(), "k1".into());
+        let mut change = |other: Cluster| {
+            let versions = [old.clone(), Arc::new(other)];
+            measure(args, |n| {
+                let (from, to) = (&versions[n % 2], &versions[(n + 1) % 2]);
+                index.update(name, Some(to));
+                black_box(capacity.cluster(name, Some(&**from), Some(&**to)));
+            })
+        };
+        let figures = [change(busier), change(moved.clone())];
+        let wakes = |binding: &BindingRef<'_>| {
+            let concerned = [&**old, &moved].into_iter().any(|cluster| concerns(*binding, cluster, &options));
+            concerned && may_help(*binding, Some(&**old), Some(&moved), &options, Timestamp::UNIX_EPOCH)
+        };
+        let slow = measure(args, |_| {
+            black_box(waiting.values().map(BindingRef::from).filter(wakes).count());
+        });
+        let fast = measure(args, |_| {
+            let found = interests.selecting(Some(&**old), Some(&moved)).filter_map(|key| waiting.get(key));
+            black_box(found.map(BindingRef::from).filter(wakes).count());
+        });
+        println!("{count:>8}   {:>12.2?} {:>12.2?}   {fast:>14.2?} {slow:>14.2?}", figures[0], figures[1]);
+    }
+    Ok(())
+}
+
+/// Memory of the objects and of what the scheduler derives from them.
+fn memory(args: &Args) -> anyhow::Result<()> {
+    if args.cached_clusters == 0 {
+        return Ok(());
+    }
+    let own = || used(std::process::id()).map(|used| used.own_mib);
+    let before = own()?;
+    let clusters = fleet(args.cached_clusters, false)?;
+    let of_clusters = own()? - before;
+    let bindings: Vec<Arc<ResourceBinding>> = (0..args.cached_bindings)
+        .map(|n| placed_binding(n, args.cached_clusters).map(Arc::new))
+        .collect::<anyhow::Result<_>>()?;
+    let of_bindings = own()? - before - of_clusters;
+    let derived = (
+        Index::of(&clusters),
+        Capacity::of(&clusters, Modelling::On),
+        Placed::of(bindings.iter().map(|binding| &**binding)),
+        bindings.iter().fold(Interests::default(), |mut interests, binding| {
+            interests.update(BindingRef::from(&**binding));
+            interests
+        }),
+    );
+    let whole = own()? - before;
+    drop(black_box((clusters, bindings, derived)));
+    println!(
+        "{} clusters {of_clusters:.0} MiB, {} bindings {of_bindings:.0} MiB, derived {:.0} MiB: {whole:.0} MiB",
+        args.cached_clusters,
+        args.cached_bindings,
+        whole - of_clusters - of_bindings
+    );
+    Ok(())
+}
+
+fn name(number: usize) -> ClusterName {
+    format!("m{number:05}").as_str().into()
 }
 
 fn cluster(number: usize) -> anyhow::Result<Cluster> {
@@ -171,29 +310,65 @@ fn cluster(number: usize) -> anyhow::Result<Cluster> {
         json!({"grade": grade, "ranges": [{"name": "cpu", "min": cpu.to_string(), "max": (2 * cpu).to_string()},
             {"name": "memory", "min": format!("{}Gi", 4 * cpu), "max": format!("{}Gi", 8 * cpu)}]})
     };
+    let kinds = |group: usize| {
+        let kind = |n: usize| json!({"name": format!("things{n}"), "kind": format!("Thing{n}")});
+        json!({"groupVersion": format!("g{group}.example.io/v1"), "resources": (0..8).map(kind).collect::<Vec<_>>()})
+    };
+    let mut served: Vec<Value> = (0..8).map(kinds).collect();
+    served.push(json!({"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}));
+    let tier = ["gold", "silver", "bronze"][number % 3];
+    let taints = if number % 50 == 7 { json!([{"key": "dedicated", "effect": "NoSchedule"}]) } else { json!([]) };
     Ok(serde_json::from_value(json!({
         "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-        "metadata": {"name": format!("m{number:04}"), "generation": 1},
-        "spec": {"syncMode": "Push", "region": format!("r{}", number % 7), "resourceModels": (0..8).map(|n| grade(n, 1 << n)).collect::<Vec<_>>()},
+        "metadata": {"name": name(number), "generation": 1, "labels": {"rack": format!("k{}", number / 10),
+            "tier": tier, "name": name(number)}},
+        "spec": {"syncMode": "Push", "region": format!("r{}", number % 20), "provider": format!("p{}", number % 3),
+            "zones": [format!("r{}-z{}", number % 20, number % 60)], "taints": taints,
+            "resourceModels": (0..8).map(|n| grade(n, 1 << n)).collect::<Vec<_>>()},
         "status": {
-            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
+            "apiEnablements": served,
             "resourceSummary": {
                 "allocatable": {"cpu": "4000", "memory": "16000Gi", "pods": "110000"},
-                "allocated": {"cpu": "100", "memory": "100Gi", "pods": "100"},
+                "allocated": {"cpu": (number * 37 % 3_000).to_string(), "memory": "100Gi", "pods": "100"},
                 "allocatableModelings": (0..8).map(|n| json!({"grade": n, "count": 20})).collect::<Vec<_>>(),
             },
         },
     }))?)
 }
 
-fn binding(placement: &Value) -> anyhow::Result<ResourceBinding> {
+fn binding(placement: &Value, number: usize) -> anyhow::Result<ResourceBinding> {
     Ok(serde_json::from_value(json!({
         "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
         "metadata": {"name": "web", "namespace": "shop", "uid": "u", "generation": 1,
             "labels": {"propagationpolicy.karmada.io/permanent-id": "p"}},
         "spec": {
             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"},
-            "replicas": 100, "replicaRequirements": {"resourceRequest": {"cpu": "500m", "memory": "1Gi"}}, "placement": placement,
+            "replicas": 100,
+            "replicaRequirements":
+                {"resourceRequest": {"cpu": format!("{}m", 500 + number % SHAPES), "memory": "1Gi"}},
+            "placement": placement,
         },
     }))?)
+}
+
+/// Workload of two components.
+fn set(placement: &Value, number: usize) -> anyhow::Result<ResourceBinding> {
+    let mut binding = binding(placement, number)?;
+    let request = json!({"resourceRequest": {"cpu": format!("{}m", 500 + number % SHAPES), "memory": "1Gi"}});
+    binding.spec.components = serde_json::from_value(json!([
+        {"name": "manager", "replicas": 1, "replicaRequirements": request},
+        {"name": "worker", "replicas": 4, "replicaRequirements": request},
+    ]))?;
+    (binding.spec.replicas, binding.spec.replica_requirements) = (0, None);
+    Ok(binding)
+}
+
+fn placed_binding(number: usize, clusters: usize) -> anyhow::Result<ResourceBinding> {
+    let mut binding = binding(&json!({}), number)?;
+    binding.metadata.name = Some(format!("b{number}"));
+    binding.spec.resource.name = format!("b{number}");
+    binding.spec.replicas = 4;
+    binding.spec.schedule_priority = Some(serde_json::from_value(json!({"priority": number % 10}))?);
+    binding.spec.clusters = serde_json::from_value(json!([{"name": name(number % clusters), "replicas": 4}]))?;
+    Ok(binding)
 }

@@ -7,6 +7,7 @@ use clap::Parser;
 use ironclad_seam::{Clock, Rng};
 use ironclad_testkit::sim::{
     Fault, WorldOptions,
+    foretold::{Met, Property},
     propagation::{self, Disturbance},
     script::{self, Script},
     sometimes,
@@ -28,7 +29,8 @@ const MANY: u64 = 300;
   sim --seeds 2000 --minutes 30     fresh seeds; their root is printed
   sim --root 0x5eed --seeds 50      the seeds that follow from a root
   sim --seed 17 --history           one seed again, with everything that happened
-  sim --seed 17 --keep 3,7          the same with two of its actions alone"
+  sim --seed 17 --keep 3,7          the same with two of its actions alone
+  sim --foretold apply --seeds 300  whether plan apply foretells what happens; why and loss, too"
 )]
 struct Args {
     /// Run this one seed
@@ -43,6 +45,9 @@ struct Args {
     /// Stop starting new seeds after this many minutes
     #[arg(long)]
     minutes: Option<u64>,
+    /// Workloads besides that request more than there is, with priorities, preemption and quotas
+    #[arg(long, conflicts_with = "propagation")]
+    scarce: bool,
     /// Only the actions at these places, or `none`
     #[arg(long, requires = "seed", value_name = "PLACES")]
     keep: Option<String>,
@@ -61,6 +66,9 @@ struct Args {
     /// Run the scenario of propagation instead, with one seed
     #[arg(long, requires = "seed")]
     propagation: bool,
+    /// Check that what is told of the seeds' fleets is what then happens: why, apply or loss
+    #[arg(long, value_name = "PROPERTY", value_parser = Property::parse, conflicts_with_all = ["keep", "show", "digest", "history"])]
+    foretold: Option<Property>,
     /// Simulated members of propagation
     #[arg(long, default_value_t = 3, requires = "propagation")]
     members: usize,
@@ -84,11 +92,49 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     // RUST_LOG=ironclad_controllers=debug shows the reason of each decision.
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
+    if let Some(property) = args.foretold {
+        return foretold(&args, property);
+    }
     match args.seed {
         Some(seed) if args.propagation => on_the_propagation(&args, seed),
         Some(seed) => again(&args, seed),
         None => many(&args),
     }
+}
+
+/// Checks a property of what is told for one seed, or for many.
+fn foretold(args: &Args, property: Property) -> anyhow::Result<()> {
+    if let Some(seed) = args.seed {
+        println!("{:?}", property.check(seed)?);
+        return Ok(());
+    }
+    let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);
+    println!("{} seeds from root {:#x}", args.seeds, root.seed());
+    let (draws, clock) = (root.stream("seeds"), Clock::system());
+    let began = clock.wall();
+    let (mut ran, mut met, mut failures) = (0_u64, Met::new(), Vec::new());
+    for _ in 0..args.seeds {
+        let minutes = clock.wall().duration_since(began).as_mins();
+        if args.minutes.is_some_and(|most| minutes >= i64::try_from(most).unwrap_or(i64::MAX)) {
+            println!("{minutes} minutes are over");
+            break;
+        }
+        let seed = draws.u64();
+        ran += 1;
+        match property.check(seed) {
+            Ok(more) => met.extend(more),
+            Err(error) => {
+                println!("{error:?}\n");
+                failures.push(format!("{error}: {}", error.root_cause()));
+            }
+        }
+    }
+    println!("met: {met:?}");
+    println!("foretold: {} passed, {} failed", ran - failures.len() as u64, failures.len());
+    for failure in &failures {
+        println!("failed: {failure}");
+    }
+    if failures.is_empty() { Ok(()) } else { bail!("{} of {ran} seeds failed", failures.len()) }
 }
 
 fn on_the_propagation(args: &Args, seed: u64) -> anyhow::Result<()> {
@@ -104,8 +150,12 @@ fn on_the_propagation(args: &Args, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn draw(args: &Args, seed: u64) -> Script {
+    if args.scarce { Script::scarce(seed) } else { Script::from_seed(seed) }
+}
+
 fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
-    let mut script = Script::from_seed(seed);
+    let mut script = draw(args, seed);
     if let Some(keep) = &args.keep {
         let places =
             keep.split(',').filter(|place| *place != "none").map(str::parse).collect::<Result<BTreeSet<_>, _>>();
@@ -157,7 +207,7 @@ fn many(args: &Args) -> anyhow::Result<()> {
             println!("{minutes} minutes are over");
             break;
         }
-        let script = Script::from_seed(draws.u64());
+        let script = draw(args, draws.u64());
         ran += 1;
         match script::run(&script) {
             Ok(outcome) => evictions += outcome.evictions,
@@ -180,8 +230,13 @@ fn many(args: &Args) -> anyhow::Result<()> {
     for failure in &failures {
         println!("failed: {failure}");
     }
-    let never: Vec<_> =
-        sometimes::counts().into_iter().filter(|(_, count)| *count == 0).map(|(what, _)| what).collect();
+    let expected = |what: &&str| args.scarce || !sometimes::SCARCE.contains(what);
+    let never: Vec<_> = sometimes::counts()
+        .into_iter()
+        .filter(|(_, count)| *count == 0)
+        .map(|(what, _)| what)
+        .filter(expected)
+        .collect();
     if ran >= MANY && !never.is_empty() {
         bail!("never happened in {ran} seeds: {}", never.join("; "));
     }

@@ -13,7 +13,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, ClusterName, World as Fleet};
 
-use super::{Checker, bindings, by_policy};
+use super::{Checker, bindings, by_policy, capacity};
 
 /// Time that an eviction may take in addition to the interval between two.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,6 +39,11 @@ impl Late {
     pub(super) fn evicted(&mut self, at: Duration) {
         self.last = Some(at);
     }
+
+    /// Returns true if no process was disturbed from then on.
+    pub(super) fn is_calm_since(&self, at: Duration) -> bool {
+        self.disturbed <= at
+    }
 }
 
 impl Checker {
@@ -49,6 +54,7 @@ impl Checker {
 
     pub fn healed(&mut self, at: Duration) {
         self.late.disturbed = at;
+        self.end_of_faults(at);
     }
 
     pub fn look(&mut self, at: Duration, wall: i64, fleet: &Fleet) -> Option<String> {
@@ -111,7 +117,14 @@ impl Checker {
         let alive = binding.metadata.deletion_timestamp.is_none() && binding.spec.graceful_eviction_tasks.is_empty();
         // A cluster that is Ready again is not evicted from while its policy's taints wait for their removal.
         let recovers = cluster.is_ready() && cluster.spec.taints.iter().any(by_policy);
-        if seen.stuck.is_some() || !alive || recovers || !self.has_places(binding, from, fleet) || !is_applied(binding)
+        // Capacity may be scarce.
+        let needs_capacity = capacity::cpu(&binding.spec) > 0;
+        if needs_capacity
+            || seen.stuck.is_some()
+            || !alive
+            || recovers
+            || !self.has_places(binding, from, fleet)
+            || !is_applied(binding)
         {
             return None;
         }

@@ -5,9 +5,11 @@
 //! now.
 
 mod bindings;
+pub mod capacity;
 mod clusters;
 mod copies;
 mod late;
+mod preemption;
 mod rate;
 #[cfg(test)]
 mod tests;
@@ -20,8 +22,8 @@ use std::{
 use ironclad_api::{Taint, cluster::Cluster, policy::PurgeMode};
 use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, World as Fleet};
 
-pub use self::rate::Rates;
-use self::{bindings::Bindings, clusters::Clusters};
+use self::{bindings::Bindings, clusters::Clusters, preemption::Preemptions};
+pub use self::{preemption::Preemption, rate::Rates};
 use super::change::{Changed, Write};
 
 #[derive(Debug, Clone)]
@@ -49,6 +51,8 @@ pub struct Rules {
     pub checked: bool,
     /// Checks late evictions, too; off if users pause evictions or flags delay them.
     pub late: bool,
+    /// Preemption between bindings, in runs with scarce capacity.
+    pub preemption: Option<Preemption>,
 }
 
 impl Default for Rules {
@@ -66,6 +70,7 @@ impl Default for Rules {
             windows: None,
             checked: false,
             late: false,
+            preemption: None,
         }
     }
 }
@@ -96,6 +101,7 @@ pub struct Checker {
     /// Clusters that are deleted after the command said that nothing is lost by that.
     nothing_to_lose: BTreeSet<ClusterName>,
     late: late::Late,
+    preemptions: Preemptions,
     /// Time at which a user last changed the taint policy or its taints.
     policy_edited: Option<Duration>,
     /// Events for the coverage of [`super::sometimes`].
@@ -116,6 +122,7 @@ impl Checker {
             abandoned: BTreeSet::new(),
             nothing_to_lose: BTreeSet::new(),
             late: late::Late::default(),
+            preemptions: Preemptions::default(),
             policy_edited: None,
             noted: BTreeSet::new(),
         }
@@ -128,6 +135,7 @@ impl Checker {
 
     pub fn started(&mut self, at: Duration) {
         self.starts.push(at);
+        self.preemptions.forget_figures();
     }
 
     /// Announces that this copy will be deleted in its member.
@@ -172,6 +180,9 @@ impl Checker {
                     self.noted.insert("no eviction while too many clusters are unhealthy");
                 }
                 self.rate.allow(write.at, allowed);
+                if old.map(|old| capacity::summary(Some(old))) != new.map(|new| capacity::summary(Some(new))) {
+                    self.capacity_changed(write.at);
+                }
             }
             Changed::Binding { key, old, new } => {
                 let (old, new) = (old.as_deref(), new.as_deref());
@@ -180,6 +191,7 @@ impl Checker {
                 {
                     self.evicted(write, &key.to_string(), cluster, reason, old, &mut broken);
                 }
+                self.preemption(write, key, old, new, fleet, &mut broken);
             }
             Changed::Work { key, old, new } => {
                 let (old, new) = (old.as_deref(), new.as_deref());
@@ -199,7 +211,9 @@ impl Checker {
                     if self.nothing_to_lose.contains(cluster) {
                         copies::unjoined(cluster, object, template, fleet, &mut broken);
                     }
-                    copies::deleted(cluster, object, template, fleet, &self.rules, abandoned, &mut broken);
+                    if !self.preemptions.has_left(cluster, object) {
+                        copies::deleted(cluster, object, template, fleet, &self.rules, abandoned, &mut broken);
+                    }
                 }
             }
         }

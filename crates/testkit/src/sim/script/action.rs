@@ -6,14 +6,14 @@ use ironclad_api::{
     Taint, Time,
     cluster::Cluster,
     labels,
-    policy::{ClusterTaintPolicy, PropagationPolicy},
+    policy::{ClusterTaintPolicy, FederatedResourceQuota, OverridePolicy, PropagationPolicy},
     taints::{NO_SCHEDULE, UNSCHEDULABLE},
     work::ResourceBinding,
 };
 use ironclad_cli::drain::{self, Options, Stuck, command::whole};
 use ironclad_simcluster::{Faults, Flap};
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, scheduling::v1::PriorityClass};
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -21,7 +21,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{App, Failover, TaintPolicy};
+use super::{App, Class, Failover, TaintPolicy};
 use crate::sim::{Cut, Fault, World};
 
 /// Attempts of a user's edit in case of conflicts.
@@ -76,6 +76,17 @@ pub enum Action {
     Uncordon(usize),
     /// A person unjoins a member if the command says that nothing is lost by that.
     UnjoinEmpty(usize),
+    /// A user creates a workload and its policy.
+    Create(usize),
+    /// A user deletes a workload and its policy.
+    Remove(usize),
+    /// A user changes the class that a workload's policy names.
+    Prioritize(usize, Option<&'static str>),
+    /// A PriorityClass is deleted and created anew.
+    ReplaceClass(&'static str, Class),
+    DropClass(&'static str),
+    /// The quota of all workloads becomes this many millicores, or is deleted.
+    Quota(Option<i64>),
 }
 
 pub const HAND_KEY: &str = "hand";
@@ -135,6 +146,9 @@ impl Action {
             Self::Scale(app, replicas) => {
                 let Some(app) = apps.get_mut(*app) else { return Ok(()) };
                 app.replicas = *replicas;
+                if !app.exists {
+                    return Ok(());
+                }
                 let deployments: Api<Deployment> = Api::namespaced(world.user(), "default");
                 let patch = json!({"spec": {"replicas": replicas}});
                 deployments.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -229,9 +243,110 @@ impl Action {
                 }
             }
             Self::Join => join_all(world).await?,
+            Self::Create(app) => {
+                let Some(app) = apps.get_mut(*app).filter(|app| !app.exists) else { return Ok(()) };
+                app.exists = true;
+                create(world, app).await?;
+            }
+            Self::Remove(app) => {
+                let Some(app) = apps.get_mut(*app).filter(|app| app.exists) else { return Ok(()) };
+                app.exists = false;
+                let deployments: Api<Deployment> = Api::namespaced(world.user(), "default");
+                deployments.delete(&app.name, &DeleteParams::background()).await?;
+                let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
+                policies.delete(&app.name, &DeleteParams::default()).await?;
+            }
+            Self::Prioritize(app, class) => {
+                let Some(app) = apps.get_mut(*app) else { return Ok(()) };
+                app.class = *class;
+                world.model.with_checker(|checker, at| checker.class_named(at, app.binding(), *class));
+                if app.exists {
+                    edit_policy(world, app, json!({"spec": {"schedulePriority": app.schedule_priority()}})).await?;
+                }
+            }
+            Self::ReplaceClass(name, class) => {
+                drop_class(world, name).await?;
+                create_class(world, name, *class).await?;
+            }
+            Self::DropClass(name) => drop_class(world, name).await?,
+            Self::Quota(cpu) => set_quota(world, *cpu).await?,
         }
         Ok(())
     }
+}
+
+/// Name of the FederatedResourceQuota.
+const QUOTA: &str = "all";
+
+/// Sets or deletes the quota of all workloads.
+pub(super) async fn set_quota(world: &World, cpu: Option<i64>) -> anyhow::Result<()> {
+    let quotas: Api<FederatedResourceQuota> = Api::namespaced(world.user(), "default");
+    world.model.with_checker(|checker, at| checker.quota_set(at, cpu));
+    let exists = quotas.get_opt(QUOTA).await?.is_some();
+    let Some(cpu) = cpu else {
+        if exists {
+            quotas.delete(QUOTA, &DeleteParams::default()).await?;
+        }
+        return Ok(());
+    };
+    let spec = json!({"overall": {"cpu": format!("{cpu}m")}});
+    if exists {
+        quotas.patch(QUOTA, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+    } else {
+        let quota = json!({"metadata": {"name": QUOTA}, "spec": spec});
+        quotas.create(&PostParams::default(), &serde_json::from_value(quota)?).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn create_class(world: &World, name: &str, class: Class) -> anyhow::Result<()> {
+    let classes: Api<PriorityClass> = Api::all(world.user());
+    let policy = if class.never { "Never" } else { "PreemptLowerPriority" };
+    let object = json!({"metadata": {"name": name}, "value": class.value, "preemptionPolicy": policy});
+    world.model.with_checker(|checker, at| checker.class_set(at, name, Some(class)));
+    classes.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    Ok(())
+}
+
+async fn drop_class(world: &World, name: &str) -> anyhow::Result<()> {
+    let classes: Api<PriorityClass> = Api::all(world.user());
+    if classes.get_opt(name).await?.is_some() {
+        world.model.with_checker(|checker, at| checker.class_set(at, name, None));
+        classes.delete(name, &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// Creates a workload, its policy, and what it mounts.
+pub(super) async fn create(world: &World, app: &App) -> anyhow::Result<()> {
+    let user = world.user();
+    if app.depends {
+        let configs: Api<ConfigMap> = Api::namespaced(user.clone(), "default");
+        let config = json!({"metadata": {"name": app.config()}, "data": {"key": "value"}});
+        configs.create(&PostParams::default(), &serde_json::from_value(config)?).await?;
+    }
+    if let Some((member, replicas)) = app.overridden {
+        let overrides: Api<OverridePolicy> = Api::namespaced(user.clone(), "default");
+        let policy = json!({
+            "metadata": {"name": app.name},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": app.name}],
+                "overrideRules": [{
+                    "targetCluster": {"clusterNames": [name(member)]},
+                    "overriders": {"plaintext": [
+                        {"path": "/spec/replicas", "operator": "replace", "value": replicas},
+                    ]},
+                }],
+            },
+        });
+        overrides.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+    }
+    world.model.with_checker(|checker, at| checker.class_named(at, app.binding(), app.class));
+    let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
+    deployments.create(&PostParams::default(), &app.deployment()?).await?;
+    let policies: Api<PropagationPolicy> = Api::namespaced(user, "default");
+    policies.create(&PostParams::default(), &app.policy()?).await?;
+    Ok(())
 }
 
 /// Changes a workload's policy, if somebody did not delete it.
@@ -257,7 +372,7 @@ async fn suspend_scheduling(world: &World, app: &App, suspended: Option<bool>) -
 /// suspended.
 pub(super) async fn propagate_again(world: &World, apps: &[App]) -> anyhow::Result<()> {
     let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
-    for app in apps {
+    for app in apps.iter().filter(|app| app.exists) {
         if policies.get_opt(&app.name).await?.is_none() {
             policies.create(&PostParams::default(), &app.policy()?).await?;
         }
@@ -392,6 +507,17 @@ impl fmt::Display for Action {
             Self::Evacuate(member) => write!(f, "drain {} by force", name(*member)),
             Self::Uncordon(member) => write!(f, "end the drain of {} and uncordon it", name(*member)),
             Self::UnjoinEmpty(member) => write!(f, "unjoin {} if nothing is lost by that", name(*member)),
+            Self::Create(app) => write!(f, "create app{}", app + 1),
+            Self::Remove(app) => write!(f, "delete app{} and its policy", app + 1),
+            Self::Prioritize(app, Some(class)) => write!(f, "app{} gets class {class}", app + 1),
+            Self::Prioritize(app, None) => write!(f, "app{} gets no class", app + 1),
+            Self::ReplaceClass(name, class) => {
+                let policy = if class.never { "Never" } else { "PreemptLowerPriority" };
+                write!(f, "class {name} is made anew with {} and {policy}", class.value)
+            }
+            Self::DropClass(name) => write!(f, "delete class {name}"),
+            Self::Quota(Some(cpu)) => write!(f, "the quota becomes {cpu}m"),
+            Self::Quota(None) => f.write_str("delete the quota"),
         }
     }
 }

@@ -14,6 +14,33 @@ pub enum Spread {
     /// A full copy in every cluster, without a spread constraint, so that nothing may be moved.
     Everywhere,
     Divided(usize),
+    /// Divided by available replicas over any number of clusters.
+    Weighted,
+    /// The same, in one zone.
+    OneZone,
+}
+
+/// Group of workloads that a label of their templates names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peers {
+    None,
+    /// They run in the same clusters.
+    Together,
+    /// They run in different clusters.
+    Apart,
+}
+
+impl Peers {
+    const TOGETHER: &str = "together";
+    const APART: &str = "apart";
+
+    fn label(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Together => Some(Self::TOGETHER),
+            Self::Apart => Some(Self::APART),
+        }
+    }
 }
 
 /// Ending of the names of ConfigMaps that workloads mount.
@@ -64,6 +91,13 @@ pub struct App {
     pub depends: bool,
     /// An override of its replicas in a member.
     pub overridden: Option<(usize, i32)>,
+    /// Millicores that each replica requests; 0 is no request.
+    pub cpu: i64,
+    /// PriorityClass that its policy names.
+    pub class: Option<&'static str>,
+    pub peers: Peers,
+    /// False until a user creates it, and after its deletion.
+    pub exists: bool,
 }
 
 impl App {
@@ -78,7 +112,17 @@ impl App {
             failover: Failover::None,
             depends: false,
             overridden: None,
+            cpu: 0,
+            class: None,
+            peers: Peers::None,
+            exists: true,
         }
+    }
+
+    /// Name of its binding.
+    #[must_use]
+    pub fn binding(&self) -> String {
+        format!("{}-deployment", self.name)
     }
 
     /// Name of the ConfigMap that it mounts, if it does.
@@ -100,13 +144,21 @@ impl App {
         let labels = json!({"app": self.name});
         let config = json!([{"name": "config", "configMap": {"name": self.config()}}]);
         let volumes = if self.depends { config } else { json!([]) };
+        let mut container = json!({"name": "app", "image": "app:1"});
+        if self.cpu > 0 {
+            container["resources"] = json!({"requests": {"cpu": format!("{}m", self.cpu)}});
+        }
+        let mut own = labels.clone();
+        if let Some(label) = self.peers.label() {
+            own[label] = json!("group");
+        }
         Ok(serde_json::from_value(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": self.name, "namespace": "default", "labels": labels},
+            "metadata": {"name": self.name, "namespace": "default", "labels": own},
             "spec": {
                 "replicas": self.replicas, "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": {
-                    "containers": [{"name": "app", "image": "app:1"}], "volumes": volumes,
+                    "containers": [container], "volumes": volumes,
                 }},
             },
         }))?)
@@ -128,6 +180,22 @@ impl App {
                 placement["replicaScheduling"] =
                     json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"});
             }
+            Spread::Weighted | Spread::OneZone => {
+                placement["replicaScheduling"] = json!({
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                    "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+                });
+            }
+        }
+        if self.spread == Spread::OneZone {
+            placement["spreadConstraints"] = json!([
+                {"spreadByField": "zone", "minGroups": 1, "maxGroups": 1},
+                {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 99},
+            ]);
+        }
+        if let Some(label) = self.peers.label() {
+            let term = if self.peers == Peers::Together { "affinity" } else { "antiAffinity" };
+            placement["workloadAffinity"] = json!({term: {"groupByLabelKey": label}});
         }
         if let Some(seconds) = self.tolerates {
             let mut toleration = json!({"key": super::action::HAND_KEY, "operator": "Exists", "effect": "NoExecute"});
@@ -137,6 +205,12 @@ impl App {
             placement["clusterTolerations"] = json!([toleration]);
         }
         placement
+    }
+
+    /// Returns `spec.schedulePriority` of its policy.
+    pub(super) fn schedule_priority(&self) -> Value {
+        let named = |class| json!({"priorityClassSource": "KubePriorityClass", "priorityClassName": class});
+        self.class.map_or(Value::Null, named)
     }
 
     pub fn policy(&self) -> anyhow::Result<PropagationPolicy> {
@@ -150,6 +224,9 @@ impl App {
         });
         if self.depends {
             policy["spec"]["propagateDeps"] = json!(true);
+        }
+        if self.class.is_some() {
+            policy["spec"]["schedulePriority"] = self.schedule_priority();
         }
         if self.failover != Failover::None {
             policy["spec"]["failover"] = self.failover.to_json();
@@ -166,6 +243,15 @@ impl fmt::Display for App {
         }
         if self.depends {
             f.write_str(", with a ConfigMap")?;
+        }
+        if self.cpu > 0 {
+            write!(f, ", {}m each, class {}", self.cpu, self.class.unwrap_or("none"))?;
+        }
+        if self.peers != Peers::None {
+            write!(f, ", {:?}", self.peers)?;
+        }
+        if !self.exists {
+            f.write_str(", created later")?;
         }
         match self.tolerates {
             None => Ok(()),

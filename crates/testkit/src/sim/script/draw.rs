@@ -6,11 +6,18 @@ use std::time::Duration;
 use ironclad_api::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE};
 use ironclad_seam::{Rng, Stream};
 
-use super::{Action, App, Failover, Script, Spread, Step, TaintPolicy};
+use super::{Action, App, Failover, Script, Spread, Step, TaintPolicy, shortage};
 use crate::sim::{Cut, Fault};
 
 /// Number of kinds of actions that are enabled or disabled for a whole run.
 const KINDS: u64 = 14;
+
+/// Draws the script of a seed with scarce capacity besides.
+pub(super) fn scarce(seed: u64) -> Script {
+    let mut script = script(seed);
+    shortage::add(&Rng::from_seed(seed).child("shortage").stream("draws"), &mut script);
+    script
+}
 
 /// Draws a script, with a long outage of one member in most runs, and with actions of users in some.
 pub(super) fn script(seed: u64) -> Script {
@@ -141,7 +148,7 @@ pub(super) fn plain(seed: u64) -> Script {
         steps.push(Step { after, action });
     }
     let kept = (0..steps.len()).collect();
-    Script { seed, members, gate, rate, check, standby, apps, taint_policy, steps, kept }
+    Script { seed, members, gate, rate, check, standby, apps, taint_policy, shortage: None, steps, kept }
 }
 
 /// Adds actions of users in two runs of five: they edit policies, drain and unjoin at any time.
@@ -212,8 +219,7 @@ fn app(draws: &Stream, number: u64, members: usize) -> App {
             _ => None,
         },
         failover: failover(draws),
-        depends: false,
-        overridden: None,
+        ..App::new("")
     }
 }
 

@@ -9,31 +9,33 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use ironclad_api::{
     cluster::Cluster,
-    policy::{ClusterTaintPolicy, OverridePolicy, PropagationPolicy},
+    policy::ClusterTaintPolicy,
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
     work::ResourceBinding,
 };
 use ironclad_simcluster::Faults;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{
     Api,
     api::{ListParams, PostParams},
 };
-use serde_json::json;
 
 use super::{
-    Action, App, Script, Spread, TaintPolicy,
+    Action, App, CLASSES, Script, Shortage, Spread, TaintPolicy,
     action::{self, HAND_KEY, untaint},
+    fairness,
     gauges::{self, Expect},
     removal,
 };
 use crate::sim::{
     Setup, World,
-    checker::{POLICY_KEY, Rates, Rules},
+    checker::{POLICY_KEY, Preemption, Rates, Rules},
     flags,
     sometimes::happened,
 };
 
+/// Time after the last fault until capacity is shared by priority: nominations of ten minutes may have to end, then
+/// tasks of five, and what they freed is scheduled.
+const SHARED_WITHIN: Duration = Duration::from_secs(2_400);
 /// Lines of history in an error.
 const HISTORY_SHOWN: usize = 80;
 
@@ -103,8 +105,22 @@ fn setup(script: &Script) -> Setup {
         late: true,
         ..Rules::default()
     };
-    let settings = flags::settings(script.gate, script.rate, script.check);
-    Setup { seed: script.seed, members: script.members, spares: 0, nodes: 1, elected: script.standby, settings, rules }
+    let rules = Rules { preemption: script.shortage.map(|s| Preemption { mode: s.mode, limits: s.limits }), ..rules };
+    let mut settings = flags::settings(script.gate, script.rate, script.check);
+    if let Some(shortage) = &script.shortage {
+        settings = flags::with_preemption(settings, shortage.mode, shortage.limits);
+    }
+    let zones = if script.shortage.is_some_and(|shortage| shortage.zones) { 2 } else { 0 };
+    Setup {
+        seed: script.seed,
+        members: script.members,
+        spares: 0,
+        nodes: 1,
+        zones,
+        elected: script.standby,
+        settings,
+        rules,
+    }
 }
 
 async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
@@ -145,8 +161,12 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         })
         .await?;
     let bindings: Api<ResourceBinding> = Api::namespaced(user, "default");
-    for app in &apps {
-        let name = format!("{}-deployment", app.name);
+    if let Some(shortage) = &script.shortage {
+        action::set_quota(world, None).await?;
+        share_fairly(world, &apps, shortage).await?;
+    }
+    for app in apps.iter().filter(|app| app.exists) {
+        let name = app.binding();
         let waited = world
             .until(&format!("{} is where it should be", app.name), async || {
                 let Some(binding) = bindings.get_opt(&name).await? else { return Ok(false) };
@@ -161,14 +181,34 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
             return Err(error.context(format!("{app}: {}", unsettled.map(|e| e.to_string()).unwrap_or_default())));
         }
     }
-    world.until_quiet().await?;
-    for app in &apps {
-        let binding = bindings.get(&format!("{}-deployment", app.name)).await?;
+    rest(world, script).await?;
+    for app in apps.iter().filter(|app| app.exists) {
+        let binding = bindings.get(&app.binding()).await?;
         is_settled(app, &binding, script.members).with_context(|| format!("at rest: {app}"))?;
+    }
+    if let Some(shortage) = &script.shortage {
+        world.model.look(|fleet| fairness::check(fleet, &apps, shortage)).context("at rest")?;
     }
     gauges::check(world, Expect::Empty)?;
     seen(world);
     Ok(())
+}
+
+/// Waits until nothing happens any more.
+async fn rest(world: &mut World, script: &Script) -> anyhow::Result<()> {
+    if script.shortage.is_some() { world.until_still().await } else { world.until_quiet().await }
+}
+
+/// Waits until nothing is left of preemptions, and nobody waits for what a lower priority holds.
+async fn share_fairly(world: &mut World, apps: &[App], shortage: &Shortage) -> anyhow::Result<()> {
+    let began = world.clock().mono();
+    loop {
+        let found = world.model.look(|fleet| fairness::check(fleet, apps, shortage));
+        if found.is_ok() || world.clock().mono() - began > SHARED_WITHIN {
+            return found.context("capacity is not shared fairly, long after the last fault");
+        }
+        world.pass(Duration::from_secs(5)).await?;
+    }
 }
 
 /// Taints that users set: member, effect, and the uid of the Cluster.
@@ -226,34 +266,15 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
         let policies: Api<ClusterTaintPolicy> = Api::all(user.clone());
         policies.create(&PostParams::default(), &policy.object()?).await?;
     }
-    for app in apps {
-        let (deployments, policies): (Api<Deployment>, Api<PropagationPolicy>) =
-            (Api::namespaced(user.clone(), "default"), Api::namespaced(user.clone(), "default"));
-        if app.depends {
-            let configs: Api<ConfigMap> = Api::namespaced(user.clone(), "default");
-            let config = json!({"metadata": {"name": app.config()}, "data": {"key": "value"}});
-            configs.create(&PostParams::default(), &serde_json::from_value(config)?).await?;
+    if script.shortage.is_some() {
+        for (name, class) in CLASSES {
+            action::create_class(world, name, class).await?;
         }
-        if let Some((member, replicas)) = app.overridden {
-            let overrides: Api<OverridePolicy> = Api::namespaced(user.clone(), "default");
-            let policy = json!({
-                "metadata": {"name": app.name},
-                "spec": {
-                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": app.name}],
-                    "overrideRules": [{
-                        "targetCluster": {"clusterNames": [action::name(member)]},
-                        "overriders": {"plaintext": [
-                            {"path": "/spec/replicas", "operator": "replace", "value": replicas},
-                        ]},
-                    }],
-                },
-            });
-            overrides.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
-        }
-        deployments.create(&PostParams::default(), &app.deployment()?).await?;
-        policies.create(&PostParams::default(), &app.policy()?).await?;
     }
-    world.until_quiet().await
+    for app in apps.iter().filter(|app| app.exists) {
+        action::create(world, app).await?;
+    }
+    rest(world, script).await
 }
 
 /// Returns `true` if the workload is in the state that every healthy fleet reaches.
@@ -262,7 +283,9 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
     let status = binding.status.clone().unwrap_or_default();
     let placed: i32 = spec.clusters.iter().map(|target| target.replicas).sum();
     let (groups, replicas) = (spec.clusters.len(), app.replicas);
+    let waits = (app.cpu > 0).then(|| fairness::waits(app, binding)).flatten().transpose()?;
     match app.spread {
+        _ if waits.is_some() => {}
         Spread::Copies(n) => {
             ensure!(groups == n && placed == replicas * n as i32, "{:?}", spec.clusters);
         }
@@ -270,6 +293,7 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
             ensure!(groups == members && placed == replicas * members as i32, "{:?}", spec.clusters);
         }
         Spread::Divided(n) => ensure!((1..=n).contains(&groups) && placed == replicas, "{:?}", spec.clusters),
+        Spread::Weighted | Spread::OneZone => ensure!(placed == replicas, "{:?}", spec.clusters),
     }
     for target in &spec.clusters {
         let Some(line) = status.aggregated_status.iter().find(|item| item.cluster_name == target.name) else {

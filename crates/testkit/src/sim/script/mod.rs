@@ -5,8 +5,10 @@ mod action;
 mod apps;
 mod draw;
 mod drive;
+mod fairness;
 mod gauges;
 mod removal;
+mod shortage;
 mod shrink;
 
 use ironclad_failover::flags::eviction::Check;
@@ -15,8 +17,9 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 pub(super) use self::apps::CONFIG_SUFFIX;
 pub use self::{
     action::{Action, HAND_KEY, taint, untaint},
-    apps::{App, Failover, Spread, TaintPolicy},
+    apps::{App, Failover, Peers, Spread, TaintPolicy},
     drive::{Outcome, run, run_showing},
+    shortage::{CLASSES, Class, Shortage},
     shrink::{Shrunk, shrink},
 };
 pub use super::checker::POLICY_KEY;
@@ -46,6 +49,8 @@ pub struct Script {
     pub standby: bool,
     pub apps: Vec<App>,
     pub taint_policy: Option<TaintPolicy>,
+    /// Workloads that request more than there is, and priorities.
+    pub shortage: Option<Shortage>,
     pub steps: Vec<Step>,
     /// Indexes of these steps in the full list.
     pub kept: Vec<usize>,
@@ -54,6 +59,11 @@ pub struct Script {
 impl Script {
     pub fn from_seed(seed: u64) -> Self {
         draw::script(seed)
+    }
+
+    /// Draws the script of a seed with scarce capacity besides.
+    pub fn scarce(seed: u64) -> Self {
+        draw::scarce(seed)
     }
 
     /// Draws the script of a seed without its long outage and without actions of users.
@@ -77,13 +87,16 @@ impl Script {
     }
 
     pub fn again(&self) -> String {
-        let whole = Self::from_seed(self.seed);
+        let (whole, scarce) = match self.shortage {
+            Some(_) => (Self::scarce(self.seed), " --scarce"),
+            None => (Self::from_seed(self.seed), ""),
+        };
         if whole.kept == self.kept {
-            return format!("cargo xtask sim --seed {}", self.seed);
+            return format!("cargo xtask sim{scarce} --seed {}", self.seed);
         }
         let kept: Vec<String> = self.kept.iter().map(ToString::to_string).collect();
         let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
-        format!("cargo xtask sim --seed {} --keep {kept}", self.seed)
+        format!("cargo xtask sim{scarce} --seed {} --keep {kept}", self.seed)
     }
 }
 
@@ -99,6 +112,9 @@ impl fmt::Display for Script {
             self.check.as_str(),
             if self.standby { ", with a standby" } else { "" }
         )?;
+        if let Some(shortage) = &self.shortage {
+            writeln!(f, "  {shortage}")?;
+        }
         if let Some(policy) = &self.taint_policy {
             writeln!(f, "  policy {policy}")?;
         }

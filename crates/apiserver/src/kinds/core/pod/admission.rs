@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::runtime_class;
 use crate::{
     context::Cx, kinds::core::limit_range::enforce, object, options::ServiceAccountAdmission, status::ApiError,
 };
@@ -21,7 +22,7 @@ pub(super) fn create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
     }
     priority(cx, &name, spec)?;
     default_tolerations(spec);
-    Ok(())
+    runtime_class::apply(cx, &name, spec)
 }
 
 /// Admits a changed pod.

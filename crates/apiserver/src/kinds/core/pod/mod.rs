@@ -15,14 +15,21 @@ use crate::{
 
 mod admission;
 mod columns;
+mod runtime_class;
 mod subresources;
 
 pub(in crate::kinds) const KIND: Kind = Kind {
     strategy: Strategy {
         defaults: pod_defaults::pod,
-        prepare_create: Some(|o| o["status"] = json!({"phase": "Pending"})),
+        prepare_create: Some(|o| {
+            o["status"] = json!({"phase": "Pending"});
+            validators::annotations::set_app_armor_profiles(o);
+        }),
         validate: validators::pod,
-        warnings: |o, old| warnings::containers("/spec", "spec", o, old),
+        warnings: |o, old| {
+            let of_annotations = if old.is_none() { validators::annotations::warnings(o) } else { Vec::new() };
+            [of_annotations, warnings::containers("/spec", "spec", o, old)].concat()
+        },
         columns: columns::COLUMNS,
         cells: columns::cells,
         selectable_fields: &[
@@ -40,7 +47,12 @@ pub(in crate::kinds) const KIND: Kind = Kind {
         admit_create: admission::create,
         admit_update: admission::update,
         admit_valid: |cx, operation, old, new| match (operation, cx.subresource()) {
-            (Operation::Create, None) | (Operation::Update, Some("resize")) => enforce::validate_pod(cx, old, new),
+            (Operation::Create, None) => {
+                let spec = new.and_then(|new| Some((object::meta_str(new, "name"), new.get("spec")?)));
+                spec.map_or(Ok(()), |(name, spec)| runtime_class::check_overhead(cx, name, spec))?;
+                enforce::validate_pod(cx, old, new)
+            }
+            (Operation::Update, Some("resize")) => enforce::validate_pod(cx, old, new),
             _ => Ok(()),
         },
         ..Hooks::NONE

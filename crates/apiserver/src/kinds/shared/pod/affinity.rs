@@ -81,7 +81,8 @@ pub(super) fn tolerations(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     }
 }
 
-fn toleration(toleration: &Value, path: &str, out: &mut Vec<Cause>) {
+/// Validates a toleration.
+pub(crate) fn toleration(toleration: &Value, path: &str, out: &mut Vec<Cause>) {
     let given = |key: &str| text(toleration, key);
     let (key, operator, value, effect) = (given("/key"), given("/operator"), given("/value"), given("/effect"));
     let field = format!("{path}.operator");

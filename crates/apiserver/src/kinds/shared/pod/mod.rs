@@ -1,6 +1,7 @@
 //! Validation of pods and pod templates, in the order of a kube-apiserver.
 
 mod affinity;
+pub(crate) mod annotations;
 mod container;
 mod environment;
 mod handlers;
@@ -25,6 +26,7 @@ use super::{
     formats::{self, supported, wrong},
 };
 
+pub(crate) use affinity::toleration;
 pub(crate) use volumes::claim_template;
 
 /// The values of `restartPolicy`.
@@ -33,15 +35,21 @@ const DEADLINE_SECONDS_MAX: i64 = i32::MAX as i64;
 
 pub(crate) fn pod(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     match old {
-        // An unchanged spec was validated when it was stored.
-        Some(old) if old["spec"] == object["spec"] => {}
         Some(old) => {
-            whole(object, out);
-            update::changed(at(object, "/spec"), at(old, "/spec"), out);
+            annotations::validate(at(object, "/metadata"), at(object, "/spec"), "metadata.annotations", out);
+            // An unchanged spec was validated when it was stored.
+            if old["spec"] != object["spec"] {
+                of_spec(object, out);
+            }
+            annotations::changed(at(object, "/metadata"), at(old, "/metadata"), at(object, "/spec"), out);
+            if old["spec"] != object["spec"] {
+                update::changed(at(object, "/spec"), at(old, "/spec"), out);
+            }
         }
         None => {
             let wish = at(object, "/spec");
             whole(object, out);
+            annotations::app_armor_agrees(object, out);
             if !list(wish, "/ephemeralContainers").is_empty() {
                 out.push(Cause::forbidden("spec.ephemeralContainers", "cannot be set on create"));
             }
@@ -55,12 +63,27 @@ pub(crate) fn pod(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
 
 /// A pod whatever it was before.
 pub(crate) fn whole(object: &Value, out: &mut Vec<Cause>) {
+    annotations::validate(at(object, "/metadata"), at(object, "/spec"), "metadata.annotations", out);
+    of_spec(object, out);
+}
+
+fn of_spec(object: &Value, out: &mut Vec<Cause>) {
     spec(at(object, "/spec"), "spec", &[], out);
     of_running(at(object, "/spec"), out);
 }
 
 /// Validates what templates of pods may have and pods may not.
 fn of_running(spec: &Value, out: &mut Vec<Cause>) {
+    if text(spec, "/serviceAccountName").is_empty() {
+        for (i, volume) in list(spec, "/volumes").iter().enumerate() {
+            for (k, source) in list(volume, "/projected/sources").iter().enumerate() {
+                if source["serviceAccountToken"].is_object() {
+                    let field = format!("spec.volumes[{i}].projected.sources[{k}].serviceAccountToken");
+                    out.push(Cause::forbidden(field, "must not be specified when serviceAccountName is not set"));
+                }
+            }
+        }
+    }
     for kind in ["containers", "initContainers"] {
         for (i, container) in list(spec, &format!("/{kind}")).iter().enumerate() {
             let image = text(container, "/image");
@@ -83,6 +106,8 @@ fn template_with(template: &Value, path: &str, claims: &[Value], out: &mut Vec<C
     for key in at(template, "/metadata/annotations").as_object().into_iter().flat_map(|map| map.keys()) {
         wrong(&format!("{path}.annotations"), key, names::qualified_name(&key.to_lowercase()), out);
     }
+    let annotated = format!("{path}.annotations");
+    annotations::validate(at(template, "/metadata"), at(template, "/spec"), &annotated, out);
     spec(at(template, "/spec"), &format!("{path}.spec"), claims, out);
     if !list(template, "/spec/ephemeralContainers").is_empty() {
         let why = "ephemeral containers not allowed in pod template";
@@ -133,6 +158,7 @@ fn spec(spec: &Value, path: &str, own_claims: &[Value], out: &mut Vec<Cause>) {
     }
     gates(spec, &field("schedulingGates"), out);
     affinity::spread(spec, &field("topologySpreadConstraints"), out);
+    security::host_processes(spec, path, out);
     security::host_users(spec, path, out);
     subdomain(spec, "serviceAccountName", path, out);
     subdomain(spec, "nodeName", path, out);

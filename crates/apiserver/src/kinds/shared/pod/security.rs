@@ -16,6 +16,7 @@ use super::{
 
 const ID_MAX: i64 = i32::MAX as i64;
 const SYSCTL_CHARS_MAX: usize = 253;
+const GMSA_BYTES_MAX: usize = 64 * 1024;
 
 fn id(context: &Value, key: &str, path: &str, out: &mut Vec<Cause>) {
     number(&context[key], &format!("{path}.{key}"), out);
@@ -143,6 +144,16 @@ fn windows(options: &Value, path: &str, out: &mut Vec<Cause>) {
     if let Some(name) = options["gmsaCredentialSpecName"].as_str() {
         wrong(&format!("{path}.gmsaCredentialSpecName"), name, names::dns_subdomain(name), out);
     }
+    match options["gmsaCredentialSpec"].as_str() {
+        Some("") => {
+            wrong(&format!("{path}.gmsaCredentialSpec"), "", ["gmsaCredentialSpec cannot be an empty string"], out);
+        }
+        Some(text) if text.len() > GMSA_BYTES_MAX => {
+            let why = format!("gmsaCredentialSpec size must be under {} KiB", GMSA_BYTES_MAX / 1024);
+            wrong(&format!("{path}.gmsaCredentialSpec"), text, [why], out);
+        }
+        _ => {}
+    }
     if options["runAsUserName"] == json!("") {
         wrong(&format!("{path}.runAsUserName"), "", ["runAsUserName cannot be an empty string"], out);
     }
@@ -217,6 +228,38 @@ fn quote(context: &Value) -> String {
     ];
     let members: Vec<String> = members.iter().map(|(name, text)| format!("{name:?}:{text}")).collect();
     format!("{{{}}}", members.join(","))
+}
+
+/// A Windows pod runs as processes of its host with all its containers, and in the host's network.
+pub(super) fn host_processes(spec: &Value, path: &str, out: &mut Vec<Cause>) {
+    let is_host = |context: &Value| at(context, "/windowsOptions/hostProcess").as_bool();
+    let of_pod = is_host(at(spec, "/securityContext"));
+    let (mut all, mut host) = (0_usize, 0_usize);
+    for kind in ["initContainers", "containers", "ephemeralContainers"] {
+        for (i, container) in list(spec, &format!("/{kind}")).iter().enumerate() {
+            let own = is_host(at(container, "/securityContext"));
+            if let (Some(of_pod), Some(own)) = (of_pod, own)
+                && of_pod != own
+            {
+                let field = format!("{path}.{kind}[{i}].securityContext.windowsOptions.hostProcess");
+                let why = format!("pod hostProcess value must be identical if both are specified, was {of_pod}");
+                out.push(Cause::invalid(field, &json!(own), why));
+            }
+            all += 1;
+            host += usize::from(own.or(of_pod) == Some(true));
+        }
+    }
+    if host == 0 {
+        return;
+    }
+    if host != all {
+        let why = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
+        wrong(path, "", [why], out);
+    }
+    if spec["hostNetwork"] != json!(true) {
+        let why = "hostNetwork must be true if pod contains any hostProcess containers";
+        out.push(Cause::invalid(format!("{path}.hostNetwork"), &json!(false), why));
+    }
 }
 
 /// A pod with users of its own shares no namespace of its host.

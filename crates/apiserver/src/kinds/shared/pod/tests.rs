@@ -233,6 +233,7 @@ fn pods() {
             ),
             vec![
                 "volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes",
+                "volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set",
             ],
         ),
         (
@@ -264,4 +265,234 @@ fn unchanged_spec_is_not_validated_again() {
     let mut out = Vec::new();
     pod(&bad, Some(&bad), &mut out);
     assert!(out.is_empty(), "{out:?}");
+}
+
+/// The messages are those of a kube-apiserver 1.36 (`differential/kinds/refused_volumes.http`).
+#[test]
+fn volumes_of_seldom_used_kinds() {
+    let of = |source: Value| {
+        let mut volume = json!({"name": "v"});
+        ironclad_patch::merge_patch(&mut volume, &source);
+        let messages = messages(json!({"volumes": [volume], "serviceAccountName": "x"}));
+        messages.into_iter().map(|text| text.trim_start_matches("volumes[0].").to_owned()).collect::<Vec<_>>()
+    };
+    let iscsi = |fields: Value| {
+        let base = json!({"targetPortal": "p", "iqn": "iqn.2001-04.com.example:a", "lun": 0});
+        let mut source = json!({ "iscsi": base });
+        ironclad_patch::merge_patch(&mut source["iscsi"], &fields);
+        source
+    };
+    let file = |path: &str| json!([{"key": "k", "path": path}]);
+    let projected = |sources: Value| json!({"projected": {"sources": sources}});
+    for (source, want) in [
+        (
+            json!({"fc": {}}),
+            vec!["fc.targetWWNs: Required value: must specify either targetWWNs or wwids, but not both"],
+        ),
+        (
+            json!({"fc": {"targetWWNs": ["a"], "lun": 300}}),
+            vec!["fc.lun: Invalid value: 300: must be between 0 and 255, inclusive"],
+        ),
+        (
+            json!({"fc": {"targetWWNs": ["a"], "wwids": ["b"], "lun": 1}}),
+            vec!["fc.targetWWNs: Invalid value: [\"a\"]: targetWWNs and wwids can not be specified simultaneously"],
+        ),
+        (json!({"fc": {"wwids": ["b"], "lun": 300}}), vec![]),
+        (json!({"flocker": {}}), vec!["flocker: Required value: one of datasetName and datasetUUID is required"]),
+        (
+            json!({"flocker": {"datasetName": "a", "datasetUUID": "b"}}),
+            vec![
+                "flocker: Invalid value: \"resource\": datasetName and datasetUUID can not be specified simultaneously",
+            ],
+        ),
+        (
+            json!({"flocker": {"datasetName": "a/b"}}),
+            vec!["flocker.datasetName: Invalid value: \"a/b\": must not contain '/'"],
+        ),
+        (
+            json!({"quobyte": {}}),
+            vec![
+                "quobyte.registry: Required value: must be a host:port pair or multiple pairs separated by commas",
+                "quobyte.volume: Required value",
+            ],
+        ),
+        (json!({"quobyte": {"registry": "h:7861,[::1]:1", "volume": "v"}}), vec![]),
+        (
+            json!({"quobyte": {"registry": "a:b:c", "volume": "v"}}),
+            vec![
+                "quobyte.registry: Invalid value: \"a:b:c\": must be a host:port pair or multiple pairs separated by commas",
+            ],
+        ),
+        (json!({"cinder": {"volumeID": "a", "secretRef": {}}}), vec!["cinder.secretRef.name: Required value"]),
+        (
+            json!({"flexVolume": {"driver": "a/b", "options": {"kubernetes.io/fsType": "x", "akubernetes.io/b": "y"}}}),
+            vec![
+                "flexVolume.options[kubernetes.io/fsType]: Invalid value: \"kubernetes.io/fsType\": kubernetes.io and k8s.io namespaces are reserved",
+            ],
+        ),
+        (
+            json!({"azureDisk": {"diskName": "d", "diskURI": "u", "cachingMode": "Some", "kind": "Other"}}),
+            vec![
+                "azureDisk.cachingMode: Unsupported value: \"Some\": supported values: \"None\", \"ReadOnly\", \"ReadWrite\"",
+                "azureDisk.kind: Unsupported value: \"Other\": supported values: \"Dedicated\", \"Managed\", \"Shared\"",
+                "azureDisk.diskURI: Unsupported value: \"u\": supported values: \"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd\"",
+            ],
+        ),
+        (json!({"storageos": {"volumeName": "v", "secretRef": {}}}), vec!["storageos.secretRef.name: Required value"]),
+        (
+            json!({"scaleIO": {}}),
+            vec![
+                "scaleIO.gateway: Required value",
+                "scaleIO.system: Required value",
+                "scaleIO.volumeName: Required value",
+            ],
+        ),
+        (iscsi(json!({})), vec![]),
+        (iscsi(json!({"iqn": "eui.0123456789abcdef"})), vec![]),
+        (
+            iscsi(json!({"iqn": "naa.0123456789abcdef"})),
+            vec!["iscsi.iqn: Invalid value: \"naa.0123456789abcdef\": must be valid format"],
+        ),
+        (iscsi(json!({"iqn": "iqn.bad"})), vec!["iscsi.iqn: Invalid value: \"iqn.bad\": must be valid format"]),
+        (
+            iscsi(json!({"iqn": "bad"})),
+            vec!["iscsi.iqn: Invalid value: \"bad\": must be valid format starting with iqn, eui, or naa"],
+        ),
+        (
+            iscsi(json!({"initiatorName": "eui.1"})),
+            vec!["iscsi.initiatorname: Invalid value: \"eui.1\": must be valid format"],
+        ),
+        (iscsi(json!({"chapAuthSession": true})), vec!["iscsi.secretRef: Required value"]),
+        (json!({"csi": {"driver": "a".repeat(64)}}), vec!["csi.driver: Too long: may not be more than 63 bytes"]),
+        (
+            projected(
+                json!([{"secret": {"name": "a", "items": file("p")}}, {"configMap": {"name": "b", "items": file("p")}}]),
+            ),
+            vec!["projected: Invalid value: \"b\": conflicting duplicate paths"],
+        ),
+        (
+            projected(
+                json!([{"configMap": {"name": "b", "items": file("p")}}, {"downwardAPI": {"items": [{"path": "p", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}]}}]),
+            ),
+            vec!["projected: Invalid value: \"p\": conflicting duplicate paths"],
+        ),
+        (
+            projected(json!([{"serviceAccountToken": {"path": "p"}}, {"secret": {"name": "a", "items": file("p")}}])),
+            vec![],
+        ),
+        (
+            json!({"secret": {"secretName": "s", "items": [{"key": "k", "path": "p"}, {"key": "l", "path": "p"}]}}),
+            vec![],
+        ),
+    ] {
+        assert_eq!(of(source.clone()), want, "{source}");
+    }
+    let token = json!({"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "p"}}]}}]});
+    assert_eq!(
+        messages(token),
+        [
+            "volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set"
+        ]
+    );
+}
+
+#[test]
+fn windows_pods_run_as_processes_of_the_host_as_a_whole() {
+    let host = |is_host: bool| json!({"windowsOptions": {"hostProcess": is_host}});
+    let container = |name: &str, context: Value| json!({"name": name, "image": "i", "securityContext": context});
+    let network =
+        "hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers";
+    let all = "spec: Invalid value: \"\": If pod contains any hostProcess containers then all containers must be HostProcess containers";
+    for (spec, want) in [
+        (json!({"securityContext": host(false)}), vec![]),
+        (json!({"securityContext": host(true)}), vec![network]),
+        (json!({"securityContext": host(true), "hostNetwork": true}), vec![]),
+        (
+            json!({"containers": [container("a", host(true)), container("b", json!({}))], "hostNetwork": true}),
+            vec![all],
+        ),
+        (
+            json!({"containers": [container("a", host(false))], "securityContext": host(true), "hostNetwork": true}),
+            vec![
+                "containers[0].securityContext.windowsOptions.hostProcess: Invalid value: false: pod hostProcess value must be identical if both are specified, was true",
+            ],
+        ),
+        (
+            json!({"securityContext": {"windowsOptions": {"gmsaCredentialSpec": ""}}}),
+            vec![
+                "securityContext.windowsOptions.gmsaCredentialSpec: Invalid value: \"\": gmsaCredentialSpec cannot be an empty string",
+            ],
+        ),
+    ] {
+        assert_eq!(messages(spec.clone()), want, "{spec}");
+    }
+}
+
+#[test]
+fn annotations_with_a_meaning_are_validated() {
+    const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+    let pod = |annotations: &Value, fields: Value| {
+        let mut spec = json!({"containers": [{"name": "a", "image": "i"}]});
+        ironclad_patch::merge_patch(&mut spec, &fields);
+        json!({"metadata": {"name": "p", "annotations": annotations}, "spec": spec})
+    };
+    let causes = |new: &Value, old: Option<&Value>| {
+        let mut out = Vec::new();
+        super::pod(new, old, &mut out);
+        out.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect::<Vec<_>>()
+    };
+    let at = |key: &str, message: &str| vec![format!("metadata.annotations[{key}]: {message}")];
+    for (annotations, fields, want) in [
+        (json!({(format!("{APP_ARMOR}a")): "localhost/"}), json!({}), vec![]),
+        (json!({(format!("{APP_ARMOR}a")): "other"}), json!({}), at(&format!("{APP_ARMOR}a"), "Invalid value: \"other\": invalid AppArmor profile name: \"other\"")),
+        (json!({(format!("{APP_ARMOR}b")): "unconfined"}), json!({}), at(&format!("{APP_ARMOR}b"), "Invalid value: \"b\": container not found")),
+        (json!({"kubernetes.io/config.mirror": "x"}), json!({}), at("kubernetes.io/config.mirror", "Invalid value: \"x\": must set spec.nodeName if mirror pod annotation is set")),
+        (json!({"kubernetes.io/config.mirror": "x"}), json!({"nodeName": "n"}), vec![]),
+        (json!({"controller.kubernetes.io/pod-deletion-cost": "-10"}), json!({}), vec![]),
+        (json!({"controller.kubernetes.io/pod-deletion-cost": "01"}), json!({}), at("controller.kubernetes.io/pod-deletion-cost", "Invalid value: \"01\": must be a 32bit integer")),
+        (
+            json!({"seccomp.security.alpha.kubernetes.io/pod": "bad"}),
+            json!({}),
+            vec!["metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: \"bad\": must be a valid seccomp profile".to_owned()],
+        ),
+        (
+            json!({(format!("{APP_ARMOR}a")): "runtime/default"}),
+            json!({"containers": [{"name": "a", "image": "i", "securityContext": {"appArmorProfile": {"type": "Unconfined"}}}]}),
+            vec!["spec.containers[0].securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must match".to_owned()],
+        ),
+    ] {
+        assert_eq!(causes(&pod(&annotations, fields), None), want, "{annotations}");
+    }
+    let of = |annotations: Value| pod(&annotations, json!({"nodeName": "n"}));
+    let old = of(json!({(format!("{APP_ARMOR}a")): "unconfined", "kubernetes.io/config.mirror": "x"}));
+    for (new, want) in [
+        (old.clone(), vec![]),
+        (
+            of(json!({(format!("{APP_ARMOR}a")): "unconfined"})),
+            at("kubernetes.io/config.mirror", "Forbidden: may not remove or update mirror pod annotation"),
+        ),
+        (
+            of(json!({(format!("{APP_ARMOR}a")): "runtime/default", "kubernetes.io/config.mirror": "x"})),
+            at(&format!("{APP_ARMOR}a"), "Forbidden: may not remove or update AppArmor annotations"),
+        ),
+    ] {
+        assert_eq!(causes(&new, Some(&old)), want, "{new}");
+    }
+    for (annotation, fields, want) in [
+        ("runtime/default", json!({}), json!({"type": "RuntimeDefault"})),
+        ("localhost/x", json!({}), json!({"type": "Localhost", "localhostProfile": "x"})),
+        ("localhost/", json!({}), Value::Null),
+        ("runtime/default", json!({"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}), Value::Null),
+        (
+            "runtime/default",
+            json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
+            json!({"type": "RuntimeDefault"}),
+        ),
+        ("runtime/default", json!({"os": {"name": "windows"}}), Value::Null),
+    ] {
+        let mut made = pod(&json!({(format!("{APP_ARMOR}a")): annotation}), fields.clone());
+        annotations::set_app_armor_profiles(&mut made);
+        let profile = made.pointer("/spec/containers/0/securityContext/appArmorProfile").cloned().unwrap_or_default();
+        assert_eq!(profile, want, "{annotation} {fields}");
+    }
 }

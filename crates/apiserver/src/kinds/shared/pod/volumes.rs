@@ -1,6 +1,6 @@
 //! The volumes of a pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -28,6 +28,7 @@ const HOST_PATH_TYPES: [&str; 8] =
 const SHOWN: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 const MODE_MAX: i64 = 0o777;
+const CSI_DRIVER_BYTES_MAX: usize = 63;
 const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 
@@ -135,27 +136,67 @@ fn source(key: &str, source: &Value, path: &str, out: &mut Vec<Cause>) {
         "glusterfs" => needed(source, &["endpoints", "path"], path, out),
         "persistentVolumeClaim" => needed(source, &["claimName"], path, out),
         "rbd" => needed(source, &["monitors", "image"], path, out),
-        "cinder" => needed(source, &["volumeID"], path, out),
+        "cinder" => {
+            needed(source, &["volumeID"], path, out);
+            secret_reference(source, path, out);
+        }
+        "flocker" => flocker(source, path, out),
         "cephfs" => needed(source, &["monitors"], path, out),
-        "quobyte" => needed(source, &["registry", "volume"], path, out),
+        "quobyte" => quobyte(source, path, out),
+        "scaleIO" => needed(source, &["gateway", "system", "volumeName"], path, out),
+        "storageos" => {
+            needed(source, &["volumeName"], path, out);
+            for key in ["volumeName", "volumeNamespace"] {
+                let name = text(source, &format!("/{key}"));
+                if !name.is_empty() {
+                    label(name, &field(key), out);
+                }
+            }
+            secret_reference(source, path, out);
+        }
         "downwardAPI" => {
             mode(&source["defaultMode"], &field("defaultMode"), out);
             list(source, "/items").iter().for_each(|item| downward(item, path, out));
         }
         "fc" => {
             let (names, ids) = (list(source, "/targetWWNs").is_empty(), list(source, "/wwids").is_empty());
-            if names == ids {
-                let why = "must specify either targetWWNs or wwids, but not both";
-                out.push(Cause::required(field("targetWWNs"), why));
+            match (names, ids) {
+                (true, true) => {
+                    let why = "must specify either targetWWNs or wwids, but not both";
+                    out.push(Cause::required(field("targetWWNs"), why));
+                }
+                (false, false) => {
+                    let why = "targetWWNs and wwids can not be specified simultaneously";
+                    out.push(Cause::invalid(field("targetWWNs"), &source["targetWWNs"], why));
+                }
+                _ => {}
             }
             if !names && source["lun"].is_null() {
                 out.push(Cause::required(field("lun"), "lun is required if targetWWNs is specified"));
+            } else if !names {
+                unit_number(&source["lun"], &field("lun"), out);
             }
         }
-        "flexVolume" => needed(source, &["driver"], path, out),
+        "flexVolume" => {
+            needed(source, &["driver"], path, out);
+            for key in source["options"].as_object().into_iter().flat_map(|options| options.keys()) {
+                let domain = format!(".{}", key.split_once('/').map_or(&**key, |(domain, _)| domain).to_lowercase());
+                if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
+                    let why = "kubernetes.io and k8s.io namespaces are reserved";
+                    wrong(&format!("{path}.options[{key}]"), key, [why], out);
+                }
+            }
+        }
         "azureFile" => needed(source, &["secretName", "shareName"], path, out),
         "azureDisk" => {
             needed(source, &["diskName", "diskURI"], path, out);
+            for (key, known) in
+                [("cachingMode", ["None", "ReadOnly", "ReadWrite"]), ("kind", ["Dedicated", "Managed", "Shared"])]
+            {
+                if let Some(given) = source[key].as_str() {
+                    supported(given, &field(key), &known, out);
+                }
+            }
             let (uri, managed) = (text(source, "/diskURI"), text(source, "/kind") == "Managed");
             let form = if managed {
                 "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
@@ -194,21 +235,122 @@ fn source(key: &str, source: &Value, path: &str, out: &mut Vec<Cause>) {
 fn iscsi(source: &Value, path: &str, out: &mut Vec<Cause>) {
     needed(source, &["targetPortal", "iqn"], path, out);
     let name = text(source, "/iqn");
-    if !name.is_empty() && !["iqn", "eui", "naa"].iter().any(|kind| name.starts_with(kind)) {
-        wrong(&format!("{path}.iqn"), name, ["must be valid format"], out);
+    if !name.is_empty() {
+        iscsi_name(name, &format!("{path}.iqn"), out);
     }
-    let unit = &source["lun"];
+    unit_number(&source["lun"], &format!("{path}.lun"), out);
+    let authenticates = ["chapAuthDiscovery", "chapAuthSession"].iter().any(|key| source[*key] == json!(true));
+    if authenticates && source["secretRef"].is_null() {
+        out.push(Cause::required(format!("{path}.secretRef"), ""));
+    }
+    if let Some(initiator) = source["initiatorName"].as_str() {
+        iscsi_name(initiator, &format!("{path}.initiatorname"), out);
+    }
+}
+
+/// The number of a unit of a SCSI target.
+fn unit_number(unit: &Value, field: &str, out: &mut Vec<Cause>) {
     if unit.as_i64().is_some_and(|n| !(0..=255).contains(&n)) {
-        out.push(Cause::invalid(format!("{path}.lun"), unit, "must be between 0 and 255, inclusive"));
+        out.push(Cause::invalid(field, unit, "must be between 0 and 255, inclusive"));
     }
+}
+
+/// A name of a target or an initiator: `iqn.2001-04.com.example:disk`, `eui.` with 16 or `naa.` with 32 characters.
+fn iscsi_name(name: &str, field: &str, out: &mut Vec<Cause>) {
+    let of_length = |rest: &str, length: usize| rest.len() == length + 1 && rest.bytes().skip(1).all(is_alphanumeric);
+    let good = match name.get(..3) {
+        Some("iqn") => is_iqn(name),
+        Some("eui") => of_length(&name[3..], 16),
+        Some("naa") => of_length(&name[3..], 32),
+        _ => return wrong(field, name, ["must be valid format starting with iqn, eui, or naa"], out),
+    };
+    if !good {
+        wrong(field, name, ["must be valid format"], out);
+    }
+}
+
+fn is_alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+/// `iqn.`, year and month of a domain, the domain reversed, a colon, and what its owner chose.
+fn is_iqn(name: &str) -> bool {
+    let parts = || {
+        let (month, rest) = name.strip_prefix("iqn.")?.split_once('.')?;
+        let (domain, own) = rest.split_once(':')?;
+        let (year, month) = month.split_once('-')?;
+        Some((year, month, domain, own))
+    };
+    let digits = |text: &str, count: usize| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    parts().is_some_and(|(year, month, domain, own)| {
+        digits(year, 4)
+            && digits(month, 2)
+            && !domain.is_empty()
+            && domain.bytes().all(|b| is_alphanumeric(b) || matches!(b, b'-' | b'.'))
+            && !own.is_empty()
+            && !own.contains(|c: char| ",;*&$|".contains(c) || c.is_ascii_whitespace())
+    })
+}
+
+/// A reference to a Secret names it, if there is one.
+fn secret_reference(source: &Value, path: &str, out: &mut Vec<Cause>) {
+    let reference = &source["secretRef"];
+    if reference.is_object() {
+        needed(reference, &["name"], &format!("{path}.secretRef"), out);
+    }
+}
+
+fn flocker(source: &Value, path: &str, out: &mut Vec<Cause>) {
+    let (name, uuid) = (text(source, "/datasetName"), text(source, "/datasetUUID"));
+    match (name.is_empty(), uuid.is_empty()) {
+        (true, true) => out.push(Cause::required(path, "one of datasetName and datasetUUID is required")),
+        (false, false) => {
+            wrong(path, "resource", ["datasetName and datasetUUID can not be specified simultaneously"], out);
+        }
+        _ => {}
+    }
+    if name.contains('/') {
+        wrong(&format!("{path}.datasetName"), name, ["must not contain '/'"], out);
+    }
+}
+
+fn quobyte(source: &Value, path: &str, out: &mut Vec<Cause>) {
+    const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
+    let (registry, field) = (text(source, "/registry"), format!("{path}.registry"));
+    if registry.is_empty() {
+        out.push(Cause::required(field, PAIRS));
+    } else if text(source, "/tenant").len() > 64 {
+        let why = "must be a UUID and may not exceed a length of 64 characters";
+        out.push(Cause::required(format!("{path}.tenant"), why));
+    } else {
+        let bad = registry.split(',').filter(|pair| !is_host_and_port(pair));
+        bad.for_each(|_| wrong(&field, registry, [PAIRS], out));
+    }
+    needed(source, &["volume"], path, out);
+}
+
+/// True for a host and a port with one colon between them; hosts with colons are in brackets.
+fn is_host_and_port(pair: &str) -> bool {
+    let (host, port) = match pair.strip_prefix('[').map(|rest| rest.split_once("]:")) {
+        Some(Some((host, port))) if !host.contains('[') => ("", port),
+        Some(_) => return false,
+        None => match pair.split_once(':') {
+            Some(parts) => parts,
+            None => return false,
+        },
+    };
+    !host.contains(['[', ']']) && !port.contains([':', '[', ']'])
 }
 
 fn csi(source: &Value, path: &str, out: &mut Vec<Cause>) {
     match text(source, "/driver") {
         "" => out.push(Cause::required(format!("{path}.driver"), "")),
         driver => {
-            let errors = crate::names::dns_subdomain(&driver.to_lowercase());
-            wrong(&format!("{path}.driver"), driver, errors, out);
+            let field = format!("{path}.driver");
+            if driver.len() > CSI_DRIVER_BYTES_MAX {
+                out.push(Cause::too_long(&field, CSI_DRIVER_BYTES_MAX));
+            }
+            wrong(&field, driver, crate::names::dns_subdomain(&driver.to_lowercase()), out);
         }
     }
     let secret = &source["nodePublishSecretRef"];
@@ -263,15 +405,18 @@ fn files(source: &Value, path: &str, out: &mut Vec<Cause>) {
 }
 
 fn items(source: &Value, path: &str, out: &mut Vec<Cause>) {
-    for (i, item) in list(source, "/items").iter().enumerate() {
-        let field = |name: &str| format!("{path}.items[{i}].{name}");
-        needed(item, &["key"], &format!("{path}.items[{i}]"), out);
-        match text(item, "/path") {
-            "" => out.push(Cause::required(field("path"), "")),
-            file => own_file(file, &field("path"), out),
-        }
-        mode(&item["mode"], &field("mode"), out);
+    for (i, one) in list(source, "/items").iter().enumerate() {
+        item(one, &format!("{path}.items[{i}]"), out);
     }
+}
+
+fn item(item: &Value, path: &str, out: &mut Vec<Cause>) {
+    needed(item, &["key"], path, out);
+    match text(item, "/path") {
+        "" => out.push(Cause::required(format!("{path}.path"), "")),
+        file => own_file(file, &format!("{path}.path"), out),
+    }
+    mode(&item["mode"], &format!("{path}.mode"), out);
 }
 
 /// A file that shows a field of the pod or an amount of a container.
@@ -297,6 +442,7 @@ fn downward(item: &Value, path: &str, out: &mut Vec<Cause>) {
 
 fn projected(source: &Value, path: &str, out: &mut Vec<Cause>) {
     mode(&source["defaultMode"], &format!("{path}.defaultMode"), out);
+    let mut taken = BTreeSet::new();
     for (i, source) in list(source, "/sources").iter().enumerate() {
         let field = format!("{path}.sources[{i}]");
         let keys =
@@ -307,18 +453,41 @@ fn projected(source: &Value, path: &str, out: &mut Vec<Cause>) {
                 out.push(Cause::forbidden(&field, "may not specify more than 1 volume type per source"));
                 continue;
             }
-            projection(key, &source[key], path, &format!("{field}.{key}"), out);
+            projection(key, &source[key], path, &format!("{field}.{key}"), &mut taken, out);
         }
     }
 }
 
-fn projection(key: &str, source: &Value, volume: &str, path: &str, out: &mut Vec<Cause>) {
+/// Validates one source of a projected volume. Two files of one path are refused, unless one of them is a token.
+fn projection<'a>(
+    key: &str,
+    source: &'a Value,
+    volume: &str,
+    path: &str,
+    taken: &mut BTreeSet<&'a str>,
+    out: &mut Vec<Cause>,
+) {
+    // The volume is refused with the name of the source, or with the path of a field.
+    let mut take = |item: &'a Value, name: &str, out: &mut Vec<Cause>| {
+        let file = text(item, "/path");
+        if !file.is_empty() && !taken.insert(file) {
+            wrong(volume, name, ["conflicting duplicate paths"], out);
+        }
+    };
     match key {
         "secret" | "configMap" => {
             needed(source, &["name"], path, out);
-            items(source, path, out);
+            for (i, one) in list(source, "/items").iter().enumerate() {
+                item(one, &format!("{path}.items[{i}]"), out);
+                take(one, text(source, "/name"), out);
+            }
         }
-        "downwardAPI" => list(source, "/items").iter().for_each(|item| downward(item, path, out)),
+        "downwardAPI" => {
+            for item in list(source, "/items") {
+                downward(item, path, out);
+                take(item, text(item, "/path"), out);
+            }
+        }
         "serviceAccountToken" => {
             let (seconds, field) = (&source["expirationSeconds"], format!("{path}.expirationSeconds"));
             if seconds.as_i64().is_some_and(|n| n < TOKEN_SECONDS_MIN) {

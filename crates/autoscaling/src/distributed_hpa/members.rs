@@ -1,0 +1,513 @@
+//! Members of the division: what they report, which bounds they get, and their Works.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_api::{
+    StringMap, annotations,
+    cluster::Cluster,
+    conditions, events, labels,
+    policy::OverridePolicy,
+    work::{Manifest, Work},
+};
+use ironclad_fleet::{
+    Because, ClusterName, Plan,
+    because::{
+        distributed_hpa::{Left, Reason},
+        propagation,
+    },
+};
+use ironclad_interpreter::MemberReplicas;
+use ironclad_propagation::{
+    new_ids::NewIds,
+    overrides,
+    work::{
+        Owner, key_of,
+        owned::{self, DesiredWork, OfBinding, Write},
+        owner,
+    },
+};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{
+    Context, Effect, Placed, Seen,
+    effective::{self, Unreachable},
+    is_ready,
+    lend::{self, Account},
+    manifest::{self, Version},
+    own_works,
+    report::{self, Report},
+    split::{Bounds, Mode, split},
+    state::{self, ClusterState, Hold},
+    target_works, text, work_key,
+};
+
+/// Time for which a share is not lowered again.
+const SHRINK_EVERY: SignedDuration = SignedDuration::from_secs(60);
+/// Time after which reports count again, although a member did not confirm the replicas that a user set.
+const HOLD_MAX: SignedDuration = SignedDuration::from_secs(90);
+/// Reason with which a member says that it wants more than its maximum.
+const TOO_MANY_REPLICAS: &str = ironclad_api::reasons::federated_hpa::TOO_MANY_REPLICAS;
+
+/// Works by cluster, and what they say.
+pub(super) struct Reports<'a> {
+    /// Works of the autoscaler.
+    pub(super) own: BTreeMap<ClusterName, &'a Arc<Work>>,
+    /// Works of the target.
+    pub(super) target: BTreeMap<ClusterName, &'a Arc<Work>>,
+    /// Reports of the members that can be reached.
+    pub(super) all: BTreeMap<ClusterName, Report>,
+}
+
+impl<'a> Reports<'a> {
+    pub(super) fn read(seen: &Seen<'a>) -> Self {
+        let own = own_works(seen);
+        let reachable = own.iter().filter(|(cluster, _)| is_ready(seen.clusters, cluster));
+        let all = reachable.filter_map(|(cluster, work)| Some((cluster.clone(), report::read(work)?))).collect();
+        Self { own, target: target_works(seen), all }
+    }
+
+    /// True if a cluster still has the target, or is about to get it.
+    pub(super) fn has_target(&self, cluster: &ClusterName) -> bool {
+        self.target.get(cluster).is_some_and(|work| work.metadata.deletion_timestamp.is_none())
+    }
+}
+
+/// Cluster with a share.
+pub(super) struct Member<'a> {
+    cluster: &'a Arc<Cluster>,
+    weight: u32,
+    version: Version,
+}
+
+/// Clusters of the target.
+pub(super) struct Fleet<'a> {
+    /// Those with a share.
+    pub(super) members: BTreeMap<ClusterName, Member<'a>>,
+    /// Those of the binding without one.
+    pub(super) left: BTreeMap<ClusterName, Left>,
+    /// True if the OverridePolicy is for other replicas than the template has.
+    pub(super) outdated: bool,
+    /// Problems for the message of condition `AbleToScale`.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Finds the members, and brings the state up to what they report.
+pub(super) fn observe<'a>(
+    cx: &mut Context<'a>,
+    target: &Placed<'_>,
+    reports: &Reports<'_>,
+    plan: &mut Plan<Effect>,
+) -> Fleet<'a> {
+    let (seen, now) = (cx.seen, cx.seen.now);
+    let strict = cx.annotation(annotations::FEDERATED_HPA_STRICT_MAX) == Some(labels::TRUE);
+    let rule = if strict { Unreachable::Stay } else { Unreachable::LeftAfter(seen.options.failure_grace) };
+    let found = effective::effective(&target.binding.spec, seen.clusters, rule, now);
+    if let Some(next) = found.next {
+        cx.again_in(next);
+    }
+    let mut fleet = Fleet { members: BTreeMap::new(), left: found.left, outdated: false, warnings: Vec::new() };
+    let mode = Mode::parse(cx.annotation(annotations::FEDERATED_HPA_SPLIT)).unwrap_or_else(|warning| {
+        fleet.warnings.push(warning);
+        Mode::default()
+    });
+    for (name, member) in found.members {
+        let before = cx.state.clusters.get(&name).map(|state| state.api_version.as_str());
+        match manifest::version(member.cluster, before) {
+            Some(version) => {
+                let weight = mode.weight(&name, member.replicas);
+                fleet.members.insert(name, Member { cluster: member.cluster, weight, version });
+            }
+            None => {
+                fleet.left.insert(name, Left::NoVersion);
+            }
+        }
+    }
+    for (cluster, why) in &fleet.left {
+        let reason = Reason::ClusterLeft { cluster: cluster.clone(), why: why.clone() };
+        if *why == Left::NoVersion {
+            fleet.warnings.push(reason.to_string());
+        }
+        plan.note(reason.into());
+    }
+    let replicas = target.replicas();
+    let scaled_from = cx.state.observed_replicas.filter(|before| *before != replicas);
+    if let Some(from) = scaled_from {
+        plan.note(Reason::UserScaled { from, to: replicas }.into());
+    }
+    cx.state.observed_replicas = Some(replicas);
+    cx.state.hand_over = None;
+    fleet.outdated =
+        scaled_from.is_some() || seen.policy.and_then(observed_by).is_some_and(|observed| observed != replicas);
+
+    let mut states = std::mem::take(&mut cx.state.clusters);
+    states.retain(|cluster, _| fleet.members.contains_key(cluster) || reports.own.contains_key(cluster));
+    for cluster in fleet.members.keys().chain(reports.own.keys()) {
+        states.entry(cluster.clone()).or_default();
+    }
+    for (cluster, state) in &mut states {
+        let report = reports.all.get(cluster);
+        take(state, report, reports.own.contains_key(cluster), now);
+        let scaled = report.and_then(|report| report.last_scale_time.as_ref()).map(|time| time.0);
+        if fleet.members.contains_key(cluster) {
+            if scaled_from.is_some() {
+                state.hold = Some(Hold { since: now, applied: None, scaled });
+            } else if std::mem::take(&mut state.left) && state.hold.is_none() {
+                // Its report may be from before it was lost.
+                state.hold = Some(Hold { since: now, applied: Some(now), scaled });
+            }
+        } else {
+            state.left = true;
+            state.loan = 0;
+            state.hold = None;
+        }
+        if let Some(hold) = &mut state.hold {
+            let work = reports.target.get(cluster).filter(|work| is_applied_for(work, replicas));
+            if hold.applied.is_none() && work.is_some() && target.is_scheduled() {
+                hold.applied = Some(now);
+            }
+            let confirmed = report.is_some_and(|report| {
+                let asked = reports.target.get(cluster).and_then(|work| asked(work, target.pointer));
+                asked == Some(i64::from(report.current_replicas)) || hold.scaled != scaled
+            });
+            let ends = hold.applied.map(|applied| (confirmed, state::left(applied, HOLD_MAX, now)));
+            match ends {
+                Some((true, _) | (_, None)) => state.hold = None,
+                Some((false, Some(left))) => cx.next = cx.next.min(left),
+                None => {}
+            }
+        }
+    }
+    cx.state.clusters = states;
+    fleet
+}
+
+/// Takes a report into the state of its cluster.
+fn take(state: &mut ClusterState, report: Option<&Report>, has_work: bool, now: jiff::Timestamp) {
+    let Some(report) = report else {
+        if has_work && state.current.is_some() && state.silent_since.is_none() {
+            state.silent_since = Some(now);
+        }
+        return;
+    };
+    let conditions: BTreeMap<String, String> = report
+        .conditions
+        .iter()
+        .map(|condition| {
+            let reason = &condition.reason;
+            let text = if condition.is_true() { reason.clone() } else { format!("{}: {reason}", condition.status) };
+            (condition.type_.clone(), text)
+        })
+        .collect();
+    let before = (state.current, state.desired, &state.conditions);
+    let bounds = Bounds { min: state.min, max: state.max };
+    let decided = report.decided().map(|decided| within(decided, bounds)).or(state.desired);
+    if before != (Some(report.current_replicas), decided, &conditions) {
+        state.reported_at = Some(now);
+    }
+    state.current = Some(report.current_replicas.max(0));
+    state.desired = decided;
+    state.conditions = conditions;
+    state.silent_since = None;
+}
+
+/// The number within the bounds that the member has; those of a state without bounds are not known.
+pub(super) fn within(decided: i32, bounds: Bounds) -> i32 {
+    if bounds.max < 1 { decided } else { decided.clamp(bounds.min.min(bounds.max), bounds.max) }
+}
+
+/// Divides minimum and maximum over the members. Returns the writes of Works: those that enlarge a share first, since
+/// the others shrink at once.
+pub(super) fn divide(
+    cx: &mut Context<'_>,
+    target: &Placed<'_>,
+    fleet: &Fleet<'_>,
+    reports: &Reports<'_>,
+    ids: &mut NewIds,
+    plan: &mut Plan<Effect>,
+) -> Vec<Write> {
+    let spec = &cx.seen.hpa.spec;
+    let mode = Mode::parse(cx.annotation(annotations::FEDERATED_HPA_SPLIT)).unwrap_or_default();
+    let weights: BTreeMap<ClusterName, u32> =
+        fleet.members.iter().map(|(cluster, member)| (cluster.clone(), member.weight)).collect();
+    let shares = split(&mode, spec.min_replicas.unwrap_or(1), spec.max_replicas, &weights);
+    let maxima = maxima(cx, &mode, &shares, &weights, reports, plan);
+    let template = serde_json::to_value(cx.seen.hpa).unwrap_or_default();
+    let strict = cx.annotation(annotations::FEDERATED_HPA_STRICT_MAX) == Some(labels::TRUE);
+    let mut writes: Vec<(bool, Write)> = Vec::new();
+    for (cluster, member) in &fleet.members {
+        let (share, max) = (shares[cluster], maxima.get(cluster).copied().unwrap_or(shares[cluster].max));
+        let existing = existing(cx.seen, cluster);
+        let present = existing.and_then(bounds_of);
+        let bounds = paced(cx, cluster, Bounds { min: share.min, max: max.max(share.min) }, present, plan);
+        let reason = Reason::Share { cluster: cluster.clone(), min: bounds.min, max: bounds.max, share: share.max };
+        let state = cx.state.clusters.entry(cluster.clone()).or_default();
+        state.share = share.max;
+        state.loan = max.saturating_sub(share.max);
+        if existing.is_none() {
+            if is_suspended(target, cluster) {
+                plan.note(Reason::Suspended { cluster: cluster.clone() }.into());
+                continue;
+            }
+            if reports.target.get(cluster).is_none_or(|work| mark(work).is_none()) {
+                plan.note(Reason::AwaitsTarget { cluster: cluster.clone() }.into());
+                continue;
+            }
+        }
+        (state.min, state.max) = (bounds.min, bounds.max);
+        if let Some(write) = write(cx, plan, (cluster, member), existing, (&template, bounds), ids) {
+            plan.note(reason.into());
+            writes.push((present.is_some_and(|present| bounds.max < present.max), write));
+        }
+    }
+    for (cluster, work) in &reports.own {
+        if fleet.members.contains_key(cluster) {
+            continue;
+        }
+        writes.extend(leave(cx, cluster, work, fleet.left.get(cluster), reports, plan).map(|write| (true, write)));
+    }
+    writes.sort_by_key(|(shrinks, _)| *shrinks != strict);
+    writes.into_iter().map(|(_, write)| write).collect()
+}
+
+/// Maxima of the members, with loans.
+fn maxima(
+    cx: &mut Context<'_>,
+    mode: &Mode,
+    shares: &BTreeMap<ClusterName, Bounds>,
+    weights: &BTreeMap<ClusterName, u32>,
+    reports: &Reports<'_>,
+    plan: &mut Plan<Effect>,
+) -> BTreeMap<ClusterName, i32> {
+    let now = cx.seen.now;
+    let off = cx.annotation(annotations::FEDERATED_HPA_REBALANCE) == Some("false");
+    if off || *mode == Mode::PerCluster {
+        cx.state.lent_at = None;
+        return shares.iter().map(|(cluster, bounds)| (cluster.clone(), bounds.max)).collect();
+    }
+    let mut accounts: BTreeMap<ClusterName, Account> = BTreeMap::new();
+    for (cluster, bounds) in shares {
+        let state = cx.state.clusters.get(cluster).cloned().unwrap_or_default();
+        let max = bounds.max.saturating_add(state.loan);
+        let valid = reports.all.get(cluster).filter(|_| state.hold.is_none()).and_then(Report::decided);
+        let (weight, desired) = (weights.get(cluster).copied().unwrap_or(0), valid.unwrap_or(max));
+        let account = Account { bounds: *bounds, max, desired, weight, limited: false, idle: false };
+        accounts.insert(cluster.clone(), account);
+    }
+    for (cluster, max) in lend::carry(accounts.clone()) {
+        let wants_more = reports.all.get(&cluster).is_some_and(|report| {
+            let limited = report.condition(conditions::federated_hpa::SCALING_LIMITED);
+            limited.is_some_and(|limited| limited.is_true() && limited.reason == TOO_MANY_REPLICAS)
+        });
+        let Some(account) = accounts.get_mut(&cluster) else { continue };
+        account.max = max;
+        let reported = reports.all.get(&cluster).and_then(Report::decided);
+        let needs_no_loan = max > account.bounds.max && reported.is_some_and(|desired| desired <= account.bounds.max);
+        let state = cx.state.clusters.entry(cluster).or_default();
+        state.limited_since = wants_more.then(|| state.limited_since.unwrap_or(now));
+        state.idle_since = needs_no_loan.then(|| state.idle_since.unwrap_or(now));
+        let mut waits = Vec::new();
+        for (since, wait, is_so) in [
+            (state.limited_since, lend::LIMITED_FOR, &mut account.limited),
+            (state.idle_since, lend::RETURN_AFTER, &mut account.idle),
+        ] {
+            let left = since.map(|since| state::left(since, wait, now));
+            *is_so = left == Some(None);
+            waits.extend(left.flatten());
+        }
+        waits.into_iter().for_each(|wait| cx.again_in(wait));
+    }
+    let as_it_is = || accounts.iter().map(|(cluster, account)| (cluster.clone(), account.max)).collect();
+    if let Some(returned) = lend::give_back(&accounts) {
+        return returned;
+    }
+    match cx.state.lent_at.and_then(|at| state::left(at, lend::LEND_EVERY, now)) {
+        Some(left) if accounts.values().any(|account| account.limited) => cx.again_in(left),
+        Some(_) => {}
+        None => {
+            if let Some(loan) = lend::lend(&accounts) {
+                cx.state.lent_at = Some(now);
+                cx.again_in(lend::LEND_EVERY);
+                plan.note(Reason::Lends { replicas: loan.replicas, to: loan.to }.into());
+                return loan.maxima;
+            }
+        }
+    }
+    as_it_is()
+}
+
+/// Lowers a maximum once a minute at most: a member above it shrinks at once.
+fn paced(
+    cx: &mut Context<'_>,
+    cluster: &ClusterName,
+    wanted: Bounds,
+    present: Option<Bounds>,
+    plan: &mut Plan<Effect>,
+) -> Bounds {
+    let Some(present) = present.filter(|present| wanted.max < present.max) else { return wanted };
+    let now = cx.seen.now;
+    let state = cx.state.clusters.entry(cluster.clone()).or_default();
+    match state.shrunk_at.and_then(|at| state::left(at, SHRINK_EVERY, now)) {
+        Some(left) => {
+            cx.again_in(left);
+            plan.note(Reason::ShrinksLater { cluster: cluster.clone() }.into());
+            Bounds { min: wanted.min, max: present.max }
+        }
+        None => {
+            state.shrunk_at = Some(now);
+            wanted
+        }
+    }
+}
+
+/// The Work of a member.
+fn write(
+    cx: &mut Context<'_>,
+    plan: &mut Plan<Effect>,
+    (cluster, member): (&ClusterName, &Member<'_>),
+    existing: Option<&Work>,
+    (template, bounds): (&Value, Bounds),
+    ids: &mut NewIds,
+) -> Option<Write> {
+    let hpa = cx.seen.hpa;
+    let mut of_binding = OfBinding::Keeps;
+    match existing.and_then(owner) {
+        Some(Owner::Binding { .. }) => of_binding = OfBinding::Loses,
+        Some(other @ (Owner::Quota { .. } | Owner::Cluster { .. })) => {
+            let reason = propagation::Reason::WorkOwned { work: work_key(hpa, cluster), owner: other.to_string() };
+            plan.note(Because::from(reason));
+            return None;
+        }
+        Some(Owner::Autoscaler { .. }) | None => {}
+    }
+    let of_users: Vec<Arc<OverridePolicy>> =
+        cx.seen.overrides.iter().filter(|policy| !overrides::is_of_autoscaler(policy)).cloned().collect();
+    let overridden = match overrides::apply(template.clone(), member.cluster, cx.seen.cluster_overrides, &of_users) {
+        Ok(overridden) => overridden.manifest,
+        Err(error) => {
+            let failed = propagation::Reason::OverrideFailed { cluster: cluster.clone(), message: error.to_string() };
+            cx.event(plan, events::APPLY_OVERRIDE_POLICY_FAILED, failed.to_string());
+            plan.note(failed.into());
+            return None;
+        }
+    };
+    let resolution = match cx.annotation(annotations::CONFLICT_RESOLUTION) {
+        Some(annotations::CONFLICT_RESOLUTION_OVERWRITE) => annotations::CONFLICT_RESOLUTION_OVERWRITE,
+        _ => annotations::CONFLICT_RESOLUTION_ABORT,
+    };
+    let state = cx.state.clusters.entry(cluster.clone()).or_default();
+    let is_new_version = state.api_version != member.version.api_version();
+    member.version.api_version().clone_into(&mut state.api_version);
+    let true_ = || labels::TRUE.to_owned();
+    let desired = DesiredWork {
+        cluster,
+        manifest: manifest::manifest(&overridden, member.version, bounds),
+        labels: StringMap::from([
+            (labels::FEDERATED_HPA.to_owned(), true_()),
+            (labels::FEDERATED_HPA_ENABLED.to_owned(), true_()),
+            (labels::FEDERATED_HPA_UID.to_owned(), text(&hpa.metadata.uid).to_owned()),
+        ]),
+        annotations: StringMap::from([
+            (annotations::FEDERATED_HPA_NAMESPACE.to_owned(), text(&hpa.metadata.namespace).to_owned()),
+            (annotations::FEDERATED_HPA_NAME.to_owned(), text(&hpa.metadata.name).to_owned()),
+        ]),
+        of_binding,
+        owner: None,
+        conflict_resolution: resolution,
+    };
+    let write = owned::write(desired, existing, ids)?;
+    if is_new_version && member.version == Version::V2Beta1 && hpa.spec.behavior.is_some() {
+        let message = format!(
+            "cluster {cluster} serves only {}, which has no behavior: its autoscaler scales without spec.behavior",
+            member.version.api_version()
+        );
+        cx.event(plan, events::BEHAVIOR_NOT_SUPPORTED, message);
+    }
+    Some(write)
+}
+
+/// The Work in a cluster without a share: it stays as it is where nothing can be changed, may not grow where the copy
+/// of the target still runs, and goes with that copy.
+fn leave(
+    cx: &mut Context<'_>,
+    cluster: &ClusterName,
+    work: &Arc<Work>,
+    why: Option<&Left>,
+    reports: &Reports<'_>,
+    plan: &mut Plan<Effect>,
+) -> Option<Write> {
+    if !reports.has_target(cluster) || why == Some(&Left::NoVersion) {
+        cx.state.clusters.remove(cluster);
+        let work = key_of(work)?;
+        plan.note(propagation::Reason::NotATarget { work }.into());
+        return owned::delete(reports.own.get(cluster)?);
+    }
+    if matches!(why, Some(Left::NotReady | Left::Gone)) {
+        return None;
+    }
+    let present = bounds_of(work)?;
+    let state = cx.state.clusters.entry(cluster.clone()).or_default();
+    let most = state.desired.or(state.current).unwrap_or(present.max).max(1);
+    let bounds = Bounds { min: present.min.min(most), max: present.max.min(most) };
+    (state.min, state.max) = (bounds.min, bounds.max);
+    if bounds == present {
+        return None;
+    }
+    plan.note(Reason::Frozen { cluster: cluster.clone(), max: bounds.max }.into());
+    let mut object = work.spec.workload.manifests.first()?.object();
+    manifest::set_bounds(&mut object, bounds);
+    let manifests: Vec<Manifest> = vec![object.into()];
+    Some(Write::Patch { key: key_of(work)?, patch: json!({"spec": {"workload": {"manifests": manifests}}}) })
+}
+
+/// Deletes the binding that propagated the object before it was distributed, once its Works changed hands.
+pub(super) fn drop_own_binding(cx: &Context<'_>, plan: &mut Plan<Effect>) {
+    let Some(binding) = cx.seen.own_binding.filter(|binding| binding.metadata.deletion_timestamp.is_none()) else {
+        return;
+    };
+    let still_owned = cx.seen.works.iter().any(|work| matches!(owner(work), Some(Owner::Binding { .. })));
+    if !still_owned {
+        let (namespace, name) = (text(&binding.metadata.namespace), text(&binding.metadata.name));
+        let key = ironclad_fleet::BindingKey { namespace: namespace.into(), name: name.into() };
+        plan.effects.push(Effect::DeleteOwnBinding { key });
+    }
+}
+
+/// The Work of the object in a cluster, whoever owns it.
+fn existing<'a>(seen: &Seen<'a>, cluster: &ClusterName) -> Option<&'a Work> {
+    let key = work_key(seen.hpa, cluster);
+    seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work)
+}
+
+fn bounds_of(work: &Work) -> Option<Bounds> {
+    manifest::bounds_of(&work.spec.workload.manifests.first()?.object())
+}
+
+fn is_suspended(target: &Placed<'_>, cluster: &ClusterName) -> bool {
+    target.binding.spec.suspension.as_ref().is_some_and(|suspension| {
+        let on = suspension.dispatching_on_clusters.as_ref();
+        suspension.dispatching == Some(true)
+            || on.is_some_and(|on| on.cluster_names.iter().any(|name| **name == *cluster.0))
+    })
+}
+
+/// Mark of the target's Work that its replicas are decided in the member.
+pub(super) fn mark(work: &Work) -> Option<MemberReplicas> {
+    MemberReplicas::of(&work.spec.workload.manifests.first()?.object())
+}
+
+/// Replicas in the target's Work.
+fn asked(work: &Work, pointer: &str) -> Option<i64> {
+    work.spec.workload.manifests.first()?.object().pointer(pointer)?.as_i64()
+}
+
+/// True if the member has the target with these replicas of the template, and no longer with a recorded number.
+fn is_applied_for(work: &Work, replicas: i64) -> bool {
+    report::is_applied(work) && mark(work).is_some_and(|mark| mark.template == replicas && !mark.decided)
+}
+
+/// Replicas of the template for which an OverridePolicy was written.
+fn observed_by(policy: &OverridePolicy) -> Option<i64> {
+    let annotations = policy.metadata.annotations.as_ref()?;
+    annotations.get(annotations::FEDERATED_HPA_OBSERVED_REPLICAS)?.parse().ok()
+}

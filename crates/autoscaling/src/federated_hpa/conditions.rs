@@ -1,0 +1,120 @@
+//! Conditions of autoscalers (specification/autoscaling.md 2.8), with the words of kube-controller-manager.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use k8s_openapi::{api::autoscaling::v2::HorizontalPodAutoscalerCondition, apimachinery::pkg::apis::meta::v1::Time};
+
+/// The controller can read and change the replicas.
+pub const ABLE_TO_SCALE: &str = "AbleToScale";
+/// Metrics say how many replicas there should be.
+pub const SCALING_ACTIVE: &str = "ScalingActive";
+/// The replicas that metrics ask for are out of bounds, or too far away to be set at once.
+pub const SCALING_LIMITED: &str = "ScalingLimited";
+
+/// Value of a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// True for `True`, false for `False`.
+    pub holds: bool,
+    /// Reason.
+    pub reason: &'static str,
+    /// Message.
+    pub message: Cow<'static, str>,
+}
+
+impl Condition {
+    /// A condition that is `True`.
+    #[must_use]
+    pub fn holds(reason: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { holds: true, reason, message: message.into() }
+    }
+
+    /// A condition that is `False`.
+    #[must_use]
+    pub fn fails(reason: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { holds: false, reason, message: message.into() }
+    }
+}
+
+const fn of(holds: bool, reason: &'static str, message: &'static str) -> Condition {
+    Condition { holds, reason, message: Cow::Borrowed(message) }
+}
+
+pub(crate) const GOT_SCALE: Condition =
+    of(true, "SucceededGetScale", "the HPA controller was able to get the target's current scale");
+pub(crate) const READY: Condition = of(true, "ReadyForNewScale", "recommended size matches current size");
+pub(crate) const UP_STABILIZED: Condition = of(
+    true,
+    "ScaleUpStabilized",
+    "recent recommendations were lower than current one, applying the lowest recent recommendation",
+);
+pub(crate) const DOWN_STABILIZED: Condition = of(
+    true,
+    "ScaleDownStabilized",
+    "recent recommendations were higher than current one, applying the highest recent recommendation",
+);
+/// The reason is one that every reader of the status knows: fewer replicas have to wait.
+pub(crate) const SETTLING: Condition = of(
+    true,
+    "ScaleDownStabilized",
+    "the last change of the replicas has not arrived in all clusters, scaling down waits for it",
+);
+pub(crate) const WITHIN_RANGE: Condition =
+    of(false, "DesiredWithinRange", "the desired count is within the acceptable range");
+pub(crate) const DISABLED: Condition =
+    of(false, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero");
+
+/// Returns `ScalingLimited` for a limit.
+pub(crate) fn limited_by(reason: &'static str) -> Condition {
+    let message = match reason {
+        "TooFewReplicas" => "the desired replica count is less than the minimum replica count",
+        "TooManyReplicas" => "the desired replica count is more than the maximum replica count",
+        "ScaleUpLimit" => "the desired replica count is increasing faster than the maximum scale rate",
+        _ => "the desired replica count is decreasing faster than the maximum scale rate",
+    };
+    Condition::holds(reason, message)
+}
+
+/// Values of the three conditions; those that a round says nothing about stay.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// `AbleToScale`.
+    pub able: Option<Condition>,
+    /// `ScalingActive`.
+    pub active: Option<Condition>,
+    /// `ScalingLimited`.
+    pub limited: Option<Condition>,
+}
+
+impl Conditions {
+    /// Returns the conditions after this round. One whose status is unchanged keeps its time.
+    #[must_use]
+    pub fn after(
+        &self,
+        before: &[HorizontalPodAutoscalerCondition],
+        now: Timestamp,
+    ) -> Vec<HorizontalPodAutoscalerCondition> {
+        let all = [(ABLE_TO_SCALE, &self.able), (SCALING_ACTIVE, &self.active), (SCALING_LIMITED, &self.limited)];
+        let mut after = Vec::new();
+        for (type_, condition) in all {
+            let old = before.iter().find(|old| old.type_ == type_);
+            let Some(condition) = condition else {
+                after.extend(old.cloned());
+                continue;
+            };
+            let status = if condition.holds { "True" } else { "False" };
+            let since = old.filter(|old| old.status == status).and_then(|old| old.last_transition_time.clone());
+            after.push(HorizontalPodAutoscalerCondition {
+                type_: type_.to_owned(),
+                status: status.to_owned(),
+                reason: Some(condition.reason.to_owned()),
+                message: Some(condition.message.clone().into_owned()),
+                last_transition_time: since.or(Some(Time(now))),
+            });
+        }
+        let known = [ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED];
+        after.extend(before.iter().filter(|old| !known.contains(&old.type_.as_str())).cloned());
+        after
+    }
+}

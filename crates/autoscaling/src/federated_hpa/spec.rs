@@ -1,0 +1,100 @@
+//! Fields that FederatedHPAs and HorizontalPodAutoscalers have in common.
+
+use ironclad_api::autoscaling::FederatedHPASpec;
+use jiff::SignedDuration;
+use k8s_openapi::api::autoscaling::v2::{
+    CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec,
+    MetricSpec,
+};
+
+use super::{
+    options::Options,
+    ratio::{Tolerance, Tolerances},
+};
+
+/// Longest stabilization window, and longest period of a policy, in seconds.
+const LONGEST: i32 = 3_600;
+
+/// Spec of an autoscaler.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec<'a> {
+    /// The workload.
+    pub target: &'a CrossVersionObjectReference,
+    /// Lower bound.
+    pub min: i32,
+    /// Upper bound.
+    pub max: i32,
+    /// The metrics.
+    pub metrics: &'a [MetricSpec],
+    /// Rules for the rate of scaling.
+    pub behavior: Option<&'a HorizontalPodAutoscalerBehavior>,
+}
+
+impl<'a> From<&'a FederatedHPASpec> for Spec<'a> {
+    fn from(spec: &'a FederatedHPASpec) -> Self {
+        Self {
+            target: &spec.scale_target_ref,
+            min: spec.min_replicas.unwrap_or(1),
+            max: spec.max_replicas,
+            metrics: &spec.metrics,
+            behavior: spec.behavior.as_ref(),
+        }
+    }
+}
+
+impl<'a> From<&'a HorizontalPodAutoscalerSpec> for Spec<'a> {
+    fn from(spec: &'a HorizontalPodAutoscalerSpec) -> Self {
+        Self {
+            target: &spec.scale_target_ref,
+            min: spec.min_replicas.unwrap_or(1),
+            max: spec.max_replicas,
+            metrics: spec.metrics.as_deref().unwrap_or_default(),
+            behavior: spec.behavior.as_ref(),
+        }
+    }
+}
+
+impl<'a> Spec<'a> {
+    /// Returns the rules of scaling up, if they are given.
+    pub(crate) fn up(&self) -> Option<&'a HPAScalingRules> {
+        self.behavior?.scale_up.as_ref()
+    }
+
+    /// Returns the rules of scaling down, if they are given.
+    pub(crate) fn down(&self) -> Option<&'a HPAScalingRules> {
+        self.behavior?.scale_down.as_ref()
+    }
+
+    /// Returns the tolerance of each direction: its own, or that of the flag.
+    #[must_use]
+    pub fn tolerances(&self, options: &Options) -> Tolerances {
+        let of = |rules: Option<&HPAScalingRules>| {
+            rules.and_then(|rules| Tolerance::parse(&rules.tolerance.as_ref()?.0)).unwrap_or(options.tolerance)
+        };
+        Tolerances { up: of(self.up()), down: of(self.down()) }
+    }
+
+    /// Returns the stabilization windows of scaling up and of scaling down.
+    pub(crate) fn windows(&self, options: &Options) -> (SignedDuration, SignedDuration) {
+        let of = |rules: Option<&HPAScalingRules>, otherwise: SignedDuration| {
+            let given = rules.and_then(|rules| rules.stabilization_window_seconds);
+            given.map_or(otherwise, |seconds| SignedDuration::from_secs(i64::from(seconds.clamp(0, LONGEST))))
+        };
+        (of(self.up(), SignedDuration::ZERO), of(self.down(), options.downscale_stabilization))
+    }
+
+    pub(crate) fn longest_window(&self, options: &Options) -> SignedDuration {
+        let (up, down) = self.windows(options);
+        up.max(down)
+    }
+
+    /// Returns the longest period of a policy; zero without rules, as changes do not matter then.
+    pub(crate) fn longest_period(&self) -> SignedDuration {
+        if self.behavior.is_none() {
+            return SignedDuration::ZERO;
+        }
+        let of =
+            |rules: Option<&HPAScalingRules>| super::rates::policies(rules, true).map(|policy| policy.period).max();
+        of(self.up()).max(of(self.down())).unwrap_or(super::rates::DEFAULT_PERIOD)
+    }
+}

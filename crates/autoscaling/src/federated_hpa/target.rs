@@ -1,0 +1,95 @@
+//! Reasons why a round ends before it decides (specification/autoscaling.md 2.2).
+
+use super::{
+    Notice, Plan,
+    conditions::{Condition, Conditions},
+};
+use ironclad_api::events;
+
+/// What could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unread {
+    /// `scaleTargetRef.apiVersion` is none.
+    ApiVersion(String),
+    /// The template does not exist, or was not read.
+    Template(String),
+    /// The template has no scale that could be read.
+    Scale(String),
+    /// There is no binding of the template.
+    Binding(String),
+    /// The binding names no clusters.
+    Clusters,
+    /// None of the clusters can be asked. Each has its reason.
+    Reachable(Vec<(String, String)>),
+}
+
+impl Unread {
+    /// Reason of `AbleToScale`, reason of the event, and message.
+    fn words(&self) -> (&'static str, &'static str, String) {
+        match self {
+            Self::ApiVersion(why) | Self::Scale(why) => {
+                let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+                (events::FAILED_GET_SCALE, events::FAILED_GET_SCALE, message)
+            }
+            Self::Template(why) => {
+                let message = format!("the HPA controller was unable to get the target: {why}");
+                (events::FAILED_GET_SCALE_TARGET_REF, events::FAILED_GET_SCALE_TARGET_REF, message)
+            }
+            Self::Binding(why) => {
+                let message = format!("the HPA controller was unable to get the binding of the target: {why}");
+                ("FailedGetBinding", events::FAILED_GET_BINDINGS, message)
+            }
+            Self::Clusters => {
+                let message = "the binding of the target names no clusters: it has not been scheduled".to_owned();
+                (events::FAILED_GET_TARGET_CLUSTERS, events::FAILED_GET_TARGET_CLUSTERS, message)
+            }
+            Self::Reachable(clusters) => {
+                let each: Vec<String> = clusters.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+                let message = format!("none of the target's clusters can be asked: {}", each.join("; "));
+                (events::NO_REACHABLE_CLUSTER, events::NO_REACHABLE_CLUSTER, message)
+            }
+        }
+    }
+
+    /// Returns the plan: a condition and an event, and nothing is scaled. `current` are the replicas, if they are
+    /// known.
+    pub fn plan(&self, current: Option<i32>) -> Plan {
+        let (condition, event, message) = self.words();
+        Plan {
+            current,
+            desired: current.unwrap_or(0),
+            conditions: Conditions {
+                able: Some(Condition::fails(condition, message.clone())),
+                ..Conditions::default()
+            },
+            events: vec![Notice::warning(event, message.clone())],
+            error: Some(message),
+            ..Plan::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons() {
+        let why = || "it is gone".to_owned();
+        for (unread, condition, event) in [
+            (Unread::ApiVersion(why()), "FailedGetScale", "FailedGetScale"),
+            (Unread::Template(why()), "FailedGetScaleTargetRef", "FailedGetScaleTargetRef"),
+            (Unread::Scale(why()), "FailedGetScale", "FailedGetScale"),
+            (Unread::Binding(why()), "FailedGetBinding", "FailedGetBindings"),
+            (Unread::Clusters, "FailedGetTargetClusters", "FailedGetTargetClusters"),
+            (Unread::Reachable(vec![("m1".into(), why())]), "NoReachableCluster", "NoReachableCluster"),
+        ] {
+            let plan = unread.plan(Some(3));
+            let able = plan.conditions.able.clone().unwrap();
+            assert_eq!((able.holds, able.reason, plan.events[0].reason), (false, condition, event));
+            assert!(!plan.rescales() && !plan.is_complete && plan.error.is_some(), "{unread:?}");
+        }
+        let plan = Unread::Reachable(vec![("m1".into(), "not ready".into()), ("m2".into(), why())]).plan(None);
+        assert_eq!(plan.error.unwrap(), "none of the target's clusters can be asked: m1: not ready; m2: it is gone");
+    }
+}

@@ -1,0 +1,135 @@
+//! `external.metrics.k8s.io/v1beta1`: metrics of what is outside of the clusters (specification/autoscaling.md 3.5).
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ironclad_api::annotations::QUERY_FROM_CLUSTER;
+use ironclad_quantity::Amount;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::{
+    Answer, Measured, OfCluster,
+    read::{self, Malformed},
+};
+
+/// The group.
+pub const GROUP: &str = "external.metrics.k8s.io";
+/// Its version.
+pub const VERSION: &str = "v1beta1";
+
+/// The value of one series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Name of the metric.
+    pub metric: String,
+    /// The labels, which tell the series of a metric apart.
+    pub labels: BTreeMap<String, String>,
+    /// End of the measured interval.
+    pub timestamp: Timestamp,
+    /// Length of that interval, if the source tells.
+    pub window: Option<Duration>,
+    /// The value.
+    pub value: Amount,
+}
+
+impl Measured for Sample {
+    fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    fn window(&self) -> Option<Duration> {
+        self.window
+    }
+}
+
+/// The selection of values of one series that several clusters see.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Merge {
+    /// The one with the newest timestamp: all clusters measure the same thing.
+    #[default]
+    Freshest,
+    /// All, with the cluster as a label: each cluster measures its own.
+    Sum,
+    /// The largest.
+    Max,
+    /// That of the first cluster by name.
+    First,
+}
+
+impl Merge {
+    /// Reads the value of an annotation `autoscaling.karmada.io/merge.METRIC`.
+    ///
+    /// # Errors
+    /// If it is none of `sum`, `max` and `first`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "sum" => Ok(Self::Sum),
+            "max" => Ok(Self::Max),
+            "first" => Ok(Self::First),
+            other => Err(format!("{} is none of sum, max and first", read::quoted(other))),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawValue {
+    metric_labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    timestamp: Json,
+    #[serde(alias = "window")]
+    window_seconds: Option<i64>,
+    #[serde(default)]
+    value: Json,
+}
+
+/// Reads an ExternalMetricValueList of this metric. Sources may spell its name otherwise: nobody reads it.
+///
+/// # Errors
+/// If it is none.
+pub fn read(body: &[u8], metric: &str) -> Result<Answer<Sample>, Malformed> {
+    read::list(body, "ExternalMetricValueList", |raw: RawValue| {
+        let labels = raw.metric_labels.unwrap_or_default();
+        let timestamp = read::timestamp(&raw.timestamp)?;
+        let window = read::window_seconds(raw.window_seconds)?;
+        let value = read::signed_amount(&raw.value).map_err(|why| format!("value {why}"))?;
+        Ok(Sample { metric: metric.to_owned(), labels, timestamp, window, value })
+    })
+}
+
+/// Selects the series that are handed out, in order of metric and labels.
+#[must_use]
+pub fn select(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<OfCluster<Sample>> {
+    /// Metric and labels.
+    type Key<'a> = (&'a str, &'a BTreeMap<String, String>);
+    let mut groups: BTreeMap<Key<'_>, Vec<&OfCluster<Sample>>> = BTreeMap::new();
+    for sample in samples {
+        groups.entry((&sample.sample.metric, &sample.sample.labels)).or_default().push(sample);
+    }
+    let mut selected = Vec::new();
+    for mut group in groups.into_values() {
+        // The first of equal ones is selected: order by cluster, and take later ones only if they are better.
+        group.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        let better = |is_better: fn(&Sample, &Sample) -> bool| {
+            let mut best = group.first().copied();
+            for one in &group {
+                if best.is_some_and(|best| is_better(&one.sample, &best.sample)) {
+                    best = Some(one);
+                }
+            }
+            best.cloned()
+        };
+        match rule {
+            Merge::Freshest => selected.extend(better(|one, best| one.timestamp > best.timestamp)),
+            Merge::Max => selected.extend(better(|one, best| one.value > best.value)),
+            Merge::First => selected.extend(group.first().copied().cloned()),
+            Merge::Sum => selected.extend(group.into_iter().map(|one| {
+                let mut sample = (*one.sample).clone();
+                sample.labels.insert(QUERY_FROM_CLUSTER.to_owned(), one.cluster.to_string());
+                OfCluster { cluster: one.cluster.clone(), sample: sample.into() }
+            })),
+        }
+    }
+    selected
+}

@@ -1,0 +1,106 @@
+//! The replicas syncer: copies the replicas that members decide to the templates of Deployments
+//! (specification/autoscaling.md 5).
+
+use std::{sync::Arc, time::Duration};
+
+use ironclad_api::labels;
+use ironclad_autoscaling::{
+    replicas_sync::{Action, decide},
+    scale_target_marker::is_distributed,
+};
+use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_runtime::{Change, Failure, Informer, Next, Queue, Writer, run_workers};
+use ironclad_seam::Seam;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::{Client, ResourceExt as _, api::DynamicObject};
+use serde_json::{Value, json};
+
+use crate::{
+    bindings::Bindings,
+    caches::HORIZONTAL_POD_AUTOSCALERS,
+    controller::Controller,
+    index::{BY_SCALED, BY_TEMPLATE, object_key, template_name},
+    objects::Objects,
+    setup::{Setup, on_template},
+};
+
+const NAME: &str = "deploymentReplicasSyncer";
+/// Deployments that are reconciled at once.
+const WORKERS: usize = 1;
+/// Wait for reports that are missing.
+const SOON: Duration = Duration::from_secs(1);
+
+struct Syncer {
+    seam: Seam,
+    plane: Client,
+    queue: Queue<ObjectKey>,
+    autoscalers: Informer<HorizontalPodAutoscaler>,
+    templates: Arc<Objects<DynamicObject>>,
+    bindings: Bindings,
+    writer: Writer,
+}
+
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let this = Arc::new(Syncer {
+        seam: setup.seam.clone(),
+        plane: setup.plane.clone(),
+        queue: setup.queue(NAME),
+        autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
+        templates: setup.templates.clone(),
+        bindings: setup.bindings.clone(),
+        writer: setup.writer(NAME),
+    });
+    on_template(setup, &this, Syncer::on_template);
+    this
+}
+
+impl Controller for Syncer {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { this.reconcile(&key).await }
+        });
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.queue.is_idle()
+    }
+}
+
+impl Syncer {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let Some((served, cache)) = self.templates.watched(&key.gvk) else { return Ok(Next::Forget) };
+        let Some(template) = cache.get(&key.namespace, &key.name) else { return Ok(Next::Forget) };
+        let object = serde_json::to_value(&*template).map_err(|error| Failure::Invalid(error.to_string()))?;
+        let name = template_name(key);
+        let binding = self.bindings.namespaced.by_index(BY_TEMPLATE, &name).into_iter().next();
+        let distributed =
+            self.autoscalers.by_index(BY_SCALED, &name).iter().any(|autoscaler| is_distributed(autoscaler));
+        match decide(&object, binding.as_deref(), distributed) {
+            Action::Nothing => Ok(Next::Forget),
+            Action::Wait => Ok(Next::After(SOON)),
+            Action::Set(replicas) => {
+                let api = served.api(&self.plane, &key.namespace);
+                let patch = json!({"spec": {"replicas": replicas}});
+                self.writer.patch(&api, Some(&cache), &*template, patch).await?;
+                Ok(Next::Forget)
+            }
+        }
+    }
+
+    fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
+        let is_deployment = &*gvk.group == "apps" && &*gvk.kind == "Deployment";
+        let Some(new) = change.new.as_ref().filter(|_| is_deployment) else { return };
+        let retains = |object: &DynamicObject| {
+            object.labels().get(labels::RETAIN_REPLICAS).is_some_and(|value| value == labels::TRUE)
+        };
+        let replicas = |object: &DynamicObject| -> [Option<Value>; 2] {
+            ["/spec/replicas", "/status/replicas"].map(|pointer| object.data.pointer(pointer).cloned())
+        };
+        let same = |old: &Arc<DynamicObject>| retains(old) && replicas(old) == replicas(new);
+        if retains(new) && !change.old.as_ref().is_some_and(same) {
+            self.queue.add(object_key(gvk, &**new));
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Accurate estimators of the fleet: the shared caches of connected members, and estimators over gRPC
+//! (specification/scheduling.md 10.1, 10.5).
+//!
+//! The caches answer without waiting. Estimators over gRPC are asked before a cycle begins, all at once, under one
+//! deadline; one that fails limits nothing, and is not asked for some time if it fails again and again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use ironclad_api::{
+    cluster::Cluster,
+    work::{Component, ComponentReplicaRequirements, ResourceBindingSpec},
+};
+use ironclad_estimator::{Assumed, Call, Estimator, Needs, Workload};
+use ironclad_fleet::{BindingKey, BindingRef, ClusterName, gates::Gate};
+use ironclad_runtime::{Change, Informer, Key, WatchScope};
+use ironclad_scheduling::{
+    Available, Seen, capacity,
+    estimator::{
+        Answer, Answers, Breaker, Estimate, EstimatorService, NoAnswer, Subtracting, Wanted, addresses, assumed_parts,
+        meaning, question_of,
+    },
+    trigger::{ScheduleDecision, may_fit, schedule_decision},
+};
+use ironclad_seam::Seam;
+use jiff::SignedDuration;
+use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::util::intstr::IntOrString};
+use kube::{Api, Client, ResourceExt as _};
+use parking_lot::{Mutex, RwLock};
+use prometheus_client::{
+    encoding::EncodeLabelSet, metrics::counter::Counter, metrics::family::Family, registry::Registry,
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    bindings::Bindings, capacity::FleetCapacity, connector::Connector, members::Members, metrics, settings::Settings,
+};
+
+/// Growth of a member within this time wakes waiting bindings once (specification/scheduling.md 16.3).
+const GROWTH_EVERY: Duration = Duration::from_secs(1);
+/// Largest number of assumed workloads that are sent with one call.
+const ASSUMED_MAX: usize = 1_000;
+
+/// What is computed from members' nodes and pods with these settings.
+pub(crate) fn member_needs(settings: &Settings) -> Needs {
+    let capacity = settings.estimators.enabled;
+    Needs {
+        capacity,
+        quotas: capacity && settings.gates.enabled(Gate::ResourceQuotaEstimate),
+        unschedulable: settings.deschedules(),
+    }
+}
+
+/// Parts of [`Estimates`].
+pub(crate) struct EstimateParts<'a> {
+    pub(crate) settings: &'a Arc<Settings>,
+    pub(crate) seam: &'a Seam,
+    pub(crate) connector: &'a Arc<dyn Connector>,
+    pub(crate) plane: &'a Client,
+    pub(crate) clusters: &'a Informer<Cluster>,
+    pub(crate) members: &'a Arc<Members>,
+    pub(crate) bindings: &'a Bindings,
+    pub(crate) capacity: &'a FleetCapacity,
+    pub(crate) registry: &'a mut Registry,
+}
+
+/// Accurate estimators. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Estimates(Option<Arc<Shared>>);
+
+struct Shared {
+    settings: Arc<Settings>,
+    seam: Seam,
+    began: Instant,
+    connector: Arc<dyn Connector>,
+    clusters: Informer<Cluster>,
+    services: Informer<Service>,
+    members: Arc<Members>,
+    bindings: Bindings,
+    capacity: FleetCapacity,
+    answers: Mutex<Answers>,
+    remotes: RwLock<BTreeMap<ClusterName, Remote>>,
+    grown: Mutex<BTreeSet<ClusterName>>,
+    growth: Notify,
+    calls: Family<CallLabels, Counter>,
+}
+
+/// Call to the estimator of a cluster, with assumed workloads.
+pub(crate) type RemoteCall = (ClusterName, Call, Vec<Assumed>);
+
+/// Estimator over gRPC.
+struct Remote {
+    addresses: Vec<String>,
+    estimator: Arc<dyn Estimator>,
+    breaker: Mutex<Breaker>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    result: &'static str,
+    r#type: &'static str,
+}
+
+impl Estimates {
+    pub(crate) fn new(parts: EstimateParts<'_>) -> Self {
+        let settings = parts.settings;
+        if !settings.estimators.enabled && !settings.deschedules() {
+            return Self(None);
+        }
+        let calls = Family::default();
+        parts.registry.register(
+            "karmada_scheduler_estimator_estimating_request",
+            "Number of questions to accurate estimators",
+            calls.clone(),
+        );
+        let this = Arc::new(Shared {
+            settings: settings.clone(),
+            seam: parts.seam.clone(),
+            began: parts.seam.clock.mono(),
+            connector: parts.connector.clone(),
+            clusters: parts.clusters.clone(),
+            services: Informer::new(&[]),
+            members: parts.members.clone(),
+            bindings: parts.bindings.clone(),
+            capacity: parts.capacity.clone(),
+            answers: Mutex::default(),
+            remotes: RwLock::default(),
+            grown: Mutex::default(),
+            growth: Notify::new(),
+            calls,
+        });
+        if settings.estimators.enabled {
+            this.capacity.lock().record_changes();
+        }
+        let weak = Arc::downgrade(&this);
+        parts.clusters.on_change(move |change| {
+            if let Some(this) = weak.upgrade() {
+                this.on_cluster(change);
+            }
+        });
+        let weak = Arc::downgrade(&this);
+        this.services.on_change(move |change| {
+            if let Some(this) = weak.upgrade() {
+                this.on_service(change);
+            }
+        });
+        let api = Api::namespaced(parts.plane.clone(), &settings.estimators.discovery.service_namespace);
+        let scope = WatchScope::default();
+        this.services.start("estimator services", parts.seam, &parts.seam.tasks, api, &scope);
+        let weak = Arc::downgrade(&this);
+        parts.members.on_connect(move |member| {
+            let Some(this) = weak.upgrade().filter(|this| this.settings.estimators.enabled) else { return };
+            let (name, from) = (member.name.clone(), weak.clone());
+            member.resources.on_change(move |effect| {
+                if let Some(this) = from.upgrade() {
+                    this.changed(&name, effect);
+                }
+            });
+            let (name, from, resources) = (member.name.clone(), weak.clone(), member.resources.clone());
+            member.tasks.supervise(&this.seam.clock, "estimator", move || {
+                let (name, from, resources) = (name.clone(), from.clone(), resources.clone());
+                async move {
+                    resources.synced().await;
+                    if let Some(this) = from.upgrade() {
+                        this.capacity.lock().mark_changed(&name);
+                        this.changed(&name, Estimate::Grew);
+                    }
+                }
+            });
+        });
+        Self(Some(this))
+    }
+
+    /// The estimators, if the scheduler asks them.
+    fn enabled(&self) -> Option<&Arc<Shared>> {
+        self.0.as_ref().filter(|this| this.settings.estimators.enabled)
+    }
+
+    /// True if the scheduler asks accurate estimators.
+    pub(crate) fn answers(&self) -> bool {
+        self.enabled().is_some()
+    }
+
+    /// True if some are asked over gRPC.
+    pub(crate) fn asks_over_the_network(&self) -> bool {
+        self.enabled().is_some_and(|this| !this.remotes.read().is_empty())
+    }
+
+    /// Calls over gRPC about a binding, if a cycle would run for it.
+    pub(crate) fn calls_for(&self, seen: &Seen<'_>) -> Vec<RemoteCall> {
+        self.enabled().and_then(|this| this.calls_for(seen)).unwrap_or_default()
+    }
+
+    /// Makes these calls about a binding. Returns the answers that limit its estimates.
+    pub(crate) async fn ask(&self, spec: &ResourceBindingSpec, calls: Vec<RemoteCall>) -> Vec<(ClusterName, i64)> {
+        let Some(this) = self.enabled() else { return Vec::new() };
+        let workload = Workload::of(spec);
+        let answers = calls.into_iter().map(|(cluster, call, assumed)| {
+            let workload = &workload;
+            async move {
+                let answer = this.call(&cluster, workload, &call, &assumed).await;
+                answer.limit().map(|limit| (cluster, limit))
+            }
+        });
+        join_all(answers).await.into_iter().flatten().collect()
+    }
+
+    /// Answers about a binding: those of connected members, and these.
+    pub(crate) fn available(&self, binding: BindingRef<'_>, remote: Vec<(ClusterName, i64)>) -> Available {
+        let Some(this) = self.enabled() else { return Available::new() };
+        let Some((question, subtracting)) = question_of(binding.spec(), this.capacity.options()) else {
+            return Available::new();
+        };
+        this.take_assumptions();
+        let method = match question.wanted {
+            Wanted::Replicas(_) => "MaxAvailableReplicas",
+            Wanted::Sets(_) => "MaxAvailableComponentSets",
+        };
+        this.count(method, "success");
+        let shared = this
+            .answers
+            .lock()
+            .ask(&question, subtracting, |cluster| this.members.get(cluster)?.resources.fits(&question, subtracting));
+        let mut available = Available::shared(shared);
+        for (cluster, fits) in &remote {
+            available.limit(cluster, *fits);
+        }
+        available
+    }
+
+    /// Replicas of a Deployment that a cluster has found no node for, for longer than the threshold; `None` is no
+    /// opinion.
+    pub(crate) async fn unschedulable(
+        &self,
+        spec: &ResourceBindingSpec,
+        cluster: &ClusterName,
+        threshold: SignedDuration,
+    ) -> Option<i32> {
+        let this = self.0.as_ref()?;
+        let resource = &spec.resource;
+        if let Some(member) = this.members.get(cluster) {
+            let now = this.seam.clock.wall();
+            return member.resources.unschedulable(&resource.namespace, &resource.name, threshold, now);
+        }
+        let call = Call::Unschedulable(threshold);
+        let answer = this.call(cluster, &Workload::of(spec), &call, &[]).await;
+        answer.limit().and_then(|count| i32::try_from(count).ok())
+    }
+
+    /// Waits until members have grown, and returns them. Never returns without accurate estimators.
+    pub(crate) async fn grown(&self) -> BTreeSet<ClusterName> {
+        let Some(this) = &self.0 else { return std::future::pending().await };
+        this.growth.notified().await;
+        this.seam.clock.sleep(GROWTH_EVERY).await;
+        std::mem::take(&mut *this.grown.lock())
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        self.seam.clock.mono() - self.began
+    }
+
+    fn count(&self, method: &'static str, result: &'static str) {
+        self.calls.get_or_create(&CallLabels { result, r#type: method }).inc();
+    }
+
+    /// Takes in that what fits into a member changed.
+    fn changed(&self, cluster: &ClusterName, effect: Estimate) {
+        self.answers.lock().changed(cluster);
+        if effect == Estimate::Grew && self.grown.lock().insert(cluster.clone()) {
+            self.growth.notify_one();
+        }
+    }
+
+    /// Passes on the results that the scheduler assumed since.
+    fn take_assumptions(&self) {
+        let changed = self.capacity.lock().take_changed();
+        for (key, cluster, assumed) in changed {
+            let Some(member) = self.members.get(&cluster) else { continue };
+            let binding = self.bindings.get(&Key::new(&key.namespace, &key.name));
+            let assumed = assumed.zip(binding.as_ref());
+            let assumed = assumed.map(|((parts, count), binding)| (assumed_parts(binding.spec(), &parts), count));
+            let namespace = binding.as_ref().map_or("", |binding| &binding.spec().resource.namespace);
+            member.resources.assume(&key.to_string(), namespace, assumed);
+            self.answers.lock().changed(&cluster);
+        }
+    }
+
+    /// Calls about a binding that a cycle would run for: to the clusters with an estimator over gRPC that may take
+    /// replicas by their summary.
+    fn calls_for(&self, seen: &Seen<'_>) -> Option<Vec<RemoteCall>> {
+        let asked: Vec<ClusterName> = self.remotes.read().keys().cloned().collect();
+        if asked.is_empty() || !matches!(schedule_decision(seen), ScheduleDecision::Schedule(_)) {
+            return None;
+        }
+        let options = self.capacity.options();
+        let (question, subtracting) = question_of(seen.binding.spec(), options)?;
+        let call = Call::fits(seen.binding.spec(), matches!(question.wanted, Wanted::Sets(_)));
+        let may_take = |name: &ClusterName| {
+            let cluster = seen.clusters.get(name);
+            cluster.is_some_and(|cluster| may_fit(seen.binding, cluster, seen.capacity, options))
+        };
+        let calls = asked.into_iter().filter(may_take).map(|name| {
+            let assumed = match subtracting {
+                Subtracting::Assigned => Vec::new(),
+                Subtracting::Assumed => self.assumed_in(seen, &name),
+            };
+            (name, call.clone(), assumed)
+        });
+        Some(calls.collect())
+    }
+
+    /// Assumed workloads of a cluster as the protocol carries them: one set each.
+    fn assumed_in(&self, seen: &Seen<'_>, cluster: &ClusterName) -> Vec<Assumed> {
+        let all = seen.capacity.assumed_in(cluster).take(ASSUMED_MAX);
+        let read = |(key, parts, count): (&BindingKey, &[capacity::demand::Part], i64)| {
+            let binding = self.bindings.get(&Key::new(&key.namespace, &key.name))?;
+            let spec = binding.spec();
+            let claim = spec.replica_requirements.as_ref().and_then(|needs| needs.node_claim.clone());
+            let component = |(at, part): (usize, &capacity::demand::Part)| {
+                let whole = spec.components.get(at);
+                let needs = whole.and_then(|component| component.replica_requirements.clone()).unwrap_or_else(|| {
+                    let needs = spec.replica_requirements.clone().unwrap_or_default();
+                    ComponentReplicaRequirements {
+                        node_claim: claim.clone(),
+                        resource_request: needs.resource_request,
+                        priority_class_name: needs.priority_class_name,
+                    }
+                });
+                Component {
+                    name: whole.map_or_else(|| format!("component-{at}"), |component| component.name.clone()),
+                    replicas: i32::try_from(part.replicas.saturating_mul(count)).unwrap_or(i32::MAX),
+                    replica_requirements: Some(needs),
+                }
+            };
+            Some((spec.resource.namespace.clone(), parts.iter().enumerate().map(component).collect()))
+        };
+        all.filter_map(read).collect()
+    }
+
+    /// Asks one estimator, unless its circuit is open.
+    async fn call(&self, cluster: &ClusterName, workload: &Workload, call: &Call, assumed: &[Assumed]) -> Answer {
+        let asked = {
+            let remotes = self.remotes.read();
+            let Some(remote) = remotes.get(cluster) else { return Answer::NoOpinion };
+            remote.breaker.lock().admit(self.now()).then(|| remote.estimator.call(workload, call, assumed))
+        };
+        let Some(asked) = asked else { return meaning(Err(NoAnswer::CircuitOpen)) };
+        let _probe = Probe { shared: self, cluster };
+        let answer = match timeout(self.settings.estimators.timeout, asked).await {
+            Ok(Ok(number)) => meaning(Ok(number)),
+            Ok(Err(error)) => meaning(Err(NoAnswer::Error(error))),
+            Err(_) => meaning(Err(NoAnswer::Timeout)),
+        };
+        if let Answer::Failed(why) = &answer {
+            tracing::warn!(%cluster, method = call.method(), %why, "the estimator did not answer, others decide");
+        }
+        let works = answer.works().unwrap_or(true);
+        self.count(call.method(), metrics::result::<(), ()>(&if works { Ok(()) } else { Err(()) }));
+        if let Some(remote) = self.remotes.read().get(cluster) {
+            remote.breaker.lock().record(works, self.now());
+        }
+        answer
+    }
+
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let name = ClusterName::from(cluster.name_any().as_str());
+        if change.new.is_none() {
+            self.answers.lock().changed(&name);
+        }
+        self.discover(&name);
+    }
+
+    fn on_service(&self, change: &Change<Service>) {
+        let Some(service) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let discovery = &self.settings.estimators.discovery;
+        let name = service.name_any();
+        let cluster = name.strip_prefix(&discovery.service_prefix).and_then(|rest| rest.strip_prefix('-'));
+        if let Some(cluster) = cluster
+            && service.namespace().as_deref() == Some(&*discovery.service_namespace)
+        {
+            self.discover(&cluster.into());
+        }
+    }
+
+    /// Connects to the estimator of a cluster, or ends the connection.
+    fn discover(&self, name: &ClusterName) {
+        let discovery = &self.settings.estimators.discovery;
+        let found = self.clusters.get("", &name.0).map(|cluster| {
+            let service = self.services.get(&discovery.service_namespace, &discovery.service(&name.0));
+            let service = service.as_deref().map(service_facts);
+            addresses(discovery, &name.0, &cluster.spec, service.as_ref())
+        });
+        let addresses = found.unwrap_or_else(|| Ok(Vec::new())).unwrap_or_else(|error| {
+            tracing::warn!(cluster = %name, %error, "the Service of the estimator leads nowhere");
+            Vec::new()
+        });
+        let mut remotes = self.remotes.write();
+        if remotes.get(name).map_or(addresses.is_empty(), |remote| remote.addresses == addresses) {
+            return;
+        }
+        remotes.remove(name);
+        if !addresses.is_empty() {
+            let (tls, seam) = (&self.settings.estimators.tls, &self.seam);
+            let estimator = self.connector.estimator(&name.0, addresses.clone(), tls, &seam.clock, &seam.tasks);
+            remotes.insert(name.clone(), Remote { addresses, estimator, breaker: Mutex::default() });
+        }
+    }
+}
+
+/// Ends the test of an estimator whose caller is gone.
+struct Probe<'a> {
+    shared: &'a Shared,
+    cluster: &'a ClusterName,
+}
+
+impl Drop for Probe<'_> {
+    fn drop(&mut self) {
+        if let Some(remote) = self.shared.remotes.read().get(self.cluster) {
+            remote.breaker.lock().abandon();
+        }
+    }
+}
+
+fn service_facts(service: &Service) -> EstimatorService {
+    let spec = service.spec.clone().unwrap_or_default();
+    let port = |port: &k8s_openapi::api::core::v1::ServicePort| {
+        let target = match &port.target_port {
+            Some(IntOrString::Int(target)) => Some(*target),
+            Some(IntOrString::String(_)) => None,
+            None => Some(port.port),
+        };
+        (port.port, target)
+    };
+    EstimatorService {
+        type_: spec.type_.unwrap_or_default(),
+        external_name: spec.external_name.unwrap_or_default(),
+        ports: spec.ports.iter().flatten().map(port).collect(),
+    }
+}

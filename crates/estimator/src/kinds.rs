@@ -1,0 +1,370 @@
+//! Kinds of a member, with the fields that sums and estimates need. Labels of pods, annotations, containers and most of
+//! the status are dropped when an object is read.
+
+use std::sync::Arc;
+
+use ironclad_api::{ObjectMeta, ResourceList, StringMap, Taint, conditions, quantity::Amount};
+use ironclad_scheduling::{
+    capacity::demand::{Units, in_units, units},
+    estimator, summary,
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+
+/// Condition of a node that accepts pods.
+const NODE_READY: &str = "Ready";
+/// Condition of a pod that has a node.
+const POD_SCHEDULED: &str = "PodScheduled";
+/// Reason of [`POD_SCHEDULED`] if no node fits.
+const UNSCHEDULABLE: &str = "Unschedulable";
+/// Annotation of a ReplicaSet: number of its revision of the Deployment.
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// A Pod.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Pod {
+    #[serde(default, deserialize_with = "identity_and_owner")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PodSpec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    node_name: String,
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
+    overhead: ResourceList,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    resources: Resources,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    requests: ResourceList,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    phase: String,
+    /// Time since when the scheduler finds no node.
+    #[serde(rename = "conditions", deserialize_with = "unschedulable_since")]
+    unschedulable_since: Option<Timestamp>,
+}
+
+/// A Node.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Node {
+    #[serde(default, deserialize_with = "identity_and_labels")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    taints: Vec<Taint>,
+    unschedulable: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    allocatable: ResourceList,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: Option<String>,
+    last_transition_time: Option<Timestamp>,
+}
+
+/// A ReplicaSet.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct ReplicaSet {
+    #[serde(default, deserialize_with = "identity_and_revision")]
+    metadata: ObjectMeta,
+}
+
+/// A ResourceQuota.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct ResourceQuota {
+    #[serde(default, deserialize_with = "identity")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: QuotaSpec,
+    #[serde(default)]
+    status: QuotaStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct QuotaSpec {
+    scopes: Vec<String>,
+    scope_selector: Selector,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Selector {
+    match_expressions: Vec<Expression>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Expression {
+    scope_name: String,
+    operator: String,
+    values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct QuotaStatus {
+    hard: ResourceList,
+    used: ResourceList,
+}
+
+/// Keeps the name and version of an object.
+fn identity<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+    ObjectMeta::deserialize(metadata).map(|whole| stripped(&whole))
+}
+
+fn identity_and_owner<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+    let mut whole = ObjectMeta::deserialize(metadata)?;
+    let owners = whole.owner_references.take().map(|mut owners| {
+        owners.retain(|owner| owner.controller == Some(true));
+        owners
+    });
+    Ok(ObjectMeta { owner_references: owners.filter(|owners| !owners.is_empty()), ..stripped(&whole) })
+}
+
+fn identity_and_labels<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+    let mut whole = ObjectMeta::deserialize(metadata)?;
+    Ok(ObjectMeta { labels: whole.labels.take(), ..stripped(&whole) })
+}
+
+fn identity_and_revision<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+    let mut whole = ObjectMeta::deserialize(metadata)?;
+    let annotations = whole.annotations.take().map(|mut all| {
+        all.retain(|key, _| key == REVISION);
+        all
+    });
+    Ok(ObjectMeta { annotations, owner_references: whole.owner_references.take(), ..stripped(&whole) })
+}
+
+fn stripped(whole: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: whole.name.clone(),
+        namespace: whole.namespace.clone(),
+        uid: whole.uid.clone(),
+        resource_version: whole.resource_version.clone(),
+        ..ObjectMeta::default()
+    }
+}
+
+fn unschedulable_since<'de, D: Deserializer<'de>>(conditions: D) -> Result<Option<Timestamp>, D::Error> {
+    let conditions = Option::<Vec<Condition>>::deserialize(conditions)?.unwrap_or_default();
+    let pending = |c: &&Condition| {
+        c.type_ == POD_SCHEDULED && c.status == conditions::FALSE && c.reason.as_deref() == Some(UNSCHEDULABLE)
+    };
+    Ok(conditions.iter().find(pending).map(|c| c.last_transition_time.unwrap_or(Timestamp::MIN)))
+}
+
+macro_rules! kind {
+    ($kind:ident, $name:literal, $group:literal, $plural:literal, $scope:ty) => {
+        impl kube::Resource for $kind {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                $name.into()
+            }
+
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                $group.into()
+            }
+
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                "v1".into()
+            }
+
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+kind!(Pod, "Pod", "", "pods", kube::core::NamespaceResourceScope);
+kind!(Node, "Node", "", "nodes", kube::core::ClusterResourceScope);
+kind!(ReplicaSet, "ReplicaSet", "apps", "replicasets", kube::core::NamespaceResourceScope);
+kind!(ResourceQuota, "ResourceQuota", "", "resourcequotas", kube::core::NamespaceResourceScope);
+
+impl Pod {
+    /// Contribution to the sums of the cluster; `None` once it has ended.
+    #[must_use]
+    pub fn counted(&self) -> Option<summary::Pod> {
+        if matches!(self.status.phase.as_str(), "Succeeded" | "Failed") {
+            return None;
+        }
+        let of = |containers: &[Container]| -> Vec<summary::Amounts> {
+            containers.iter().map(|container| summary::amounts(&container.resources.requests)).collect()
+        };
+        let overhead = summary::amounts(&self.spec.overhead);
+        Some(summary::Pod {
+            node: self.spec.node_name.as_str().into(),
+            requests: summary::requests(&of(&self.spec.containers), &of(&self.spec.init_containers), &overhead),
+        })
+    }
+
+    /// What it takes from its node; `None` if it has no node or has ended.
+    pub(crate) fn assigned(&self) -> Option<estimator::Pod> {
+        let counted = self.counted().filter(|pod| !pod.node.is_empty())?;
+        let read = |(name, amount): (&String, &Amount)| (name.clone(), in_units(name, *amount));
+        let mut request: Units = counted.requests.iter().map(read).collect();
+        request.retain(|_, amount| *amount != 0);
+        Some(estimator::Pod { node: counted.node, request })
+    }
+
+    /// Its state if the scheduler finds no node for it.
+    pub(crate) fn pending(&self) -> Option<estimator::PendingPod> {
+        let since = self.status.unschedulable_since.filter(|_| self.spec.node_name.is_empty())?;
+        let owner = self.metadata.owner_references.as_ref()?.iter().find(|owner| owner.kind == "ReplicaSet")?;
+        Some(estimator::PendingPod { replica_set: Arc::from(owner.name.as_str()), since })
+    }
+}
+
+impl Node {
+    /// Contribution to the sums of the cluster.
+    #[must_use]
+    pub fn counted(&self) -> summary::Node {
+        let ready = |c: &Condition| c.type_ == NODE_READY && c.status == conditions::TRUE;
+        summary::Node {
+            allocatable: summary::amounts(&self.status.allocatable),
+            is_ready: self.status.conditions.iter().any(ready),
+        }
+    }
+
+    /// What decides which pods fit.
+    pub(crate) fn capacity(&self) -> estimator::Node {
+        estimator::Node {
+            labels: self.metadata.labels.clone().unwrap_or_default() as StringMap,
+            taints: self.spec.taints.clone(),
+            unschedulable: self.spec.unschedulable,
+            allocatable: units(&self.status.allocatable),
+        }
+    }
+}
+
+impl ReplicaSet {
+    /// Its revision of a Deployment; `None` if it has no Deployment.
+    pub(crate) fn revision(&self) -> Option<estimator::ReplicaSet> {
+        let owners = self.metadata.owner_references.as_deref().unwrap_or_default();
+        let owner = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "Deployment")?;
+        let revision = self.metadata.annotations.as_ref().and_then(|all| all.get(REVISION)?.parse().ok());
+        Some(estimator::ReplicaSet { deployment: Arc::from(owner.name.as_str()), revision: revision.unwrap_or(0) })
+    }
+}
+
+impl ResourceQuota {
+    /// What it leaves.
+    pub(crate) fn free(&self) -> estimator::Quota {
+        let class = |operator: String, values: Vec<String>| estimator::Scope::PriorityClass { operator, values };
+        let plain = self.spec.scopes.iter().map(|scope| match scope.as_str() {
+            "PriorityClass" => class("Exists".to_owned(), Vec::new()),
+            _ => estimator::Scope::Other,
+        });
+        let selected = self.spec.scope_selector.match_expressions.iter().map(|one| match one.scope_name.as_str() {
+            "PriorityClass" => class(one.operator.clone(), one.values.clone()),
+            _ => estimator::Scope::Other,
+        });
+        let scopes = plain.chain(selected).collect();
+        // With the prefix, too, cpu is counted in thousandths.
+        let amounts = |list: &ResourceList| -> Units {
+            let unit = |name: &'_ str| name.strip_prefix("requests.").unwrap_or(name).to_owned();
+            let read = |(name, amount): (String, Amount)| (name.clone(), in_units(&unit(&name), amount));
+            summary::amounts(list).into_iter().map(read).collect()
+        };
+        estimator::Quota::new(&amounts(&self.status.hard), &amounts(&self.status.used), scopes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(spec: Value, status: Value) -> Pod {
+        let owners =
+            json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": true}]);
+        let metadata = json!({"name": "a", "labels": {"x": "y"}, "ownerReferences": owners});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn pods_are_read_as_far_as_estimates_need_them() {
+        let containers = json!([{"resources": {"requests": {"cpu": "500m", "memory": "1Ki"}}}, {}]);
+        let running = pod(json!({"nodeName": "n1", "containers": containers}), json!({"phase": "Running"}));
+        let request = [("cpu".to_owned(), 500), ("memory".to_owned(), 1024)].into();
+        assert_eq!(running.assigned(), Some(estimator::Pod { node: "n1".into(), request }));
+        assert_eq!((running.pending(), &running.metadata.labels), (None, &None));
+        for phase in ["Succeeded", "Failed"] {
+            assert_eq!(pod(json!({"nodeName": "n1"}), json!({"phase": phase})).assigned(), None, "{phase}");
+        }
+        let condition = |status: &str, reason: &str| {
+            json!({"conditions": [{"type": "PodScheduled", "status": status, "reason": reason,
+                                   "lastTransitionTime": "1970-01-01T00:01:40Z"}]})
+        };
+        let since = Timestamp::from_second(100).unwrap();
+        for (name, spec, status, want) in [
+            ("unschedulable", json!({}), condition("False", "Unschedulable"), true),
+            ("gated", json!({}), condition("False", "SchedulingGated"), false),
+            ("scheduled", json!({"nodeName": "n1"}), condition("True", ""), false),
+            ("no status yet", json!({}), json!({}), false),
+        ] {
+            let pending = want.then(|| estimator::PendingPod { replica_set: "web-1".into(), since });
+            assert_eq!(pod(spec, status).pending(), pending, "{name}");
+        }
+    }
+
+    #[test]
+    fn replica_sets_and_quotas_are_read() {
+        let set: ReplicaSet = serde_json::from_value(json!({"metadata": {
+            "name": "web-1", "annotations": {REVISION: "3", "other": "x"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u", "controller": true}]}}))
+        .unwrap();
+        assert_eq!(set.revision(), Some(estimator::ReplicaSet { deployment: "web".into(), revision: 3 }));
+        let quota: ResourceQuota = serde_json::from_value(json!({
+            "metadata": {"name": "q"}, "spec": {"scopes": ["BestEffort"]},
+            "status": {"hard": {"requests.cpu": "2"}, "used": {"requests.cpu": "500m"}}}))
+        .unwrap();
+        let want = estimator::Quota { free: [("cpu".to_owned(), 1_500)].into(), scopes: vec![estimator::Scope::Other] };
+        assert_eq!(quota.free(), want);
+    }
+}

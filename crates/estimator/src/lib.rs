@@ -1,0 +1,21 @@
+//! Accurate estimators (specification/scheduling.md 10.5, 10.6): the caches of a member's nodes and pods that everything
+//! in a process shares, and Karmada's gRPC protocol as client and server.
+//!
+//! What fits is computed by [`ironclad_scheduling::estimator`]. The crate decides nothing; which estimators the
+//! scheduler asks is the controllers' part.
+
+mod client;
+mod convert;
+mod kinds;
+mod member;
+mod proto;
+mod server;
+mod service;
+mod tls;
+
+pub use client::{Assumed, Call, Client, Estimator, Workload};
+pub use kinds::{Node, Pod};
+pub use member::{Member, Needs};
+pub use server::{Serve, serve};
+pub use service::{OnCall, Service};
+pub use tls::{ClientTls, ServerTls, TlsError};

@@ -1,0 +1,229 @@
+//! Caches of one member's nodes and pods. All that a process computes from them follows the same two watches.
+
+use std::{fmt, sync::Arc};
+
+use ironclad_runtime::{Change, Informer, WatchScope};
+use ironclad_scheduling::estimator::{Estimate, Index, Pending, Question, SetPart, Subtracting};
+use ironclad_seam::{Seam, Tasks};
+use jiff::{SignedDuration, Timestamp};
+use kube::{Api, Client, ResourceExt as _};
+use parking_lot::{Mutex, RwLock};
+
+use crate::kinds::{Node, Pod, ReplicaSet, ResourceQuota};
+
+/// Parts that are computed beside the plain caches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Free capacity per node.
+    pub capacity: bool,
+    /// ResourceQuotas: gate `ResourceQuotaEstimate`.
+    pub quotas: bool,
+    /// Unschedulable replicas of Deployments.
+    pub unschedulable: bool,
+}
+
+type OnChange = Box<dyn Fn(Estimate) + Send + Sync>;
+
+/// Nodes and pods of one member, and what is computed from them. Handlers are added before [`Member::start`].
+pub struct Member {
+    nodes: Informer<Node>,
+    pods: Informer<Pod>,
+    replica_sets: Informer<ReplicaSet>,
+    quotas: Informer<ResourceQuota>,
+    needs: Needs,
+    index: Mutex<Index>,
+    pending: Mutex<Pending>,
+    handlers: RwLock<Vec<OnChange>>,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("needs", &self.needs).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// Caches that do not run yet.
+    #[must_use]
+    pub fn new(needs: Needs) -> Arc<Self> {
+        let this = Arc::new(Self {
+            nodes: Informer::new(&[]),
+            pods: Informer::new(&[]),
+            replica_sets: Informer::new(&[]),
+            quotas: Informer::new(&[]),
+            needs,
+            index: Mutex::default(),
+            pending: Mutex::default(),
+            handlers: RwLock::default(),
+        });
+        if needs.capacity {
+            let weak = Arc::downgrade(&this);
+            this.nodes.on_change(move |change| {
+                if let Some(this) = weak.upgrade() {
+                    this.on_node(change);
+                }
+            });
+        }
+        if needs.capacity || needs.unschedulable {
+            let weak = Arc::downgrade(&this);
+            this.pods.on_change(move |change| {
+                if let Some(this) = weak.upgrade() {
+                    this.on_pod(change);
+                }
+            });
+        }
+        let weak = Arc::downgrade(&this);
+        this.replica_sets.on_change(move |change| {
+            if let Some(this) = weak.upgrade() {
+                this.on_replica_set(change);
+            }
+        });
+        let weak = Arc::downgrade(&this);
+        this.quotas.on_change(move |change| {
+            if let Some(this) = weak.upgrade() {
+                this.on_quota(change);
+            }
+        });
+        this
+    }
+
+    /// The nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &Informer<Node> {
+        &self.nodes
+    }
+
+    /// The pods.
+    #[must_use]
+    pub fn pods(&self) -> &Informer<Pod> {
+        &self.pods
+    }
+
+    /// Calls this when what fits into the member may have changed. It must not wait.
+    pub fn on_change(&self, handler: impl Fn(Estimate) + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
+    }
+
+    /// Starts the watches as tasks of this group.
+    pub fn start(&self, client: &Client, seam: &Seam, tasks: &Tasks) {
+        let all = WatchScope::default();
+        self.nodes.start("nodes", seam, tasks, Api::all(client.clone()), &all);
+        self.pods.start("pods", seam, tasks, Api::all(client.clone()), &all);
+        if self.needs.unschedulable {
+            self.replica_sets.start("replicasets", seam, tasks, Api::all(client.clone()), &all);
+        }
+        if self.needs.quotas {
+            self.quotas.start("resourcequotas", seam, tasks, Api::all(client.clone()), &all);
+        }
+    }
+
+    /// Waits until the first lists are complete.
+    pub async fn synced(&self) {
+        self.nodes.synced().await;
+        self.pods.synced().await;
+        if self.needs.unschedulable {
+            self.replica_sets.synced().await;
+        }
+        if self.needs.quotas {
+            self.quotas.synced().await;
+        }
+    }
+
+    /// True once the first lists are complete.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.nodes.is_synced()
+            && self.pods.is_synced()
+            && (!self.needs.unschedulable || self.replica_sets.is_synced())
+            && (!self.needs.quotas || self.quotas.is_synced())
+    }
+
+    /// Further replicas or sets that fit; `None` while the first lists are incomplete.
+    #[must_use]
+    pub fn fits(&self, question: &Question, subtracting: Subtracting) -> Option<i64> {
+        (self.needs.capacity && self.is_synced()).then(|| self.index.lock().fits(question, subtracting))
+    }
+
+    /// The same beside assumed workloads that are named with the question: one set of each.
+    #[must_use]
+    pub fn fits_beside(&self, question: &Question, assumed: &[(String, Vec<SetPart>)]) -> Option<i64> {
+        if assumed.is_empty() {
+            return self.fits(question, Subtracting::Assigned);
+        }
+        if !self.needs.capacity || !self.is_synced() {
+            return None;
+        }
+        let mut index = self.index.lock();
+        let key = |at: usize| format!("asked/{at}");
+        for (at, (namespace, parts)) in assumed.iter().enumerate() {
+            index.assume(&key(at), namespace, Some((parts.clone(), 1)));
+        }
+        let fits = index.fits(question, Subtracting::Assumed);
+        for (at, (namespace, _)) in assumed.iter().enumerate() {
+            index.assume(&key(at), namespace, None);
+        }
+        Some(fits)
+    }
+
+    /// Records an assumed workload, or that it is assumed no more.
+    pub fn assume(&self, key: &str, namespace: &str, assumed: Option<(Vec<SetPart>, i64)>) {
+        self.index.lock().assume(key, namespace, assumed);
+    }
+
+    /// Replicas of a Deployment that have been unschedulable for longer than the threshold; `None` while the first lists
+    /// are incomplete.
+    #[must_use]
+    pub fn unschedulable(
+        &self,
+        namespace: &str,
+        deployment: &str,
+        threshold: SignedDuration,
+        now: Timestamp,
+    ) -> Option<i32> {
+        let answers = self.needs.unschedulable && self.is_synced();
+        answers.then(|| self.pending.lock().unschedulable(namespace, deployment, threshold, now))
+    }
+
+    fn changed(&self, effect: Estimate) {
+        if effect != Estimate::Unchanged {
+            self.handlers.read().iter().for_each(|handler| handler(effect));
+        }
+    }
+
+    fn on_node(&self, change: &Change<Node>) {
+        let Some(node) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let capacity = change.new.as_ref().map(|node| node.capacity());
+        let effect = self.index.lock().node(&node.name_any(), capacity);
+        self.changed(effect);
+    }
+
+    fn on_pod(&self, change: &Change<Pod>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let Some(pod) = new.or(old) else { return };
+        if self.needs.capacity {
+            let (old, new) = (old.and_then(Pod::assigned), new.and_then(Pod::assigned));
+            let effect = self.index.lock().pod(old.as_ref(), new.as_ref());
+            self.changed(effect);
+        }
+        if self.needs.unschedulable {
+            let (old, new) = (old.and_then(Pod::pending), new.and_then(Pod::pending));
+            let namespace = pod.namespace().unwrap_or_default();
+            self.pending.lock().pod(&namespace, &pod.name_any(), old.as_ref(), new.as_ref());
+        }
+    }
+
+    fn on_replica_set(&self, change: &Change<ReplicaSet>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let Some(set) = new.or(old) else { return };
+        let (old, new) = (old.and_then(ReplicaSet::revision), new.and_then(ReplicaSet::revision));
+        let namespace = set.namespace().unwrap_or_default();
+        self.pending.lock().replica_set(&namespace, &set.name_any(), old.as_ref(), new.as_ref());
+    }
+
+    fn on_quota(&self, change: &Change<ResourceQuota>) {
+        let Some(quota) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let free = change.new.as_ref().map(|quota| quota.free());
+        let effect = self.index.lock().quota(&quota.namespace().unwrap_or_default(), &quota.name_any(), free);
+        self.changed(effect);
+    }
+}

@@ -1,0 +1,20 @@
+//! The metrics of all members, as the metrics APIs of one cluster: `metrics.k8s.io`, `custom.metrics.k8s.io` and
+//! `external.metrics.k8s.io` (specification/autoscaling.md 3).
+//!
+//! [`MetricsAdapter`] answers requests, whoever carries them: [`MetricsRoute`] in front of the embedded server, and
+//! [`serve_metrics`] as an API server behind a kube-apiserver. It stores nothing and decides nothing: how answers are
+//! merged is in `ironclad_autoscaling::metrics`.
+
+mod adapter;
+mod address;
+mod delegated;
+mod discovery;
+mod registration;
+mod render;
+mod route;
+mod serve;
+
+pub use adapter::{MetricsAdapter, MetricsOptions};
+pub use registration::AdapterService;
+pub use route::MetricsRoute;
+pub use serve::{AdapterOptions, serve_metrics};

@@ -1,0 +1,204 @@
+//! Registration of the metrics APIs behind a kube-apiserver: a Service, and an APIService for each version.
+
+use ironclad_api::{labels, namespaces};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Service, ServicePort, ServiceSpec},
+    kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec, ServiceReference},
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ObjectMeta, PostParams},
+};
+
+use super::{address::Group, route::priority};
+use crate::admission::{WebhookError, covers, failed};
+
+/// The Service that is made where none is named.
+const SERVICE: &str = "ironclad-metrics-adapter";
+const FIELD_MANAGER: &str = "ironclad-metrics-adapter";
+
+/// The Service by which a kube-apiserver finds the adapter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdapterService {
+    /// One that exists.
+    Named {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its port.
+        port: u16,
+    },
+    /// One of type ExternalName that is made for this host and port.
+    Made {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+impl AdapterService {
+    fn reference(&self) -> ServiceReference {
+        let (namespace, name, port) = match self {
+            Self::Named { namespace, name, port } => (namespace.as_str(), name.as_str(), *port),
+            Self::Made { port, .. } => (namespaces::SYSTEM, SERVICE, *port),
+        };
+        ServiceReference {
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            port: Some(i32::from(port)),
+        }
+    }
+
+    /// The name that the certificate must have.
+    #[must_use]
+    pub fn server_name(&self) -> String {
+        let reference = self.reference();
+        format!("{}.{}.svc", reference.name.unwrap_or_default(), reference.namespace.unwrap_or_default())
+    }
+}
+
+/// The state of a registered version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Registered {
+    /// The kube-apiserver reaches us.
+    Available,
+    /// It does not yet, or no more.
+    Unavailable(String),
+    /// Somebody else serves this version: nothing was written.
+    Foreign,
+}
+
+/// Makes the Service what it should be, if it is ours.
+pub(super) async fn register_service(client: &Client, service: &AdapterService) -> Result<(), WebhookError> {
+    let AdapterService::Made { host, port } = service else { return Ok(()) };
+    let what = || format!("Service {}/{SERVICE}", namespaces::SYSTEM);
+    let api: Api<Service> = Api::namespaced(client.clone(), namespaces::SYSTEM);
+    let spec = ServiceSpec {
+        type_: Some("ExternalName".to_owned()),
+        external_name: Some(host.clone()),
+        ports: Some(vec![ServicePort {
+            name: Some("https".to_owned()),
+            port: i32::from(*port),
+            ..ServicePort::default()
+        }]),
+        ..ServiceSpec::default()
+    };
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+    let written = match api.get_opt(SERVICE).await.map_err(failed(what()))? {
+        Some(mut existing) => {
+            let json = |spec: &ServiceSpec| serde_json::to_value(spec).unwrap_or_default();
+            if existing.spec.as_ref().is_some_and(|is| covers(&json(is), &json(&spec))) {
+                return Ok(());
+            }
+            existing.spec = Some(spec);
+            api.replace(SERVICE, &params, &existing).await
+        }
+        None => {
+            let metadata = ObjectMeta {
+                name: Some(SERVICE.to_owned()),
+                labels: Some([(labels::SYSTEM.to_owned(), labels::TRUE.to_owned())].into()),
+                ..ObjectMeta::default()
+            };
+            api.create(&params, &Service { metadata, spec: Some(spec), ..Service::default() }).await
+        }
+    };
+    match written {
+        // Another replica was first.
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(()),
+        done => done.map(drop).map_err(failed(what())),
+    }
+}
+
+/// Makes the APIService of a version what it should be, unless somebody else serves that version.
+pub(super) async fn register_version(
+    client: &Client,
+    group: Group,
+    version: &str,
+    service: &AdapterService,
+    bundle: &str,
+) -> Result<Registered, WebhookError> {
+    let wanted = api_service(group, version, service, bundle);
+    let (api, name): (Api<APIService>, String) = (Api::all(client.clone()), wanted.name_any());
+    let what = || format!("APIService {name}");
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+    let written = match api.get_opt(&name).await.map_err(failed(what()))? {
+        Some(existing) if !is_ours(&existing) => return Ok(Registered::Foreign),
+        Some(mut existing) => {
+            let json = |of: &APIService| serde_json::to_value(&of.spec).unwrap_or_default();
+            if covers(&json(&existing), &json(&wanted)) {
+                return Ok(availability(&existing));
+            }
+            existing.spec = wanted.spec;
+            api.replace(&name, &params, &existing).await
+        }
+        None => api.create(&params, &wanted).await,
+    };
+    match written {
+        Ok(_) => Ok(Registered::Unavailable("it was not asked yet".to_owned())),
+        // Another replica was first.
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
+            Ok(Registered::Unavailable("it was just written".to_owned()))
+        }
+        Err(error) => Err(failed(what())(error)),
+    }
+}
+
+/// Deletes the APIService of a version, if it is ours.
+pub(super) async fn unregister_version(client: &Client, group: Group, version: &str) -> Result<(), WebhookError> {
+    let (api, name): (Api<APIService>, String) = (Api::all(client.clone()), name_of(group, version));
+    let what = || format!("APIService {name}");
+    match api.get_opt(&name).await.map_err(failed(what()))? {
+        Some(existing) if is_ours(&existing) => {
+            let uid = existing.metadata.uid.clone();
+            let preconditions = kube::api::Preconditions { uid, resource_version: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            match api.delete(&name, &params).await {
+                Err(kube::Error::Api(status)) if status.code == 404 || status.is_conflict() => Ok(()),
+                done => done.map(drop).map_err(failed(what())),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn name_of(group: Group, version: &str) -> String {
+    format!("{version}.{}", group.name())
+}
+
+fn is_ours(existing: &APIService) -> bool {
+    existing.labels().get(labels::SYSTEM).is_some_and(|value| value == labels::TRUE)
+}
+
+fn availability(existing: &APIService) -> Registered {
+    let conditions = existing.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    match conditions.into_iter().find(|condition| condition.type_ == "Available") {
+        Some(condition) if condition.status == "True" => Registered::Available,
+        Some(condition) => Registered::Unavailable(condition.message.clone().unwrap_or_default()),
+        None => Registered::Unavailable("it was not asked yet".to_owned()),
+    }
+}
+
+fn api_service(group: Group, version: &str, service: &AdapterService, bundle: &str) -> APIService {
+    let (group_priority, version_priority) = priority(group);
+    let number = |priority: u32| i32::try_from(priority).unwrap_or(i32::MAX);
+    APIService {
+        metadata: ObjectMeta {
+            name: Some(name_of(group, version)),
+            labels: Some([(labels::SYSTEM.to_owned(), labels::TRUE.to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(APIServiceSpec {
+            group: Some(group.name().to_owned()),
+            version: Some(version.to_owned()),
+            group_priority_minimum: number(group_priority),
+            version_priority: number(version_priority),
+            ca_bundle: Some(ByteString(bundle.as_bytes().to_vec())),
+            service: Some(service.reference()),
+            insecure_skip_tls_verify: None,
+        }),
+        status: None,
+    }
+}

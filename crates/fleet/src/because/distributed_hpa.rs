@@ -1,0 +1,306 @@
+//! Reasons of distributed HorizontalPodAutoscalers: shares of members, and what becomes of members' decisions.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{ClusterName, ObjectKey};
+
+/// Reason why a cluster of the binding has no share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "why", rename_all_fields = "camelCase")]
+pub enum Left {
+    /// There is no such Cluster, or it is being deleted.
+    Gone,
+    /// Its copy is being evicted.
+    Evicted,
+    /// It has a NoExecute taint that is not tolerated.
+    Tainted {
+        /// The taint.
+        taint: String,
+    },
+    /// It has not been Ready for longer than the grace period.
+    NotReady,
+    /// It serves no version of HorizontalPodAutoscaler that reports conditions.
+    NoVersion,
+}
+
+impl Left {
+    /// The CamelCase word.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Gone => "Gone",
+            Self::Evicted => "Evicted",
+            Self::Tainted { .. } => "Tainted",
+            Self::NotReady => "NotReady",
+            Self::NoVersion => "NoVersion",
+        }
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("there is no such cluster"),
+            Self::Evicted => f.write_str("its copy is being evicted"),
+            Self::Tainted { taint } => write!(f, "it has the taint {taint}, which is not tolerated"),
+            Self::NotReady => f.write_str("it has not been Ready for longer than the grace period"),
+            Self::NoVersion => {
+                f.write_str("it serves neither autoscaling/v2 nor v2beta2 nor v2beta1, and v1 has no conditions")
+            }
+        }
+    }
+}
+
+/// Reason why a report of a member changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Ignored {
+    /// There is no report for the present content of its Work.
+    Missing,
+    /// Its condition AbleToScale does not have one of the four reasons, or it desires nothing.
+    NotAble,
+    /// It may be from before a change of the replicas by a user, or from before the member was lost.
+    Held,
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "there is no report for the present content of its Work",
+            Self::NotAble => "its condition AbleToScale is not True with a reason that counts",
+            Self::Held => "the report may be older than the last change of the replicas",
+        })
+    }
+}
+
+/// One reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all_fields = "camelCase")]
+pub enum Reason {
+    /// It has no label, and nothing of it is left.
+    NotEnabled,
+    /// Another autoscaler has the target, and it is older.
+    Conflict {
+        /// Kind and name of the other one.
+        with: String,
+        /// Its kind is the same.
+        same_kind: bool,
+    },
+    /// The target does not exist.
+    TargetMissing {
+        /// Which one.
+        target: ObjectKey,
+    },
+    /// The target's kind has no scale subresource.
+    NoScale {
+        /// Which target.
+        target: ObjectKey,
+    },
+    /// The target has no binding, or one without clusters.
+    NoBinding {
+        /// Which target.
+        target: ObjectKey,
+    },
+    /// No cluster of the binding counts now.
+    NoCluster,
+    /// A cluster of the binding has no share.
+    ClusterLeft {
+        /// Which one.
+        cluster: ClusterName,
+        /// The reason.
+        why: Left,
+    },
+    /// Minimum and maximum of a cluster.
+    Share {
+        /// Which one.
+        cluster: ClusterName,
+        /// Its minimum.
+        min: i32,
+        /// Its maximum.
+        max: i32,
+        /// Its share of the maximum without loans.
+        share: i32,
+    },
+    /// The copy runs on in a cluster that has no share: its autoscaler may not grow.
+    Frozen {
+        /// Which one.
+        cluster: ClusterName,
+        /// Its maximum.
+        max: i32,
+    },
+    /// The maximum was lowered a short time ago.
+    ShrinksLater {
+        /// Which cluster.
+        cluster: ClusterName,
+    },
+    /// Works of the cluster are not dispatched.
+    Suspended {
+        /// Which one.
+        cluster: ClusterName,
+    },
+    /// The target's Work does not yet say that the member decides its replicas.
+    AwaitsTarget {
+        /// Which cluster.
+        cluster: ClusterName,
+    },
+    /// Members lend shares of the maximum to members that are limited.
+    Lends {
+        /// Replicas that change hands.
+        replicas: i32,
+        /// Those that get them.
+        to: Vec<ClusterName>,
+    },
+    /// A member decided.
+    Decided {
+        /// Which one.
+        cluster: ClusterName,
+        /// The number.
+        replicas: i32,
+    },
+    /// A report changes nothing.
+    Ignored {
+        /// Which cluster.
+        cluster: ClusterName,
+        /// The reason.
+        why: Ignored,
+    },
+    /// The template's replicas changed: that is what a user wants.
+    UserScaled {
+        /// Replicas before.
+        from: i64,
+        /// Replicas now.
+        to: i64,
+    },
+    /// Members' numbers are written together, a short time later.
+    Batched,
+    /// The controller started a short time ago, and not every member has reported.
+    Starting,
+    /// The OverridePolicy has said what the binding says for a while.
+    OverrideNotNeeded,
+    /// The template takes over what members decided.
+    HandsOver {
+        /// The number.
+        replicas: i64,
+    },
+    /// The scheduler has not divided the replicas that the template took over.
+    AwaitsScheduler,
+    /// The object is released: its Works and its OverridePolicy go.
+    Released,
+}
+
+impl Reason {
+    /// The CamelCase word that a condition or an event prints.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotEnabled => "NotEnabled",
+            Self::Conflict { same_kind: true, .. } => "AmbiguousTarget",
+            Self::Conflict { .. } => "ConflictingAutoscaler",
+            Self::TargetMissing { .. } => "FailedGetScaleTargetRef",
+            Self::NoScale { .. } => "FailedGetScale",
+            Self::NoBinding { .. } => "FailedGetBinding",
+            Self::NoCluster => "FailedGetTargetClusters",
+            Self::ClusterLeft { why, .. } => why.reason(),
+            Self::Share { .. } => "Share",
+            Self::Frozen { .. } => "Frozen",
+            Self::ShrinksLater { .. } => "ShrinksLater",
+            Self::Suspended { .. } => "Suspended",
+            Self::AwaitsTarget { .. } => "AwaitsTarget",
+            Self::Lends { .. } => "Lends",
+            Self::Decided { .. } => "Decided",
+            Self::Ignored { .. } => "Ignored",
+            Self::UserScaled { .. } => "UserScaled",
+            Self::Batched => "Batched",
+            Self::Starting => "Starting",
+            Self::OverrideNotNeeded => "OverrideNotNeeded",
+            Self::HandsOver { .. } => "HandsOver",
+            Self::AwaitsScheduler => "AwaitsScheduler",
+            Self::Released => "Released",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotEnabled => f.write_str("it is not distributed"),
+            Self::Conflict { with, same_kind: true } => write!(
+                f,
+                "{with} is older and scales the same target: take the label federatedhpa.karmada.io/enabled off one of them"
+            ),
+            Self::Conflict { with, .. } => {
+                write!(f, "{with} is older and scales the same target: delete one of them")
+            }
+            Self::TargetMissing { target } => write!(f, "there is no {target}"),
+            Self::NoScale { target } => {
+                write!(f, "{target} cannot be scaled: {} has no scale subresource", target.gvk)
+            }
+            Self::NoBinding { target } => {
+                write!(f, "{target} is in no cluster: a policy has to select it, and the scheduler has to place it")
+            }
+            Self::NoCluster => f.write_str("no cluster of the target can be used now: nothing is changed"),
+            Self::ClusterLeft { cluster, why } => write!(f, "cluster {cluster} has no share: {why}"),
+            Self::Share { cluster, min, max, share } if max == share => {
+                write!(f, "cluster {cluster} has {min} to {max} replicas")
+            }
+            Self::Share { cluster, min, max, share } => {
+                write!(f, "cluster {cluster} has {min} to {max} replicas, {share} of them without loans")
+            }
+            Self::Frozen { cluster, max } => {
+                write!(f, "the autoscaler in cluster {cluster} may not grow beyond {max} until its copy is gone")
+            }
+            Self::ShrinksLater { cluster } => {
+                write!(f, "the maximum of cluster {cluster} was lowered less than a minute ago")
+            }
+            Self::Suspended { cluster } => write!(f, "dispatching to cluster {cluster} is suspended"),
+            Self::AwaitsTarget { cluster } => {
+                write!(f, "the target's Work of cluster {cluster} does not yet leave its replicas to the member")
+            }
+            Self::Lends { replicas, to } => {
+                let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+                write!(f, "{replicas} replicas of the maximum are lent to {}, which need more", to.join(", "))
+            }
+            Self::Decided { cluster, replicas } => write!(f, "cluster {cluster} decided for {replicas} replicas"),
+            Self::Ignored { cluster, why } => write!(f, "the report of cluster {cluster} changes nothing: {why}"),
+            Self::UserScaled { from, to } => {
+                write!(f, "the replicas of the target were changed from {from} to {to}: members get them first")
+            }
+            Self::Batched => f.write_str("smaller numbers of members are recorded at most every 5 s"),
+            Self::Starting => f.write_str("the controller waits for the reports of all members after its start"),
+            Self::OverrideNotNeeded => f.write_str("members have what the target says"),
+            Self::HandsOver { replicas } => write!(f, "the target takes over {replicas} replicas"),
+            Self::AwaitsScheduler => f.write_str("the scheduler has not yet divided the replicas of the target"),
+            Self::Released => f.write_str("members' autoscalers are removed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_what_to_do() {
+        let with = || "FederatedHPA web".to_owned();
+        for (reason, word, text) in [
+            (
+                Reason::Conflict { with: with(), same_kind: false },
+                "ConflictingAutoscaler",
+                "FederatedHPA web is older and scales the same target: delete one of them",
+            ),
+            (
+                Reason::Share { cluster: "m1".into(), min: 1, max: 5, share: 3 },
+                "Share",
+                "cluster m1 has 1 to 5 replicas, 3 of them without loans",
+            ),
+            (
+                Reason::ClusterLeft { cluster: "m1".into(), why: Left::Tainted { taint: "k:NoExecute".into() } },
+                "Tainted",
+                "cluster m1 has no share: it has the taint k:NoExecute, which is not tolerated",
+            ),
+        ] {
+            assert_eq!((reason.reason(), reason.to_string().as_str()), (word, text));
+        }
+    }
+}

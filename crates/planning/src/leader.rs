@@ -1,0 +1,281 @@
+//! Settings and state of the leader, as group `explain.ironclad.io` tells them (specification/operations.md 4.4).
+//!
+//! The leader fills these types and the command line reads them; nothing here asks anybody.
+
+use std::collections::BTreeMap;
+
+use ironclad_fleet::{
+    BindingKey,
+    gates::{Gate, Gates},
+};
+use ironclad_propagation::detector::binding;
+use ironclad_scheduling::{Options, Plugins, capacity::Modelling, preempt::Mode};
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+/// Flags and gates that decisions on placement read. The defaults where no leader tells its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Feature gates.
+    pub gates: Gates,
+    /// Flags of the scheduler, with the effect of the gates.
+    pub scheduler: Options,
+}
+
+impl Settings {
+    /// Settings with these gates, and these flags of the scheduler as they were given.
+    #[must_use]
+    pub fn new(gates: Gates, scheduler: &Options) -> Self {
+        Self { scheduler: scheduler.with_gates(&gates), gates }
+    }
+
+    /// Gates that the detector reads.
+    #[must_use]
+    pub fn detector(&self) -> binding::Options {
+        binding::Options::of(&self.gates)
+    }
+
+    /// Use of resource models.
+    #[must_use]
+    pub fn modelling(&self) -> Modelling {
+        Modelling::of(&self.gates)
+    }
+}
+
+/// Settings of the leader, and which controllers run in its process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Configuration {
+    /// Feature gates by name.
+    #[serde(default)]
+    pub gates: BTreeMap<String, bool>,
+    /// Flags of the scheduler.
+    #[serde(default)]
+    pub scheduler: SchedulerFlags,
+    /// All controllers that it knows, in the order of its registry.
+    #[serde(default)]
+    pub controllers: Vec<ControllerState>,
+}
+
+/// Flags of the scheduler on the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SchedulerFlags {
+    /// `--scheduler-name`.
+    pub scheduler_name: String,
+    /// `--enable-empty-workload-propagation`.
+    pub empty_workload_propagation: bool,
+    /// `--clear-unfit-result-after`, in seconds.
+    pub clear_unfit_result_after_seconds: i64,
+    /// Continues with the earlier affinity groups after the last.
+    pub wrap_around_groups: bool,
+    /// Schedules again when the affinity does not select a target any more.
+    pub follow_drift: bool,
+    /// `--plugins`: the names of the enabled ones.
+    pub plugins: Vec<String>,
+    /// `--preemption-mode` with its gate: `Off`, `Observe` or `Evict`.
+    pub preemption_mode: String,
+}
+
+impl Default for SchedulerFlags {
+    fn default() -> Self {
+        Self::of(&Options::default())
+    }
+}
+
+impl SchedulerFlags {
+    fn of(options: &Options) -> Self {
+        Self {
+            scheduler_name: options.scheduler_name.clone(),
+            empty_workload_propagation: options.empty_workload_propagation,
+            clear_unfit_result_after_seconds: options.clear_unfit_result_after.as_secs(),
+            wrap_around_groups: options.wrap_around_groups,
+            follow_drift: options.follow_drift,
+            plugins: options.plugins.enabled().map(|plugin| plugin.name.to_owned()).collect(),
+            preemption_mode: format!("{:?}", options.preemption),
+        }
+    }
+
+    /// Plugins of a newer leader that this version does not know are left out.
+    fn options(&self) -> Options {
+        let known = |name: &&str| Plugins::parse([*name]).is_ok();
+        let plugins = Plugins::parse(self.plugins.iter().map(String::as_str).filter(known));
+        Options {
+            scheduler_name: self.scheduler_name.clone(),
+            empty_workload_propagation: self.empty_workload_propagation,
+            clear_unfit_result_after: SignedDuration::from_secs(self.clear_unfit_result_after_seconds),
+            wrap_around_groups: self.wrap_around_groups,
+            follow_drift: self.follow_drift,
+            plugins: plugins.map_or_else(|_| Plugins::default(), |(plugins, _)| plugins),
+            preemption: match self.preemption_mode.as_str() {
+                "Observe" => Mode::Observe,
+                "Evict" => Mode::Evict,
+                _ => Mode::Off,
+            },
+            ..Options::default()
+        }
+    }
+}
+
+/// A controller of the leader's process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerState {
+    /// Its name in `--controllers`.
+    pub name: String,
+    /// State.
+    pub state: Running,
+    /// The feature gate without which it does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<String>,
+    /// Objects that nothing happens to without it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acts_on: Vec<ActsOn>,
+}
+
+/// State of a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Running {
+    /// It runs.
+    Running,
+    /// `--controllers` leaves it out.
+    SwitchedOff,
+    /// Its feature gate is off.
+    GateOff,
+    /// The version of the leader does not have it.
+    NotBuilt,
+    /// A state that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Objects that a controller acts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ActsOn {
+    /// Clusters.
+    Clusters,
+    /// PropagationPolicies and ClusterPropagationPolicies.
+    Policies,
+    /// ResourceBindings and ClusterResourceBindings.
+    Bindings,
+    /// Bindings with `spec.propagateDeps`.
+    Dependencies,
+    /// Bindings with `spec.failover.application`.
+    ApplicationFailover,
+    /// Eviction tasks of bindings.
+    EvictionTasks,
+    /// Works.
+    Works,
+    /// ClusterTaintPolicies.
+    TaintPolicies,
+    /// Clusters with taints that evict.
+    EvictingTaints,
+    /// WorkloadRebalancers.
+    WorkloadRebalancers,
+    /// FederatedResourceQuotas.
+    FederatedResourceQuotas,
+    /// CronFederatedHPAs.
+    CronFederatedHpas,
+    /// FederatedHPAs.
+    FederatedHpas,
+    /// MultiClusterServices.
+    MultiClusterServices,
+    /// ServiceExports.
+    ServiceExports,
+    /// ServiceImports.
+    ServiceImports,
+    /// Remedies.
+    Remedies,
+    /// Objects that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Configuration {
+    /// Configuration of a leader with these settings and controllers.
+    #[must_use]
+    pub fn new(settings: &Settings, controllers: Vec<ControllerState>) -> Self {
+        let gates = Gate::ALL.iter().map(|gate| (gate.name().to_owned(), settings.gates.enabled(*gate)));
+        Self { gates: gates.collect(), scheduler: SchedulerFlags::of(&settings.scheduler), controllers }
+    }
+
+    /// Settings that decisions read. Gates that this version does not know are left out; those that the leader does not
+    /// tell have their default.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let mut gates = Gates::default();
+        for gate in Gate::ALL {
+            if let Some(on) = self.gates.get(gate.name()) {
+                gates = gates.with(*gate, *on);
+            }
+        }
+        Settings::new(gates, &self.scheduler.options())
+    }
+}
+
+/// A binding that waits for the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueuedBinding {
+    /// The binding; without a namespace it is a ClusterResourceBinding.
+    pub binding: BindingKey,
+    /// Position in the queue, from 1.
+    pub position: usize,
+    /// `spec.schedulePriority.priority`: a higher one is scheduled first.
+    pub priority: i32,
+    /// `Change` of a user, or `Replay` after a start or a change of the fleet, which comes later within a priority.
+    pub cause: String,
+    /// `Scheduling`, `Active`, `Backoff` after an error, or `Unschedulable` for lack of capacity or of a cluster that
+    /// fits.
+    pub state: String,
+    /// Milliseconds until it is tried again even without an event, while it is in `Backoff` or `Unschedulable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    /// Attempts in a row that failed.
+    pub attempts: u32,
+    /// Message of the last scheduling attempt, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_of_a_leader_are_those_that_it_tells() {
+        let (gates, _) = Gates::parse("WorkloadAffinity=true,PriorityBasedPreemptiveScheduling=true").unwrap();
+        let (plugins, _) = Plugins::parse(["*", "-TaintToleration"]).unwrap();
+        let flags = Options {
+            scheduler_name: "mine".to_owned(),
+            clear_unfit_result_after: SignedDuration::from_secs(7),
+            wrap_around_groups: false,
+            preemption: Mode::Observe,
+            plugins,
+            ..Options::default()
+        };
+        let settings = Settings::new(gates, &flags);
+        assert!(settings.scheduler.workload_affinity && settings.detector().workload_affinity);
+        let told = json!(Configuration::new(&settings, Vec::new()));
+        let read: Configuration = serde_json::from_value(told).unwrap();
+        assert_eq!(read.settings(), settings);
+    }
+
+    #[test]
+    fn newer_and_older_leaders_are_understood() {
+        let read = |told: serde_json::Value| serde_json::from_value::<Configuration>(told).unwrap();
+        assert_eq!(read(json!({})).settings(), Settings::default(), "a leader that tells nothing");
+        let newer = read(json!({
+            "gates": {"Unheard": true, "WorkloadAffinity": true}, "unheard": 1,
+            "scheduler": {"plugins": ["ClusterAffinity", "Unheard"]},
+            "controllers": [{"name": "x", "state": "Dreaming", "actsOn": ["Unheard", "Works"]}],
+        }));
+        assert!(newer.settings().scheduler.workload_affinity);
+        assert_eq!(newer.controllers[0].state, Running::Unknown);
+        assert_eq!(newer.controllers[0].acts_on, [ActsOn::Unknown, ActsOn::Works]);
+        let plugins: Vec<&str> = newer.settings().scheduler.plugins.enabled().map(|plugin| plugin.name).collect();
+        assert_eq!(plugins, ["ClusterAffinity"]);
+    }
+}

@@ -1,0 +1,27 @@
+//! Accurate estimators: free capacity by the nodes and pods of a member (specification/scheduling.md 10.5, 10.6), the
+//! combination of several estimators (10.1), and what a failing one means.
+//!
+//! An [`Index`] follows one member incrementally: a node or pod event costs the logarithm of the number of nodes, and a
+//! question that was asked before costs the nodes that changed since. [`Answers`] do the same for the fleet. Watches,
+//! connections and clocks stay outside.
+
+mod answers;
+mod breaker;
+mod claim;
+mod combine;
+mod discovery;
+mod index;
+mod pending;
+mod place;
+mod question;
+mod quota;
+
+pub use answers::Answers;
+pub use breaker::Breaker;
+pub use claim::{Claim, NodeFacts};
+pub use combine::{Answer, NoAnswer, meaning};
+pub use discovery::{Discovery, EstimatorService, Undiscovered, addresses};
+pub use index::{Estimate, Index, Node, Pod};
+pub use pending::{Pending, PendingPod, ReplicaSet};
+pub use question::{PodTemplate, Question, SetPart, Subtracting, Wanted, assumed_parts, question_of};
+pub use quota::{Quota, Scope};

@@ -1,0 +1,103 @@
+//! Who gets the capacity that victims leave (specification/scheduling.md 15.7, 15.8).
+
+use ironclad_fleet::BindingRef;
+use proptest::prelude::*;
+
+use super::*;
+use crate::testkit::applied;
+
+/// Capacity of a world: what runs is assumed on top of empty clusters.
+fn capacity(world: &World) -> Capacity {
+    let mut capacity = Capacity::of(&world.clusters, Modelling::On);
+    for binding in &world.bindings {
+        let mut before = binding.clone();
+        before.spec.clusters.clear();
+        capacity.assigned((&before).into(), &binding.spec.clusters, &world.options, std::time::Duration::ZERO);
+    }
+    capacity
+}
+
+fn decide_with(world: &World, binding: &ResourceBinding, capacity: &Capacity) -> Decision {
+    let placed = Placed::of(&world.bindings);
+    decide_both(
+        &Seen {
+            binding: binding.into(),
+            clusters: &world.clusters,
+            available: &Available::new(),
+            capacity,
+            options: &world.options,
+            api_appeared: false,
+            preempting: Some(Preempting { placed: &placed, preemptors: &world.preemptors }),
+            peers: None,
+            index: None,
+        },
+        1_000,
+    )
+}
+
+proptest! {
+    /// A preemptor gets the capacity of its victims, whoever of lower or equal priority comes in between: it never
+    /// waits for capacity that one of them took. Victims that fit nowhere stay away, and nobody else loses anything.
+    #[test]
+    fn what_victims_leave_is_the_preemptors(
+        cores in prop::collection::vec(1_i64..8, 1..4),
+        running in prop::collection::vec((0_usize..4, 0_i32..5, 1_i64..4), 0..9),
+        wanted in (1_i32..5, 1_i64..4, 1_i32..6),
+        others in prop::collection::vec((0_i32..6, 1_i32..4, 1_i64..4), 0..6),
+        single: bool,
+    ) {
+        let names: Vec<String> = (0..cores.len()).map(|at| format!("c{at}")).collect();
+        let mut world = World::new();
+        let mut free = cores.clone();
+        for (name, cores) in names.iter().zip(&cores) {
+            world = world.cluster(name, &[("cpu", &cores.to_string())]);
+        }
+        for (at, (on, priority, cores)) in running.iter().enumerate() {
+            let on = on % names.len();
+            if free[on] >= *cores {
+                free[on] -= cores;
+                world = world.cores(&names[on], &[(&format!("b{at}"), *priority, &cores.to_string())]);
+            }
+        }
+        let (replicas, each, priority) = wanted;
+        let mut pending = preemptor(priority, replicas, &[("cpu", &each.to_string())]);
+        if single {
+            pending.spec.placement = Some(one_cluster());
+        }
+        let mut room = capacity(&world);
+        let first = decide_with(&world, &pending, &room);
+        let Some(Outcome::Nominated(plan)) = first.preemption.clone() else {
+            prop_assert!(first.result().is_some() || first.preemption.is_some());
+            return Ok(());
+        };
+        let waiting = applied(&pending, &first);
+        room.nominate(&waiting, &plan.nominated, &world.options);
+
+        // Victims leave, while others arrive.
+        let mut left = Vec::new();
+        for victim in &plan.victims {
+            let at = world.bindings.iter().position(|b| BindingRef::from(b).key() == victim.key).unwrap();
+            let before = world.bindings.remove(at);
+            prop_assert!(victim.priority < priority, "only lower priorities leave");
+            room.assigned((&before).into(), &[], &world.options, std::time::Duration::ZERO);
+            left.push(before);
+        }
+        for (at, (other, replicas, cores)) in others.iter().enumerate() {
+            let name = format!("other{at}");
+            let binding = workload(&name, (*other).min(priority), *replicas, &[("cpu", &cores.to_string())], &[]);
+            if let Some(result) = decide_with(&world, &binding, &room).result() {
+                room.assigned((&binding).into(), result, &world.options, std::time::Duration::ZERO);
+            }
+        }
+        for mut victim in left {
+            victim.spec.clusters.clear();
+            if let Some(result) = decide_with(&world, &victim, &room).result() {
+                room.assigned((&victim).into(), result, &world.options, std::time::Duration::ZERO);
+            }
+        }
+        let bound = decide_with(&world, &waiting, &room);
+        prop_assert_eq!(&bound.preemption, &Some(Outcome::Bound), "{:?}", bound.failure);
+        let placed: i32 = bound.result().unwrap_or_default().iter().map(|target| target.replicas).sum();
+        prop_assert_eq!(placed, replicas);
+    }
+}

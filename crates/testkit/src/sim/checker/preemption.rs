@@ -1,0 +1,564 @@
+//! Preemption between bindings over time (specification/scheduling.md 14.3, 15): who leaves for whom, how many, how
+//! fast, and that no capacity is promised twice.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ironclad_api::{
+    eviction::{BINDING_PREEMPTED, PRODUCER_SCHEDULER},
+    policy::{PurgeMode, ReplicaSchedulingType, SpreadByField},
+    work::{GracefulEvictionTask, PreemptionPolicy, ResourceBinding, ResourceBindingSpec},
+};
+use ironclad_fleet::{BindingKey, ClusterName, Gvk, ObjectKey, World as Fleet, eviction_task};
+use ironclad_scheduling::preempt::{Limits, Mode};
+
+use super::{
+    Checker, Rules, Write,
+    capacity::{self, Figures, Holder, cpu, of_target, priority},
+    clusters::Clusters,
+};
+use crate::sim::script::Class;
+
+/// Grace period of the tasks of preempted bindings, seconds.
+const GRACE: i32 = 300;
+/// Time within which a preempted binding is spared.
+const SPARED: Duration = Duration::from_secs(300);
+/// Time without changes after which reports and results agree in every view: two summaries and what they may lag.
+const SETTLED: Duration = Duration::from_secs(30);
+/// Evictions of one binding by the same version of another one.
+const REPEATED_MAX: usize = 3;
+/// Time within which the end of a nomination is written.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Gate and flags of preemption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preemption {
+    pub mode: Mode,
+    pub limits: Limits,
+}
+
+/// Priority of a binding, and whether it may preempt.
+type Priority = (i32, bool);
+
+/// Values over time; each is in force until the next one.
+#[derive(Debug)]
+struct Over<T>(Vec<(Duration, T)>);
+
+impl<T> Default for Over<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: PartialEq> Over<T> {
+    /// Returns true if the value changes.
+    fn set(&mut self, at: Duration, value: T) -> bool {
+        let changes = self.0.last().is_none_or(|(_, last)| *last != value);
+        if changes {
+            self.0.push((at, value));
+        }
+        changes
+    }
+
+    /// The values in force at any time since then.
+    fn since(&self, from: Duration) -> impl Iterator<Item = &T> {
+        let until = |n: usize| self.0.get(n + 1).map_or(Duration::MAX, |(next, _)| *next);
+        self.0.iter().enumerate().filter(move |(n, _)| until(*n) >= from).map(|(_, (_, value))| value)
+    }
+}
+
+#[derive(Debug)]
+struct Nomination {
+    at: Duration,
+    generation: i64,
+    /// Clusters and replicas that are held.
+    clusters: BTreeMap<ClusterName, i64>,
+    figures: Option<Figures>,
+    victims: BTreeSet<(String, ClusterName)>,
+}
+
+#[derive(Debug)]
+struct Eviction {
+    at: Duration,
+    victim: String,
+    /// The preemptor and its generation.
+    by: (BindingKey, i64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Preemptions {
+    priorities: BTreeMap<BindingKey, Over<Option<Priority>>>,
+    nominations: BTreeMap<BindingKey, Nomination>,
+    nominated: BTreeMap<BindingKey, Duration>,
+    evictions: Vec<Eviction>,
+    /// Copies that preempted bindings left behind.
+    left: BTreeSet<(ClusterName, ObjectKey)>,
+    classes: BTreeMap<String, Over<Option<Priority>>>,
+    named: BTreeMap<String, Over<Option<&'static str>>>,
+    quota: Over<Option<i64>>,
+    /// Capacity that was given to others while it was held, and by when the nomination must have ended.
+    suspects: Vec<(Duration, BindingKey, Duration, String)>,
+    /// Last change of results, tasks and reported capacity.
+    changed: Duration,
+    healed: Option<Duration>,
+    /// Changes of the clusters of each binding after the last fault.
+    moves: BTreeMap<BindingKey, usize>,
+}
+
+fn priority_of(spec: &ResourceBindingSpec) -> Priority {
+    let resolved = spec.schedule_priority.as_ref();
+    let preempts = resolved.and_then(|p| p.preemption_policy) == Some(PreemptionPolicy::PreemptLowerPriority);
+    (priority(spec), preempts)
+}
+
+/// What decides about the capacity that a binding takes.
+fn takes(binding: &ResourceBinding) -> impl PartialEq + use<> {
+    let spec = &binding.spec;
+    (spec.clusters.clone(), spec.graceful_eviction_tasks.len(), cpu(spec))
+}
+
+fn preempted(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
+    binding.spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED)
+}
+
+fn placed(spec: &ResourceBindingSpec) -> i32 {
+    spec.clusters.iter().map(|target| target.replicas).sum()
+}
+
+#[cfg(test)]
+mod tests;
+
+impl Checker {
+    /// Records that a user creates or deletes a PriorityClass.
+    pub fn class_set(&mut self, at: Duration, name: &str, class: Option<Class>) {
+        let priority = class.map(|class| (class.value, !class.never));
+        self.preemptions.classes.entry(name.to_owned()).or_default().set(at, priority);
+    }
+
+    /// Records that the policy of a binding's template names a class.
+    pub fn class_named(&mut self, at: Duration, binding: String, class: Option<&'static str>) {
+        self.preemptions.named.entry(binding).or_default().set(at, class);
+    }
+
+    /// Records that a user sets or deletes the quota of all bindings, in millicores.
+    pub fn quota_set(&mut self, at: Duration, cpu: Option<i64>) {
+        self.preemptions.quota.set(at, cpu);
+    }
+
+    pub(super) fn end_of_faults(&mut self, at: Duration) {
+        self.preemptions.healed = Some(at);
+    }
+
+    /// Checks a written binding.
+    pub(super) fn preemption(
+        &mut self,
+        write: &Write,
+        key: &BindingKey,
+        old: Option<&ResourceBinding>,
+        new: Option<&ResourceBinding>,
+        fleet: &Fleet,
+        broken: &mut Vec<String>,
+    ) {
+        let Some(allowed) = self.rules.preemption else { return };
+        let at = write.at;
+        self.preemptions.confirm(at, broken);
+        let Some(new) = new else {
+            self.preemptions.priorities.entry(key.clone()).or_default().set(at, None);
+            if self.preemptions.nominations.remove(key).is_some() {
+                self.noted.insert("a preemptor is deleted before it is placed");
+            }
+            self.preemptions.changed = at;
+            self.preemptions.forget_figures();
+            return;
+        };
+        let old = old.filter(|old| old.metadata.uid == new.metadata.uid);
+        if old.map(takes) != Some(takes(new)) && !(old.is_none() && new.spec.clusters.is_empty()) {
+            self.preemptions.changed = at;
+        }
+        let priority = priority_of(&new.spec);
+        if self.preemptions.priorities.entry(key.clone()).or_default().set(at, Some(priority)) {
+            self.preemptions.forget_figures();
+        }
+        self.preemptions.resolved(at, key, old, new, &self.rules, broken);
+        if let Some(old) = old {
+            for task in preempted(new).filter(|task| !preempted(old).any(|o| o.from_cluster == task.from_cluster)) {
+                self.evicted_for(write, key, task, old, new, allowed, fleet, broken);
+            }
+            self.preemptions.moved(key, old, new, broken);
+            let went = |task: &&GracefulEvictionTask| !preempted(new).any(|n| n.from_cluster == task.from_cluster);
+            if preempted(old).filter(went).any(|task| {
+                task.creation_timestamp
+                    .as_ref()
+                    .is_some_and(|created| write.wall + self.rules.skew < created.0.as_second() + i64::from(GRACE) - 1)
+            }) {
+                self.noted.insert("a victim may return early");
+            }
+            if new.spec.clusters.len() > old.spec.clusters.len() && preempted(new).next().is_some() {
+                self.noted.insert("a preempted binding finds another cluster");
+            }
+        }
+        self.preemptions.nominate(at, key, new, allowed, &self.rules, &self.clusters, fleet, broken);
+        self.preemptions.promise(at, key, old, new, fleet, &self.rules, broken);
+    }
+
+    pub(super) fn capacity_changed(&mut self, at: Duration) {
+        self.preemptions.changed = at;
+    }
+
+    /// Checks that a binding was preempted for a good reason.
+    fn evicted_for(
+        &mut self,
+        write: &Write,
+        key: &BindingKey,
+        task: &GracefulEvictionTask,
+        old: &ResourceBinding,
+        new: &ResourceBinding,
+        allowed: Preemption,
+        fleet: &Fleet,
+        broken: &mut Vec<String>,
+    ) {
+        let (at, from) = (write.at, ClusterName::from(task.from_cluster.as_str()));
+        let spec = &old.spec;
+        self.noted.insert("a binding is preempted");
+        if allowed.mode != Mode::Evict {
+            broken.push(format!("{key} is preempted from {from} in mode {:?}", allowed.mode));
+        }
+        let is_task = task.purge_mode == Some(PurgeMode::Directly)
+            && task.grace_period_seconds == Some(GRACE)
+            && task.producer == PRODUCER_SCHEDULER
+            && spec.target(&from.0).is_some()
+            && new.spec.target(&from.0).is_none();
+        if !is_task {
+            broken.push(format!("{key} leaves {from} by another task than a preemption's: {task:?}"));
+        }
+        if cpu(spec) == 0 || old.metadata.deletion_timestamp.is_some() || spec.scheduling_suspended() {
+            broken.push(format!("{key} is no possible victim, and is preempted from {from}"));
+        }
+        if self.clusters.get(&from).is_none_or(|state| state.surely_repels(true, at, self.rules.stale)) {
+            broken.push(format!("{key} is preempted from {from}, which is not ready"));
+        }
+        let object = ObjectKey {
+            gvk: Gvk::from_manifest(&spec.resource.api_version, &spec.resource.kind),
+            namespace: spec.resource.namespace.as_str().into(),
+            name: spec.resource.name.as_str().into(),
+        };
+        self.preemptions.left.insert((from.clone(), object));
+        let Some(by) = eviction_task::preemptor(task) else {
+            broken.push(format!("the task of {key} from {from} does not name its preemptor: {}", task.message));
+            return;
+        };
+        let lately = at.saturating_sub(self.rules.stale);
+        let history = self.preemptions.priorities.get(&by);
+        let higher = |p: &Option<Priority>| p.is_some_and(|(value, preempts)| preempts && value > priority(spec));
+        if !history.is_some_and(|history| history.since(lately).any(higher)) {
+            broken
+                .push(format!("{key} of priority {} is preempted from {from} by {by}, which may not", priority(spec)));
+        }
+        let generation = fleet.bindings.get(&by).and_then(|by| by.metadata.generation).unwrap_or_default();
+        let by = (by, generation);
+        let eviction = Eviction { at, victim: key.to_string(), by: by.clone() };
+        self.preemptions.evictions.push(eviction);
+        self.within_limits(at, &by, key, allowed.limits, broken);
+        self.preemptions.needed(at, &by.0, key, &from, &self.rules, allowed.limits, broken, &mut self.noted);
+    }
+
+    /// Checks the limit of a minute, and that nobody is evicted over and over again.
+    fn within_limits(
+        &mut self,
+        at: Duration,
+        by: &(BindingKey, i64),
+        victim: &BindingKey,
+        limits: Limits,
+        broken: &mut Vec<String>,
+    ) {
+        let all = &self.preemptions.evictions;
+        // Times on the wire have whole seconds, and a process that starts knows none of the evictions before.
+        let recent: Vec<Duration> =
+            all.iter().map(|e| e.at).filter(|e| *e + MINUTE > at + Duration::from_secs(2)).collect();
+        let begin = recent.first().copied().unwrap_or(at);
+        let is_calm = self.late.is_calm_since(begin.saturating_sub(self.rules.stale));
+        let knows =
+            is_calm && self.rules.skew == 0 && !self.starts.iter().any(|start| *start + self.rules.stale >= begin);
+        if knows && recent.len() > limits.evictions_per_minute {
+            broken.push(format!(
+                "{} preemptions within a minute, at most {}",
+                recent.len(),
+                limits.evictions_per_minute
+            ));
+        }
+        let repeated = all.iter().filter(|e| e.by == *by && e.victim == victim.to_string()).count();
+        if repeated > REPEATED_MAX {
+            broken.push(format!("{victim} is preempted by {} for the {repeated}th time", by.0));
+        }
+    }
+}
+
+impl Preemptions {
+    /// A plan that was made before something changed may be replaced under the same nomination.
+    pub(super) fn forget_figures(&mut self) {
+        self.nominations.values_mut().for_each(|nomination| nomination.figures = None);
+    }
+
+    pub(super) fn has_left(&self, cluster: &ClusterName, object: &ObjectKey) -> bool {
+        self.left.contains(&(cluster.clone(), object.clone()))
+    }
+
+    /// Confirms suspicions about nominations that did not end in time.
+    fn confirm(&mut self, at: Duration, broken: &mut Vec<String>) {
+        let nominations = &self.nominations;
+        self.suspects.retain(|(by, other, since, found)| {
+            let lasts = nominations.get(other).is_some_and(|nomination| nomination.at == *since);
+            if lasts && *by < at {
+                broken.push(found.clone());
+            }
+            lasts && *by >= at
+        });
+    }
+
+    /// Checks a changed priority against the classes that the policy named lately.
+    fn resolved(
+        &self,
+        at: Duration,
+        key: &BindingKey,
+        old: Option<&ResourceBinding>,
+        new: &ResourceBinding,
+        rules: &Rules,
+        broken: &mut Vec<String>,
+    ) {
+        let is = new.spec.schedule_priority.as_ref();
+        if old.is_some_and(|old| old.spec.schedule_priority.as_ref() == is) {
+            return;
+        }
+        let Some(named) = self.named.get(&*key.name) else { return };
+        let lately = at.saturating_sub(rules.stale + SETTLED);
+        let mut possible: Vec<Option<Priority>> = Vec::new();
+        for class in named.since(lately) {
+            let Some(class) = class else {
+                possible.push(None);
+                continue;
+            };
+            match self.classes.get(*class) {
+                Some(values) => {
+                    possible.extend(values.since(lately).map(|value| Some(value.unwrap_or((0, false)))));
+                    if values.0.first().is_none_or(|(first, _)| *first >= lately) {
+                        possible.push(Some((0, false)));
+                    }
+                }
+                None => possible.push(Some((0, false))),
+            }
+        }
+        let found = is.map(|_| priority_of(&new.spec));
+        if !possible.contains(&found) {
+            broken.push(format!("{key} has priority {found:?}, and its class says {possible:?}"));
+        }
+    }
+
+    /// Records a changed nomination, with the capacity that it was decided on.
+    fn nominate(
+        &mut self,
+        at: Duration,
+        key: &BindingKey,
+        new: &ResourceBinding,
+        allowed: Preemption,
+        rules: &Rules,
+        clusters: &Clusters,
+        fleet: &Fleet,
+        broken: &mut Vec<String>,
+    ) {
+        let held = new.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
+        let held: BTreeMap<ClusterName, i64> =
+            held.iter().map(|t| (ClusterName::from(t.name.as_str()), i64::from(t.replicas))).collect();
+        if held.is_empty() {
+            if self.nominations.remove(key).is_some() {
+                self.nominated.insert(key.clone(), at);
+            }
+            return;
+        }
+        if self.nominations.get(key).is_some_and(|nomination| nomination.clusters == held) {
+            return;
+        }
+        if allowed.mode != Mode::Evict {
+            broken.push(format!("{key} is nominated in mode {:?}", allowed.mode));
+        }
+        let figures = self.figures(at, key, new, rules, clusters, fleet);
+        let generation = new.metadata.generation.unwrap_or_default();
+        let nomination = Nomination { at, generation, clusters: held, figures, victims: BTreeSet::new() };
+        self.nominations.insert(key.clone(), nomination);
+    }
+
+    /// Capacity that a preemptor surely saw; `None` if views may differ.
+    fn figures(
+        &self,
+        at: Duration,
+        key: &BindingKey,
+        new: &ResourceBinding,
+        rules: &Rules,
+        clusters: &Clusters,
+        fleet: &Fleet,
+    ) -> Option<Figures> {
+        let (spec, own) = (&new.spec, priority(&new.spec));
+        let placement = spec.placement.as_ref()?;
+        let grouped = |spec: &ResourceBindingSpec| spec.workload_affinity_groups.is_some();
+        let by_cluster = placement.spread_constraints.iter().all(|c| c.spread_by_field == Some(SpreadByField::Cluster));
+        let plain = placement.cluster_affinities.is_empty()
+            && by_cluster
+            && placement.replica_scheduling_type() == ReplicaSchedulingType::Divided
+            && spec.clusters.is_empty()
+            && spec.graceful_eviction_tasks.is_empty()
+            && !fleet.bindings.values().any(|binding| grouped(&binding.spec))
+            && cpu(spec) > 0;
+        let stale = rules.stale;
+        let spares = self.evictions.iter().any(|e| e.at + SPARED + stale + SETTLED >= at);
+        if !plain || spares || self.changed + stale + SETTLED >= at || self.nominations.keys().any(|other| other != key)
+        {
+            return None;
+        }
+        let named = placement.cluster_affinity.as_ref().map_or(&[][..], |affinity| &affinity.cluster_names);
+        let mut found = BTreeMap::new();
+        for (name, cluster) in &fleet.clusters {
+            let state = clusters.get(name)?;
+            let (all, reported) = capacity::summary(Some(cluster));
+            let well = state.is_surely_ready(at, stale + SETTLED) && cluster.spec.taints.is_empty();
+            if !well || state.changed + stale + SETTLED >= at || reported != capacity::promised(fleet, name) {
+                return None;
+            }
+            if !named.is_empty() && !named.iter().any(|allowed| **allowed == *name.0) {
+                continue;
+            }
+            let there = fleet.bindings.iter().filter_map(|(other, b)| Some((other, b, b.spec.target(&name.0)?)));
+            let lower = there.filter(|(_, b, _)| priority(&b.spec) < own && cpu(&b.spec) > 0);
+            let holders = lower
+                .map(|(other, b, target)| Holder { binding: other.to_string(), cpu: of_target(&b.spec, target) })
+                .collect();
+            found.insert(name.clone(), (all - reported, holders));
+        }
+        let single = placement.spread_constraints.iter().any(|c| c.max_groups == 1);
+        Some(Figures { replicas: i64::from(spec.replicas), cpu: cpu(spec), single, clusters: found })
+    }
+
+    /// Checks the number of victims of a nomination.
+    fn needed(
+        &mut self,
+        at: Duration,
+        by: &BindingKey,
+        victim: &BindingKey,
+        from: &ClusterName,
+        rules: &Rules,
+        limits: Limits,
+        broken: &mut Vec<String>,
+        noted: &mut BTreeSet<&'static str>,
+    ) {
+        let Some(nomination) = self.nominations.get_mut(by) else {
+            // The nomination may have ended while the write was under way.
+            if self.nominated.get(by).is_none_or(|ended| *ended + rules.stale < at) {
+                broken.push(format!("{victim} is preempted by {by}, for which nothing is held"));
+            }
+            return;
+        };
+        if !nomination.clusters.contains_key(from) {
+            broken.push(format!("{victim} is preempted from {from}, where nothing is held for {by}"));
+        }
+        nomination.victims.insert((victim.to_string(), from.clone()));
+        let victims = &nomination.victims;
+        let count = victims.iter().map(|(victim, _)| victim).collect::<BTreeSet<_>>().len();
+        if count > 1 {
+            noted.insert("a preemption needs several victims");
+        }
+        if count > limits.victims {
+            broken.push(format!("{by} preempts {count} bindings, at most {}", limits.victims));
+        }
+        let Some(figures) = &nomination.figures else { return };
+        noted.insert("the number of victims is compared with all sets");
+        if figures.single {
+            let fewest = figures.fewest();
+            if fewest.is_none_or(|fewest| count > fewest) {
+                broken.push(format!("{by} preempts {victims:?}, and {fewest:?} would do: {figures:?}"));
+            }
+            return;
+        }
+        let held = |name: &ClusterName| nomination.clusters.contains_key(name);
+        for spared in victims {
+            if figures.fits(&held, victims.iter().filter(|other| *other != spared)) {
+                broken.push(format!("{by} preempts {victims:?}, and need not preempt {spared:?}: {figures:?}"));
+            }
+        }
+    }
+
+    /// Checks that what a binding is given is free, and not held for another one of its priority or a higher one.
+    fn promise(
+        &mut self,
+        at: Duration,
+        key: &BindingKey,
+        old: Option<&ResourceBinding>,
+        new: &ResourceBinding,
+        fleet: &Fleet,
+        rules: &Rules,
+        broken: &mut Vec<String>,
+    ) {
+        let spec = &new.spec;
+        let had = |cluster: &str| {
+            let target = old.and_then(|old| Some((&old.spec, old.spec.target(cluster)?)));
+            target.map_or(0, |(spec, target)| of_target(spec, target))
+        };
+        for target in spec.clusters.iter().filter(|target| of_target(spec, target) > had(&target.name)) {
+            let cluster = ClusterName::from(target.name.as_str());
+            let (promised, all) = (capacity::promised(fleet, &cluster), capacity::allocatable(fleet, &cluster));
+            if promised > all {
+                broken.push(format!("{promised}m of {all}m are promised in {cluster}, the last to {key}"));
+            }
+            let holds: Vec<(&BindingKey, Duration, i64)> = self
+                .nominations
+                .iter()
+                // Who was decided on before may be written later.
+                .filter(|(other, nomination)| *other != key && nomination.at + rules.stale < at)
+                .filter_map(|(other, n)| Some((other, n, &fleet.bindings.get(other)?.spec, n.clusters.get(&cluster)?)))
+                .filter(|(other, n, ..)| {
+                    fleet.bindings.get(*other).and_then(|b| b.metadata.generation) == Some(n.generation)
+                })
+                // Once it is placed, only its status is still to be written.
+                .filter(|(_, _, other, _)| priority(other) >= priority(spec) && placed(other) < other.replicas)
+                .map(|(key, n, other, replicas)| (key, n.at, cpu(other) * replicas))
+                .collect();
+            let held: i64 = holds.iter().map(|(.., cpu)| *cpu).sum();
+            if held > 0 && promised + held > all {
+                let found = format!("{key} gets capacity in {cluster} that is held for others: {promised}m + {held}m");
+                // Their status may say so only because its end is still to be written.
+                let by = at + rules.stale + ENDS_WITHIN;
+                let suspects =
+                    holds.iter().map(|(other, since, _)| (by, BindingKey::clone(other), *since, found.clone()));
+                let suspects: Vec<_> = suspects.collect();
+                self.suspects.extend(suspects);
+            }
+        }
+        let grows = spec.clusters.iter().any(|target| of_target(spec, target) > had(&target.name));
+        let used: i64 = fleet.bindings.values().map(|b| i64::from(placed(&b.spec)) * cpu(&b.spec)).sum();
+        let quota = self.quota.0.last().and_then(|(_, quota)| *quota);
+        if grows && quota.is_some_and(|quota| used > quota) {
+            broken.push(format!("{key} gets more than the quota has: {used}m of {quota:?}"));
+        }
+        if grows {
+            self.left
+                .retain(|(cluster, object)| *object.name != *spec.resource.name || spec.target(&cluster.0).is_none());
+        }
+    }
+
+    /// Counts how often a binding changes its clusters after the last fault.
+    fn moved(&mut self, key: &BindingKey, old: &ResourceBinding, new: &ResourceBinding, broken: &mut Vec<String>) {
+        let names = |b: &ResourceBinding| -> BTreeSet<String> {
+            b.spec.clusters.iter().map(|target| target.name.clone()).collect()
+        };
+        if self.healed.is_none() || cpu(&new.spec) == 0 || names(old) == names(new) {
+            return;
+        }
+        // Each binding of a higher priority may push it away once, and it returns.
+        let bound = 2 * self.priorities.len() + 4;
+        let moves = self.moves.entry(key.clone()).or_default();
+        *moves += 1;
+        if *moves > bound {
+            broken.push(format!("{key} changes its clusters for the {moves}th time since the last fault"));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `plan apply`: the copies that it foretells for a file are those that the fleet has once the file is applied.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::ensure;
+use ironclad_fleet::{ClusterName, ObjectKey, World, targets::targets};
+use ironclad_interpreter::Interpreter;
+use ironclad_planning::{Preemption, apply::Planned};
+use ironclad_seam::Stream;
+use serde_json::{Value, json};
+
+use super::{
+    Met,
+    draw::{self, Fleet},
+    fleet, shares,
+};
+
+/// Copies of each template, by cluster, with replicas.
+type Copies = BTreeMap<ObjectKey, BTreeMap<ClusterName, i32>>;
+
+/// Checks the plan of a seed's file over its fleet.
+pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
+    let (setup, draws) = draw::world(seed);
+    let (mut runner, user, drawn) = draw::start(setup, &draws).await?;
+    runner.world.until_still().await?;
+    let (file, met) = edits(&draws, &drawn);
+    let before = fleet(&runner.world).await?;
+    let mut applied = Vec::new();
+    for object in &file {
+        applied.push((user.get(object).await?, user.apply(object, true).await?));
+    }
+    let (interpreter, now) = (Interpreter::default(), runner.world.clock().wall_seconds());
+    let planned = Planned::new(before, applied)?;
+    let plan = planned.plan_apply(Preemption::Off, &interpreter, now);
+    let present = copies(&planned.before.world);
+    let mut foretold = present.clone();
+    for change in &plan.templates {
+        let copies = change.copies.iter().filter_map(|(cluster, copy)| Some((cluster.clone(), copy.after?)));
+        foretold.insert(change.template.clone(), copies.collect());
+    }
+    let generations = generations(&planned.before.world);
+
+    for object in &file {
+        user.apply(object, false).await?;
+    }
+    runner.world.pass(Duration::from_secs(5)).await?;
+    runner.world.until_still().await?;
+    let after = fleet(&runner.world).await?.world;
+    let real = copies(&after);
+    let story = || {
+        let file = serde_json::to_string_pretty(&file).unwrap_or_default();
+        format!("\nthe file: {file}\nthe plan: {}", serde_json::to_string_pretty(&plan).unwrap_or_default())
+    };
+    for key in foretold.keys().chain(real.keys()) {
+        let of = |all: &Copies| {
+            let copies = all.get(key).into_iter().flatten();
+            shares(copies.map(|(cluster, replicas)| (&*cluster.0, *replicas)))
+        };
+        let (really, before) = (of(&real), of(&present));
+        ensure!(
+            really == of(&foretold),
+            "{key} was on {before:?}, is on {really:?}, foretold {:?}{}",
+            of(&foretold),
+            story()
+        );
+    }
+    let mut met: Met = met.into_iter().collect();
+    let now = self::generations(&after);
+    for change in &plan.templates {
+        for (cluster, copy) in &change.copies {
+            let key = (cluster.clone(), change.template.clone());
+            let (Some(then), Some(now)) = (generations.get(&key), now.get(&key)) else { continue };
+            ensure!(
+                copy.change() != "stays" || then == now,
+                "the copy of {} in {cluster} changed, foretold that it stays{}",
+                change.template,
+                story()
+            );
+            met.insert(match copy.change() {
+                "stays" => "stays",
+                "changes" => "changes",
+                "scales" => "scales",
+                _ => "scales and changes",
+            });
+        }
+        let moves = |wanted: &str| change.copies.values().any(|copy| copy.change() == wanted);
+        for (word, what) in [("new", "new copy"), ("goes", "copy goes")] {
+            if moves(word) {
+                met.insert(what);
+            }
+        }
+    }
+    if plan.is_quiet() {
+        met.insert("nothing changes");
+    }
+    Ok(met)
+}
+
+/// Copies of all templates with a binding.
+fn copies(world: &World) -> Copies {
+    let mut all = Copies::new();
+    for binding in world.all_bindings() {
+        let spec = binding.spec();
+        let resource = &spec.resource;
+        let key = ObjectKey {
+            gvk: ironclad_fleet::Gvk::from_manifest(&resource.api_version, &resource.kind),
+            namespace: resource.namespace.as_str().into(),
+            name: resource.name.as_str().into(),
+        };
+        let of_scheduler = spec.clusters.len();
+        let targets = targets(spec).into_iter().enumerate();
+        // What only follows others has no replicas of its own.
+        let own = targets.map(|(at, target)| (target.cluster, if at < of_scheduler { target.replicas } else { 0 }));
+        all.insert(key, own.collect());
+    }
+    all
+}
+
+/// `metadata.generation` of the copies in members.
+fn generations(world: &World) -> BTreeMap<(ClusterName, ObjectKey), i64> {
+    let all = world.members.iter().flat_map(|(cluster, objects)| objects.iter().map(move |one| (cluster, one)));
+    all.filter_map(|(cluster, (key, object))| {
+        Some(((cluster.clone(), key.clone()), object.pointer("/metadata/generation")?.as_i64()?))
+    })
+    .collect()
+}
+
+/// Draws the objects of a file, in the order in which they are applied.
+fn edits(draws: &Stream, fleet: &Fleet) -> (Vec<Value>, Vec<&'static str>) {
+    let (mut file, mut met) = (Vec::new(), Vec::new());
+    for n in 0..1 + draws.below(3) {
+        let workload = &fleet.workloads[draws.below(fleet.workloads.len() as u64) as usize];
+        match draws.below(9) {
+            0 | 1 => {
+                let Some(mut policy) = workload.policy.clone() else { continue };
+                policy["spec"]["placement"] = draw::placement(draws, fleet.members);
+                file.push(policy);
+                met.push("placement edited");
+            }
+            2 => {
+                let mut deployment = workload.deployment.clone();
+                deployment["spec"]["replicas"] = json!(draws.below(6));
+                file.push(deployment);
+                met.push("scaled");
+            }
+            3 => {
+                let mut deployment = workload.deployment.clone();
+                deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2".into();
+                file.push(deployment);
+                met.push("image edited");
+            }
+            4 => {
+                let new = draw::workload(draws, 20 + n, fleet.members);
+                let mut all: Vec<Value> = new.config.into_iter().chain(new.policy).collect();
+                all.insert(draws.below(all.len() as u64 + 1) as usize, new.deployment);
+                file.extend(all);
+                met.push("new workload");
+            }
+            5 => {
+                let mut cluster = draw::cluster(1 + draws.below(fleet.members as u64));
+                cluster["metadata"]["labels"] = json!({"tier": draw::tier(draws)});
+                file.push(cluster);
+                met.push("cluster labelled");
+            }
+            6 => {
+                let selectors = json!([{"apiVersion": "apps/v1", "kind": "Deployment"}]);
+                file.push(json!({
+                    "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+                    "metadata": {"name": "later", "namespace": "default"},
+                    "spec": {"resourceSelectors": selectors, "placement": draw::placement(draws, fleet.members)},
+                }));
+                met.push("new policy for all");
+            }
+            _ => {
+                let cluster = format!("member{}", 1 + draws.below(fleet.members as u64));
+                file.push(json!({
+                    "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy",
+                    "metadata": {"name": format!("o-{}", workload.name), "namespace": "default"},
+                    "spec": {
+                        "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name}],
+                        "overrideRules": [{
+                            "targetCluster": {"clusterNames": [cluster]},
+                            "overriders": {"imageOverrider": [{"component": "Tag", "operator": "replace", "value": "9"}]},
+                        }],
+                    },
+                }));
+                met.push("override");
+            }
+        }
+    }
+    if file.is_empty() {
+        file.push(fleet.workloads[0].deployment.clone());
+    }
+    (file, met)
+}

@@ -1,0 +1,314 @@
+//! `why` and `tree`: what they say of every workload agrees with what the next ten minutes show.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+use ironclad_api::conditions::{self, TRUE, binding::SCHEDULED};
+use ironclad_fleet::{
+    Binding, ClusterName, ObjectKey, World,
+    targets::expected_clusters,
+    tree::{Explained, LinkState, Tree, tree},
+};
+use ironclad_interpreter::Interpreter;
+use ironclad_planning::why::{Explanation, answer, explain};
+use ironclad_scheduling::trigger::responsible;
+use ironclad_seam::Stream;
+use ironclad_simcluster::Faults;
+use serde_json::{Value, json};
+
+use super::{
+    Met, deployments,
+    draw::{self, Fleet, User},
+    fleet, shares,
+};
+use crate::sim::{runner::Runner, script::HAND_KEY};
+
+/// Time within which what was told must show, beyond the ten minutes of a Deployment's progress deadline.
+const SHOWS: Duration = Duration::from_secs(630);
+
+/// What waits for somebody outside of the control plane, as `tree` says it.
+const WAITS_FOR_OTHERS: [&str; 7] = [
+    "suspended", "could not be asked", "has claimed it", "is not made: ", "waits until the old copy", "is being ",
+    // Pods that wait for nodes; the object says so only while it has a deadline.
+    "not healthy yet",
+];
+
+/// What was told of one workload.
+struct Told {
+    why: Explanation,
+    tree: Tree,
+}
+
+/// Checks what is told of the workloads of a seed's fleet at a drawn moment.
+pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
+    let (setup, draws) = draw::world(seed);
+    let gate = setup.settings.gates.clone();
+    let (mut runner, user, drawn) = draw::start(setup, &draws).await?;
+    let mut met = Met::new();
+    if draws.chance(0.6) {
+        runner.world.until_still().await?;
+        met.insert("at rest");
+    } else {
+        runner.world.pass(Duration::from_millis(draws.below(8_000))).await?;
+        met.insert("in motion");
+    }
+    let mut lost = BTreeSet::new();
+    for _ in 0..draws.below(3) {
+        met.extend(act(&draws, &mut runner, &user, &drawn, &mut lost).await?);
+        runner.world.pass(Duration::from_millis(draws.below(45_000))).await?;
+    }
+    if !lost.is_empty() {
+        // Nobody can tell of what nobody has noticed.
+        runner.world.pass(Duration::from_secs(90)).await?;
+    }
+    let now = runner.world.clock().wall_seconds();
+    let evicted_before = runner.evictions().len();
+    let told = tell(&runner, &lost).await?;
+    let settings = fleet(&runner.world).await?.settings;
+    runner.world.pass(SHOWS).await?;
+
+    let after = fleet(&runner.world).await?;
+    let after_tree = tell(&runner, &lost).await?;
+    let evictions = runner.evictions();
+    let evicted: BTreeSet<&str> = evictions[evicted_before..].iter().map(|one| one.binding.as_str()).collect();
+    for (key, Told { why, tree }) in &told {
+        let binding = after.world.binding_of(key);
+        let then = &after_tree.get(key).with_context(|| format!("{key} is gone"))?.tree;
+        let story = || {
+            format!(
+                "\nat {now}, with gates {gate:?} and {lost:?} lost\nwhy: {}\ntree: {}\nten minutes later: {}\nbinding: {}",
+                serde_json::to_string_pretty(why).unwrap_or_default(),
+                lines(tree),
+                lines(then),
+                serde_json::to_string_pretty(&binding.as_ref().map(|one| (one.spec(), one.status())))
+                    .unwrap_or_default(),
+            )
+        };
+        let is_evicted = binding.as_ref().is_some_and(|binding| evicted.contains(&*binding.key().to_string()));
+        if is_evicted {
+            met.insert("evicted meanwhile");
+        } else {
+            placement(why, binding.as_ref(), &settings.scheduler, &mut met).with_context(story)?;
+            progress(tree, then, lost.is_empty(), &mut met).with_context(story)?;
+        }
+        truth(key, then, binding.as_ref(), &after.world, &lost, &mut met).with_context(story)?;
+    }
+    Ok(met)
+}
+
+/// What is told now of all Deployments.
+async fn tell(runner: &Runner, lost: &BTreeSet<String>) -> anyhow::Result<BTreeMap<ObjectKey, Told>> {
+    let (interpreter, now) = (Interpreter::default(), runner.world.clock().wall_seconds());
+    let mut fleet = fleet(&runner.world).await?;
+    for (key, template) in deployments(&runner.world.user()).await? {
+        fleet.world.templates.insert(key, template.into());
+    }
+    // Nobody can ask them.
+    fleet.world.members.retain(|name, _| !lost.contains(&*name.0));
+    let keys: Vec<ObjectKey> =
+        fleet.world.templates.keys().filter(|key| &*key.gvk.kind == "Deployment").cloned().collect();
+    let mut told = BTreeMap::new();
+    for key in keys {
+        let why = explain(&fleet, &key, &interpreter, now).with_context(|| format!("{key} can't be explained"))?;
+        let explained = match fleet.world.binding_of(&key) {
+            Some(_) => Explained::default(),
+            None => why.for_tree(),
+        };
+        let tree = tree(&fleet.world, &key, &explained).with_context(|| format!("{key} has no tree"))?;
+        told.insert(key, Told { why, tree });
+    }
+    Ok(told)
+}
+
+/// The binding is where `why` said that the scheduler places it.
+fn placement(
+    why: &Explanation,
+    then: Option<&Binding>,
+    options: &ironclad_scheduling::Options,
+    met: &mut Met,
+) -> anyhow::Result<()> {
+    let Some(told) = &why.binding else {
+        ensure!(then.is_none(), "it was said that there would be no binding");
+        ensure!(!why.policy_lines().is_empty(), "no reason was given for the lack of a binding");
+        met.insert("no binding");
+        return Ok(());
+    };
+    let then = then.context("it was said that there would be a binding")?;
+    let Some(scheduling) = &why.scheduling else { return Ok(()) };
+    if !told.made {
+        met.insert("binding foretold");
+    }
+    let real = shares(then.spec().clusters.iter().map(|target| (target.name.as_str(), target.replicas)));
+    let foretold = shares(scheduling.result.iter().map(|target| (target.name.as_str(), target.replicas)));
+    ensure!(real == foretold, "it runs on {real:?}, and was said to run on {foretold:?}");
+    if responsible(then.view(), options).is_ok() {
+        let conditions = then.status().map_or(&[][..], |status| &status.conditions);
+        let scheduled = conditions::get(conditions, SCHEDULED).is_some_and(|condition| condition.status == TRUE);
+        // Where the result stands no cycle runs, and the condition is that of the last one.
+        let stands = scheduling.trigger.as_ref().is_some_and(|trigger| trigger.to_string().contains("up to date"));
+        if !stands {
+            ensure!(
+                scheduled != scheduling.failure.is_some(),
+                "Scheduled is {scheduled}, told {:?}",
+                scheduling.failure
+            );
+        }
+        met.insert(if scheduling.failure.is_some() { "unschedulable" } else { "scheduled" });
+    }
+    let names: BTreeSet<&str> = then.spec().clusters.iter().map(|target| target.name.as_str()).collect();
+    for cycle in &scheduling.cycles {
+        for name in cycle.clusters.keys() {
+            let answer = answer(why, name);
+            if !names.contains(&*name.0) {
+                ensure!(!answer.because.is_empty(), "why not {name} gave no reason");
+            } else if answer.replicas.is_none() {
+                let said = answer.because.iter().any(|line| line.contains("would place it there"));
+                ensure!(said, "it is in {name} now, and why not {name} said {:?}", answer.because);
+                met.insert("placed later");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was in order still is, what waited waits no more, and what was broken did not heal by itself.
+fn progress(before: &Tree, then: &Tree, all_reachable: bool, met: &mut Met) -> anyhow::Result<()> {
+    if before.first_broken.is_none() && all_reachable {
+        ensure!(then.first_broken.is_none(), "all was in order, and is not any more");
+        met.insert("in order");
+    }
+    let others = |detail: &str| WAITS_FOR_OTHERS.iter().any(|text| detail.contains(text));
+    for link in &before.links {
+        let same = then.links.iter().find(|one| one.object == link.object);
+        let state = same.map(|same| same.state);
+        match link.state {
+            LinkState::Waiting if !others(&link.detail) => {
+                let waits = same.is_some_and(|same| same.state == LinkState::Waiting && same.detail == link.detail);
+                ensure!(!waits, "{} waits still: {}", link.object, link.detail);
+                met.insert("waits");
+            }
+            LinkState::Broken if !link.detail.contains("will be put there again") => {
+                ensure!(
+                    state != Some(LinkState::Ok),
+                    "{} was said to be broken, and healed by itself: {}",
+                    link.object,
+                    link.detail
+                );
+                met.insert("broken");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `tree` finds nothing to look at exactly if every copy is there and ready.
+fn truth(
+    key: &ObjectKey,
+    tree: &Tree,
+    binding: Option<&Binding>,
+    world: &World,
+    lost: &BTreeSet<String>,
+    met: &mut Met,
+) -> anyhow::Result<()> {
+    let Some(binding) = binding else {
+        ensure!(tree.first_broken.is_some(), "there is no binding, and nothing to look at");
+        return Ok(());
+    };
+    let spec = binding.spec();
+    let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
+    let scheduled = conditions::get(conditions, SCHEDULED).is_some_and(|condition| condition.status == TRUE);
+    let is_ready = |cluster: &ClusterName| {
+        let copy = world.members.get(cluster).and_then(|objects| objects.get(key));
+        let number = |pointer: &str| copy.and_then(|copy| copy.pointer(pointer)).and_then(Value::as_i64).unwrap_or(0);
+        copy.is_some() && number("/spec/replicas") == number("/status/readyReplicas") && !lost.contains(&*cluster.0)
+    };
+    let clusters = expected_clusters(spec);
+    let suspended = spec.suspension.as_ref().is_some_and(|suspension| suspension.dispatching == Some(true));
+    let orderly = scheduled
+        && spec.graceful_eviction_tasks.is_empty()
+        && !suspended
+        && !spec.scheduling_suspended()
+        && !clusters.is_empty()
+        && clusters.iter().all(is_ready);
+    let claimed = tree.links.iter().all(|link| !link.detail.contains("does not exist any more"));
+    ensure!(
+        tree.first_broken.is_none() == (orderly && claimed),
+        "every copy is there and ready: {orderly}; tree finds something to look at: {}",
+        tree.first_broken.is_some()
+    );
+    met.insert(if orderly { "all is ready" } else { "not all is ready" });
+    Ok(())
+}
+
+fn lines(tree: &Tree) -> String {
+    let line = |link: &ironclad_fleet::tree::Link| {
+        format!("\n{}[{:?}] {} {}", "  ".repeat(link.depth), link.state, link.object, link.detail)
+    };
+    tree.links.iter().map(line).collect()
+}
+
+/// One change by a user, or a fault.
+async fn act(
+    draws: &Stream,
+    runner: &mut Runner,
+    user: &User,
+    fleet: &Fleet,
+    lost: &mut BTreeSet<String>,
+) -> anyhow::Result<Option<&'static str>> {
+    let number = 1 + draws.below(fleet.members as u64);
+    let member = format!("member{number}");
+    let workload = &fleet.workloads[draws.below(fleet.workloads.len() as u64) as usize];
+    Ok(Some(match draws.below(9) {
+        0 => {
+            runner.taint(&[&member], "NoExecute").await?;
+            "tainted NoExecute"
+        }
+        1 => {
+            let taints = json!([{"key": HAND_KEY, "effect": "NoSchedule"}]);
+            user.merge(&draw::cluster(number), &json!({"spec": {"taints": taints}})).await?;
+            "tainted NoSchedule"
+        }
+        2 => {
+            runner.fault(&member, Faults { down: true, ..Faults::default() })?;
+            lost.insert(member);
+            "lost"
+        }
+        3 | 4 => {
+            let mut deployment = workload.deployment.clone();
+            deployment["spec"]["replicas"] = json!(1 + draws.below(6));
+            user.apply(&deployment, false).await?;
+            "scaled"
+        }
+        5 => {
+            let Some(policy) = &workload.policy else { return Ok(None) };
+            if user.get(policy).await?.is_some() {
+                user.delete(policy).await?;
+            }
+            "policy deleted"
+        }
+        6 => {
+            let Some(mut policy) = workload.policy.clone() else { return Ok(None) };
+            policy["spec"]["placement"] = draw::placement(draws, fleet.members);
+            user.apply(&policy, false).await?;
+            "placement edited"
+        }
+        7 => {
+            let tier = draw::tier(draws);
+            user.merge(&draw::cluster(number), &json!({"metadata": {"labels": {"tier": tier}}})).await?;
+            "cluster labelled"
+        }
+        _ => {
+            let binding = json!({"apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+                "metadata": {"name": format!("{}-deployment", workload.name), "namespace": "default"}});
+            if user.get(&binding).await?.is_none() {
+                return Ok(None);
+            }
+            user.merge(&binding, &json!({"spec": {"suspension": {"scheduling": true}}})).await?;
+            "scheduling suspended"
+        }
+    }))
+}

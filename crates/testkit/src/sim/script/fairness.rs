@@ -1,0 +1,119 @@
+//! The end of a run in which capacity was scarce: who waits may wait, and nothing is left of preemptions
+//! (specification/scheduling.md 15; specification/proposals/002.md).
+//!
+//! Capacity is counted by the schedule results: all members are healthy, so that results, copies and reports agree.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use ironclad_api::{
+    conditions::{self, FALSE, binding::SCHEDULED},
+    reasons::binding::UNSCHEDULABLE,
+    work::{PreemptionPolicy, ResourceBinding},
+};
+use ironclad_fleet::{BindingKey, World as Fleet};
+use ironclad_scheduling::preempt::Mode;
+
+use super::{App, Peers, Shortage, Spread};
+use crate::sim::checker::capacity::{self, cpu, priority};
+
+/// Checks all workloads that request capacity.
+pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow::Result<()> {
+    let sized: Vec<(&App, &ResourceBinding)> = apps
+        .iter()
+        .filter(|app| app.exists && app.cpu > 0)
+        .map(|app| {
+            let key = BindingKey { namespace: "default".into(), name: app.binding().into() };
+            Ok((app, &**fleet.bindings.get(&key).with_context(|| format!("{} has no binding", app.name))?))
+        })
+        .collect::<anyhow::Result<_>>()?;
+    for name in fleet.clusters.keys() {
+        let (promised, all) = (capacity::promised(fleet, name), capacity::allocatable(fleet, name));
+        ensure!(promised <= all, "{promised}m of {all}m are promised in {name}");
+    }
+    let of: BTreeMap<&str, &App> = sized.iter().map(|(app, _)| (&*app.name, *app)).collect();
+    for (app, binding) in &sized {
+        rests(app, binding)?;
+        if let Some(why) = waits(app, binding) {
+            let why = why.with_context(|| format!("{app}"))?;
+            waits_rightly(fleet, &of, app, binding, why, shortage).with_context(|| format!("{app}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// No task, no nomination; condition `Preempted` only while something is missing.
+fn rests(app: &App, binding: &ResourceBinding) -> anyhow::Result<()> {
+    let (spec, status) = (&binding.spec, binding.status.clone().unwrap_or_default());
+    ensure!(spec.graceful_eviction_tasks.is_empty(), "{} has tasks: {:?}", app.name, spec.graceful_eviction_tasks);
+    let held = &status.nominated_clusters;
+    ensure!(held.is_empty(), "capacity is still held for {}: {held:?}", app.name);
+    let preempted = conditions::get(&status.conditions, conditions::binding::PREEMPTED);
+    let whole = placed(binding) == app.replicas;
+    ensure!(!whole || preempted.is_none(), "{} has all its replicas and condition Preempted", app.name);
+    Ok(())
+}
+
+fn placed(binding: &ResourceBinding) -> i32 {
+    binding.spec.clusters.iter().map(|target| target.replicas).sum()
+}
+
+/// The message of condition `Scheduled` of a workload that waits; `None` if it waits for nothing.
+pub(super) fn waits<'a>(app: &App, binding: &'a ResourceBinding) -> Option<anyhow::Result<&'a str>> {
+    if placed(binding) == app.replicas {
+        return None;
+    }
+    let conditions = binding.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let scheduled = conditions::get(conditions, SCHEDULED).filter(|condition| condition.status == FALSE);
+    // Groups may leave no cluster at all.
+    let capacity = |reason: &str| reason == UNSCHEDULABLE || app.peers != Peers::None;
+    Some(match scheduled {
+        Some(scheduled) if capacity(&scheduled.reason) => Ok(&scheduled.message),
+        scheduled => Err(anyhow::anyhow!("it has {} replicas and no reason to wait: {scheduled:?}", placed(binding))),
+    })
+}
+
+/// Replicas that a workload without any could place if these amounts were free.
+fn fits(app: &App, free: impl Iterator<Item = i64>) -> i64 {
+    let mut counts: Vec<i64> = free.map(|free| free.max(0) / app.cpu).collect();
+    counts.sort_unstable();
+    let at_most = if let Spread::Divided(n) = app.spread { n } else { counts.len() };
+    counts.iter().rev().take(at_most).sum()
+}
+
+/// Nobody waits for capacity that is free, or that a lower priority holds, unless a limit says so.
+fn waits_rightly(
+    fleet: &Fleet,
+    of: &BTreeMap<&str, &App>,
+    app: &App,
+    binding: &ResourceBinding,
+    why: &str,
+    shortage: &Shortage,
+) -> anyhow::Result<()> {
+    if app.peers != Peers::None || app.spread == Spread::OneZone || !binding.spec.clusters.is_empty() {
+        return Ok(());
+    }
+    let allowed = |name: &str| app.affinity.is_empty() || app.affinity.iter().any(|allowed| allowed == name);
+    let clusters = || fleet.clusters.keys().filter(|name| allowed(&name.0));
+    let free = |name| capacity::allocatable(fleet, name) - capacity::promised(fleet, name);
+    let wanted = i64::from(app.replicas);
+    let now = fits(app, clusters().map(free));
+    ensure!(now < wanted, "it waits although {now} replicas fit: {why}");
+    let resolved = binding.spec.schedule_priority.as_ref();
+    let may_preempt = resolved.and_then(|p| p.preemption_policy) == Some(PreemptionPolicy::PreemptLowerPriority);
+    let limited = why.contains("victim limit exceeded") || why.contains("made no progress");
+    if shortage.mode != Mode::Evict || !may_preempt || limited {
+        return Ok(());
+    }
+    let lower = |other: &&std::sync::Arc<ResourceBinding>| {
+        let grouped = of.get(&*other.spec.resource.name).is_some_and(|app| app.peers != Peers::None);
+        priority(&other.spec) < priority(&binding.spec) && !grouped
+    };
+    let held = |name: &ironclad_fleet::ClusterName| -> i64 {
+        let there = fleet.bindings.values().filter(lower);
+        there.map(|b| b.spec.target(&name.0).map_or(0, |t| i64::from(t.replicas)) * cpu(&b.spec)).sum()
+    };
+    let after = fits(app, clusters().map(|name| free(name) + held(name)));
+    ensure!(after < wanted, "lower priorities hold what it waits for, {after} replicas: {why}");
+    Ok(())
+}

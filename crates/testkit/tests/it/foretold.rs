@@ -1,0 +1,83 @@
+//! What is told is what happens: `why`, `tree`, `plan apply` and `plan cluster-loss` over random fleets. A failing seed is
+//! printed with the command that runs it again; `cargo xtask sim --foretold PROPERTY --seeds 1000` runs many.
+
+use anyhow::{bail, ensure};
+use ironclad_seam::Rng;
+use ironclad_testkit::sim::foretold::{Met, Property};
+
+/// Fixed seeds of each property.
+const SEEDS: u64 = 20;
+/// Fresh seeds of each property.
+const FRESH: u64 = 3;
+
+fn run(property: Property, seeds: impl Iterator<Item = u64>) -> anyhow::Result<Met> {
+    let (mut met, mut failed) = (Met::new(), Vec::new());
+    for seed in seeds {
+        match property.check(seed) {
+            Ok(more) => met.extend(more),
+            Err(error) => {
+                println!("{error:?}\n");
+                failed.push(error.to_string());
+            }
+        }
+    }
+    if failed.is_empty() { Ok(met) } else { bail!("{} seeds failed:\n{}", failed.len(), failed.join("\n")) }
+}
+
+/// Runs fixed seeds, which must meet all of these: a property that never meets what it is about proves nothing.
+fn fixed(property: Property, wanted: &[&str]) -> anyhow::Result<()> {
+    let met = run(property, 0..SEEDS)?;
+    let missing: Vec<&&str> = wanted.iter().filter(|what| !met.contains(**what)).collect();
+    ensure!(missing.is_empty(), "no fleet met {missing:?}: {met:?}");
+    Ok(())
+}
+
+fn fresh(property: Property) -> anyhow::Result<()> {
+    let root = Rng::from_system();
+    let name = property.name();
+    println!("cargo xtask sim --foretold {name} --root {:#x} --seeds {FRESH}", root.seed());
+    let draws = root.stream("seeds");
+    run(property, (0..FRESH).map(|_| draws.u64())).map(drop)
+}
+
+#[test]
+fn why_and_tree_agree_with_the_next_ten_minutes() -> anyhow::Result<()> {
+    fixed(
+        Property::Why,
+        &[
+            "at rest", "in motion", "scheduled", "unschedulable", "no binding", "binding foretold", "placed later",
+            "waits", "broken", "in order", "all is ready", "not all is ready",
+        ],
+    )
+}
+
+#[test]
+fn why_and_tree_agree_with_the_next_ten_minutes_of_fresh_fleets() -> anyhow::Result<()> {
+    fresh(Property::Why)
+}
+
+#[test]
+fn plan_apply_foretells_what_happens() -> anyhow::Result<()> {
+    fixed(
+        Property::Apply,
+        &[
+            "placement edited", "scaled", "image edited", "new workload", "cluster labelled", "new policy for all",
+            "override", "new copy", "copy goes", "stays", "changes", "scales",
+        ],
+    )
+}
+
+#[test]
+fn plan_apply_foretells_what_happens_to_fresh_fleets() -> anyhow::Result<()> {
+    fresh(Property::Apply)
+}
+
+#[test]
+fn plan_cluster_loss_foretells_what_happens() -> anyhow::Result<()> {
+    fixed(Property::Loss, &["lost", "tainted NoExecute", "tainted PreferNoExecute", "moved", "parked", "abandoned"])
+}
+
+#[test]
+fn plan_cluster_loss_foretells_what_happens_to_fresh_fleets() -> anyhow::Result<()> {
+    fresh(Property::Loss)
+}

@@ -119,14 +119,17 @@ fn number(seen: &Seen<'_>, target: &Placed<'_>) -> i64 {
     if number > 0 { number } else { target.replicas() }
 }
 
-/// True if the scheduler has divided the replicas. Nobody divides those of a kind without interpretation.
-fn is_divided(target: &Placed<'_>, replicas: i64) -> bool {
+/// True if the scheduler has seen the replicas of the template. Nobody divides those of a kind without interpretation.
+pub(super) fn is_scheduled(target: &Placed<'_>, replicas: i64) -> bool {
     let (spec, metadata) = (&target.binding.spec, &target.binding.metadata);
-    if !spec.is_workload() {
-        return true;
-    }
     let observed = target.binding.status.as_ref().map(|status| status.scheduler_observed_generation);
     let seen = metadata.generation.is_none() || observed >= metadata.generation;
+    !spec.is_workload() || (i64::from(spec.replicas) == replicas && seen)
+}
+
+/// True if it has divided all of them.
+fn is_divided(target: &Placed<'_>, replicas: i64) -> bool {
+    let spec = &target.binding.spec;
     let sum: i64 = spec.clusters.iter().map(|one| i64::from(one.replicas)).sum();
-    i64::from(spec.replicas) == replicas && seen && (is_duplicated(target) || sum == replicas)
+    is_scheduled(target, replicas) && (!spec.is_workload() || is_duplicated(target) || sum == replicas)
 }

@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use super::{
     Context, Effect, Placed, Seen,
     effective::{self, Unreachable},
-    is_ready,
+    ending, is_ready,
     lend::{self, Account},
     manifest::{self, Version},
     own_works,
@@ -162,8 +162,10 @@ pub(super) fn observe<'a>(
             state.hold = None;
         }
         if let Some(hold) = &mut state.hold {
-            let work = reports.target.get(cluster).filter(|work| is_applied_for(work, replicas));
-            if hold.applied.is_none() && work.is_some() && target.is_scheduled() {
+            // A copy with the number of before the change may be applied until the scheduler has divided the new one.
+            let work = reports.target.get(cluster).filter(|_| ending::is_scheduled(target, replicas));
+            let work = work.filter(|work| is_applied_for(work, replicas));
+            if hold.applied.is_none() && work.is_some() {
                 hold.applied = Some(now);
             }
             let confirmed = report.is_some_and(|report| {

@@ -32,7 +32,7 @@ use ironclad_api::{
     work::{ObjectReference, ResourceBinding, Work},
 };
 use ironclad_fleet::{
-    Because, BindingKey, BindingRef, ClusterName, Clusters, Event, Gvk, ObjectKey, Plan, StatusPart, WorkKey,
+    Because, BindingKey, ClusterName, Clusters, Event, Gvk, ObjectKey, Plan, StatusPart, WorkKey,
     because::distributed_hpa::Reason, finalizer, reference,
 };
 use ironclad_propagation::{
@@ -350,14 +350,6 @@ impl Placed<'_> {
     /// Replicas of the template; 0 if it has none.
     fn replicas(&self) -> i64 {
         self.template.pointer(self.pointer).and_then(Value::as_i64).unwrap_or(0)
-    }
-
-    /// True once the scheduler has divided these replicas of the template. Until then the copies have the shares of
-    /// other replicas.
-    fn is_scheduled(&self) -> bool {
-        let (spec, view) = (&self.binding.spec, BindingRef::from(self.binding));
-        let is_divided = i64::from(spec.replicas) == self.replicas() && view.observed_generation() == view.generation();
-        is_divided || !spec.is_workload()
     }
 
     /// Replicas that the binding gives a cluster.

@@ -66,7 +66,7 @@ pub struct Due {
     pub rule: String,
     /// The time of its schedule.
     pub scheduled: Timestamp,
-    /// What it sets, or the reason why it sets nothing.
+    /// The change it makes, or the reason why it makes none.
     pub set: Result<Set, String>,
 }
 
@@ -79,7 +79,7 @@ pub struct Invalid {
     pub message: String,
 }
 
-/// What is to be done now.
+/// Changes to make now.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[must_use]
 pub struct Plan {

@@ -1,5 +1,5 @@
-//! What the leader tells of itself beside evictions: its settings, its controllers, and the queue of the scheduler (group
-//! `explain.ironclad.io`). `up` serves the group; with `run` nobody does.
+//! Answers of the leader about itself beside evictions: its settings, its controllers, and the queue of the scheduler
+//! (group `explain.ironclad.io`). `up` serves the group; `run` does not.
 
 use ironclad_planning::{
     Settings,

@@ -39,8 +39,8 @@ impl ClusterSnapshot {
         self.0.by_name.read().clone()
     }
 
-    /// The index of all clusters, and the clusters. It is of the same clusters until it is dropped; do not hold it across
-    /// an `.await`.
+    /// The index of all clusters, and the clusters. It is of the same clusters until it is dropped; do not hold it
+    /// across an `.await`.
     pub(crate) fn indexed(&self) -> (RwLockReadGuard<'_, Index>, Arc<Clusters>) {
         let index = self.0.index.read();
         (index, self.all())

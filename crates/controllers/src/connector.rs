@@ -26,8 +26,8 @@ pub trait Connector: Send + Sync + 'static {
         webhook_client(&endpoint.base, endpoint.server_name.as_deref(), ca_bundle, Arc::default())
     }
 
-    /// A client of a cluster's estimator at the first of these addresses that answers. It connects in the background, in
-    /// tasks of this group.
+    /// A client of a cluster's estimator at the first of these addresses that answers. It connects in the background,
+    /// in tasks of this group.
     fn estimator(
         &self,
         cluster: &str,

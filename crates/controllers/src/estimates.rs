@@ -48,7 +48,7 @@ const GROWTH_EVERY: Duration = Duration::from_secs(1);
 /// Largest number of assumed workloads that are sent with one call.
 const ASSUMED_MAX: usize = 1_000;
 
-/// What is computed from members' nodes and pods with these settings.
+/// Figures that are computed from members' nodes and pods with these settings.
 pub(crate) fn member_needs(settings: &Settings) -> Needs {
     let capacity = settings.estimators.enabled;
     Needs {

@@ -242,7 +242,7 @@ impl Pod {
         })
     }
 
-    /// What it takes from its node; `None` if it has no node or has ended.
+    /// Its share of its node; `None` if it has no node or has ended.
     pub(crate) fn assigned(&self) -> Option<estimator::Pod> {
         let counted = self.counted().filter(|pod| !pod.node.is_empty())?;
         let read = |(name, amount): (&String, &Amount)| (name.clone(), in_units(name, *amount));
@@ -270,7 +270,7 @@ impl Node {
         }
     }
 
-    /// What decides which pods fit.
+    /// The fields that decide which pods fit.
     pub(crate) fn capacity(&self) -> estimator::Node {
         estimator::Node {
             labels: self.metadata.labels.clone().unwrap_or_default() as StringMap,
@@ -292,7 +292,7 @@ impl ReplicaSet {
 }
 
 impl ResourceQuota {
-    /// What it leaves.
+    /// The part of it that is not used.
     pub(crate) fn free(&self) -> estimator::Quota {
         let class = |operator: String, values: Vec<String>| estimator::Scope::PriorityClass { operator, values };
         let plain = self.spec.scopes.iter().map(|scope| match scope.as_str() {

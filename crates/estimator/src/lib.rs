@@ -1,7 +1,7 @@
-//! Accurate estimators (specification/scheduling.md 10.5, 10.6): the caches of a member's nodes and pods that everything
-//! in a process shares, and Karmada's gRPC protocol as client and server.
+//! Accurate estimators (specification/scheduling.md 10.5, 10.6): the caches of a member's nodes and pods that
+//! everything in a process shares, and Karmada's gRPC protocol as client and server.
 //!
-//! What fits is computed by [`ironclad_scheduling::estimator`]. The crate decides nothing; which estimators the
+//! Replicas are computed by [`ironclad_scheduling::estimator`]. The crate decides nothing; which estimators the
 //! scheduler asks is the controllers' part.
 
 mod client;

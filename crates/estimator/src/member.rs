@@ -170,8 +170,8 @@ impl Member {
         self.index.lock().assume(key, namespace, assumed);
     }
 
-    /// Replicas of a Deployment that have been unschedulable for longer than the threshold; `None` while the first lists
-    /// are incomplete.
+    /// Replicas of a Deployment that have been unschedulable for longer than the threshold; `None` while the first
+    /// lists are incomplete.
     #[must_use]
     pub fn unschedulable(
         &self,

@@ -14,7 +14,7 @@ pub struct Serve {
     pub listener: TcpListener,
     /// TLS; `None`: plain connections.
     pub tls: Option<ServerTls>,
-    /// What it serves.
+    /// Service to serve.
     pub service: Service,
 }
 

@@ -13,6 +13,7 @@ use ironclad_autoscaling::federated_hpa::{
     needs_metrics,
     options::Options,
     placed,
+    plan::Written,
     pods::{Phase, Pod, PodKey, Readiness, Requests},
     proposal::Reading,
     report::{Load, Report},
@@ -20,7 +21,6 @@ use ironclad_autoscaling::federated_hpa::{
     selecting::Selection,
     source::Source,
     spec::Spec,
-    status::Written,
 };
 use ironclad_fleet::{Binding, ClusterName, Clusters};
 use ironclad_scheduling::{self as scheduling, Capacity, capacity::Modelling};
@@ -69,7 +69,7 @@ pub struct Point {
     pub clusters: BTreeMap<String, i32>,
     /// Replicas that the metrics ask for; absent at the beginning.
     pub proposed: Option<i32>,
-    /// What happened.
+    /// Reason of the change.
     pub because: String,
 }
 

@@ -25,8 +25,8 @@ const REMEMBERED_MAX: usize = 10_000;
 const REPEATED_AFTER: Duration = Duration::from_secs(50 * 60);
 /// Events that wait for their write. Beyond it new ones are dropped, as by Kubernetes' own recorder.
 const WAITING_MAX: usize = 5_000;
-/// Events that are written at once. A move of many workloads makes events by the hundred: on a server that is slow, they
-/// come after the writes that move the workloads.
+/// Events that are written at once. A move of many workloads makes events by the hundred: on a server that is slow,
+/// they come after the writes that move the workloads.
 const WRITES_AT_ONCE: usize = 2;
 /// Bytes of a message, beyond which it is cut: the server refuses longer ones.
 const MESSAGE_BYTES_MAX: usize = 1024;

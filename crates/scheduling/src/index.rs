@@ -107,7 +107,7 @@ impl Values {
     }
 }
 
-/// What tolerations look at.
+/// The fields that tolerations match.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct TaintKey {
     key: String,

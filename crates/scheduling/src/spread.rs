@@ -43,7 +43,7 @@ pub enum Need {
 /// Constraint on the number of groups of clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grouping {
-    /// What makes the groups.
+    /// Topology that makes the groups.
     pub topology: Topology,
     /// Their number.
     pub bounds: Bounds,
@@ -70,7 +70,7 @@ pub enum Spread {
 }
 
 impl Spread {
-    /// What candidates are grouped by.
+    /// Returns the topologies by which candidates are grouped.
     pub(crate) fn topologies(&self) -> impl Iterator<Item = &Topology> {
         let by = if let Self::Groups { by, .. } = self { by.as_slice() } else { &[] };
         by.iter().map(|grouping| &grouping.topology)

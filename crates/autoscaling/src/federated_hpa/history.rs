@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 
-use super::{Notice, options::Options, spec::Spec};
+use super::{notice::Notice, options::Options, spec::Spec};
 
-/// What an autoscaler recommended and changed. It is lost with the process.
+/// Recommendations and changes of an autoscaler. They are lost with the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     /// Proposals before stabilization, the oldest first.

@@ -10,10 +10,13 @@ pub mod conditions;
 pub mod grouping;
 pub mod history;
 pub mod normalize;
+pub mod notice;
 pub mod options;
 pub mod placed;
+pub mod plan;
 pub mod pods;
 pub mod proposal;
+pub mod quantity;
 pub mod rates;
 pub mod ratio;
 pub mod readings;
@@ -38,7 +41,6 @@ use k8s_openapi::api::autoscaling::v2::MetricStatus;
 use self::{
     calibration::Calibration,
     combine::{Evaluated, Failed, Readings, combine},
-    conditions::{Condition, Conditions},
     history::History,
     normalize::{Normalized, normalize},
     options::Options,
@@ -47,8 +49,9 @@ use self::{
     selecting::Selection,
     source::{Asked, Source},
     spec::Spec,
-    status::Written,
 };
+
+pub use self::{notice::Notice, plan::Plan};
 
 /// Time after the last change of the replicas during which clusters that have not arrived at their number hold up
 /// scaling down. A cluster that never arrives, since its quota is used up for example, must not hold it up forever.
@@ -71,25 +74,6 @@ pub struct Snapshot<'a> {
     pub is_settling: bool,
 }
 
-/// Event on the autoscaler.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// True for a Warning.
-    pub is_warning: bool,
-    /// Reason.
-    pub reason: &'static str,
-    /// Message.
-    pub message: String,
-}
-
-impl Notice {
-    /// A Warning.
-    #[must_use]
-    pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { is_warning: true, reason, message: message.into() }
-    }
-}
-
 /// Way from the metrics to the replicas, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace<'a> {
@@ -101,37 +85,13 @@ pub struct Trace<'a> {
     pub normalized: Option<Normalized>,
 }
 
-/// What is to be done after a round.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[must_use]
-pub struct Plan {
-    /// Replicas of the template before the round; `None` if they could not be read.
-    pub current: Option<i32>,
-    /// Replicas to set. They equal the present ones if nothing is to be set.
-    pub desired: i32,
-    /// Proposal to record.
-    pub recommended: Option<i32>,
-    /// Reason of the change, as its event gives it.
-    pub because: String,
-    /// The conditions.
-    pub conditions: Conditions,
-    /// `status.currentMetrics`, if they are known.
-    pub metrics: Option<Vec<MetricStatus>>,
-    /// True unless the round ended early: then replicas and metrics of the status stay.
-    pub is_complete: bool,
-    /// Events.
-    pub events: Vec<Notice>,
-    /// Reason why the round is repeated soon.
-    pub error: Option<String>,
-}
-
 /// Returns true if a round asks for metrics: if the bounds alone do not decide.
 #[must_use]
 pub fn needs_metrics(spec: &Spec<'_>, current: i32) -> bool {
     by_bounds(spec, current).is_none()
 }
 
-/// What the bounds decide without metrics.
+/// Decision of the bounds alone, without metrics.
 enum Bound {
     /// Scaling is switched off.
     Disabled,
@@ -257,57 +217,6 @@ impl Evaluated<'_> {
         match (&self.source, &self.proposal) {
             (Some(source), Ok(proposal)) => source.status(&proposal.current),
             _ => source::without_value(),
-        }
-    }
-}
-
-impl Plan {
-    /// True if replicas are to be written.
-    #[must_use]
-    pub fn rescales(&self) -> bool {
-        self.current.is_some_and(|current| current != self.desired)
-    }
-
-    /// Returns the event of the outcome of writing the replicas.
-    #[must_use]
-    pub fn notice_of(&self, written: &Written) -> Option<Notice> {
-        let (size, because) = (self.desired, &self.because);
-        match written {
-            Written::Nothing => None,
-            Written::Rescaled => Some(Notice {
-                is_warning: false,
-                reason: events::SUCCESSFUL_RESCALE,
-                message: format!("New size: {size}; reason: {because}"),
-            }),
-            Written::Failed(why) => {
-                let message = format!("New size: {size}; reason: {because}; error: {why}");
-                Some(Notice::warning(events::FAILED_RESCALE, message))
-            }
-        }
-    }
-
-    /// Returns `AbleToScale` if writing the replicas decides it.
-    pub(crate) fn able_after(&self, written: &Written) -> Option<Condition> {
-        match written {
-            Written::Nothing => None,
-            Written::Rescaled => Some(Condition::holds(
-                "SucceededRescale",
-                format!("the HPA controller was able to update the target scale to {}", self.desired),
-            )),
-            Written::Failed(why) => Some(Condition::fails(
-                "FailedUpdateScale",
-                format!("the HPA controller was unable to update the target scale: {why}"),
-            )),
-        }
-    }
-
-    /// Records the round in the state of the autoscaler.
-    pub fn record(&self, history: &mut History, written: &Written, now: Timestamp) {
-        if let Some(recommended) = self.recommended {
-            history.recommend(recommended, now);
-        }
-        if let (Written::Rescaled, Some(current)) = (written, self.current) {
-            history.change(current, self.desired, now);
         }
     }
 }

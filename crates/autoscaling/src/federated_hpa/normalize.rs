@@ -13,7 +13,7 @@ use super::{
 /// The limits that hold for one proposal, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Normalized {
-    /// What the metrics propose.
+    /// Replicas that the metrics propose.
     pub proposal: i32,
     /// Lowest recommendation of the window of scaling up, the proposal included; `None` without `behavior`.
     pub lowest: Option<i32>,

@@ -55,7 +55,7 @@ pub struct Readiness {
 pub struct Requests {
     /// Name of the container.
     pub container: Arc<str>,
-    /// What it requests.
+    /// Its requests.
     pub amounts: Amounts,
 }
 

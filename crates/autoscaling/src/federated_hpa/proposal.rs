@@ -152,7 +152,7 @@ enum Scale {
     Amount(i64),
 }
 
-/// What each pod requests, in thousandths.
+/// Requests of each pod, in thousandths.
 struct Requested(BTreeMap<PodKey, i64>);
 
 impl Requested {

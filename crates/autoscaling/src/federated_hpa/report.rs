@@ -20,7 +20,7 @@ use super::{
     spec::Spec,
 };
 
-/// What one round read, and how it decided.
+/// Readings of one round, and how it decided.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Report {
@@ -76,7 +76,7 @@ pub struct MetricReport {
     pub error: Option<String>,
     /// Pods and values by cluster.
     pub clusters: BTreeMap<String, ClusterReport>,
-    /// What is needed to foresee the metric under another load.
+    /// Figures needed to foresee the metric under another load.
     pub load: Option<Load>,
 }
 
@@ -106,11 +106,11 @@ pub struct Load {
     pub total: i64,
     /// True if pods share it, false if it is one value.
     pub is_of_pods: bool,
-    /// What a pod requests on average, if that matters.
+    /// Average request of a pod, if that matters.
     pub request: i64,
 }
 
-/// What a report is made of.
+/// Parts of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Round<'a> {
     /// Namespace of the autoscaler.
@@ -119,7 +119,7 @@ pub struct Round<'a> {
     pub name: &'a str,
     /// Its spec.
     pub spec: &'a Spec<'a>,
-    /// What was seen; `None` if the round ended before.
+    /// The snapshot; `None` if the round ended before it was taken.
     pub seen: Option<&'a Snapshot<'a>>,
     /// Answers for the metrics.
     pub readings: &'a [Result<Reading, String>],
@@ -282,13 +282,13 @@ fn shown_target(source: &Source<'_>) -> String {
     let resource = source.resource().map(|(name, _)| name);
     match source.target {
         Target::Utilization(percent) => format!("{percent}%"),
-        Target::Average(amount) => format!("{} per pod", super::status::quantity(amount, resource).0),
-        Target::Value(amount) => super::status::quantity(amount, resource).0,
+        Target::Average(amount) => format!("{} per pod", super::quantity::quantity(amount, resource).0),
+        Target::Value(amount) => super::quantity::quantity(amount, resource).0,
     }
 }
 
 fn shown_value(proposal: &Proposal, resource: Option<&str>) -> String {
-    let amount = |milli: i64| super::status::quantity(milli, resource).0;
+    let amount = |milli: i64| super::quantity::quantity(milli, resource).0;
     let current = proposal.current;
     match (current.utilization, current.average, current.value) {
         (Some(percent), Some(average), _) => format!("{percent}% ({} per pod)", amount(average)),
@@ -305,7 +305,7 @@ fn cluster_report(counts: &Counts, resource: Option<&str>) -> ClusterReport {
         missing: counts.missing,
         stale: counts.stale,
         ignored: counts.ignored,
-        total: super::status::quantity(i64::try_from(counts.total).unwrap_or(i64::MAX), resource).0,
+        total: super::quantity::quantity(i64::try_from(counts.total).unwrap_or(i64::MAX), resource).0,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ironclad_api::events;
 use ironclad_patch::selector::LabelSelector;
 
-use super::{Notice, conditions::Condition, pods::Pod};
+use super::{conditions::Condition, notice::Notice, pods::Pod};
 
 /// The selector of a workload's pods.
 #[derive(Debug, Clone, PartialEq, Eq)]

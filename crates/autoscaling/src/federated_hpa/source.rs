@@ -52,7 +52,7 @@ impl SourceType {
     }
 }
 
-/// What is asked of the metrics APIs.
+/// Question to the metrics APIs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Asked<'a> {
     /// Usage of a resource by pods.
@@ -86,9 +86,9 @@ pub enum Target {
 pub struct Source<'a> {
     /// Its kind.
     pub type_: SourceType,
-    /// What is asked for.
+    /// The question.
     pub asked: Asked<'a>,
-    /// What it should be.
+    /// Its target value.
     pub target: Target,
 }
 
@@ -284,7 +284,7 @@ fn shown_selector(selector: Option<&LabelSelector>) -> String {
 impl Current {
     /// Returns the value as a status shows it: memory in binary units, everything else in decimal ones.
     fn shown(&self, resource: Option<&str>) -> MetricValueStatus {
-        let quantity = |milli: i64| super::status::quantity(milli, resource);
+        let quantity = |milli: i64| super::quantity::quantity(milli, resource);
         MetricValueStatus {
             average_utilization: self.utilization,
             average_value: self.average.map(quantity),

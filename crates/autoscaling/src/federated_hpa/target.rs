@@ -1,12 +1,13 @@
 //! Reasons why a round ends before it decides (specification/autoscaling.md 2.2).
 
 use super::{
-    Notice, Plan,
     conditions::{Condition, Conditions},
+    notice::Notice,
+    plan::Plan,
 };
 use ironclad_api::events;
 
-/// What could not be read.
+/// Reason why the target could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unread {
     /// `scaleTargetRef.apiVersion` is none.

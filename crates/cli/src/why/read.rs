@@ -89,8 +89,8 @@ fn reads_all(fleet: &Fleet, binding: Option<&ResourceBinding>) -> bool {
     is_nominated || (waits && fleet.settings.scheduler.preemption != Mode::Off)
 }
 
-/// True if the answer may depend on other bindings of the namespace: gate `WorkloadAffinity` is on, and the binding is a
-/// member of a group, or a policy that may select the template makes groups.
+/// True if the answer may depend on other bindings of the namespace: gate `WorkloadAffinity` is on, and the binding is
+/// a member of a group, or a policy that may select the template makes groups.
 fn reads_namespace(fleet: &Fleet, binding: Option<&ResourceBinding>) -> bool {
     let policies = fleet.policies().map(|policy| policy.spec());
     let mut placements = policies.map(|spec| &spec.placement);

@@ -46,7 +46,7 @@ pub(super) struct Connections {
     elsewhere: Mutex<BTreeMap<Key, Informer<Secret>>>,
     on_elsewhere: OnceLock<OnSecret>,
     pub(super) members: Arc<Members>,
-    /// What is computed from members' nodes and pods.
+    /// Figures that are computed from members' nodes and pods.
     needs: Needs,
     /// True if members' nodes and pods are watched.
     watches_resources: bool,

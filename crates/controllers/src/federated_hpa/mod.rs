@@ -13,10 +13,11 @@ use ironclad_autoscaling::federated_hpa::{
     Plan, explain,
     history::History,
     options::Options,
+    plan::Written,
     report::{Report, Round},
     selecting::{Selection, others},
     spec::Spec,
-    status::{Written, status},
+    status::status,
 };
 use ironclad_fleet::reference;
 use ironclad_membermetrics::MemberMetrics;

@@ -130,7 +130,7 @@ struct Target {
     served: Arc<Served>,
 }
 
-/// What was read of one member.
+/// Answers of one member.
 struct Reached {
     member: AskedMember,
     selector: Arc<str>,

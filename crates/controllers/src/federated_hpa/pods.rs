@@ -22,7 +22,7 @@ use crate::members::Member;
 #[derive(Debug, Clone)]
 pub(super) struct CachedPod {
     metadata: ObjectMeta,
-    /// What decisions read.
+    /// The fields that decisions read.
     pub(super) pod: Arc<Pod>,
 }
 

@@ -1,5 +1,6 @@
 //! Reads from CustomResourceDefinitions where their kinds have replicas, when an object with the label
-//! `retain-replicas`, or the target of a distributed autoscaler, needs it. The cache of definitions has only their metadata.
+//! `retain-replicas`, or the target of a distributed autoscaler, needs it. The cache of definitions has only their
+//! metadata.
 
 use std::sync::Arc;
 

@@ -16,8 +16,8 @@ pub(super) struct Observer {
     fleet: ClusterSnapshot,
 }
 
-/// The snapshot, without the binding, and without the capacity, which is borrowed for the decision. Do not hold it across
-/// an `.await`: a change of a cluster waits for the index, and would copy the map of clusters.
+/// The snapshot, without the binding, and without the capacity, which is borrowed for the decision. Do not hold it
+/// across an `.await`: a change of a cluster waits for the index, and would copy the map of clusters.
 pub(super) struct Observed<'a> {
     clusters: Arc<Clusters>,
     /// `None` while reasons about each cluster are logged.

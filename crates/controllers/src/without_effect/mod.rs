@@ -1,5 +1,5 @@
-//! Events on objects that are accepted and that nothing acts on, whole or in part (specification/admission.md 1.5). Whoever
-//! writes such an object is warned by admission; the event reaches those who look at it later.
+//! Events on objects that are accepted and that nothing acts on, whole or in part (specification/admission.md 1.5).
+//! Whoever writes such an object is warned by admission; the event reaches those who look at it later.
 
 use std::sync::Arc;
 

@@ -16,13 +16,14 @@ use ironclad_autoscaling::federated_hpa::{
     history::History,
     needs_metrics,
     options::Options,
+    plan::Written,
     pods::{Pod, PodKey},
     proposal::Reading,
     samples::{self, Usage},
     selecting::Selection,
     source::{Asked, Source},
     spec::Spec,
-    status::{Written, status},
+    status::status,
 };
 use ironclad_runtime::{EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
 use k8s_openapi::{

@@ -11,7 +11,7 @@ use crate::leader::QueuedBinding;
 /// Most bindings that are named as those ahead.
 const AHEAD_MAX: usize = 3;
 
-/// What is known of a waiting binding's place.
+/// Knowledge of a waiting binding's place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "known", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Queue {

@@ -45,8 +45,8 @@ impl Answers {
         self.changes.insert(self.last, cluster.clone());
     }
 
-    /// Answers of all clusters that have one. `ask` is called for each cluster that changed since the question was asked
-    /// last; `None` is no opinion.
+    /// Answers of all clusters that have one. `ask` is called for each cluster that changed since the question was
+    /// asked last; `None` is no opinion.
     pub fn ask(
         &mut self,
         question: &Question,

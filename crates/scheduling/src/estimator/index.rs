@@ -111,7 +111,7 @@ struct Tracked {
     seen: u64,
     /// Number of the question that asked for it last.
     asked: u64,
-    /// What each slot contributes; empty for sets, whose answer is no sum over nodes.
+    /// Contribution of each slot; empty for sets, whose answer is no sum over nodes.
     parts: Vec<i64>,
     sum: i64,
 }
@@ -136,7 +136,7 @@ impl Taken {
 }
 
 impl Slot {
-    /// What is left, and the pod slots that are; nothing without a node.
+    /// Returns the free resources and pod slots; nothing without a node.
     fn left(&self, subtracting: Subtracting) -> Option<(Units, i64)> {
         let node = self.node.as_ref()?;
         let taken = |of: &Taken, resource: &str| of.amounts.get(resource).copied().unwrap_or(0);

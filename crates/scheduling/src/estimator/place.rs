@@ -11,7 +11,7 @@ pub(super) const SETS_MAX: i64 = 256;
 pub(super) struct Group {
     /// For each template of the question: true if the nodes admit it.
     pub(super) admits: Vec<bool>,
-    /// What is left on each node; negative where requests exceed what is allocatable.
+    /// Free resources of each node; negative where requests exceed what is allocatable.
     pub(super) left: Units,
     /// Pod slots that are left on each node.
     pub(super) pods: i64,

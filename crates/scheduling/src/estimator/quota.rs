@@ -24,7 +24,7 @@ pub enum Scope {
     Other,
 }
 
-/// What a quota leaves.
+/// Free part of a quota.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Free amount of each resource of pods: `status.hard` less `status.used`, negative if exceeded.

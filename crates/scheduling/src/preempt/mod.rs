@@ -1,8 +1,9 @@
 //! Preemption between bindings: which bindings of lower priority leave which clusters so that a pending one fits
 //! (specification/scheduling.md 15; specification/proposals/002.md).
 //!
-//! [`Placed`] is the index of who runs where. [`decide`](crate::decide) asks [`attempt`] after a cycle that failed for capacity;
-//! [`Preemptors`] remembers the attempts and nominations of each preemptor; [`evict`] is the write on one victim.
+//! [`Placed`] is the index of who runs where. [`decide`](crate::decide) asks [`attempt`] after a cycle that failed for
+//! capacity; [`Preemptors`] remembers the attempts and nominations of each preemptor; [`evict`] is the write on one
+//! victim.
 
 mod clusters;
 mod execute;

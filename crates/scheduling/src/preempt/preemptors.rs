@@ -106,8 +106,8 @@ impl Outcome {
 }
 
 impl Preemptors {
-    /// Next step of the binding. `nominated`: its status names nominated clusters; `leaving`: somebody who was preempted
-    /// has not left them yet.
+    /// Next step of the binding. `nominated`: its status names nominated clusters; `leaving`: somebody who was
+    /// preempted has not left them yet.
     #[must_use]
     pub fn turn(&self, key: &BindingKey, generation: i64, nominated: bool, leaving: bool, now: Timestamp) -> Turn {
         let after = |at: Timestamp, wait| at.checked_add(wait).unwrap_or(Timestamp::MAX);

@@ -425,7 +425,7 @@ async fn users_scale_the_template_and_members_have_the_last_word() -> anyhow::Re
     scene.world.until_quiet().await
 }
 
-/// What a scenario of the matrix comes to, without times. Which member has one replica more depends on the moments at
+/// Result of a scenario of the matrix, without times. Which member has one replica more depends on the moments at
 /// which they measured.
 async fn outcome(scene: &Scene) -> anyhow::Result<String> {
     scene.is_recorded(12).await?;

@@ -1,4 +1,4 @@
-//! What is told is what happens: `why`, `tree`, `plan apply` and `plan cluster-loss` over random fleets. A failing seed is
+//! Statements hold: `why`, `tree`, `plan apply` and `plan cluster-loss` over random fleets. A failing seed is
 //! printed with the command that runs it again; `cargo xtask sim --foretold PROPERTY --seeds 1000` runs many.
 
 use anyhow::{bail, ensure};

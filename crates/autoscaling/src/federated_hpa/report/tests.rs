@@ -1,4 +1,4 @@
-//! What people read of a round.
+//! Texts of a round's report.
 
 use std::sync::Arc;
 

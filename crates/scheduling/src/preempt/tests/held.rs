@@ -1,4 +1,4 @@
-//! Who gets the capacity that victims leave (specification/scheduling.md 15.7, 15.8).
+//! Bindings that get the capacity that victims leave (specification/scheduling.md 15.7, 15.8).
 
 use ironclad_fleet::BindingRef;
 use proptest::prelude::*;

@@ -114,7 +114,7 @@ fn priority_of(spec: &ResourceBindingSpec) -> Priority {
     (priority(spec), preempts)
 }
 
-/// What decides about the capacity that a binding takes.
+/// Fields that decide about the capacity that a binding takes.
 fn takes(binding: &ResourceBinding) -> impl PartialEq + use<> {
     let spec = &binding.spec;
     (spec.clusters.clone(), spec.graceful_eviction_tasks.len(), cpu(spec))

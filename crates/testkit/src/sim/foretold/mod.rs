@@ -1,6 +1,6 @@
-//! Properties of what explains and foretells: for random fleets, what `why` and `tree` say agrees with what the next ten
-//! minutes show, and what `plan apply` and `plan cluster-loss` say is what then happens. Each asks `planning` over the
-//! objects as a user reads them, lets virtual time pass, and compares.
+//! Properties of what explains and foretells: for random fleets, what `why` and `tree` say agrees with what the next
+//! ten minutes show, and what `plan apply` and `plan cluster-loss` say is what then happens. Each asks `planning` over
+//! the objects as a user reads them, lets virtual time pass, and compares.
 //!
 //! A seed determines the fleet, its faults and edits, and the moment of the question: `cargo xtask sim --foretold
 //! PROPERTY --seed N` runs one again.

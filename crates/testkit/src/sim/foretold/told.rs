@@ -29,14 +29,14 @@ use crate::sim::{runner::Runner, script::HAND_KEY};
 /// Time within which what was told must show, beyond the ten minutes of a Deployment's progress deadline.
 const SHOWS: Duration = Duration::from_secs(630);
 
-/// What waits for somebody outside of the control plane, as `tree` says it.
+/// Waits for somebody outside of the control plane, as `tree` says it.
 const WAITS_FOR_OTHERS: [&str; 7] = [
     "suspended", "could not be asked", "has claimed it", "is not made: ", "waits until the old copy", "is being ",
     // Pods that wait for nodes; the object says so only while it has a deadline.
     "not healthy yet",
 ];
 
-/// What was told of one workload.
+/// Statements about one workload.
 struct Told {
     why: Explanation,
     tree: Tree,
@@ -99,7 +99,7 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
     Ok(met)
 }
 
-/// What is told now of all Deployments.
+/// Reads what `why` and `tree` say now of all Deployments.
 async fn tell(runner: &Runner, lost: &BTreeSet<String>) -> anyhow::Result<BTreeMap<ObjectKey, Told>> {
     let (interpreter, now) = (Interpreter::default(), runner.world.clock().wall_seconds());
     let mut fleet = fleet(&runner.world).await?;
@@ -174,7 +174,7 @@ fn placement(
     Ok(())
 }
 
-/// What was in order still is, what waited waits no more, and what was broken did not heal by itself.
+/// Checks that what was in order still is, what waited waits no more, and what was broken did not heal by itself.
 fn progress(before: &Tree, then: &Tree, all_reachable: bool, met: &mut Met) -> anyhow::Result<()> {
     if before.first_broken.is_none() && all_reachable {
         ensure!(then.first_broken.is_none(), "all was in order, and is not any more");

@@ -81,7 +81,8 @@ fn fits(app: &App, free: impl Iterator<Item = i64>) -> i64 {
     counts.iter().rev().take(at_most).sum()
 }
 
-/// Nobody waits for capacity that is free, or that a lower priority holds, unless a limit says so.
+/// Returns an error if a workload waits for capacity that is free, or that a lower priority holds, and no limit
+/// explains it.
 fn waits_rightly(
     fleet: &Fleet,
     of: &BTreeMap<&str, &App>,

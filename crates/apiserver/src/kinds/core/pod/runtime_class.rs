@@ -1,4 +1,4 @@
-//! What the RuntimeClass of a pod adds to it: overhead, labels of nodes and tolerations (specification/apiserver.md 21).
+//! Additions of a pod's RuntimeClass: overhead, labels of nodes and tolerations (specification/apiserver.md 21).
 
 use serde_json::{Map, Value};
 

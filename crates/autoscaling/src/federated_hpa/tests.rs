@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
+    plan::Written,
     proposal::Reading,
     samples::Samples,
     status::status,

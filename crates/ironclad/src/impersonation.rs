@@ -27,7 +27,7 @@ const ARGUMENTS: [(&str, &str); 38] = [
     ("logs", "pod/web -C member1"),
     ("plan apply", "-f FILE"),
     ("plan cluster-loss", "member1"),
-    ("plan load", "fhpa/web"),
+    ("plan load", "fhpa/web --multiply 2"),
     ("plan preemption", "web"),
     ("plan priority-class", "critical"),
     ("plan rate", "5"),

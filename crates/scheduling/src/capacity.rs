@@ -23,10 +23,10 @@ use ironclad_api::cluster::{Cluster, ResourceModel, ResourceSummary};
 use ironclad_fleet::{BindingKey, ClusterName};
 
 pub use assumed::{Assumption, Reservation};
+pub(crate) use demand::Amounts;
 pub use demand::Demand;
 pub use free::Modelling;
 pub use nominated::Asker;
-pub(crate) use room::Amounts;
 pub use room::{Request, Room};
 
 use assumed::AssumedReplicas;

@@ -26,6 +26,7 @@ use crate::{
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
     index::{Entry, Index, Numbers},
+    options::schedules_component_sets,
     plugin::TargetState,
     preempt::Mode as Preemption,
     spread::{self, Bounds, Grouping, Need, SelectError, Spread, Topology},
@@ -508,14 +509,6 @@ fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let may_return = |reason: &str| ![APPLICATION_FAILURE, BINDING_PREEMPTED].contains(&reason);
     let task = binding.spec().eviction(&cluster.0).filter(|task| may_return(&task.reason));
     task.and_then(|task| task.replicas).map_or(0, |replicas| i64::from(replicas.max(0)))
-}
-
-/// Returns whether complete sets of several pod templates are placed on one cluster (specification/scheduling.md 9).
-pub(crate) fn schedules_component_sets(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) -> bool {
-    let on_one = |c: &SpreadConstraint| {
-        c.spread_by_field == Some(SpreadByField::Cluster) && c.min_groups <= 1 && c.max_groups == 1
-    };
-    options.component_scheduling && !spec.components.is_empty() && placement.spread_constraints.iter().any(on_one)
 }
 
 /// Component replicas of a cluster that runs the whole set; empty for a single component.

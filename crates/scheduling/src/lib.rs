@@ -21,6 +21,7 @@ pub mod filter;
 pub mod groups;
 pub mod index;
 pub mod interests;
+mod options;
 mod peers;
 pub mod plugin;
 pub mod plugins;
@@ -46,8 +47,9 @@ pub use decide::{
     observed_generation, refused, success, template_accepted, template_refused,
 };
 pub use interests::Interests;
+pub use options::Options;
 pub use peers::Peers;
 pub use plugin::{CycleEvent, Plugin, Step};
 pub use plugins::Plugins;
 pub use priority::priority;
-pub use seen::{Available, Options, Seen};
+pub use seen::{Available, Seen};

@@ -19,9 +19,10 @@ use jiff::Timestamp;
 
 use crate::{
     Capacity, Options, Seen,
-    cycle::{available_replicas, component_targets, schedules_component_sets},
+    cycle::{available_replicas, component_targets},
     filter::Filter,
     groups,
+    options::schedules_component_sets,
     plugin::TargetState,
     spread::Topology,
 };

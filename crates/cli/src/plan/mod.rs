@@ -12,6 +12,7 @@ mod print;
 pub(crate) mod read;
 #[cfg(test)]
 mod tests;
+pub(crate) mod victims;
 
 pub use print::table;
 pub use read::{dump, lists};

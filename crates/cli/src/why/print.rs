@@ -6,7 +6,7 @@ use ironclad_planning::{
     why::{Answer, Explanation, Queue, because_of_cluster},
 };
 
-use crate::{plan::preemption::table as preemption, print};
+use crate::{plan::victims::table as preemption, print};
 
 /// The whole answer.
 #[must_use]

@@ -19,7 +19,7 @@ use super::{
     free::Assumed,
     place,
 };
-use crate::{Options, cycle::schedules_component_sets};
+use crate::{Options, options::schedules_component_sets};
 
 /// Allowance for a summary that was sent before the cluster reported the pods.
 const SUMMARY_DELAY: Duration = Duration::from_secs(5);

@@ -7,6 +7,7 @@ use ironclad_api::{
     quantity::Amount,
     work::{Component, ReplicaRequirements, ResourceBindingSpec},
 };
+use smallvec::SmallVec;
 
 /// Resource that is counted in thousandths.
 const CPU: &str = "cpu";
@@ -14,6 +15,9 @@ const CPU: &str = "cpu";
 /// Amounts by resource: millicores of `cpu`, whole units of everything else, independent of the quantity's notation
 /// (specification/scheduling.md 16.20).
 pub type Units = BTreeMap<String, i64>;
+
+/// Amounts in the order of the resources that a workload requests.
+pub(crate) type Amounts = SmallVec<[i64; 4]>;
 
 /// Pod template of a component set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,10 +12,7 @@ use ironclad_api::{
 
 use smallvec::SmallVec;
 
-use super::{
-    demand::{Part, Units, in_units},
-    room::Amounts,
-};
+use super::demand::{Amounts, Part, Units, in_units};
 
 /// Pods per node, independent of those that already run on it.
 const PODS_PER_NODE: i64 = 110;

@@ -12,7 +12,7 @@ use super::{
     models::Nodes,
     place,
 };
-use crate::{Options, cycle::schedules_component_sets, priority::priority};
+use crate::{Options, options::schedules_component_sets, priority::priority};
 
 /// Workload that asks for capacity: nominations of a lower priority, and its own, do not count for it.
 #[derive(Debug, Clone, Copy)]

@@ -4,16 +4,12 @@
 use std::sync::Arc;
 
 use ironclad_fleet::ClusterName;
-use smallvec::SmallVec;
 
 use super::{
     Asker, Capacity, Counting, LARGEST,
-    demand::{self, Demand, Units},
+    demand::{self, Amounts, Demand, Units},
     free::{Assumed, FreeCapacity, PODS},
 };
-
-/// Amounts in the order of the resources that a workload requests.
-pub(crate) type Amounts = SmallVec<[i64; 4]>;
 
 /// Amounts that one replica or one set of a workload requests, `pods` among them.
 #[derive(Debug, Clone, PartialEq, Eq)]

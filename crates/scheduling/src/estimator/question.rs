@@ -11,7 +11,7 @@ use crate::{
         Counting,
         demand::{Part, Units, units},
     },
-    cycle,
+    cycle, options,
 };
 
 /// A pod as an estimator sees it.
@@ -171,7 +171,7 @@ pub fn question_of(spec: &ResourceBindingSpec, options: &Options) -> Option<(Que
         Counting::Reported => Subtracting::Assigned,
         Counting::Assumed => Subtracting::Assumed,
     };
-    Some((Question::of(spec, cycle::schedules_component_sets(options, spec, placement)), subtracting))
+    Some((Question::of(spec, options::schedules_component_sets(options, spec, placement)), subtracting))
 }
 
 fn positive(mut request: Units) -> Units {

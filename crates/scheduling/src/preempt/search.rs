@@ -15,6 +15,7 @@ use crate::{
     capacity::Demand,
     cycle::{self, Trace},
     filter::Filter,
+    options,
 };
 
 /// Plan of a preemption for a binding that lacks capacity: of the affinity groups in their order, the first one for
@@ -53,7 +54,7 @@ fn in_group(
     let mut trace = Trace::of(seen, &mut because, &mut on_event);
     let candidates = cycle::candidates(seen, &filter, &before, &BTreeSet::new(), &mut trace);
     let Ok(candidates) = candidates else { return Err(Unhelpful::NoVictims) };
-    let sets = cycle::schedules_component_sets(seen.options, spec, placement);
+    let sets = options::schedules_component_sets(seen.options, spec, placement);
     plan(
         seen,
         placed,

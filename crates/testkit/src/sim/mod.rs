@@ -11,6 +11,7 @@ pub mod kinds;
 mod link;
 pub mod matrix;
 pub mod model;
+mod objects;
 mod process;
 pub mod propagation;
 pub mod runner;

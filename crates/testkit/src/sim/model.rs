@@ -25,7 +25,7 @@ use super::{
     History,
     change::{Changed, Write},
     checker::{Checker, Rules},
-    script::CONFIG_SUFFIX,
+    objects::CONFIG_SUFFIX,
 };
 
 #[derive(Clone)]

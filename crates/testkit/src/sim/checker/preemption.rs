@@ -19,7 +19,7 @@ use super::{
     capacity::{self, Figures, Holder, cpu, of_target, priority},
     clusters::Clusters,
 };
-use crate::sim::script::Class;
+use crate::sim::objects::Class;
 
 /// Grace period of the tasks of preempted bindings, seconds.
 const GRACE: i32 = 300;

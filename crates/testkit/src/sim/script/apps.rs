@@ -6,7 +6,7 @@ use ironclad_api::policy::{ClusterTaintPolicy, PropagationPolicy};
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json};
 
-use crate::sim::checker::POLICY_KEY;
+use crate::sim::{checker::POLICY_KEY, objects::CONFIG_SUFFIX};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
@@ -42,9 +42,6 @@ impl Peers {
         }
     }
 }
-
-/// Ending of the names of ConfigMaps that workloads mount.
-pub(in crate::sim) const CONFIG_SUFFIX: &str = "-config";
 
 /// Values of a policy's `failover.cluster`.
 #[derive(Debug, Clone, PartialEq, Eq)]

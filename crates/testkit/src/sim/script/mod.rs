@@ -14,15 +14,14 @@ mod shrink;
 use ironclad_failover::flags::eviction::Check;
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-pub(super) use self::apps::CONFIG_SUFFIX;
 pub use self::{
     action::{Action, HAND_KEY, taint, untaint},
     apps::{App, Failover, Peers, Spread, TaintPolicy},
     drive::{Outcome, run, run_showing},
-    shortage::{CLASSES, Class, Shortage},
+    shortage::{CLASSES, Shortage},
     shrink::{Shrunk, shrink},
 };
-pub use super::checker::POLICY_KEY;
+pub use super::{checker::POLICY_KEY, objects::Class};
 
 /// Action with the time since the previous one.
 #[derive(Debug, Clone, PartialEq)]

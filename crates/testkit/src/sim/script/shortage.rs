@@ -9,19 +9,12 @@ use ironclad_scheduling::preempt::{Limits, Mode};
 use ironclad_seam::Stream;
 
 use super::{Action, App, Peers, Script, Spread, Step, action};
+use crate::sim::objects::Class;
 
 /// Millicores of a member.
 const MEMBER: i64 = 8_000;
 /// Number of workloads that request capacity at most.
 const APPS_MAX: usize = 12;
-
-/// Value and `preemptionPolicy` of a PriorityClass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Class {
-    pub value: i32,
-    /// `preemptionPolicy: Never`.
-    pub never: bool,
-}
 
 /// The PriorityClasses at the start.
 pub const CLASSES: [(&str, Class); 4] = [

@@ -80,6 +80,9 @@ pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result
         let low = get(plane, "low").await?;
         ensure!(low["spec"]["gracefulEvictionTasks"].is_null(), "{}", low["spec"]["gracefulEvictionTasks"]);
         ensure!(condition(&low, "Preempted").is_none(), "{}", low["status"]["conditions"]);
+        // Until members report the Pods, the scheduler and plans count the replicas beside what is in use.
+        let reported = &low["status"]["aggregatedStatus"][0];
+        ensure!(reported["health"] == "Healthy", "{reported}");
         Ok(())
     })
     .await

@@ -99,7 +99,11 @@ fn waits_rightly(
     let free = |name| capacity::allocatable(fleet, name) - capacity::promised(fleet, name);
     let wanted = i64::from(app.replicas);
     let now = fits(app, clusters().map(free));
-    ensure!(now < wanted, "it waits although {now} replicas fit: {why}");
+    let shown = || -> Vec<String> {
+        let reported = |name| capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1;
+        clusters().map(|name| format!("{name}: {}m free, {}m used by its report", free(name), reported(name))).collect()
+    };
+    ensure!(now < wanted, "it waits although {now} replicas fit ({}): {why}", shown().join(", "));
     let resolved = binding.spec.schedule_priority.as_ref();
     let may_preempt = resolved.and_then(|p| p.preemption_policy) == Some(PreemptionPolicy::PreemptLowerPriority);
     let limited = why.contains("victim limit exceeded") || why.contains("made no progress");

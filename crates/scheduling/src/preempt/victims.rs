@@ -164,7 +164,7 @@ fn covers(freed: &[i64], missing: &[i64]) -> bool {
 /// Size of the smallest set that could suffice: for each resource, the number of the largest units.
 fn fewest(units: &[Unit<'_>], useful: &[usize], missing: &[i64]) -> usize {
     let of = |resource: usize| {
-        let mut amounts: Vec<i64> = useful.iter().map(|at| units[*at].freed[resource]).collect();
+        let mut amounts: SmallVec<[i64; 16]> = useful.iter().map(|at| units[*at].freed[resource]).collect();
         amounts.sort_unstable_by_key(|amount| Reverse(*amount));
         let mut sum = 0_i64;
         amounts

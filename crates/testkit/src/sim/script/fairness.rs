@@ -32,8 +32,11 @@ pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow:
         ensure!(promised <= all, "{promised}m of {all}m are promised in {name}");
     }
     let of: BTreeMap<&str, &App> = sized.iter().map(|(app, _)| (&*app.name, *app)).collect();
+    // What is still held explains why others wait.
     for (app, binding) in &sized {
         rests(app, binding)?;
+    }
+    for (app, binding) in &sized {
         if let Some(why) = waits(app, binding) {
             let why = why.with_context(|| format!("{app}"))?;
             waits_rightly(fleet, &of, app, binding, why, shortage).with_context(|| format!("{app}"))?;
@@ -100,7 +103,7 @@ fn waits_rightly(
     let wanted = i64::from(app.replicas);
     let now = fits(app, clusters().map(free));
     let shown = || -> Vec<String> {
-        let reported = |name| capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1;
+        let reported = |name: &ironclad_fleet::ClusterName| capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1;
         clusters().map(|name| format!("{name}: {}m free, {}m used by its report", free(name), reported(name))).collect()
     };
     ensure!(now < wanted, "it waits although {now} replicas fit ({}): {why}", shown().join(", "));

@@ -101,13 +101,13 @@ pub(crate) fn plan(
 ) -> Result<Plan, Unhelpful> {
     let asker = Asker::of(seen.binding.spec());
     let request = Request::of(&pending.demand);
-    let search = Search::of(seen, placed, now);
+    let eligibility = Eligibility::of(seen, placed, now);
     let site = |candidate: Candidate| {
-        let on = placed.on(&candidate.name).filter(|on| on.has_below(search.priority));
+        let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
         let on = on.filter(|_| may_evict_from(seen, &candidate.name));
         let found = on.and_then(|on| {
             let room = seen.capacity.room(&candidate.name, &request, pending.counting, &asker)?;
-            let units = search.units(on, &seen.capacity.share(&candidate.name), &room);
+            let units = eligibility.units(on, &seen.capacity.share(&candidate.name), &room);
             Some((room, units))
         });
         let (room, units) = found.map_or_else(|| (None, Vec::new()), |(room, units)| (Some(room), units));
@@ -136,8 +136,8 @@ fn may_evict_from(seen: &Seen<'_>, cluster: &ClusterName) -> bool {
     })
 }
 
-/// Search for victims of one preemptor.
-struct Search<'s> {
+/// Rules by which bindings may leave clusters for one preemptor (specification/scheduling.md 15.3).
+struct Eligibility<'s> {
     priority: i32,
     /// Its key, if the index has the binding with a lower priority than the one that is asked about.
     key: Option<BindingKey>,
@@ -150,7 +150,7 @@ struct Search<'s> {
     now: Timestamp,
 }
 
-impl<'s> Search<'s> {
+impl<'s> Eligibility<'s> {
     fn of(seen: &Seen<'s>, placed: &Placed, now: Timestamp) -> Self {
         let (key, priority) = (seen.binding.key(), priority(seen.binding.spec()));
         Self {
@@ -172,7 +172,7 @@ impl<'s> Search<'s> {
         Some((other.namespace.clone(), group.clone()))
     }
 
-    /// Bindings that may leave a cluster for this one (specification/scheduling.md 15.3).
+    /// Bindings on a cluster that may leave it.
     fn units<'a>(&self, on: &'a Occupants, share: &Share<'_>, room: &Room) -> Vec<Unit<'a>> {
         // Members that stay pin the others to the cluster, which could then never be placed again.
         let staying = self.is_grouped.then(|| on.from(self.priority)).into_iter().flatten();

@@ -7,6 +7,7 @@
 
 mod assumed;
 pub mod demand;
+mod footprint;
 mod free;
 mod models;
 mod nominated;
@@ -25,6 +26,7 @@ use ironclad_fleet::{BindingKey, ClusterName};
 pub use assumed::{Assumption, Reservation};
 pub(crate) use demand::Amounts;
 pub use demand::Demand;
+pub(crate) use footprint::{Footprint, Share};
 pub use free::Modelling;
 pub use nominated::Asker;
 pub use room::{Request, Room};

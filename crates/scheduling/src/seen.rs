@@ -89,4 +89,6 @@ pub struct Preempting<'a> {
     pub placed: &'a Placed,
     /// Attempts and nominations so far.
     pub preemptors: &'a Preemptors,
+    /// Message of the quota that would refuse the binding's replicas; `None` if enough is left for all of them.
+    pub over_quota: Option<&'a str>,
 }

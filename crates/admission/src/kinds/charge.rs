@@ -58,40 +58,22 @@ fn charged(request: &Request<'_>) -> Result<Amounts, Denial> {
         |object: Option<&Value>| -> Result<Option<ResourceBindingSpec>, Denial> { object.map(decode_spec).transpose() };
     let Some(new) = spec(request.object)? else { return Ok(Amounts::new()) };
     let old = spec(request.old.filter(|_| request.operation == Operation::Update))?;
-    let mut delta = usage(&new)?;
-    if let Some(old) = old {
-        for (key, amount) in usage(&old)? {
-            let entry = delta.entry(key).or_insert(Amount::ZERO);
-            *entry -= amount;
-        }
-    }
-    delta.retain(|_, amount| !amount.is_zero());
-    Ok(delta)
-}
-
-fn usage(spec: &ResourceBindingSpec) -> Result<Amounts, Denial> {
-    usage::of_binding(spec).map_err(|error| Denial::undecodable(error.to_string()))
+    usage::difference(old.as_ref(), &new).map_err(|error| Denial::undecodable(error.to_string()))
 }
 
 /// Returns the quota with the change booked, if the quota limits any resource that changes.
 fn book(quota: &Value, delta: &Amounts) -> Result<Option<Value>, Denial> {
     let typed: FederatedResourceQuota = decode(quota)?;
+    if let Some(refusal) = usage::refusal(&typed, delta).map_err(|error| Denial::failure(error.to_string()))? {
+        return Err(Denial::quota(refusal));
+    }
     let mut used = typed.status.clone().unwrap_or_default().overall_used;
     let mut touched = false;
-    for (key, limit) in &typed.spec.overall {
+    for key in typed.spec.overall.keys() {
         let Some(change) = delta.get(limited(key)) else { continue };
-        let amount =
-            |quantity: &ironclad_api::Quantity| Amount::try_from(quantity).map_err(|e| Denial::failure(e.to_string()));
-        let before = used.get(key).map(amount).transpose()?.unwrap_or(Amount::ZERO);
-        let (after, limit) = (before + *change, amount(limit)?);
-        // A write that reduces usage is never refused, even while usage exceeds the limit.
-        if !change.is_negative() && after > limit {
-            return Err(Denial::quota(format!(
-                "FederatedResourceQuota({}/{}) exceeded for resource {key}: requested sum {after}, limit {limit}",
-                typed.metadata.namespace.as_deref().unwrap_or_default(),
-                typed.metadata.name.as_deref().unwrap_or_default(),
-            )));
-        }
+        let before = used.get(key).map(Amount::try_from).transpose();
+        let before = before.map_err(|error| Denial::failure(error.to_string()))?.unwrap_or(Amount::ZERO);
+        let after = before + *change;
         let after = if after.is_negative() { Amount::ZERO } else { after };
         used.insert(key.clone(), after.into());
         touched = true;

@@ -143,10 +143,11 @@ impl Scheduler {
         self.capacity.expire();
         let available = self.estimates.available(binding.view(), remote);
         let mut attempt = self.metrics.attempt(&self.seam.clock);
+        let over_quota = self.preemption.over_quota(binding.view());
         let decision = {
             let preemption = self.preemption.read();
             let capacity = self.capacity.lock();
-            let preempting = preemption.as_ref().map(preemption::Read::preempting);
+            let preempting = preemption.as_ref().map(|read| read.preempting(over_quota.as_deref()));
             let (options, peers) = (self.capacity.options(), self.groups.read());
             let observed = self.observer.observe(available);
             let seen = observed.seen(&binding, &capacity, options, api_appeared, preempting, peers.as_deref());

@@ -1,12 +1,13 @@
 //! Preemption between bindings: who runs where, who is nominated, and the evictions of a plan
 //! (specification/scheduling.md 15).
 
-use ironclad_api::work::ResourceBinding;
-use ironclad_fleet::{Binding, BindingRef, ClusterName};
-use ironclad_runtime::{Change, Failure, Key, Writer};
+use ironclad_api::{policy::FederatedResourceQuota, work::ResourceBinding};
+use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
+use ironclad_propagation::quota::usage;
+use ironclad_runtime::{Change, Failure, Informer, Key, Writer};
 use ironclad_scheduling::{
     Decision,
-    preempt::{self, Mode, Outcome, Placed, Plan, Preempting, Preemptors, Stale},
+    preempt::{self, Mode, Outcome, Placed, Plan, Preempting, Preemptors, Stale, may_preempt},
 };
 use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard};
@@ -14,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::metrics::SchedulerMetrics;
 use crate::{
     bindings::{Bindings, queue_key},
+    caches::QUOTAS,
     capacity::FleetCapacity,
     events::Events,
     setup::Setup,
@@ -27,6 +29,8 @@ pub(super) struct Preemption {
     writer: Writer,
     clock: Clock,
     metrics: SchedulerMetrics,
+    /// `None` if nobody may preempt, or quotas are not enforced.
+    quotas: Option<Informer<FederatedResourceQuota>>,
     state: Mutex<State>,
 }
 
@@ -40,8 +44,9 @@ struct State {
 pub(super) struct Read<'a>(MutexGuard<'a, State>);
 
 impl Read<'_> {
-    pub(super) fn preempting(&self) -> Preempting<'_> {
-        Preempting { placed: &self.0.placed, preemptors: &self.0.preemptors }
+    /// `over_quota` is the answer of [`Preemption::over_quota`].
+    pub(super) fn preempting<'s>(&'s self, over_quota: Option<&'s str>) -> Preempting<'s> {
+        Preempting { placed: &self.0.placed, preemptors: &self.0.preemptors, over_quota }
     }
 }
 
@@ -50,12 +55,14 @@ impl Read<'_> {
 pub(super) enum Progress {
     /// All victims are evicted.
     Done,
-    /// The nomination is not written yet; nothing was evicted.
+    /// The nomination is not written yet, or the preemptor was deleted; the other victims stay.
     NotNominated,
 }
 
 impl Preemption {
     pub(super) fn new(setup: &Setup, metrics: SchedulerMetrics) -> Self {
+        let asks_quotas = setup.capacity.options().preemption != Mode::Off
+            && setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement);
         Self {
             bindings: setup.bindings.clone(),
             capacity: setup.capacity.clone(),
@@ -63,6 +70,7 @@ impl Preemption {
             writer: setup.writer("scheduler"),
             clock: setup.seam.clock.clone(),
             metrics,
+            quotas: asks_quotas.then(|| setup.caches.take(&QUOTAS)),
             state: Mutex::default(),
         }
     }
@@ -94,6 +102,20 @@ impl Preemption {
         if found {
             self.capacity.nominate(new, nominated);
         }
+    }
+
+    /// Message of the quota that would refuse the replicas that a binding lacks; `None` if it may not preempt, or
+    /// enough is left.
+    pub(super) fn over_quota(&self, binding: BindingRef<'_>) -> Option<String> {
+        let quotas = self.quotas.as_ref().filter(|_| may_preempt(binding, self.capacity.options().preemption))?;
+        let quotas = quotas.namespace(&binding.key().namespace);
+        if quotas.is_empty() {
+            return None;
+        }
+        let refusal = |lacking| {
+            quotas.iter().find_map(|quota| usage::refusal(quota, lacking).unwrap_or_else(|error| Some(error.to_string())))
+        };
+        usage::lacking(binding.spec()).map_or_else(|error| Some(error.to_string()), |lacking| refusal(&lacking))
     }
 
     /// Input of a decision; `None` if preemption is off.
@@ -136,12 +158,10 @@ impl Preemption {
     /// # Errors
     /// If a victim changed, or could not be written: later ones stay.
     pub(super) async fn evict(&self, key: &Key, preemptor: &Binding, plan: &Plan) -> Result<Progress, Failure> {
-        let written = self.bindings.get(key);
-        let written = written.as_ref().and_then(Binding::status).map_or(&[][..], |status| &status.nominated_clusters);
-        if written != plan.nominated {
+        let evicted = self.evict_all(key, preemptor, plan).await;
+        if matches!(evicted, Ok(Progress::NotNominated)) {
             return Ok(Progress::NotNominated);
         }
-        let evicted = self.evict_all(preemptor, plan).await;
         if let Err(Stopped::Stale { evicted_any, .. }) = &evicted {
             self.state.lock().preemptors.voided(&preemptor.view().key(), *evicted_any);
         }
@@ -154,9 +174,13 @@ impl Preemption {
         Ok(Progress::Done)
     }
 
-    async fn evict_all(&self, preemptor: &Binding, plan: &Plan) -> Result<(), Stopped> {
+    async fn evict_all(&self, key: &Key, preemptor: &Binding, plan: &Plan) -> Result<Progress, Stopped> {
         let mut evicted_any = false;
         for victim in &plan.victims {
+            // It may be deleted between two evictions.
+            if !preempt::is_wanted(plan, self.bindings.get(key).as_ref().map(Binding::view)) {
+                return Ok(Progress::NotNominated);
+            }
             let key = Key::new(&victim.key.namespace, &victim.key.name);
             // One that was deleted has left.
             let Some(Binding::Namespaced(current)) = self.bindings.get(&key) else { continue };
@@ -176,7 +200,7 @@ impl Preemption {
             self.bindings.request_status(&queue_key(&current), current.uid(), "scheduler", eviction.status);
             self.events.record_all(&eviction.events);
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 }
 

@@ -176,6 +176,8 @@ pub enum Unhelpful {
     TooMany,
     /// Bindings were preempted before, and it did not fit.
     NoProgress,
+    /// A quota would refuse the result.
+    OverQuota,
 }
 
 impl fmt::Display for Unhelpful {
@@ -185,6 +187,7 @@ impl fmt::Display for Unhelpful {
             Self::StillTooLittle => "insufficient capacity even after preemption",
             Self::TooMany => "victim limit exceeded",
             Self::NoProgress => "preemption made no progress",
+            Self::OverQuota => "a quota would refuse the result",
         })
     }
 }

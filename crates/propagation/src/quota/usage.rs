@@ -1,12 +1,14 @@
 //! Usage of a namespace's quota by bindings (specification/propagation.md 25, specification/admission.md 3.3):
-//! booked when a binding is written, recounted periodically.
+//! booked when a binding is written, recounted periodically, and asked about before bindings are preempted
+//! (specification/scheduling.md 15.2).
 
 use std::collections::BTreeMap;
 
 use ironclad_api::{
     Quantity, ResourceList,
+    policy::FederatedResourceQuota,
     quantity::{Amount, QuantityError},
-    work::ResourceBindingSpec,
+    work::{ResourceBindingSpec, TargetCluster},
 };
 
 /// Amounts by resource.
@@ -54,6 +56,52 @@ pub fn of_binding(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> 
     }
     total.retain(|key, amount| key != PODS || !amount.is_zero());
     Ok(total)
+}
+
+/// Difference of usage between two versions of a binding, without the resources whose usage stays the same.
+///
+/// # Errors
+/// If a quantity cannot be parsed.
+pub fn difference(old: Option<&ResourceBindingSpec>, new: &ResourceBindingSpec) -> Result<Amounts, QuantityError> {
+    let mut difference = of_binding(new)?;
+    if let Some(old) = old {
+        for (key, amount) in of_binding(old)? {
+            *difference.entry(key).or_insert(Amount::ZERO) -= amount;
+        }
+    }
+    difference.retain(|_, amount| !amount.is_zero());
+    Ok(difference)
+}
+
+/// Usage that a binding adds once it is placed as a whole: all its replicas, or one set of its components.
+///
+/// # Errors
+/// If a quantity cannot be parsed.
+pub fn lacking(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> {
+    let whole = TargetCluster { replicas: spec.replicas, ..TargetCluster::default() };
+    difference(Some(spec), &ResourceBindingSpec { clusters: vec![whole], ..spec.clone() })
+}
+
+/// Message of the refusal if a quota has too little left for this difference of usage. Less usage is never refused,
+/// even while the usage exceeds the limit.
+///
+/// # Errors
+/// If a quantity cannot be parsed.
+pub fn refusal(quota: &FederatedResourceQuota, difference: &Amounts) -> Result<Option<String>, QuantityError> {
+    let used = quota.status.as_ref().map(|status| &status.overall_used);
+    for (key, limit) in &quota.spec.overall {
+        let Some(change) = difference.get(limited(key)) else { continue };
+        let before = used.and_then(|used| used.get(key)).map(Amount::try_from).transpose()?.unwrap_or(Amount::ZERO);
+        let (after, limit) = (before + *change, Amount::try_from(limit)?);
+        if !change.is_negative() && after > limit {
+            return Ok(Some(format!(
+                "FederatedResourceQuota({}/{}) exceeded for resource {key}: requested sum {after}, limit {limit}",
+                quota.metadata.namespace.as_deref().unwrap_or_default(),
+                quota.metadata.name.as_deref().unwrap_or_default(),
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// The resource that a key of a quota limits: `requests.cpu` limits `cpu`, since bindings carry requests.
@@ -151,6 +199,44 @@ mod tests {
             let taken: ResourceList = taken.into_iter().map(|(key, amount)| (key, amount.into())).collect();
             assert_eq!(json!(taken), want, "{name}");
         }
+    }
+
+    #[test]
+    fn what_a_binding_lacks_is_refused_if_a_quota_has_less_left() {
+        let quota = |limits: Value, used: Value| -> FederatedResourceQuota {
+            serde_json::from_value(json!({
+                "metadata": {"namespace": "shop", "name": "q"},
+                "spec": {"overall": limits}, "status": {"overallUsed": used},
+            }))
+            .unwrap()
+        };
+        let resource = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+        let web = |placed: i32, replicas: i32| {
+            spec(json!({
+                "resource": resource, "replicas": replicas, "clusters": [{"name": "m1", "replicas": placed}],
+                "replicaRequirements": {"resourceRequest": {"cpu": "1"}},
+            }))
+        };
+        let set = spec(json!({"resource": resource, "components": [
+            {"name": "head", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}},
+            {"name": "worker", "replicas": 3, "replicaRequirements": {"resourceRequest": {"cpu": "2"}}}]}));
+        let over = |key: &str, sum: &str, limit: &str| {
+            Some(format!("FederatedResourceQuota(shop/q) exceeded for resource {key}: requested sum {sum}, limit {limit}"))
+        };
+        for (name, binding, quota, want) in [
+            ("enough is left", web(0, 3), quota(json!({"cpu": "8"}), json!({"cpu": "5"})), None),
+            ("too little is left", web(0, 4), quota(json!({"cpu": "8"}), json!({"cpu": "5"})), over("cpu", "9", "8")),
+            ("what it has counts already", web(2, 4), quota(json!({"cpu": "8"}), json!({"cpu": "6"})), None),
+            ("pods", web(0, 4), quota(json!({"pods": "3"}), json!({})), over("pods", "4", "3")),
+            ("another key", web(0, 4), quota(json!({"requests.cpu": "3"}), json!({})), over("requests.cpu", "4", "3")),
+            ("a set", set.clone(), quota(json!({"cpu": "6"}), json!({})), over("cpu", "7", "6")),
+            ("another resource", web(0, 4), quota(json!({"memory": "0"}), json!({})), None),
+            ("it needs nothing more", web(4, 4), quota(json!({"cpu": "1"}), json!({"cpu": "9"})), None),
+            ("it needs less", web(5, 4), quota(json!({"cpu": "1"}), json!({"cpu": "9"})), None),
+        ] {
+            assert_eq!(refusal(&quota, &lacking(&binding).unwrap()).unwrap(), want, "{name}");
+        }
+        assert!(refusal(&quota(json!({"cpu": "nonsense"}), json!({})), &lacking(&web(0, 1)).unwrap()).is_err());
     }
 
     #[test]

@@ -7,8 +7,9 @@ use ironclad_fleet::ClusterName;
 
 use super::{
     Asker, Capacity, Counting, LARGEST,
-    demand::{self, Amounts, Demand, Units},
-    free::{Assumed, FreeCapacity, PODS},
+    demand::{self, Amounts, Demand},
+    footprint::{Footprint, Place, Share},
+    free::{Assumed, PODS},
 };
 
 /// Amounts that one replica or one set of a workload requests, `pods` among them.
@@ -18,6 +19,7 @@ pub struct Request(Arc<[Requested]>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requested {
     resource: String,
+    place: Place,
     /// Greater than 0.
     each: i64,
 }
@@ -30,7 +32,7 @@ impl Request {
         let mut each = demand::total(&parts);
         each.insert(PODS.to_owned(), demand::pods(&parts).max(1));
         each.retain(|_, amount| *amount > 0);
-        Self(each.into_iter().map(|(resource, each)| Requested { resource, each }).collect())
+        Self(each.into_iter().map(|(resource, each)| Requested { place: Place::of(&resource), resource, each }).collect())
     }
 }
 
@@ -90,19 +92,15 @@ impl Room {
     /// Amounts that have to become free for `more` further replicas or sets, in the order of [`Room::amounts`]; 0 where
     /// enough is free. At most what 64 bits hold.
     #[must_use]
-    pub fn missing(&self, more: i64) -> Vec<i64> {
+    pub(crate) fn missing(&self, more: i64) -> Amounts {
         let count = self.base().saturating_add(more);
         self.amounts_of().map(|(each, free)| each.saturating_mul(count).saturating_sub(free).max(0)).collect()
     }
 
     /// The part of a footprint that the workload can use: one amount by requested resource.
     #[must_use]
-    pub(crate) fn amounts(&self, footprint: &Units, pods: i64) -> Amounts {
-        let amount = |requested: &Requested| match requested.resource.as_str() {
-            PODS => pods,
-            resource => footprint.get(resource).copied().unwrap_or(0),
-        };
-        self.request.0.iter().map(amount).collect()
+    pub(crate) fn amounts(&self, footprint: &Footprint) -> Amounts {
+        self.request.0.iter().map(|requested| footprint.get(requested.place, &requested.resource)).collect()
     }
 
     /// Number of requested resources.
@@ -116,32 +114,7 @@ impl Capacity {
     /// Measure of how much of the cluster a footprint takes.
     #[must_use]
     pub(crate) fn share(&self, cluster: &ClusterName) -> Share<'_> {
-        Share(self.slots.get(cluster).and_then(|slot| slot.free.as_ref()))
-    }
-}
-
-/// Measure of how much of one cluster footprints take (specification/scheduling.md 15.5, 3).
-pub(crate) struct Share<'a>(Option<&'a FreeCapacity>);
-
-impl Share<'_> {
-    /// Part of the cluster that a footprint takes: the sum over its resources of amount by allocatable amount, in
-    /// billionths.
-    pub(crate) fn of(&self, footprint: &Units, pods: i64) -> u128 {
-        let Some(free) = self.0 else { return 0 };
-        let share = |resource: &str, amount: i64| part(amount, free.allocatable(resource));
-        footprint.iter().map(|(resource, amount)| share(resource, *amount)).sum::<u128>() + share(PODS, pods)
-    }
-}
-
-/// Part that an amount is of a whole, in billionths. What the cluster does not list at all takes all of it.
-fn part(amount: i64, of: i64) -> u128 {
-    const WHOLE: u64 = 1_000_000_000;
-    let (amount, of) = (u64::try_from(amount).unwrap_or(0), u64::try_from(of).unwrap_or(0));
-    if of == 0 {
-        return if amount == 0 { 0 } else { u128::from(WHOLE) };
-    }
-    match amount.checked_mul(WHOLE) {
-        Some(amount) => u128::from(amount / of),
-        None => u128::from(amount) * u128::from(WHOLE) / u128::from(of),
+        let free = self.slots.get(cluster).and_then(|slot| slot.free.as_ref());
+        Share::new(move |resource| free.map_or(0, |free| free.allocatable(resource)))
     }
 }

@@ -56,7 +56,31 @@ pub(super) fn considered(
     let leaving = preempting.placed.is_anyone_leaving(names);
     let is_nominated = !nominated(seen.binding).is_empty();
     let turn = preempting.preemptors.turn(&key, seen.binding.generation(), is_nominated, leaving, now);
-    Some(match turn {
+    let over_quota = preempting.over_quota.map(|quota| format!("{}: {quota}", Unhelpful::OverQuota));
+    Some(match (turn, over_quota) {
+        (Turn::Attempt, Some(why)) => Considered {
+            outcome: Outcome::Refused(Unhelpful::OverQuota),
+            message: unhelpful_message(failure, why),
+            next: Some(Next::Backoff),
+        },
+        // The capacity would be held in vain.
+        (Turn::Resume(_) | Turn::Wait { .. }, Some(why)) => Considered {
+            outcome: Outcome::Expired,
+            message: unhelpful_message(failure, why),
+            next: Some(Next::Backoff),
+        },
+        (turn, _) => on_turn(seen, preempting, failure, turn, now),
+    })
+}
+
+fn on_turn(
+    seen: &Seen<'_>,
+    preempting: Preempting<'_>,
+    failure: &Failure,
+    turn: Turn,
+    now: Timestamp,
+) -> Considered {
+    match turn {
         Turn::Attempt => attempt(seen, preempting, failure, now),
         Turn::Resume(plan) => nominating(failure, plan),
         Turn::Wait { .. } => {
@@ -69,7 +93,7 @@ pub(super) fn considered(
             next: Some(Next::Nominated),
         },
         Turn::Pause { until } | Turn::Rest { until } => refused(failure, Unhelpful::NoProgress, Some(Next::At(until))),
-    })
+    }
 }
 
 fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: Timestamp) -> Considered {
@@ -106,7 +130,7 @@ fn refused(failure: &Failure, because: Unhelpful, next: Option<Next>) -> Conside
     Considered { outcome: Outcome::Refused(because), message: unhelpful_message(failure, because), next }
 }
 
-fn unhelpful_message(failure: &Failure, because: Unhelpful) -> String {
+fn unhelpful_message(failure: &Failure, because: impl std::fmt::Display) -> String {
     format!("{failure} Preemption is not helpful: {because}.")
 }
 
@@ -176,22 +200,27 @@ pub(super) fn failed(binding: BindingRef<'_>, message: &str) -> [Effect; 2] {
     about.map(|about| Effect::Event(Event::warning(about, PREEMPT_BINDING_FAILED, super::cut_event(message))))
 }
 
+/// Ends the nomination of a binding. Returns whether it had one.
+pub(super) fn end_nomination(binding: BindingRef<'_>, part: &mut StatusPart) -> bool {
+    let is_nominated = !nominated(binding).is_empty();
+    if is_nominated {
+        part.fields.insert(NOMINATED_CLUSTERS.into(), Value::Null);
+    }
+    is_nominated
+}
+
 /// Ends a nomination of a binding that needs none.
 pub(super) fn drop_nomination(binding: BindingRef<'_>, plan: &mut Plan<Effect>) -> Option<Outcome> {
-    if nominated(binding).is_empty() {
-        return None;
-    }
     let mut part = StatusPart::default();
-    part.fields.insert(NOMINATED_CLUSTERS.into(), Value::Null);
-    plan.effects.push(Effect::Status(part));
-    Some(Outcome::Dropped)
+    end_nomination(binding, &mut part).then(|| {
+        plan.effects.push(Effect::Status(part));
+        Outcome::Dropped
+    })
 }
 
 /// Ends what success ends: the nomination, and condition `Preempted`.
 pub(super) fn settle(binding: BindingRef<'_>, part: &mut StatusPart) {
-    if !nominated(binding).is_empty() {
-        part.fields.insert(NOMINATED_CLUSTERS.into(), Value::Null);
-    }
+    end_nomination(binding, part);
     let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
     if conditions.iter().any(|condition| condition.type_ == PREEMPTED) {
         part.conditions.push(conditions::condition(PREEMPTED, "", "", ""));

@@ -7,17 +7,28 @@ use ironclad_api::{
 use ironclad_fleet::{BindingRef, Plan, StatusPart, because::schedule::Reason};
 use jiff::Timestamp;
 
-use super::{Effect, failed_events, scheduled, success_message};
+use super::{Effect, failed_events, preemption, scheduled, success_message};
 
 /// Condition and event of a result that was rejected permanently; nothing if both are already recorded. `error` is the
-/// server's message; the result stays unchanged.
+/// server's message; the result stays unchanged. A nomination of the binding ends: the capacity would be held in vain
+/// (specification/scheduling.md 15.7).
 pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
     let reason = if is_over_quota(error) { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
     let mut plan = Plan::default();
     plan.note(Reason::SchedulerError { error: error.to_owned() }.into());
-    if let Some(condition) = scheduled(binding, FALSE, reason, error, binding.generation(), now) {
-        plan.effects.push(Effect::Status(StatusPart::condition(condition)));
+    let condition = scheduled(binding, FALSE, reason, error, binding.generation(), now);
+    let is_new = condition.is_some();
+    let mut part = StatusPart::default();
+    part.conditions.extend(condition);
+    let was_nominated = preemption::end_nomination(binding, &mut part);
+    if !part.is_empty() {
+        plan.effects.push(Effect::Status(part));
+    }
+    if is_new {
         plan.effects.extend(failed_events(binding, error));
+    }
+    if was_nominated {
+        plan.effects.extend(preemption::failed(binding, error));
     }
     plan
 }
@@ -62,7 +73,7 @@ fn is_over_quota(error: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{at, binding};
+    use crate::testkit::{at, binding, targets};
 
     #[test]
     fn reasons_of_refusals() {
@@ -90,6 +101,33 @@ mod tests {
                 "{name}: the scheduler's own refusal stays"
             );
         }
+    }
+
+    #[test]
+    fn refused_preemptor_gives_its_nomination_up() {
+        let error = "FederatedResourceQuota(shop/q) exceeded for resource cpu: requested sum 5, limit 4";
+        let mut binding = binding("web", 5, &[]);
+        binding.status.get_or_insert_default().nominated_clusters = targets(&[("m1", 5)]);
+        let plan = refused((&binding).into(), error, at(5));
+        let reasons: Vec<&str> = plan
+            .effects
+            .iter()
+            .map(|effect| match effect {
+                Effect::Event(event) => event.reason,
+                Effect::Status(part) => {
+                    assert_eq!(part.fields.get("nominatedClusters"), Some(&serde_json::Value::Null));
+                    binding.status.as_mut().unwrap().conditions = part.conditions.clone();
+                    "status"
+                }
+                _ => "another",
+            })
+            .collect();
+        let failed = ["ScheduleBindingFailed", "ScheduleBindingFailed", "PreemptBindingFailed", "PreemptBindingFailed"];
+        assert_eq!(reasons, [["status"].as_slice(), &failed].concat());
+        let again = refused((&binding).into(), error, at(9));
+        assert_eq!(again.effects.len(), 3, "found by another process: {again:?}");
+        binding.status.as_mut().unwrap().nominated_clusters.clear();
+        assert!(refused((&binding).into(), error, at(9)).is_quiet(), "given up once");
     }
 
     #[test]

@@ -83,10 +83,10 @@ pub(super) fn choose(
     wanted: Wanted<'_>,
     placed: &mut dyn FnMut(Vec<Candidate>) -> bool,
 ) -> Option<Plan> {
-    let gains: Vec<i64> = sites.iter().map(Site::gain).collect();
     let (used, mut drafts) = if wanted.is_for_one_cluster() {
         ((0..sites.len()).collect(), on_one_cluster(sites, wanted))
     } else {
+        let gains: Vec<i64> = sites.iter().map(Site::gain).collect();
         let used = selected(sites, &gains, wanted)?;
         let available = used.iter().fold(0_i64, |sum, at| sum.saturating_add(sites[*at].candidate.available()));
         let missing = wanted.total.saturating_sub(available);

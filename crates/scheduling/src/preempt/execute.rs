@@ -42,6 +42,16 @@ pub struct Stale {
     pub change: &'static str,
 }
 
+/// Returns whether the preemptor, as it is now, still waits for what the plan frees: it is not being deleted, and its
+/// status has the nomination of the plan. Victims that were not evicted by then stay.
+#[must_use]
+pub fn is_wanted(plan: &Plan, preemptor: Option<BindingRef<'_>>) -> bool {
+    preemptor.is_some_and(|preemptor| {
+        let nominated = preemptor.status().map_or(&[][..], |status| &status.nominated_clusters);
+        !preemptor.is_deleting() && nominated == plan.nominated
+    })
+}
+
 /// The eviction of a victim as it is now; `None` if it has left the cluster already.
 ///
 /// # Errors

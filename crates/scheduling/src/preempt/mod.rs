@@ -30,7 +30,7 @@ use smallvec::{SmallVec, smallvec};
 
 pub use crate::seen::Preempting;
 pub(crate) use execute::listed;
-pub use execute::{Eviction, Stale, evict, succeeded};
+pub use execute::{Eviction, Stale, evict, is_wanted, succeeded};
 pub use placed::Placed;
 pub use plan::{Limits, Mode, Plan, Victim};
 pub use preemptors::{Outcome, Preemptors, Turn};
@@ -38,12 +38,12 @@ pub(crate) use search::search;
 
 use self::{
     clusters::{Site, Wanted},
-    placed::{Footprint, Occupant},
+    placed::{Occupant, Occupants, named},
     victims::{Member, Unit},
 };
 use crate::{
-    Candidate, Seen,
-    capacity::{Amounts, Asker, Counting, Demand, Request, demand},
+    Candidate, Room, Seen,
+    capacity::{Asker, Counting, Demand, Request, Share, demand},
     priority::priority,
     spread::{Need, Spread},
 };
@@ -100,17 +100,17 @@ pub(crate) fn plan(
     fits: &mut dyn FnMut(Vec<Candidate>) -> bool,
 ) -> Result<Plan, Unhelpful> {
     let asker = Asker::of(seen.binding.spec());
-    let own_priority = priority(seen.binding.spec());
     let request = Request::of(&pending.demand);
+    let eligibility = Eligibility::of(seen, placed, now);
     let site = |candidate: Candidate| {
-        let may_gain = placed.below(&candidate.name, own_priority).next().is_some();
-        let room = (may_gain && may_evict_from(seen, &candidate.name))
-            .then(|| seen.capacity.room(&candidate.name, &request, pending.counting, &asker))
-            .flatten();
-        let units = room.as_ref().map_or_else(Vec::new, |room| {
-            let amounts = |footprint: &Footprint| room.amounts(&footprint.amounts, footprint.pods);
-            units(seen, placed, &candidate.name, now, &amounts)
+        let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
+        let on = on.filter(|_| may_evict_from(seen, &candidate.name));
+        let found = on.and_then(|on| {
+            let room = seen.capacity.room(&candidate.name, &request, pending.counting, &asker)?;
+            let units = eligibility.units(on, &seen.capacity.share(&candidate.name), &room);
+            Some((room, units))
         });
+        let (room, units) = found.map_or_else(|| (None, Vec::new()), |(room, units)| (Some(room), units));
         Site { candidate, room, units }
     };
     let all: Vec<Site<'_>> = pending.candidates.into_iter().map(site).collect();
@@ -136,65 +136,85 @@ fn may_evict_from(seen: &Seen<'_>, cluster: &ClusterName) -> bool {
     })
 }
 
-/// Bindings that may leave a cluster for this one (specification/scheduling.md 15.3).
-fn units<'a>(
-    seen: &Seen<'_>,
-    placed: &'a Placed,
-    cluster: &ClusterName,
+/// Rules by which bindings may leave clusters for one preemptor (specification/scheduling.md 15.3).
+struct Eligibility<'s> {
+    priority: i32,
+    /// Its key, if the index has the binding with a lower priority than the one that is asked about.
+    key: Option<BindingKey>,
+    /// Its affinity group.
+    group: Option<(Arc<str>, Arc<str>)>,
+    /// Gate `WorkloadAffinity`.
+    is_grouped: bool,
+    /// Name of the scheduler; `None` is the default one.
+    scheduler: Option<&'s str>,
     now: Timestamp,
-    amounts: &dyn Fn(&Footprint) -> Amounts,
-) -> Vec<Unit<'a>> {
-    let (key, spec) = (seen.binding.key(), seen.binding.spec());
-    let priority = priority(spec);
-    let own_group = affinity_group(seen);
-    let grouped = seen.options.workload_affinity;
-    let may_leave = |other: &BindingKey, occupant: &Occupant| {
-        occupant.may_leave && *occupant.scheduler == *seen.options.scheduler_name && *other != key
-    };
-    let group_of = |other: &BindingKey, occupant: &Occupant| {
-        occupant.group.clone().filter(|_| grouped).map(|group| (other.namespace.clone(), group))
-    };
-    // Members that stay pin the others to the cluster, which could then never be placed again.
-    let staying = grouped.then(|| placed.from(cluster, priority)).into_iter().flatten();
-    let mut pinned: BTreeSet<_> = staying.filter_map(|(other, occupant)| group_of(other, occupant)).collect();
-    let share = seen.capacity.share(cluster);
-    let mut singles = Vec::new();
-    let mut groups: BTreeMap<_, Unit<'a>> = BTreeMap::new();
-    for (priority, other, occupant) in placed.below(cluster, priority) {
-        let group = group_of(other, occupant);
-        if !may_leave(other, occupant) {
-            pinned.extend(group);
-            continue;
-        }
-        let spared_until = occupant.preempted.and_then(|at| at.checked_add(SPARED_FOR).ok());
-        let member = Member {
-            key: other,
+}
+
+impl<'s> Eligibility<'s> {
+    fn of(seen: &Seen<'s>, placed: &Placed, now: Timestamp) -> Self {
+        let (key, priority) = (seen.binding.key(), priority(seen.binding.spec()));
+        Self {
             priority,
-            replicas: occupant.replicas,
-            scheduled: occupant.scheduled,
-            is_spared: spared_until.is_some_and(|until| now < until),
-        };
-        let (freed, footprint) = (amounts(&occupant.footprint), &occupant.footprint);
-        let share = share.of(&footprint.amounts, footprint.pods);
-        match group {
-            None => singles.push(Unit { members: smallvec![member], freed, share }),
-            Some(group) if own_group.as_ref() == Some(&group) => {}
-            Some(group) => {
-                let unit = groups.entry(group).or_insert_with(|| Unit {
-                    members: SmallVec::new(),
-                    freed: smallvec![0; freed.len()],
-                    share: 0,
-                });
-                unit.members.push(member);
-                unit.share += share;
-                for (sum, more) in unit.freed.iter_mut().zip(&freed) {
-                    *sum = sum.saturating_add(*more);
+            key: placed.priority_of(&key).is_some_and(|indexed| indexed < priority).then_some(key),
+            group: affinity_group(seen),
+            is_grouped: seen.options.workload_affinity,
+            scheduler: named(&seen.options.scheduler_name),
+            now,
+        }
+    }
+
+    fn may_leave(&self, other: &BindingKey, occupant: &Occupant) -> bool {
+        occupant.may_leave && occupant.scheduler.as_deref() == self.scheduler && self.key.as_ref() != Some(other)
+    }
+
+    fn group_of(&self, other: &BindingKey, occupant: &Occupant) -> Option<(Arc<str>, Arc<str>)> {
+        let group = occupant.group.as_ref().filter(|_| self.is_grouped)?;
+        Some((other.namespace.clone(), group.clone()))
+    }
+
+    /// Bindings on a cluster that may leave it.
+    fn units<'a>(&self, on: &'a Occupants, share: &Share<'_>, room: &Room) -> Vec<Unit<'a>> {
+        // Members that stay pin the others to the cluster, which could then never be placed again.
+        let staying = self.is_grouped.then(|| on.from(self.priority)).into_iter().flatten();
+        let mut pinned: BTreeSet<_> =
+            staying.filter_map(|(other, occupant)| self.group_of(other, occupant)).collect();
+        let mut singles = Vec::new();
+        let mut groups: BTreeMap<_, Unit<'a>> = BTreeMap::new();
+        for (priority, other, occupant) in on.below(self.priority) {
+            let group = self.group_of(other, occupant);
+            if !self.may_leave(other, occupant) {
+                pinned.extend(group);
+                continue;
+            }
+            let spared_until = occupant.preempted.and_then(|at| at.checked_add(SPARED_FOR).ok());
+            let member = Member {
+                key: other,
+                priority,
+                replicas: occupant.replicas,
+                scheduled: occupant.scheduled,
+                is_spared: spared_until.is_some_and(|until| self.now < until),
+            };
+            let (freed, share) = (room.amounts(&occupant.footprint), share.of(&occupant.footprint));
+            match group {
+                None => singles.push(Unit { members: smallvec![member], freed, share }),
+                Some(group) if self.group.as_ref() == Some(&group) => {}
+                Some(group) => {
+                    let unit = groups.entry(group).or_insert_with(|| Unit {
+                        members: SmallVec::new(),
+                        freed: smallvec![0; freed.len()],
+                        share: 0,
+                    });
+                    unit.members.push(member);
+                    unit.share += share;
+                    for (sum, more) in unit.freed.iter_mut().zip(&freed) {
+                        *sum = sum.saturating_add(*more);
+                    }
                 }
             }
         }
+        singles.extend(groups.into_iter().filter(|(group, _)| !pinned.contains(group)).map(|(_, unit)| unit));
+        singles
     }
-    singles.extend(groups.into_iter().filter(|(group, _)| !pinned.contains(group)).map(|(_, unit)| unit));
-    singles
 }
 
 fn affinity_group(seen: &Seen<'_>) -> Option<(Arc<str>, Arc<str>)> {

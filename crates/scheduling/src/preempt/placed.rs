@@ -17,14 +17,17 @@ use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use jiff::Timestamp;
 
 use crate::{
-    capacity::demand::{self, Demand, Units},
+    capacity::{
+        Footprint,
+        demand::{self, Demand},
+    },
     priority::priority,
 };
 
 /// Placed ResourceBindings by cluster, and those that are leaving clusters because they were preempted.
 #[derive(Debug, Clone, Default)]
 pub struct Placed {
-    clusters: BTreeMap<ClusterName, BTreeMap<(i32, BindingKey), Occupant>>,
+    clusters: BTreeMap<ClusterName, Occupants>,
     entries: BTreeMap<BindingKey, Entry>,
     leaving: BTreeMap<ClusterName, BTreeSet<BindingKey>>,
 }
@@ -49,32 +52,43 @@ pub(super) struct Occupant {
     pub(super) scheduled: Option<Timestamp>,
     /// Affinity group; its members share their clusters.
     pub(super) group: Option<Arc<str>>,
-    /// Responsible scheduler.
-    pub(super) scheduler: Arc<str>,
+    /// Responsible scheduler; `None` is the one with the default name.
+    pub(super) scheduler: Option<Arc<str>>,
     /// False if it is being deleted or its scheduling is suspended: it could not be placed again.
     pub(super) may_leave: bool,
     /// Time of its last preemption from any cluster.
     pub(super) preempted: Option<Timestamp>,
 }
 
-/// Resources of a binding on one cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Footprint {
-    /// Amounts by resource.
-    pub(super) amounts: Units,
-    /// Pods.
-    pub(super) pods: i64,
+/// Footprint of a binding with `replicas` on a cluster. A workload of several components is there as a whole.
+fn footprint(spec: &ResourceBindingSpec, replicas: i32) -> Footprint {
+    let whole = !spec.components.is_empty() && replicas == 0;
+    let (parts, count) = (Demand::of(spec, whole).into_parts(), if whole { 1 } else { i64::from(replicas) });
+    let mut amounts = demand::total(&parts);
+    amounts.values_mut().for_each(|amount| *amount = amount.saturating_mul(count));
+    Footprint::new(amounts, demand::pods(&parts).saturating_mul(count))
 }
 
-impl Footprint {
-    /// Footprint of a binding with `replicas` on a cluster. A workload of several components is there as a whole.
-    fn of(spec: &ResourceBindingSpec, replicas: i32) -> Self {
-        let whole = !spec.components.is_empty() && replicas == 0;
-        let (parts, count) = (Demand::of(spec, whole).into_parts(), if whole { 1 } else { i64::from(replicas) });
-        let mut amounts = demand::total(&parts);
-        amounts.values_mut().for_each(|amount| *amount = amount.saturating_mul(count));
-        amounts.retain(|_, amount| *amount > 0);
-        Self { amounts, pods: demand::pods(&parts).saturating_mul(count) }
+/// Bindings on one cluster, by priority.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Occupants(BTreeMap<(i32, BindingKey), Occupant>);
+
+impl Occupants {
+    /// Returns whether any has a priority below this one.
+    pub(super) fn has_below(&self, priority: i32) -> bool {
+        self.0.first_key_value().is_some_and(|((lowest, _), _)| *lowest < priority)
+    }
+
+    /// Those with a priority below this one, lowest first.
+    pub(super) fn below(&self, priority: i32) -> impl Iterator<Item = (i32, &BindingKey, &Occupant)> {
+        let below = self.0.iter().take_while(move |((other, _), _)| *other < priority);
+        below.map(|((priority, key), occupant)| (*priority, key, occupant))
+    }
+
+    /// Those with this priority or a higher one.
+    pub(super) fn from(&self, priority: i32) -> impl Iterator<Item = (&BindingKey, &Occupant)> {
+        let from = self.0.iter().rev().take_while(move |((other, _), _)| *other >= priority);
+        from.map(|((_, key), occupant)| (key, occupant))
     }
 }
 
@@ -96,17 +110,17 @@ impl Placed {
         let before = self.entries.get(&key).and_then(|entry| entry.preempted);
         self.remove(&key);
         let preempted = preempted_at(binding).max(before);
-        let scheduler = if spec.scheduler_name.is_empty() { DEFAULT_SCHEDULER_NAME } else { &spec.scheduler_name };
+        let scheduler = named(&spec.scheduler_name).map(Arc::<str>::from);
         let group = spec.workload_affinity_groups.as_ref().map(|groups| groups.affinity_group.as_str());
         let group: Option<Arc<str>> = group.filter(|group| !group.is_empty()).map(Into::into);
-        let (priority, scheduler) = (priority(spec), Arc::<str>::from(scheduler));
+        let priority = priority(spec);
         let may_leave = binding.metadata.deletion_timestamp.is_none() && !spec.scheduling_suspended();
         let mut entry = Entry { priority, clusters: Vec::new(), leaving: Vec::new(), preempted };
         for target in &spec.clusters {
             let cluster = ClusterName::from(target.name.as_str());
-            let footprint = Footprint::of(spec, target.replicas);
+            let footprint = footprint(spec, target.replicas);
             // Without requests it frees nothing (specification/scheduling.md 15.3).
-            if footprint.amounts.is_empty() {
+            if !footprint.requests_resources() {
                 continue;
             }
             let occupant = Occupant {
@@ -118,7 +132,7 @@ impl Placed {
                 may_leave,
                 preempted,
             };
-            self.clusters.entry(cluster.clone()).or_default().insert((priority, key.clone()), occupant);
+            self.clusters.entry(cluster.clone()).or_default().0.insert((priority, key.clone()), occupant);
             entry.clusters.push(cluster);
         }
         for task in spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED) {
@@ -147,8 +161,8 @@ impl Placed {
         let Some(entry) = self.entries.remove(key) else { return };
         for cluster in &entry.clusters {
             if let Some(all) = self.clusters.get_mut(cluster) {
-                all.remove(&(entry.priority, key.clone()));
-                if all.is_empty() {
+                all.0.remove(&(entry.priority, key.clone()));
+                if all.0.is_empty() {
                     self.clusters.remove(cluster);
                 }
             }
@@ -169,26 +183,20 @@ impl Placed {
         clusters.into_iter().any(|cluster| self.leaving.contains_key(&ClusterName::from(cluster)))
     }
 
-    /// Bindings on the cluster with a priority below this one, lowest first.
-    pub(super) fn below<'a>(
-        &'a self,
-        cluster: &ClusterName,
-        priority: i32,
-    ) -> impl Iterator<Item = (i32, &'a BindingKey, &'a Occupant)> {
-        let all = self.clusters.get(cluster).into_iter().flatten();
-        all.take_while(move |((other, _), _)| *other < priority)
-            .map(|((priority, key), occupant)| (*priority, key, occupant))
+    /// Bindings on the cluster.
+    pub(super) fn on(&self, cluster: &ClusterName) -> Option<&Occupants> {
+        self.clusters.get(cluster)
     }
 
-    /// Bindings on the cluster with this priority or a higher one.
-    pub(super) fn from<'a>(
-        &'a self,
-        cluster: &ClusterName,
-        priority: i32,
-    ) -> impl Iterator<Item = (&'a BindingKey, &'a Occupant)> {
-        let all = self.clusters.get(cluster).into_iter().flatten().rev();
-        all.take_while(move |((other, _), _)| *other >= priority).map(|((_, key), occupant)| (key, occupant))
+    /// Priority with which a binding is in the index.
+    pub(super) fn priority_of(&self, key: &BindingKey) -> Option<i32> {
+        self.entries.get(key).map(|entry| entry.priority)
     }
+}
+
+/// Name of a scheduler; `None` is the one with the default name.
+pub(super) fn named(scheduler: &str) -> Option<&str> {
+    Some(scheduler).filter(|name| !name.is_empty() && *name != DEFAULT_SCHEDULER_NAME)
 }
 
 /// Time of a binding's last preemption, from its tasks and its condition.

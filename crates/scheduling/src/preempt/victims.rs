@@ -164,7 +164,7 @@ fn covers(freed: &[i64], missing: &[i64]) -> bool {
 /// Size of the smallest set that could suffice: for each resource, the number of the largest units.
 fn fewest(units: &[Unit<'_>], useful: &[usize], missing: &[i64]) -> usize {
     let of = |resource: usize| {
-        let mut amounts: Vec<i64> = useful.iter().map(|at| units[*at].freed[resource]).collect();
+        let mut amounts: SmallVec<[i64; 16]> = useful.iter().map(|at| units[*at].freed[resource]).collect();
         amounts.sort_unstable_by_key(|amount| Reverse(*amount));
         let mut sum = 0_i64;
         amounts
@@ -205,7 +205,7 @@ impl<'a> Search<'_, 'a> {
     /// Compares all sets that add `more` units from position `from` on to the chosen ones, which free `sum`.
     fn subsets(&mut self, from: usize, more: usize, sum: &Amounts) {
         if more == 0 {
-            if covers(sum, self.missing) && !self.is_dearer() {
+            if covers(sum, self.missing) {
                 let cost = Cost::of(self.chosen());
                 if self.best.as_ref().is_none_or(|(best, _)| cost < *best) {
                     self.best = Some((cost, self.chosen.clone()));
@@ -215,9 +215,8 @@ impl<'a> Search<'_, 'a> {
         }
         for at in from..=self.useful.len() - more {
             let index = self.useful[at];
-            // All further sets hold this unit or one of a priority as high.
-            let highest = self.units[index].priority();
-            if self.are_single && self.best.as_ref().is_some_and(|(best, _)| best.priorities[0] < highest) {
+            // All further sets hold this unit or one that is as dear.
+            if self.is_dearer_with(&self.units[index], more) {
                 break;
             }
             let mut sum = sum.clone();
@@ -232,12 +231,14 @@ impl<'a> Search<'_, 'a> {
         self.chosen.iter().map(|at| &self.units[*at])
     }
 
-    /// Returns whether the chosen units cost more than the best set; false if that takes a full comparison.
-    fn is_dearer(&self) -> bool {
+    /// Returns whether each set of the chosen units and `more` units that are at least as dear as this one costs more
+    /// than the best set; false if that takes a full comparison.
+    fn is_dearer_with(&self, unit: &Unit<'_>, more: usize) -> bool {
         let Some((best, _)) = self.best.as_ref().filter(|_| self.are_single) else { return false };
-        let priorities = self.chosen().rev().map(Unit::priority);
-        let share = || self.chosen().map(|unit| unit.share).sum::<u128>();
-        priorities.cmp(best.priorities.iter().copied()).then_with(|| share().cmp(&best.share)).is_gt()
+        // Units are in the order of priority and share, so the chosen ones have no higher priority.
+        let least = std::iter::repeat_n(unit.priority(), more).chain(self.chosen().rev().map(Unit::priority));
+        let share = || self.chosen().map(|unit| unit.share).sum::<u128>() + unit.share * more as u128;
+        least.cmp(best.priorities.iter().copied()).then_with(|| share().cmp(&best.share)).is_gt()
     }
 }
 

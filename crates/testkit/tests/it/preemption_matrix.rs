@@ -181,7 +181,7 @@ fn play(scenario: &Scenario, disturbance: Disturbance) -> anyhow::Result<Played>
                 .await?;
             // Those that wait are tried again after five minutes, and then report the capacity of the end.
             world.pass(Duration::from_secs(330)).await?;
-            world.until_quiet().await?;
+            world.until_still().await?;
             for (app, want) in scenario.ends {
                 let is = placed(&user, app).await?;
                 ensure!(is == *want, "{app} is on {is:?}, not on {want:?}");

@@ -80,6 +80,13 @@ pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result
         let low = get(plane, "low").await?;
         ensure!(low["spec"]["gracefulEvictionTasks"].is_null(), "{}", low["spec"]["gracefulEvictionTasks"]);
         ensure!(condition(&low, "Preempted").is_none(), "{}", low["status"]["conditions"]);
+        // Until the member reports both the Pods and what they request, a new reader of its capacity counts the
+        // replicas twice or not at all.
+        let reported = &low["status"]["aggregatedStatus"][0];
+        ensure!(reported["health"] == "Healthy", "{reported}");
+        let cluster: Value = serde_json::from_str(&plane.run(["get", "cluster", "member1", "-o", "json"]).await?)?;
+        let summary = &cluster["status"]["resourceSummary"];
+        ensure!(summary["allocated"]["cpu"] == "4", "{summary}");
         Ok(())
     })
     .await

@@ -27,7 +27,7 @@ fn decide_with(world: &World, binding: &ResourceBinding, capacity: &Capacity) ->
             capacity,
             options: &world.options,
             api_appeared: false,
-            preempting: Some(Preempting { placed: &placed, preemptors: &world.preemptors }),
+            preempting: Some(Preempting { placed: &placed, preemptors: &world.preemptors, over_quota: None }),
             peers: None,
             index: None,
         },

@@ -34,6 +34,8 @@ struct World {
     bindings: Vec<ResourceBinding>,
     preemptors: Preemptors,
     options: Options,
+    /// Message of a quota that refuses what the pending binding lacks.
+    over_quota: Option<&'static str>,
 }
 
 /// Amounts as `[("cpu", "4")]`.
@@ -156,7 +158,11 @@ impl World {
                 capacity: &capacity,
                 options: &self.options,
                 api_appeared: false,
-                preempting: Some(Preempting { placed: &placed, preemptors: &self.preemptors }),
+                preempting: Some(Preempting {
+                    placed: &placed,
+                    preemptors: &self.preemptors,
+                    over_quota: self.over_quota,
+                }),
                 peers: None,
                 index: None,
             },

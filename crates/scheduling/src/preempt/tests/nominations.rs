@@ -103,6 +103,35 @@ fn whose_failure_is_another_one_loses_its_nomination() {
 }
 
 #[test]
+fn a_quota_is_asked_before_victims_are_chosen() {
+    let mut world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);
+    world.over_quota = Some("FederatedResourceQuota(shop/q) exceeded for resource cpu: requested sum 9, limit 8");
+    let pending = preemptor(5, 1, &[("cpu", "4")]);
+    let key = BindingRef::from(&pending).key();
+    let refused = world.decide(&pending, 1_000);
+    assert_eq!(refused.preemption, Some(Outcome::Refused(Unhelpful::OverQuota)));
+    assert_eq!(refused.next, crate::Next::Backoff, "quota may be freed at any time");
+    let message = applied(&pending, &refused).status.unwrap().conditions[0].message.clone();
+    assert!(
+        message.ends_with("Preemption is not helpful: a quota would refuse the result: FederatedResourceQuota(shop/q) exceeded for resource cpu: requested sum 9, limit 8."),
+        "{message}"
+    );
+    // Somebody else used the quota up while it waits for what its victims free, or for their evictions.
+    let plan = World { over_quota: None, ..world.clone() }.decide(&pending, 1_000);
+    let waiting = applied(&pending, &plan);
+    world.preemptors.record(&key, 1, &plan.preemption.unwrap(), at(1_000));
+    for evicted in [false, true] {
+        if evicted {
+            world.preemptors.all_evicted(&key);
+        }
+        let given_up = world.decide(&waiting, 1_010);
+        assert_eq!(given_up.preemption, Some(Outcome::Expired));
+        assert_eq!(applied(&waiting, &given_up).status.unwrap().nominated_clusters, []);
+        assert!(given_up.plan.effects.iter().all(|effect| !matches!(effect, Effect::Preempt(_))), "nobody leaves");
+    }
+}
+
+#[test]
 fn a_new_process_waits_for_victims_that_are_leaving() {
     let pending = nominated(preemptor(5, 1, &[("cpu", "4")]), &[("m1", 1)]);
     let mut leaving = workload("low", 0, 1, &[("cpu", "4")], &[]);

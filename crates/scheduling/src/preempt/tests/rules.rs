@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::{
-    preempt::{Limits, evict},
+    preempt::{Limits, evict, is_wanted},
     testkit::{affinity, group, task},
 };
 
@@ -166,6 +166,18 @@ fn who_was_preempted_a_short_time_ago_is_spared_if_possible() {
     let late = world(&[("other", 3, "4")]).decide(&pending(), 1_200);
     let Some(Outcome::Nominated(plan)) = late.preemption else { panic!("no plan") };
     assert_eq!(&*plan.victims[0].key.name, "spared", "five minutes later it counts like any other");
+}
+
+#[test]
+fn victims_stay_once_the_preemptor_is_deleted() {
+    let plan = world().plan(&pending()).unwrap();
+    let mut nominated = pending();
+    assert!(!is_wanted(&plan, Some((&nominated).into())), "the nomination is not written");
+    nominated.status.as_mut().unwrap().nominated_clusters = plan.nominated.clone();
+    assert!(is_wanted(&plan, Some((&nominated).into())));
+    nominated.metadata.deletion_timestamp = Some(Time(at(1)));
+    assert!(!is_wanted(&plan, Some((&nominated).into())), "it is being deleted");
+    assert!(!is_wanted(&plan, None), "it is gone");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn preemptions(args: &Args) -> anyhow::Result<()> {
                     capacity: &capacity,
                     options: &options,
                     api_appeared: false,
-                    preempting: Some(Preempting { placed: &index, preemptors: &preemptors }),
+                    preempting: Some(Preempting { placed: &index, preemptors: &preemptors, over_quota: None }),
                     peers: None,
                     index: Some(&fleet),
                 };

@@ -49,7 +49,8 @@ pub fn allocatable(fleet: &Fleet, cluster: &ClusterName) -> i64 {
 }
 
 /// Millicores that a cluster reports: allocatable ones, and those that its pods request.
-pub(super) fn summary(cluster: Option<&Cluster>) -> (i64, i64) {
+#[must_use]
+pub fn summary(cluster: Option<&Cluster>) -> (i64, i64) {
     let summary = cluster.and_then(|cluster| cluster.status.as_ref()?.resource_summary.as_ref());
     summary.map_or((0, 0), |s| (in_list(&s.allocatable), in_list(&s.allocated) + in_list(&s.allocating)))
 }

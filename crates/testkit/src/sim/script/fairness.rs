@@ -32,8 +32,11 @@ pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow:
         ensure!(promised <= all, "{promised}m of {all}m are promised in {name}");
     }
     let of: BTreeMap<&str, &App> = sized.iter().map(|(app, _)| (&*app.name, *app)).collect();
+    // What is still held explains why others wait.
     for (app, binding) in &sized {
         rests(app, binding)?;
+    }
+    for (app, binding) in &sized {
         if let Some(why) = waits(app, binding) {
             let why = why.with_context(|| format!("{app}"))?;
             waits_rightly(fleet, &of, app, binding, why, shortage).with_context(|| format!("{app}"))?;
@@ -99,7 +102,11 @@ fn waits_rightly(
     let free = |name| capacity::allocatable(fleet, name) - capacity::promised(fleet, name);
     let wanted = i64::from(app.replicas);
     let now = fits(app, clusters().map(free));
-    ensure!(now < wanted, "it waits although {now} replicas fit: {why}");
+    let shown = || -> Vec<String> {
+        let reported = |name: &ironclad_fleet::ClusterName| capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1;
+        clusters().map(|name| format!("{name}: {}m free, {}m used by its report", free(name), reported(name))).collect()
+    };
+    ensure!(now < wanted, "it waits although {now} replicas fit ({}): {why}", shown().join(", "));
     let resolved = binding.spec.schedule_priority.as_ref();
     let may_preempt = resolved.and_then(|p| p.preemption_policy) == Some(PreemptionPolicy::PreemptLowerPriority);
     let limited = why.contains("victim limit exceeded") || why.contains("made no progress");

@@ -1,16 +1,17 @@
 //! Removal of deleted Clusters: immediate, or when workloads no longer block it (specification/failover.md 9.5). A
-//! workload that needs more clusters than are left blocks it; the Cluster must report that, and the workload must not
-//! be lost meanwhile.
+//! workload that needs more clusters or more capacity than are left blocks it (decision 19); the Cluster must report
+//! that, and the workload must not be lost meanwhile.
 
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use ironclad_api::{
     cluster::Cluster,
-    conditions::{self, TRUE},
+    conditions::{self, FALSE, TRUE, binding::SCHEDULED},
     policy::PropagationPolicy,
 };
 use ironclad_failover::cluster::lifecycle::REMOVAL_BLOCKED;
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -26,9 +27,9 @@ const GOES_WITHIN: usize = 600;
 const SAYS_SO_AFTER: usize = 120;
 
 /// Joins members again as soon as their former Cluster is removed. If workloads block a removal, their users request
-/// fewer clusters meanwhile, as the condition advises.
+/// fewer clusters or no replicas meanwhile.
 pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()> {
-    let (mut last, mut same, mut eased) = (Vec::new(), 0, Vec::new());
+    let (mut last, mut same, mut eased): (_, _, Vec<&App>) = (Vec::new(), 0, Vec::new());
     for _ in 0..GOES_WITHIN {
         action::join_all(world).await?;
         let leaving: Vec<Cluster> = Api::<Cluster>::all(world.user())
@@ -40,31 +41,55 @@ pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()
             .collect();
         if leaving.is_empty() {
             for app in eased {
-                ask_for(world, app, app.placement()).await?;
+                ask_for(world, app, app).await?;
             }
             return Ok(());
         }
         let names: Vec<String> = leaving.iter().map(ResourceExt::name_any).collect();
         same = if names == last { same + 1 } else { 0 };
         last = names;
-        let left = world.members.len() - leaving.len();
-        let holders: Vec<&App> =
-            apps.iter().filter(|app| matches!(app.spread, Spread::Copies(n) if n > left)).collect();
-        if same == SAYS_SO_AFTER && !holders.is_empty() && eased.is_empty() {
-            for cluster in &leaving {
-                says_who_holds_it(world, cluster, &holders)?;
+        if same > 0 && same % SAYS_SO_AFTER == 0 {
+            let left = world.members.len() - leaving.len();
+            let is_eased = |app: &App| eased.iter().any(|eased| eased.name == app.name);
+            let holders: Vec<&App> =
+                apps.iter().filter(|app| !is_eased(app) && holds(world, app, &last, left)).collect();
+            if !holders.is_empty() {
+                for cluster in &leaving {
+                    says_who_holds_it(world, cluster, &holders)?;
+                }
+                happened("a workload holds a Cluster that was deleted");
+                world.history.log(format!("EASE {left} clusters are left"));
             }
-            happened("a workload holds a Cluster that was deleted");
-            world.history.log(format!("EASE {} clusters are left", left));
             for app in &holders {
-                let fewer = App { spread: Spread::Copies(left), ..(*app).clone() };
-                ask_for(world, app, fewer.placement()).await?;
+                let less = match app.spread {
+                    Spread::Copies(_) => App { spread: Spread::Copies(left), ..(*app).clone() },
+                    _ => App { replicas: 0, ..(*app).clone() },
+                };
+                ask_for(world, app, &less).await?;
             }
-            eased = holders;
+            eased.extend(holders);
         }
         world.pass(Duration::from_secs(1)).await?;
     }
     bail!("a deleted Cluster is never removed: {}", last.join(" "))
+}
+
+/// Returns whether a workload can't leave deleted Clusters: it needs more clusters than are left, or waits for capacity
+/// elsewhere.
+fn holds(world: &World, app: &App, leaving: &[String], left: usize) -> bool {
+    if let Spread::Copies(n) = app.spread {
+        return n > left;
+    }
+    app.exists
+        && app.cpu > 0
+        && world.model.look(|fleet| {
+            let Some((_, binding)) = fleet.bindings.iter().find(|(key, _)| *key.name == *app.binding()) else {
+                return false;
+            };
+            let present = binding.status.as_ref().map_or(&[][..], |status| &status.conditions);
+            let waits = conditions::get(present, SCHEDULED).is_some_and(|scheduled| scheduled.status == FALSE);
+            waits && leaving.iter().any(|name| binding.spec.target(name).is_some())
+        })
 }
 
 /// Returns `true` if the condition names a workload that is still placed there and needs more clusters than are left.
@@ -90,10 +115,16 @@ fn says_who_holds_it(world: &World, cluster: &Cluster, holders: &[&App]) -> anyh
     Ok(())
 }
 
-/// Changes the placement of a workload as its user.
-async fn ask_for(world: &World, app: &App, placement: serde_json::Value) -> anyhow::Result<()> {
+/// Changes the placement and the replicas of a workload to those of `wanted`, as its user.
+async fn ask_for(world: &World, app: &App, wanted: &App) -> anyhow::Result<()> {
+    if app.cpu > 0 {
+        let deployments: Api<Deployment> = Api::namespaced(world.user(), "default");
+        let patch = json!({"spec": {"replicas": wanted.replicas}});
+        deployments.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        return Ok(());
+    }
     let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
-    let patch = json!({"spec": {"placement": {"spreadConstraints": placement["spreadConstraints"]}}});
+    let patch = json!({"spec": {"placement": {"spreadConstraints": wanted.placement()["spreadConstraints"]}}});
     policies.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())
 }

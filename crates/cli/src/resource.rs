@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
+use ironclad_runtime::aggregated_groups;
 use kube::{
     Client,
     core::{ApiResource, discovery::v2::APIGroupDiscovery},
@@ -35,9 +36,7 @@ impl Resources {
     /// # Errors
     /// If it does not answer, or knows no aggregated discovery (Kubernetes before 1.27).
     pub async fn of(client: &Client) -> anyhow::Result<Self> {
-        let core = client.list_core_api_versions_aggregated().await?;
-        let groups = client.list_api_groups_aggregated().await?;
-        Ok(Self::read(core.items.iter().chain(&groups.items)))
+        Ok(Self::read(aggregated_groups(client).await?.iter()))
     }
 
     fn read<'a>(groups: impl Iterator<Item = &'a APIGroupDiscovery>) -> Self {

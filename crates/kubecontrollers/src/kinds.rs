@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ironclad_runtime::Failure;
+use ironclad_runtime::{Failure, aggregated_groups};
 use kube::{Client, core::ApiResource, core::discovery::v2::APIGroupDiscovery};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +34,7 @@ pub(crate) type Kinds = BTreeMap<(String, String), Arc<Kind>>;
 /// # Errors
 /// The error of a request.
 pub(crate) async fn discover(client: &Client) -> Result<Kinds, Failure> {
-    let core = client.list_core_api_versions_aggregated().await?;
-    let groups = client.list_api_groups_aggregated().await?;
-    Ok(of(core.items.iter().chain(&groups.items)))
+    Ok(of(aggregated_groups(client).await?.iter()))
 }
 
 fn of<'a>(groups: impl Iterator<Item = &'a APIGroupDiscovery>) -> Kinds {

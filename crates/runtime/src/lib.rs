@@ -30,7 +30,7 @@ pub use client::{
     AggregatedAccess, ClientError, TokenAccess, Traffic, aggregated_client, client_by_token, client_config,
     client_from_kubeconfig, in_process_client, kubeconfig_client_config, webhook_client,
 };
-pub use discovery::discover;
+pub use discovery::{aggregated_groups, discover};
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
 pub use hot_loop::{HotLoop, HotLoops};

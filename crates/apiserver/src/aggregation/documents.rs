@@ -71,6 +71,8 @@ fn resources(group: &str, version: &str, list: &[Value]) -> Value {
         let text = |key: &str, default: &str| of[key].as_str().filter(|t| !t.is_empty()).unwrap_or(default).to_owned();
         json!({"group": text("group", group), "version": text("version", version), "kind": text("kind", "")})
     };
+    // Never null: clients take a list.
+    let verbs = |of: &Value| Some(&of["verbs"]).filter(|verbs| verbs.is_array()).cloned().unwrap_or_else(|| json!([]));
     let scope = |of: &Value| json!(if of["namespaced"] == true { "Namespaced" } else { "Cluster" });
     for one in list {
         let Some(name) = one["name"].as_str() else { continue };
@@ -91,7 +93,7 @@ fn resources(group: &str, version: &str, list: &[Value]) -> Value {
                 entry.insert("responseKind".into(), kind(one));
                 entry.insert("scope".into(), scope(one));
                 entry.insert("singularResource".into(), json!(one["singularName"].as_str().unwrap_or_default()));
-                entry.insert("verbs".into(), one["verbs"].clone());
+                entry.insert("verbs".into(), verbs(one));
                 for list in ["shortNames", "categories"] {
                     if one[list].as_array().is_some_and(|names| !names.is_empty()) {
                         entry.insert(list.into(), one[list].clone());
@@ -99,7 +101,7 @@ fn resources(group: &str, version: &str, list: &[Value]) -> Value {
                 }
             }
             Some(subresource) => {
-                let fresh = json!({"subresource": subresource, "responseKind": kind(one), "verbs": one["verbs"]});
+                let fresh = json!({"subresource": subresource, "responseKind": kind(one), "verbs": verbs(one)});
                 let subresources = entry.entry("subresources").or_insert_with(|| json!([]));
                 if let Some(subresources) = subresources.as_array_mut() {
                     subresources.push(fresh);

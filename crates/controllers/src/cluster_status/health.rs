@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{join, join_all, join3};
+use futures::future::{join, join_all};
 use http::Request;
 use ironclad_api::{
     cluster::{APIEnablement, APIResource, Cluster},
@@ -17,7 +17,7 @@ use ironclad_failover::{
     wakes::cluster_status::Collection,
 };
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Informer, Key, StatusWriter};
+use ironclad_runtime::{Informer, Key, StatusWriter, aggregated_groups};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, core::discovery::v2::APIGroupDiscovery};
@@ -181,13 +181,8 @@ async fn probe(client: &Client) -> Probe {
 /// Reads the version and the APIs of a member. The requests are sent at once: their latencies must not add up to the
 /// deadline.
 async fn collect(client: &Client) -> Collected {
-    let version = client.apiserver_version();
-    let (core, groups) = (client.list_core_api_versions_aggregated(), client.list_api_groups_aggregated());
-    let (version, core, groups) = join3(version, core, groups).await;
-    let aggregated = match (core, groups) {
-        (Ok(core), Ok(groups)) => served(core.items.into_iter().chain(groups.items).collect()),
-        _ => (Vec::new(), Vec::new()),
-    };
+    let (version, groups) = join(client.apiserver_version(), aggregated_groups(client)).await;
+    let aggregated = groups.map(served).unwrap_or_default();
     let (apis, failed_group_versions) = if aggregated.0.is_empty() { listed(client).await } else { aggregated };
     let kubernetes_version = version.map(|version| version.git_version).unwrap_or_default();
     Collected { kubernetes_version, apis, failed_group_versions, resources: None }

@@ -38,6 +38,10 @@ const READ_DEADLINE: Duration = Duration::from_secs(30);
 const ANSWERS_MAX: usize = 1_024;
 /// Members of this group may do everything.
 const MASTERS: &str = "system:masters";
+/// Groups of all users, by whether somebody vouches for them.
+const AUTHENTICATED: &str = "system:authenticated";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+const ANONYMOUS: &str = "system:anonymous";
 
 /// A user, as the control plane knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +54,17 @@ pub(super) struct User {
 
 impl User {
     fn anonymous() -> Self {
-        Self { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()], ..Self::default() }
+        Self { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
+    }
+
+    /// Adds the group of authenticated users. A kube-apiserver leaves it out where it asks for itself, as user
+    /// `system:kube-aggregator` without groups: that user reads discovery by this group alone.
+    fn authenticated(mut self) -> Self {
+        let is_known = self.groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED);
+        if self.name != ANONYMOUS && !is_known {
+            self.groups.push(AUTHENTICATED.into());
+        }
+        self
     }
 }
 
@@ -133,11 +147,10 @@ impl Delegated {
             && (trust.allowed_names.is_empty() || trust.allowed_names.contains(&name))
             && let Some(user) = trust.user_in(headers)
         {
-            return Ok(user);
+            return Ok(user.authenticated());
         }
-        if let Some((name, mut groups)) = trust.name_of(&trust.clients, peer, now) {
-            groups.push("system:authenticated".to_owned());
-            return Ok(User { name, groups, ..User::default() });
+        if let Some((name, groups)) = trust.name_of(&trust.clients, peer, now) {
+            return Ok(User { name, groups, ..User::default() }.authenticated());
         }
         let bearer = headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok());
         match bearer.and_then(|value| value.strip_prefix("Bearer ")) {
@@ -164,6 +177,7 @@ impl Delegated {
             groups: user.groups.unwrap_or_default(),
             extra: user.extra.unwrap_or_default(),
         });
+        let user = user.map(User::authenticated);
         keep(&self.tokens, token.to_owned(), user.clone(), now);
         Ok(user)
     }
@@ -351,6 +365,24 @@ mod tests {
         assert_eq!((user.name.as_str(), user.groups.join(",").as_str()), ("ann", "devs,ops"));
         assert_eq!(user.extra["example.com/id"], ["7"]);
         assert_eq!(trust.user_in(&headers(&[("x-remote-group", "devs")])), None, "without a user there is none");
+    }
+
+    #[test]
+    fn users_that_somebody_vouches_for_are_authenticated() {
+        let user = |name: &str, groups: &[&str]| User {
+            name: name.into(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..User::default()
+        };
+        for (name, groups, want) in [
+            ("system:kube-aggregator", &[][..], &["system:authenticated"][..]),
+            ("ann", &["devs"], &["devs", "system:authenticated"]),
+            ("ann", &["system:authenticated", "devs"], &["system:authenticated", "devs"]),
+            ("system:anonymous", &["system:unauthenticated"], &["system:unauthenticated"]),
+            ("system:anonymous", &[], &[]),
+        ] {
+            assert_eq!(user(name, groups).authenticated().groups, want, "{name} {groups:?}");
+        }
     }
 
     #[test]

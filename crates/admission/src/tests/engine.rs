@@ -261,7 +261,6 @@ fn paths_are_for_the_kinds_of_the_reference() {
 #[test]
 fn kinds_that_no_controller_acts_on_are_answered_with_a_warning() {
     for (group, resource) in [
-        ("autoscaling.karmada.io", "federatedhpas"),
         ("networking.karmada.io", "multiclusterservices"),
         ("remedy.karmada.io", "remedies"),
         ("multicluster.x-k8s.io", "serviceexports"),

@@ -89,13 +89,13 @@ async fn more_evictions_than_a_report_has_are_listed_and_watched() -> anyhow::Re
         .spawn()?;
     let mut pages = BufReader::new(watch.stdout.take().context("piped")?).lines();
     let mut notes = BufReader::new(watch.stderr.take().context("piped")?).lines();
-    let heading = line_with(&mut pages, "CLUSTER").await?;
+    let heading = line_with(&mut pages, "POSITION").await?;
     for _ in 0..WORKLOADS {
         line_with(&mut pages, "member1").await?;
     }
     line_with(&mut notes, "paused").await?;
     verb(&["failover", "resume"]).await?;
-    ensure!(line_with(&mut pages, "CLUSTER").await?.split_whitespace().eq(heading.split_whitespace()), "another page");
+    ensure!(line_with(&mut pages, "POSITION").await?.split_whitespace().eq(heading.split_whitespace()), "another page");
     verb(&["taint", "clusters", "member1", "gone:NoExecute-", "--yes"]).await?;
     line_with(&mut notes, "no evictions wait").await?;
     ensure!(watch.try_wait()?.is_none(), "it goes on watching");

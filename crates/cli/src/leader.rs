@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use ironclad_api::namespaces;
 use ironclad_planning::{
     Settings,
-    leader::{Announcement, CONFIG_MAP, Configuration, LeaseName, QueuedBinding},
+    announcement::{Announcement, CONFIG_MAP, LeaseName},
+    leader::{Configuration, QueuedBinding},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, Client};

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use ironclad_api::namespaces;
-use ironclad_planning::leader::{Announcement, CONFIG_MAP, Configuration, LeaseName};
+use ironclad_planning::{
+    announcement::{Announcement, CONFIG_MAP, LeaseName},
+    leader::Configuration,
+};
 use ironclad_runtime::Failure;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{

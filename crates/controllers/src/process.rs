@@ -6,10 +6,7 @@ use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
-use ironclad_planning::{
-    self as planning,
-    leader::{Configuration, LeaseName},
-};
+use ironclad_planning::{self as planning, announcement::LeaseName, leader::Configuration};
 use ironclad_runtime::Key;
 use ironclad_seam::Seam;
 use kube::Client;
@@ -90,9 +87,9 @@ impl Controllers {
         let settings = &self.setup.settings;
         Configuration::new(
             &planning::Settings::new(settings.gates.clone(), &settings.scheduler),
-            &settings.failover,
             registry::states(settings),
         )
+        .with_evictions(&settings.failover)
     }
 
     /// Announces the settings to verbs that cannot ask this process, as a task of the seam: once, retried until it is

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use ironclad_cli::{duration, print, report::Misused};
 use ironclad_controllers::Controllers;
-use ironclad_planning::leader::LeaseName;
+use ironclad_planning::announcement::LeaseName;
 use ironclad_runtime::leader::{Elector, LeaderOptions};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};

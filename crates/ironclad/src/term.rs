@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::cluster::Cluster;
 use ironclad_controllers::{Connector, Controllers, Settings};
-use ironclad_planning::leader::LeaseName;
+use ironclad_planning::announcement::LeaseName;
 use ironclad_runtime::leader::{Fence, fenced};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Secret;

@@ -16,9 +16,6 @@ const KUBECTL_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_KUBECTL";
 /// Parts of the names of the scenarios that it plays.
 const ONLY_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_ONLY";
 
-/// The kube-apiserver of the oldest Kubernetes (`ironclad_testkit::real`).
-const OLDEST_VARIABLE: &str = "IRONCLAD_OLDEST_API_SERVER";
-
 /// Arguments of the benchmark.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -75,7 +72,7 @@ pub(crate) fn oldest_kubernetes(root: &Path) -> anyhow::Result<()> {
     cargo::run(cargo::cargo(root).args(["build", "--workspace", "--profile", "sim", "--bin", "ironclad"]))?;
     let mut command = cargo::cargo(root);
     command.args(["test", "--workspace", "--profile", "sim", "--test", "it", "old_member::"]);
-    command.env(location::FOLDER_VARIABLE, folder).env(OLDEST_VARIABLE, oldest);
+    command.env(location::FOLDER_VARIABLE, folder).env(location::OLDEST_VARIABLE, oldest);
     cargo::run(command.env(PRODUCT_VARIABLE, cargo::target_directory(root).join("sim/ironclad")))
 }
 

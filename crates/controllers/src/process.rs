@@ -6,14 +6,15 @@ use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
-use ironclad_planning::{self as planning, leader::Configuration};
+use ironclad_planning::{self as planning, announcement::LeaseName, leader::Configuration};
 use ironclad_runtime::Key;
 use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
 use crate::{
-    connector::Connector, controller::Controller, explain::QueuedBinding, registry, settings::Settings, setup::Setup,
+    announce, connector::Connector, controller::Controller, explain::QueuedBinding, registry, settings::Settings,
+    setup::Setup,
 };
 
 /// The controllers. Everything that runs is a task of the seam that they were given.
@@ -88,6 +89,13 @@ impl Controllers {
             &planning::Settings::new(settings.gates.clone(), &settings.scheduler),
             registry::states(settings),
         )
+        .with_evictions(&settings.failover)
+    }
+
+    /// Announces the settings to verbs that cannot ask this process, as a task of the seam: once, retried until it is
+    /// written. `leads` names the Lease and this process in it, if there is an election.
+    pub fn announce(self: &Arc<Self>, leads: Option<(LeaseName, String)>) {
+        announce::start(&self.setup, self.configuration(), leads);
     }
 
     /// The bindings in the queue of the scheduler, in order.

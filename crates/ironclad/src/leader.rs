@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use ironclad_cli::{duration, print, report::Misused};
 use ironclad_controllers::Controllers;
+use ironclad_planning::announcement::LeaseName;
 use ironclad_runtime::leader::{Elector, LeaderOptions};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
@@ -173,6 +174,13 @@ impl Electors {
                 return;
             }
         }
+    }
+
+    /// The Lease by which this process leads, and its identity there.
+    pub(crate) fn leads_by(&self) -> (LeaseName, String) {
+        let (namespace, name) = self.main.lease();
+        let lease = LeaseName { namespace: namespace.to_owned(), name: name.to_owned() };
+        (lease, self.main.identity().to_owned())
     }
 
     /// Releases all Leases. The work must have ended.

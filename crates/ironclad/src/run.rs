@@ -157,7 +157,8 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let electors = args.leader.electors(&client, seam).await?;
     let fence = electors.as_ref().map(|electors| electors.main.fence());
     let present: Present<Controllers> = Arc::default();
-    let parts = Parts::new(client, connector, settings, fence, present.clone());
+    let leads = electors.as_ref().map(|electors| electors.leads_by());
+    let parts = Parts::new(client, connector, settings, fence, present.clone(), Some(leads));
     let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
     Ops::new(
         move || measured.lock().as_ref().map(|context| context.registry()),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::cluster::Cluster;
 use ironclad_controllers::{Connector, Controllers, Settings};
+use ironclad_planning::announcement::LeaseName;
 use ironclad_runtime::leader::{Fence, fenced};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Secret;
@@ -20,7 +21,12 @@ pub(crate) struct Parts {
     pub(crate) connector: Arc<FencedConnector>,
     pub(crate) settings: Settings,
     pub(crate) present: Present<Controllers>,
+    /// The Lease and this process in it, if it announces its settings, which `up` serves instead.
+    pub(crate) announces: Option<Announces>,
 }
+
+/// Lease by which a process leads that announces its settings; `None` without leader election.
+pub(crate) type Announces = Option<(LeaseName, String)>;
 
 impl Parts {
     /// Parts whose writes pass this fence, if there is an election.
@@ -30,12 +36,14 @@ impl Parts {
         settings: Settings,
         fence: Option<Fence>,
         present: Present<Controllers>,
+        announces: Option<Announces>,
     ) -> Self {
         let writer = match &fence {
             Some(fence) => fenced(client, fence.clone()),
             None => client,
         };
-        Self { writer, connector: Arc::new(FencedConnector { inner: connector, fence }), settings, present }
+        let connector = Arc::new(FencedConnector { inner: connector, fence });
+        Self { writer, connector, settings, present, announces }
     }
 
     /// Starts the controllers as tasks of this term, and calls `started` when their caches are filled.
@@ -43,6 +51,9 @@ impl Parts {
         let controllers =
             Controllers::new(self.writer.clone(), term.clone(), self.connector.clone(), self.settings.clone());
         *self.present.lock() = Some(controllers.clone());
+        if let Some(leads) = self.announces.clone() {
+            controllers.announce(leads);
+        }
         term.tasks.spawn("start", async move {
             controllers.start().await;
             started();

@@ -197,7 +197,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let controllers = seam.child("controllers");
     let electors = leader::of_up(&admin, &controllers).await?;
     let present: Present<Controllers> = Arc::default();
-    let parts = Parts::new(client, connector, settings, Some(electors.main.fence()), present.clone());
+    let parts = Parts::new(client, connector, settings, Some(electors.main.fence()), present.clone(), None);
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(explain::Here(present.clone())))));
     let (checked, elected) = (present.clone(), electors.clone());

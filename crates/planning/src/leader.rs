@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use ironclad_failover::{Flags, taint_manager::EvictionSettings};
 use ironclad_fleet::{
     BindingKey,
     gates::{Gate, Gates},
@@ -12,6 +13,9 @@ use ironclad_propagation::detector::binding;
 use ironclad_scheduling::{Options, Plugins, capacity::Modelling, preempt::Mode};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
+
+/// The controller that decides on evictions.
+pub(crate) const EVICTIONS: &str = "taint-manager";
 
 /// Flags and gates that decisions on placement read. The defaults where no leader tells its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,6 +56,9 @@ pub struct Configuration {
     /// Flags of the scheduler.
     #[serde(default)]
     pub scheduler: SchedulerFlags,
+    /// Flags of evictions; `None` if it decides on none, or is of a version that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evictions: Option<EvictionSettings>,
     /// All controllers that it knows, in the order of its registry.
     #[serde(default)]
     pub controllers: Vec<ControllerState>,
@@ -196,7 +203,30 @@ impl Configuration {
     #[must_use]
     pub fn new(settings: &Settings, controllers: Vec<ControllerState>) -> Self {
         let gates = Gate::ALL.iter().map(|gate| (gate.name().to_owned(), settings.gates.enabled(*gate)));
-        Self { gates: gates.collect(), scheduler: SchedulerFlags::of(&settings.scheduler), controllers }
+        Self {
+            gates: gates.collect(),
+            scheduler: SchedulerFlags::of(&settings.scheduler),
+            controllers,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the configuration with these flags of evictions, if they are decided on.
+    #[must_use]
+    pub fn with_evictions(self, flags: &Flags) -> Self {
+        let evictions = self.runs(EVICTIONS).then(|| EvictionSettings::from(flags));
+        Self { evictions, ..self }
+    }
+
+    /// True if a controller runs.
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        self.controllers.iter().any(|one| one.name == name && one.state == Running::Running)
+    }
+
+    /// True if it tells that no evictions are decided.
+    #[must_use]
+    pub fn evicts_nothing(&self) -> bool {
+        self.controllers.iter().any(|one| one.name == EVICTIONS) && !self.runs(EVICTIONS)
     }
 
     /// Settings that decisions read. Gates that this version does not know are left out; those that the leader does not
@@ -258,9 +288,20 @@ mod tests {
         };
         let settings = Settings::new(gates, &flags);
         assert!(settings.scheduler.workload_affinity && settings.detector().workload_affinity);
-        let told = json!(Configuration::new(&settings, Vec::new()));
-        let read: Configuration = serde_json::from_value(told).unwrap();
+        let mut failover = Flags::default();
+        failover.eviction.resource_eviction_rate = 7.0;
+        let told = |state| {
+            let controller = ControllerState { name: EVICTIONS.to_owned(), state, gate: None, acts_on: Vec::new() };
+            let configuration = Configuration::new(&settings, vec![controller]).with_evictions(&failover);
+            serde_json::from_value::<Configuration>(json!(configuration)).unwrap()
+        };
+        let read = told(Running::Running);
         assert_eq!(read.settings(), settings);
+        assert_eq!(read.evictions.as_ref().unwrap().flags(), failover);
+        assert!(!read.evicts_nothing());
+        let off = told(Running::GateOff);
+        assert!(off.evictions.is_none() && off.evicts_nothing());
+        assert!(!Configuration::default().evicts_nothing(), "an older leader, which tells no controllers");
     }
 
     #[test]

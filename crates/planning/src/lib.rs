@@ -23,6 +23,7 @@
 //!
 //! Nothing here writes, reads a clock, or decides on its own.
 
+pub mod announcement;
 pub mod apply;
 pub mod doctor;
 pub mod drain;

@@ -29,6 +29,13 @@ const PINS: [&str; 9] = [
 pub(crate) const LINKER_FLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion={version} \
      -X k8s.io/component-base/version.gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor}";
 
+/// Variable with the path of the kube-apiserver of the oldest Kubernetes that members are tested with.
+pub(crate) const OLDEST_VARIABLE: &str = "IRONCLAD_OLDEST_API_SERVER";
+
+/// Flags for that server besides [`LINKER_FLAGS`]: up to 1.30 the aggregator answers `/version` from client-go's copy.
+pub(crate) const OLDEST_LINKER_FLAGS: &str = " -X k8s.io/client-go/pkg/version.gitVersion={version} \
+     -X k8s.io/client-go/pkg/version.gitMajor={major} -X k8s.io/client-go/pkg/version.gitMinor={minor}";
+
 /// Variable with the path of the program of `tools/clients`, set by `cargo xtask test`.
 pub(crate) const CLIENTS_VARIABLE: &str = "IRONCLAD_CLIENTS_BIN";
 
@@ -46,6 +53,14 @@ pub(crate) fn folder(root: &Path) -> io::Result<PathBuf> {
 pub(crate) fn clients_folder(root: &Path) -> io::Result<PathBuf> {
     let tools = root.join("tools/clients");
     Ok(cache()?.join(format!("clients-{}", fingerprint(&tools, &files(&tools)?, CLIENTS_LINKER_FLAGS)?)))
+}
+
+/// The kube-apiserver of the oldest Kubernetes for the pins of the checkout at `root`, built or not.
+pub(crate) fn oldest(root: &Path) -> io::Result<PathBuf> {
+    let module = root.join("tools/kubernetes/oldest");
+    let flags = format!("{LINKER_FLAGS}{OLDEST_LINKER_FLAGS}");
+    let inputs = fingerprint(&module, &files(&module)?, &flags)?;
+    Ok(cache()?.join(format!("kube-apiserver-oldest-{inputs}/kube-apiserver")))
 }
 
 /// All files below a folder by their paths in it, sorted.

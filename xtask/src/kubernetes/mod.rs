@@ -86,19 +86,19 @@ pub(crate) fn older_kubectl(root: &Path, minor: &str) -> anyhow::Result<PathBuf>
 
 /// Returns the kube-apiserver of the oldest Kubernetes that members are tested with; builds it if it is missing.
 pub(crate) fn oldest(root: &Path) -> anyhow::Result<PathBuf> {
-    const PROGRAM: &str = "kube-apiserver";
-    let module = root.join("tools/kubernetes/oldest");
-    let version = Version::of(&fs::read_to_string(module.join("go.mod"))?)?;
-    let inputs = location::fingerprint(&module, &location::files(&module)?, location::LINKER_FLAGS)?;
-    let folder = location::cache()?.join(format!("{PROGRAM}-oldest-{inputs}"));
-    if !folder.join(PROGRAM).is_file() {
+    let program = location::oldest(root)?;
+    if !program.is_file() {
         ensure!(go_is_there(), GO_IS_MISSING);
-        once(&folder, &[PROGRAM], |unfinished| {
+        let module = root.join("tools/kubernetes/oldest");
+        let version = Version::of(&fs::read_to_string(module.join("go.mod"))?)?;
+        let folder = program.parent().context("the program is in a folder")?;
+        once(folder, &["kube-apiserver"], |unfinished| {
             eprintln!("building kube-apiserver of Kubernetes {version} into {}", folder.display());
-            go_build(&module, unfinished, &version.linker_flags(), &["k8s.io/kubernetes/cmd/kube-apiserver"])
+            let flags = version.fill(&format!("{}{}", location::LINKER_FLAGS, location::OLDEST_LINKER_FLAGS));
+            go_build(&module, unfinished, &flags, &["k8s.io/kubernetes/cmd/kube-apiserver"])
         })?;
     }
-    Ok(folder.join(PROGRAM))
+    Ok(program)
 }
 
 fn build(root: &Path, folder: &Path) -> anyhow::Result<()> {
@@ -225,10 +225,11 @@ impl Version {
     }
 
     fn linker_flags(&self) -> String {
-        location::LINKER_FLAGS
-            .replace("{version}", &self.full)
-            .replace("{major}", &self.major)
-            .replace("{minor}", &self.minor)
+        self.fill(location::LINKER_FLAGS)
+    }
+
+    fn fill(&self, flags: &str) -> String {
+        flags.replace("{version}", &self.full).replace("{major}", &self.major).replace("{minor}", &self.minor)
     }
 }
 
@@ -263,6 +264,8 @@ mod tests {
             "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
              -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
         );
+        let old = Version::of("require k8s.io/kubernetes v1.26.15").unwrap().fill(location::OLDEST_LINKER_FLAGS);
+        assert!(old.starts_with(" -X k8s.io/client-go/pkg/version.gitVersion=v1.26.15 -X "), "{old}");
     }
 
     #[test]

@@ -22,6 +22,17 @@ const DISTRIBUTED: Resource = Resource {
     plural: "horizontalpodautoscalers",
 };
 
+const BINDINGS: Resource =
+    Resource { group: "work.karmada.io", version: "v1alpha2", kind: "ResourceBinding", plural: "resourcebindings" };
+/// Kinds of Kubernetes that have a scale subresource.
+const SCALABLE: [Resource; 3] = [
+    Resource { group: "apps", version: "v1", kind: "Deployment", plural: "deployments" },
+    Resource { group: "apps", version: "v1", kind: "StatefulSet", plural: "statefulsets" },
+    Resource { group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets" },
+];
+/// Groups and kinds of Kubernetes that run Pods and have none.
+const NOT_SCALABLE: [(&str, &str); 4] = [("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob"), ("", "Pod")];
+
 const WINDOW_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
 
@@ -69,9 +80,37 @@ fn or_else(map: &mut Map<String, Value>, key: &str, value: impl FnOnce() -> Valu
     }
 }
 
-/// Looks up the autoscalers that may have the same target.
+/// Looks up the autoscalers that may have the same target, and the target itself.
 pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     needs.insert(all(DISTRIBUTED, request.namespace));
+    needs.extend(request.object.and_then(|object| target_of(object, request.namespace)));
+}
+
+/// The look-up of the target, if its kind is one of Kubernetes that can be scaled.
+fn target_of(object: &Value, namespace: &str) -> Option<Need> {
+    let (group, kind, name) = target_key(object);
+    let resource = *SCALABLE.iter().find(|resource| (resource.group, resource.kind) == (group, kind))?;
+    let is_named = !name.is_empty();
+    is_named.then(|| Need::Get { resource, namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+/// Group, kind and name of the target.
+fn target_key(object: &Value) -> (&str, &str, &str) {
+    let group = text(object, "/spec/scaleTargetRef/apiVersion").split_once('/').map_or("", |(group, _)| group);
+    (group, text(object, "/spec/scaleTargetRef/kind"), text(object, "/spec/scaleTargetRef/name"))
+}
+
+/// Warns about a target that nothing can scale.
+fn warn_of_target(object: &Value, cx: &Cx<'_>, out: &mut Findings) {
+    let (group, kind, name) = target_key(object);
+    if NOT_SCALABLE.contains(&(group, kind)) {
+        out.warn(format!("spec.scaleTargetRef: {kind} has no scale subresource: nothing is ever scaled"));
+    }
+    // The target may come later, and a look-up that failed says nothing.
+    let found = target_of(object, cx.request.namespace).and_then(|need| cx.lookups.get(&need));
+    if found.is_some_and(<[Value]>::is_empty) {
+        out.warn(format!("spec.scaleTargetRef: there is no {kind} {name:?}: nothing is scaled until it is created"));
+    }
 }
 
 pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
@@ -104,6 +143,7 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
             out.invalid(Path::new("status").child(field), count, "must be greater than or equal to 0");
         }
     }
+    warn_of_target(object, cx, out);
     let others = cx.lookups.get(&all(DISTRIBUTED, cx.request.namespace)).unwrap_or_default();
     if let Some(other) = others.iter().find(|other| is_distributed(other) && same_target(other, object)) {
         let detail = format!(
@@ -324,22 +364,38 @@ fn is_distributed(autoscaler: &Value) -> bool {
 
 /// Returns true if two autoscalers scale the same object. API versions are ignored.
 fn same_target(a: &Value, b: &Value) -> bool {
-    let of = |object: &Value| {
-        let group =
-            text(object, "/spec/scaleTargetRef/apiVersion").split_once('/').map_or("", |(group, _)| group).to_owned();
-        (
-            group,
-            text(object, "/spec/scaleTargetRef/kind").to_owned(),
-            text(object, "/spec/scaleTargetRef/name").to_owned(),
-        )
-    };
-    of(a) == of(b)
+    target_key(a) == target_key(b)
 }
 
-/// Looks up the autoscalers that may have the same target as a distributed one.
+/// Looks up the autoscalers that may have the same target as a distributed one, and the target's binding.
 pub(crate) fn needs_of_distributed(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     needs.insert(all(DISTRIBUTED, request.namespace));
     needs.insert(all(FEDERATED, request.namespace));
+    needs.extend(request.object.and_then(|object| binding_of(object, request.namespace)));
+}
+
+/// The look-up of the target's binding.
+fn binding_of(object: &Value, namespace: &str) -> Option<Need> {
+    let (_, kind, name) = target_key(object);
+    let is_named = !kind.is_empty() && !name.is_empty();
+    let binding = || ironclad_api::names::binding_name(kind, name);
+    is_named.then(|| Need::Get { resource: BINDINGS, namespace: namespace.to_owned(), name: binding() })
+}
+
+/// Warns about an upper bound that leaves less than one replica for each cluster (specification/autoscaling.md 6.4).
+fn warn_of_maximum(object: &Value, cx: &Cx<'_>, out: &mut Findings) {
+    let is_per_cluster = at(object, "/metadata/annotations")
+        .get(annotations::FEDERATED_HPA_SPLIT)
+        .and_then(|split| serde_json::from_str::<Value>(split.as_str()?).ok())
+        .is_some_and(|split| split.get("mode").and_then(Value::as_str) == Some("PerCluster"));
+    let bindings = binding_of(object, cx.request.namespace).and_then(|need| cx.lookups.get(&need));
+    let clusters = bindings.unwrap_or_default().first().map_or(0, |binding| list(binding, "/spec/clusters").len());
+    let Some(most) = at(object, "/spec/maxReplicas").as_u64() else { return };
+    if !is_per_cluster && usize::try_from(most).is_ok_and(|most| most < clusters) {
+        out.warn(format!(
+            "spec.maxReplicas: {most} is below the {clusters} clusters of the target: each keeps one replica, so there are {clusters}"
+        ));
+    }
 }
 
 /// Validates a HorizontalPodAutoscaler that is labelled as distributed.
@@ -365,6 +421,7 @@ pub(crate) fn validate_distributed(object: &Value, cx: &Cx<'_>, out: &mut Findin
         }
     }
     distributed_annotations(object, out);
+    warn_of_maximum(object, cx, out);
     Ok(())
 }
 

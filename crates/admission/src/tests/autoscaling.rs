@@ -350,6 +350,34 @@ fn beside(mut write: Write, federated: &[Value], others: &[Value]) -> Write {
 }
 
 #[test]
+fn target_that_nothing_can_scale_is_warned_of() {
+    let warnings = |target: Value, found: Option<Value>| {
+        let mut write =
+            Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &json!({"scaleTargetRef": target})));
+        for need in write.with_request(|request| needs(Phase::Validating, request, &write.config)) {
+            let is_target = format!("{need:?}").contains("plural: \"deployments\"");
+            write.lookups.found.insert(need, found.iter().filter(|_| is_target).cloned().collect());
+        }
+        let verdict = write.validated();
+        assert_eq!(verdict.denial, None);
+        verdict.warnings
+    };
+    let there = Some(json!({"metadata": {"name": "web"}}));
+    let missing = "spec.scaleTargetRef: there is no Deployment \"web\": nothing is scaled until it is created";
+    let daemon = "spec.scaleTargetRef: DaemonSet has no scale subresource: nothing is ever scaled";
+    for (name, target, found, want) in [
+        ("it exists", json!({"kind": "Deployment", "name": "web"}), there.clone(), vec![]),
+        ("it does not exist", json!({"kind": "Deployment", "name": "web"}), None, vec![missing]),
+        ("without a scale subresource", json!({"kind": "DaemonSet", "name": "web"}), None, vec![daemon]),
+        ("of another group", json!({"apiVersion": "a.io/v1", "kind": "DaemonSet", "name": "web"}), None, vec![]),
+    ] {
+        assert_eq!(warnings(target, found), want, "{name}");
+    }
+    let write = Write::create(GROUP, "federatedhpas", autoscaler());
+    assert_eq!(write.validated().warnings, Vec::<String>::new(), "a look-up that failed says nothing");
+}
+
+#[test]
 fn second_autoscaler_of_a_target_is_refused() {
     let plain = with(&distributed("b"), &json!({"metadata": {"labels": null}}));
     let elsewhere = with_spec(&distributed("b"), &json!({"scaleTargetRef": {"name": "other"}}));

@@ -44,9 +44,9 @@ fn cases(section: &'static str, row: &'static str, list: Vec<(&'static str, Writ
 }
 
 /// Sections whose first table has one rule for each row.
-const SECTIONS: [&str; 18] = [
+const SECTIONS: [&str; 19] = [
     "### 2.1", "### 2.2", "### 2.3", "### 2.4", "### 2.6", "### 2.7", "### 3.1", "### 3.2", "### 3.3", "### 4.1",
-    "### 4.2", "### 5.1", "### 5.2", "### 5.3", "### 5.4", "### 5.5", "### 5.6", "## 7",
+    "### 4.2", "### 4.3", "### 5.1", "### 5.2", "### 5.3", "### 5.4", "### 5.5", "### 5.6", "## 7",
 ];
 
 /// Parts of rows that are not decided by admission, with the place that does.

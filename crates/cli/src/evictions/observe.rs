@@ -11,7 +11,7 @@ use ironclad_api::{
 use ironclad_failover::{
     Evictions, Flags, Now,
     taint_manager::guards,
-    taint_manager::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, Report, Row},
+    taint_manager::{EvictionSettings, PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, Report, Row},
     taint_policy, taints,
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
@@ -44,12 +44,15 @@ pub(crate) struct LeaderReport {
     pub(crate) is_off: bool,
     /// Its settings; the defaults if it does not tell them.
     pub(crate) settings: Settings,
+    /// Its flags of evictions, if it tells them without a report.
+    pub(crate) told: Option<EvictionSettings>,
 }
 
 impl LeaderReport {
-    /// Flags of the leader; the defaults if it does not report them.
+    /// Flags of the leader; the defaults if it does not tell them.
     pub(crate) fn flags(&self) -> Flags {
-        let flags = self.report.as_ref().map(Report::flags).unwrap_or_default();
+        let reported = self.report.as_ref().map(Report::flags);
+        let flags = reported.or_else(|| self.told.as_ref().map(EvictionSettings::flags)).unwrap_or_default();
         Flags { scheduler: self.settings.scheduler.clone(), ..flags }
     }
 
@@ -71,26 +74,36 @@ pub(crate) enum Source {
 /// Printed when there is no report.
 pub(super) const SILENT: &str = "no leader reports its queue: it has had no faulty cluster for ten seconds, no process leads, or feature gate Failover is off";
 
+/// Printed when the leader announced that it decides on no evictions.
+const OFF: &str = "no evictions are decided: feature gate Failover is off, or controller taint-manager is";
+
 /// Asks the leader; if the group is not served, reads its last report.
 pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderReport> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespaces::SYSTEM);
     let pause = api.get_opt(PAUSE_CONFIG_MAP).await?;
     let paused = guards::is_paused(pause.as_ref().and_then(|map| map.data.as_ref()));
-    let settings = crate::leader::settings(client).await;
-    let silence = match asked(client).await {
-        Ok(report) => {
-            let (report, silence) = (Some(report), String::new());
-            return Ok(LeaderReport { report, source: Source::Leader, paused, silence, is_off: false, settings });
-        }
-        // A report that it wrote before it was switched off says nothing about now.
-        Err(Some(why)) => {
-            let (report, source) = (None, Source::Leader);
-            return Ok(LeaderReport { report, source, paused, silence: why, is_off: true, settings });
-        }
-        Err(None) => SILENT.to_owned(),
+    let configuration = crate::leader::configuration(client).await.unwrap_or_default();
+    let (settings, told) = (configuration.settings(), configuration.evictions.clone());
+    let unknown = LeaderReport {
+        report: None,
+        source: Source::Leader,
+        paused,
+        silence: String::new(),
+        is_off: false,
+        settings,
+        told,
     };
+    match asked(client).await {
+        Ok(report) => return Ok(LeaderReport { report: Some(report), ..unknown }),
+        // A report that it wrote before it was switched off says nothing about now.
+        Err(Some(why)) => return Ok(LeaderReport { silence: why, is_off: true, ..unknown }),
+        Err(None) if configuration.evicts_nothing() => {
+            return Ok(LeaderReport { silence: OFF.to_owned(), is_off: true, ..unknown });
+        }
+        Err(None) => {}
+    }
     let report = api.get_opt(REPORT_CONFIG_MAP).await?.and_then(|map| Report::parse(map.data.as_ref()?));
-    Ok(LeaderReport { report, source: Source::ConfigMap, paused, silence, is_off: false, settings })
+    Ok(LeaderReport { report, source: Source::ConfigMap, silence: SILENT.to_owned(), ..unknown })
 }
 
 /// The same for verbs that can do without it: who may not read the report still gets an answer.
@@ -102,6 +115,7 @@ pub(crate) async fn leader_report_if_readable(client: &Client) -> LeaderReport {
         silence: format!("the report of the leader can't be read: {error}"),
         is_off: false,
         settings: Settings::default(),
+        told: None,
     })
 }
 
@@ -190,8 +204,8 @@ pub(super) async fn eviction_queue(
     let seen = objects(client, None).await?;
     queue.rebuilt = seen.rows(leader.flags(), now);
     if !queue.rebuilt.is_empty() {
-        let note = "positions and times assume a leader that starts now with feature gate Failover and default flags";
-        queue.notes.push(note.to_owned());
+        let flags = if leader.told.is_some() { "its flags" } else { "feature gate Failover and default flags" };
+        queue.notes.push(format!("positions and times assume a leader that starts now with {flags}"));
     }
     Ok((queue, Some(seen)))
 }
@@ -317,6 +331,35 @@ mod tests {
         }
         let said = is_vacant(Some(&lease("p1", 1_000)), None, at(1_065)).unwrap();
         assert!(said.starts_with("no leader: the Lease was last renewed 1m5s ago by p1; nothing is evicted"), "{said}");
+    }
+
+    #[test]
+    fn flags_are_those_reported_or_those_told_or_the_defaults() {
+        let rate = |flags: &Flags| flags.eviction.resource_eviction_rate;
+        let of = |rate: f64| {
+            let mut flags = Flags::default();
+            flags.eviction.resource_eviction_rate = rate;
+            flags
+        };
+        let now = Now { wall: Timestamp::UNIX_EPOCH, mono: std::time::Duration::ZERO };
+        let report = Some(Evictions::new(of(7.0), now).report(now));
+        let told = Some(EvictionSettings::from(&of(3.0)));
+        for (name, report, told, want) in [
+            ("reported", report, told.clone(), 7.0),
+            ("told", None, told, 3.0),
+            ("unknown", None, None, rate(&Flags::default())),
+        ] {
+            let leader = LeaderReport {
+                report,
+                source: Source::ConfigMap,
+                paused: false,
+                silence: String::new(),
+                is_off: false,
+                settings: Settings::default(),
+                told,
+            };
+            assert!((rate(&leader.flags()) - want).abs() < 1e-9, "{name}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use self::{
     notice::Notice,
     process::{Eviction, Next, Outcome},
     report::{EpisodeReport, PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report},
-    reported_flags::ReportedFlags,
+    reported_flags::{EvictionSettings, ReportedFlags},
     rows::{Row, Waiting},
 };
 use self::{

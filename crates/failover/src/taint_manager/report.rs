@@ -6,7 +6,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Evictions, reported_flags::ReportedFlags, rows::Row};
+use super::{
+    Evictions,
+    reported_flags::{EvictionSettings, ReportedFlags},
+    rows::Row,
+};
 use crate::{
     Flags, Now,
     flags::eviction::{Check, Mode},
@@ -103,10 +107,7 @@ impl Report {
     /// Flags of the leader, as far as it reports them; the others are the defaults.
     #[must_use]
     pub fn flags(&self) -> Flags {
-        let mut flags = self.flags.flags();
-        flags.eviction.pre_scheduling_check = self.check;
-        flags.eviction.failover_mode = self.mode;
-        flags
+        EvictionSettings { check: self.check, mode: self.mode, flags: self.flags.clone() }.flags()
     }
 
     /// As the data of a ConfigMap.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use ironclad_api::policy::PurgeMode;
 use serde::{Deserialize, Serialize};
 
-use crate::Flags;
+use crate::{
+    Flags,
+    flags::eviction::{Check, Mode},
+};
 
 /// Flags that decide what is evicted, when and how fast. What a leader does not report has its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,10 +69,46 @@ impl Default for ReportedFlags {
     }
 }
 
+/// Flags of a leader about evictions, told without a report.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EvictionSettings {
+    /// `--pre-scheduling-check`.
+    pub check: Check,
+    /// `--failover-mode`.
+    pub mode: Mode,
+    /// The other flags.
+    pub flags: ReportedFlags,
+}
+
+impl From<&Flags> for EvictionSettings {
+    fn from(flags: &Flags) -> Self {
+        let (check, mode) = (flags.eviction.pre_scheduling_check, flags.eviction.failover_mode);
+        Self { check, mode, flags: ReportedFlags::from(flags) }
+    }
+}
+
+impl Default for EvictionSettings {
+    fn default() -> Self {
+        Self::from(&Flags::default())
+    }
+}
+
+impl EvictionSettings {
+    /// Flags with these values; the others are the defaults.
+    #[must_use]
+    pub fn flags(&self) -> Flags {
+        let mut flags = self.flags.flags();
+        flags.eviction.pre_scheduling_check = self.check;
+        flags.eviction.failover_mode = self.mode;
+        flags
+    }
+}
+
 impl ReportedFlags {
     /// Flags with these values; the others are the defaults.
     #[must_use]
-    pub(super) fn flags(&self) -> Flags {
+    fn flags(&self) -> Flags {
         // A report is read from the control plane: a value that is no duration is taken for none.
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let mut flags = Flags::default();

@@ -150,6 +150,18 @@ impl Elector {
         self.0.holder.lock().clone()
     }
 
+    /// Namespace and name of the Lease.
+    #[must_use]
+    pub fn lease(&self) -> (&str, &str) {
+        (&self.0.options.namespace, &self.0.options.name)
+    }
+
+    /// Identity of this process in the Lease.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.0.options.identity
+    }
+
     /// Number of times that this process became the leader.
     #[must_use]
     pub fn terms(&self) -> u64 {

@@ -40,6 +40,12 @@ pub enum Missing {
     GoIsMissing,
     #[error("{QUICK_VARIABLE} is set: tests with real Kubernetes are skipped")]
     Quick,
+    /// The oldest kube-apiserver is built only when it is asked for, as it takes minutes and its version never changes.
+    #[error("the oldest kube-apiserver is not in {}: `cargo xtask oldest-kubernetes` builds it", program.display())]
+    OldestNotBuilt {
+        /// Path that it would have.
+        program: PathBuf,
+    },
     #[error("the folder of the programs of real Kubernetes cannot be determined")]
     NoPlace(#[source] std::io::Error),
 }
@@ -90,17 +96,28 @@ impl Binaries {
         Ok(program)
     }
 
+    /// Finds these programs with the kube-apiserver of the oldest Kubernetes: the one in `IRONCLAD_OLDEST_API_SERVER`,
+    /// else that in the user's cache for the pinned version. Without it the calling test is noted as skipped and gets
+    /// `None`.
+    pub(super) fn oldest_or_skip() -> anyhow::Result<Option<Self>> {
+        let Some(programs) = Self::find_or_skip()? else { return Ok(None) };
+        let program = match env::var_os(location::OLDEST_VARIABLE) {
+            Some(program) => PathBuf::from(program),
+            None => location::oldest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))?,
+        };
+        if !program.is_file() {
+            note_skipped(&Missing::OldestNotBuilt { program })?;
+            return Ok(None);
+        }
+        Ok(Some(Self { api_server: Some(program), ..programs }))
+    }
+
     pub(super) fn program(&self, name: &str) -> PathBuf {
         debug_assert!(location::PROGRAMS.contains(&name), "no such program: {name}");
         match &self.api_server {
             Some(other) if name == "kube-apiserver" => other.clone(),
             _ => self.folder.join(name),
         }
-    }
-
-    /// The same programs with another kube-apiserver.
-    pub(super) fn with_api_server(self, program: PathBuf) -> Self {
-        Self { api_server: Some(program), ..self }
     }
 }
 
@@ -121,6 +138,7 @@ impl Missing {
     /// Returns `true` if a test may be skipped for this reason.
     fn excuses(&self, place: Place) -> bool {
         match (self, place) {
+            (Self::OldestNotBuilt { .. }, _) => true,
             (_, Place::ContinuousIntegration) | (Self::NotBuilt { .. } | Self::NoPlace(_), _) => false,
             (Self::GoIsMissing | Self::Quick, Place::Elsewhere) => true,
         }
@@ -157,11 +175,14 @@ mod tests {
     #[test]
     fn only_missing_programs_excuse_a_test() {
         let not_built = || Missing::NotBuilt { folder: "cache".into() };
+        let oldest = || Missing::OldestNotBuilt { program: "cache/kube-apiserver".into() };
         for (name, missing, place, want) in [
             ("without Go a test is skipped", Missing::GoIsMissing, Place::Elsewhere, true),
             ("nothing is skipped in continuous integration", Missing::GoIsMissing, Place::ContinuousIntegration, false),
             ("quick tests skip real Kubernetes", Missing::Quick, Place::Elsewhere, true),
             ("nothing is skipped in continuous integration", Missing::Quick, Place::ContinuousIntegration, false),
+            ("the oldest one is built by hand", oldest(), Place::Elsewhere, true),
+            ("the oldest one is built by hand", oldest(), Place::ContinuousIntegration, true),
             ("programs that can be built are required", not_built(), Place::Elsewhere, false),
             ("programs that can be built are required", not_built(), Place::ContinuousIntegration, false),
         ] {

@@ -27,7 +27,7 @@ pub use self::{
     kubectl::{Kubectl, Output, Running},
     metrics_api::{CPU, MetricsApi, Mood, QPS},
     nodes::NodeShape,
-    old_member::{OLDEST_VARIABLE, OldMember},
+    old_member::OldMember,
     wait::until,
 };
 use self::{

@@ -33,6 +33,7 @@ scenarios! {
     propagation_13_execution
     propagation_14_priority
     propagation_14_retention
+    propagation_14_retention_of_scaled_kinds
     propagation_15_status
     propagation_16_binding_status
     propagation_17_template_status
@@ -50,6 +51,7 @@ scenarios! {
     propagation_29_cluster_status
     propagation_30_flags
     propagation_31_correctness
+    propagation_31_owners
     propagation_31_quota_and_rebalance
     propagation_31_scale
     propagation_31_usability

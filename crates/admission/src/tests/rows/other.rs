@@ -12,6 +12,7 @@ pub(super) fn cases() -> Vec<Case> {
         bindings(),
         autoscalers(),
         cron(),
+        distributed(),
         quotas(),
         ingresses(),
         services(),
@@ -466,6 +467,130 @@ fn autoscalers() -> Vec<Case> {
             ("negative", write(json!({"status": {"currentReplicas": -1, "desiredReplicas": 0}})), Refused("status.currentReplicas")),
             ("negative", write(json!({"status": {"currentReplicas": 0, "desiredReplicas": -1}})), Refused("status.desiredReplicas")),
         ]),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn distributed() -> Vec<Case> {
+    let of = |row: &'static str, list| super::cases("### 4.3", row, list);
+    let named = |name: &str| {
+        json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"namespace": "shop", "name": name, "labels": {"federatedhpa.karmada.io/enabled": "true"}},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 3},
+        })
+    };
+    let write = |patch: Value| Write::create("autoscaling", "horizontalpodautoscalers", with(&named("a"), &patch));
+    let annotated = |key: &str, value: &str| {
+        write(json!({"metadata": {"annotations": {format!("federatedhpa.karmada.io/{key}"): value}}}))
+    };
+    // Answers each need by the plural that it looks up.
+    let beside = |mut write: Write, plural: &str, found: Value| {
+        for need in write.with_request(|request| needs(Phase::Validating, request, &write.config)) {
+            let is_it = format!("{need:?}").contains(&format!("plural: \"{plural}\""));
+            write.lookups.found.insert(need, if is_it { vec![found.clone()] } else { vec![] });
+        }
+        write
+    };
+    let federated = json!({"metadata": {"name": "f"}, "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
+    let bound = |clusters: usize| {
+        let clusters: Vec<Value> = (0..clusters).map(|n| json!({"name": format!("m{n}")})).collect();
+        json!({"metadata": {"name": "web-deployment"}, "spec": {"clusters": clusters}})
+    };
+    let (split, target) = ("metadata.annotations[federatedhpa.karmada.io/split]", "spec.scaleTargetRef");
+    vec![
+        of(
+            "`spec.scaleTargetRef`",
+            vec![
+                (
+                    "the target has a FederatedHPA",
+                    beside(write(json!({})), "federatedhpas", federated),
+                    Refused(target),
+                ),
+                (
+                    "the target has another distributed HPA",
+                    beside(write(json!({})), "horizontalpodautoscalers", named("a")),
+                    Admitted,
+                ),
+                (
+                    "the target has another distributed HPA",
+                    beside(write(json!({})), "horizontalpodautoscalers", named("b")),
+                    Refused(target),
+                ),
+            ],
+        ),
+        of(
+            "`metadata.annotations[federatedhpa.karmada.io/split]`",
+            vec![
+                (
+                    "no JSON object with mode Weighted, Even, PerCluster or Static",
+                    annotated("split", r#"{"mode":"Even"}"#),
+                    Admitted,
+                ),
+                (
+                    "no JSON object with mode Weighted, Even, PerCluster or Static",
+                    annotated("split", "Even"),
+                    Refused(split),
+                ),
+                (
+                    "no JSON object with mode Weighted, Even, PerCluster or Static",
+                    annotated("split", r#"{"mode":"Odd"}"#),
+                    Refused(split),
+                ),
+                (
+                    "Static without weights",
+                    annotated("split", r#"{"mode":"Static","weights":{"m1":2,"m2":0}}"#),
+                    Admitted,
+                ),
+                ("Static without weights", annotated("split", r#"{"mode":"Static","weights":{}}"#), Refused(split)),
+                ("with one below 0", annotated("split", r#"{"mode":"Static","weights":{"m1":-1}}"#), Refused(split)),
+            ],
+        ),
+        of(
+            "`metadata.annotations[federatedhpa.karmada.io/strict-max]`, `[…/rebalance]`",
+            vec![
+                ("not true, false", annotated("strict-max", "true"), Admitted),
+                (
+                    "not true, false",
+                    annotated("strict-max", "True"),
+                    Refused("metadata.annotations[federatedhpa.karmada.io/strict-max]"),
+                ),
+                (
+                    "not true, false",
+                    annotated("rebalance", "1"),
+                    Refused("metadata.annotations[federatedhpa.karmada.io/rebalance]"),
+                ),
+            ],
+        ),
+        of(
+            "`metadata.annotations[federatedhpa.karmada.io/on-delete]`",
+            vec![
+                ("not Reset", annotated("on-delete", "Reset"), Admitted),
+                (
+                    "not Reset",
+                    annotated("on-delete", "Keep"),
+                    Refused("metadata.annotations[federatedhpa.karmada.io/on-delete]"),
+                ),
+            ],
+        ),
+        of(
+            "`spec.maxReplicas`",
+            vec![
+                ("below the number of clusters", beside(write(json!({})), "resourcebindings", bound(3)), Admitted),
+                (
+                    "below the number of clusters",
+                    beside(write(json!({})), "resourcebindings", bound(4)),
+                    Warned("spec.maxReplicas: 3 is below the 4 clusters"),
+                ),
+                (
+                    "unless mode is PerCluster",
+                    beside(annotated("split", r#"{"mode":"PerCluster"}"#), "resourcebindings", bound(4)),
+                    Admitted,
+                ),
+            ],
+        ),
     ]
     .into_iter()
     .flatten()

@@ -167,7 +167,10 @@ fn label(object: &Value, all: &[Value]) -> String {
 fn pod(pod: &Value) -> String {
     let mut words = vec![text(pod, "/status/phase").to_owned()];
     let scheduled = lookup(pod, "/status/conditions/PodScheduled");
-    if scheduled["status"] == "False" {
+    // kube-scheduler's attempt to bind a Pod that replaces one of the same name may fail, and be reported after another
+    // attempt succeeded and kwok reported the Pod as running.
+    let is_outdated = text(scheduled, "/reason") == "SchedulerError" && !text(pod, "/spec/nodeName").is_empty();
+    if scheduled["status"] == "False" && !is_outdated {
         words.push(text(scheduled, "/reason").to_owned());
     }
     if lookup(pod, "/status/conditions/Ready")["status"] == "True" {
@@ -230,4 +233,22 @@ fn random_names_and_zeros_do_not_count() {
     let one = named("web-5d8", "a", ["web-5d8-x", "web-5d8-y"], Value::Null);
     assert_eq!(one, named("web-7c9", "b", ["web-7c9-p", "web-7c9-q"], 0.into()));
     assert_eq!(one["Pods of ReplicaSet 2 of deleted Deployment: Running ready i:1"], "2");
+}
+
+#[test]
+fn failed_attempt_to_bind_a_pod_that_has_a_node_does_not_count() {
+    let described = |reason: &str, node: Value| {
+        let scheduled = serde_json::json!({"type": "PodScheduled", "status": "False", "reason": reason});
+        pod(&serde_json::json!({
+            "spec": {"nodeName": node, "containers": [{"image": "i:1"}]},
+            "status": {"phase": "Running", "conditions": [scheduled, {"type": "Ready", "status": "True"}]},
+        }))
+    };
+    for (reason, node, want) in [
+        ("SchedulerError", "n".into(), "Running ready i:1"),
+        ("SchedulerError", Value::Null, "Running SchedulerError ready i:1"),
+        ("Unschedulable", "n".into(), "Running Unschedulable ready i:1"),
+    ] {
+        assert_eq!(described(reason, node), want);
+    }
 }

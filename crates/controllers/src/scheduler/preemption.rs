@@ -112,8 +112,10 @@ impl Preemption {
         if quotas.is_empty() {
             return None;
         }
-        let refusal = |lacking| {
-            quotas.iter().find_map(|quota| usage::refusal(quota, lacking).unwrap_or_else(|error| Some(error.to_string())))
+        let refusal = |lacking: &_| {
+            quotas
+                .iter()
+                .find_map(|quota| usage::refusal(quota, lacking).unwrap_or_else(|error| Some(error.to_string())))
         };
         usage::lacking(binding.spec()).map_or_else(|error| Some(error.to_string()), |lacking| refusal(&lacking))
     }

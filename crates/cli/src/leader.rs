@@ -1,9 +1,10 @@
 //! Answers of the leader about itself beside evictions: its settings, its controllers, and the queue of the scheduler
 //! (group `explain.ironclad.io`). `up` serves the group; `run` does not.
 
+use ironclad_fleet::BindingKey;
 use ironclad_planning::{
     Settings,
-    leader::{Configuration, QueuedBinding},
+    leader::{Configuration, EstimatorAnswer, QueuedBinding},
 };
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -38,6 +39,13 @@ pub(crate) async fn configuration(client: &Client) -> Result<Configuration, Stri
 /// The leader's settings, or the defaults if it does not tell them.
 pub(crate) async fn settings(client: &Client) -> Settings {
     configuration(client).await.map_or_else(|_| Settings::default(), |told| told.settings())
+}
+
+/// Answers of accurate estimators about a binding; none where the leader has no such estimators, or tells nothing.
+pub(crate) async fn estimates(client: &Client, binding: &BindingKey) -> Vec<EstimatorAnswer> {
+    let what = format!("estimates?binding={}/{}", binding.namespace, binding.name);
+    let Ok(mut list) = read(client, &what).await else { return Vec::new() };
+    parsed(list.get_mut("items").map(Value::take).unwrap_or_default()).unwrap_or_default()
 }
 
 /// The bindings that wait for the scheduler, in order.

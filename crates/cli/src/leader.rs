@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use ironclad_api::namespaces;
+use ironclad_fleet::BindingKey;
 use ironclad_planning::{
     Settings,
     announcement::{Announcement, CONFIG_MAP, LeaseName},
-    leader::{Configuration, QueuedBinding},
+    leader::{Configuration, EstimatorAnswer, QueuedBinding},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, Client};
@@ -87,6 +88,13 @@ async fn announced(client: &Client) -> Result<Configuration, String> {
 /// The leader's settings, or the defaults if it does not tell them.
 pub(crate) async fn settings(client: &Client) -> Settings {
     configuration(client).await.map_or_else(|_| Settings::default(), |told| told.settings())
+}
+
+/// Answers of accurate estimators about a binding; none where the leader has no such estimators, or tells nothing.
+pub(crate) async fn estimates(client: &Client, binding: &BindingKey) -> Vec<EstimatorAnswer> {
+    let what = format!("estimates?binding={}/{}", binding.namespace, binding.name);
+    let Ok(mut list) = read(client, &what).await else { return Vec::new() };
+    parsed(list.get_mut("items").map(Value::take).unwrap_or_default()).unwrap_or_default()
 }
 
 /// The bindings that wait for the scheduler, in order.

@@ -17,6 +17,7 @@ use ironclad_api::{
 };
 use ironclad_estimator::{Assumed, Call, Estimator, Needs, Workload};
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName, gates::Gate};
+use ironclad_planning::leader::EstimatorAnswer;
 use ironclad_runtime::{Change, Informer, Key, WatchScope};
 use ironclad_scheduling::{
     Available, Seen, capacity,
@@ -47,6 +48,8 @@ use crate::{
 const GROWTH_EVERY: Duration = Duration::from_secs(1);
 /// Largest number of assumed workloads that are sent with one call.
 const ASSUMED_MAX: usize = 1_000;
+/// Largest number of answers of one estimator that are remembered, to tell of them.
+const REMEMBERED_MAX: usize = 512;
 
 /// Figures that are computed from members' nodes and pods with these settings.
 pub(crate) fn member_needs(settings: &Settings) -> Needs {
@@ -100,6 +103,8 @@ struct Remote {
     addresses: Vec<String>,
     estimator: Arc<dyn Estimator>,
     breaker: Mutex<Breaker>,
+    /// Last answers, and when they were given, by what they are about.
+    last: Mutex<BTreeMap<String, (Answer, Duration)>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -206,6 +211,7 @@ impl Estimates {
             let workload = &workload;
             async move {
                 let answer = this.call(&cluster, workload, &call, &assumed).await;
+                this.remember(&cluster, subject(spec), &answer);
                 answer.limit().map(|limit| (cluster, limit))
             }
         });
@@ -233,6 +239,47 @@ impl Estimates {
             available.limit(cluster, *fits);
         }
         available
+    }
+
+    /// Answers about a binding, to tell of them: of the members whose nodes are watched those at present, of each server
+    /// the last.
+    pub(crate) fn explain(&self, binding: BindingRef<'_>) -> Vec<EstimatorAnswer> {
+        let Some(this) = self.enabled() else { return Vec::new() };
+        let Some((question, subtracting)) = question_of(binding.spec(), this.capacity.options()) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for cluster in this.clusters.list() {
+            let name = ClusterName::from(cluster.name_any().as_str());
+            let answer = |source: &str| EstimatorAnswer {
+                cluster: name.to_string(),
+                source: source.to_owned(),
+                fits: None,
+                age_ms: None,
+                error: None,
+            };
+            if let Some(member) = this.members.get(&name) {
+                let fits = member.resources.fits(&question, subtracting);
+                let error = fits.is_none().then(|| "its nodes and pods are not listed yet".to_owned());
+                found.push(EstimatorAnswer { fits, age_ms: Some(0), error, ..answer("Nodes") });
+            }
+            if let Some(remote) = this.remotes.read().get(&name) {
+                let told = match remote.last.lock().get(&subject(binding.spec())) {
+                    None => answer("Server"),
+                    Some((last, at)) => {
+                        let age = this.now().saturating_sub(*at).as_millis();
+                        let error = match last {
+                            Answer::Failed(why) => Some(why.to_string()),
+                            Answer::Fits(_) | Answer::NoOpinion => None,
+                        };
+                        let age_ms = Some(u64::try_from(age).unwrap_or(u64::MAX));
+                        EstimatorAnswer { fits: last.limit(), age_ms, error, ..answer("Server") }
+                    }
+                };
+                found.push(told);
+            }
+        }
+        found
     }
 
     /// Replicas of a Deployment that a cluster has found no node for, for longer than the threshold; `None` is no
@@ -270,6 +317,20 @@ impl Shared {
 
     fn count(&self, method: &'static str, result: &'static str) {
         self.calls.get_or_create(&CallLabels { result, r#type: method }).inc();
+    }
+
+    /// Keeps an answer, to tell of it.
+    fn remember(&self, cluster: &ClusterName, subject: String, answer: &Answer) {
+        let (now, remotes) = (self.now(), self.remotes.read());
+        let Some(remote) = remotes.get(cluster) else { return };
+        let mut last = remote.last.lock();
+        if !last.contains_key(&subject)
+            && last.len() >= REMEMBERED_MAX
+            && let Some(oldest) = last.iter().min_by_key(|(_, (_, at))| *at).map(|(subject, _)| subject.clone())
+        {
+            last.remove(&oldest);
+        }
+        last.insert(subject, (answer.clone(), now));
     }
 
     /// Takes in that what fits into a member changed.
@@ -412,7 +473,10 @@ impl Shared {
         if !addresses.is_empty() {
             let (tls, seam) = (&self.settings.estimators.tls, &self.seam);
             let estimator = self.connector.estimator(&name.0, addresses.clone(), tls, &seam.clock, &seam.tasks);
-            remotes.insert(name.clone(), Remote { addresses, estimator, breaker: Mutex::default() });
+            remotes.insert(
+                name.clone(),
+                Remote { addresses, estimator, breaker: Mutex::default(), last: Mutex::default() },
+            );
         }
     }
 }
@@ -429,6 +493,12 @@ impl Drop for Probe<'_> {
             remote.breaker.lock().abandon();
         }
     }
+}
+
+/// The workload that a question is about.
+fn subject(spec: &ResourceBindingSpec) -> String {
+    let of = &spec.resource;
+    format!("{}/{}/{}", of.kind, of.namespace, of.name)
 }
 
 fn service_facts(service: &Service) -> EstimatorService {

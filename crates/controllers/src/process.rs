@@ -6,7 +6,11 @@ use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
-use ironclad_planning::{self as planning, announcement::LeaseName, leader::Configuration};
+use ironclad_planning::{
+    self as planning,
+    announcement::LeaseName,
+    leader::{Configuration, EstimatorAnswer},
+};
 use ironclad_runtime::Key;
 use ironclad_seam::Seam;
 use kube::Client;
@@ -104,6 +108,14 @@ impl Controllers {
         let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
         let waiting = self.setup.explain.scheduling_queue();
         waiting.into_iter().map(|waiting| (key(&waiting.queued.key), waiting)).collect()
+    }
+
+    /// The answers of accurate estimators about a binding: those by nodes at present, and the last of each server. None
+    /// if the scheduler asks no such estimators, or if they do not matter to the binding.
+    #[must_use]
+    pub fn explain_estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer> {
+        let found = self.setup.bindings.get(&Key::new(&binding.namespace, &binding.name));
+        found.map_or_else(Vec::new, |binding| self.setup.estimates.explain(binding.view()))
     }
 
     /// The last round of a FederatedHPA; `None` if this process has evaluated none of this name.

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use ironclad_runtime::{Change, Informer, WatchScope};
-use ironclad_scheduling::estimator::{Estimate, Index, Pending, Question, SetPart, Subtracting};
+use ironclad_scheduling::estimator::{Estimate, EstimatePart, Index, Pending, Question, SetPart, Subtracting};
 use ironclad_seam::{Seam, Tasks};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client, ResourceExt as _};
@@ -144,21 +144,26 @@ impl Member {
         (self.needs.capacity && self.is_synced()).then(|| self.index.lock().fits(question, subtracting))
     }
 
-    /// The same beside assumed workloads that are named with the question: one set of each.
-    #[must_use]
-    pub fn fits_beside(&self, question: &Question, assumed: &[(String, Vec<SetPart>)]) -> Option<i64> {
-        if assumed.is_empty() {
-            return self.fits(question, Subtracting::Assigned);
-        }
+    /// The same beside assumed workloads that are named with the question: one set of each. `ended` is called as each
+    /// part of the estimate ends.
+    pub fn fits_beside(
+        &self,
+        question: &Question,
+        assumed: &[(String, Vec<SetPart>)],
+        ended: &mut dyn FnMut(EstimatePart),
+    ) -> Option<i64> {
         if !self.needs.capacity || !self.is_synced() {
             return None;
         }
         let mut index = self.index.lock();
+        if assumed.is_empty() {
+            return Some(index.fits_observed(question, Subtracting::Assigned, ended));
+        }
         let key = |at: usize| format!("asked/{at}");
         for (at, (namespace, parts)) in assumed.iter().enumerate() {
             index.assume(&key(at), namespace, Some((parts.clone(), 1)));
         }
-        let fits = index.fits(question, Subtracting::Assumed);
+        let fits = index.fits_observed(question, Subtracting::Assumed, ended);
         for (at, (namespace, _)) in assumed.iter().enumerate() {
             index.assume(&key(at), namespace, None);
         }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use ironclad_scheduling::estimator::{Question, SetPart};
+use ironclad_scheduling::estimator::{Question, SetPart, Wanted};
 use ironclad_seam::Clock;
 use jiff::SignedDuration;
 use tonic::{
@@ -18,10 +18,16 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-use crate::{Member, convert, proto};
+use crate::{
+    Member, convert,
+    metrics::{CallMetrics, Step},
+    proto,
+};
 
-/// Called after each call with its method, and whether it succeeded.
-pub type OnCall = dyn Fn(&'static str, bool) + Send + Sync;
+/// Methods of the protocol.
+const REPLICAS: &str = "MaxAvailableReplicas";
+const SETS: &str = "MaxAvailableComponentSets";
+const UNSCHEDULABLE: &str = "GetUnschedulableReplicas";
 
 /// The estimator of one member. Cheap to clone.
 #[derive(Clone)]
@@ -29,7 +35,7 @@ pub struct Service {
     cluster: Arc<str>,
     member: Arc<Member>,
     clock: Clock,
-    on_call: Arc<OnCall>,
+    metrics: CallMetrics,
 }
 
 impl NamedService for Service {
@@ -39,8 +45,16 @@ impl NamedService for Service {
 impl Service {
     /// Service for the member of this name, whose caches run.
     #[must_use]
-    pub fn new(cluster: &str, member: Arc<Member>, clock: Clock, on_call: Arc<OnCall>) -> Self {
-        Self { cluster: cluster.into(), member, clock, on_call }
+    pub fn new(cluster: &str, member: Arc<Member>, clock: Clock, metrics: CallMetrics) -> Self {
+        Self { cluster: cluster.into(), member, clock, metrics }
+    }
+
+    /// Answers a call, and records that.
+    fn called<T>(&self, method: &'static str, answer: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
+        let began = self.clock.mono();
+        let answer = answer();
+        self.metrics.called(method, answer.is_ok(), self.clock.mono().saturating_duration_since(began));
+        answer
     }
 
     fn check(&self, cluster: &str) -> Result<(), Status> {
@@ -86,7 +100,10 @@ impl Service {
         }
         let threshold = SignedDuration::from_nanos(request.unschedulable_threshold);
         let now = self.clock.wall();
+        let began = self.clock.mono();
         let count = self.member.unschedulable(&resource.namespace, &resource.name, threshold, now);
+        let took = self.clock.mono().saturating_duration_since(began);
+        self.metrics.step(UNSCHEDULABLE, Step::Unschedulable, count.is_some(), took);
         Ok(proto::UnschedulableReplicasResponse { unschedulable_replicas: count.ok_or_else(starting)? })
     }
 
@@ -100,7 +117,19 @@ impl Service {
             parts.map(|parts| (workload.namespace.clone(), parts))
         };
         let assumed: Result<Vec<_>, _> = assumed.iter().map(parts).collect();
-        let fits = self.member.fits_beside(question, &assumed.map_err(|error| invalid(&error))?);
+        let assumed = assumed.map_err(|error| invalid(&error))?;
+        let (method, step) = match question.wanted {
+            Wanted::Replicas(_) => (REPLICAS, Step::Replicas),
+            Wanted::Sets(_) => (SETS, Step::Sets),
+        };
+        let (began, mut last) = (self.clock.mono(), self.clock.mono());
+        let fits = self.member.fits_beside(question, &assumed, &mut |part| {
+            let now = self.clock.mono();
+            self.metrics.plugin(step, part, now.saturating_duration_since(last));
+            last = now;
+        });
+        let took = self.clock.mono().saturating_duration_since(began);
+        self.metrics.step(method, step, fits.is_some(), took);
         fits.map(|fits| i32::try_from(fits).unwrap_or(i32::MAX)).ok_or_else(starting)
     }
 }
@@ -148,29 +177,22 @@ impl tower::Service<http::Request<Body>> for Service {
         Box::pin(async move {
             let service = request.uri().path().strip_prefix('/').and_then(|path| path.strip_prefix(proto::SERVICE));
             let method = service.and_then(|rest| rest.strip_prefix('/')).unwrap_or_default().to_owned();
-            let counted = |method: &'static str, works: bool| (this.on_call)(method, works);
             Ok(match method.as_str() {
-                "MaxAvailableReplicas" => {
+                REPLICAS => {
                     let answer = Method(|request: &proto::MaxAvailableReplicasRequest| {
-                        this.replicas(request).inspect(|_| counted("MaxAvailableReplicas", true)).inspect_err(|_| {
-                            counted("MaxAvailableReplicas", false);
-                        })
+                        this.called(REPLICAS, || this.replicas(request))
                     });
                     Grpc::new(ProstCodec::default()).unary(answer, request).await
                 }
-                "MaxAvailableComponentSets" => {
+                SETS => {
                     let answer = Method(|request: &proto::MaxAvailableComponentSetsRequest| {
-                        this.sets(request).inspect(|_| counted("MaxAvailableComponentSets", true)).inspect_err(|_| {
-                            counted("MaxAvailableComponentSets", false);
-                        })
+                        this.called(SETS, || this.sets(request))
                     });
                     Grpc::new(ProstCodec::default()).unary(answer, request).await
                 }
-                "GetUnschedulableReplicas" => {
+                UNSCHEDULABLE => {
                     let answer = Method(|request: &proto::UnschedulableReplicasRequest| {
-                        this.unschedulable(request)
-                            .inspect(|_| counted("GetUnschedulableReplicas", true))
-                            .inspect_err(|_| counted("GetUnschedulableReplicas", false))
+                        this.called(UNSCHEDULABLE, || this.unschedulable(request))
                     });
                     Grpc::new(ProstCodec::default()).unary(answer, request).await
                 }

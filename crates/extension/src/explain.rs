@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
 use ironclad_failover::taint_manager::{Report, Row};
-use ironclad_planning::leader::{Configuration, QueuedBinding};
+use ironclad_fleet::BindingKey;
+use ironclad_planning::leader::{Configuration, EstimatorAnswer, QueuedBinding};
 use serde_json::{Value, json};
 
 /// The group.
@@ -30,6 +31,9 @@ pub trait Leader: Send + Sync {
     /// The last round of a FederatedHPA, as JSON; `None` if it has not been evaluated.
     fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value>;
 
+    /// Answers of accurate estimators about a binding; none without such estimators, or if they do not matter to it.
+    fn estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer>;
+
     /// Its settings and controllers; `None` while no controllers run in this process.
     fn configuration(&self) -> Option<Configuration>;
 }
@@ -44,7 +48,7 @@ impl Explain {
         Self(leader)
     }
 
-    fn answer(&self, method: &Method, path: &str) -> (StatusCode, Value) {
+    fn answer(&self, method: &Method, path: &str, query: &str) -> (StatusCode, Value) {
         if method != Method::GET {
             return status(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -95,6 +99,13 @@ impl Explain {
                     status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
                 }
             },
+            "/v1alpha1/estimates" => match binding_of(query) {
+                Some(binding) => (StatusCode::OK, list("EstimateList", json!(self.0.estimates(&binding)))),
+                None => {
+                    let message = "estimates are those of one binding: ask with ?binding=NAMESPACE/NAME";
+                    status(StatusCode::BAD_REQUEST, "BadRequest", message)
+                }
+            },
             "/v1alpha1/schedulingqueue" => (StatusCode::OK, list("SchedulingQueue", json!(self.0.scheduling_queue()))),
             _ => self.autoscaler(place).unwrap_or_else(|| {
                 status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
@@ -126,12 +137,21 @@ impl Route for Explain {
     }
 
     fn call(&self, request: Request<Bytes>, _identity: Identity) -> RouteFuture {
-        let (code, body) = self.answer(request.method(), request.uri().path());
+        let (code, body) =
+            self.answer(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
         let mut response = Response::new(ResponseBody::full(body.to_string()));
         *response.status_mut() = code;
         response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
         Box::pin(std::future::ready(response))
     }
+}
+
+/// The binding that a query names: `NAMESPACE/NAME`, or `/NAME` for one without a namespace.
+fn binding_of(query: &str) -> Option<BindingKey> {
+    let text = query.split('&').find_map(|pair| pair.strip_prefix("binding="))?;
+    let text = percent_encoding::percent_decode_str(text).decode_utf8().ok()?;
+    let (namespace, name) = text.split_once('/')?;
+    (!name.is_empty()).then(|| BindingKey { namespace: namespace.into(), name: name.into() })
 }
 
 fn group(version: &str) -> Value {
@@ -146,6 +166,7 @@ fn resources(version: &str) -> Value {
         one("evictionrate", "EvictionRate", false),
         one("schedulingqueue", "SchedulingQueue", false),
         one("configuration", "Configuration", false),
+        one("estimates", "Estimate", false),
         one("autoscalers", "Autoscaler", true),
     ];
     json!({ "apiVersion": "v1", "kind": "APIResourceList", "groupVersion": version, "resources": all })
@@ -160,7 +181,6 @@ fn status(code: StatusCode, reason: &str, message: &str) -> (StatusCode, Value) 
 #[cfg(test)]
 mod tests {
     use ironclad_failover::{Evictions, Flags, Now, taint_manager};
-    use ironclad_fleet::BindingKey;
     use jiff::Timestamp;
 
     use super::*;
@@ -180,6 +200,17 @@ mod tests {
 
         fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value> {
             (namespace == "shop" && name == "web").then(|| json!({"name": name}))
+        }
+
+        fn estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer> {
+            let answer = EstimatorAnswer {
+                cluster: "m1".into(),
+                source: "Nodes".into(),
+                fits: Some(7),
+                age_ms: Some(0),
+                error: None,
+            };
+            if &*binding.name == "web" { vec![answer] } else { Vec::new() }
         }
 
         fn scheduling_queue(&self) -> Vec<QueuedBinding> {
@@ -228,12 +259,17 @@ mod tests {
             (&off, Method::GET, "/v1alpha1/configuration", 503, "/reason", json!("ServiceUnavailable")),
             (&on, Method::GET, "/v1alpha1/namespaces/shop/autoscalers/web", 200, "/kind", json!("Autoscaler")),
             (&on, Method::GET, "/v1alpha1/namespaces/shop/autoscalers/other", 404, "/reason", json!("NotFound")),
+            (&on, Method::GET, "/v1alpha1/estimates?binding=shop%2Fweb", 200, "/items/0/fits", json!(7)),
+            (&on, Method::GET, "/v1alpha1/estimates?binding=shop/other", 200, "/items", json!([])),
+            (&on, Method::GET, "/v1alpha1/estimates", 400, "/reason", json!("BadRequest")),
+            (&on, Method::GET, "/v1alpha1/estimates?binding=web", 400, "/reason", json!("BadRequest")),
             (&on, Method::POST, "/v1alpha1/evictions", 405, "/reason", json!("MethodNotAllowed")),
             (&on, Method::GET, "/v1alpha1/others", 404, "/reason", json!("NotFound")),
             (&off, Method::GET, "/v1alpha1/evictions", 503, "/reason", json!("ServiceUnavailable")),
             (&off, Method::GET, "/v1alpha1/schedulingqueue", 200, "/kind", json!("SchedulingQueue")),
         ] {
-            let (status, body) = explain.answer(&method, &format!("/apis/explain.ironclad.io{path}"));
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            let (status, body) = explain.answer(&method, &format!("/apis/explain.ironclad.io{path}"), query);
             let got = body.pointer(pointer).cloned().unwrap_or_default();
             assert_eq!((status.as_u16(), got), (code, want), "{method} {path}: {body}");
         }

@@ -4,15 +4,11 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
 use ironclad_cli::{connect, print, report::Misused};
-use ironclad_estimator::{Member, Needs, Serve, ServerTls, Service, serve};
+use ironclad_estimator::{CallMetrics, Member, Needs, Serve, ServerTls, Service, serve};
 use ironclad_fleet::gates::{Gate, Gates};
 use ironclad_runtime::{Traffic, client_from_kubeconfig};
 use ironclad_seam::Seam;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
-    registry::Registry,
-};
+use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use crate::{announce::announce, ops::Ops, signals::Stop};
@@ -71,12 +67,6 @@ pub(crate) struct EstimatorArgs {
     kube_api_burst: Option<u32>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    result: &'static str,
-    r#type: &'static str,
-}
-
 /// Serves until SIGTERM or ctrl-c.
 ///
 /// # Errors
@@ -109,10 +99,8 @@ pub(crate) async fn run(args: EstimatorArgs) -> anyhow::Result<()> {
         .with_context(|| format!("listening on {address}\n  try: another --server-port or --bind-address"))?;
     let address = listener.local_addr()?;
 
-    let calls: Family<Labels, Counter> = Family::default();
     let mut registry = Registry::default();
-    let help = "Number of questions to this estimator";
-    registry.register("karmada_scheduler_estimator_estimating_request", help, calls.clone());
+    let calls = CallMetrics::register(&mut registry);
     let registry = Arc::new(registry);
     let synced = member.clone();
     Ops::new(
@@ -124,11 +112,7 @@ pub(crate) async fn run(args: EstimatorArgs) -> anyhow::Result<()> {
     .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
     .await?;
 
-    let on_call = move |method, works| {
-        let result = if works { "success" } else { "error" };
-        calls.get_or_create(&Labels { result, r#type: method }).inc();
-    };
-    let service = Service::new(&args.cluster_name, member.clone(), seam.clock.clone(), Arc::new(on_call));
+    let service = Service::new(&args.cluster_name, member.clone(), seam.clock.clone(), calls);
     let cluster = args.cluster_name.clone();
     seam.tasks.spawn("ready", async move {
         member.synced().await;

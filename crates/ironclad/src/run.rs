@@ -14,6 +14,7 @@ use ironclad_runtime::{Traffic, client_from_kubeconfig};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Api, Client, api::ListParams, discovery};
+use prometheus_client::collector::Collector;
 
 use crate::{
     announce::announce,
@@ -138,6 +139,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     }
 
     let connector = Arc::new(NetworkConnector::new(members.clone()));
+    let mut observed = None;
     if let Some(adapter) = adapter {
         // Every replica serves metrics, leader or not.
         let listener = tokio::net::TcpListener::bind(adapter.bind).await.with_context(|| {
@@ -150,6 +152,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         let (options, of_members) = (adapter.options(address), seam.child("metrics"));
         let served = MetricsFlags::served(&settings.gates);
         let adapter = metrics::adapter(client.clone(), connector.clone(), of_metrics, served, &of_members);
+        observed = Some(adapter.observed());
         serve_metrics(client.clone(), listener, adapter, options, &of_members).await?;
         announce(&format!("metrics APIs: {address}"));
     }
@@ -163,7 +166,11 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     Ops::new(
         move || measured.lock().as_ref().map(|context| context.registry()),
         vec![("plane", plane), ("members", members)],
-        electors.iter().map(|electors| electors.collector()).collect(),
+        electors
+            .iter()
+            .map(|electors| electors.collector())
+            .chain(observed.map(|observed| Box::new(observed) as Box<dyn Collector>))
+            .collect(),
         move || match &elected {
             Some(electors) => leader::checks(electors, &checked),
             None => checks(checked.lock().as_deref()),

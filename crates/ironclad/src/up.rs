@@ -193,6 +193,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let of_members = seam.child("metrics");
     let served = MetricsFlags::served(&settings.gates);
     let adapter = metrics::adapter(admin.clone(), connector.clone(), of_metrics, served, &of_members);
+    let observed = adapter.observed();
     MetricsRoute::mount(adapter, &plane, &of_members);
     let controllers = seam.child("controllers");
     let electors = leader::of_up(&admin, &controllers).await?;
@@ -205,7 +206,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     Ops::new(
         move || present.lock().as_ref().map(|controllers| controllers.registry()),
         traffic,
-        vec![electors.collector()],
+        vec![electors.collector(), Box::new(observed)],
         move || leader::checks(&elected, &checked),
     )
     .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)

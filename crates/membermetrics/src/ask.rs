@@ -29,6 +29,7 @@ use tokio::{
 
 use crate::{
     bucket::Bucket,
+    observed::Observed,
     slots::{Kept, Slots},
 };
 
@@ -145,6 +146,7 @@ pub struct MemberMetrics(Arc<Shared>);
 struct Shared {
     clock: Clock,
     options: Options,
+    observed: Observed,
     parallel: Arc<Semaphore>,
     members: Mutex<BTreeMap<ClusterName, Arc<State>>>,
 }
@@ -195,8 +197,41 @@ enum Failed {
     NotFound,
     /// It did not answer at all.
     Silent(String),
-    /// It refused, or its answer can't be used.
+    /// It refused.
     Refused(String),
+    /// Its answer can't be used.
+    Unreadable(String),
+    /// It was not asked: it has had all its requests.
+    Throttled(String),
+    /// It was not asked: it did not answer a moment ago.
+    LeftAlone(String),
+}
+
+impl Failed {
+    /// The reason, where the member is expected to have an answer.
+    fn why(self) -> Option<String> {
+        match self {
+            Self::NotFound => None,
+            Self::Silent(why)
+            | Self::Refused(why)
+            | Self::Unreadable(why)
+            | Self::Throttled(why)
+            | Self::LeftAlone(why) => Some(why),
+        }
+    }
+}
+
+/// The value of a label for an outcome.
+fn result<T>(outcome: &Result<T, Failed>) -> &'static str {
+    match outcome {
+        Ok(_) => "success",
+        Err(Failed::NotFound) => "not_found",
+        Err(Failed::Silent(_)) => "no_answer",
+        Err(Failed::Refused(_)) => "refused",
+        Err(Failed::Unreadable(_)) => "unreadable",
+        Err(Failed::Throttled(_)) => "throttled",
+        Err(Failed::LeftAlone(_)) => "left_alone",
+    }
 }
 
 impl MemberMetrics {
@@ -204,7 +239,13 @@ impl MemberMetrics {
     #[must_use]
     pub fn new(clock: Clock, options: Options) -> Self {
         let parallel = Arc::new(Semaphore::new(options.parallel.max(1)));
-        Self(Arc::new(Shared { clock, options, parallel, members: Mutex::default() }))
+        Self(Arc::new(Shared { clock, options, observed: Observed::default(), parallel, members: Mutex::default() }))
+    }
+
+    /// Metrics of the requests to members.
+    #[must_use]
+    pub fn observed(&self) -> Observed {
+        self.0.observed.clone()
     }
 
     /// Forgets the state of a member that was removed, or whose connection changed.
@@ -450,22 +491,25 @@ impl Asked {
     where
         T: Measured + Send + Sync + 'static,
     {
-        let (state, clock) = (self.state.clone(), self.shared.clock.clone());
+        let (state, clock, observed) = (self.state.clone(), self.shared.clock.clone(), self.shared.observed.clone());
         let key = path.clone();
         let ask = move || async move {
             let body = self.request(&path).await;
             let clock = &self.shared.clock;
-            match body.and_then(|body| read(&body).map_err(|e| Failed::Refused(e.to_string()))) {
+            let answer = body.and_then(|body| read(&body).map_err(|e| Failed::Unreadable(e.to_string())));
+            self.shared.observed.requested(result(&answer));
+            match answer {
                 Ok(answer) => {
                     let reuse = reuse(&answer, clock.wall());
                     let until = (!reuse.is_zero()).then(|| clock.mono() + reuse);
                     Kept { answer: Ok(Arc::new(answer)), until }
                 }
-                Err(Failed::NotFound) => Kept { answer: not_found(), until: None },
-                Err(Failed::Silent(why) | Failed::Refused(why)) => Kept { answer: Err(why), until: None },
+                Err(failed) => Kept { answer: failed.why().map_or_else(not_found, Err), until: None },
             }
         };
-        slots(&state).get(&key, clock.mono(), ask).await
+        let (answer, origin) = slots(&state).get(&key, clock.mono(), ask).await;
+        observed.answered(origin);
+        answer
     }
 
     /// The versions of a group that the member serves; none if it does not have the group.
@@ -514,16 +558,20 @@ impl Asked {
         let (asked, key) = (self.clone(), path.clone());
         let ask = move || async move {
             let until = Some(asked.shared.clock.mono() + VERSIONS_KEPT);
-            match asked.request(&path).await {
-                Ok(body) => match read(&body) {
-                    Ok(found) => Kept { answer: Ok(Arc::new(found)), until },
-                    Err(e) => Kept { answer: Err(format!("its answer to {path} can't be read: {e}")), until: None },
+            let unreadable = |e| Failed::Unreadable(format!("its answer to {path} can't be read: {e}"));
+            let found = asked.request(&path).await.and_then(|body| read(&body).map_err(unreadable));
+            asked.shared.observed.requested(result(&found));
+            match found {
+                Ok(found) => Kept { answer: Ok(Arc::new(found)), until },
+                Err(failed) => match failed.why() {
+                    None => Kept { answer: Ok(Arc::default()), until },
+                    Some(why) => Kept { answer: Err(why), until: None },
                 },
-                Err(Failed::NotFound) => Kept { answer: Ok(Arc::default()), until },
-                Err(Failed::Silent(why) | Failed::Refused(why)) => Kept { answer: Err(why), until: None },
             }
         };
-        slots(&self.state).get(&key, self.shared.clock.mono(), ask).await
+        let (answer, origin) = slots(&self.state).get(&key, self.shared.clock.mono(), ask).await;
+        self.shared.observed.answered(origin);
+        answer
     }
 
     /// Sends a request, in its turn, and returns the body of the answer.
@@ -532,12 +580,12 @@ impl Asked {
         if let Some((why, until)) = &*self.state.silent.lock()
             && clock.mono() < *until
         {
-            return Err(Failed::Refused(why.clone()));
+            return Err(Failed::LeftAlone(why.clone()));
         }
         let wait = self.state.bucket.lock().take(clock.mono(), options.deadline);
         let Ok(wait) = wait else {
             let why = format!("more than {} requests per second are asked of it (--cluster-api-qps)", options.qps);
-            return Err(Failed::Refused(why));
+            return Err(Failed::Throttled(why));
         };
         if !wait.is_zero() {
             clock.sleep(wait).await;
@@ -547,10 +595,12 @@ impl Asked {
             let _of_all = self.shared.parallel.acquire().await;
             self.send(path).await
         };
+        let began = clock.mono();
         let answer = match timeout(options.deadline, sent).await {
             Ok(answer) => answer,
             Err(_) => Err(Failed::Silent(format!("no answer within {:?}", options.deadline))),
         };
+        self.shared.observed.took(clock.mono().saturating_duration_since(began));
         *self.state.silent.lock() = match &answer {
             Err(Failed::Silent(why)) => Some((why.clone(), clock.mono() + SILENCE_KEPT)),
             _ => None,
@@ -571,7 +621,7 @@ impl Asked {
         let body = match body {
             Ok(body) => body.to_bytes(),
             Err(e) if e.is::<http_body_util::LengthLimitError>() => {
-                return Err(Failed::Refused(format!("its answer is larger than {bound} bytes")));
+                return Err(Failed::Unreadable(format!("its answer is larger than {bound} bytes")));
             }
             Err(e) => return Err(Failed::Silent(format!("its answer ended early: {e}"))),
         };

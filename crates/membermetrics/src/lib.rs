@@ -6,9 +6,11 @@
 mod ask;
 mod bucket;
 mod fleet;
+mod observed;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 pub use ask::{CustomQuery, ExternalQuery, Member, MemberMetrics, MetricResource, MetricResources, Options};
 pub use fleet::{Connect, Fleet};
+pub use observed::Observed;

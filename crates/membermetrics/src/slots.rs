@@ -32,6 +32,17 @@ enum Slot<T> {
     Kept(Kept<T>),
 }
 
+/// Origin of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// It was kept.
+    Cache,
+    /// The same request was under way.
+    Pending,
+    /// The member was asked.
+    Member,
+}
+
 /// The answers of one kind from one member.
 pub(crate) struct Slots<T>(Mutex<BTreeMap<String, Slot<T>>>);
 
@@ -43,15 +54,22 @@ impl<T> Default for Slots<T> {
 
 impl<T: Send + Sync + 'static> Slots<T> {
     /// Returns the answer to a request: a kept one, that of the same request under way, or that of a new one.
-    pub(crate) async fn get<F>(&self, request: &str, now: Instant, ask: impl FnOnce() -> F) -> Result<Arc<T>, String>
+    pub(crate) async fn get<F>(
+        &self,
+        request: &str,
+        now: Instant,
+        ask: impl FnOnce() -> F,
+    ) -> (Result<Arc<T>, String>, Origin)
     where
         F: Future<Output = Kept<T>> + Send + 'static,
     {
-        let pending = {
+        let (pending, origin) = {
             let mut slots = self.0.lock();
             match slots.get(request) {
-                Some(Slot::Kept(kept)) if kept.until.is_some_and(|until| now < until) => return kept.answer.clone(),
-                Some(Slot::Pending(pending)) => pending.clone(),
+                Some(Slot::Kept(kept)) if kept.until.is_some_and(|until| now < until) => {
+                    return (kept.answer.clone(), Origin::Cache);
+                }
+                Some(Slot::Pending(pending)) => (pending.clone(), Origin::Pending),
                 _ => {
                     if slots.len() >= SLOTS_MAX {
                         let valid = |slot: &Slot<T>| match slot {
@@ -65,7 +83,7 @@ impl<T: Send + Sync + 'static> Slots<T> {
                     }
                     let pending = ask().boxed().shared();
                     slots.insert(request.to_owned(), Slot::Pending(pending.clone()));
-                    pending
+                    (pending, Origin::Member)
                 }
             }
         };
@@ -77,6 +95,6 @@ impl<T: Send + Sync + 'static> Slots<T> {
                 None => slots.remove(request),
             };
         }
-        kept.answer
+        (kept.answer, origin)
     }
 }

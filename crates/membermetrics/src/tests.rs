@@ -171,6 +171,58 @@ async fn an_answer_is_used_again_within_its_window_and_a_silent_member_is_left_a
     assert_eq!(of_good.paths().len(), 3, "the window of 10 s has ended");
 }
 
+/// The samples of the metrics whose names contain this.
+fn shown(metrics: &MemberMetrics, part: &str) -> Vec<String> {
+    let mut registry = prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(metrics.observed()));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let samples = text.lines().filter(|line| !line.starts_with('#') && line.contains(part));
+    let mut samples: Vec<String> =
+        samples.map(|line| line.trim_start_matches("ironclad_metrics_adapter_").to_owned()).collect();
+    samples.sort();
+    samples
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_counted_by_how_they_ended_and_answers_by_their_origin() {
+    let clock = clock();
+    let metrics = MemberMetrics::new(clock.clone(), Options { qps: 1.0, burst: 1, ..Options::default() });
+    let behaviours = [
+        ("answers", serves_pods(&clock)),
+        ("denies", answers(|_| (403, vec![]))),
+        ("hangs", Behaviour::Hangs),
+        ("lacks", answers(|_| (404, vec![]))),
+        ("raves", answers(|_| (200, b"<html>".to_vec()))),
+    ];
+    let members: Vec<Member> = behaviours.into_iter().map(|(name, how)| member(name, how).0).collect();
+    for _ in 0..2 {
+        metrics.pods(&members, Some("a"), None).await;
+    }
+    let other = &members[..1];
+    // One request per second, and nobody waits for more than three.
+    let many = (0..6).map(|n| format!("p{n}")).collect::<Vec<_>>();
+    futures::future::join_all(many.iter().map(|name| metrics.pod(other, "a", name))).await;
+    let want = [
+        "member_requests_total{result=\"left_alone\"} 1",
+        "member_requests_total{result=\"no_answer\"} 1",
+        "member_requests_total{result=\"not_found\"} 2",
+        "member_requests_total{result=\"refused\"} 2",
+        "member_requests_total{result=\"throttled\"} 2",
+        "member_requests_total{result=\"unreadable\"} 6",
+    ];
+    let got: Vec<String> =
+        shown(&metrics, "requests_total").into_iter().filter(|line| !line.contains("success")).collect();
+    assert_eq!(got, want);
+    assert_eq!(shown(&metrics, "requests_total{result=\"success\"}"), ["member_requests_total{result=\"success\"} 1"]);
+    let both = futures::future::join(metrics.pods(other, Some("b"), None), metrics.pods(other, Some("b"), None));
+    both.await;
+    let origins = shown(&metrics, "answers_total");
+    assert!(origins.contains(&"answers_total{origin=\"cache\"} 1".to_owned()), "{origins:?}");
+    assert!(origins.contains(&"answers_total{origin=\"pending\"} 1".to_owned()), "{origins:?}");
+    assert_eq!(shown(&metrics, "seconds_count").len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_member_of_which_many_different_pods_are_asked_is_asked_for_all_at_once() {
     let clock = clock();

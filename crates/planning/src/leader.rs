@@ -2,7 +2,7 @@
 //!
 //! The leader fills these types and the command line reads them; nothing here asks anybody.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use ironclad_failover::{Flags, taint_manager::EvictionSettings};
 use ironclad_fleet::{
@@ -243,6 +243,45 @@ impl Configuration {
     }
 }
 
+/// Answer of an accurate estimator about a binding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EstimatorAnswer {
+    /// The member.
+    pub cluster: String,
+    /// `Nodes`: the leader watches nodes and pods of the member itself. `Server`: an estimator over gRPC.
+    pub source: String,
+    /// Replicas or component sets that fit; absent for no opinion and without an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fits: Option<i64>,
+    /// Milliseconds since the answer; absent if it was never asked about the binding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
+    /// Reason why there is no answer; others decide then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl fmt::Display for EstimatorAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cluster, source, .. } = self;
+        match source.as_str() {
+            "Nodes" => write!(f, "{cluster}, by its nodes: ")?,
+            _ => write!(f, "{cluster}, by its estimator server: ")?,
+        }
+        match (&self.error, self.fits, self.age_ms) {
+            (Some(error), ..) => write!(f, "no answer, others decide: {error}")?,
+            (None, Some(fits), _) => write!(f, "{fits} more")?,
+            (None, None, Some(_)) => f.write_str("no opinion")?,
+            (None, None, None) => f.write_str("not asked about this binding yet")?,
+        }
+        match self.age_ms {
+            Some(age) if age >= 1_000 => write!(f, ", {} s ago", age / 1_000),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A binding that waits for the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -273,6 +312,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn answers_of_estimators_are_told_with_their_age() {
+        let of = |source: &str, fits, age_ms, error: Option<&str>| EstimatorAnswer {
+            cluster: "m1".into(),
+            source: source.into(),
+            fits,
+            age_ms,
+            error: error.map(str::to_owned),
+        };
+        for (answer, want) in [
+            (of("Nodes", Some(7), Some(0), None), "m1, by its nodes: 7 more"),
+            (of("Server", Some(0), Some(4_900), None), "m1, by its estimator server: 0 more, 4 s ago"),
+            (of("Server", None, Some(1_000), None), "m1, by its estimator server: no opinion, 1 s ago"),
+            (of("Server", None, None, None), "m1, by its estimator server: not asked about this binding yet"),
+            (
+                of("Server", None, Some(2_000), Some("it did not answer in time")),
+                "m1, by its estimator server: no answer, others decide: it did not answer in time, 2 s ago",
+            ),
+        ] {
+            assert_eq!(answer.to_string(), want);
+            let wire = serde_json::to_value(&answer).unwrap();
+            assert_eq!(serde_json::from_value::<EstimatorAnswer>(wire).unwrap(), answer);
+        }
+    }
 
     #[test]
     fn settings_of_a_leader_are_those_that_it_tells() {

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
-use ironclad_store::{Compare, Op};
+use ironclad_store::{Compare, Op, Query};
 use serde_json::{Value, json};
 
 use super::{
     apis::{Api, Origin, OwnGroups},
+    endpoint::{Named, Nowhere, addresses},
     forward::passed_on,
     forwarder::ForwardTarget,
 };
@@ -19,7 +20,6 @@ use crate::{
     api_services::{self, Remote},
     object,
     state::State,
-    webhooks::address,
 };
 
 /// Time between two checks of servers that answer.
@@ -32,6 +32,8 @@ const CHECK_DEADLINE: Duration = Duration::from_secs(5);
 const DISCOVERY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The most resources of a discovery document.
 const RESOURCES_MAX: usize = 20_000;
+/// The most EndpointSlices of a namespace that are looked at.
+const SLICES_MAX: usize = 1_000;
 
 /// The result of a check: reason, message, and what is known then.
 struct Checked {
@@ -105,34 +107,48 @@ async fn check(state: &State, remote: &Remote, own: &OwnGroups) -> Checked {
         return failed("Local", format!("group {} is served by this server itself", remote.group));
     }
     let (namespace, name) = (remote.namespace.as_str(), remote.name.as_str());
-    let host = match address::host(state, &json!({"namespace": namespace, "name": name})) {
-        Ok(host) => host,
-        Err(address::Unreachable::NotFound) => {
-            return failed("ServiceNotFound", format!("service/{name} in {namespace:?} is not present"));
-        }
-        Err(address::Unreachable::InCluster) => {
-            let why = format!(
-                "service/{name} in {namespace:?} is in a network that this server is not part of: make it one of type ExternalName"
-            );
-            return failed("ServiceNotReachable", why);
-        }
+    let addresses = match addresses_of(state, remote) {
+        Ok(addresses) => addresses,
+        Err(nowhere) => return failed(nowhere.reason, nowhere.message),
     };
-    let target = ForwardTarget {
-        base: format!("https://{host}:{}", remote.port),
+    let path = format!("/apis/{}/{}", remote.group, remote.version);
+    let target = |address: &String| ForwardTarget {
+        base: format!("https://{address}"),
         server_name: Some(format!("{name}.{namespace}.svc")),
         ca_bundle: remote.ca_bundle.clone(),
         insecure: remote.insecure,
     };
-    let path = format!("/apis/{}/{}", remote.group, remote.version);
-    match discover(state, &target, &path).await {
-        Ok(resources) => {
-            Checked { reason: "Passed", message: "all checks passed".into(), found: Ok((target, resources)) }
-        }
-        Err(why) => {
-            let message = format!("failing or missing response from {}{path}: {why}", target.base);
-            failed("FailedDiscoveryCheck", message)
+    let targets: Vec<ForwardTarget> = addresses.iter().map(target).collect();
+    // All at once: one that hangs must not delay the checks of others.
+    let answers = join_all(targets.iter().map(|target| discover(state, target, &path))).await;
+    let mut first = None;
+    for (target, answer) in targets.into_iter().zip(answers) {
+        match answer {
+            Ok(resources) => {
+                let found = Ok((target, resources));
+                return Checked { reason: "Passed", message: "all checks passed".into(), found };
+            }
+            Err(why) => {
+                first.get_or_insert_with(|| format!("failing or missing response from {}{path}: {why}", target.base));
+            }
         }
     }
+    failed("FailedDiscoveryCheck", first.unwrap_or_default())
+}
+
+/// The addresses of the Service of an APIService.
+fn addresses_of(state: &State, remote: &Remote) -> Result<Vec<String>, Nowhere> {
+    let (namespace, name) = (remote.namespace.as_str(), remote.name.as_str());
+    let service = state.builtin_object("", "services", namespace, name);
+    let slices = state.registry.builtin("discovery.k8s.io", "endpointslices").and_then(|resource| {
+        let prefix = resource.prefix_of(Some(namespace));
+        let range = state.store.range(&Query::prefix(&prefix)).ok()?;
+        let objects = range.entries.iter().take(SLICES_MAX);
+        Some(objects.filter_map(|(_, entry)| object::decode(&entry.value, entry.modified).ok()).collect::<Vec<_>>())
+    });
+    let endpoints = state.builtin_object("", "endpoints", namespace, name);
+    let named = Named { namespace, name, port: remote.port };
+    addresses(named, service.as_ref(), &slices.unwrap_or_default(), endpoints.as_ref())
 }
 
 /// Asks for the resources of a group and version.

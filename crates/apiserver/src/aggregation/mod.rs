@@ -6,6 +6,7 @@
 pub(crate) mod apis;
 mod availability;
 pub(crate) mod documents;
+mod endpoint;
 mod forward;
 pub(crate) mod forwarder;
 

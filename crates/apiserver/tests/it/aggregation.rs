@@ -160,11 +160,11 @@ async fn requests_go_to_the_server_of_an_api_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_in_a_cluster_network_are_not_reached_and_own_groups_are_not_replaced() {
+async fn services_are_reached_at_their_endpoints_and_own_groups_are_not_replaced() {
     let remote = Remote::default();
     let world = world(&remote).await;
-    let service =
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "agg"}, "spec": {"ports": [{"port": 443}]}});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "agg"},
+        "spec": {"ports": [{"name": "https", "port": 8443}]}});
     world.post("/api/v1/namespaces/default/services", service).await.expect(201);
     world.post("/apis/apiregistration.k8s.io/v1/apiservices", api_service("agg.io")).await.expect(201);
     let mut apps = api_service("apps");
@@ -173,14 +173,27 @@ async fn services_in_a_cluster_network_are_not_reached_and_own_groups_are_not_re
     world.post("/apis/apiregistration.k8s.io/v1/apiservices", apps).await.expect(201);
     world.seam.clock.sleep(Duration::from_millis(100)).await;
     let [status, reason, message] = condition(&world, "v1.agg.io").await;
-    assert_eq!((status.as_str(), reason.as_str()), ("False", "ServiceNotReachable"));
-    assert!(message.ends_with("make it one of type ExternalName"), "{message}");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "EndpointsNotFound"));
+    assert!(message.ends_with("or make the Service one of type ExternalName"), "{message}");
     assert_eq!(condition(&world, "v2.apps").await[..2], ["False", "Local"]);
     world.get("/apis/apps/v1/deployments").await.expect(200);
     assert!(remote.requests.lock().is_empty());
     let before = world.server.store().revision();
     world.seam.clock.sleep(Duration::from_secs(120)).await;
     assert_eq!(world.server.store().revision(), before, "what stays as it is is not written");
+
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "agg-1", "labels": {"kubernetes.io/service-name": "agg"}},
+        "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}],
+        "endpoints": [{"addresses": ["10.0.0.7"], "conditions": {"ready": true}}]});
+    world.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await.expect(201);
+    world.seam.clock.sleep(Duration::from_secs(6)).await;
+    assert_eq!(condition(&world, "v1.agg.io").await, ["True", "Passed", "all checks passed"]);
+    world.get("/apis/agg.io/v1/namespaces/a/things/x").await.expect(200);
+    let requests = remote.requests.lock();
+    let (target, _) = requests.last().unwrap();
+    assert_eq!(target.base, "https://10.0.0.7:6443");
+    assert_eq!(target.server_name.as_deref(), Some("agg.default.svc"), "the certificate is that of the Service");
 }
 
 /// A route of this process.

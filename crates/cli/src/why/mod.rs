@@ -178,6 +178,9 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
     let now = clock.wall_seconds();
     let explanation = explain(&fleet, &key, &interpreter, now);
     let mut explanation = explanation.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
+    if let (None, Some(binding)) = (&about.filename, &explanation.binding) {
+        explanation.estimates = crate::leader::estimates(&plane.client().await?, &binding.key).await;
+    }
     if let Some(binding) = explanation.binding.as_ref().filter(|binding| binding.waits) {
         let queue = match &about.filename {
             Some(_) => Err("a dump does not hold it".to_owned()),

@@ -38,6 +38,7 @@ pub fn placement(explanation: &Explanation) -> String {
     let held = if held.is_empty() { Vec::new() } else { vec![format!("{} while others leave", held.join(", "))] };
     lines("held", &held);
     lines("waits", &explanation.queue.iter().map(Queue::to_string).collect::<Vec<_>>());
+    lines("estimates", &explanation.estimates.iter().map(ToString::to_string).collect::<Vec<_>>());
     let Some(scheduling) = &explanation.scheduling else { return text };
     let trigger: Vec<String> = scheduling.trigger.iter().map(Because::to_string).collect();
     lines("scheduler", &trigger);

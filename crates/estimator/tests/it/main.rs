@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use ironclad_api::work::{Component, ReplicaRequirements};
 use ironclad_apiserver::pki::{Pki, authority, serving};
 use ironclad_estimator::{
-    Call, Client, ClientTls, Estimator as _, Member, Needs, Serve, ServerTls, Service, Workload, serve,
+    Call, CallMetrics, Client, ClientTls, Estimator as _, Member, Needs, Serve, ServerTls, Service, Workload, serve,
 };
 use ironclad_seam::Seam;
 use ironclad_simcluster::{MemberOptions, Shape};
@@ -62,7 +62,7 @@ async fn setting() -> anyhow::Result<Setting> {
         key: server.key.clone().into_bytes(),
         client_ca: Some(clients.ca().as_bytes().to_vec()),
     };
-    let service = Service::new("m1", cached.clone(), seam.clock.clone(), Arc::new(|_, _| {}));
+    let service = Service::new("m1", cached.clone(), seam.clock.clone(), CallMetrics::default());
     let stopping = seam.tasks.clone();
     seam.tasks.spawn("server", async move {
         let _ = serve(Serve { listener, tls: Some(tls), service }, async move { stopping.stopping().await }).await;

@@ -9,7 +9,7 @@ use ironclad_autoscaling::metrics::{
     Merged, OfCluster, custom, external,
     resource::{NodeSample, PodSample},
 };
-use ironclad_membermetrics::{CustomQuery, ExternalQuery, Fleet, Member, MetricResources};
+use ironclad_membermetrics::{CustomQuery, ExternalQuery, Fleet, Member, MetricResources, Observed};
 use ironclad_patch::selector::LabelSelector;
 use serde_json::Value;
 
@@ -56,6 +56,12 @@ impl MetricsAdapter {
     #[must_use]
     pub fn new(fleet: Arc<Fleet>, options: MetricsOptions) -> Self {
         Self { fleet, options }
+    }
+
+    /// Metrics of the requests to members.
+    #[must_use]
+    pub fn observed(&self) -> Observed {
+        self.fleet.metrics().observed()
     }
 
     /// The groups that are served.

@@ -9,7 +9,8 @@ use ironclad_failover::{
     Evictions, Flags, Now,
     taint_manager::{Report, Row},
 };
-use ironclad_planning::leader::{Configuration, QueuedBinding};
+use ironclad_fleet::BindingKey;
+use ironclad_planning::leader::{Configuration, EstimatorAnswer, QueuedBinding};
 use ironclad_runtime::{Traffic, in_process_client};
 use serde_json::{Value, json};
 
@@ -28,6 +29,10 @@ impl Leader for Started {
 
     fn autoscaler(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
         (namespace == "shop" && name == "web").then(|| serde_json::json!({"namespace": namespace, "name": name}))
+    }
+
+    fn estimates(&self, _: &BindingKey) -> Vec<EstimatorAnswer> {
+        Vec::new()
     }
 
     fn scheduling_queue(&self) -> Vec<QueuedBinding> {

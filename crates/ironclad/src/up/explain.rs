@@ -5,7 +5,8 @@ use std::time::Duration;
 use ironclad_controllers::{Controllers, QueuedBinding};
 use ironclad_extension::explain::Leader;
 use ironclad_failover::taint_manager::{Report, Row};
-use ironclad_planning::leader::{self, Configuration};
+use ironclad_fleet::BindingKey;
+use ironclad_planning::leader::{self, Configuration, EstimatorAnswer};
 use ironclad_runtime::QueuedState;
 use serde_json::Value;
 
@@ -28,6 +29,11 @@ impl Leader for Here {
     fn configuration(&self) -> Option<Configuration> {
         let controllers = self.0.lock().clone();
         Some(controllers?.configuration())
+    }
+
+    fn estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer> {
+        let controllers = self.0.lock().clone();
+        controllers.map_or_else(Vec::new, |controllers| controllers.explain_estimates(binding))
     }
 
     fn scheduling_queue(&self) -> Vec<leader::QueuedBinding> {

@@ -29,6 +29,7 @@ pub use self::{
 };
 use crate::{
     Fleet, Scheduling,
+    leader::EstimatorAnswer,
     preemption::{As, PreemptionPlan, preemption},
     replay::Replay,
     world::put_binding,
@@ -56,6 +57,9 @@ pub struct Explanation {
     /// Its place in the queue of the scheduler, if it waits and somebody asked for the place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
+    /// Answers of accurate estimators, if the leader has some and somebody asked for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub estimates: Vec<EstimatorAnswer>,
 }
 
 /// The binding of the template.
@@ -165,6 +169,7 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
         scheduling: None,
         preemption: None,
         queue: None,
+        estimates: Vec::new(),
     };
     if placement.skipped {
         return Some(explanation);

@@ -176,6 +176,15 @@ fn facts<'a>(name: &'a str, node: &'a Node) -> NodeFacts<'a> {
     NodeFacts { name, labels: &node.labels, taints: &node.taints, unschedulable: node.unschedulable }
 }
 
+/// Part of an estimate; the least answer of all parts counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EstimatePart {
+    /// What nodes have left.
+    Nodes,
+    /// What ResourceQuotas leave.
+    Quotas,
+}
+
 impl Index {
     /// Records a node that was added, changed or (`None`) removed.
     pub fn node(&mut self, name: &str, node: Option<Node>) -> Estimate {
@@ -241,12 +250,24 @@ impl Index {
 
     /// Further replicas or complete sets that fit into the member, from 0 to the largest 32-bit number.
     pub fn fits(&mut self, question: &Question, subtracting: Subtracting) -> i64 {
+        self.fits_observed(question, subtracting, &mut |_| {})
+    }
+
+    /// The same; `ended` is called as each part of the estimate ends.
+    pub fn fits_observed(
+        &mut self,
+        question: &Question,
+        subtracting: Subtracting,
+        ended: &mut dyn FnMut(EstimatePart),
+    ) -> i64 {
         let by_nodes = self.by_nodes(question, subtracting);
+        ended(EstimatePart::Nodes);
         let assumed: Vec<(SetPart, i64)> = match subtracting {
             Subtracting::Assigned => Vec::new(),
             Subtracting::Assumed => self.assumed_in(&question.namespace),
         };
         let by_quota = self.quotas.sets(&question.namespace, &question.parts(), &assumed);
+        ended(EstimatePart::Quotas);
         by_quota.map_or(by_nodes, |sets| sets.min(by_nodes)).clamp(0, LARGEST)
     }
 

@@ -21,7 +21,7 @@ pub use breaker::Breaker;
 pub use claim::{Claim, NodeFacts};
 pub use combine::{Answer, NoAnswer, meaning};
 pub use discovery::{Discovery, EstimatorService, Undiscovered, addresses};
-pub use index::{Estimate, Index, Node, Pod};
+pub use index::{Estimate, EstimatePart, Index, Node, Pod};
 pub use pending::{Pending, PendingPod, ReplicaSet};
 pub use question::{PodTemplate, Question, SetPart, Subtracting, Wanted, assumed_parts, question_of};
 pub use quota::{Quota, Scope};

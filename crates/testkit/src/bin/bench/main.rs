@@ -10,6 +10,7 @@ mod queue;
 mod restart;
 mod schedule;
 mod start;
+mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -41,6 +42,8 @@ enum Bench {
     Members(members::Args),
     /// Latency of a user's change after a restart with many Deployments, and cost of the other reconciles
     Restart(restart::Args),
+    /// Time of `kubectl top pods -A` over many simulated members, through `up`
+    Top(top::Args),
 }
 
 #[tokio::main]
@@ -57,5 +60,6 @@ async fn main() -> anyhow::Result<()> {
         Bench::Start(args) => start::run(args).await,
         Bench::Members(args) => members::run(args).await,
         Bench::Restart(args) => restart::run(args).await,
+        Bench::Top(args) => top::run(args).await,
     }
 }

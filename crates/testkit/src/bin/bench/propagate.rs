@@ -287,6 +287,11 @@ impl World {
         Ok(Self { daemon, metrics, plane, kubeconfig, arguments: Vec::new(), _real, _simulated, ..host })
     }
 
+    /// kubectl for this control plane.
+    pub(crate) fn kubectl(&self, binaries: &real::Binaries) -> real::Kubectl {
+        real::Kubectl::new(binaries, &self.kubeconfig, self.dir.path())
+    }
+
     /// Runs a verb of Ironclad on this control plane.
     pub(crate) fn verb(&self, args: &[&str]) -> anyhow::Result<()> {
         let kubeconfig = self.kubeconfig.display().to_string();

@@ -170,7 +170,8 @@ pub fn preemption(
     let mut state = State::of(world, settings, now);
     let preemptors = Preemptors::default();
     let seen = state.seen(BindingRef::from(&pending), &world.clusters, &options);
-    let seen = Seen { preempting: Some(Preempting { placed: &placed, preemptors: &preemptors, over_quota: None }), ..seen };
+    let seen =
+        Seen { preempting: Some(Preempting { placed: &placed, preemptors: &preemptors, over_quota: None }), ..seen };
     let decision = scheduling::decide(&seen, now);
     let answer = match (decision.preemption, decision.failure) {
         (Some(Outcome::Nominated(plan)), _) => {

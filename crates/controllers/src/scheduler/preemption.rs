@@ -113,7 +113,9 @@ impl Preemption {
             return None;
         }
         let refusal = |lacking| {
-            quotas.iter().find_map(|quota| usage::refusal(quota, lacking).unwrap_or_else(|error| Some(error.to_string())))
+            quotas
+                .iter()
+                .find_map(|quota| usage::refusal(quota, lacking).unwrap_or_else(|error| Some(error.to_string())))
         };
         usage::lacking(binding.spec()).map_or_else(|error| Some(error.to_string()), |lacking| refusal(&lacking))
     }

@@ -221,7 +221,9 @@ mod tests {
             {"name": "head", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}},
             {"name": "worker", "replicas": 3, "replicaRequirements": {"resourceRequest": {"cpu": "2"}}}]}));
         let over = |key: &str, sum: &str, limit: &str| {
-            Some(format!("FederatedResourceQuota(shop/q) exceeded for resource {key}: requested sum {sum}, limit {limit}"))
+            Some(format!(
+                "FederatedResourceQuota(shop/q) exceeded for resource {key}: requested sum {sum}, limit {limit}"
+            ))
         };
         for (name, binding, quota, want) in [
             ("enough is left", web(0, 3), quota(json!({"cpu": "8"}), json!({"cpu": "5"})), None),

@@ -36,7 +36,11 @@ impl Request {
         let mut each = demand::total(&parts);
         each.insert(PODS.to_owned(), demand::pods(&parts).max(1));
         each.retain(|_, amount| *amount > 0);
-        Self(each.into_iter().map(|(resource, each)| Requested { place: Place::of(&resource), resource, each }).collect())
+        Self(
+            each.into_iter()
+                .map(|(resource, each)| Requested { place: Place::of(&resource), resource, each })
+                .collect(),
+        )
     }
 }
 

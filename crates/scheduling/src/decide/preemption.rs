@@ -73,13 +73,7 @@ pub(super) fn considered(
     })
 }
 
-fn on_turn(
-    seen: &Seen<'_>,
-    preempting: Preempting<'_>,
-    failure: &Failure,
-    turn: Turn,
-    now: Timestamp,
-) -> Considered {
+fn on_turn(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, turn: Turn, now: Timestamp) -> Considered {
     match turn {
         Turn::Attempt => attempt(seen, preempting, failure, now),
         Turn::Resume(plan) => nominating(failure, plan),

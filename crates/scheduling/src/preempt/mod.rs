@@ -176,8 +176,7 @@ impl<'s> Eligibility<'s> {
     fn units<'a>(&self, on: &'a Occupants, share: &Share<'_>, room: &Room) -> Vec<Unit<'a>> {
         // Members that stay pin the others to the cluster, which could then never be placed again.
         let staying = self.is_grouped.then(|| on.from(self.priority)).into_iter().flatten();
-        let mut pinned: BTreeSet<_> =
-            staying.filter_map(|(other, occupant)| self.group_of(other, occupant)).collect();
+        let mut pinned: BTreeSet<_> = staying.filter_map(|(other, occupant)| self.group_of(other, occupant)).collect();
         let mut singles = Vec::new();
         let mut groups: BTreeMap<_, Unit<'a>> = BTreeMap::new();
         for (priority, other, occupant) in on.below(self.priority) {

@@ -103,7 +103,9 @@ fn waits_rightly(
     let wanted = i64::from(app.replicas);
     let now = fits(app, clusters().map(free));
     let shown = || -> Vec<String> {
-        let reported = |name: &ironclad_fleet::ClusterName| capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1;
+        let reported = |name: &ironclad_fleet::ClusterName| {
+            capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1
+        };
         clusters().map(|name| format!("{name}: {}m free, {}m used by its report", free(name), reported(name))).collect()
     };
     ensure!(now < wanted, "it waits although {now} replicas fit ({}): {why}", shown().join(", "));

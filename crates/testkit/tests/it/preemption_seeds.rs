@@ -1,5 +1,5 @@
-//! Random fleets in which capacity is scarce, with priorities, preemption and quotas: from fixed seeds, from fresh ones,
-//! and those that found bugs (docs/development/simulation.md).
+//! Random fleets in which capacity is scarce, with priorities, preemption and quotas: from fixed seeds, from fresh
+//! ones, and those that found bugs (docs/development/simulation.md).
 
 use ironclad_seam::Rng;
 use ironclad_testkit::sim::script::Script;

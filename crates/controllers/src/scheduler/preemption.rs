@@ -1,6 +1,8 @@
 //! Preemption between bindings: who runs where, who is nominated, and the evictions of a plan
 //! (specification/scheduling.md 15).
 
+use std::sync::Arc;
+
 use ironclad_api::{policy::FederatedResourceQuota, work::ResourceBinding};
 use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
 use ironclad_propagation::quota::usage;
@@ -112,12 +114,15 @@ impl Preemption {
         if quotas.is_empty() {
             return None;
         }
-        let refusal = |lacking: &_| {
-            quotas
-                .iter()
-                .find_map(|quota| usage::refusal(quota, lacking).unwrap_or_else(|error| Some(error.to_string())))
+        let lacking = match usage::lacking(binding.spec()) {
+            Ok(lacking) => lacking,
+            Err(error) => return Some(error.to_string()),
         };
-        usage::lacking(binding.spec()).map_or_else(|error| Some(error.to_string()), |lacking| refusal(&lacking))
+        // Admission refuses the write, too, if it can't read a quota.
+        let refusal = |quota: &Arc<FederatedResourceQuota>| {
+            usage::refusal(quota, &lacking).unwrap_or_else(|error| Some(error.to_string()))
+        };
+        quotas.iter().find_map(refusal)
     }
 
     /// Input of a decision; `None` if preemption is off.

@@ -19,7 +19,7 @@ fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
     run_all(seeds.map(Script::from_seed))
 }
 
-pub(crate) fn run_all(scripts: impl Iterator<Item = Script>) -> anyhow::Result<()> {
+fn run_all(scripts: impl Iterator<Item = Script>) -> anyhow::Result<()> {
     let (mut evictions, mut failed) = (0, Vec::new());
     for script in scripts {
         match script::run(&script) {

@@ -45,7 +45,6 @@ mod metrics_real;
 mod metrics_up;
 mod old_member;
 mod preemption_matrix;
-mod preemption_seeds;
 mod preemption_sim;
 mod preemption_up;
 mod preemption_walk;

@@ -29,7 +29,7 @@ const SAYS_SO_AFTER: usize = 120;
 /// Joins members again as soon as their former Cluster is removed. If workloads block a removal, their users request
 /// fewer clusters or no replicas meanwhile.
 pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()> {
-    let (mut last, mut same, mut eased): (_, _, Vec<&App>) = (Vec::new(), 0, Vec::new());
+    let (mut last, mut same, mut eased): (_, _, Vec<&App>) = (Vec::new(), 0_usize, Vec::new());
     for _ in 0..GOES_WITHIN {
         action::join_all(world).await?;
         let leaving: Vec<Cluster> = Api::<Cluster>::all(world.user())
@@ -48,7 +48,7 @@ pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()
         let names: Vec<String> = leaving.iter().map(ResourceExt::name_any).collect();
         same = if names == last { same + 1 } else { 0 };
         last = names;
-        if same > 0 && same % SAYS_SO_AFTER == 0 {
+        if same > 0 && same.is_multiple_of(SAYS_SO_AFTER) {
             let left = world.members.len() - leaving.len();
             let is_eased = |app: &App| eased.iter().any(|eased| eased.name == app.name);
             let holders: Vec<&App> =

@@ -1,3 +1,4 @@
+use ironclad_api::Time;
 use proptest::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -175,6 +175,50 @@ async fn replicas_follow_the_load_and_are_divided_by_the_policy() -> anyhow::Res
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restart_does_not_shorten_the_window_of_scaling_down() -> anyhow::Result<()> {
+    let mut scene = Scene::start(6, [1, 1], 300).await?;
+    scene.add(&autoscaler(1, 20)?).await?;
+    scene.until("it is at rest", async |scene| Ok(scene.reason("AbleToScale").await? == "ReadyForNewScale")).await?;
+    scene.load = 100;
+    scene.pass(Duration::from_secs(240)).await?;
+    scene.world.kill_controllers();
+    scene.pass(Duration::from_secs(90)).await?;
+    scene.world.start_controllers().await;
+    scene.pass(Duration::from_secs(270)).await?;
+    ensure!(scene.replicas().await? == 6, "a whole window passes after the start");
+    scene.until("two replicas are left", async |scene| Ok(scene.ready().await? == 2)).await?;
+    scene.world.until_quiet().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_scale_twice_in_a_period() -> anyhow::Result<()> {
+    // Time for which the process still runs after the change: until the next write, and for some rounds more.
+    for runs_on in [0, 40] {
+        let mut scene = Scene::start(2, [1, 1], 1_000).await?;
+        let mut limited = serde_json::to_value(autoscaler(1, 20)?)?;
+        limited["spec"]["behavior"] =
+            json!({"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 180}]}});
+        scene.add(&serde_json::from_value(limited)?).await?;
+        let changed = async |scene: &Scene| {
+            let status = scene.autoscalers.get("web").await?.status;
+            Ok(status.is_some_and(|status| status.last_scale_time.is_some()))
+        };
+        scene.until("the first change", changed).await?;
+        let began = scene.world.clock().mono();
+        scene.pass(Duration::from_secs(runs_on)).await?;
+        scene.world.kill_controllers();
+        scene.pass(Duration::from_secs(10)).await?;
+        scene.world.start_controllers().await;
+        while scene.world.clock().mono() - began < Duration::from_secs(160) {
+            scene.pass(STEP).await?;
+            ensure!(scene.replicas().await? == 4, "{runs_on} s: {} replicas", scene.replicas().await?);
+        }
+        scene.until("the next change, in the next period", async |scene| Ok(scene.replicas().await? == 6)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_member_scales_nothing_down() -> anyhow::Result<()> {
     // At the target: eight pods with 50m each.
     let mut scene = Scene::start(8, [1, 1], 400).await?;

@@ -2,6 +2,7 @@
 
 mod admission_real;
 mod authorization;
+mod autoscalers;
 mod backup_up;
 mod bad_input;
 mod capacity_sim;

@@ -70,7 +70,8 @@ mod tests {
             ("of one second: the first by name is a HorizontalPodAutoscaler", ("b", 1), ("a", 1), false),
             ("of one second and name: the FederatedHPA", ("a", 1), ("a", 1), true),
         ] {
-            let (central, distributed) = (rival(false, central.0, central.1), rival(true, distributed.0, distributed.1));
+            let (central, distributed) =
+                (rival(false, central.0, central.1), rival(true, distributed.0, distributed.1));
             let works = (
                 central.superior(std::slice::from_ref(&distributed)).is_none(),
                 distributed.superior(std::slice::from_ref(&central)).is_none(),

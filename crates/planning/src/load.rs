@@ -10,8 +10,7 @@ use ironclad_api::{autoscaling::FederatedHPA, work::TargetCluster};
 use ironclad_autoscaling::federated_hpa::{
     Snapshot, explain,
     history::History,
-    needs_metrics,
-    placed,
+    needs_metrics, placed,
     plan::Written,
     pods::{Phase, Pod, PodKey, Readiness, Requests},
     proposal::Reading,

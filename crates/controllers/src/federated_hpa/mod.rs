@@ -9,16 +9,18 @@ mod pods;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{autoscaling::FederatedHPA, gates::Gate, work::ObjectReference};
-use ironclad_autoscaling::distributed_hpa::wakes;
-use ironclad_autoscaling::federated_hpa::{
-    Plan, explain,
-    history::History,
-    options::Options,
-    plan::Written,
-    report::{Report, Round},
-    selecting::{Selection, others},
-    spec::Spec,
-    status::status,
+use ironclad_autoscaling::{
+    distributed_hpa::wakes,
+    federated_hpa::{
+        Plan, explain,
+        history::History,
+        options::Options,
+        plan::Written,
+        report::{Report, Round},
+        selecting::{Selection, others},
+        spec::Spec,
+        status::status,
+    },
 };
 use ironclad_fleet::reference;
 use ironclad_membermetrics::MemberMetrics;

@@ -10,17 +10,17 @@ use futures::future::join_all;
 use ironclad_api::{autoscaling::FederatedHPA, work::ResourceBinding};
 use ironclad_autoscaling::{
     distributed_hpa::decides_in_members,
+    federated_hpa::{
+        Snapshot,
+        calibration::Calibration,
+        needs_metrics, placed,
+        pods::{Phase, Pod, PodKey},
+        proposal::Reading,
+        selecting::{self, Selection},
+        spec::Spec,
+        target::Unread,
+    },
     rivals::Rival,
-};
-use ironclad_autoscaling::federated_hpa::{
-    Snapshot,
-    calibration::Calibration,
-    needs_metrics, placed,
-    pods::{Phase, Pod, PodKey},
-    proposal::Reading,
-    selecting::{self, Selection},
-    spec::Spec,
-    target::Unread,
 };
 use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
 use ironclad_membermetrics::Member as AskedMember;

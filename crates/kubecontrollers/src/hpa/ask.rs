@@ -121,7 +121,7 @@ impl Asker {
         let known = self.kinds.lock().clone();
         let served = match find(&known, group, kind) {
             Some(served) => Some(served),
-            None => find(&self.discover().await?, group, kind),
+            None => find(&*self.discover().await?, group, kind),
         };
         let (resource, namespaced) =
             served.ok_or_else(|| format!("no matches for kind \"{kind}\" in group \"{group}\""))?;
@@ -153,8 +153,8 @@ impl Asker {
             None => version(&*self.discover().await?),
         };
         let group = custom::GROUP;
-        let version = version
-            .ok_or_else(|| unable("custom", &format!("no custom metrics API ({group}) registered")))?;
+        let version =
+            version.ok_or_else(|| unable("custom", &format!("no custom metrics API ({group}) registered")))?;
         let path = format!("/apis/{group}/{version}/{path}");
         let selector = selector_of(metric.selector.as_ref())?;
         let query = [("labelSelector", pods), ("metricLabelSelector", selector.as_deref())];

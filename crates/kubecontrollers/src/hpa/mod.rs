@@ -162,7 +162,7 @@ impl Controller {
         now: Timestamp,
     ) -> Plan {
         let asks = needs_metrics(spec, target.replicas);
-        let (pods, selection) = if asks { self.selected(key, target) } else { Default::default() };
+        let (pods, selection) = if asks { self.selected(key, target) } else { (BTreeMap::new(), Selection::NotNeeded) };
         let namespace = hpa.metadata.namespace.as_deref().unwrap_or("");
         let readings = match &selection {
             Selection::By(selector) => self.asker.readings(namespace, selector, spec).await,

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use ironclad_api::crds::{crds, simulated_cluster_crd};
 use ironclad_apiserver::{Identity, Options, Server, pki};
-use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_kubecontrollers::AutoscalingOptions;
+use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Tasks};
 use ironclad_store::{Commit, MemoryBackend};
 use jiff::Timestamp;

@@ -27,7 +27,7 @@ const OTHERS: &str = "*";
 /// Metrics of a namespace.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// Usage by pod, container and resource; null for a pod without a sample.
     usage: BTreeMap<String, Option<BTreeMap<String, BTreeMap<String, String>>>>,
     /// Millicores that the running pods share, as behind a load balancer.
@@ -42,9 +42,16 @@ pub(super) struct Load {
     failing: BTreeSet<String>,
 }
 
+impl Load {
+    /// Millicores that the running pods of the namespace share.
+    pub(crate) fn shared(millicores: i64) -> Self {
+        Self { shared: Some(millicores), ..Self::default() }
+    }
+}
+
 /// Metrics of a cluster, by namespace. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Metrics(Arc<Shared>);
+pub(crate) struct Metrics(Arc<Shared>);
 
 struct Shared {
     client: Client,
@@ -53,16 +60,16 @@ struct Shared {
 }
 
 impl Metrics {
-    pub(super) fn new(client: Client, clock: Clock) -> Self {
+    pub(crate) fn new(client: Client, clock: Clock) -> Self {
         Self(Arc::new(Shared { client, clock, loads: Mutex::default() }))
     }
 
-    pub(super) fn set(&self, namespace: &str, load: Load) {
+    pub(crate) fn set(&self, namespace: &str, load: Load) {
         self.0.loads.lock().insert(namespace.to_owned(), load);
     }
 
     /// The groups that a server of a simulated cluster announces.
-    pub(super) fn groups() -> [Served; 2] {
+    pub(crate) fn groups() -> [Served; 2] {
         let group = |group, version, plural, kind| Served {
             group,
             version,
@@ -84,7 +91,8 @@ impl Metrics {
             _ => ("depth", "ExternalMetricValueList"),
         };
         let ["namespaces", namespace, rest @ ..] = rest else {
-            let resource = json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list"]});
+            let resource =
+                json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list"]});
             let list = json!({"kind": "APIResourceList", "apiVersion": "v1",
                 "groupVersion": format!("{group}/{version}"), "resources": [resource]});
             return Ok((200, list));

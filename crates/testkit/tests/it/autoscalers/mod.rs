@@ -3,7 +3,7 @@
 //! replicas, status, conditions and events are compared once they have settled. `tests/autoscalers/known.yaml` lists the
 //! differences that are decided (specification/autoscaling.md 2).
 
-mod load;
+pub(crate) mod load;
 mod play;
 mod scenario;
 
@@ -68,9 +68,8 @@ async fn autoscalers_decide_like_kube_controller_manager() -> anyhow::Result<()>
                 // The other scenarios are compared all the same.
                 (real, simulated) => {
                     let sides = [("a real cluster", real.err()), ("a simulated member", simulated.err())];
-                    let line = |(side, error): (&str, Option<anyhow::Error>)| {
-                        Some(format!("{name} on {side}: {:#}", error?))
-                    };
+                    let line =
+                        |(side, error): (&str, Option<anyhow::Error>)| Some(format!("{name} on {side}: {:#}", error?));
                     sides.into_iter().filter_map(line).collect()
                 }
             }

@@ -107,9 +107,9 @@ impl Workload {
     pub(super) fn objects(&self) -> Vec<Value> {
         let labels = json!({"app": "web"});
         let containers = |requests: &BTreeMap<String, BTreeMap<String, String>>| -> Vec<Value> {
-            let each = requests.iter().map(
-                |(name, requests)| json!({"name": name, "image": "i:1", "resources": {"requests": requests}}),
-            );
+            let each = requests
+                .iter()
+                .map(|(name, requests)| json!({"name": name, "image": "i:1", "resources": {"requests": requests}}));
             each.collect()
         };
         let mut spec = json!({

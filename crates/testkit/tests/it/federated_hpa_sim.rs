@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -274,6 +274,52 @@ async fn what_cannot_be_scaled_is_named() -> anyhow::Result<()> {
     let ambiguous = async |scene: &Scene| Ok(scene.reason("ScalingActive").await? == "AmbiguousSelector");
     scene.until("two autoscalers on one workload", ambiguous).await?;
     ensure!(scene.replicas().await? == 2);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_both_designs_on_one_target_the_older_one_works() -> anyhow::Result<()> {
+    let mut hpa = serde_json::to_value(autoscaler(2, 20)?)?;
+    hpa["apiVersion"] = json!("autoscaling/v2");
+    hpa["kind"] = json!("HorizontalPodAutoscaler");
+    hpa["metadata"]["labels"] = json!({labels::FEDERATED_HPA_ENABLED: "true"});
+    let hpa: HorizontalPodAutoscaler = serde_json::from_value(hpa)?;
+    for central_is_older in [true, false] {
+        let mut scene = Scene::start(2, [1, 1], 400).await?;
+        // Past admission, which refuses the younger one.
+        let (ours, post) = (
+            scene.world.ours(),
+            PostParams { field_manager: Some("ironclad-test".to_owned()), ..PostParams::default() },
+        );
+        let central: Api<FederatedHPA> = Api::namespaced(ours.clone(), "default");
+        let distributed: Api<HorizontalPodAutoscaler> = Api::namespaced(ours, "default");
+        for step in [central_is_older, !central_is_older] {
+            match step {
+                true => drop(central.create(&post, &autoscaler(1, 20)?).await?),
+                false => drop(distributed.create(&post, &hpa).await?),
+            }
+            scene.pass(Duration::from_secs(2)).await?;
+        }
+        let read = distributed.clone();
+        let refused = async |scene: &Scene| match central_is_older {
+            false => Ok(scene.reason("AbleToScale").await? == "ConflictingAutoscaler"),
+            true => {
+                let status = read.get("web").await?.status.unwrap_or_default();
+                let able = status.conditions.into_iter().flatten().find(|condition| condition.type_ == "AbleToScale");
+                Ok(able.is_some_and(|able| able.reason.as_deref() == Some("ConflictingAutoscaler")))
+            }
+        };
+        scene.until("the younger one is refused", &refused).await?;
+        scene.pass(Duration::from_secs(90)).await?;
+        ensure!(refused(&scene).await?, "it stays refused");
+        let template = scene.replicas().await?;
+        ensure!((template == 8) == central_is_older, "the older one works: the template has {template} replicas");
+        match central_is_older {
+            true => drop(central.delete("web", &DeleteParams::default()).await?),
+            false => drop(distributed.delete("web", &DeleteParams::default()).await?),
+        }
+        scene.until("the younger one works once it is alone", async |scene| Ok(!refused(scene).await?)).await?;
+    }
     Ok(())
 }
 

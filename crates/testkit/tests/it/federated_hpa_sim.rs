@@ -277,6 +277,20 @@ async fn what_cannot_be_scaled_is_named() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// True if the autoscaler that was created last says that the other one works.
+async fn is_younger_refused(
+    scene: &Scene,
+    distributed: &Api<HorizontalPodAutoscaler>,
+    central_is_older: bool,
+) -> anyhow::Result<bool> {
+    if !central_is_older {
+        return Ok(scene.reason("AbleToScale").await? == "ConflictingAutoscaler");
+    }
+    let status = distributed.get("web").await?.status.unwrap_or_default();
+    let able = status.conditions.into_iter().flatten().find(|condition| condition.type_ == "AbleToScale");
+    Ok(able.is_some_and(|able| able.reason.as_deref() == Some("ConflictingAutoscaler")))
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_both_designs_on_one_target_the_older_one_works() -> anyhow::Result<()> {
     let mut hpa = serde_json::to_value(autoscaler(2, 20)?)?;
@@ -300,25 +314,18 @@ async fn of_both_designs_on_one_target_the_older_one_works() -> anyhow::Result<(
             }
             scene.pass(Duration::from_secs(2)).await?;
         }
-        let read = distributed.clone();
-        let refused = async |scene: &Scene| match central_is_older {
-            false => Ok(scene.reason("AbleToScale").await? == "ConflictingAutoscaler"),
-            true => {
-                let status = read.get("web").await?.status.unwrap_or_default();
-                let able = status.conditions.into_iter().flatten().find(|condition| condition.type_ == "AbleToScale");
-                Ok(able.is_some_and(|able| able.reason.as_deref() == Some("ConflictingAutoscaler")))
-            }
-        };
-        scene.until("the younger one is refused", &refused).await?;
+        let refused = async |scene: &Scene| is_younger_refused(scene, &distributed, central_is_older).await;
+        scene.until("the younger one is refused", refused).await?;
         scene.pass(Duration::from_secs(90)).await?;
-        ensure!(refused(&scene).await?, "it stays refused");
+        ensure!(is_younger_refused(&scene, &distributed, central_is_older).await?, "it stays refused");
         let template = scene.replicas().await?;
         ensure!((template == 8) == central_is_older, "the older one works: the template has {template} replicas");
         match central_is_older {
             true => drop(central.delete("web", &DeleteParams::default()).await?),
             false => drop(distributed.delete("web", &DeleteParams::default()).await?),
         }
-        scene.until("the younger one works once it is alone", async |scene| Ok(!refused(scene).await?)).await?;
+        let works = async |scene: &Scene| Ok(!is_younger_refused(scene, &distributed, central_is_older).await?);
+        scene.until("the younger one works once it is alone", works).await?;
     }
     Ok(())
 }

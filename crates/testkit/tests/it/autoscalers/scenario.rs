@@ -40,10 +40,10 @@ pub(super) struct Workload {
     /// Containers with their requests.
     #[serde(default = "one_container")]
     pub(super) containers: BTreeMap<String, BTreeMap<String, String>>,
-    /// Values of label `app` of pods that have the workload's labels, and of annotation `sim.ironclad.io/ready`.
+    /// Number of pods beside it that its selector selects, and that are never ready.
     #[serde(default)]
     pub(super) unready: i64,
-    /// Number of pods that fit nowhere.
+    /// Number of pods beside it that its selector selects, and that fit nowhere.
     #[serde(default)]
     pub(super) pending: i64,
 }

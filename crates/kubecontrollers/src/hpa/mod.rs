@@ -59,9 +59,17 @@ struct Controller {
     recorder: Recorder,
     options: Options,
     asker: Asker,
-    histories: Mutex<BTreeMap<Key, History>>,
+    states: Mutex<BTreeMap<Key, State>>,
     /// Selectors of the autoscalers that were evaluated, by key.
     selectors: Mutex<BTreeMap<Key, LabelSelector>>,
+}
+
+/// State in memory of one autoscaler.
+#[derive(Clone, Default)]
+struct State {
+    /// False until the replicas of its target are read for the first time.
+    is_begun: bool,
+    history: History,
 }
 
 struct Target {
@@ -84,7 +92,7 @@ pub(crate) fn start(cluster: &Cluster, options: &Options) {
         recorder: Recorder::new(cluster.client.clone(), &cluster.seam, "horizontal-pod-autoscaler"),
         options: options.clone(),
         asker: Asker::new(cluster.client.clone(), options.clone()),
-        histories: Mutex::default(),
+        states: Mutex::default(),
         selectors: Mutex::default(),
     });
     let queue: Queue<Key> = cluster.queue("hpa");
@@ -118,21 +126,20 @@ impl Controller {
         let now = self.cluster.seam.clock.wall_seconds();
         let again = Next::After(Duration::try_from(self.options.sync_period).unwrap_or(Duration::MAX));
         let Some(hpa) = self.autoscalers.get_key(key).filter(|h| h.metadata.deletion_timestamp.is_none()) else {
-            self.histories.lock().remove(key);
+            self.states.lock().remove(key);
             self.selectors.lock().remove(key);
             return Ok(Next::Forget);
         };
         let spec = Spec::from(&hpa.spec);
-        let (plan, written, mut history) = match self.target(&hpa) {
-            Err(unread) => {
-                let known = self.histories.lock().get(key).cloned();
-                (unread.plan(None), Written::Nothing, known.unwrap_or_default())
-            }
+        let mut state = self.states.lock().get(key).cloned().unwrap_or_default();
+        let (plan, written) = match self.target(&hpa) {
+            Err(unread) => (without_target(&unread), Written::Nothing),
             Ok(target) => {
-                let known = self.histories.lock().get(key).cloned();
-                // Like kube-controller-manager, it forgets the changes of an earlier process.
-                let history = known.unwrap_or_else(|| History::begin(target.replicas, None, now));
-                let plan = self.decide(key, &hpa, &spec, &target, &history, now).await;
+                if !std::mem::replace(&mut state.is_begun, true) {
+                    // Like kube-controller-manager, it forgets the changes of an earlier process.
+                    state.history = History::begin(target.replicas, None, now);
+                }
+                let plan = self.decide(key, &hpa, &spec, &target, &state.history, now).await;
                 let written = match plan.rescales() {
                     true => match self.scale(&hpa, plan.desired).await {
                         Ok(()) => Written::Rescaled,
@@ -140,13 +147,14 @@ impl Controller {
                     },
                     false => Written::Nothing,
                 };
-                (plan, written, history)
+                (plan, written)
             }
         };
-        plan.record(&mut history, &written, now);
+        let history = &mut state.history;
+        plan.record(history, &written, now);
         history.forget(&spec, &self.options, now);
         let told = history.news(plan.events.iter().cloned().chain(plan.notice_of(&written)).collect());
-        self.histories.lock().insert(key.clone(), history);
+        self.states.lock().insert(key.clone(), state);
         told.iter().for_each(|notice| self.event(&hpa, notice));
         self.write_status(&hpa, status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &written, now)).await?;
         Ok(again)
@@ -296,6 +304,16 @@ impl Controller {
 /// Pods of one cluster need no name of it.
 fn key_of(name: &str) -> PodKey {
     PodKey { cluster: Arc::from(""), name: name.into() }
+}
+
+/// The plan for a target that cannot be read. As with kube-controller-manager, the event gives the reason alone, and the
+/// condition a whole sentence.
+fn without_target(unread: &Unread) -> Plan {
+    let mut plan = unread.plan(None);
+    if let (Unread::Scale(why), [notice]) = (unread, &mut plan.events[..]) {
+        notice.message.clone_from(why);
+    }
+    plan
 }
 
 /// Renders the selector of a workload as its scale does. One that cannot be read selects nothing.

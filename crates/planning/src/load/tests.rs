@@ -126,7 +126,7 @@ fn flags_and_behavior_of_the_autoscaler_count() {
     for (name, settings, autoscaler, want) in [
         ("the flags of the leader", &short, autoscaler(100), vec![(0, 4), (60, 8), (120, 12), (660, 4)]),
         ("a tolerance that covers the load", &tolerant, autoscaler(100), vec![(0, 4)]),
-        ("a window of its own is waited for", &short, patient, vec![(0, 4), (60, 12), (1_500, 4)]),
+        ("a window of its own is waited for", &short, patient, vec![(0, 4), (60, 8), (120, 12), (1_500, 4)]),
     ] {
         let points = foreseen_with(settings, &autoscaler, &divided, &report(4, 200), 10).unwrap();
         let points: Vec<(i64, i32)> = points.into_iter().map(|point| (point.0, point.1)).collect();

@@ -158,7 +158,7 @@ pub const START_RULE_FAILED: &str = "StartRuleFailed";
 pub const UPDATE_CRON_FEDERATED_HPA_FAILED: &str = "UpdateCronFederatedHPAFailed";
 /// On CronFederatedHPA: a FederatedHPA scales the same workload.
 pub const CONFLICTS_WITH_FEDERATED_HPA: &str = "ConflictsWithFederatedHPA";
-/// On a distributed HPA: another autoscaler has the same target, and is older.
+/// On a distributed HPA and on a FederatedHPA: one of the other kind has the same target, and is older.
 pub const CONFLICTING_AUTOSCALER: &str = "ConflictingAutoscaler";
 /// On a distributed HPA: another distributed HPA has the same target, and is older.
 pub const AMBIGUOUS_TARGET: &str = "AmbiguousTarget";

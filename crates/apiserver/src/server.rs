@@ -99,6 +99,11 @@ impl Server {
         self.routes.write().push(route);
     }
 
+    /// Adds a route that takes its paths before all others that are there.
+    pub fn mount_in_front(&self, route: Arc<dyn Route>) {
+        self.routes.write().insert(0, route);
+    }
+
     /// The route that takes this path.
     fn route_of(&self, path: &str) -> Option<Arc<dyn Route>> {
         self.routes.read().iter().find(|r| r.takes(path)).cloned()

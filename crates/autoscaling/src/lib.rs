@@ -9,4 +9,5 @@ pub mod distributed_hpa;
 pub mod federated_hpa;
 pub mod metrics;
 pub mod replicas_sync;
+pub mod rivals;
 pub mod scale_target_marker;

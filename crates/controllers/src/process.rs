@@ -90,7 +90,8 @@ impl Controllers {
     pub fn configuration(&self) -> Configuration {
         let settings = &self.setup.settings;
         Configuration::new(
-            &planning::Settings::new(settings.gates.clone(), &settings.scheduler),
+            &planning::Settings::new(settings.gates.clone(), &settings.scheduler)
+                .with_autoscaler(&settings.federated_hpa),
             registry::states(settings),
         )
         .with_evictions(&settings.failover)

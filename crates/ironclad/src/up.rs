@@ -181,7 +181,8 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
     let file = KubeconfigFile::new(kubeconfig.clone(), credentials.admin_context("ironclad", &endpoint));
     let of_backup = data_dir.clone();
-    let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file).await?;
+    let autoscaling = settings.federated_hpa.clone().in_one_cluster();
+    let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file, autoscaling).await?;
     renew_certificates(credentials.clone(), simulated.clone(), endpoint.clone(), &seam);
     print_members(&simulated);
     announce(&format!("kubeconfig: {}", kubeconfig.display()));

@@ -46,7 +46,7 @@ pub use caches::{
     BY_CLAIM, BY_NODE, CLAIMS, CONFIG_MAP_NAMES, INGRESSES, NODES, PODS, SECRET_NAMES, SERVICES, VOLUMES,
 };
 pub use certificates::{Order, Signer};
-pub use start::{Controller, Options, start};
+pub use start::{AutoscalingOptions, Controller, Options, start};
 
 /// One cluster as its controllers see it. Cheap to clone.
 #[derive(Clone)]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub use ironclad_autoscaling::federated_hpa::options::Options as AutoscalingOptions;
+
 use crate::{
     Cluster, Signer, aggregation, certificates, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa,
     job, namespace, protection, replicaset, resourcequota, statefulset, token,
@@ -121,7 +123,7 @@ impl fmt::Display for Controller {
 }
 
 /// Options of the controllers.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Controllers to run.
     pub controllers: Vec<Controller>,
@@ -130,6 +132,19 @@ pub struct Options {
     pub root_certificate: Option<String>,
     /// Signer of [`Controller::CertificateSigning`]; without it, that controller does nothing.
     pub signer: Option<Signer>,
+    /// Flags of [`Controller::Autoscaler`].
+    pub autoscaling: AutoscalingOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            controllers: Vec::new(),
+            root_certificate: None,
+            signer: None,
+            autoscaling: AutoscalingOptions::of_one_cluster(),
+        }
+    }
 }
 
 /// Prepares these controllers on the cluster's caches and starts their loops as tasks of its seam. The loops wait for
@@ -163,7 +178,7 @@ pub fn start(cluster: &Cluster, options: &Options) {
             Controller::DaemonSet => daemonset::start(cluster),
             Controller::Job => job::start(cluster),
             Controller::CronJob => cronjob::start(cluster),
-            Controller::Autoscaler => hpa::start(cluster),
+            Controller::Autoscaler => hpa::start(cluster, &options.autoscaling),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use ironclad_autoscaling::federated_hpa::{options::Options as AutoscalerOptions, ratio::Tolerance};
 use ironclad_failover::{Flags, taint_manager::EvictionSettings};
 use ironclad_fleet::{
     BindingKey,
@@ -24,13 +25,22 @@ pub struct Settings {
     pub gates: Gates,
     /// Flags of the scheduler, with the effect of the gates.
     pub scheduler: Options,
+    /// Flags of FederatedHPAs, with the effect of the gates.
+    pub autoscaler: AutoscalerOptions,
 }
 
 impl Settings {
     /// Settings with these gates, and these flags of the scheduler as they were given.
     #[must_use]
     pub fn new(gates: Gates, scheduler: &Options) -> Self {
-        Self { scheduler: scheduler.with_gates(&gates), gates }
+        Self { scheduler: scheduler.with_gates(&gates), gates, ..Self::default() }.with_autoscaler(&Default::default())
+    }
+
+    /// Returns the settings with these flags of FederatedHPAs as they were given.
+    #[must_use]
+    pub fn with_autoscaler(self, options: &AutoscalerOptions) -> Self {
+        let external_metrics = self.gates.enabled(Gate::FederatedHPAExternalMetrics);
+        Self { autoscaler: AutoscalerOptions { external_metrics, ..options.clone() }, ..self }
     }
 
     /// Gates that the detector reads.
@@ -59,6 +69,9 @@ pub struct Configuration {
     /// Flags of evictions; `None` if it decides on none, or is of a version that does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evictions: Option<EvictionSettings>,
+    /// Flags of FederatedHPAs.
+    #[serde(default)]
+    pub autoscaler: AutoscalerFlags,
     /// All controllers that it knows, in the order of its registry.
     #[serde(default)]
     pub controllers: Vec<ControllerState>,
@@ -120,6 +133,53 @@ impl SchedulerFlags {
                 _ => Mode::Off,
             },
             ..Options::default()
+        }
+    }
+}
+
+/// Flags of FederatedHPAs on the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AutoscalerFlags {
+    /// `--horizontal-pod-autoscaler-sync-period`, in milliseconds.
+    pub sync_period_ms: i64,
+    /// `--horizontal-pod-autoscaler-tolerance`, in millionths.
+    pub tolerance_millionths: i64,
+    /// `--horizontal-pod-autoscaler-downscale-stabilization`, in milliseconds.
+    pub downscale_stabilization_ms: i64,
+    /// `--horizontal-pod-autoscaler-cpu-initialization-period`, in milliseconds.
+    pub cpu_initialization_period_ms: i64,
+    /// `--horizontal-pod-autoscaler-initial-readiness-delay`, in milliseconds.
+    pub initial_readiness_delay_ms: i64,
+}
+
+impl Default for AutoscalerFlags {
+    fn default() -> Self {
+        Self::of(&AutoscalerOptions::default())
+    }
+}
+
+impl AutoscalerFlags {
+    fn of(options: &AutoscalerOptions) -> Self {
+        let ms = |duration: SignedDuration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            sync_period_ms: ms(options.sync_period),
+            tolerance_millionths: options.tolerance.millionths(),
+            downscale_stabilization_ms: ms(options.downscale_stabilization),
+            cpu_initialization_period_ms: ms(options.cpu_initialization_period),
+            initial_readiness_delay_ms: ms(options.initial_readiness_delay),
+        }
+    }
+
+    fn options(&self) -> AutoscalerOptions {
+        let tolerance = Tolerance::parse(&format!("{}u", self.tolerance_millionths));
+        AutoscalerOptions {
+            sync_period: SignedDuration::from_millis(self.sync_period_ms),
+            tolerance: tolerance.unwrap_or(Tolerance::DEFAULT),
+            downscale_stabilization: SignedDuration::from_millis(self.downscale_stabilization_ms),
+            cpu_initialization_period: SignedDuration::from_millis(self.cpu_initialization_period_ms),
+            initial_readiness_delay: SignedDuration::from_millis(self.initial_readiness_delay_ms),
+            ..AutoscalerOptions::default()
         }
     }
 }
@@ -206,6 +266,7 @@ impl Configuration {
         Self {
             gates: gates.collect(),
             scheduler: SchedulerFlags::of(&settings.scheduler),
+            autoscaler: AutoscalerFlags::of(&settings.autoscaler),
             controllers,
             ..Self::default()
         }
@@ -239,7 +300,7 @@ impl Configuration {
                 gates = gates.with(*gate, *on);
             }
         }
-        Settings::new(gates, &self.scheduler.options())
+        Settings::new(gates, &self.scheduler.options()).with_autoscaler(&self.autoscaler.options())
     }
 }
 
@@ -350,7 +411,15 @@ mod tests {
             plugins,
             ..Options::default()
         };
-        let settings = Settings::new(gates, &flags);
+        let autoscaler = AutoscalerOptions {
+            sync_period: SignedDuration::from_millis(1_500),
+            tolerance: Tolerance::parse("0.05").unwrap(),
+            downscale_stabilization: SignedDuration::from_secs(60),
+            cpu_initialization_period: SignedDuration::ZERO,
+            initial_readiness_delay: SignedDuration::from_secs(5),
+            ..AutoscalerOptions::default()
+        };
+        let settings = Settings::new(gates, &flags).with_autoscaler(&autoscaler);
         assert!(settings.scheduler.workload_affinity && settings.detector().workload_affinity);
         let mut failover = Flags::default();
         failover.eviction.resource_eviction_rate = 7.0;

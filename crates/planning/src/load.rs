@@ -10,9 +10,7 @@ use ironclad_api::{autoscaling::FederatedHPA, work::TargetCluster};
 use ironclad_autoscaling::federated_hpa::{
     Snapshot, explain,
     history::History,
-    needs_metrics,
-    options::Options,
-    placed,
+    needs_metrics, placed,
     plan::Written,
     pods::{Phase, Pod, PodKey, Readiness, Requests},
     proposal::Reading,
@@ -23,11 +21,14 @@ use ironclad_autoscaling::federated_hpa::{
     spec::Spec,
 };
 use ironclad_fleet::{Binding, ClusterName, Clusters};
-use ironclad_scheduling::{self as scheduling, Capacity, capacity::Modelling};
+use ironclad_scheduling::Capacity;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::schedule::{State, schedule};
+use crate::{
+    leader::Settings,
+    schedule::{State, schedule},
+};
 
 /// Rounds that are foreseen at most.
 const ROUNDS_MAX: usize = 10_000;
@@ -51,8 +52,8 @@ pub struct Question<'a> {
     pub lasts: SignedDuration,
     /// Time until a new pod is ready.
     pub startup: SignedDuration,
-    /// Flags of the autoscaler.
-    pub options: &'a Options,
+    /// Flags and gates of the leader.
+    pub settings: &'a Settings,
     /// Time at which the load begins.
     pub now: Timestamp,
 }
@@ -154,7 +155,10 @@ impl<'a> Run<'a> {
         let mut run = Self {
             question,
             binding: question.binding.clone(),
-            scheduler: State { capacity: Capacity::of(question.clusters, Modelling::On), ..State::default() },
+            scheduler: State {
+                capacity: Capacity::of(question.clusters, question.settings.modelling()),
+                ..State::default()
+            },
             current,
             history: History::of(question.report.recommended.clone(), Vec::new()),
             pods: BTreeMap::new(),
@@ -168,9 +172,9 @@ impl<'a> Run<'a> {
     }
 
     fn through(mut self, spec: &Spec<'_>, loads: &[Load]) -> Foreseen {
-        let (question, options) = (self.question, self.question.options);
+        let (question, options) = (self.question, &self.question.settings.autoscaler);
         let period = options.sync_period.as_secs().max(1);
-        let window = options.downscale_stabilization.saturating_add(AFTERWARDS);
+        let window = spec.longest_window(options).saturating_add(AFTERWARDS);
         let end = question.lasts.saturating_add(window).as_secs();
         for round in 1..=ROUNDS_MAX {
             let after = period.saturating_mul(i64::try_from(round).unwrap_or(i64::MAX));
@@ -193,7 +197,7 @@ impl<'a> Run<'a> {
             .iter()
             .zip(loads)
             .map(|(metric, load)| {
-                let source = Source::of(metric, question.options).map_err(|invalid| invalid.message)?;
+                let source = Source::of(metric, &question.settings.autoscaler).map_err(|invalid| invalid.message)?;
                 Ok(self.reading(source.resource().is_some() || load.is_of_pods, load, factor, now))
             })
             .collect();
@@ -207,12 +211,12 @@ impl<'a> Run<'a> {
             calibration,
             is_settling: false,
         };
-        let (plan, trace) = explain(spec, &seen, &readings, &self.history, question.options, now);
+        let (plan, trace) = explain(spec, &seen, &readings, &self.history, &question.settings.autoscaler, now);
         let reason = trace.normalized.as_ref().map_or("", |normalized| normalized.limited.reason);
         self.foreseen.rounds_at_max += usize::from(reason == "TooManyReplicas");
         let written = if plan.rescales() { Written::Rescaled } else { Written::Nothing };
         plan.record(&mut self.history, &written, now);
-        self.history.forget(spec, question.options, now);
+        self.history.forget(spec, &question.settings.autoscaler, now);
         if plan.rescales() {
             self.current = plan.desired;
             self.reschedule(now);
@@ -244,8 +248,8 @@ impl<'a> Run<'a> {
         if self.binding.spec().replicas > 0 {
             self.binding.spec_mut().replicas = self.current;
         }
-        let options = scheduling::Options::default();
-        let scheduled = schedule(&self.binding, self.question.clusters, &self.scheduler, &options, now);
+        let options = &self.question.settings.scheduler;
+        let scheduled = schedule(&self.binding, self.question.clusters, &self.scheduler, options, now);
         self.binding.spec_mut().clusters = scheduled.result;
     }
 
@@ -275,7 +279,7 @@ impl<'a> Run<'a> {
     fn pod(&self, started: Timestamp) -> Pod {
         let metrics = self.question.autoscaler.spec.metrics.iter().zip(&self.question.report.metrics);
         let requests = metrics.filter_map(|(spec, metric)| {
-            let (resource, container) = Source::of(spec, self.question.options).ok()?.resource()?;
+            let (resource, container) = Source::of(spec, &self.question.settings.autoscaler).ok()?.resource()?;
             let amounts = [(resource.into(), metric.load?.request)].into();
             Some(Requests { container: container.unwrap_or("all").into(), amounts })
         });

@@ -6,7 +6,7 @@ mod image;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{
     ObjectMeta,
@@ -14,11 +14,11 @@ use ironclad_api::{
     labels,
     policy::{
         ClusterOverridePolicy, LabelAnnotationOverrider, OverridePolicy, OverrideSpec, OverriderOperator, Overriders,
-        PlaintextOverrider,
+        PlaintextOverrider, RuleWithCluster,
     },
     work::ObjectReference,
 };
-use ironclad_fleet::affinity;
+use ironclad_fleet::{ClusterName, affinity};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -96,6 +96,18 @@ pub fn may_take(spec: &OverrideSpec, template: &ObjectReference) -> bool {
 #[must_use]
 pub fn is_of_autoscaler(policy: &OverridePolicy) -> bool {
     has_label(&policy.metadata, labels::FEDERATED_HPA_MANAGED)
+}
+
+/// Returns the replicas by cluster that the distributed autoscaler recorded in its policy
+/// (specification/autoscaling.md 6.6).
+#[must_use]
+pub fn recorded(policy: &OverridePolicy) -> BTreeMap<ClusterName, i32> {
+    let rule = |rule: &RuleWithCluster| {
+        let cluster = rule.target_cluster.as_ref()?.cluster_names.first()?;
+        let number = rule.overriders.plaintext.first()?.value.as_ref()?.as_i64()?;
+        Some((ClusterName::from(cluster.as_str()), i32::try_from(number).ok()?))
+    };
+    policy.spec.override_rules.iter().filter_map(rule).collect()
 }
 
 fn has_label(metadata: &ObjectMeta, key: &str) -> bool {

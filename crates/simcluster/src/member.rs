@@ -331,6 +331,7 @@ impl Inner {
             controllers: Controller::ALL.to_vec(),
             root_certificate: options.root_certificate.clone(),
             signer: options.authority.clone().map(signer),
+            autoscaling: options.autoscaling.clone(),
         };
         ironclad_kubecontrollers::start(&cluster, &controllers);
         let scheduler = scheduler::start(&cluster);

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_apiserver::{TokenKey, pki::Authority};
+use ironclad_kubecontrollers::AutoscalingOptions;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::usage::UsageRule;
@@ -28,6 +29,8 @@ pub struct MemberOptions {
     pub token_key: Option<TokenKey>,
     /// Usage that its metrics API reports; the last matching rule wins.
     pub usage: Vec<UsageRule>,
+    /// Flags of its HorizontalPodAutoscalers.
+    pub autoscaling: AutoscalingOptions,
 }
 
 impl Default for MemberOptions {
@@ -42,6 +45,7 @@ impl Default for MemberOptions {
             authority: None,
             token_key: None,
             usage: Vec::new(),
+            autoscaling: AutoscalingOptions::of_one_cluster(),
         }
     }
 }

@@ -6,7 +6,7 @@ use ironclad_api::{
     policy::{Placement, ReplicaSchedulingType},
 };
 use ironclad_fleet::{ClusterName, Plan, because::distributed_hpa::Reason, finalizer};
-use ironclad_propagation::work::owned;
+use ironclad_propagation::{overrides, work::owned};
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
@@ -108,7 +108,7 @@ fn is_duplicated(target: &Placed<'_>) -> bool {
 
 /// The number for the template: the sum over its clusters, or what one copy has at most.
 fn number(seen: &Seen<'_>, target: &Placed<'_>) -> i64 {
-    let rules = recorded::own(seen).map(recorded::rules).unwrap_or_default();
+    let rules = recorded::own(seen).map(overrides::recorded).unwrap_or_default();
     let of = |name: &String| {
         let cluster = ClusterName::from(name.as_str());
         rules.get(&cluster).map_or_else(|| target.given(&cluster), |number| i64::from(*number))

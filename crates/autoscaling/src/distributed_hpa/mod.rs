@@ -24,8 +24,7 @@ use std::{
 };
 
 use ironclad_api::{
-    ObjectMeta, Time, annotations,
-    autoscaling::FederatedHPA,
+    ObjectMeta, annotations,
     cluster::Cluster,
     events, finalizers, labels, names,
     policy::{ClusterOverridePolicy, OverridePolicy},
@@ -47,6 +46,7 @@ use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalP
 use serde_json::{Map, Value, json};
 
 use self::state::{HandOver, State};
+use crate::rivals::Rival;
 
 /// `apiVersion` of the control plane's objects.
 const API_VERSION: &str = "autoscaling/v2";
@@ -84,47 +84,6 @@ pub enum Target<'a> {
         /// JSON pointer of its replicas.
         replicas: &'a str,
     },
-}
-
-/// Other autoscaler with the same target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rival {
-    /// True for a distributed HorizontalPodAutoscaler, false for a FederatedHPA.
-    pub distributed: bool,
-    /// Its name.
-    pub name: String,
-    /// Its creation.
-    pub created: Option<Time>,
-}
-
-impl From<&HorizontalPodAutoscaler> for Rival {
-    fn from(hpa: &HorizontalPodAutoscaler) -> Self {
-        Self::of(true, &hpa.metadata)
-    }
-}
-
-impl From<&FederatedHPA> for Rival {
-    fn from(hpa: &FederatedHPA) -> Self {
-        Self::of(false, &hpa.metadata)
-    }
-}
-
-impl Rival {
-    fn of(distributed: bool, metadata: &ObjectMeta) -> Self {
-        let name = metadata.name.clone().unwrap_or_default();
-        Self { distributed, name, created: metadata.creation_timestamp.clone() }
-    }
-
-    /// Order among autoscalers of one target: the first one works.
-    fn rank(&self) -> (Option<&Time>, &str, bool) {
-        (self.created.as_ref(), &self.name, self.distributed)
-    }
-
-    /// Returns true if this one works and the other one does not.
-    #[must_use]
-    pub fn precedes(&self, other: &Self) -> bool {
-        self.rank() < other.rank()
-    }
 }
 
 /// Snapshot of one object.
@@ -289,7 +248,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     }
     let mut cx = Context::of(seen);
     let rival = Rival::from(hpa);
-    if let Some(other) = seen.rivals.iter().filter(|other| other.precedes(&rival)).min_by_key(|other| other.rank()) {
+    if let Some(other) = rival.superior(seen.rivals) {
         let kind = if other.distributed { KIND } else { CLAIMANT };
         let reason = Reason::Conflict { with: format!("{kind} {}", other.name), same_kind: other.distributed };
         cx.state = State::default();

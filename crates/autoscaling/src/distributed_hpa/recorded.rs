@@ -51,7 +51,7 @@ pub(super) fn decide(
     plan: &mut Plan<Effect>,
 ) -> Vec<Effect> {
     let (seen, now) = (cx.seen, cx.seen.now);
-    let present = own(seen).map(rules);
+    let present = own(seen).map(overrides::recorded);
     if fleet.outdated {
         cx.state.overridden_at = None;
         cx.state.equal_since = None;
@@ -159,16 +159,6 @@ fn wanted(
         }
     }
     wanted
-}
-
-/// The numbers that a policy says.
-pub(super) fn rules(policy: &OverridePolicy) -> Numbers {
-    let rule = |rule: &RuleWithCluster| {
-        let cluster = rule.target_cluster.as_ref()?.cluster_names.first()?;
-        let number = rule.overriders.plaintext.first()?.value.as_ref()?.as_i64()?;
-        Some((ClusterName::from(cluster.as_str()), i32::try_from(number).ok()?))
-    };
-    policy.spec.override_rules.iter().filter_map(rule).collect()
 }
 
 /// The policy that says these numbers.

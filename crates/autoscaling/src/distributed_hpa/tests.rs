@@ -1,3 +1,5 @@
+use ironclad_api::Time;
+use ironclad_propagation::overrides;
 use proptest::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -116,7 +118,7 @@ impl World {
 
     /// Works of the target, as the binding controller makes them, applied.
     fn target_works(&self) -> Vec<Arc<Work>> {
-        let rules = self.policy.as_ref().map(recorded::rules).unwrap_or_default();
+        let rules = self.policy.as_ref().map(overrides::recorded).unwrap_or_default();
         let template = self.template.pointer(self.pointer).and_then(Value::as_i64).unwrap_or(0);
         let of_policy = self.policy.as_ref().and_then(|policy| policy.metadata.annotations.as_ref());
         let observed = of_policy.and_then(|all| all.get(annotations::FEDERATED_HPA_OBSERVED_REPLICAS)).cloned();
@@ -299,7 +301,11 @@ impl World {
 
     fn rules(&self) -> String {
         let Some(policy) = &self.policy else { return "none".into() };
-        recorded::rules(policy).iter().map(|(name, number)| format!("{name}={number}")).collect::<Vec<_>>().join(" ")
+        overrides::recorded(policy)
+            .iter()
+            .map(|(name, number)| format!("{name}={number}"))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     fn condition(&self, type_: &str) -> String {
@@ -1031,7 +1037,7 @@ proptest! {
                 let bounds = manifest::bounds_of(&work.spec.workload.manifests[0].object()).unwrap();
                 prop_assert!(1 <= bounds.min && bounds.min <= bounds.max, "{bounds:?}");
             }
-            for (cluster, number) in world.policy.as_ref().map(recorded::rules).unwrap_or_default() {
+            for (cluster, number) in world.policy.as_ref().map(overrides::recorded).unwrap_or_default() {
                 prop_assert!(number >= 1, "{cluster} {number}");
             }
         }

@@ -12,6 +12,8 @@ pub struct History {
     recommended: Vec<(Timestamp, i32)>,
     /// Replicas added (above zero) or removed, the oldest first.
     changed: Vec<(Timestamp, i32)>,
+    /// Time of a change by an earlier process, whose size is not known.
+    changed_before: Option<Timestamp>,
     /// Time since which the replicas have been on their way to the members.
     settling: Option<Timestamp>,
     /// Warnings of the last round.
@@ -20,15 +22,22 @@ pub struct History {
 
 impl History {
     /// State of an autoscaler that is seen for the first time. The present size counts as a recommendation, so that a
-    /// start scales nothing down before the window is over; the last change that the status shows counts as one.
+    /// start scales nothing down before the window is over. The last change counts that the status shows; if only its
+    /// time is left there, it counts as one that used up every rate, so that a restart does not scale twice.
     #[must_use]
     pub fn begin(current: i32, status: Option<&HorizontalPodAutoscalerStatus>, now: Timestamp) -> Self {
-        let changed = status.and_then(|status| {
+        let last = status.and_then(|status| {
             let by = status.desired_replicas.saturating_sub(status.current_replicas?);
             let at = status.last_scale_time.as_ref()?.0;
-            (by != 0 && status.desired_replicas == current && at <= now).then_some((at, by))
+            (status.desired_replicas == current && at <= now).then_some((at, by))
         });
-        Self { recommended: vec![(now, current)], changed: changed.into_iter().collect(), ..Self::default() }
+        let changed = last.filter(|(_, by)| *by != 0);
+        Self {
+            recommended: vec![(now, current)],
+            changed: changed.into_iter().collect(),
+            changed_before: last.filter(|(_, by)| *by == 0).map(|(at, _)| at),
+            ..Self::default()
+        }
     }
 
     /// State with these recommendations and changes, oldest first.
@@ -74,6 +83,7 @@ impl History {
         let (recommended, changed) = (since(spec.longest_window(options)), since(spec.longest_period()));
         self.recommended.retain(|(at, _)| *at >= recommended);
         self.changed.retain(|(at, _)| *at >= changed);
+        self.changed_before = self.changed_before.filter(|at| *at >= changed);
     }
 
     /// Returns the recommendations that are younger than the window.
@@ -84,6 +94,12 @@ impl History {
     /// Returns the replicas added less those removed within the period.
     pub(crate) fn changed_within(&self, period: SignedDuration, now: Timestamp) -> i64 {
         within(&self.changed, period, now).map(i64::from).sum()
+    }
+
+    /// True if an earlier process changed the replicas within the period, and nobody knows by how many.
+    pub(crate) fn is_changed_before(&self, period: SignedDuration, now: Timestamp) -> bool {
+        let since = now.checked_sub(period).unwrap_or(now);
+        self.changed_before.is_some_and(|at| at > since)
     }
 
     /// Returns the recommendations, for people.
@@ -113,13 +129,16 @@ mod tests {
             last_scale_time: Some(Time(at(90))),
             ..HorizontalPodAutoscalerStatus::default()
         };
-        for (name, current, status, want) in [
-            ("it is in the status", 8, Some(status(5, 8)), 3),
-            ("somebody else changed the size since", 9, Some(status(5, 8)), 0),
-            ("nothing changed in the last round", 8, Some(status(8, 8)), 0),
-            ("there is no status", 8, None, 0),
+        for (name, current, status, want, unknown) in [
+            ("it is in the status", 8, Some(status(5, 8)), 3, false),
+            ("somebody else changed the size since", 9, Some(status(5, 8)), 0, false),
+            ("a later round changed nothing: only its time is known", 8, Some(status(8, 8)), 0, true),
+            ("there is no status", 8, None, 0, false),
         ] {
             let history = History::begin(current, status.as_ref(), at(100));
+            let period = SignedDuration::from_secs;
+            assert_eq!(history.is_changed_before(period(60), at(100)), unknown, "{name}");
+            assert!(!history.is_changed_before(period(10), at(100)), "{name}: it was before the period");
             assert_eq!(history.changed_within(SignedDuration::from_secs(60), at(100)), want, "{name}");
             assert_eq!(
                 history.recommended_within(SignedDuration::from_secs(60), at(100)).max(),

@@ -54,6 +54,13 @@ impl Options {
     /// Flags of the HorizontalPodAutoscalers of one cluster, as kube-controller-manager has them.
     #[must_use]
     pub fn of_one_cluster() -> Self {
-        Self { stale_after: None, absent_container: AbsentContainer::IsMissing, ..Self::default() }
+        Self::default().in_one_cluster()
+    }
+
+    /// Returns these flags for the HorizontalPodAutoscalers of one cluster: its samples are used whatever their age, and
+    /// a pod without the container of a metric is missing.
+    #[must_use]
+    pub fn in_one_cluster(self) -> Self {
+        Self { stale_after: None, absent_container: AbsentContainer::IsMissing, external_metrics: true, ..self }
     }
 }

@@ -86,6 +86,7 @@ pub(crate) fn limit(
     let policies = policies(rules, direction == Direction::Up).map(|policy| {
         let start = (i64::from(current) - history.changed_within(policy.period, now)).max(0);
         let limit = match (policy.step, direction) {
+            _ if history.is_changed_before(policy.period, now) => i64::from(current),
             (Step::Pods(value), Direction::Up) => start.saturating_add(value),
             (Step::Pods(value), Direction::Down) => start.saturating_sub(value),
             (Step::Percent(value), Direction::Up) => start.saturating_mul(100 + value).saturating_add(99) / 100,

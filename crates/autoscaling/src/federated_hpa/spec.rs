@@ -83,7 +83,9 @@ impl<'a> Spec<'a> {
         (of(self.up(), SignedDuration::ZERO), of(self.down(), options.downscale_stabilization))
     }
 
-    pub(crate) fn longest_window(&self, options: &Options) -> SignedDuration {
+    /// Returns the longer one of the stabilization windows.
+    #[must_use]
+    pub fn longest_window(&self, options: &Options) -> SignedDuration {
         let (up, down) = self.windows(options);
         up.max(down)
     }

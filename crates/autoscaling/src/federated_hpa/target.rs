@@ -5,13 +5,15 @@ use super::{
     notice::Notice,
     plan::Plan,
 };
-use ironclad_api::events;
+use ironclad_api::{events, labels};
 
 /// Reason why the target could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unread {
     /// `scaleTargetRef.apiVersion` is none.
     ApiVersion(String),
+    /// A distributed HorizontalPodAutoscaler of this name has the same target, and works instead.
+    Rival(String),
     /// The template does not exist, or was not read.
     Template(String),
     /// The template has no scale that could be read.
@@ -31,6 +33,14 @@ impl Unread {
             Self::ApiVersion(why) | Self::Scale(why) => {
                 let message = format!("the HPA controller was unable to get the target's current scale: {why}");
                 (events::FAILED_GET_SCALE, events::FAILED_GET_SCALE, message)
+            }
+            Self::Rival(name) => {
+                let message = format!(
+                    "HorizontalPodAutoscaler {name} is older and has the members scale the same target: delete one of \
+                     them, or take the label {} off it",
+                    labels::FEDERATED_HPA_ENABLED
+                );
+                (events::CONFLICTING_AUTOSCALER, events::CONFLICTING_AUTOSCALER, message)
             }
             Self::Template(why) => {
                 let message = format!("the HPA controller was unable to get the target: {why}");
@@ -79,6 +89,7 @@ mod tests {
         let why = || "it is gone".to_owned();
         for (unread, condition, event) in [
             (Unread::ApiVersion(why()), "FailedGetScale", "FailedGetScale"),
+            (Unread::Rival("web".to_owned()), "ConflictingAutoscaler", "ConflictingAutoscaler"),
             (Unread::Template(why()), "FailedGetScaleTargetRef", "FailedGetScaleTargetRef"),
             (Unread::Scale(why()), "FailedGetScale", "FailedGetScale"),
             (Unread::Binding(why()), "FailedGetBinding", "FailedGetBindings"),

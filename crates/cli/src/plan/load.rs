@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use ironclad_api::{autoscaling::FederatedHPA, names, work::ResourceBinding};
-use ironclad_autoscaling::federated_hpa::options::Options;
 use ironclad_fleet::Binding;
 use ironclad_planning::load::{Foreseen, Question, clusters_of, foresee};
 use ironclad_seam::Clock;
@@ -15,7 +14,7 @@ use super::{command::Format, read};
 use crate::{
     autoscaler::{last_round, named},
     connect::Plane,
-    print,
+    leader, print,
     report::{Exit, Misused, WOULD_MOVE},
 };
 
@@ -63,7 +62,7 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
     let binding = names::binding_name(&target.kind, &target.name);
     let binding = Api::<ResourceBinding>::namespaced(client.clone(), &namespace).get_opt(&binding).await?;
     let binding = binding.with_context(|| format!("{} {} has no ResourceBinding", target.kind, target.name))?;
-    let world = read::lists(&client).await?;
+    let (world, settings) = (read::lists(&client).await?, leader::settings(&client).await);
     print::note("assumed: the load is shared by the Pods that are ready, and every metric follows it");
     let signed = |given: Duration| SignedDuration::try_from(given).unwrap_or(SignedDuration::MAX);
     let foreseen = foresee(&Question {
@@ -74,7 +73,7 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
         load,
         lasts: signed(how.lasts),
         startup: signed(how.startup),
-        options: &Options::default(),
+        settings: &settings,
         now: clock.wall_seconds(),
     })?;
     let text = match how.output {

@@ -11,9 +11,12 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{ResourceBinding, Work},
 };
-use ironclad_autoscaling::distributed_hpa::{
-    Options, Rival, Seen, Target, decides_in_members, is_enabled, object_key, policy_name, reference_of, target_key,
-    work_keys,
+use ironclad_autoscaling::{
+    distributed_hpa::{
+        Options, Seen, Target, decides_in_members, is_enabled, object_key, policy_name, reference_of, target_key,
+        work_keys,
+    },
+    rivals::Rival,
 };
 use ironclad_fleet::{ClusterName, Clusters, ObjectKey};
 use ironclad_interpreter::replicas_pointer;

@@ -9,15 +9,18 @@ mod pods;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{autoscaling::FederatedHPA, gates::Gate, work::ObjectReference};
-use ironclad_autoscaling::federated_hpa::{
-    Plan, explain,
-    history::History,
-    options::Options,
-    plan::Written,
-    report::{Report, Round},
-    selecting::{Selection, others},
-    spec::Spec,
-    status::status,
+use ironclad_autoscaling::{
+    distributed_hpa::wakes,
+    federated_hpa::{
+        Plan, explain,
+        history::History,
+        options::Options,
+        plan::Written,
+        report::{Report, Round},
+        selecting::{Selection, others},
+        spec::Spec,
+        status::status,
+    },
 };
 use ironclad_fleet::reference;
 use ironclad_membermetrics::MemberMetrics;
@@ -25,7 +28,7 @@ use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use jiff::Timestamp;
-use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
+use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use kube::Resource as _;
 use parking_lot::Mutex;
 
@@ -37,8 +40,9 @@ use self::{
     pods::PodCaches,
 };
 use crate::{
-    caches::FEDERATED_HPAS,
+    caches::{FEDERATED_HPAS, HORIZONTAL_POD_AUTOSCALERS},
     controller::Controller,
+    index::{BY_SCALED, template_name},
     members::Member,
     setup::{Setup, on_change, on_connect},
 };
@@ -89,6 +93,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             plane: setup.plane.clone(),
             clock: setup.seam.clock.clone(),
             mapper: setup.mapper.clone(),
+            distributed: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
             templates: setup.templates.clone(),
             bindings: setup.bindings.clone(),
             fleet: setup.fleet.clone(),
@@ -116,6 +121,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         states: Mutex::default(),
     });
     on_change(&this.objects, &this, Autoscaler::on_object);
+    on_change(&this.observer.distributed, &this, Autoscaler::on_distributed);
     let weak = Arc::downgrade(&this);
     setup.explain.offer_autoscalers(move |key| weak.upgrade()?.states.lock().get(key)?.report.clone());
     on_connect(setup, &this, |this, member: &Arc<Member>| this.observer.asker.members.forget(&member.name));
@@ -268,6 +274,14 @@ impl Autoscaler {
         match failures.checked_sub(1) {
             None => period,
             Some(repeated) => RETRY_FIRST.saturating_mul(1 << repeated.min(16)).min(period),
+        }
+    }
+
+    /// An autoscaler whose target begins or ceases to be scaled by members works from now on, or does not.
+    fn on_distributed(&self, change: &Change<HorizontalPodAutoscaler>) {
+        for target in wakes::target(change.old.as_deref(), change.new.as_deref()) {
+            let objects = self.objects.by_index(BY_SCALED, &template_name(&target));
+            objects.iter().for_each(|object| self.queue.add(Key::of(&**object)));
         }
     }
 

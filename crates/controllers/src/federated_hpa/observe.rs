@@ -8,22 +8,26 @@ use std::{
 
 use futures::future::join_all;
 use ironclad_api::{autoscaling::FederatedHPA, work::ResourceBinding};
-use ironclad_autoscaling::federated_hpa::{
-    Snapshot,
-    calibration::Calibration,
-    needs_metrics, placed,
-    pods::{Phase, Pod, PodKey},
-    proposal::Reading,
-    selecting::{self, Selection},
-    spec::Spec,
-    target::Unread,
+use ironclad_autoscaling::{
+    distributed_hpa::decides_in_members,
+    federated_hpa::{
+        Snapshot,
+        calibration::Calibration,
+        needs_metrics, placed,
+        pods::{Phase, Pod, PodKey},
+        proposal::Reading,
+        selecting::{self, Selection},
+        spec::Spec,
+        target::Unread,
+    },
+    rivals::Rival,
 };
 use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
 use ironclad_membermetrics::Member as AskedMember;
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::Failure;
+use ironclad_runtime::{Failure, Informer};
 use ironclad_seam::Clock;
-use k8s_openapi::api::autoscaling::v1::Scale;
+use k8s_openapi::api::autoscaling::{v1::Scale, v2::HorizontalPodAutoscaler};
 use kube::{Api, Client, ResourceExt as _, api::DynamicObject};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
@@ -35,7 +39,7 @@ use super::{
 use crate::{
     bindings::Bindings,
     clusters::ClusterSnapshot,
-    index::{BY_TEMPLATE, template_name},
+    index::{BY_SCALED, BY_TEMPLATE, scaled, template_name},
     mapper::{Mapper, Served},
     members::{Member, Members},
     objects::Objects,
@@ -51,6 +55,8 @@ pub(super) struct Observer {
     pub(super) plane: Client,
     pub(super) clock: Clock,
     pub(super) mapper: Arc<Mapper>,
+    /// HorizontalPodAutoscalers of the control plane; members run some of them.
+    pub(super) distributed: Informer<HorizontalPodAutoscaler>,
     pub(super) templates: Arc<Objects<DynamicObject>>,
     pub(super) bindings: Bindings,
     pub(super) fleet: ClusterSnapshot,
@@ -140,6 +146,7 @@ struct Reached {
 
 impl Observer {
     pub(super) async fn observe(&self, object: &FederatedHPA, spec: &Spec<'_>) -> Result<Observed, NotObserved> {
+        self.alone(object)?;
         let target = self.target(object).await?;
         let current = self.replicas(&target).await?;
         let known = |unread| NotObserved { unread, current: Some(current) };
@@ -168,6 +175,18 @@ impl Observer {
         let asked = Askable { reached: if current > 0 { &members } else { &all }, all: &all, selector };
         observed.readings = self.asker.readings(object, &asked).await;
         Ok(observed)
+    }
+
+    /// Refuses an object whose target members scale by themselves, as an older HorizontalPodAutoscaler says. One that is
+    /// being released counts until the template has what its members decided.
+    fn alone(&self, object: &FederatedHPA) -> Result<(), NotObserved> {
+        let others = self.distributed.by_index(BY_SCALED, &scaled(object));
+        let rivals: Vec<Rival> =
+            others.iter().filter(|other| decides_in_members(other)).map(|other| Rival::from(&**other)).collect();
+        match Rival::from(object).superior(&rivals) {
+            Some(rival) => Err(Unread::Rival(rival.name.clone()).into()),
+            None => Ok(()),
+        }
     }
 
     async fn target(&self, object: &FederatedHPA) -> Result<Target, NotObserved> {

@@ -7,14 +7,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
     names,
-    policy::FederatedResourceQuota,
+    policy::{FederatedResourceQuota, OverridePolicy},
     work::{ResourceBinding, Work},
 };
 use ironclad_fleet::{ClusterName, gates::Gate};
 use ironclad_propagation::{
     new_ids::NewIds,
     quota::{self, Effect, Seen, usage},
-    wakes::quota::Accounting,
+    wakes::quota::{Accounting, records_decisions},
 };
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer, run_workers};
 use ironclad_seam::Seam;
@@ -23,7 +23,7 @@ use kube::{Api, ResourceExt as _};
 
 use self::counts::Counts;
 use crate::{
-    caches::{NAMESPACES, QUOTAS},
+    caches::{NAMESPACES, OVERRIDES, QUOTAS},
     controller::Controller,
     events::Events,
     index::BY_QUOTA,
@@ -46,6 +46,7 @@ struct QuotaController {
     status: StatusWriter<Typed<FederatedResourceQuota>>,
     namespaces: Informer<Namespace>,
     bindings: Informer<ResourceBinding>,
+    overrides: Informer<OverridePolicy>,
     works: Informer<Work>,
     work_status: WorkStatus,
     owned: OwnedWorks,
@@ -75,6 +76,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         quotas,
         namespaces: setup.caches.take(&NAMESPACES),
         bindings: setup.bindings.namespaced.clone(),
+        overrides: setup.caches.take(&OVERRIDES),
         works: setup.works.clone(),
         work_status: setup.work_status.clone(),
         owned: OwnedWorks::new(setup, "federatedResourceQuota"),
@@ -85,6 +87,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     on_change(&setup.works, &this, QuotaController::on_work);
     on_change(&this.quotas, &this, QuotaController::on_quota);
     on_change(&setup.bindings.namespaced, &this, QuotaController::on_binding);
+    on_change(&this.overrides, &this, QuotaController::on_override);
     this
 }
 
@@ -118,7 +121,10 @@ impl QuotaController {
             assigned.map(|assignment| ClusterName::from(assignment.cluster_name.as_str())).filter(has_space).collect();
         let counted = quota.as_deref().filter(|_| self.accounting.counts()).map(|quota| {
             let bindings = self.bindings.namespace(&key.namespace);
-            let taken = usage::counted(&quota.spec.overall, bindings.iter().map(|binding| &binding.spec));
+            let overrides = self.overrides.namespace(&key.namespace);
+            let records = usage::Records::of(overrides.iter().map(|policy| &**policy));
+            let specs: Vec<_> = bindings.iter().map(|binding| records.applied(&binding.spec)).collect();
+            let taken = usage::counted(&quota.spec.overall, specs.iter().map(|spec| &**spec));
             let steady = self.counts.steady(key, (&taken, quota::booked(quota)), self.seam.clock.mono());
             (taken, steady)
         });
@@ -153,11 +159,24 @@ impl QuotaController {
 
     /// A deleted binding gives its usage back.
     fn on_binding(&self, change: &Change<ResourceBinding>) {
-        if let (Some(old), None) = (&change.old, &change.new)
-            && self.accounting.counts()
+        if let (Some(old), None) = (&change.old, &change.new) {
+            self.count_later(&old.namespace().unwrap_or_default());
+        }
+    }
+
+    /// Members decided for other replicas.
+    fn on_override(&self, change: &Change<OverridePolicy>) {
+        if records_decisions(change.old.as_deref(), change.new.as_deref())
+            && let Some(policy) = change.new.as_ref().or(change.old.as_ref())
         {
-            for quota in self.quotas.namespace(&old.namespace().unwrap_or_default()) {
-                // After a while, so that many bindings that are deleted together are one count.
+            self.count_later(&policy.namespace().unwrap_or_default());
+        }
+    }
+
+    /// Counts the usage of a namespace after a while, so that many changes together are one count.
+    fn count_later(&self, namespace: &str) {
+        if self.accounting.counts() {
+            for quota in self.quotas.namespace(namespace) {
                 self.queue.add_after(Key::of(&*quota), quota::COUNT_SETTLES);
             }
         }

@@ -1,31 +1,30 @@
-//! HorizontalPodAutoscalers on the resource usage of pods, from the cluster's `metrics.k8s.io`.
+//! HorizontalPodAutoscalers on the metrics that the cluster's own metrics APIs serve.
 //!
-//! It scales Deployments, ReplicaSets and StatefulSets. Custom and external metrics are not supported. FederatedHPAs
-//! decide by the same functions (`ironclad_autoscaling::federated_hpa`).
+//! It scales Deployments, ReplicaSets and StatefulSets, and no other kinds. FederatedHPAs decide by the same functions
+//! (`ironclad_autoscaling::federated_hpa`).
 
+mod ask;
 mod usage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use http::Request;
 use ironclad_autoscaling::federated_hpa::{
     Notice, Plan, Snapshot,
     calibration::Calibration,
-    conditions::{Condition, Conditions},
     decide,
     history::History,
     needs_metrics,
     options::Options,
     plan::Written,
     pods::{Pod, PodKey},
-    proposal::Reading,
-    samples::{self, Usage},
-    selecting::Selection,
-    source::{Asked, Source},
+    selecting::{self, Selection},
     spec::Spec,
     status::status,
+    target::Unread,
 };
+use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
+use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -33,22 +32,20 @@ use k8s_openapi::{
         autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
         core::v1::Pod as CorePod,
     },
-    apimachinery::pkg::apis::meta::v1::LabelSelector,
+    apimachinery::pkg::apis::meta::v1 as meta,
 };
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt as _, core::Selector};
 use parking_lot::Mutex;
-use serde_json::Value;
 
+use self::ask::Asker;
 use crate::{
     Cluster,
     caches::{AUTOSCALERS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS},
-    owner::{selector, selects},
+    owner::selects,
     status_debounce::status_patch,
 };
 
 const WORKERS: usize = 2;
-/// `--horizontal-pod-autoscaler-sync-period`.
-const EVERY: Duration = Duration::from_secs(15);
 const CONTROLLER: &str = "horizontal-pod-autoscaler-controller";
 
 struct Controller {
@@ -61,16 +58,28 @@ struct Controller {
     writer: Writer,
     recorder: Recorder,
     options: Options,
-    histories: Mutex<BTreeMap<Key, History>>,
+    asker: Asker,
+    states: Mutex<BTreeMap<Key, State>>,
+    /// Selectors of the autoscalers that were evaluated, by key.
+    selectors: Mutex<BTreeMap<Key, LabelSelector>>,
+}
+
+/// State in memory of one autoscaler.
+#[derive(Clone, Default)]
+struct State {
+    /// False until the replicas of its target are read for the first time.
+    is_begun: bool,
+    history: History,
 }
 
 struct Target {
     replicas: i32,
     created: i32,
-    selector: LabelSelector,
+    /// Selector of its pods, as its scale shows it.
+    selector: String,
 }
 
-pub(crate) fn start(cluster: &Cluster) {
+pub(crate) fn start(cluster: &Cluster, options: &Options) {
     let caches = &cluster.caches;
     let controller = Arc::new(Controller {
         cluster: cluster.clone(),
@@ -81,8 +90,10 @@ pub(crate) fn start(cluster: &Cluster) {
         pods: caches.take(&PODS),
         writer: Writer::new(CONTROLLER),
         recorder: Recorder::new(cluster.client.clone(), &cluster.seam, "horizontal-pod-autoscaler"),
-        options: Options::of_one_cluster(),
-        histories: Mutex::default(),
+        options: options.clone(),
+        asker: Asker::new(cluster.client.clone(), options.clone()),
+        states: Mutex::default(),
+        selectors: Mutex::default(),
     });
     let queue: Queue<Key> = cluster.queue("hpa");
     let to = queue.clone();
@@ -113,106 +124,135 @@ pub(crate) fn start(cluster: &Cluster) {
 impl Controller {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let now = self.cluster.seam.clock.wall_seconds();
+        let again = Next::After(Duration::try_from(self.options.sync_period).unwrap_or(Duration::MAX));
         let Some(hpa) = self.autoscalers.get_key(key).filter(|h| h.metadata.deletion_timestamp.is_none()) else {
-            self.histories.lock().remove(key);
+            self.states.lock().remove(key);
+            self.selectors.lock().remove(key);
             return Ok(Next::Forget);
         };
-        let Some(target) = self.target(&hpa) else {
-            let plan = without_target(&hpa);
-            self.write_status(
-                &hpa,
-                status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &Written::Nothing, now),
-            )
-            .await?;
-            return Ok(Next::After(EVERY));
-        };
         let spec = Spec::from(&hpa.spec);
-        let known = self.histories.lock().get(key).cloned();
-        let mut history = known.unwrap_or_else(|| History::begin(target.replicas, None, now));
-        let pods = self.pods(&hpa, &target);
-        let readings =
-            if needs_metrics(&spec, target.replicas) { self.readings(&hpa, &spec).await } else { Vec::new() };
+        let mut state = self.states.lock().get(key).cloned().unwrap_or_default();
+        let (plan, written) = match self.target(&hpa) {
+            Err(unread) => (without_target(&unread), Written::Nothing),
+            Ok(target) => {
+                if !std::mem::replace(&mut state.is_begun, true) {
+                    // Like kube-controller-manager, it forgets the changes of an earlier process.
+                    state.history = History::begin(target.replicas, None, now);
+                }
+                let plan = self.decide(key, &hpa, &spec, &target, &state.history, now).await;
+                let written = match plan.rescales() {
+                    true => match self.scale(&hpa, plan.desired).await {
+                        Ok(()) => Written::Rescaled,
+                        Err(failure) => Written::Failed(failure.to_string()),
+                    },
+                    false => Written::Nothing,
+                };
+                (plan, written)
+            }
+        };
+        let history = &mut state.history;
+        plan.record(history, &written, now);
+        history.forget(&spec, &self.options, now);
+        let told = history.news(plan.events.iter().cloned().chain(plan.notice_of(&written)).collect());
+        self.states.lock().insert(key.clone(), state);
+        told.iter().for_each(|notice| self.event(&hpa, notice));
+        self.write_status(&hpa, status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &written, now)).await?;
+        Ok(again)
+    }
+
+    async fn decide(
+        &self,
+        key: &Key,
+        hpa: &HorizontalPodAutoscaler,
+        spec: &Spec<'_>,
+        target: &Target,
+        history: &History,
+        now: Timestamp,
+    ) -> Plan {
+        let asks = needs_metrics(spec, target.replicas);
+        let (pods, selection) = if asks { self.selected(key, target) } else { (BTreeMap::new(), Selection::NotNeeded) };
+        let namespace = hpa.metadata.namespace.as_deref().unwrap_or("");
+        let readings = match &selection {
+            Selection::By(selector) => self.asker.readings(namespace, selector, spec).await,
+            _ => Vec::new(),
+        };
         let seen = Snapshot {
             current: target.replicas,
             pods: &pods,
-            selection: Selection::NotNeeded,
+            selection,
             status_replicas: i64::from(target.created),
             calibration: Calibration::ONE,
             is_settling: false,
         };
-        let plan = decide(&spec, &seen, &readings, &history, &self.options, now);
-        let written = if plan.rescales() {
-            self.scale(&hpa, plan.desired).await?;
-            Written::Rescaled
-        } else {
-            Written::Nothing
-        };
-        plan.record(&mut history, &written, now);
-        history.forget(&spec, &self.options, now);
-        let told = history.news(plan.events.iter().cloned().chain(plan.notice_of(&written)).collect());
-        self.histories.lock().insert(key.clone(), history);
-        told.iter().for_each(|notice| self.event(&hpa, notice));
-        self.write_status(&hpa, status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &written, now)).await?;
-        Ok(Next::After(EVERY))
+        decide(spec, &seen, &readings, history, &self.options, now)
     }
 
-    fn target(&self, hpa: &HorizontalPodAutoscaler) -> Option<Target> {
+    /// Returns the pods of a target, and the selector that they were found by. A selector that selects pods of another
+    /// autoscaler, too, is not to be used.
+    fn selected(&self, key: &Key, target: &Target) -> (BTreeMap<PodKey, Arc<Pod>>, Selection) {
+        let parsed = match selecting::parse(&target.selector) {
+            Ok(parsed) => parsed,
+            Err(selection) => return (BTreeMap::new(), selection),
+        };
+        let all = self.pods.namespace(&key.namespace);
+        let selected = all.iter().filter(|pod| selects(&parsed, &pod.metadata));
+        let pods: BTreeMap<PodKey, Arc<Pod>> =
+            selected.map(|pod| (key_of(&pod.name_any()), Arc::new(Pod::from(&**pod)))).collect();
+        let mut selectors = self.selectors.lock();
+        selectors.insert(key.clone(), parsed);
+        let named: Vec<(String, &LabelSelector)> = selectors
+            .iter()
+            .filter(|(other, _)| other.namespace == key.namespace)
+            .map(|(other, selector)| (other.to_string(), selector))
+            .collect();
+        let named = named.iter().map(|(name, selector)| (name.as_str(), *selector));
+        let others = selecting::others(&key.to_string(), pods.values().map(|pod| &**pod), named);
+        let selector = target.selector.clone();
+        let selection =
+            if others.is_empty() { Selection::By(selector) } else { Selection::Ambiguous { selector, others } };
+        (pods, selection)
+    }
+
+    fn target(&self, hpa: &HorizontalPodAutoscaler) -> Result<Target, Unread> {
         let (namespace, reference) = (hpa.metadata.namespace.as_deref().unwrap_or(""), &hpa.spec.scale_target_ref);
         let name = reference.name.as_str();
-        let of = |replicas: Option<i32>, created: Option<i32>, selector: &LabelSelector| Target {
+        let of = |replicas: Option<i32>, created: Option<i32>, selector: &meta::LabelSelector| Target {
             replicas: replicas.unwrap_or(1),
             created: created.unwrap_or(0),
-            selector: selector.clone(),
+            selector: shown(selector),
         };
-        match reference.kind.as_str() {
+        let (plural, found) = match reference.kind.as_str() {
             "Deployment" => {
-                let found = self.deployments.get(namespace, name)?;
-                let created = found.status.as_ref().and_then(|status| status.replicas);
-                found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
+                let found = self.deployments.get(namespace, name);
+                let of = |found: Arc<Deployment>| {
+                    let created = found.status.as_ref().and_then(|status| status.replicas);
+                    found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
+                };
+                ("deployments", found.and_then(of))
             }
             "ReplicaSet" => {
-                let found = self.sets.get(namespace, name)?;
-                let created = found.status.as_ref().map(|status| status.replicas);
-                found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
+                let found = self.sets.get(namespace, name);
+                let of = |found: Arc<ReplicaSet>| {
+                    let created = found.status.as_ref().map(|status| status.replicas);
+                    found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
+                };
+                ("replicasets", found.and_then(of))
             }
             "StatefulSet" => {
-                let found = self.stateful_sets.get(namespace, name)?;
-                let created = found.status.as_ref().map(|status| status.replicas);
-                found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
+                let found = self.stateful_sets.get(namespace, name);
+                let of = |found: Arc<StatefulSet>| {
+                    let created = found.status.as_ref().map(|status| status.replicas);
+                    found.spec.as_ref().map(|spec| of(spec.replicas, created, &spec.selector))
+                };
+                ("statefulsets", found.and_then(of))
             }
-            _ => None,
-        }
-    }
-
-    fn pods(&self, hpa: &HorizontalPodAutoscaler, target: &Target) -> BTreeMap<PodKey, Arc<Pod>> {
-        let selector = selector(Some(&target.selector));
-        let pods = self.pods.namespace(hpa.metadata.namespace.as_deref().unwrap_or(""));
-        let selected = pods.iter().filter(|pod| selector.as_ref().is_some_and(|s| selects(s, &pod.metadata)));
-        selected.map(|pod| (key_of(&pod.name_any()), Arc::new(Pod::from(&**pod)))).collect()
-    }
-
-    /// Reads the metrics in order.
-    async fn readings(&self, hpa: &HorizontalPodAutoscaler, spec: &Spec<'_>) -> Vec<Result<Reading, String>> {
-        let usage = self.usage(hpa.metadata.namespace.as_deref().unwrap_or("")).await;
-        let each = spec.metrics.iter().map(|metric| {
-            let source = Source::of(metric, &self.options).map_err(|invalid| invalid.message)?;
-            let Asked::Usage { resource, container } = source.asked else {
-                return Err(format!("no {} metrics are served here", metric.type_));
-            };
-            let usage = usage.as_ref().map_err(Clone::clone)?;
-            samples::of_resource(usage, resource, container, &self.options).map(Reading::Pods)
-        });
-        each.collect()
-    }
-
-    async fn usage(&self, namespace: &str) -> Result<BTreeMap<PodKey, Usage>, String> {
-        let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
-        let request = Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
-        let list = self.cluster.client.request::<Value>(request).await;
-        let list =
-            list.map_err(|e| format!("unable to fetch metrics from resource metrics API: {}", Failure::from(e)))?;
-        let items = list["items"].as_array().into_iter().flatten();
-        Ok(items.filter_map(usage::parse).map(|(name, usage)| (key_of(&name), usage)).collect())
+            other => {
+                let api_version = reference.api_version.as_deref().unwrap_or_default();
+                let group = api_version.split_once('/').map_or("", |(group, _)| group);
+                return Err(Unread::Scale(format!("no matches for kind \"{other}\" in group \"{group}\"")));
+            }
+        };
+        found.ok_or_else(|| Unread::Scale(format!("{plural}.apps \"{name}\" not found")))
     }
 
     async fn scale(&self, hpa: &HorizontalPodAutoscaler, replicas: i32) -> Result<(), Failure> {
@@ -266,10 +306,17 @@ fn key_of(name: &str) -> PodKey {
     PodKey { cluster: Arc::from(""), name: name.into() }
 }
 
-fn without_target(hpa: &HorizontalPodAutoscaler) -> Plan {
-    let target = &hpa.spec.scale_target_ref;
-    let (kind, name) = (&target.kind, &target.name);
-    let why = format!("the HPA controller was unable to get the target's current scale: {kind} {name} not found");
-    let able = Some(Condition::fails("FailedGetScale", why));
-    Plan { conditions: Conditions { able, ..Conditions::default() }, ..Plan::default() }
+/// The plan for a target that cannot be read. As with kube-controller-manager, the event gives the reason alone, and the
+/// condition a whole sentence.
+fn without_target(unread: &Unread) -> Plan {
+    let mut plan = unread.plan(None);
+    if let (Unread::Scale(why), [notice]) = (unread, &mut plan.events[..]) {
+        notice.message.clone_from(why);
+    }
+    plan
+}
+
+/// Renders the selector of a workload as its scale does. One that cannot be read selects nothing.
+fn shown(selector: &meta::LabelSelector) -> String {
+    Selector::try_from(selector.clone()).map(|selector| selector.to_string()).unwrap_or_default()
 }

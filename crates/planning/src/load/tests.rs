@@ -1,6 +1,8 @@
 //! Replicas under other loads, divided by the scheduler.
 
-use ironclad_autoscaling::federated_hpa::report::MetricReport;
+use ironclad_autoscaling::federated_hpa::{
+    options::Options as AutoscalerOptions, ratio::Tolerance, report::MetricReport,
+};
 use serde_json::json;
 
 use super::*;
@@ -59,23 +61,30 @@ fn report(current: i32, total: i64) -> Report {
     Report { name: "web".into(), current: Some(current), metrics: vec![metric], ..Report::default() }
 }
 
-fn foreseen(
+/// Seconds, replicas, and replicas by cluster.
+type Points = Vec<(i64, i32, Vec<i32>)>;
+
+fn foreseen(binding: &Binding, max: i32, report: &Report, startup: i64) -> Result<Points, LoadError> {
+    foreseen_with(&Settings::default(), &autoscaler(max), binding, report, startup)
+}
+
+fn foreseen_with(
+    settings: &Settings,
+    autoscaler: &FederatedHPA,
     binding: &Binding,
-    max: i32,
     report: &Report,
     startup: i64,
-) -> Result<Vec<(i64, i32, Vec<i32>)>, LoadError> {
+) -> Result<Points, LoadError> {
     let world = world_of(FLEET);
-    let (autoscaler, options) = (autoscaler(max), Options::default());
     let found = foresee(&Question {
-        autoscaler: &autoscaler,
+        autoscaler,
         report,
         binding,
         clusters: &world.clusters,
         load: 3_000,
         lasts: SignedDuration::from_secs(600),
         startup: SignedDuration::from_secs(startup),
-        options: &options,
+        settings,
         now: Timestamp::from_second(1_767_225_600).unwrap(),
     });
     let shown = |point: &Point| (point.after_seconds, point.replicas, point.clusters.values().copied().collect());
@@ -98,6 +107,31 @@ fn replicas_follow_the_load_and_are_divided_by_the_policy() {
     );
     let points = foreseen(&divided, 10, &report(4, 200), 10).unwrap();
     assert_eq!(points[2].1, 10, "the maximum holds");
+}
+
+#[test]
+fn flags_and_behavior_of_the_autoscaler_count() {
+    let divided = binding("Divided", 4, &[("m1", 1), ("m2", 3)]);
+    let flags = AutoscalerOptions {
+        sync_period: SignedDuration::from_secs(60),
+        downscale_stabilization: SignedDuration::from_secs(30),
+        ..AutoscalerOptions::default()
+    };
+    let short = Settings::default().with_autoscaler(&flags);
+    let tolerant = AutoscalerOptions { tolerance: Tolerance::parse("2").unwrap(), ..flags.clone() };
+    let tolerant = Settings::default().with_autoscaler(&tolerant);
+    let mut patient = autoscaler(100);
+    let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 900}});
+    patient.spec.behavior = serde_json::from_value(behavior).unwrap();
+    for (name, settings, autoscaler, want) in [
+        ("the flags of the leader", &short, autoscaler(100), vec![(0, 4), (60, 8), (120, 12), (660, 4)]),
+        ("a tolerance that covers the load", &tolerant, autoscaler(100), vec![(0, 4)]),
+        ("a window of its own is waited for", &short, patient, vec![(0, 4), (60, 8), (120, 12), (1_500, 4)]),
+    ] {
+        let points = foreseen_with(settings, &autoscaler, &divided, &report(4, 200), 10).unwrap();
+        let points: Vec<(i64, i32)> = points.into_iter().map(|point| (point.0, point.1)).collect();
+        assert_eq!(points, want, "{name}");
+    }
 }
 
 #[test]

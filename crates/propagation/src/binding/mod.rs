@@ -454,7 +454,10 @@ impl Copy<'_> {
     /// Refuses an overridden copy that asks for more than its quota was charged.
     fn within_charge(&self, revised: &Value, overridden: &Value) -> Result<(), Because> {
         let (seen, cluster) = (self.seen, &self.target.cluster);
-        let target = TargetCluster { name: cluster.to_string(), replicas: self.target.replicas, ..Default::default() };
+        // What the member decided is counted, too.
+        let recorded = self.record().and_then(|policy| overrides::recorded(policy).get(cluster).copied());
+        let replicas = self.target.replicas.max(recorded.unwrap_or(0));
+        let target = TargetCluster { name: cluster.to_string(), replicas, ..Default::default() };
         match charged::excess(seen.quotas, seen.interpreter, seen.binding.spec(), target, revised, overridden) {
             Ok(None) => Ok(()),
             Ok(Some(message)) => Err(Reason::OverrideFailed { cluster: cluster.clone(), message }.into()),
@@ -462,10 +465,14 @@ impl Copy<'_> {
         }
     }
 
+    /// The override policy in which the autoscaler records what members decided.
+    fn record(&self) -> Option<&OverridePolicy> {
+        self.seen.overrides.iter().find(|policy| overrides::is_of_autoscaler(policy)).map(|policy| &**policy)
+    }
+
     /// Replicas of the template that the autoscaler's override policy is for.
     fn recorded_for(&self) -> Option<i64> {
-        let policy = self.seen.overrides.iter().find(|policy| overrides::is_of_autoscaler(policy))?;
-        let map = policy.metadata.annotations.as_ref()?;
+        let map = self.record()?.metadata.annotations.as_ref()?;
         map.get(annotations::FEDERATED_HPA_OBSERVED_REPLICAS)?.parse().ok()
     }
 

@@ -2,14 +2,17 @@
 //! booked when a binding is written, recounted periodically, and asked about before bindings are preempted
 //! (specification/scheduling.md 15.2).
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use ironclad_api::{
     Quantity, ResourceList,
-    policy::FederatedResourceQuota,
+    policy::{FederatedResourceQuota, OverridePolicy},
     quantity::{Amount, QuantityError},
     work::{ResourceBindingSpec, TargetCluster},
 };
+use ironclad_fleet::ClusterName;
+
+use crate::overrides;
 
 /// Amounts by resource.
 pub type Amounts = BTreeMap<String, Amount>;
@@ -102,6 +105,41 @@ pub fn refusal(quota: &FederatedResourceQuota, difference: &Amounts) -> Result<O
         }
     }
     Ok(None)
+}
+
+/// Replicas that members decided, by the kind and name of the workload (specification/autoscaling.md 6.6).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Records(BTreeMap<(String, String, String), BTreeMap<ClusterName, i32>>);
+
+impl Records {
+    /// Reads the records among the override policies of one namespace.
+    #[must_use]
+    pub fn of<'a>(policies: impl IntoIterator<Item = &'a OverridePolicy>) -> Self {
+        let mut records = Self::default();
+        for policy in policies.into_iter().filter(|policy| overrides::is_of_autoscaler(policy)) {
+            for target in &policy.spec.resource_selectors {
+                let key = (target.api_version.clone(), target.kind.clone(), target.name.clone());
+                records.0.insert(key, overrides::recorded(policy));
+            }
+        }
+        records
+    }
+
+    /// Returns the binding with the replicas that count for quotas: in each cluster the larger one of what the binding
+    /// says and what the member decided.
+    #[must_use]
+    pub fn applied<'a>(&self, spec: &'a ResourceBindingSpec) -> Cow<'a, ResourceBindingSpec> {
+        let of = &spec.resource;
+        // The key is built only where a namespace has records at all.
+        let key = (!self.0.is_empty()).then(|| (of.api_version.clone(), of.kind.clone(), of.name.clone()));
+        let Some(record) = key.and_then(|key| self.0.get(&key)) else { return Cow::Borrowed(spec) };
+        let mut spec = spec.clone();
+        for target in &mut spec.clusters {
+            let decided = record.get(&ClusterName::from(target.name.as_str())).copied().unwrap_or(0);
+            target.replicas = target.replicas.max(decided);
+        }
+        Cow::Owned(spec)
+    }
 }
 
 /// The resource that a key of a quota limits: `requests.cpu` limits `cpu`, since bindings carry requests.
@@ -254,6 +292,46 @@ mod tests {
         let overall = list(json!({"cpu": "10", "requests.cpu": "20", "memory": "1Gi", "pods": "9", "limits.cpu": "1"}));
         let want = json!({"cpu": "2500m", "requests.cpu": "2500m", "memory": "0", "pods": "4", "limits.cpu": "0"});
         assert_eq!(json!(counted(&overall, &all)), want);
+    }
+
+    #[test]
+    fn what_members_decided_counts_where_it_is_more() {
+        let binding = spec(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "replicas": 5,
+            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 3}],
+        }));
+        let policy = |labels: Value, name: &str, rules: &[(&str, i32)]| -> OverridePolicy {
+            let rules: Vec<Value> = rules
+                .iter()
+                .map(|(cluster, replicas)| {
+                    json!({"targetCluster": {"clusterNames": [cluster]}, "overriders": {"plaintext": [
+                        {"path": "/spec/replicas", "operator": "replace", "value": replicas}]}})
+                })
+                .collect();
+            serde_json::from_value(json!({
+                "metadata": {"name": "p", "labels": labels},
+                "spec": {"overrideRules": rules,
+                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": name}]},
+            }))
+            .unwrap()
+        };
+        let managed = || json!({"federatedhpa.karmada.io/managed": "true"});
+        for (name, policies, want) in [
+            ("no record", vec![], [2, 3]),
+            ("more in one cluster", vec![policy(managed(), "web", &[("m1", 8)])], [8, 3]),
+            (
+                "fewer do not free what the binding may use",
+                vec![policy(managed(), "web", &[("m1", 1), ("m2", 4)])],
+                [2, 4],
+            ),
+            ("of a cluster that was left", vec![policy(managed(), "web", &[("m9", 8)])], [2, 3]),
+            ("of another workload", vec![policy(managed(), "db", &[("m1", 8)])], [2, 3]),
+            ("a policy of a user is no record", vec![policy(json!({}), "web", &[("m1", 8)])], [2, 3]),
+        ] {
+            let counted = Records::of(&policies).applied(&binding).into_owned();
+            let replicas: Vec<i32> = counted.clusters.iter().map(|target| target.replicas).collect();
+            assert_eq!(replicas, want, "{name}");
+        }
     }
 
     #[test]

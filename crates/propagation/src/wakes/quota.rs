@@ -1,8 +1,11 @@
 //! Wake rules of the quota controller, and the choice of how it accounts for usage.
 
-use ironclad_api::{ResourceList, policy::FederatedResourceQuota};
+use ironclad_api::{
+    ResourceList,
+    policy::{FederatedResourceQuota, OverridePolicy},
+};
 
-use crate::quota::Overall;
+use crate::{overrides, quota::Overall};
 
 /// Parties that account for the usage of quotas, by feature gate and `--controllers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +50,16 @@ impl Accounting {
     }
 }
 
+/// Returns true if other replicas that members decided are recorded than before: the usage of the namespace is counted
+/// again (specification/autoscaling.md 6.6).
+#[must_use]
+pub fn records_decisions(old: Option<&OverridePolicy>, new: Option<&OverridePolicy>) -> bool {
+    let of = |policy: Option<&OverridePolicy>| {
+        policy.filter(|policy| overrides::is_of_autoscaler(policy)).map(overrides::recorded)
+    };
+    of(old) != of(new)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -89,6 +102,29 @@ mod tests {
             ("deleted", BOOKED, Some(&base), None, true),
         ] {
             assert_eq!(accounting.quota(old, new), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn decisions_of_members_wake_the_quotas() {
+        let policy = |labels: Value, replicas: i32| -> OverridePolicy {
+            serde_json::from_value(json!({
+                "metadata": {"name": "p", "namespace": "n", "labels": labels},
+                "spec": {"overrideRules": [{"targetCluster": {"clusterNames": ["m1"]}, "overriders": {"plaintext": [
+                    {"path": "/spec/replicas", "operator": "replace", "value": replicas}]}}]},
+            }))
+            .unwrap()
+        };
+        let record = |replicas| policy(json!({"federatedhpa.karmada.io/managed": "true"}), replicas);
+        let of_user = policy(json!({}), 5);
+        for (name, old, new, want) in [
+            ("the first record", None, Some(&record(4)), true),
+            ("another number", Some(&record(4)), Some(&record(8)), true),
+            ("the same number", Some(&record(4)), Some(&record(4)), false),
+            ("the end of the record", Some(&record(4)), None, true),
+            ("a policy of a user", None, Some(&of_user), false),
+        ] {
+            assert_eq!(records_decisions(old, new), want, "{name}");
         }
     }
 }

@@ -69,7 +69,7 @@ async fn run(lost: usize) -> (usize, usize, usize) {
     let client = in_process_client(service, Default::default());
     let cluster = Cluster::new(client, seam.child("controllers"));
     let controllers = vec![Controller::Deployment, Controller::ReplicaSet];
-    let options = ironclad_kubecontrollers::Options { controllers, root_certificate: None, signer: None };
+    let options = ironclad_kubecontrollers::Options { controllers, ..ironclad_kubecontrollers::Options::default() };
     ironclad_kubecontrollers::start(&cluster, &options);
     cluster.start_caches();
 

@@ -52,6 +52,7 @@ impl Ours {
             controllers: Controller::PLANE.into_iter().filter(|c| *c != Controller::ResourceQuota).collect(),
             root_certificate: Some(pki.ca().to_owned()),
             signer: Some(ironclad_simcluster::signer(pki.authority().clone())),
+            ..kubecontrollers::Options::default()
         };
         kubecontrollers::start(&cluster, &options);
         cluster.start_caches();

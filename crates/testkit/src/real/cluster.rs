@@ -44,7 +44,8 @@ const UNSCHEDULED_CONTROLLERS: &str = "namespace-controller,serviceaccount-contr
 #[derive(Debug, Clone)]
 pub(super) enum Role {
     Plane,
-    Member(NodeShape),
+    /// Its nodes, and further flags of its kube-controller-manager.
+    Member(NodeShape, Vec<String>),
     /// Workloads get Pods, which no node runs: its kube-apiserver may be older than the other programs.
     Unscheduled,
 }
@@ -130,11 +131,15 @@ impl Cluster {
         };
         let controllers = match role {
             Role::Plane => PLANE_CONTROLLERS,
-            Role::Member(_) => "*",
+            Role::Member(..) => "*",
             Role::Unscheduled => UNSCHEDULED_CONTROLLERS,
         };
-        start("kube-controller-manager", &pki::CONTROLLER_MANAGER, manager_flags(&self.directory, controllers))?;
-        if let Role::Member(shape) = role {
+        let mut flags = manager_flags(&self.directory, controllers);
+        if let Role::Member(_, further) = role {
+            flags.extend(further.iter().map(Into::into));
+        }
+        start("kube-controller-manager", &pki::CONTROLLER_MANAGER, flags)?;
+        if let Role::Member(shape, _) = role {
             start("kube-scheduler", &pki::SCHEDULER, companion_flags())?;
             let usual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/kubernetes/kwok-stages/stages.yaml");
             let stages = shape.stages.clone().unwrap_or_else(|| usual.into());
@@ -151,7 +156,7 @@ impl Cluster {
 
     async fn wait_until_alive(&mut self, role: &Role) -> anyhow::Result<()> {
         let client = self.client().await?;
-        if let Role::Member(shape) = role {
+        if let Role::Member(shape, _) = role {
             nodes::create(&client, &self.name, shape).await?;
         }
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
@@ -168,7 +173,7 @@ impl Cluster {
                 accounts.get("default").await.context("the service account that kube-controller-manager makes")?;
                 match role {
                     Role::Plane | Role::Unscheduled => Ok(()),
-                    Role::Member(_) => nodes::are_ready(&client).await,
+                    Role::Member(..) => nodes::are_ready(&client).await,
                 }
             };
             look.await.map_err(Pending::Yet)

@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
@@ -44,17 +45,21 @@ pub enum Mood {
     Lies,
 }
 
-/// The running API. Dropping it ends it.
-#[derive(Debug)]
-pub struct MetricsApi {
-    seam: Seam,
-    mood: Arc<Mutex<Mood>>,
-    queue: Arc<Mutex<String>>,
+/// Answers of the metrics APIs of a cluster.
+pub trait MetricsAnswers: Send + Sync {
+    /// Returns code and body of the answer to a GET request.
+    fn answer<'a>(&'a self, path: &'a str, query: Option<&'a str>) -> BoxFuture<'a, anyhow::Result<(u16, Value)>>;
 }
 
-impl MetricsApi {
+/// A server of metrics APIs that a cluster forwards to. Dropping it ends it.
+#[derive(Debug)]
+pub struct MetricsServer {
+    seam: Seam,
+}
+
+impl MetricsServer {
     /// Starts it and registers it in the cluster, and waits until the cluster forwards to it.
-    pub async fn start(cluster: &Cluster) -> anyhow::Result<Self> {
+    pub async fn start(cluster: &Cluster, answers: Arc<dyn MetricsAnswers>) -> anyhow::Result<Self> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(vec!["localhost".to_owned()])?.self_signed(&key)?;
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -66,22 +71,20 @@ impl MetricsApi {
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for a metrics API")?;
         let port = listener.local_addr()?.port();
-        let api = Self {
-            seam: Seam::system("metrics-api"),
-            mood: Arc::default(),
-            queue: Arc::new(Mutex::new("0".to_owned())),
-        };
-        let (tasks, mood, queue) = (api.seam.tasks.clone(), api.mood.clone(), api.queue.clone());
-        let (client, clock) = (cluster.client().await?, api.seam.clock.clone());
-        let answering = Answering { client, clock, mood, queue };
-        api.seam.tasks.spawn("metrics-api", async move {
+        let server = Self { seam: Seam::system("metrics-api") };
+        let tasks = server.seam.tasks.clone();
+        server.seam.tasks.spawn("metrics-api", async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, answering) = (acceptor.clone(), answering.clone());
+                let (acceptor, answers) = (acceptor.clone(), answers.clone());
                 tasks.spawn("connection", async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
-                    let service = service_fn(move |request| {
-                        let answering = answering.clone();
-                        async move { answering.answer(&request).await }
+                    let service = service_fn(move |request: Request<Incoming>| {
+                        let answers = answers.clone();
+                        async move {
+                            let (code, body) = answers.answer(request.uri().path(), request.uri().query()).await?;
+                            let response = Response::builder().status(code).header("content-type", "application/json");
+                            anyhow::Ok(response.body(Full::new(Bytes::from(body.to_string())))?)
+                        }
                     });
                     let connection = auto::Builder::new(TokioExecutor::new());
                     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
@@ -89,7 +92,36 @@ impl MetricsApi {
             }
         });
         register(cluster, port).await?;
-        Ok(api)
+        Ok(server)
+    }
+}
+
+impl Drop for MetricsServer {
+    fn drop(&mut self) {
+        self.seam.tasks.kill();
+    }
+}
+
+/// The running API. Dropping it ends it.
+#[derive(Debug)]
+pub struct MetricsApi {
+    mood: Arc<Mutex<Mood>>,
+    queue: Arc<Mutex<String>>,
+    _server: MetricsServer,
+}
+
+impl MetricsApi {
+    /// Starts it and registers it in the cluster, and waits until the cluster forwards to it.
+    pub async fn start(cluster: &Cluster) -> anyhow::Result<Self> {
+        let (mood, queue) = (Arc::default(), Arc::new(Mutex::new("0".to_owned())));
+        let answering = Answering {
+            client: cluster.client().await?,
+            clock: Seam::system("metrics-api").clock,
+            mood: Arc::clone(&mood),
+            queue: Arc::clone(&queue),
+        };
+        let server = MetricsServer::start(cluster, Arc::new(answering)).await?;
+        Ok(Self { mood, queue, _server: server })
     }
 
     pub fn set_mood(&self, mood: Mood) {
@@ -99,12 +131,6 @@ impl MetricsApi {
     /// Sets the value of the external metric `depth`.
     pub fn set_depth(&self, value: &str) {
         value.clone_into(&mut self.queue.lock());
-    }
-}
-
-impl Drop for MetricsApi {
-    fn drop(&mut self) {
-        self.seam.tasks.kill();
     }
 }
 
@@ -136,7 +162,6 @@ async fn register(cluster: &Cluster, port: u16) -> anyhow::Result<()> {
     .await
 }
 
-#[derive(Clone)]
 struct Answering {
     client: Client,
     clock: ironclad_seam::Clock,
@@ -144,21 +169,23 @@ struct Answering {
     queue: Arc<Mutex<String>>,
 }
 
-impl Answering {
-    async fn answer(&self, request: &Request<Incoming>) -> anyhow::Result<Response<Full<Bytes>>> {
-        let mood = *self.mood.lock();
-        if mood == Mood::Hangs {
-            std::future::pending::<()>().await;
-        }
-        let body = self.body(request, mood).await?;
-        let code = if body.is_null() { 404 } else { 200 };
-        let response = Response::builder().status(code).header("content-type", "application/json");
-        Ok(response.body(Full::new(body.to_string().into()))?)
+impl MetricsAnswers for Answering {
+    fn answer<'a>(&'a self, path: &'a str, _: Option<&'a str>) -> BoxFuture<'a, anyhow::Result<(u16, Value)>> {
+        Box::pin(async move {
+            let mood = *self.mood.lock();
+            if mood == Mood::Hangs {
+                std::future::pending::<()>().await;
+            }
+            let body = self.body(path, mood).await?;
+            Ok((if body.is_null() { 404 } else { 200 }, body))
+        })
     }
+}
 
-    async fn body(&self, request: &Request<Incoming>, mood: Mood) -> anyhow::Result<Value> {
+impl Answering {
+    async fn body(&self, path: &str, mood: Mood) -> anyhow::Result<Value> {
         let now = self.clock.wall_seconds().to_string();
-        let parts: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let resources = |group_version: String, names: &[(&str, bool)]| {
             let all: Vec<Value> = names
                 .iter()

@@ -25,7 +25,7 @@ pub use self::{
     binaries::{Binaries, Missing, QUICK_VARIABLE, SKIPPED_VARIABLE},
     cluster::Cluster,
     kubectl::{Kubectl, Output, Running},
-    metrics_api::{CPU, MetricsApi, Mood, QPS},
+    metrics_api::{CPU, MetricsAnswers, MetricsApi, MetricsServer, Mood, QPS},
     nodes::NodeShape,
     old_member::OldMember,
     wait::until,
@@ -59,12 +59,14 @@ pub struct Config {
     /// Number of members; two cores can run ten.
     pub members: usize,
     pub nodes: NodeShape,
+    /// Further flags of the members' kube-controller-managers.
+    pub manager_flags: Vec<String>,
 }
 
 impl Default for Config {
     /// A control plane and two members of two nodes.
     fn default() -> Self {
-        Self { plane: true, members: 2, nodes: NodeShape::default() }
+        Self { plane: true, members: 2, nodes: NodeShape::default(), manager_flags: Vec::new() }
     }
 }
 
@@ -101,8 +103,8 @@ impl RealEnv {
         let etcd = Etcd::start(&binaries, directory.path(), Syncs::Never).await?;
         let url = etcd.url();
         let plane = config.plane.then(|| ("plane".to_owned(), Role::Plane));
-        let members =
-            (1..=config.members).map(|number| (format!("member{number}"), Role::Member(config.nodes.clone())));
+        let member = || Role::Member(config.nodes.clone(), config.manager_flags.clone());
+        let members = (1..=config.members).map(|number| (format!("member{number}"), member()));
         let mut clusters: Vec<Cluster> = stream::iter(plane.into_iter().chain(members))
             .map(|(name, role)| Cluster::start(&binaries, name, role, &url, directory.path()))
             .buffered(STARTED_AT_ONCE)

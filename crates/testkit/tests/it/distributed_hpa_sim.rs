@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{
+    apps::WorkloadRebalancer,
     cluster::Cluster,
     policy::{OverridePolicy, PropagationPolicy},
     taints::NO_EXECUTE,
@@ -422,6 +423,36 @@ async fn users_scale_the_template_and_members_have_the_last_word() -> anyhow::Re
     ensure!(replicas.iter().sum::<i32>() == total, "{replicas:?}");
     ensure!(scene.template_replicas().await? == total, "the template took them over");
     ensure!(scene.bounds().await? == [(0, 0); 3] && scene.recorded().await?.is_empty());
+    scene.world.until_quiet().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rebalance_moves_bounds_and_not_what_members_decided() -> anyhow::Result<()> {
+    let mut scene = Scene::scaled().await?;
+    scene.scale(6).await?;
+    scene.load = load_for(12);
+    scene.until_total(12).await?;
+    scene.pass(3 * MINUTE).await?;
+    scene.is_recorded(12).await?;
+    let before = scene.replicas().await?;
+    let weight = |member: &str, weight: i64| json!({"targetCluster": {"clusterNames": [member]}, "weight": weight});
+    let weights = [weight("member1", 4), weight("member2", 1), weight("member3", 1)];
+    let patch =
+        json!({"spec": {"placement": {"replicaScheduling": {"weightPreference": {"staticWeightList": weights}}}}});
+    let policies: Api<PropagationPolicy> = Api::namespaced(scene.world.user(), "default");
+    policies.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    let rebalancer = json!({"metadata": {"name": "now"},
+        "spec": {"workloads": [{"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web"}]}});
+    let rebalancers: Api<WorkloadRebalancer> = Api::all(scene.world.user());
+    rebalancers.create(&PostParams::default(), &serde_json::from_value(rebalancer)?).await?;
+    let (turns, seen) = scene.turns(3 * MINUTE).await?;
+    ensure!(turns == 0 && seen == [before.clone()], "{before:?}: {seen:?}; {}", scene.shown().await?);
+    let bindings: Api<ResourceBinding> = Api::namespaced(scene.world.user(), "default");
+    let placed = bindings.get("web-deployment").await?.spec.clusters;
+    let placed: Vec<i32> = placed.iter().map(|target| target.replicas).collect();
+    ensure!(placed == [4, 1, 1], "{placed:?}");
+    scene.until_autoscalers(&[(1, 20), (1, 5), (1, 5)]).await?;
+    ensure!(scene.replicas().await? == before, "{:?}", scene.replicas().await?);
     scene.world.until_quiet().await
 }
 

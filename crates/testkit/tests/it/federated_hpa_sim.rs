@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -175,6 +175,50 @@ async fn replicas_follow_the_load_and_are_divided_by_the_policy() -> anyhow::Res
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restart_does_not_shorten_the_window_of_scaling_down() -> anyhow::Result<()> {
+    let mut scene = Scene::start(6, [1, 1], 300).await?;
+    scene.add(&autoscaler(1, 20)?).await?;
+    scene.until("it is at rest", async |scene| Ok(scene.reason("AbleToScale").await? == "ReadyForNewScale")).await?;
+    scene.load = 100;
+    scene.pass(Duration::from_secs(240)).await?;
+    scene.world.kill_controllers();
+    scene.pass(Duration::from_secs(90)).await?;
+    scene.world.start_controllers().await;
+    scene.pass(Duration::from_secs(270)).await?;
+    ensure!(scene.replicas().await? == 6, "a whole window passes after the start");
+    scene.until("two replicas are left", async |scene| Ok(scene.ready().await? == 2)).await?;
+    scene.world.until_quiet().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_scale_twice_in_a_period() -> anyhow::Result<()> {
+    // Time for which the process still runs after the change: until the next write, and for some rounds more.
+    for runs_on in [0, 40] {
+        let mut scene = Scene::start(2, [1, 1], 1_000).await?;
+        let mut limited = serde_json::to_value(autoscaler(1, 20)?)?;
+        limited["spec"]["behavior"] =
+            json!({"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 180}]}});
+        scene.add(&serde_json::from_value(limited)?).await?;
+        let changed = async |scene: &Scene| {
+            let status = scene.autoscalers.get("web").await?.status;
+            Ok(status.is_some_and(|status| status.last_scale_time.is_some()))
+        };
+        scene.until("the first change", changed).await?;
+        let began = scene.world.clock().mono();
+        scene.pass(Duration::from_secs(runs_on)).await?;
+        scene.world.kill_controllers();
+        scene.pass(Duration::from_secs(10)).await?;
+        scene.world.start_controllers().await;
+        while scene.world.clock().mono() - began < Duration::from_secs(160) {
+            scene.pass(STEP).await?;
+            ensure!(scene.replicas().await? == 4, "{runs_on} s: {} replicas", scene.replicas().await?);
+        }
+        scene.until("the next change, in the next period", async |scene| Ok(scene.replicas().await? == 6)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_member_scales_nothing_down() -> anyhow::Result<()> {
     // At the target: eight pods with 50m each.
     let mut scene = Scene::start(8, [1, 1], 400).await?;
@@ -230,6 +274,59 @@ async fn what_cannot_be_scaled_is_named() -> anyhow::Result<()> {
     let ambiguous = async |scene: &Scene| Ok(scene.reason("ScalingActive").await? == "AmbiguousSelector");
     scene.until("two autoscalers on one workload", ambiguous).await?;
     ensure!(scene.replicas().await? == 2);
+    Ok(())
+}
+
+/// True if the autoscaler that was created last says that the other one works.
+async fn is_younger_refused(
+    scene: &Scene,
+    distributed: &Api<HorizontalPodAutoscaler>,
+    central_is_older: bool,
+) -> anyhow::Result<bool> {
+    if !central_is_older {
+        return Ok(scene.reason("AbleToScale").await? == "ConflictingAutoscaler");
+    }
+    let status = distributed.get("web").await?.status.unwrap_or_default();
+    let able = status.conditions.into_iter().flatten().find(|condition| condition.type_ == "AbleToScale");
+    Ok(able.is_some_and(|able| able.reason.as_deref() == Some("ConflictingAutoscaler")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_both_designs_on_one_target_the_older_one_works() -> anyhow::Result<()> {
+    let mut hpa = serde_json::to_value(autoscaler(2, 20)?)?;
+    hpa["apiVersion"] = json!("autoscaling/v2");
+    hpa["kind"] = json!("HorizontalPodAutoscaler");
+    hpa["metadata"]["labels"] = json!({labels::FEDERATED_HPA_ENABLED: "true"});
+    let hpa: HorizontalPodAutoscaler = serde_json::from_value(hpa)?;
+    for central_is_older in [true, false] {
+        let mut scene = Scene::start(2, [1, 1], 400).await?;
+        // Past admission, which refuses the younger one.
+        let (ours, post) = (
+            scene.world.ours(),
+            PostParams { field_manager: Some("ironclad-test".to_owned()), ..PostParams::default() },
+        );
+        let central: Api<FederatedHPA> = Api::namespaced(ours.clone(), "default");
+        let distributed: Api<HorizontalPodAutoscaler> = Api::namespaced(ours, "default");
+        for step in [central_is_older, !central_is_older] {
+            match step {
+                true => drop(central.create(&post, &autoscaler(1, 20)?).await?),
+                false => drop(distributed.create(&post, &hpa).await?),
+            }
+            scene.pass(Duration::from_secs(2)).await?;
+        }
+        let refused = async |scene: &Scene| is_younger_refused(scene, &distributed, central_is_older).await;
+        scene.until("the younger one is refused", refused).await?;
+        scene.pass(Duration::from_secs(90)).await?;
+        ensure!(is_younger_refused(&scene, &distributed, central_is_older).await?, "it stays refused");
+        let template = scene.replicas().await?;
+        ensure!((template == 8) == central_is_older, "the older one works: the template has {template} replicas");
+        match central_is_older {
+            true => drop(central.delete("web", &DeleteParams::default()).await?),
+            false => drop(distributed.delete("web", &DeleteParams::default()).await?),
+        }
+        let works = async |scene: &Scene| Ok(!is_younger_refused(scene, &distributed, central_is_older).await?);
+        scene.until("the younger one works once it is alone", works).await?;
+    }
     Ok(())
 }
 

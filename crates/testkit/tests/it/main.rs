@@ -2,6 +2,8 @@
 
 mod admission_real;
 mod authorization;
+mod autoscalers;
+mod autoscaling_real;
 mod backup_up;
 mod bad_input;
 mod capacity_sim;

@@ -18,6 +18,7 @@ use ironclad_api::{
     sim::SimulatedCluster,
 };
 use ironclad_apiserver::pki::Context;
+use ironclad_kubecontrollers::AutoscalingOptions;
 use ironclad_runtime::{
     EventAbout, EventType, Failure, Informer, Next, Queue, Recorder, WatchScope, Writer, run_workers,
 };
@@ -92,11 +93,12 @@ impl SimulatedMembers {
         data_dir: PathBuf,
         address: IpAddr,
         kubeconfig: KubeconfigFile,
+        autoscaling: AutoscalingOptions,
     ) -> anyhow::Result<Self> {
         let own = seam.child("simulated-members");
         let this = Self(Arc::new(Shared {
             admin: admin.clone(),
-            environment: Environment { engine: engine.clone(), seam: seam.clone(), data_dir, address },
+            environment: Environment { engine: engine.clone(), seam: seam.clone(), data_dir, address, autoscaling },
             kubeconfig,
             objects: Informer::new(&[]),
             writer: Writer::new("simulated-members"),

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use anyhow::Context as _;
 use ironclad_api::sim::SimulatedCluster;
 use ironclad_apiserver::pki;
+use ironclad_kubecontrollers::AutoscalingOptions;
 use ironclad_seam::Seam;
 use ironclad_simcluster::{Member, MemberOptions};
 use ironclad_store::{Engine, Op, Options as StoreOptions, Query, Store};
@@ -22,6 +23,8 @@ pub(super) struct Environment {
     pub(super) seam: Seam,
     pub(super) data_dir: PathBuf,
     pub(super) address: std::net::IpAddr,
+    /// Flags of the members' HorizontalPodAutoscalers.
+    pub(super) autoscaling: AutoscalingOptions,
 }
 
 /// One running member.
@@ -84,6 +87,7 @@ impl Environment {
             authority: Some(pki.authority().clone()),
             token_key: Some(pki.token_key().clone()),
             usage: wanted.usage.clone(),
+            autoscaling: self.autoscaling.clone(),
         };
         let store = self.store(&name);
         let member = Member::start(options, store.clone(), seam).await?;

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use ironclad_api::crds::{crds, simulated_cluster_crd};
 use ironclad_apiserver::{Identity, Options, Server, pki};
+use ironclad_kubecontrollers::AutoscalingOptions;
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Tasks};
 use ironclad_store::{Commit, MemoryBackend};
@@ -109,7 +110,8 @@ async fn start(
     let _ = rustls::crypto::ring::default_provider().install_default();
     let plane = pki::Pki::load_or_create(&dir.path().join("pki"), seam, "ironclad")?;
     let file = KubeconfigFile::new(dir.path().join("kubeconfig"), plane.admin_context("ironclad", "https://plane"));
-    SimulatedMembers::start(admin, engine, seam, dir.path().to_owned(), Ipv4Addr::LOCALHOST.into(), file).await
+    let (address, autoscaling) = (Ipv4Addr::LOCALHOST.into(), AutoscalingOptions::of_one_cluster());
+    SimulatedMembers::start(admin, engine, seam, dir.path().to_owned(), address, file, autoscaling).await
 }
 
 fn described(name: &str, nodes: i32) -> SimulatedCluster {

@@ -1,6 +1,7 @@
 //! Whole-system benches, run as `cargo xtask bench NAME`: machines are noisy, so quote ratios of one run only.
 
 mod apiserver;
+mod autoscalers;
 mod compaction;
 mod evictions;
 mod members;
@@ -27,6 +28,8 @@ enum Bench {
     Propagate(propagate::Args),
     /// The embedded API server beside kube-apiserver and etcd, both with fsync
     Apiserver(apiserver::Args),
+    /// Cost of many settled FederatedHPAs over simulated members: CPU and writes
+    Autoscalers(autoscalers::Args),
     /// Sizes of file and process after many updates of few objects through `up`
     Compaction(compaction::Args),
     /// Moves bindings off a tainted member until they are present elsewhere, through `up` or on real
@@ -53,6 +56,7 @@ async fn main() -> anyhow::Result<()> {
     match Args::parse().bench {
         Bench::Propagate(args) => propagate::run(args).await,
         Bench::Apiserver(args) => apiserver::run(args).await,
+        Bench::Autoscalers(args) => autoscalers::run(args).await,
         Bench::Compaction(args) => compaction::run(args).await,
         Bench::Evictions(args) => evictions::run(args).await,
         Bench::Queue(args) => queue::run(&args),

@@ -260,7 +260,7 @@ impl World {
     /// Starts real kube-apiservers with `ironclad run`, with further arguments and this many members.
     pub(crate) async fn real(arguments: &[String], members: usize, nodes: real::NodeShape) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
-        let env = real::RealEnv::start(real::Config { members, plane: true, nodes }).await?;
+        let env = real::RealEnv::start(real::Config { members, nodes, ..Default::default() }).await?;
         let (daemon, metrics, kubeconfig) = run_beside(&env, arguments)?;
         let mut clients = Vec::new();
         for n in 0..members {
@@ -277,7 +277,7 @@ impl World {
     /// simulated members join it.
     async fn real_plane(arguments: &[String], members: usize) -> anyhow::Result<Self> {
         let host = Self::up(arguments, members).await?;
-        let env = real::RealEnv::start(real::Config { members: 0, plane: true, nodes: Default::default() }).await?;
+        let env = real::RealEnv::start(real::Config { members: 0, ..Default::default() }).await?;
         let (daemon, metrics, kubeconfig) = run_beside(&env, &[])?;
         for n in 0..members {
             join(&kubeconfig, n, &host.kubeconfig, Some(&format!("member{}", n + 1)))?;

@@ -13,7 +13,7 @@ use super::state::State;
 
 /// The list of decided differences.
 #[derive(Debug)]
-pub(super) struct Known(Vec<Entry>);
+pub(crate) struct Known(Vec<Entry>);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,15 +27,15 @@ struct Entry {
     sometimes: bool,
 }
 
-pub(super) struct Report {
-    pub(super) all: usize,
-    pub(super) decided: usize,
+pub(crate) struct Report {
+    pub(crate) all: usize,
+    pub(crate) decided: usize,
     /// Differences that are not decided, and entries of the list that no longer occur.
-    pub(super) lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
 }
 
 impl Known {
-    pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
         let entries: Option<Vec<Entry>> = serde_saphyr::from_str(&text)?;
         let entries = entries.unwrap_or_default();
@@ -49,7 +49,7 @@ impl Known {
         Ok(Self(entries))
     }
 
-    pub(super) fn judge(&self, found: &[String]) -> Report {
+    pub(crate) fn judge(&self, found: &[String]) -> Report {
         let mut occurred = BTreeSet::new();
         let mut lines = Vec::new();
         for line in found {
@@ -67,7 +67,7 @@ impl Known {
 }
 
 /// Returns a line for each fact that differs.
-pub(super) fn differences(
+pub(crate) fn differences(
     scenario: &str,
     real: &BTreeMap<String, State>,
     simulated: &BTreeMap<String, State>,

@@ -2,10 +2,10 @@
 //! `tests/members/scenarios` are played on both, and the settled states are compared. `tests/members/known.yaml` lists
 //! the differences that are decided.
 
-mod known;
+pub(crate) mod known;
 mod play;
-mod scenario;
-mod state;
+pub(crate) mod scenario;
+pub(crate) mod state;
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ fn folder() -> PathBuf {
 async fn members_settle_like_a_cluster_with_kube_controller_manager() -> anyhow::Result<()> {
     let nodes = NodeShape { stages: Some(folder().join("stages.yaml")), ..NodeShape::default() };
     let (count, cpu, memory, pods) = (nodes.count.to_string(), nodes.cpu.clone(), nodes.memory.clone(), nodes.pods);
-    let config = Config { plane: false, members: 1, nodes };
+    let config = Config { plane: false, members: 1, nodes, ..Config::default() };
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let binaries = ironclad_testkit::real::Binaries::find()?;
     let dir = tempfile::tempdir()?;

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 #[derive(Debug)]
-pub(super) struct Scenario {
+pub(crate) struct Scenario {
     /// File name without its ending; also the namespace in which it is played.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Plurals of the compared kinds.
-    pub(super) kinds: Vec<String>,
-    pub(super) steps: Vec<Step>,
+    pub(crate) kinds: Vec<String>,
+    pub(crate) steps: Vec<Step>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -34,7 +34,7 @@ struct Fields {
 }
 
 #[derive(Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Manifests for `kubectl apply`.
     Apply(String),
     /// Arguments of kubectl, which must succeed.
@@ -49,24 +49,24 @@ pub(super) enum Step {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Try {
-    pub(super) run: Vec<String>,
+pub(crate) struct Try {
+    pub(crate) run: Vec<String>,
     #[serde(default)]
-    pub(super) stdin: String,
+    pub(crate) stdin: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Until {
+pub(crate) struct Until {
     /// `PLURAL/NAME`.
-    pub(super) object: String,
+    pub(crate) object: String,
     /// Path such as `/status/conditions/Complete/status`: an item of a list is named by its `type`, or by its index.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// The value; null for a field, or an object, that does not exist.
-    pub(super) is: Value,
+    pub(crate) is: Value,
 }
 
-pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<Scenario>> {
+pub(crate) fn all(folder: &Path) -> anyhow::Result<Vec<Scenario>> {
     let mut files: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<_>>()?;
     files.sort();
     files.iter().map(|file| read(file).with_context(|| file.display().to_string())).collect()
@@ -95,7 +95,7 @@ fn step(fields: Fields) -> Option<Step> {
 }
 
 /// Returns the value at a path of an object.
-pub(super) fn lookup<'a>(object: &'a Value, path: &str) -> &'a Value {
+pub(crate) fn lookup<'a>(object: &'a Value, path: &str) -> &'a Value {
     path.split('/').skip(1).fold(object, |value, step| match value {
         Value::Array(items) => {
             let by_type = items.iter().find(|item| item["type"] == step);

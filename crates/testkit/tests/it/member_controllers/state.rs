@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::scenario::lookup;
 
 /// Compared facts: `object: field` and its value, or `pods of owner: description` and their number.
-pub(super) type State = BTreeMap<String, String>;
+pub(crate) type State = BTreeMap<String, String>;
 
 /// Fields that are compared, by kind. Conditions are compared with status and reason.
 const FIELDS: [(&str, &[&str]); 14] = [
@@ -76,7 +76,7 @@ const FIELDS: [(&str, &[&str]); 14] = [
 const EVERYWHERE: [&str; 1] = ["kube-root-ca.crt"];
 
 /// Returns the path of a list of this kind in a namespace.
-pub(super) fn path(plural: &str, namespace: &str) -> anyhow::Result<String> {
+pub(crate) fn path(plural: &str, namespace: &str) -> anyhow::Result<String> {
     let group = match plural {
         "pods" | "persistentvolumeclaims" | "configmaps" | "services" | "resourcequotas" => "api/v1",
         "deployments" | "replicasets" | "statefulsets" | "daemonsets" | "controllerrevisions" => "apis/apps/v1",
@@ -90,7 +90,7 @@ pub(super) fn path(plural: &str, namespace: &str) -> anyhow::Result<String> {
 }
 
 /// Returns the state of these objects.
-pub(super) fn state(objects: &[Value]) -> State {
+pub(crate) fn state(objects: &[Value]) -> State {
     let mut state = State::new();
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for object in objects {

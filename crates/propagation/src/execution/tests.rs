@@ -106,7 +106,7 @@ struct Scene {
     object: Option<Option<Value>>,
     cached: bool,
     served: Served,
-    wanted_again: bool,
+    wanted_again: WantedAgain,
 }
 
 impl Scene {
@@ -118,7 +118,7 @@ impl Scene {
             object: Some(None),
             cached: false,
             served: Served::Yes,
-            wanted_again: false,
+            wanted_again: WantedAgain::No,
         }
     }
 
@@ -225,6 +225,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
     for effect in &plan.effects {
         words.push(match effect {
             Effect::Read(key) => format!("read {key}"),
+            Effect::ReadBinding => "read the binding".to_owned(),
             Effect::CreateInMember(_) => "create".into(),
             Effect::ReplaceInMember(_) => "replace".into(),
             Effect::PatchInMember { .. } => "patch".into(),

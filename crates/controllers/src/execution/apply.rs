@@ -28,8 +28,8 @@ use crate::{
     works::WorkStatus,
 };
 
-/// Plans of one reconcile: the second one after a read of the binding, or of an object that the cache does not have, the
-/// third one after a create that met an object.
+/// Plans of one reconcile: the second one after a read of the binding, or of an object that the cache does not have,
+/// the third one after a create that met an object.
 const READS_MAX: usize = 3;
 
 const CONTROLLER: &str = "execution";

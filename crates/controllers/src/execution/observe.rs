@@ -47,7 +47,7 @@ pub(super) struct Observed {
     /// The object in the member, as far as it is known.
     pub(super) object: Known,
     seen_work: Arc<Work>,
-    /// Whether the binding requires the copy again.
+    /// Knowledge about whether the binding requires the copy again.
     pub(super) wanted_again: WantedAgain,
     space: KnownSpace,
     /// Namespace events before anything of this was observed.

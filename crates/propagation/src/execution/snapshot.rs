@@ -43,8 +43,8 @@ pub enum WantedAgain {
     /// It does not.
     #[default]
     No,
-    /// The cached binding does. It may be older than the one because of which the Work was deleted: a new leader's cache
-    /// is, or one whose watch is late.
+    /// The cached binding does. It may be older than the one because of which the Work was deleted: in the cache of a
+    /// new leader, or if a watch is late.
     Cached,
     /// The binding was read and does.
     Read,
@@ -74,7 +74,8 @@ pub struct Seen<'a> {
     pub object: Observed<'a>,
     /// Availability of the resource of the manifest's kind.
     pub served: Served,
-    /// Whether the binding requires the copy again, although the Work is being deleted ([`super::is_wanted_again`]).
+    /// Knowledge about whether the binding requires the copy again, although the Work is being deleted
+    /// ([`super::is_wanted_again`]).
     pub wanted_again: WantedAgain,
     /// Propagation of the object's namespace to this member.
     pub namespace: Space<'a>,

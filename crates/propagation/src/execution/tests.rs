@@ -182,6 +182,7 @@ impl Scene {
                     next.object.get_or_insert_default();
                     next.cached = false;
                 }
+                Effect::ReadBinding => next.wanted_again = WantedAgain::Read,
                 Effect::CreateInMember(object) => {
                     assert!(there.is_none(), "create of what is there");
                     next.object = Some(Some(stored(object, "uid-new", 1)));

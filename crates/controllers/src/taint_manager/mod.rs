@@ -16,7 +16,7 @@ use ironclad_api::{cluster::Cluster, work::ResourceBindingSpec};
 use ironclad_failover::{
     Evictions, Flags, Now,
     flags::NoExecutePolicy,
-    taint_manager::{Eviction, Fleet, Next, Notice, Report},
+    taint_manager::{Eviction, Next, Notice, Report, Surroundings},
     wakes,
 };
 use ironclad_fleet::{Binding, ClusterName, Event};
@@ -209,8 +209,8 @@ impl TaintManager {
         let notice = evictions.next_notice(now);
         let available = |spec: &ResourceBindingSpec, cluster: &ClusterName| self.observer.available(spec, cluster);
         let peers = self.observer.groups.read();
-        let fleet = Fleet { clusters: &clusters, available: Some(&available), peers: peers.as_deref() };
-        let next = evictions.next_in(fleet, |key| self.observer.binding(key), now);
+        let around = Surroundings { clusters: &clusters, available: Some(&available), peers: peers.as_deref() };
+        let next = evictions.next_in(around, |key| self.observer.binding(key), now);
         drop(peers);
         let events = evictions.take_events();
         self.metrics.waited(evictions.take_waited());

@@ -31,7 +31,7 @@ use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, because:
 pub use self::{
     episode::Episode,
     notice::Notice,
-    process::{Eviction, Fleet, Next, Outcome},
+    process::{Eviction, Next, Outcome, Surroundings},
     report::{EpisodeReport, PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report},
     reported_flags::ReportedFlags,
     rows::{Row, Waiting},

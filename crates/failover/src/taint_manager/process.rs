@@ -107,9 +107,9 @@ pub(super) struct Planned {
     task: GracefulEvictionTask,
 }
 
-/// What an eviction depends on besides its binding.
+/// Input of the decision on evictions besides the binding.
 #[derive(Clone, Copy)]
-pub struct Fleet<'a> {
+pub struct Surroundings<'a> {
     /// All clusters.
     pub clusters: &'a Clusters,
     /// Available capacity, for `--eviction-capacity-check`.
@@ -221,13 +221,18 @@ fn message(element: &Element, now: Now) -> String {
 impl Evictions {
     /// Next step. `binding` returns a binding with its last write.
     pub fn next(&mut self, clusters: &Clusters, binding: impl Fn(&BindingKey) -> Option<Binding>, now: Now) -> Next {
-        self.next_in(Fleet { clusters, available: None, peers: None }, binding, now)
+        self.next_in(Surroundings { clusters, available: None, peers: None }, binding, now)
     }
 
     /// Like [`Evictions::next`], with the available capacity that `--eviction-capacity-check` needs, and the groups of
     /// workloads.
-    pub fn next_in(&mut self, fleet: Fleet<'_>, binding: impl Fn(&BindingKey) -> Option<Binding>, now: Now) -> Next {
-        let Fleet { clusters, available, peers } = fleet;
+    pub fn next_in(
+        &mut self,
+        around: Surroundings<'_>,
+        binding: impl Fn(&BindingKey) -> Option<Binding>,
+        now: Now,
+    ) -> Next {
+        let Surroundings { clusters, available, peers } = around;
         let due = self.queue.promote(now.mono);
         let allowed = self.allowed(now);
         self.record_state_change(&allowed);

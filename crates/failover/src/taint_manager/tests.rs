@@ -180,8 +180,8 @@ impl World {
         for _ in 0..100_000 {
             let bindings = &self.bindings;
             let peers = self.grouped.then(|| self.peers());
-            let fleet = Fleet { clusters: &self.clusters, available: None, peers: peers.as_ref() };
-            match self.evictions.next_in(fleet, |key| bindings.get(key).cloned(), self.now) {
+            let around = Surroundings { clusters: &self.clusters, available: None, peers: peers.as_ref() };
+            match self.evictions.next_in(around, |key| bindings.get(key).cloned(), self.now) {
                 Next::Evict(eviction) => self.write(&eviction),
                 Next::Again => {}
                 Next::Wait(Some(at)) if at <= end.mono => {

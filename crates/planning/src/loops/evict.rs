@@ -8,7 +8,7 @@ use std::{
 use ironclad_api::work::ResourceBindingSpec;
 use ironclad_failover::{
     taint_manager::pre_scheduling_check::{Snapshot, has_target},
-    taint_manager::{Fleet, Next, Outcome, queue},
+    taint_manager::{Next, Outcome, Surroundings, queue},
 };
 use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_scheduling as scheduling;
@@ -30,8 +30,8 @@ impl Plan<'_> {
             scheduling::available_replicas_for_eviction(spec, cluster, capacity, options)
         };
         let clusters = &self.fleet.world.clusters;
-        let fleet = Fleet { clusters, available: Some(&available_replicas), peers: self.peers.as_ref() };
-        let next = evictions.next_in(fleet, |key| world.binding(key), moment);
+        let around = Surroundings { clusters, available: Some(&available_replicas), peers: self.peers.as_ref() };
+        let next = evictions.next_in(around, |key| world.binding(key), moment);
         let events = evictions.take_events();
         let _ = evictions.take_waited();
         // An episode begins before its first eviction.

@@ -1,8 +1,8 @@
 //! Autoscalers of both designs among faults: a FederatedHPA, and a HorizontalPodAutoscaler that members run
 //! (specification/autoscaling.md 2, 6). A seed determines the fleet, the loads, and the faults.
 //!
-//! The load of each workload is a number of millicores for the whole fleet, which its ready pods share, as behind a load
-//! balancer.
+//! The load of each workload is a number of millicores for the whole fleet, which its ready pods share, as behind a
+//! load balancer.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

@@ -422,6 +422,24 @@ const ROWS: [Row; 31] = [
         &["the manifest of Work m1:web-1 lacks the right karmada.io/managed"],
     ),
     (
+        "a Work that was released, since its binding requires the copy again",
+        |w| {
+            w.works.remove(&WorkKey { cluster: "m1".into(), name: "web-1".into() });
+        },
+        &["binding shop/web-deployment has no Work in its target m1"],
+    ),
+    (
+        "a copy without a Work that its binding does not require",
+        |w| {
+            w.works.remove(&WorkKey { cluster: "m1".into(), name: "web-1".into() });
+            set_binding(
+                w,
+                json!({"spec": {"replicas": 1, "clusters": [{"name": "m2", "replicas": 1}]}, "status": {"aggregatedStatus": []}}),
+            );
+        },
+        &["Deployment shop/web in cluster m1 is marked as ours, but its Work karmada-es-m1/web-1 does not exist"],
+    ),
+    (
         "an object left behind",
         |w| {
             let mut left = manifest("m1", 1);

@@ -21,6 +21,7 @@ pub mod filter;
 pub mod groups;
 pub mod index;
 pub mod interests;
+mod line;
 mod peers;
 pub mod plugin;
 pub mod plugins;
@@ -46,6 +47,7 @@ pub use decide::{
     observed_generation, refused, success, template_accepted, template_refused,
 };
 pub use interests::Interests;
+pub use line::Line;
 pub use peers::Peers;
 pub use plugin::{CycleEvent, Plugin, Step};
 pub use plugins::Plugins;

@@ -1,19 +1,15 @@
 //! Resource request of a workload, in whole units (specification/scheduling.md 10.2, 10.3).
 
-use std::collections::BTreeMap;
-
 use ironclad_api::{
     ResourceList,
     quantity::Amount,
     work::{Component, ReplicaRequirements, ResourceBindingSpec},
 };
 
+pub use super::units::Units;
+
 /// Resource that is counted in thousandths.
 const CPU: &str = "cpu";
-
-/// Amounts by resource: millicores of `cpu`, whole units of everything else, independent of the quantity's notation
-/// (specification/scheduling.md 16.20).
-pub type Units = BTreeMap<String, i64>;
 
 /// Pod template of a component set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +21,7 @@ pub struct Part {
 }
 
 /// Request that an estimate divides capacity by.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Demand {
     /// One replica without a request: it needs one pod.
     Pod,
@@ -80,8 +76,8 @@ fn request(needs: &ReplicaRequirements) -> Units {
 /// List in whole units, rounded up, without unreadable quantities.
 #[must_use]
 pub fn units(list: &ResourceList) -> Units {
-    let read = |(name, quantity): (&String, _)| Some((name.clone(), in_units(name, Amount::try_from(quantity).ok()?)));
-    list.iter().filter_map(read).collect()
+    let all = list.iter();
+    all.filter_map(|(name, quantity)| Some((name.as_str(), in_units(name, Amount::try_from(quantity).ok()?)))).collect()
 }
 
 /// Amount of one resource in whole units.
@@ -96,7 +92,7 @@ pub fn total(parts: &[Part]) -> Units {
     let mut sum = Units::new();
     for part in parts {
         for (resource, amount) in &part.request {
-            let entry = sum.entry(resource.clone()).or_default();
+            let entry = sum.entry(resource).or_default();
             *entry = entry.saturating_add(amount.saturating_mul(part.replicas));
         }
     }

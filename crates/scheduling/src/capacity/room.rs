@@ -21,7 +21,7 @@ pub struct Request(Arc<[Requested]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requested {
-    resource: String,
+    resource: Arc<str>,
     /// Greater than 0.
     each: i64,
 }
@@ -102,7 +102,7 @@ impl Room {
     /// The part of a footprint that the workload can use: one amount by requested resource.
     #[must_use]
     pub(crate) fn amounts(&self, footprint: &Units, pods: i64) -> Amounts {
-        let amount = |requested: &Requested| match requested.resource.as_str() {
+        let amount = |requested: &Requested| match &*requested.resource {
             PODS => pods,
             resource => footprint.get(resource).copied().unwrap_or(0),
         };

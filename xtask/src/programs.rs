@@ -28,6 +28,7 @@ const ONLY_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_ONLY";
   cargo xtask bench queue
   cargo xtask bench schedule                                            decisions of the scheduler on one core
   cargo xtask bench schedule --clusters 5000 --placed 10000             the same on one fleet
+  cargo xtask bench schedule --real --clusters 1000,5000                whole cycles, on a real kube-apiserver
   cargo xtask bench start
   cargo xtask bench help                                                all of them, with their flags")]
 pub(crate) struct Bench {

@@ -305,6 +305,7 @@ fn start_plane_controllers(client: Client, seam: &Seam, credentials: &pki::Pki) 
         controllers: Controller::PLANE.to_vec(),
         root_certificate: Some(credentials.ca().to_owned()),
         signer: Some(ironclad_simcluster::signer(credentials.authority().clone())),
+        ..kubecontrollers::Options::default()
     };
     kubecontrollers::start(&cluster, &options);
     cluster.start_caches();

@@ -41,19 +41,19 @@ impl Candidate {
     }
 
     fn preference(&self) -> Preference<'_> {
-        Preference {
-            tier: self.tier,
-            score: Reverse(self.score),
-            available: Reverse(self.available()),
-            name: &self.name,
-        }
+        preference(self.tier, self.score, self.available(), &self.name)
     }
+}
+
+/// The place of a candidate with these figures in the order of candidates.
+pub(crate) fn preference(tier: u32, score: i64, available: i64, name: &ClusterName) -> Preference<'_> {
+    Preference { tier, score: Reverse(score), available: Reverse(available), name }
 }
 
 /// Order of candidates, lowest first (specification/scheduling.md 7.1). Fields are compared in the order of their
 /// declaration.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Preference<'a> {
+pub(crate) struct Preference<'a> {
     /// Clusters of the affinity group itself precede those of its overflow tiers.
     tier: u32,
     /// A higher score first.

@@ -13,6 +13,7 @@ mod models;
 mod nominated;
 mod remembered;
 mod room;
+mod units;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,7 +47,7 @@ const ASSUMED_MAX: usize = 50_000;
 const LARGEST: i64 = i32::MAX as i64;
 
 /// Replicas that an estimate subtracts from capacity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counting {
     /// Those that clusters report.
     Reported,

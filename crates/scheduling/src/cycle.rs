@@ -21,6 +21,7 @@ use crate::{
     Candidate, CycleEvent, Options, Seen, Step,
     assign::{self, AssignError, Fill, Mode, Shares},
     avoided::avoided,
+    candidate,
     capacity::{Asker, Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
     filter::{Filter, FitError},
@@ -191,11 +192,21 @@ fn run_cycle(
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
     let history = seen.binding.status().map_or(&[][..], |status| &status.failover_history);
     let filter = Filter { spec, placement, group, plugins: seen.options.plugins, history, now };
-    let candidates = candidates(seen, &filter, &before, without, trace).map_err(Failure::NoFit)?;
+    let extent = if trace.each_cluster { Extent::All } else { Extent::Selected };
+    let candidates = preferred(seen, &filter, &before, without, extent, trace).map_err(Failure::NoFit)?;
     trace.note_clusters(candidates.iter().map(fits));
     let placed = place(seen, placement, candidates, trace.on_event)?;
     explain(&placed, &before, trace);
     Ok(placed.targets)
+}
+
+/// Candidates that a cycle looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// All.
+    All,
+    /// At least those that are selected. The others are nowhere reported.
+    Selected,
 }
 
 /// Feasible clusters in the order of preference.
@@ -204,6 +215,17 @@ pub(crate) fn candidates(
     filter: &Filter<'_>,
     before: &BTreeMap<&str, &TargetCluster>,
     without: &BTreeSet<ClusterName>,
+    trace: &mut Trace<'_>,
+) -> Result<Vec<Candidate>, FitError> {
+    preferred(seen, filter, before, without, Extent::All, trace)
+}
+
+fn preferred(
+    seen: &Seen<'_>,
+    filter: &Filter<'_>,
+    before: &BTreeMap<&str, &TargetCluster>,
+    without: &BTreeSet<ClusterName>,
+    extent: Extent,
     trace: &mut Trace<'_>,
 ) -> Result<Vec<Candidate>, FitError> {
     let feasible = feasible(seen, filter, before, without, trace);
@@ -223,7 +245,7 @@ pub(crate) fn candidates(
             .iter()
             .map(|(cluster, until)| Because::from(Reason::Descheduled { cluster: cluster.clone(), until: *until })),
     );
-    let mut candidates = weighed(seen, filter.placement, before, feasible, &scores, &avoided);
+    let mut candidates = weighed(seen, filter.placement, before, &feasible, &scores, &avoided, extent);
     Candidate::sort(&mut candidates);
     Ok(candidates)
 }
@@ -372,9 +394,10 @@ fn weighed(
     seen: &Seen<'_>,
     placement: &Placement,
     before: &BTreeMap<&str, &TargetCluster>,
-    feasible: Vec<Feasible<'_>>,
+    feasible: &[Feasible<'_>],
     scores: &[i64],
     avoided: &BTreeMap<ClusterName, Timestamp>,
+    extent: Extent,
 ) -> Vec<Candidate> {
     let spec = seen.binding.spec();
     let sets = schedules_component_sets(seen.options, spec, placement);
@@ -397,33 +420,73 @@ fn weighed(
         smallest(general, seen.available.get(f.name))
     };
     let returns = may_return(seen.binding);
-    let candidate = |(f, score): (Feasible<'_>, &i64)| {
-        let mut estimate = estimate(&f);
+    let weight = |(at, (f, score)): (usize, (&Feasible<'_>, &i64))| {
+        let mut estimate = estimate(f);
         if demand.is_some() && !avoided.is_empty() && avoided.contains_key(f.name) {
             estimate = Some(0);
         }
+        let target = (f.state == TargetState::Target).then(|| before.get(&*f.name.0)).flatten();
+        let assigned = match target {
+            Some(_) if sets => 1,
+            Some(target) => i64::from(target.replicas.max(0)),
+            None if returns => returning(seen, f.name),
+            None => 0,
+        };
+        Weighed { at, score: *score, allocatable: estimate.unwrap_or(unknown), estimated: estimate.is_some(), assigned }
+    };
+    let mut all: Vec<Weighed> = feasible.iter().zip(scores).enumerate().map(weight).collect();
+    if extent == Extent::Selected
+        && let Spread::Clusters(bounds) = &spread
+    {
+        keep_selected(&mut all, feasible, *bounds, need(seen.options, spec, placement));
+    }
+    let candidate = |weighed: Weighed| {
+        let f = &feasible[weighed.at];
         let groups = |topology: &Topology| match f.indexed {
             Some((_, entry)) => entry.groups(topology),
             None => topology.groups(f.cluster),
         };
-        let target = (f.state == TargetState::Target).then(|| before.get(&*f.name.0)).flatten();
         Candidate {
             groups: spread.topologies().map(groups).collect(),
             tier: f.tier,
-            score: *score,
-            allocatable: estimate.unwrap_or(unknown),
-            estimated: estimate.is_some(),
-            assigned: match target {
-                Some(_) if sets => 1,
-                Some(target) => i64::from(target.replicas.max(0)),
-                None if returns => returning(seen, f.name),
-                None => 0,
-            },
+            score: weighed.score,
+            allocatable: weighed.allocatable,
+            estimated: weighed.estimated,
+            assigned: weighed.assigned,
             suspended: suspended.is_some_and(|some| some.cluster_names.iter().any(|name| **name == *f.name.0)),
             name: f.name.clone(),
         }
     };
-    feasible.into_iter().zip(scores).map(candidate).collect()
+    all.into_iter().map(candidate).collect()
+}
+
+/// Figures of a feasible cluster.
+struct Weighed {
+    /// Its index among the feasible clusters.
+    at: usize,
+    score: i64,
+    allocatable: i64,
+    estimated: bool,
+    assigned: i64,
+}
+
+/// Keeps the clusters that [`spread::select`] selects, if these are the preferred ones: with their number known, a
+/// large fleet need not be sorted. If their capacity does not suffice, others take their places, and all are kept.
+fn keep_selected(all: &mut Vec<Weighed>, feasible: &[Feasible<'_>], bounds: Bounds, need: Need) {
+    if bounds.max >= all.len() || bounds.min > bounds.max || bounds.max == 0 {
+        return;
+    }
+    let available = |one: &Weighed| one.allocatable.saturating_add(one.assigned);
+    let preference = |one: &Weighed| {
+        let f = &feasible[one.at];
+        candidate::preference(f.tier, one.score, available(one), f.name)
+    };
+    all.select_nth_unstable_by(bounds.max - 1, |a, b| preference(a).cmp(&preference(b)));
+    let together: i128 = all[..bounds.max].iter().map(|one| i128::from(available(one))).sum();
+    if matches!(need, Need::Replicas(need) if together < i128::from(need)) {
+        return;
+    }
+    all.truncate(bounds.max);
 }
 
 /// Smallest estimate of all estimators; a negative answer is none (specification/scheduling.md 10.1).

@@ -48,7 +48,7 @@ impl Interests {
         let key = binding.key();
         let Some(placement) = &binding.spec().placement else { return self.remove(&key) };
         let affinities = affinities(binding, placement);
-        let text = serde_json::to_string(&affinities).expect("an affinity is plain data");
+        let text = text(affinities.as_deref());
         if self.bindings.get(&key).is_some_and(|known| **known == *text) {
             return;
         }
@@ -86,7 +86,7 @@ impl Interests {
 
 /// Affinities of which one must select a cluster that concerns the binding; `None` if every cluster does: without an
 /// affinity, or while the status with the group in use lags behind the spec.
-fn affinities<'a>(binding: BindingRef<'a>, placement: &'a Placement) -> Option<Vec<&'a ClusterAffinity>> {
+pub(crate) fn affinities<'a>(binding: BindingRef<'a>, placement: &'a Placement) -> Option<Vec<&'a ClusterAffinity>> {
     let all = &placement.cluster_affinities;
     if !all.is_empty() && binding.observed_generation() != binding.generation() {
         return None;
@@ -97,6 +97,11 @@ fn affinities<'a>(binding: BindingRef<'a>, placement: &'a Placement) -> Option<V
     let group = all.get(groups::observed(all, binding.observed_group()))?;
     let tiers = group.overflow_affinities.iter().map(|tier| &tier.affinity);
     Some(std::iter::once(&group.affinity).chain(tiers).collect())
+}
+
+/// The affinities as text, by which equal ones are found.
+pub(crate) fn text(affinities: Option<&[&ClusterAffinity]>) -> String {
+    serde_json::to_string(&affinities).expect("an affinity is plain data")
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod filter;
 pub mod groups;
 pub mod index;
 pub mod interests;
+mod line;
 mod options;
 mod peers;
 pub mod plugin;
@@ -47,6 +48,7 @@ pub use decide::{
     observed_generation, refused, success, template_accepted, template_refused,
 };
 pub use interests::Interests;
+pub use line::Line;
 pub use options::Options;
 pub use peers::Peers;
 pub use plugin::{CycleEvent, Plugin, Step};

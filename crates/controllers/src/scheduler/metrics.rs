@@ -314,7 +314,11 @@ impl Collector for Pending {
 mod tests {
     use std::time::Duration;
 
-    use ironclad_scheduling::plugins::{CLUSTER_AFFINITY, CLUSTER_LOCALITY, TAINT_TOLERATION};
+    use ironclad_api::work::ResourceBinding;
+    use ironclad_scheduling::{
+        Options,
+        plugins::{CLUSTER_AFFINITY, CLUSTER_LOCALITY, TAINT_TOLERATION},
+    };
     use ironclad_seam::Rng;
 
     use super::*;
@@ -405,7 +409,8 @@ mod tests {
         queue.add_after(key("full"), Duration::from_secs(300));
         queue.add_after(key("unfit"), Duration::from_secs(300));
         queue.add_after(key("failed"), Duration::from_secs(1));
-        metrics.waiting().lock().for_capacity(&key("full"), 0);
+        let full = ResourceBinding::new("full", Default::default());
+        metrics.waiting().lock().for_capacity(&key("full"), (&full).into(), false, &Options::default());
         metrics.waiting().lock().for_fit(&key("unfit"));
         metrics.waiting().lock().backs_off(&key("failed"));
         let text = shown(&registry);

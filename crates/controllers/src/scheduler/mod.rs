@@ -14,7 +14,7 @@ use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, gates::Gate};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests,
-    trigger::{Wakes, api_appears, concerns, is_unsettled, may_fit, may_help, wakes},
+    trigger::{Wakes, api_appears, concerns, is_unsettled, may_help, wakes},
     wakes::Wake,
 };
 use ironclad_seam::Seam;
@@ -44,8 +44,6 @@ use crate::{
 /// Bindings waiting for capacity that the growth of one cluster enqueues at most. The others follow with its next
 /// growth, or by their own recheck.
 const WOKEN_MAX: usize = 100;
-/// Bindings that are examined to find these.
-const EXAMINED_MAX: usize = 1_000;
 /// Results that are being written at once.
 const WRITES_MAX: usize = 16;
 /// Growth of several clusters within this time enqueues a binding once (specification/scheduling.md 16.3).
@@ -203,8 +201,9 @@ impl Scheduler {
     fn note_failure(&self, key: &Key, binding: BindingRef<'_>, decision: &Decision, written: bool) {
         match decision.next {
             _ if !written => self.waiting.lock().backs_off(key),
-            scheduling::Next::WhenCapacity | scheduling::Next::Nominated => {
-                self.waiting.lock().for_capacity(key, scheduling::priority(binding.spec()));
+            next @ (scheduling::Next::WhenCapacity | scheduling::Next::Nominated) => {
+                let is_nominated = next == scheduling::Next::Nominated;
+                self.waiting.lock().for_capacity(key, binding, is_nominated, self.capacity.options());
             }
             scheduling::Next::Recheck => self.waiting.lock().for_fit(key),
             scheduling::Next::Backoff => self.waiting.lock().backs_off(key),
@@ -225,6 +224,8 @@ impl Scheduler {
         if old.is_none_or(|old| !Interests::is_unchanged(old, new)) {
             self.interests.lock().update(new);
         }
+        let is_nominated = new.status().is_some_and(|status| !status.nominated_clusters.is_empty());
+        self.waiting.lock().changed(&key_of(new), new, is_nominated, self.capacity.options());
         match scheduling::wakes::binding(old, new, self.capacity.options()) {
             Some(Wake::Added) => {
                 let is_new = change.new.as_ref().is_some_and(|new| self.bindings.is_synced(new));
@@ -304,14 +305,12 @@ impl Scheduler {
     fn enqueue_waiting(&self, cluster: &ClusterName) {
         let clusters = self.fleet.all();
         let Some(cluster) = clusters.get(cluster) else { return };
-        let first = self.waiting.lock().first(EXAMINED_MAX);
-        let bindings: Vec<_> = first.into_iter().filter_map(|key| Some((self.bindings.get(&key)?, key))).collect();
-        let woken: Vec<Key> = {
+        let fitting = {
             let capacity = self.capacity.lock();
-            let fits = |b: &Binding| may_fit(b.view(), cluster, &capacity, self.capacity.options());
-            bindings.into_iter().filter(|(b, _)| fits(b)).map(|(_, key)| key).take(WOKEN_MAX).collect()
+            self.waiting.lock().fitting(cluster, &capacity, WOKEN_MAX)
         };
-        for key in woken {
+        let concerned = |b: Binding| concerns(b.view(), cluster, self.capacity.options());
+        for key in fitting.into_iter().filter(|key| self.bindings.get(key).is_some_and(concerned)) {
             self.metrics.incoming(Incoming::ClusterChanged);
             self.queue.add_after(key, WAKE_DELAY);
         }

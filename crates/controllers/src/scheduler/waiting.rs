@@ -1,27 +1,27 @@
 //! Bindings whose last scheduling attempt failed.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::collections::BTreeMap;
 
+use ironclad_api::cluster::Cluster;
+use ironclad_fleet::BindingRef;
 use ironclad_runtime::Key;
+use ironclad_scheduling::{Capacity, Line, Options};
 
 /// The bindings whose last attempt failed.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     reasons: BTreeMap<Key, Reason>,
-    /// Those that wait for capacity: the highest priority first, then in the order in which they began to wait.
-    line: BTreeMap<Position, Key>,
-    next: u64,
+    /// Those that wait for capacity.
+    line: Line<Key>,
     backing_off: usize,
 }
-
-type Position = (Reverse<i32>, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reason {
     /// It backs off.
     Backoff,
-    /// It waits for capacity, at this position.
-    Capacity(Position),
+    /// It waits for capacity.
+    Capacity,
     /// It waits for a cluster that fits.
     Fit,
 }
@@ -30,25 +30,28 @@ impl Waiting {
     /// Removes a binding that is scheduled again or was deleted.
     pub(crate) fn leave(&mut self, key: &Key) {
         match self.reasons.remove(key) {
-            Some(Reason::Capacity(position)) => drop(self.line.remove(&position)),
+            Some(Reason::Capacity) => self.line.leave(key),
             Some(Reason::Backoff) => self.backing_off -= 1,
             Some(Reason::Fit) | None => {}
         }
     }
 
-    /// Notes that the binding of this priority waits for capacity.
-    pub(crate) fn for_capacity(&mut self, key: &Key, priority: i32) {
+    /// Notes that the binding waits for capacity. `is_nominated`: some is held for it.
+    pub(crate) fn for_capacity(&mut self, key: &Key, binding: BindingRef<'_>, is_nominated: bool, options: &Options) {
         self.leave(key);
-        let position = (Reverse(priority), self.next);
-        self.reasons.insert(key.clone(), Reason::Capacity(position));
-        self.line.insert(position, key.clone());
-        self.next += 1;
+        self.reasons.insert(key.clone(), Reason::Capacity);
+        self.line.enter(key, binding, is_nominated, options);
+    }
+
+    /// Notes that the binding changed, whatever it waits for. `is_nominated`: capacity is held for it.
+    pub(crate) fn changed(&mut self, key: &Key, binding: BindingRef<'_>, is_nominated: bool, options: &Options) {
+        self.line.changed(key, binding, is_nominated, options);
     }
 
     /// True if the binding waits for capacity or for a cluster that fits: trying again helps only if one of them
     /// appears.
     pub(crate) fn is_unschedulable(&self, key: &Key) -> bool {
-        matches!(self.reasons.get(key), Some(Reason::Capacity(_) | Reason::Fit))
+        matches!(self.reasons.get(key), Some(Reason::Capacity | Reason::Fit))
     }
 
     /// Notes that the binding waits for a cluster that fits.
@@ -64,9 +67,9 @@ impl Waiting {
         self.backing_off += 1;
     }
 
-    /// The first bindings that wait for capacity.
-    pub(crate) fn first(&self, at_most: usize) -> Vec<Key> {
-        self.line.values().take(at_most).cloned().collect()
+    /// The first bindings that wait for capacity and may fit into the cluster.
+    pub(crate) fn fitting(&self, cluster: &Cluster, capacity: &Capacity, at_most: usize) -> Vec<Key> {
+        self.line.fitting(cluster, capacity, at_most)
     }
 
     /// The numbers of unschedulable bindings and of those that back off.
@@ -82,33 +85,46 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use ironclad_api::work::ResourceBinding;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn bindings_wait_in_order_and_only_for_the_last_reason() {
+    fn bindings_wait_only_for_the_last_reason() {
         let (a, b, c) = (Key::new("n", "a"), Key::new("n", "b"), Key::new("n", "c"));
+        let (options, binding) = (Options::default(), ResourceBinding::new("a", Default::default()));
+        let urgent: ResourceBinding = serde_json::from_value(json!({
+            "metadata": {"name": "b", "namespace": "n"},
+            "spec": {"resource": {"apiVersion": "v1", "kind": "Pod", "namespace": "n", "name": "b"},
+                "schedulePriority": {"priority": 5}},
+        }))
+        .unwrap();
         let mut waiting = Waiting::default();
-        waiting.for_capacity(&b, 0);
-        waiting.for_capacity(&a, 0);
+        let line = |waiting: &Waiting| waiting.line.iter().cloned().collect::<Vec<_>>();
+        waiting.for_capacity(&b, (&binding).into(), false, &options);
+        waiting.for_capacity(&a, (&binding).into(), false, &options);
         waiting.backs_off(&c);
         assert_eq!(
-            (waiting.first(9), waiting.counts()),
+            (line(&waiting), waiting.counts()),
             (vec![b.clone(), a.clone()], (2, 1)),
             "first come, first served"
         );
-        assert_eq!(waiting.first(1), std::slice::from_ref(&b));
-        waiting.for_capacity(&b, 0);
-        assert_eq!(waiting.first(9), [a.clone(), b.clone()], "who failed again goes to the end");
-        waiting.for_capacity(&b, 5);
-        assert_eq!(waiting.first(9), [b.clone(), a.clone()], "unless it has a higher priority");
+        waiting.for_capacity(&b, (&binding).into(), false, &options);
+        assert_eq!(line(&waiting), [a.clone(), b.clone()], "who failed again goes to the end");
+        waiting.for_capacity(&b, (&urgent).into(), false, &options);
+        assert_eq!(line(&waiting), [b.clone(), a.clone()], "unless it has a higher priority");
         assert!(waiting.is_unschedulable(&a) && !waiting.is_unschedulable(&c));
+        waiting.changed(&c, (&binding).into(), false, &options);
+        waiting.changed(&b, (&urgent).into(), true, &options);
+        assert_eq!((line(&waiting), waiting.counts()), (vec![b.clone(), a.clone()], (2, 1)), "a change moves nobody");
         waiting.backs_off(&b);
         waiting.leave(&a);
-        assert_eq!((waiting.first(9), waiting.counts()), (vec![], (0, 2)));
+        assert_eq!((line(&waiting), waiting.counts()), (vec![], (0, 2)));
         waiting.for_fit(&b);
-        waiting.for_capacity(&a, 0);
+        waiting.for_capacity(&a, (&binding).into(), false, &options);
         assert_eq!(
-            (waiting.first(9), waiting.counts(), waiting.unfit()),
+            (line(&waiting), waiting.counts(), waiting.unfit()),
             (vec![a.clone()], (2, 1), 1),
             "capacity does not help b"
         );

@@ -1,7 +1,5 @@
 //! Resource request of a workload, in whole units (specification/scheduling.md 10.2, 10.3).
 
-use std::collections::BTreeMap;
-
 use ironclad_api::{
     ResourceList,
     quantity::Amount,
@@ -9,12 +7,10 @@ use ironclad_api::{
 };
 use smallvec::SmallVec;
 
+pub use super::units::Units;
+
 /// Resource that is counted in thousandths.
 const CPU: &str = "cpu";
-
-/// Amounts by resource: millicores of `cpu`, whole units of everything else, independent of the quantity's notation
-/// (specification/scheduling.md 16.20).
-pub type Units = BTreeMap<String, i64>;
 
 /// Amounts in the order of the resources that a workload requests.
 pub(crate) type Amounts = SmallVec<[i64; 4]>;
@@ -29,7 +25,7 @@ pub struct Part {
 }
 
 /// Request that an estimate divides capacity by.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Demand {
     /// One replica without a request: it needs one pod.
     Pod,
@@ -84,8 +80,8 @@ fn request(needs: &ReplicaRequirements) -> Units {
 /// List in whole units, rounded up, without unreadable quantities.
 #[must_use]
 pub fn units(list: &ResourceList) -> Units {
-    let read = |(name, quantity): (&String, _)| Some((name.clone(), in_units(name, Amount::try_from(quantity).ok()?)));
-    list.iter().filter_map(read).collect()
+    let all = list.iter();
+    all.filter_map(|(name, quantity)| Some((name.as_str(), in_units(name, Amount::try_from(quantity).ok()?)))).collect()
 }
 
 /// Amount of one resource in whole units.
@@ -100,7 +96,7 @@ pub fn total(parts: &[Part]) -> Units {
     let mut sum = Units::new();
     for part in parts {
         for (resource, amount) in &part.request {
-            let entry = sum.entry(resource.clone()).or_default();
+            let entry = sum.entry(resource).or_default();
             *entry = entry.saturating_add(amount.saturating_mul(part.replicas));
         }
     }

@@ -33,11 +33,14 @@ impl Footprint {
     #[must_use]
     pub(crate) fn new(mut amounts: Units, pods: i64) -> Self {
         let mut usual = [0; USUAL.len()];
-        for (amount, resource) in usual.iter_mut().zip(USUAL).take(POD) {
-            *amount = amounts.remove(resource).unwrap_or(0).max(0);
-        }
+        amounts.retain(|resource, amount| match USUAL[..POD].iter().position(|usual| *usual == resource) {
+            Some(at) => {
+                usual[at] = (*amount).max(0);
+                false
+            }
+            None => *amount > 0,
+        });
         usual[POD] = pods;
-        amounts.retain(|_, amount| *amount > 0);
         Self { usual, others: amounts }
     }
 

@@ -116,7 +116,7 @@ impl FreeCapacity {
     /// Returns whether a workload that did not fit before may fit now: more of any resource, or other nodes.
     #[must_use]
     pub(super) fn has_grown_since(&self, before: &Self) -> bool {
-        let more = |(resource, amount): (&String, &i64)| *amount > before.free.get(resource).copied().unwrap_or(0);
+        let more = |(resource, amount): (&str, &i64)| *amount > before.free.get(resource).copied().unwrap_or(0);
         self.pods > before.pods || self.free.iter().any(more) || self.nodes != before.nodes
     }
 
@@ -150,7 +150,7 @@ impl FreeCapacity {
 
     /// Number of requests that the free amounts satisfy; `None` if nothing is requested.
     fn by_summary(&self, request: &Units, assumed: &Assumed) -> Option<i64> {
-        let often = |(resource, amount): (&String, &i64)| {
+        let often = |(resource, amount): (&str, &i64)| {
             let taken = assumed.amounts.get(resource).copied().unwrap_or(0);
             let free = self.free.get(resource).copied().unwrap_or(0).saturating_sub(taken);
             free.max(0) / amount

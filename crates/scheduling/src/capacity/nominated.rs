@@ -17,7 +17,8 @@ use crate::{Options, options::schedules_component_sets, priority::priority};
 /// Workload that asks for capacity: nominations of a lower priority, and its own, do not count for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
-    template: &'a ObjectReference,
+    /// Absent if nothing is held for the workload.
+    template: Option<&'a ObjectReference>,
     priority: i32,
 }
 
@@ -25,15 +26,23 @@ impl<'a> Asker<'a> {
     /// The workload of a binding with this spec.
     #[must_use]
     pub fn of(spec: &'a ResourceBindingSpec) -> Self {
-        Self { template: &spec.resource, priority: priority(spec) }
+        Self::with(Some(&spec.resource), priority(spec))
+    }
+
+    /// A workload of this priority; without its template if nothing is held for it.
+    #[must_use]
+    pub(crate) fn with(template: Option<&'a ObjectReference>, priority: i32) -> Self {
+        Self { template, priority }
     }
 
     fn yields_to(&self, nominated: &Nominated) -> bool {
-        let (own, other) = (self.template, &nominated.template);
-        let is_own = own.kind == other.kind
-            && own.name == other.name
-            && own.namespace == other.namespace
-            && own.api_version == other.api_version;
+        let other = &nominated.template;
+        let is_own = self.template.is_some_and(|own| {
+            own.kind == other.kind
+                && own.name == other.name
+                && own.namespace == other.namespace
+                && own.api_version == other.api_version
+        });
         self.priority <= nominated.priority && !is_own
     }
 }

@@ -18,7 +18,7 @@ pub struct Request(Arc<[Requested]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requested {
-    resource: String,
+    resource: Arc<str>,
     place: Place,
     /// Greater than 0.
     each: i64,

@@ -120,7 +120,7 @@ impl Taken {
     fn add(&mut self, request: &Units, pods: i64) {
         self.pods = self.pods.saturating_add(pods);
         for (resource, amount) in request {
-            let sum = self.amounts.entry(resource.clone()).or_default();
+            let sum = self.amounts.entry(resource).or_default();
             *sum = sum.saturating_add(amount.saturating_mul(pods));
         }
     }
@@ -366,7 +366,7 @@ impl Index {
 /// Returns whether a workload that the node did not admit may fit now.
 fn grew(old: &Node, new: &Node) -> bool {
     let facts = (&old.labels, &old.taints, old.unschedulable) != (&new.labels, &new.taints, new.unschedulable);
-    let more = |(resource, amount): (&String, &i64)| *amount > old.allocatable.get(resource).copied().unwrap_or(0);
+    let more = |(resource, amount): (&str, &i64)| *amount > old.allocatable.get(resource).copied().unwrap_or(0);
     facts || new.allocatable.iter().any(more)
 }
 

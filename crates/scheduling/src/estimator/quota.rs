@@ -92,7 +92,7 @@ impl Quota {
             let pods = part.replicas.saturating_mul(*sets);
             for resource in self.free.keys() {
                 let each = if resource == PODS { 1 } else { part.template.request.get(resource).copied().unwrap_or(0) };
-                let entry = sum.entry(resource.clone()).or_default();
+                let entry = sum.entry(resource).or_default();
                 *entry = entry.saturating_add(each.saturating_mul(pods));
             }
         }

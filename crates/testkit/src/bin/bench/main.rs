@@ -10,6 +10,7 @@ mod propagate;
 mod queue;
 mod restart;
 mod schedule;
+mod schedule_real;
 mod start;
 mod top;
 
@@ -37,7 +38,8 @@ enum Bench {
     Evictions(evictions::Args),
     /// The eviction queue and its limiter: cost per event as the queue grows, memory per element
     Queue(queue::Args),
-    /// One scheduling cycle: cost as the fleet and the number of placed bindings grow
+    /// One scheduling cycle: cost as the fleet and the number of placed bindings grow; with `--real` from the create of
+    /// a binding on a real kube-apiserver to its result
     Schedule(schedule::Args),
     /// From exec of `up` to its ready line, and its memory at rest
     Start(start::Args),
@@ -60,7 +62,7 @@ async fn main() -> anyhow::Result<()> {
         Bench::Compaction(args) => compaction::run(args).await,
         Bench::Evictions(args) => evictions::run(args).await,
         Bench::Queue(args) => queue::run(&args),
-        Bench::Schedule(args) => schedule::run(&args),
+        Bench::Schedule(args) => schedule::run(args).await,
         Bench::Start(args) => start::run(args).await,
         Bench::Members(args) => members::run(args).await,
         Bench::Restart(args) => restart::run(args).await,

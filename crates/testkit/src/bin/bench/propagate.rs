@@ -322,11 +322,22 @@ impl World {
     }
 }
 
-/// Starts `ironclad run` beside a real kube-apiserver; returns it with its address of metrics and the kubeconfig.
+/// Installs our kinds in a real kube-apiserver and starts `ironclad run` beside it, as [`start_run`] does.
 fn run_beside(env: &real::RealEnv, arguments: &[String]) -> anyhow::Result<(Daemon, String, PathBuf)> {
+    install(env)?;
+    start_run(env, arguments)
+}
+
+/// Installs our kinds in a real kube-apiserver.
+pub(crate) fn install(env: &real::RealEnv) -> anyhow::Result<()> {
+    let path = env.plane().kubeconfig().display().to_string();
+    verb(&binary()?, &["crds", "--install", "--kubeconfig", &path])
+}
+
+/// Starts `ironclad run` beside a real kube-apiserver; returns it with its address of metrics and the kubeconfig.
+pub(crate) fn start_run(env: &real::RealEnv, arguments: &[String]) -> anyhow::Result<(Daemon, String, PathBuf)> {
     let (binary, kubeconfig) = (binary()?, env.plane().kubeconfig());
     let path = kubeconfig.display().to_string();
-    verb(&binary, &["crds", "--install", "--kubeconfig", &path])?;
     let metrics = format!("127.0.0.1:{}", free_port()?);
     let own = ["run", "--kubeconfig", &path, "--metrics-bind-address", &metrics];
     let all: Vec<&str> = own.into_iter().chain(arguments.iter().map(String::as_str)).collect();
@@ -354,7 +365,7 @@ fn verb(binary: &Path, args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn client(kubeconfig: &Path, context: Option<&str>) -> anyhow::Result<Client> {
+pub(crate) async fn client(kubeconfig: &Path, context: Option<&str>) -> anyhow::Result<Client> {
     let config = kubeconfig_client_config(kubeconfig, context).await?;
     Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
 }

@@ -1,5 +1,5 @@
 //! `bench schedule`: decisions of the scheduler on one core as the fleet grows, preemptions as the number of placed
-//! bindings grows, the cost of a changed cluster, and the memory of large caches.
+//! bindings grows, the cost of a changed cluster, and the memory of large caches; with `--real` whole cycles.
 
 use std::{collections::BTreeMap, hint::black_box, sync::Arc, time::Duration};
 
@@ -21,14 +21,20 @@ use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::process::used;
+use crate::{process::used, schedule_real};
 
 /// Options of the bench.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Sizes of the fleet, in clusters
-    #[arg(long, value_delimiter = ',', default_value = "100,1000,5000,20000")]
+    /// Sizes of the fleet, in clusters [default: 100,1000,5000,20000; with --real 1000,5000]
+    #[arg(long, value_delimiter = ',', hide_default_value = true)]
     clusters: Vec<usize>,
+    /// Schedule bindings of a real kube-apiserver instead, with `ironclad run`
+    #[arg(long)]
+    real: bool,
+    /// Bindings for each size of the fleet with --real
+    #[arg(long, default_value_t = 300)]
+    bindings: usize,
     /// Assumed bindings: placed and not in a summary yet
     #[arg(long, default_value_t = 1_000)]
     assumed: usize,
@@ -52,7 +58,14 @@ pub(crate) struct Args {
 /// Requests that bindings share.
 const SHAPES: usize = 8;
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) async fn run(mut args: Args) -> anyhow::Result<()> {
+    if args.clusters.is_empty() {
+        args.clusters = if args.real { vec![1_000, 5_000] } else { vec![100, 1_000, 5_000, 20_000] };
+    }
+    if args.real {
+        return schedule_real::run(&args.clusters, args.bindings).await;
+    }
+    let args = &args;
     decisions(args)?;
     preemptions(args)?;
     changes(args)?;
@@ -77,21 +90,28 @@ fn measure(args: &Args, mut call: impl FnMut(usize)) -> Duration {
 fn fleet(count: usize, is_full: bool) -> anyhow::Result<Clusters> {
     (0..count)
         .map(|n| {
-            let mut cluster = cluster(n)?;
-            if let Some(status) = &mut cluster.status {
-                status.conditions = vec![conditions::condition(READY, TRUE, "ClusterReady", "")];
-                if let Some(summary) = status.resource_summary.as_mut().filter(|_| is_full) {
-                    summary.allocated = summary.allocatable.clone();
-                    summary.allocatable_modelings.iter_mut().for_each(|grade| grade.count = 0);
-                }
+            let mut cluster = ready_cluster(n)?;
+            let summary = cluster.status.as_mut().and_then(|status| status.resource_summary.as_mut());
+            if let Some(summary) = summary.filter(|_| is_full) {
+                summary.allocated = summary.allocatable.clone();
+                summary.allocatable_modelings.iter_mut().for_each(|grade| grade.count = 0);
             }
             Ok((name(n), cluster.into()))
         })
         .collect()
 }
 
+/// A cluster that is ready.
+pub(crate) fn ready_cluster(number: usize) -> anyhow::Result<Cluster> {
+    let mut cluster = cluster(number)?;
+    if let Some(status) = &mut cluster.status {
+        status.conditions = vec![conditions::condition(READY, TRUE, "ClusterReady", "")];
+    }
+    Ok(cluster)
+}
+
 /// Placements of the table, by the heading of their column.
-fn placements(clusters: usize) -> [(&'static str, Value); 7] {
+pub(crate) fn placements(clusters: usize) -> [(&'static str, Value); 7] {
     let by_capacity = json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
         "weightPreference": {"dynamicWeight": "AvailableReplicas"}});
     let spread =
@@ -360,6 +380,22 @@ fn set(placement: &Value, number: usize) -> anyhow::Result<ResourceBinding> {
         {"name": "worker", "replicas": 4, "replicaRequirements": request},
     ]))?;
     (binding.spec.replicas, binding.spec.replica_requirements) = (0, None);
+    Ok(binding)
+}
+
+/// Name of a binding with this number; names have the order of the numbers.
+pub(crate) fn binding_name(number: usize) -> String {
+    format!("b{number:06}")
+}
+
+/// A binding to create on a server.
+pub(crate) fn new_binding(placement: &Value, number: usize) -> anyhow::Result<ResourceBinding> {
+    let mut binding = binding(placement, number)?;
+    let name = binding_name(number);
+    (binding.metadata.uid, binding.metadata.generation) = (None, None);
+    binding.metadata.namespace = Some("default".into());
+    binding.spec.resource.name.clone_from(&name);
+    binding.metadata.name = Some(name);
     Ok(binding)
 }
 

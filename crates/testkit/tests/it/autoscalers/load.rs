@@ -24,12 +24,15 @@ const EXTERNAL: &str = "external.metrics.k8s.io";
 /// Stands for all pods that are not named.
 const OTHERS: &str = "*";
 
+/// Quantities by container and resource.
+type Containers = BTreeMap<String, BTreeMap<String, String>>;
+
 /// Metrics of a namespace.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Load {
     /// Usage by pod, container and resource; null for a pod without a sample.
-    usage: BTreeMap<String, Option<BTreeMap<String, BTreeMap<String, String>>>>,
+    usage: BTreeMap<String, Option<Containers>>,
     /// Millicores that the running pods share, as behind a load balancer.
     shared: Option<i64>,
     /// Values of pods by metric and pod.

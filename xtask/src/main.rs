@@ -46,7 +46,8 @@ enum Task {
     Clients,
     /// Run the scenarios of kubectl with kubectl of two older minors, built from the Go module proxy.
     KubectlMatrix,
-    /// Run the test of a member with the oldest Kubernetes, built from the Go module proxy. `test` runs it once it is built.
+    /// Run the test of a member with the oldest Kubernetes, built from the Go module proxy. `test` runs it once it is
+    /// built.
     OldestKubernetes,
     /// Regenerate data from a real kube-apiserver, or compare it.
     Codegen(codegen::Args),

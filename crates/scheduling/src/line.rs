@@ -63,7 +63,7 @@ struct Group {
     targets: BTreeMap<Position, Vec<String>>,
 }
 
-/// What decides whether a cluster has room for a binding.
+/// Fields that decide whether a cluster has enough capacity for a binding.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ask {
     /// The affinities as text.
@@ -84,7 +84,7 @@ struct Template {
 }
 
 impl Ask {
-    /// What a binding asks for, with its affinities. `None` if no cluster that grows can help it: this scheduler is not
+    /// Request of a binding, with its affinities. `None` if no cluster that grows can help it: this scheduler is not
     /// responsible for it, or it requests nothing.
     fn of<'a>(
         binding: BindingRef<'a>,

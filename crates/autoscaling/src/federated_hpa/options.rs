@@ -57,8 +57,8 @@ impl Options {
         Self::default().in_one_cluster()
     }
 
-    /// Returns these flags for the HorizontalPodAutoscalers of one cluster: its samples are used whatever their age, and
-    /// a pod without the container of a metric is missing.
+    /// Returns these flags for the HorizontalPodAutoscalers of one cluster: its samples are used whatever their age,
+    /// and a pod without the container of a metric is missing.
     #[must_use]
     pub fn in_one_cluster(self) -> Self {
         Self { stale_after: None, absent_container: AbsentContainer::IsMissing, external_metrics: true, ..self }

@@ -177,8 +177,8 @@ impl Observer {
         Ok(observed)
     }
 
-    /// Refuses an object whose target members scale by themselves, as an older HorizontalPodAutoscaler says. One that is
-    /// being released counts until the template has what its members decided.
+    /// Refuses an object whose target members scale by themselves, as an older HorizontalPodAutoscaler says. One that
+    /// is being released counts until the template has what its members decided.
     fn alone(&self, object: &FederatedHPA) -> Result<(), NotObserved> {
         let others = self.distributed.by_index(BY_SCALED, &scaled(object));
         let rivals: Vec<Rival> =

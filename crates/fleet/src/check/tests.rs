@@ -179,7 +179,7 @@ fn what_can_be_wrong_with_taints_health_and_tasks() {
     assert!(found.iter().any(|one| one == line), "{found:?}");
 }
 
-const ROWS: [Row; 31] = [
+const ROWS: [Row; 33] = [
     (
         "two claims",
         |w| {

@@ -306,8 +306,8 @@ fn key_of(name: &str) -> PodKey {
     PodKey { cluster: Arc::from(""), name: name.into() }
 }
 
-/// The plan for a target that cannot be read. As with kube-controller-manager, the event gives the reason alone, and the
-/// condition a whole sentence.
+/// The plan for a target that cannot be read. As with kube-controller-manager, the event gives the reason alone, and
+/// the condition a whole sentence.
 fn without_target(unread: &Unread) -> Plan {
     let mut plan = unread.plan(None);
     if let (Unread::Scale(why), [notice]) = (unread, &mut plan.events[..]) {

@@ -93,8 +93,8 @@ impl Nodes {
         fits.fold(0, i64::saturating_add)
     }
 
-    /// Number of complete sets that fit, at most `at_most`: each component is spread over the nodes, first fit. The cost
-    /// grows with the nodes that are filled, not with the sets that fit on one of them.
+    /// Number of complete sets that fit, at most `at_most`: each component is spread over the nodes, first fit. The
+    /// cost grows with the nodes that are filled, not with the sets that fit on one of them.
     #[must_use]
     pub(super) fn sets(&self, parts: &[Part], at_most: i64) -> i64 {
         let at_most = at_most.min(SETS_MAX);

@@ -179,9 +179,9 @@ fn facts<'a>(name: &'a str, node: &'a Node) -> NodeFacts<'a> {
 /// Part of an estimate; the least answer of all parts counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EstimatePart {
-    /// What nodes have left.
+    /// Free capacity of nodes.
     Nodes,
-    /// What ResourceQuotas leave.
+    /// Free capacity under ResourceQuotas.
     Quotas,
 }
 

@@ -1,5 +1,5 @@
-//! Both designs of autoscaling on real kube-apiservers: members with kube-controller-manager's HorizontalPodAutoscalers and
-//! with metrics APIs (specification/autoscaling.md 2, 6, specification/proposals/001.md).
+//! Both designs of autoscaling on real kube-apiservers: members with kube-controller-manager's HorizontalPodAutoscalers
+//! and with metrics APIs (specification/autoscaling.md 2, 6, specification/proposals/001.md).
 //!
 //! The load is a number of millicores for the whole fleet, which the running pods share, as behind a load balancer.
 

@@ -1,7 +1,7 @@
 //! Autoscalers decide like those of kube-controller-manager: scenarios of `tests/autoscalers/scenarios.yaml` are played
-//! on a real cluster and on a simulated member, whose HorizontalPodAutoscalers decide by the functions of FederatedHPAs;
-//! replicas, status, conditions and events are compared once they have settled. `tests/autoscalers/known.yaml` lists the
-//! differences that are decided (specification/autoscaling.md 2).
+//! on a real cluster and on a simulated member, whose HorizontalPodAutoscalers decide by the functions of
+//! FederatedHPAs; replicas, status, conditions and events are compared once they have settled.
+//! `tests/autoscalers/known.yaml` lists the differences that are decided (specification/autoscaling.md 2).
 
 pub(crate) mod load;
 mod play;

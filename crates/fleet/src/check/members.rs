@@ -4,7 +4,7 @@ use ironclad_api::{annotations, conditions, labels, names, reasons};
 use serde_json::Value;
 
 use super::Violation;
-use crate::{WorkKey, World, world::key_of};
+use crate::{ClusterName, ObjectKey, WorkKey, World, targets, world::key_of};
 
 /// Every object that carries our mark has its Work, and every applied Work its object. A cluster that is not Ready when
 /// it leaves keeps what it has (specification/failover.md 9.5).
@@ -31,6 +31,9 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
             let of = names::cluster_of_execution_namespace(namespace).unwrap_or_default();
             let work = WorkKey { cluster: of.into(), name: name.into() };
             match world.works.get(&work).filter(|_| work.cluster == *cluster) {
+                // Its Work was released since the binding requires the copy again: the next Work takes it over. Until
+                // then that one is missing.
+                None if is_required(world, cluster, key) => {}
                 None => found.push(Violation::ObjectWithoutWork {
                     cluster: cluster.clone(),
                     object: key.clone(),
@@ -71,4 +74,12 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
             }
         }
     }
+}
+
+/// Returns whether a binding requires a copy of this object in the cluster.
+fn is_required(world: &World, cluster: &ClusterName, object: &ObjectKey) -> bool {
+    world.binding_of(object).is_some_and(|binding| {
+        binding.metadata().deletion_timestamp.is_none()
+            && targets::targets(binding.spec()).iter().any(|target| target.cluster == *cluster)
+    })
 }

@@ -2,6 +2,7 @@ use ironclad_api::work::ClusterResourceBinding;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::WorkKey;
 
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
@@ -179,7 +180,7 @@ fn what_can_be_wrong_with_taints_health_and_tasks() {
     assert!(found.iter().any(|one| one == line), "{found:?}");
 }
 
-const ROWS: [Row; 31] = [
+const ROWS: [Row; 33] = [
     (
         "two claims",
         |w| {
@@ -420,6 +421,24 @@ const ROWS: [Row; 31] = [
             w.insert_work(serde_json::from_value(unmarked).unwrap());
         },
         &["the manifest of Work m1:web-1 lacks the right karmada.io/managed"],
+    ),
+    (
+        "a Work that was released, since its binding requires the copy again",
+        |w| {
+            w.works.remove(&WorkKey { cluster: "m1".into(), name: "web-1".into() });
+        },
+        &["binding shop/web-deployment has no Work in its target m1"],
+    ),
+    (
+        "a copy without a Work that its binding does not require",
+        |w| {
+            w.works.remove(&WorkKey { cluster: "m1".into(), name: "web-1".into() });
+            set_binding(
+                w,
+                json!({"spec": {"replicas": 1, "clusters": [{"name": "m2", "replicas": 1}]}, "status": {"aggregatedStatus": []}}),
+            );
+        },
+        &["Deployment shop/web in cluster m1 is marked as ours, but its Work karmada-es-m1/web-1 does not exist"],
     ),
     (
         "an object left behind",

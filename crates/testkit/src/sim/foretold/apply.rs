@@ -191,5 +191,14 @@ fn edits(draws: &Stream, fleet: &Fleet) -> (Vec<Value>, Vec<&'static str>) {
     if file.is_empty() {
         file.push(fleet.workloads[0].deployment.clone());
     }
-    (file, met)
+    (last_of_each(file), met)
+}
+
+/// Keeps the last form of each object: a plan is about what a file leaves behind, and what several forms of one object
+/// leave depends on how far the controllers get in between.
+fn last_of_each(file: Vec<Value>) -> Vec<Value> {
+    let named = |object: &Value| (object["kind"].clone(), object["metadata"]["name"].clone());
+    let later = |n: usize, object: &Value| file[n + 1..].iter().any(|other| named(other) == named(object));
+    let last = file.iter().enumerate().filter(|(n, object)| !later(*n, object));
+    last.map(|(_, object)| object.clone()).collect()
 }

@@ -10,7 +10,7 @@ use ironclad_api::conditions::{self, TRUE, binding::SCHEDULED};
 use ironclad_fleet::{
     Binding, ClusterName, ObjectKey, World,
     targets::expected_clusters,
-    tree::{Explained, LinkState, Tree, tree},
+    tree::{Explained, Link, LinkState, Tree, tree},
 };
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::why::{Explanation, answer, explain};
@@ -67,10 +67,15 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
     let now = runner.world.clock().wall_seconds();
     let evicted_before = runner.evictions().len();
     let told = tell(&runner, &lost).await?;
-    let settings = fleet(&runner.world).await?.settings;
+    let before = fleet(&runner.world).await?;
+    let settings = before.settings;
     runner.world.pass(SHOWS).await?;
 
     let after = fleet(&runner.world).await?;
+    let all_reported = allocatable(&before.world) == allocatable(&after.world);
+    if !all_reported {
+        met.insert("members report their capacity later");
+    }
     let after_tree = tell(&runner, &lost).await?;
     let evictions = runner.evictions();
     let evicted: BTreeSet<&str> = evictions[evicted_before..].iter().map(|one| one.binding.as_str()).collect();
@@ -90,13 +95,21 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
         let is_evicted = binding.as_ref().is_some_and(|binding| evicted.contains(&*binding.key().to_string()));
         if is_evicted {
             met.insert("evicted meanwhile");
-        } else {
+        } else if all_reported || why.scheduling.as_ref().is_none_or(|scheduling| scheduling.failure.is_none()) {
             placement(why, binding.as_ref(), &settings.scheduler, &mut met).with_context(story)?;
-            progress(tree, then, lost.is_empty(), &mut met).with_context(story)?;
+            progress(why, tree, then, lost.is_empty(), &mut met).with_context(story)?;
         }
         truth(key, then, binding.as_ref(), &after.world, &lost, &mut met).with_context(story)?;
     }
     Ok(met)
+}
+
+/// Capacity of the nodes, as the members report it. At the start of a fleet it is not reported yet.
+fn allocatable(world: &World) -> Vec<Value> {
+    let summary = |cluster: &ironclad_api::cluster::Cluster| {
+        json!(cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref()))["allocatable"].clone()
+    };
+    world.clusters.values().map(|cluster| summary(cluster)).collect()
 }
 
 /// Reads what `why` and `tree` say now of all Deployments.
@@ -175,21 +188,36 @@ fn placement(
 }
 
 /// Checks that what was in order still is, what waited waits no more, and what was broken did not heal by itself.
-fn progress(before: &Tree, then: &Tree, all_reachable: bool, met: &mut Met) -> anyhow::Result<()> {
+fn progress(why: &Explanation, before: &Tree, then: &Tree, all_reachable: bool, met: &mut Met) -> anyhow::Result<()> {
     if before.first_broken.is_none() && all_reachable {
         ensure!(then.first_broken.is_none(), "all was in order, and is not any more");
         met.insert("in order");
     }
     let others = |detail: &str| WAITS_FOR_OTHERS.iter().any(|text| detail.contains(text));
+    let stops =
+        |link: &&Link| link.state == LinkState::Broken || (link.state == LinkState::Waiting && others(&link.detail));
+    let will_be_placed =
+        why.scheduling.as_ref().is_some_and(|scheduling| scheduling.failure.is_none() && !scheduling.result.is_empty());
+    // An old copy stays until the others are healthy.
+    let is_held = before.links.iter().any(|link| stops(&link)) || then.links.iter().any(|link| stops(&link));
+    let mut stopped_at = None;
     for link in &before.links {
+        // What stands under a link that waits for others, or is broken, goes no further than that.
+        if stopped_at.is_some_and(|depth| link.depth > depth) {
+            continue;
+        }
+        stopped_at = Some(link).filter(stops).map(|link| link.depth);
         let same = then.links.iter().find(|one| one.object == link.object);
         let state = same.map(|same| same.state);
         match link.state {
+            LinkState::Waiting if link.object.starts_with("leaving ") && is_held => {}
             LinkState::Waiting if !others(&link.detail) => {
                 let waits = same.is_some_and(|same| same.state == LinkState::Waiting && same.detail == link.detail);
                 ensure!(!waits, "{} waits still: {}", link.object, link.detail);
                 met.insert("waits");
             }
+            // Its last cycle failed, and it was said that the next one will not.
+            LinkState::Broken if link.object.starts_with("ResourceBinding ") && will_be_placed => {}
             LinkState::Broken if !link.detail.contains("will be put there again") => {
                 ensure!(
                     state != Some(LinkState::Ok),
@@ -234,7 +262,9 @@ fn truth(
         && !spec.scheduling_suspended()
         && !clusters.is_empty()
         && clusters.iter().all(is_ready);
-    let claimed = tree.links.iter().all(|link| !link.detail.contains("does not exist any more"));
+    let unclaimed = ["does not exist any more", "no policy has claimed it"];
+    let says = |link: &Link, text: &str| link.object.contains(text) || link.detail.contains(text);
+    let claimed = !tree.links.iter().any(|link| unclaimed.iter().any(|text| says(link, text)));
     ensure!(
         tree.first_broken.is_none() == (orderly && claimed),
         "every copy is there and ready: {orderly}; tree finds something to look at: {}",
@@ -245,9 +275,7 @@ fn truth(
 }
 
 fn lines(tree: &Tree) -> String {
-    let line = |link: &ironclad_fleet::tree::Link| {
-        format!("\n{}[{:?}] {} {}", "  ".repeat(link.depth), link.state, link.object, link.detail)
-    };
+    let line = |link: &Link| format!("\n{}[{:?}] {} {}", "  ".repeat(link.depth), link.state, link.object, link.detail);
     tree.links.iter().map(line).collect()
 }
 

@@ -328,6 +328,10 @@ fn fail(
         }
         Class::Other => (SCHEDULER_ERROR, Next::Backoff, Reason::SchedulerError { error: error.clone() }),
     };
+    // The failure is that of the first affinity group. Another group may fit as soon as capacity appears.
+    if next == Next::Recheck && failed.iter().any(|(_, other)| other.class() == Class::InsufficientCapacity) {
+        next = Next::WhenCapacity;
+    }
     plan.note(because.into());
     if failure.class() == Class::NoFit && !binding.spec().clusters.is_empty() {
         next = withdraw(seen, trigger, now, plan);

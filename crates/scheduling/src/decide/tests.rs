@@ -359,6 +359,20 @@ fn spread_by_cluster_depends_on_capacity() {
 }
 
 #[test]
+fn binding_waits_for_capacity_if_any_of_its_groups_lacks_it() {
+    let fleet = clusters(&["m1", "m2", "m3"]);
+    let placement = Placement {
+        cluster_affinities: vec![group("p", &["m1"]), group("b", &["m2", "m3"])],
+        spread_constraints: vec![spread(SpreadByField::Cluster, 2, 2)],
+        ..dynamic()
+    };
+    let before = placed(placement, 9);
+    let decision = decide_in(&before, &fleet, &estimates(&[("m2", 1), ("m3", 1)]), &Options::default(), 1);
+    assert_eq!(condition(&applied(&before, &decision)).0, "NoClusterFit", "the failure of the first group");
+    assert_eq!(decision.next, Next::WhenCapacity);
+}
+
+#[test]
 fn insufficient_capacity_keeps_the_result_and_reports_it_once() {
     let fleet = clusters(&["m1", "m2"]);
     let available = estimates(&[("m1", 1), ("m2", 2)]);

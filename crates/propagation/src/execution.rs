@@ -31,7 +31,7 @@ pub use self::drifted::drifted;
 pub use self::object::{missing_replicas_path, object_key, serving_api, successor};
 pub(crate) use self::report::template_of;
 use self::snapshot::Context;
-pub use self::snapshot::{Effect, Observed, Seen, Served, Space};
+pub use self::snapshot::{Effect, Observed, Seen, Served, Space, WantedAgain};
 use crate::{detector::binding::Binding, work};
 
 /// Time after which a manifest that the member found invalid is tried again without a change of member or Work:

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ironclad_api::work::Work;
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding, Work};
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::{
-    execution::{self, Effect},
+    execution::{self, Effect, WantedAgain},
     success,
 };
 use ironclad_runtime::{Failure, HotLoops, Informer, Next, Writer};
@@ -18,12 +18,18 @@ use super::{
     observe::{Known, Observed, Place},
 };
 use crate::{
-    awaiting::Await, events::Events, index::cluster_of, member_object::MemberObject, members::Member, metrics::result,
-    setup::Setup, works::WorkStatus,
+    awaiting::Await,
+    events::Events,
+    index::{binding_of, cluster_of},
+    member_object::MemberObject,
+    members::Member,
+    metrics::result,
+    setup::Setup,
+    works::WorkStatus,
 };
 
-/// Plans of one reconcile: the second one after a read of an object that the cache does not have, the third one after a
-/// create that met an object.
+/// Plans of one reconcile: the second one after a read of the binding, or of an object that the cache does not have,
+/// the third one after a create that met an object.
 const READS_MAX: usize = 3;
 
 const CONTROLLER: &str = "execution";
@@ -57,6 +63,8 @@ pub(super) struct Applier {
 enum Stopped {
     /// The object in the member has to be read first.
     Read,
+    /// The binding has to be read first.
+    ReadBinding,
     /// The member refused the write: the Work reports it.
     Refused(Failure),
     /// The member did not answer, or an object changed meanwhile: nothing is known about the Work.
@@ -98,6 +106,10 @@ impl Applier {
                     read(seen).await?;
                     plan = seen.decide(self.clock.wall_seconds(), execution::decide);
                 }
+                Err(Stopped::ReadBinding) => {
+                    seen.wanted_again = self.wanted_again(&seen.work).await?;
+                    plan = seen.decide(self.clock.wall_seconds(), execution::decide);
+                }
                 Err(Stopped::Refused(failure)) => return Err(self.report(member, seen, failure)),
                 Err(Stopped::Unanswered(failure)) => return Err(failure.into()),
             }
@@ -113,6 +125,7 @@ impl Applier {
         for effect in plan.effects {
             match effect {
                 Effect::Read(_) => return Err(Stopped::Read),
+                Effect::ReadBinding => return Err(Stopped::ReadBinding),
                 Effect::CreateInMember(object) => {
                     self.guard(member, seen)?;
                     let Place { api, cache, .. } = place(seen)?;
@@ -168,6 +181,20 @@ impl Applier {
         }
         self.events.record_all(&successes);
         Ok(next)
+    }
+
+    /// Reads whether the binding of a Work that is being deleted requires the copy again.
+    async fn wanted_again(&self, work: &Work) -> Result<WantedAgain, Failure> {
+        let Some(key) = binding_of(work) else { return Ok(WantedAgain::No) };
+        let is_wanted = if key.namespace.is_empty() {
+            let binding = Api::<ClusterResourceBinding>::all(self.plane.clone()).get_opt(&key.name).await?;
+            binding.is_some_and(|binding| execution::is_wanted_again(work, (&binding).into()))
+        } else {
+            let api = Api::<ResourceBinding>::namespaced(self.plane.clone(), &key.namespace);
+            let binding = api.get_opt(&key.name).await?;
+            binding.is_some_and(|binding| execution::is_wanted_again(work, (&binding).into()))
+        };
+        Ok(if is_wanted { WantedAgain::Read } else { WantedAgain::No })
     }
 
     /// Slows down writes of an object that something else in the member changes back, as long as the Work stays the

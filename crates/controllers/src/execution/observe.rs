@@ -6,7 +6,7 @@ use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{Gvk, ObjectKey, Plan};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
-    execution::{self, Comparison, Effect, Seen, Served, Space},
+    execution::{self, Comparison, Effect, Seen, Served, Space, WantedAgain},
     namespace,
     skipped_resources::Skipped,
 };
@@ -47,7 +47,8 @@ pub(super) struct Observed {
     /// The object in the member, as far as it is known.
     pub(super) object: Known,
     seen_work: Arc<Work>,
-    wanted_again: bool,
+    /// Knowledge about whether the binding requires the copy again.
+    pub(super) wanted_again: WantedAgain,
     space: KnownSpace,
     /// Namespace events before anything of this was observed.
     pub(super) namespace_events: NamespaceEvents,
@@ -184,7 +185,7 @@ impl Observer {
         let mut observed = Observed {
             seen_work: self.work_status.as_requested(&work),
             cluster: self.clusters.get("", &member.name.0),
-            wanted_again: work.metadata.deletion_timestamp.is_some() && self.is_wanted_again(&work),
+            wanted_again: self.wanted_again(&work),
             space: KnownSpace::default(),
             namespace_events: NamespaceEvents::default(),
             place: None,
@@ -232,8 +233,10 @@ impl Observer {
         })
     }
 
-    fn is_wanted_again(&self, work: &Work) -> bool {
-        let binding = binding_of(work).and_then(|key| self.bindings.get(&key));
-        binding.is_some_and(|binding| execution::is_wanted_again(work, binding.view()))
+    fn wanted_again(&self, work: &Work) -> WantedAgain {
+        let binding = || self.bindings.get(&binding_of(work)?);
+        let is_wanted = work.metadata.deletion_timestamp.is_some()
+            && binding().is_some_and(|binding| execution::is_wanted_again(work, binding.view()));
+        if is_wanted { WantedAgain::Cached } else { WantedAgain::No }
     }
 }

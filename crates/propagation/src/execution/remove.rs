@@ -9,7 +9,7 @@ use super::{
     object::{finished, object_key, serving_api},
     owner::{self, Owner},
     report,
-    snapshot::{Context, Effect, Observed, Served},
+    snapshot::{Context, Effect, Observed, Served, WantedAgain},
 };
 use crate::{
     template::{self, Identity},
@@ -21,7 +21,13 @@ pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
     let work = cx.seen.work;
     let Some(rest) = finalizer::removed(&work.metadata, finalizers::EXECUTION_CONTROLLER) else { return };
     let leaves = cx.seen.cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
-    if let Some(object) = object_key(work).filter(|_| cx.seen.wanted_again && !leaves) {
+    let wanted = cx.seen.wanted_again;
+    if let Some(object) = object_key(work).filter(|_| wanted != WantedAgain::No && !leaves) {
+        if wanted == WantedAgain::Cached {
+            // An object that is kept by mistake has no Work any more: nobody would delete it later.
+            plan.effects.push(Effect::ReadBinding);
+            return;
+        }
         // Nothing is sent to the member, so it need not be reachable.
         plan.note(Reason::WantedAgain { object }.into());
     } else if let Some(because) = cx.unreachable() {

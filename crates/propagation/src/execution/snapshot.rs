@@ -37,6 +37,19 @@ pub enum Observed<'a> {
     Present(&'a Value),
 }
 
+/// Knowledge about whether a binding requires a copy again whose Work is being deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WantedAgain {
+    /// It does not.
+    #[default]
+    No,
+    /// The cached binding does. It may be older than the one because of which the Work was deleted: in the cache of a
+    /// new leader, or if a watch is late.
+    Cached,
+    /// The binding was read and does.
+    Read,
+}
+
 /// Availability of the resource of the manifest's kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Served {
@@ -61,8 +74,9 @@ pub struct Seen<'a> {
     pub object: Observed<'a>,
     /// Availability of the resource of the manifest's kind.
     pub served: Served,
-    /// True if the binding requires the copy again, although the Work is being deleted ([`super::is_wanted_again`]).
-    pub wanted_again: bool,
+    /// Knowledge about whether the binding requires the copy again, although the Work is being deleted
+    /// ([`super::is_wanted_again`]).
+    pub wanted_again: WantedAgain,
     /// Propagation of the object's namespace to this member.
     pub namespace: Space<'a>,
     /// Resource interpreter.
@@ -74,6 +88,8 @@ pub struct Seen<'a> {
 pub enum Effect {
     /// Read the object from the member, then decide again with the answer. No effect follows it in a plan.
     Read(ObjectKey),
+    /// Read the binding from the control plane, then decide again with the answer. No effect follows it in a plan.
+    ReadBinding,
     /// Create the object in the member. On AlreadyExists read it and decide again; this is not a failure.
     CreateInMember(Value),
     /// Replace the object in the member: PUT of the whole object, with the resourceVersion that was read. On 409 read

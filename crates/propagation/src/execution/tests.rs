@@ -106,7 +106,7 @@ struct Scene {
     object: Option<Option<Value>>,
     cached: bool,
     served: Served,
-    wanted_again: bool,
+    wanted_again: WantedAgain,
 }
 
 impl Scene {
@@ -118,7 +118,7 @@ impl Scene {
             object: Some(None),
             cached: false,
             served: Served::Yes,
-            wanted_again: false,
+            wanted_again: WantedAgain::No,
         }
     }
 
@@ -182,6 +182,7 @@ impl Scene {
                     next.object.get_or_insert_default();
                     next.cached = false;
                 }
+                Effect::ReadBinding => next.wanted_again = WantedAgain::Read,
                 Effect::CreateInMember(object) => {
                     assert!(there.is_none(), "create of what is there");
                     next.object = Some(Some(stored(object, "uid-new", 1)));
@@ -225,6 +226,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
     for effect in &plan.effects {
         words.push(match effect {
             Effect::Read(key) => format!("read {key}"),
+            Effect::ReadBinding => "read the binding".to_owned(),
             Effect::CreateInMember(_) => "create".into(),
             Effect::ReplaceInMember(_) => "replace".into(),
             Effect::PatchInMember { .. } => "patch".into(),

@@ -5,6 +5,7 @@ use super::*;
 
 /// The effect that reads the whole object.
 const READ: &str = "read Deployment shop/web";
+const READ_BINDING: &str = "read the binding";
 /// Rows of [`work_being_applied`] that a cache without the object's content cannot decide. All others have the same
 /// effects.
 const READ_FIRST: [&str; 11] = [
@@ -304,7 +305,8 @@ fn work_being_deleted() {
     let impersonator = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": "karmada-impersonator", "uid": "uid-role"}});
     let release = r#"release ["other"]"#;
-    let wanted = |scene: Scene| Scene { wanted_again: true, ..scene };
+    let wanted = |scene: Scene| Scene { wanted_again: WantedAgain::Read, ..scene };
+    let maybe = |scene: Scene| Scene { wanted_again: WantedAgain::Cached, ..scene };
     for (name, scene, want) in [
         (
             "ready: the object, then the finalizer",
@@ -312,6 +314,16 @@ fn work_being_deleted() {
             vec!["delete uid-member", release],
         ),
         ("absent", Scene::of(terminating.clone()), vec![release]),
+        (
+            "wanted again by a cached binding, which may be late: looked up",
+            maybe(Scene::of(terminating.clone()).has(there.clone())),
+            vec![READ_BINDING],
+        ),
+        (
+            "the same while the member is not reachable",
+            maybe(Scene::of(terminating.clone()).has(there.clone()).ready("False")),
+            vec![READ_BINDING],
+        ),
         ("not in the cache, which may be late: looked up", Scene::of(terminating.clone()).cached(), vec![READ]),
         (
             "suspension does not hold it",

@@ -28,6 +28,7 @@ mod execution;
 mod explain;
 mod federated_hpa;
 mod graceful_eviction;
+mod groups;
 mod hpa_scale_target_marker;
 mod index;
 mod interpreter;

@@ -25,6 +25,7 @@ use crate::{
     estimates::{EstimateParts, Estimates},
     events::Events,
     explain::Explain,
+    groups::Groups,
     interpreter::{Interpreters, metrics::InterpreterMetrics},
     mapper::Mapper,
     members::{Member, Members},
@@ -83,6 +84,8 @@ pub(crate) struct Setup {
     pub(crate) template_queue: TemplateQueue,
     /// Available replicas of the fleet, as the scheduler assumes them.
     pub(crate) capacity: FleetCapacity,
+    /// Groups of workloads, as the scheduler assumes them.
+    pub(crate) groups: Groups,
     /// Answers of accurate estimators.
     pub(crate) estimates: Estimates,
     /// State in memory that is shown on request.
@@ -126,6 +129,7 @@ impl Setup {
         let template_status = StatusWriter::start("status/templates", &seam, target);
         let template_queue = TemplateQueue::new(queue(&seam, &work_metrics, "detector"));
         let capacity = FleetCapacity::new(&settings, seam.clock.clone());
+        let groups = Groups::follow(&bindings.namespaced, capacity.options().workload_affinity);
         let members = Arc::new(Members::new(seam.tasks.clone()));
         let settings = Arc::new(settings);
         let estimates = Estimates::new(EstimateParts {
@@ -163,6 +167,7 @@ impl Setup {
             members,
             template_queue,
             capacity,
+            groups,
             estimates,
             explain: Explain::default(),
         }

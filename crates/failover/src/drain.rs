@@ -198,7 +198,7 @@ mod tests {
             let mut binding = binding(affinity);
             change(&mut binding);
             let scheduler = Options::default();
-            let snapshot = Snapshot { clusters: &clusters, scheduler: &scheduler, now: at(0) };
+            let snapshot = Snapshot { clusters: &clusters, scheduler: &scheduler, peers: None, now: at(0) };
             judge(&binding.into_binding(), &"m1".into(), &snapshot, Check::Strict)
         };
         let pinned = |by| Some(Verdict::Stuck(Reason::Pinned { by }));

@@ -9,6 +9,7 @@ use ironclad_failover::{
     taint_manager::pre_scheduling_check::Snapshot,
 };
 use ironclad_fleet::{Binding, ClusterName, Clusters, World, because::migration::Reason};
+use ironclad_scheduling::Peers;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -40,11 +41,24 @@ impl Drain {
         Self { cluster, check, purge_mode, settings: Settings::default(), now }
     }
 
-    /// Verdict on a binding; `None` if it is not on the cluster, or is leaving already.
+    /// Verdict on a binding whatever its groups say; `None` if it is not on the cluster, or is leaving already.
     #[must_use]
     pub fn judge(&self, binding: &Binding, clusters: &Clusters) -> Option<Verdict> {
-        let snapshot = Snapshot { clusters, scheduler: &self.settings.scheduler, now: self.now };
+        self.judge_beside(binding, clusters, None)
+    }
+
+    fn judge_beside(&self, binding: &Binding, clusters: &Clusters, peers: Option<&Peers>) -> Option<Verdict> {
+        let snapshot = Snapshot { clusters, scheduler: &self.settings.scheduler, peers, now: self.now };
         drain::judge(binding, &self.cluster, &snapshot, self.check)
+    }
+
+    /// The groups of a binding without those members that the drain moves, too.
+    fn peers_that_stay(&self, binding: &Binding, peers: &Peers, world: &World) -> Peers {
+        peers.without(&binding.key(), |other| {
+            let moves = |other: Binding| self.judge(&other, &world.clusters) == Some(Verdict::Moves);
+            let leaves = world.binding(other).is_some_and(moves);
+            leaves.then(|| self.cluster.0.clone()).into_iter().collect()
+        })
     }
 }
 
@@ -131,7 +145,8 @@ impl Survey {
         let mut state = State::of(world, &drain.settings, drain.now);
         let mut survey = Self::default();
         for binding in bindings {
-            match drain.judge(&binding, &world.clusters) {
+            let peers = state.peers.as_ref().map(|peers| drain.peers_that_stay(&binding, peers, world));
+            match drain.judge_beside(&binding, &world.clusters, peers.as_ref()) {
                 Some(verdict) => survey.items.push(item(binding, verdict, &world.clusters, &mut state, drain)),
                 None if drain::is_under_way(binding.spec(), &drain.cluster) => survey.under_way.push(binding),
                 None => {}

@@ -61,7 +61,7 @@ impl Impact {
             return;
         };
         let left_out = BTreeSet::from([ClusterName::from(cluster)]);
-        let snapshot = Snapshot { clusters: fleet.clusters, scheduler: &flags.scheduler, now };
+        let snapshot = Snapshot { clusters: fleet.clusters, scheduler: &flags.scheduler, peers: None, now };
         if has_target(binding, &left_out, &snapshot, flags.eviction.pre_scheduling_check).is_err() {
             self.parked += 1;
         } else if causes.due() <= now {

@@ -358,8 +358,7 @@ fn feasible_by_index<'a>(
 
 /// Why other workloads keep the binding away from a cluster.
 fn refused_by_peers(seen: &Seen<'_>, cluster: &ClusterName, state: TargetState) -> Option<Refusal> {
-    let peers = seen.peers.filter(|_| state == TargetState::New)?;
-    peers.refusal(seen.binding, &cluster.0)
+    seen.peers?.test(seen.binding, &cluster.0, state).err()
 }
 
 fn fits(candidate: &Candidate) -> Reason {

@@ -11,6 +11,8 @@ use std::{
 use ironclad_api::work::{ResourceBinding, ResourceBindingSpec, TargetCluster};
 use ironclad_fleet::{BindingKey, BindingRef, because::schedule::Refusal};
 
+use crate::plugin::TargetState;
+
 /// Groups of workloads, with the clusters of each member.
 #[derive(Debug, Clone, Default)]
 pub struct Peers {
@@ -99,9 +101,36 @@ impl Peers {
         fellows.into_iter().cloned().collect()
     }
 
+    /// Groups of one binding as they are once some of their members have left clusters: `left` returns these, of a
+    /// member.
+    #[must_use]
+    pub fn without(&self, key: &BindingKey, mut left: impl FnMut(&BindingKey) -> BTreeSet<Arc<str>>) -> Self {
+        let mut rest = Self::default();
+        for group in self.groups.get(key).into_iter().flatten() {
+            let members = self.members.get(group).into_iter().flatten().map(|(member, known)| {
+                let known = self.assigning.get(member).unwrap_or(known);
+                let gone = if member == key { BTreeSet::new() } else { left(member) };
+                (member.clone(), known - &gone)
+            });
+            rest.members.insert(group.clone(), members.collect());
+        }
+        rest
+    }
+
+    /// Checks whether the groups of a binding allow a cluster. One that it is in stays, whatever its groups say.
+    ///
+    /// # Errors
+    /// The reason why a group rejects it.
+    pub fn test(&self, binding: BindingRef<'_>, cluster: &str, state: TargetState) -> Result<(), Refusal> {
+        if state != TargetState::New {
+            return Ok(());
+        }
+        self.refusal(binding, cluster).map_or(Ok(()), Err)
+    }
+
     /// Why the groups of a binding reject a cluster that is not its target yet. A peer without a result does not count,
     /// so that the first member of a group finds a place; with several, the cluster must be a target of all.
-    pub(crate) fn refusal(&self, binding: BindingRef<'_>, cluster: &str) -> Option<Refusal> {
+    fn refusal(&self, binding: BindingRef<'_>, cluster: &str) -> Option<Refusal> {
         let BindingRef::Namespaced(_) = binding else { return None };
         binding.spec().workload_affinity_groups.as_ref()?;
         let key = binding.key();
@@ -251,6 +280,24 @@ mod tests {
         assert_eq!(peers.fellows(&key), [BindingRef::from(&pending).key()]);
         peers.remove(&key);
         assert_eq!(placed(&pending, &peers).len(), 3);
+    }
+
+    #[test]
+    fn members_that_leave_do_not_count_where_they_were() {
+        let members = [member("a", "g=1", "", &["m1", "m2"]), member("b", "g=1", "", &["m1"])];
+        let pending = member("p", "g=1", "", &["m1"]);
+        let mut peers = Peers::of(members.iter().chain([&pending]));
+        let key = BindingRef::from(&pending).key();
+        let refused = |peers: &Peers| -> Vec<&str> {
+            ["m1", "m2", "m3"].into_iter().filter(|name| peers.refusal((&pending).into(), name).is_some()).collect()
+        };
+        assert_eq!(refused(&peers), ["m2", "m3"]);
+        let m1 = || BTreeSet::from(["m1".into()]);
+        assert_eq!(refused(&peers.without(&key, |_| m1())), ["m1", "m3"], "a stays in m2, and b has no place yet");
+        let only_a = |other: &BindingKey| if *other.name == *"a" { m1() } else { BTreeSet::new() };
+        assert_eq!(refused(&peers.without(&key, only_a)), ["m1", "m2", "m3"], "b stays in m1 alone, a in m2");
+        peers.assign(&BindingRef::from(&members[1]).key(), &targets(&[("m3", 1)]));
+        assert_eq!(refused(&peers.without(&key, |_| m1())), ["m1", "m2", "m3"], "results being written count");
     }
 
     #[test]

@@ -349,7 +349,7 @@ fn target_of(
     {
         return format!("none: {}", why.trim_start_matches("no available target cluster: "));
     }
-    let snapshot = Snapshot { clusters, scheduler: &evictions.flags().scheduler, now };
+    let snapshot = Snapshot { clusters, scheduler: &evictions.flags().scheduler, peers: None, now };
     let left_out = BTreeSet::from([from.clone()]);
     let check = evictions.flags().eviction.pre_scheduling_check;
     match has_target(binding, &left_out, &snapshot, check) {

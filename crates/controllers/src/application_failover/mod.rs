@@ -63,7 +63,10 @@ impl ApplicationFailover {
             self.memories.set(key, Memory::default());
             return Ok(Next::Forget);
         };
-        let mut decision = application_failover::decide(&observed.seen(&self.observer), self.memories.now());
+        let mut decision = {
+            let peers = self.observer.groups.read();
+            application_failover::decide(&observed.seen(&self.observer, peers.as_deref()), self.memories.now())
+        };
         self.memories.set(key, std::mem::take(&mut decision.memory));
         self.applier.apply(key, &observed, &decision).await
     }

@@ -7,11 +7,13 @@ use ironclad_fleet::{Binding, Clusters, gates::Gate};
 use ironclad_interpreter::Operation;
 use ironclad_propagation::detector::binding::application_failover_since;
 use ironclad_runtime::Key;
+use ironclad_scheduling::Peers;
 use jiff::Timestamp;
 
 use super::memory::Memories;
 use crate::{
-    bindings::Bindings, clusters::ClusterSnapshot, interpreter::Interpreters, settings::Settings, setup::Setup,
+    bindings::Bindings, clusters::ClusterSnapshot, groups::Groups, interpreter::Interpreters, settings::Settings,
+    setup::Setup,
 };
 
 /// The caches that the controller reads.
@@ -20,6 +22,8 @@ pub(super) struct Observer {
     fleet: ClusterSnapshot,
     interpreters: Arc<Interpreters>,
     settings: Arc<Settings>,
+    /// Groups of workloads.
+    pub(super) groups: Groups,
     memories: Arc<Memories>,
 }
 
@@ -36,13 +40,14 @@ pub(super) struct Observed {
 
 impl Observed {
     /// The form that the decision takes.
-    pub(super) fn seen<'a>(&'a self, observer: &'a Observer) -> Seen<'a> {
+    pub(super) fn seen<'a>(&'a self, observer: &'a Observer, peers: Option<&'a Peers>) -> Seen<'a> {
         Seen {
             binding: &self.binding,
             health_is_judged: self.health_is_judged,
             clusters: &self.clusters,
             check: observer.settings.failover.eviction.pre_scheduling_check,
             scheduler: &observer.settings.scheduler,
+            peers,
             state_injection: observer.settings.gates.enabled(Gate::StatefulFailoverInjection),
             memory: &self.memory,
             began: observer.memories.began(),
@@ -59,6 +64,7 @@ impl Observer {
             fleet: setup.fleet.clone(),
             interpreters: setup.interpreters.clone(),
             settings: setup.settings.clone(),
+            groups: setup.groups.clone(),
             memories,
         }
     }

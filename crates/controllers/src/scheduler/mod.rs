@@ -2,7 +2,6 @@
 //! that each cycle sees the result of the previous one. It does not wait for the answers to its writes.
 
 mod apply;
-mod groups;
 pub(crate) mod metrics;
 mod observe;
 mod preemption;
@@ -10,8 +9,8 @@ mod waiting;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ironclad_api::{cluster::Cluster, work::ResourceBinding};
-use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
+use ironclad_api::cluster::Cluster;
+use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, gates::Gate};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests,
@@ -25,7 +24,6 @@ use tokio::sync;
 
 use self::{
     apply::Applier,
-    groups::Groups,
     metrics::{Incoming, SchedulerMetrics},
     observe::Observer,
     preemption::Preemption,
@@ -38,6 +36,7 @@ use crate::{
     controller::Controller,
     estimates::Estimates,
     explain::QueuedBinding,
+    groups::Groups,
     index::BY_TARGET,
     setup::{Setup, on_change},
 };
@@ -97,10 +96,15 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         observer: Observer::new(setup),
         applier: Applier::new(setup, preemption.clone()),
         preemption,
-        groups: Groups::new(setup.capacity.options().workload_affinity),
+        groups: setup.groups.clone(),
         metrics,
     });
-    on_change(&setup.bindings.namespaced, &this, Scheduler::on_member);
+    let weak = Arc::downgrade(&this);
+    setup.groups.on_fellow(move |fellow| {
+        if let Some(this) = weak.upgrade() {
+            this.on_fellow(fellow);
+        }
+    });
     on_change(&setup.bindings.namespaced, &this, |this, change| this.preemption.on_binding(change));
     on_change(&setup.bindings.namespaced, &this, |this, change| this.capacity.on_binding(change));
     setup.bindings.on_change(&this, Scheduler::on_binding);
@@ -231,14 +235,12 @@ impl Scheduler {
         }
     }
 
-    /// Takes in a changed member of a group of workloads: others of the group may fit elsewhere now.
-    fn on_member(&self, change: &Change<ResourceBinding>) {
-        for fellow in self.groups.on_binding(change) {
-            let key = Key::new(&fellow.namespace, &fellow.name);
-            let is_waiting = self.waiting.lock().is_unschedulable(&key);
-            if is_waiting {
-                self.enqueue(key, Incoming::BindingUpdate, Cause::Replay);
-            }
+    /// A member of its group changed: a binding that waits may fit elsewhere now.
+    fn on_fellow(&self, fellow: &BindingKey) {
+        let key = Key::new(&fellow.namespace, &fellow.name);
+        let is_waiting = self.waiting.lock().is_unschedulable(&key);
+        if is_waiting {
+            self.enqueue(key, Incoming::BindingUpdate, Cause::Replay);
         }
     }
 

@@ -16,7 +16,7 @@ use ironclad_api::{cluster::Cluster, work::ResourceBindingSpec};
 use ironclad_failover::{
     Evictions, Flags, Now,
     flags::NoExecutePolicy,
-    taint_manager::{Eviction, Next, Notice, Report},
+    taint_manager::{Eviction, Next, Notice, Report, Surroundings},
     wakes,
 };
 use ironclad_fleet::{Binding, ClusterName, Event};
@@ -76,6 +76,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     on_change(&setup.clusters, &this, TaintManager::on_cluster);
     setup.bindings.on_change(&this, TaintManager::on_binding);
     on_change(&this.observer.pause, &this, TaintManager::on_pause);
+    let weak = Arc::downgrade(&this);
+    setup.groups.on_fellow(move |fellow| {
+        if let Some(this) = weak.upgrade() {
+            this.update(|evictions, now| evictions.fellow_moved(fellow, now));
+        }
+    });
     if setup.settings.failover.eviction.capacity_check {
         let weak = Arc::downgrade(&this);
         setup.capacity.on_growth(move || {
@@ -202,7 +208,10 @@ impl TaintManager {
         let evictions = &mut running.evictions;
         let notice = evictions.next_notice(now);
         let available = |spec: &ResourceBindingSpec, cluster: &ClusterName| self.observer.available(spec, cluster);
-        let next = evictions.next_with_capacity(&clusters, Some(&available), |key| self.observer.binding(key), now);
+        let peers = self.observer.groups.read();
+        let around = Surroundings { clusters: &clusters, available: Some(&available), peers: peers.as_deref() };
+        let next = evictions.next_in(around, |key| self.observer.binding(key), now);
+        drop(peers);
         let events = evictions.take_events();
         self.metrics.waited(evictions.take_waited());
         let at = match &next {

@@ -24,6 +24,7 @@ use crate::{
     caches::{EVICTION_PAUSE, TAINT_POLICIES},
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
+    groups::Groups,
     index::BY_TARGET,
     setup::Setup,
 };
@@ -33,6 +34,8 @@ pub(super) struct Observer {
     bindings: Bindings,
     fleet: ClusterSnapshot,
     capacity: FleetCapacity,
+    /// Groups of workloads.
+    pub(super) groups: Groups,
     taint_policies: Informer<ClusterTaintPolicy>,
     /// ConfigMap `karmada-system/ironclad-failover`, by which people pause evictions.
     pub(super) pause: Informer<ConfigMap>,
@@ -49,6 +52,7 @@ impl Observer {
             bindings: setup.bindings.clone(),
             fleet: setup.fleet.clone(),
             capacity: setup.capacity.clone(),
+            groups: setup.groups.clone(),
             taint_policies: setup.caches.take(&TAINT_POLICIES),
             pause: setup.caches.take(&EVICTION_PAUSE),
             flags,

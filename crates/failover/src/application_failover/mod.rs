@@ -26,7 +26,7 @@ use ironclad_fleet::{
     because::{eviction::NoTarget, migration::Reason},
     eviction_task::{self, Why},
 };
-use ironclad_scheduling::Options;
+use ironclad_scheduling::{Options, Peers};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -76,6 +76,8 @@ pub struct Seen<'a> {
     pub check: Check,
     /// Flags and gates of the scheduler, which the check asks.
     pub scheduler: &'a Options,
+    /// Groups of workloads; `None` while gate `WorkloadAffinity` is off.
+    pub peers: Option<&'a Peers>,
     /// Gate `StatefulFailoverInjection`.
     pub state_injection: bool,
     /// State kept from the previous decision.
@@ -261,7 +263,7 @@ fn with_substitute(seen: &Seen<'_>, due: &[ClusterName], now: Timestamp) -> (Vec
         Check::Off if all_due => Check::Relaxed,
         check => check,
     };
-    let snapshot = Snapshot { clusters: seen.clusters, scheduler: seen.scheduler, now };
+    let snapshot = Snapshot { clusters: seen.clusters, scheduler: seen.scheduler, peers: seen.peers, now };
     let may_leave = |left: &BTreeSet<ClusterName>| match has_target(seen.binding, left, &snapshot, check) {
         Ok(()) => true,
         Err(NoTarget::AllInUse { .. } | NoTarget::NoSpreadConstraint) => !all_due,

@@ -31,7 +31,7 @@ use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, because:
 pub use self::{
     episode::Episode,
     notice::Notice,
-    process::{Eviction, Next, Outcome},
+    process::{Eviction, Next, Outcome, Surroundings},
     report::{EpisodeReport, PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report},
     reported_flags::ReportedFlags,
     rows::{Row, Waiting},
@@ -283,6 +283,14 @@ impl Evictions {
             .collect();
         if !faulty.is_empty() {
             self.evaluate(faulty.into_iter().map(|cluster| (cluster, binding.clone())), now);
+        }
+    }
+
+    /// Checks a binding again that waits for a target: another workload of its groups changed its clusters.
+    pub fn fellow_moved(&mut self, key: &BindingKey, now: Now) {
+        let clusters: Vec<_> = self.queue.of_binding(key).cloned().collect();
+        for cluster in clusters {
+            self.queue.recheck(&Key { cluster, binding: key.clone() }, now);
         }
     }
 

@@ -20,7 +20,7 @@ use ironclad_fleet::{
         schedule::{self, Refusal},
     },
 };
-use ironclad_scheduling::{Options, filter::Filter, plugin::TargetState, trigger::responsible};
+use ironclad_scheduling::{Options, Peers, filter::Filter, plugin::TargetState, trigger::responsible};
 use jiff::Timestamp;
 
 use crate::flags::eviction::Check;
@@ -32,6 +32,8 @@ pub struct Snapshot<'a> {
     pub clusters: &'a Clusters,
     /// Flags and gates of the scheduler.
     pub scheduler: &'a Options,
+    /// Groups of workloads; `None` while gate `WorkloadAffinity` is off.
+    pub peers: Option<&'a Peers>,
     /// Time at which `tolerationSeconds` are evaluated.
     pub now: Timestamp,
 }
@@ -93,6 +95,8 @@ impl fmt::Display for NotUsable {
 
 /// Test whether clusters can take one workload.
 struct Test<'a> {
+    binding: &'a Binding,
+    peers: Option<&'a Peers>,
     spec: &'a ResourceBindingSpec,
     placement: &'a Placement,
     history: &'a [FailoverRecord],
@@ -109,6 +113,8 @@ impl<'a> Test<'a> {
         let from = groups.iter().position(|group| group.affinity_name == observed).unwrap_or(0);
         let grouped = placement.cluster_affinity.is_none() && !groups.is_empty();
         Self {
+            binding,
+            peers: snapshot.peers,
             spec: binding.spec(),
             placement,
             history: binding.status().map_or(&[][..], |status| &status.failover_history),
@@ -130,7 +136,9 @@ impl<'a> Test<'a> {
         for group in &self.terms {
             let (spec, placement, history, now) = (self.spec, self.placement, self.history, self.now);
             let plugins = self.scheduler.plugins;
-            match (Filter { spec, placement, group: *group, plugins, history, now }).test(cluster, state) {
+            let filter = Filter { spec, placement, group: *group, plugins, history, now };
+            let by_peers = || self.peers.map_or(Ok(()), |peers| peers.test(self.binding.view(), &name.0, state));
+            match filter.test(cluster, state).and_then(|_| by_peers()) {
                 Ok(_) => {
                     refused = None;
                     break;

@@ -10,7 +10,7 @@ use ironclad_api::{
 use ironclad_fleet::{
     Binding, BindingKey, ClusterName, Clusters, Event, StatusPart, because::eviction::Reason, eviction_task,
 };
-use ironclad_scheduling::Options;
+use ironclad_scheduling::{Options, Peers};
 use serde_json::{Map, Value};
 
 use super::{Evictions, is_ready};
@@ -107,12 +107,25 @@ pub(super) struct Planned {
     task: GracefulEvictionTask,
 }
 
+/// Input of the decision on evictions besides the binding.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// All clusters.
+    pub clusters: &'a Clusters,
+    /// Available capacity, for `--eviction-capacity-check`.
+    pub available: Option<AvailableReplicas<'a>>,
+    /// Groups of workloads; `None` while gate `WorkloadAffinity` is off.
+    pub peers: Option<&'a Peers>,
+}
+
 /// Context of one element.
 pub(super) struct Around<'a> {
     /// Other clusters from which the binding is to be evicted.
     others: &'a BTreeSet<ClusterName>,
     clusters: &'a Clusters,
     available: Option<AvailableReplicas<'a>>,
+    /// The groups of the binding, without what leaves the same cluster.
+    peers: Option<&'a Peers>,
     scheduler: &'a Options,
 }
 
@@ -150,7 +163,7 @@ pub(super) fn decide(
     if under_way && !substitute && !binding.is_observed() {
         return Step::Wait;
     }
-    let snapshot = Snapshot { clusters, scheduler: around.scheduler, now: now.wall };
+    let snapshot = Snapshot { clusters, scheduler: around.scheduler, peers: around.peers, now: now.wall };
     let mut left_out = BTreeSet::from([key.cluster.clone()]);
     if under_way && !substitute {
         left_out.extend(others.iter().cloned());
@@ -208,17 +221,18 @@ fn message(element: &Element, now: Now) -> String {
 impl Evictions {
     /// Next step. `binding` returns a binding with its last write.
     pub fn next(&mut self, clusters: &Clusters, binding: impl Fn(&BindingKey) -> Option<Binding>, now: Now) -> Next {
-        self.next_with_capacity(clusters, None, binding, now)
+        self.next_in(Surroundings { clusters, available: None, peers: None }, binding, now)
     }
 
-    /// Like [`Evictions::next`], with the available capacity that `--eviction-capacity-check` needs.
-    pub fn next_with_capacity(
+    /// Like [`Evictions::next`], with the available capacity that `--eviction-capacity-check` needs, and the groups of
+    /// workloads.
+    pub fn next_in(
         &mut self,
-        clusters: &Clusters,
-        available: Option<AvailableReplicas<'_>>,
+        around: Surroundings<'_>,
         binding: impl Fn(&BindingKey) -> Option<Binding>,
         now: Now,
     ) -> Next {
+        let Surroundings { clusters, available, peers } = around;
         let due = self.queue.promote(now.mono);
         let allowed = self.allowed(now);
         self.record_state_change(&allowed);
@@ -247,7 +261,8 @@ impl Evictions {
                 Step::Wait
             } else {
                 let scheduler = &self.flags.scheduler;
-                let around = Around { others: &others, clusters, available, scheduler };
+                let peers = peers.map(|peers| self.peers_that_stay(&key, peers, clusters, &binding, now));
+                let around = Around { others: &others, clusters, available, peers: peers.as_ref(), scheduler };
                 decide(&key, &element, seen.as_ref(), &around, &self.flags.eviction, now)
             };
             match (step, seen) {
@@ -276,6 +291,29 @@ impl Evictions {
             }
         }
         Next::Again
+    }
+
+    /// The groups of a binding without those members that are to leave the same cluster now, and can: a group whose
+    /// members hold each other in a lost cluster would never leave it.
+    #[must_use]
+    pub fn peers_that_stay(
+        &self,
+        key: &Key,
+        peers: &Peers,
+        clusters: &Clusters,
+        binding: impl Fn(&BindingKey) -> Option<Binding>,
+        now: Now,
+    ) -> Peers {
+        let snapshot = Snapshot { clusters, scheduler: &self.flags.scheduler, peers: None, now: now.wall };
+        let check = self.flags.eviction.pre_scheduling_check;
+        peers.without(&key.binding, |other| {
+            let other = Key { cluster: key.cluster.clone(), binding: other.clone() };
+            let left_out = BTreeSet::from([key.cluster.clone()]);
+            let is_due = self.queue.get(&other).is_some_and(|element| element.place != Place::Delayed);
+            let leaves = is_due
+                && binding(&other.binding).is_some_and(|other| has_target(&other, &left_out, &snapshot, check).is_ok());
+            left_out.into_iter().filter(|_| leaves).map(|cluster| cluster.0).collect()
+        })
     }
 
     fn park(&mut self, key: &Key, element: &Element, reason: &Reason, now: Now) {

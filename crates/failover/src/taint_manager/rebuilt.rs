@@ -24,7 +24,7 @@ impl Evictions {
         clusters: &Clusters,
         now: Now,
     ) -> Vec<Row> {
-        let snapshot = Snapshot { clusters, scheduler: &self.flags.scheduler, now: now.wall };
+        let snapshot = Snapshot { clusters, scheduler: &self.flags.scheduler, peers: None, now: now.wall };
         let no_target = |cluster: &ClusterName, binding: &BindingKey| {
             let left_out = BTreeSet::from([cluster.clone()]);
             let check = self.flags.eviction.pre_scheduling_check;

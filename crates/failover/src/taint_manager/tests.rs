@@ -12,6 +12,7 @@ use ironclad_api::{
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
     work::{GracefulEvictionTask, ObjectReference as Resource, ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
+use ironclad_scheduling::Peers;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -23,6 +24,7 @@ use crate::{
     testkit::{apis, at, cluster, owned, ready, taint},
 };
 
+mod groups;
 mod property;
 mod rows;
 
@@ -42,6 +44,8 @@ struct World {
     now: Now,
     /// Evictions as `second: binding <- cluster`.
     log: Vec<String>,
+    /// Gate `WorkloadAffinity`.
+    grouped: bool,
     /// Result of writing an eviction.
     writes: fn(&Eviction, usize) -> Outcome,
     attempts: usize,
@@ -65,6 +69,7 @@ impl World {
             bindings: BTreeMap::new(),
             now: now(0),
             log: Vec::new(),
+            grouped: false,
             writes: |_, _| Outcome::Written,
             attempts: 0,
         };
@@ -128,6 +133,20 @@ impl World {
         let binding = Binding::Namespaced(Arc::new(binding));
         self.bindings.insert(binding.key(), binding.clone());
         self.evictions.binding(&binding.key(), Some(&binding), self.now);
+        self.notify_fellows(&binding.key());
+    }
+
+    fn peers(&self) -> Peers {
+        Peers::of(self.bindings.values().filter_map(|binding| match binding {
+            Binding::Namespaced(binding) => Some(&**binding),
+            Binding::Cluster(_) => None,
+        }))
+    }
+
+    fn notify_fellows(&mut self, key: &BindingKey) {
+        for fellow in self.peers().fellows(key) {
+            self.evictions.fellow_moved(&fellow, self.now);
+        }
     }
 
     fn edit(&mut self, name: &str, edit: impl FnOnce(&mut ResourceBinding)) {
@@ -160,7 +179,9 @@ impl World {
         let end = now(until);
         for _ in 0..100_000 {
             let bindings = &self.bindings;
-            match self.evictions.next(&self.clusters, |key| bindings.get(key).cloned(), self.now) {
+            let peers = self.grouped.then(|| self.peers());
+            let around = Surroundings { clusters: &self.clusters, available: None, peers: peers.as_ref() };
+            match self.evictions.next_in(around, |key| bindings.get(key).cloned(), self.now) {
                 Next::Evict(eviction) => self.write(&eviction),
                 Next::Again => {}
                 Next::Wait(Some(at)) if at <= end.mono => {
@@ -191,6 +212,7 @@ impl World {
             let binding = Binding::Namespaced(Arc::new(binding));
             self.bindings.insert(key.clone(), binding.clone());
             self.evictions.binding(&key, Some(&binding), self.now);
+            self.notify_fellows(&key);
         }
         if self.evictions.done(eviction, &outcome, self.now) {
             let binding = self.bindings.get(&eviction.key.binding).cloned();

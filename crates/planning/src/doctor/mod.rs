@@ -15,6 +15,7 @@ use ironclad_failover::{
     taints::is_faulty,
 };
 use ironclad_fleet::{Binding, ClusterName, World};
+use ironclad_scheduling::Peers;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -157,7 +158,9 @@ fn failover(world: &World, leader: Leader<'_>, settings: &Settings, now: Timesta
             if leader.off.is_some() { "would move if evictions were decided" } else { "move" }
         ),
     ));
-    let snapshot = Snapshot { clusters: &world.clusters, scheduler: &settings.scheduler, now };
+    let grouped = settings.scheduler.workload_affinity;
+    let peers = grouped.then(|| Peers::of(world.bindings.values().map(|binding| &**binding)));
+    let snapshot = Snapshot { clusters: &world.clusters, scheduler: &settings.scheduler, peers: peers.as_ref(), now };
     let stuck = bindings.iter().filter(|binding| is_stuck(binding, &snapshot, check));
     let stuck: Vec<String> = stuck.map(|binding| binding.key().to_string()).collect();
     if !stuck.is_empty() {

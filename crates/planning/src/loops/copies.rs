@@ -48,7 +48,12 @@ impl Plan<'_> {
         if before.is_some_and(|before| before.spec().clusters == after.spec().clusters) {
             return;
         }
+        let moment = self.moment();
+        let Some(peers) = &self.peers else { return };
         for fellow in peers.fellows(&after.key()) {
+            if let Some(evictions) = &mut self.evictions {
+                evictions.fellow_moved(&fellow, moment);
+            }
             let waits = |one: &Binding| {
                 let conditions = one.status().map_or(&[][..], |status| &status.conditions);
                 conditions::get(conditions, SCHEDULED).is_some_and(|condition| condition.status == FALSE)

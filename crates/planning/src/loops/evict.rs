@@ -8,7 +8,7 @@ use std::{
 use ironclad_api::work::ResourceBindingSpec;
 use ironclad_failover::{
     taint_manager::pre_scheduling_check::{Snapshot, has_target},
-    taint_manager::{Next, Outcome},
+    taint_manager::{Next, Outcome, Surroundings, queue},
 };
 use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_scheduling as scheduling;
@@ -30,7 +30,8 @@ impl Plan<'_> {
             scheduling::available_replicas_for_eviction(spec, cluster, capacity, options)
         };
         let clusters = &self.fleet.world.clusters;
-        let next = evictions.next_with_capacity(clusters, Some(&available_replicas), |key| world.binding(key), moment);
+        let around = Surroundings { clusters, available: Some(&available_replicas), peers: self.peers.as_ref() };
+        let next = evictions.next_in(around, |key| world.binding(key), moment);
         let events = evictions.take_events();
         let _ = evictions.take_waited();
         // An episode begins before its first eviction.
@@ -128,7 +129,12 @@ impl Plan<'_> {
         let check = self.options.flags.eviction.pre_scheduling_check;
         let left_out = BTreeSet::from([from.clone()]);
         let (clusters, scheduler) = (&self.fleet.world.clusters, &self.options.flags.scheduler);
-        let snapshot = Snapshot { clusters, scheduler, now: self.moment().wall };
+        let now = self.moment();
+        let peers = self.peers.as_ref().zip(self.evictions.as_ref()).map(|(peers, evictions)| {
+            let element = queue::Key { cluster: from.clone(), binding: key.clone() };
+            evictions.peers_that_stay(&element, peers, clusters, |key| self.fleet.world.binding(key), now)
+        });
+        let snapshot = Snapshot { clusters, scheduler, peers: peers.as_ref(), now: now.wall };
         let binding = self.fleet.world.binding(key)?;
         has_target(&binding, &left_out, &snapshot, check).err().map(|why| why.to_string())
     }

@@ -88,7 +88,7 @@ fn passes(binding: &Binding, clusters: &Clusters, check: Check) -> bool {
 
 /// Returns whether the binding may be evicted from m1 at second 100.
 fn check_target(binding: &Binding, clusters: &Clusters, check: Check) -> Result<(), NoTarget> {
-    let snapshot = Snapshot { clusters, scheduler: &Options::default(), now: at(100) };
+    let snapshot = Snapshot { clusters, scheduler: &Options::default(), peers: None, now: at(100) };
     has_target(binding, &BTreeSet::from(["m1".into()]), &snapshot, check)
 }
 
@@ -257,7 +257,7 @@ fn evicted_replicas_must_fit_elsewhere() {
             Some(available[at]).filter(|fits| *fits >= 0)
         };
         let clusters = fleet(|_, _| {});
-        let snapshot = Snapshot { clusters: &clusters, scheduler: &Options::default(), now: at(100) };
+        let snapshot = Snapshot { clusters: &clusters, scheduler: &Options::default(), peers: None, now: at(100) };
         let got = has_capacity(&binding(&case), &"m1".into(), &BTreeSet::from(["m1".into()]), &snapshot, &fits);
         let want = want.map_err(|(wanted, found)| NoTarget::InsufficientCapacity { wanted, found });
         assert_eq!(got, want, "{name}");
@@ -486,7 +486,7 @@ fn refused_clusters_are_named_with_what_is_against_each() {
     });
     let case = Case { affinity: &["m1", "m2", "m3", "m4"], result: &[("m2", 1)], ..case() };
     let (scheduler, left_out) = (Options::default(), BTreeSet::from([ClusterName::from("m2")]));
-    let snapshot = Snapshot { clusters: &clusters, scheduler: &scheduler, now: at(0) };
+    let snapshot = Snapshot { clusters: &clusters, scheduler: &scheduler, peers: None, now: at(0) };
     let refused = refusals(&binding(&case), &left_out, &snapshot);
     let lines: Vec<String> = refused.iter().map(|(cluster, why)| format!("{cluster} {why}")).collect();
     assert_eq!(

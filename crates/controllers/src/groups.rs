@@ -1,0 +1,82 @@
+//! Groups of workloads that share or avoid each other's clusters (specification/scheduling.md 5.8), as the scheduler
+//! assumes them between its cycles.
+
+use std::sync::Arc;
+
+use ironclad_api::work::{ResourceBinding, TargetCluster};
+use ironclad_fleet::{BindingKey, BindingRef};
+use ironclad_runtime::{Change, Informer};
+use ironclad_scheduling::Peers;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+type OnFellow = Box<dyn Fn(&BindingKey) + Send + Sync>;
+
+/// The groups; nothing is kept while gate `WorkloadAffinity` is off. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Groups(Option<Arc<Shared>>);
+
+#[derive(Default)]
+struct Shared {
+    peers: Mutex<Peers>,
+    handlers: RwLock<Vec<OnFellow>>,
+}
+
+impl Groups {
+    /// The groups of all ResourceBindings, if they count.
+    pub(crate) fn follow(bindings: &Informer<ResourceBinding>, is_on: bool) -> Self {
+        let groups = Self(is_on.then(Arc::default));
+        if let Some(shared) = groups.0.clone() {
+            bindings.on_change(move |change| shared.on_binding(change));
+        }
+        groups
+    }
+
+    /// Locks the groups for a decision. Do not hold it across an `.await`.
+    pub(crate) fn read(&self) -> Option<MutexGuard<'_, Peers>> {
+        self.0.as_ref().map(|shared| shared.peers.lock())
+    }
+
+    /// Calls this with the other members of a group when the clusters or the groups of one change. It must not wait.
+    pub(crate) fn on_fellow(&self, handler: impl Fn(&BindingKey) + Send + Sync + 'static) {
+        if let Some(shared) = &self.0 {
+            shared.handlers.write().push(Box::new(handler));
+        }
+    }
+
+    /// Records a result that is about to be written.
+    pub(crate) fn assign(&self, binding: BindingRef<'_>, targets: &[TargetCluster]) {
+        if let Some(mut peers) = self.read() {
+            peers.assign(&binding.key(), targets);
+        }
+    }
+
+    /// Records that the write of a result ended.
+    pub(crate) fn assigned(&self, binding: BindingRef<'_>) {
+        if let Some(mut peers) = self.read() {
+            peers.assigned(&binding.key());
+        }
+    }
+}
+
+impl Shared {
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let Some(key) = new.or(old).map(|binding| BindingRef::from(binding).key()) else { return };
+        let fellows = {
+            let mut peers = self.peers.lock();
+            let before = peers.fellows(&key);
+            match new {
+                Some(new) => peers.update(new),
+                None => peers.remove(&key),
+            }
+            before
+        };
+        let read =
+            |binding: &ResourceBinding| (binding.spec.clusters.clone(), binding.spec.workload_affinity_groups.clone());
+        if old.map(read) == new.map(read) {
+            return;
+        }
+        let handlers = self.handlers.read();
+        fellows.iter().for_each(|fellow| handlers.iter().for_each(|handler| handler(fellow)));
+    }
+}

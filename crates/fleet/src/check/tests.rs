@@ -2,6 +2,7 @@ use ironclad_api::work::ClusterResourceBinding;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::WorkKey;
 
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {

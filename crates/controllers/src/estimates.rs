@@ -241,8 +241,8 @@ impl Estimates {
         available
     }
 
-    /// Answers about a binding, to tell of them: of the members whose nodes are watched those at present, of each server
-    /// the last.
+    /// Answers about a binding, to tell of them: of the members whose nodes are watched those at present, of each
+    /// server the last.
     pub(crate) fn explain(&self, binding: BindingRef<'_>) -> Vec<EstimatorAnswer> {
         let Some(this) = self.enabled() else { return Vec::new() };
         let Some((question, subtracting)) = question_of(binding.spec(), this.capacity.options()) else {

@@ -48,8 +48,8 @@ impl Measured for Sample {
 /// The selection of values of one series that several clusters see.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Merge {
-    /// The one with the newest timestamp: all clusters measure the same thing. One that is in the future counts as older
-    /// than all that are not, since the clock of its cluster is wrong.
+    /// The one with the newest timestamp: all clusters measure the same thing. One that is in the future counts as
+    /// older than all that are not, since the clock of its cluster is wrong.
     #[default]
     Freshest,
     /// All, with the cluster as a label: each cluster measures its own.

@@ -17,7 +17,7 @@ use ironclad_api::{
 use ironclad_fleet::ClusterName;
 use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Informer, Key, WatchScope};
-use ironclad_seam::{Seam, Tasks};
+use ironclad_seam::{Clock, Seam, Tasks};
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::{Api, Client, Resource, ResourceExt as _, api::ObjectMeta, core::PartialObjectMeta};
 use parking_lot::Mutex;
@@ -97,6 +97,12 @@ impl Fleet {
             }
         });
         fleet
+    }
+
+    /// The clock of the control plane, by which those of members are judged.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.seam.clock
     }
 
     /// Asks members for metrics.

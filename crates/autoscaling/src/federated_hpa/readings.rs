@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::annotations::METRIC_MERGE_PREFIX;
 use ironclad_fleet::ClusterName;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     pods::PodKey,
@@ -76,10 +76,11 @@ pub fn of_external(
     merged: &Merged<external::Sample>,
     metric: &str,
     annotations: &Annotations,
+    now: Timestamp,
 ) -> Result<Reading, String> {
     answered(merged, "external metrics API")?;
     let rule = rule(annotations, metric, external::Merge::parse)?;
-    let series = external::select(&merged.items, rule);
+    let series = external::select(&merged.items, rule, now);
     if series.is_empty() {
         return Err("no metrics returned from external metrics API".to_owned());
     }

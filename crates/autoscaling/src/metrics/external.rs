@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_api::annotations::QUERY_FROM_CLUSTER;
 use ironclad_quantity::Amount;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -17,6 +17,8 @@ use super::{
 pub const GROUP: &str = "external.metrics.k8s.io";
 /// Its version.
 pub const VERSION: &str = "v1beta1";
+/// A timestamp that is ahead of the control plane's time by more comes from a clock that is wrong.
+const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(30);
 
 /// The value of one series.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +48,8 @@ impl Measured for Sample {
 /// The selection of values of one series that several clusters see.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Merge {
-    /// The one with the newest timestamp: all clusters measure the same thing.
+    /// The one with the newest timestamp: all clusters measure the same thing. One that is in the future counts as
+    /// older than all that are not, since the clock of its cluster is wrong.
     #[default]
     Freshest,
     /// All, with the cluster as a label: each cluster measures its own.
@@ -98,9 +101,9 @@ pub fn read(body: &[u8], metric: &str) -> Result<Answer<Sample>, Malformed> {
     })
 }
 
-/// Selects the series that are handed out, in order of metric and labels.
+/// Selects the series that are handed out, in order of metric and labels; `now` is the control plane's time.
 #[must_use]
-pub fn select(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<OfCluster<Sample>> {
+pub fn select(samples: &[OfCluster<Sample>], rule: Merge, now: Timestamp) -> Vec<OfCluster<Sample>> {
     /// Metric and labels.
     type Key<'a> = (&'a str, &'a BTreeMap<String, String>);
     let mut groups: BTreeMap<Key<'_>, Vec<&OfCluster<Sample>>> = BTreeMap::new();
@@ -111,7 +114,7 @@ pub fn select(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<OfCluster<Sampl
     for mut group in groups.into_values() {
         // The first of equal ones is selected: order by cluster, and take later ones only if they are better.
         group.sort_by(|a, b| a.cluster.cmp(&b.cluster));
-        let better = |is_better: fn(&Sample, &Sample) -> bool| {
+        let better = |is_better: &dyn Fn(&Sample, &Sample) -> bool| {
             let mut best = group.first().copied();
             for one in &group {
                 if best.is_some_and(|best| is_better(&one.sample, &best.sample)) {
@@ -121,8 +124,8 @@ pub fn select(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<OfCluster<Sampl
             best.cloned()
         };
         match rule {
-            Merge::Freshest => selected.extend(better(|one, best| one.timestamp > best.timestamp)),
-            Merge::Max => selected.extend(better(|one, best| one.value > best.value)),
+            Merge::Freshest => selected.extend(better(&|one, best| age_rank(one, now) > age_rank(best, now))),
+            Merge::Max => selected.extend(better(&|one, best| one.value > best.value)),
             Merge::First => selected.extend(group.first().copied().cloned()),
             Merge::Sum => selected.extend(group.into_iter().map(|one| {
                 let mut sample = (*one.sample).clone();
@@ -132,4 +135,9 @@ pub fn select(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<OfCluster<Sampl
         }
     }
     selected
+}
+
+/// Rank of a sample by its age: higher for newer ones.
+fn age_rank(sample: &Sample, now: Timestamp) -> (bool, Timestamp) {
+    (sample.timestamp.duration_since(now) <= AHEAD_MAX, sample.timestamp)
 }

@@ -205,19 +205,35 @@ fn a_queue_that_three_clusters_see_counts_once() {
         of("b", series("mails", 1_000, 1)),
     ];
     let selected = |rule| -> Vec<(String, i64)> {
-        let selected = external::select(&all, rule);
+        let selected = external::select(&all, rule, at(5));
         selected.iter().map(|one| (one.cluster.to_string(), one.sample.value.milli_value())).collect()
     };
     let rows = |rows: &[(&str, i64)]| rows.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect::<Vec<_>>();
     assert_eq!(selected(Merge::Freshest), rows(&[("b", 1_000), ("b", 45_000)]), "of equally fresh ones, by name");
     assert_eq!(selected(Merge::Max), rows(&[("b", 1_000), ("b", 45_000)]));
     assert_eq!(selected(Merge::First), rows(&[("b", 1_000), ("a", 25_000)]));
-    let sum = external::select(&all, Merge::Sum);
+    let sum = external::select(&all, Merge::Sum, at(5));
     assert_eq!(sum.len(), 4);
     let label =
         |one: &OfCluster<external::Sample>| one.sample.labels.get("resource.karmada.io/query-from-cluster").cloned();
     assert!(sum.iter().all(|one| label(one) == Some(one.cluster.to_string())));
-    assert!(external::select(&all, Merge::Max).iter().all(|one| label(one).is_none()));
+    assert!(external::select(&all, Merge::Max, at(5)).iter().all(|one| label(one).is_none()));
+}
+
+#[test]
+fn a_clock_that_is_ahead_does_not_decide() {
+    let now = 1_000;
+    for (name, seconds, want) in [
+        ("an hour ahead", [("a", 4_600), ("b", 990)], "b"),
+        ("a little ahead, as clocks are", [("a", 1_020), ("b", 990)], "a"),
+        ("behind", [("a", 990), ("b", 10)], "a"),
+        ("all are ahead: it is the control plane's that is behind", [("a", 4_600), ("b", 4_700)], "b"),
+    ] {
+        let all = seconds.map(|(cluster, second)| of(cluster, series("orders", 1, second)));
+        let selected = external::select(&all, external::Merge::Freshest, at(now));
+        assert_eq!(selected.len(), 1);
+        assert_eq!(&*selected[0].cluster.0, want, "{name}");
+    }
 }
 
 #[test]
@@ -312,13 +328,13 @@ proptest! {
             })
             .collect();
         for rule in [external::Merge::Freshest, external::Merge::Max, external::Merge::First] {
-            let selected = external::select(&samples, rule);
+            let selected = external::select(&samples, rule, at(25));
             let mut queues: Vec<_> = selected.iter().map(|one| one.sample.labels.clone()).collect();
             queues.dedup();
             prop_assert_eq!(queues.len(), selected.len());
             prop_assert!(selected.iter().all(|one| samples.contains(one)));
         }
-        prop_assert_eq!(external::select(&samples, external::Merge::Sum).len(), samples.len());
+        prop_assert_eq!(external::select(&samples, external::Merge::Sum, at(25)).len(), samples.len());
     }
 
     /// No input panics.

@@ -157,7 +157,7 @@ impl Asker {
             labels: selector(metric.selector.as_ref())?,
         };
         let merged = self.members.external(asked.all, &query).await;
-        readings::of_external(&merged, &metric.name, object.annotations())
+        readings::of_external(&merged, &metric.name, object.annotations(), self.clock.wall())
     }
 }
 

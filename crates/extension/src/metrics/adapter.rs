@@ -199,7 +199,7 @@ impl MetricsAdapter {
         query.labels()?;
         let members = self.chosen(self.fleet.members(), query)?;
         let merged = self.fleet.metrics().external(&members, asked).await;
-        let series = external::select(&merged.items, external::Merge::Freshest);
+        let series = external::select(&merged.items, external::Merge::Freshest, self.fleet.clock().wall());
         if series.is_empty() && !merged.failed.is_empty() {
             return Err(nothing(&merged, format!("external metric {} has no values", asked.metric)));
         }

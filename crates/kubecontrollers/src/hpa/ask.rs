@@ -16,6 +16,7 @@ use ironclad_autoscaling::{
     metrics::{Answer, Merged, custom, external},
 };
 use ironclad_runtime::Failure;
+use jiff::Timestamp;
 use k8s_openapi::{
     api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
@@ -47,6 +48,7 @@ impl Asker {
         namespace: &str,
         selector: &str,
         spec: &Spec<'_>,
+        now: Timestamp,
     ) -> Vec<Result<Reading, String>> {
         let sources: Vec<Result<Source<'_>, String>> =
             spec.metrics.iter().map(|of| Source::of(of, &self.options).map_err(|invalid| invalid.message)).collect();
@@ -58,7 +60,7 @@ impl Asker {
         let mut readings = Vec::with_capacity(sources.len());
         for source in sources {
             readings.push(match source {
-                Ok(source) => self.reading(namespace, selector, &source, &usage).await,
+                Ok(source) => self.reading(namespace, selector, &source, &usage, now).await,
                 Err(why) => Err(why),
             });
         }
@@ -71,6 +73,7 @@ impl Asker {
         pods: &str,
         source: &Source<'_>,
         usage: &Result<BTreeMap<PodKey, Usage>, String>,
+        now: Timestamp,
     ) -> Result<Reading, String> {
         match source.asked {
             Asked::Usage { resource, container } => {
@@ -91,7 +94,7 @@ impl Asker {
                 let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{}", metric.name);
                 let body = self.get("external", &path, &[("labelSelector", selector.as_deref())]).await?;
                 let answer = external::read(body.as_bytes(), &metric.name).map_err(|e| unable("external", &e))?;
-                readings::of_external(&one(answer), &metric.name, &BTreeMap::new())
+                readings::of_external(&one(answer), &metric.name, &BTreeMap::new(), now)
             }
         }
     }

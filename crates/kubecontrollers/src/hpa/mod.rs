@@ -173,7 +173,7 @@ impl Controller {
         let (pods, selection) = if asks { self.selected(key, target) } else { (BTreeMap::new(), Selection::NotNeeded) };
         let namespace = hpa.metadata.namespace.as_deref().unwrap_or("");
         let readings = match &selection {
-            Selection::By(selector) => self.asker.readings(namespace, selector, spec).await,
+            Selection::By(selector) => self.asker.readings(namespace, selector, spec, now).await,
             _ => Vec::new(),
         };
         let seen = Snapshot {

@@ -182,10 +182,21 @@ impl RawTable {
     }
 }
 
+/// Lists that are left out when they are empty, and whose defaults tell an empty one from an absent one: an empty one
+/// is kept, so that it is refused as a kube-apiserver refuses it.
+const TOLD_APART: [(&str, &str); 1] = [("io.k8s.api.autoscaling.v2.HPAScalingRules", "policies")];
+
 impl RawSchema {
     fn expand(self, name: String, resolve: &dyn Fn(&str) -> Option<(SchemaId, bool)>) -> Schema {
         let form = self.form(&name);
-        let fields = self.fields.unwrap_or_default();
+        let mut fields = self.fields.unwrap_or_default();
+        for (of, field) in TOLD_APART {
+            if name == of
+                && let Some(field) = fields.get_mut(field)
+            {
+                field.printed = None;
+            }
+        }
         Schema {
             form,
             fields: fields.into_iter().map(|(name, field)| (name, field.expand(resolve))).collect(),
@@ -296,6 +307,19 @@ mod tests {
             ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", Form::Any),
         ] {
             assert_eq!(table.get(table.named(name).expect(name)).form, form, "{name}");
+        }
+    }
+
+    #[test]
+    fn empty_lists_are_kept_where_defaults_tell_them_from_absent_ones() {
+        let autoscaler = table().kind("autoscaling", "v2", "HorizontalPodAutoscaler").expect("a built-in kind");
+        let spec = serde_json::json!({"behavior": {"scaleUp": {"policies": []}, "scaleDown": {"policies": null}}, "metrics": []});
+        let decoded = crate::decode::value(serde_json::json!({ "spec": spec }), table(), autoscaler).unwrap();
+        let behavior = serde_json::json!({"scaleUp": {"policies": []}, "scaleDown": {}});
+        assert_eq!(decoded.value["spec"], serde_json::json!({ "behavior": behavior }));
+        for (schema, field) in TOLD_APART {
+            let schema = table().get(table().named(schema).expect(schema));
+            assert_eq!(schema.fields[field].printed, Printed::IfGiven, "{field}");
         }
     }
 

@@ -9,7 +9,7 @@ use ironclad_testkit::sim::{
     Fault, WorldOptions,
     foretold::{Met, Property},
     propagation::{self, Disturbance},
-    script::{self, Script},
+    script::{self, Script, autoscalers},
     sometimes,
 };
 use tracing_subscriber::EnvFilter;
@@ -30,6 +30,8 @@ const MANY: u64 = 300;
   sim --root 0x5eed --seeds 50      the seeds that follow from a root
   sim --seed 17 --history           one seed again, with everything that happened
   sim --seed 17 --keep 3,7          the same with two of its actions alone
+  sim --seed 17 --timings 200       the same events with other delays between them
+  sim --autoscalers --seeds 100     autoscalers of both designs among faults
   sim --foretold apply --seeds 300  whether plan apply foretells what happens; why and loss, too"
 )]
 struct Args {
@@ -48,9 +50,18 @@ struct Args {
     /// Workloads besides that request more than there is, with priorities, preemption and quotas
     #[arg(long, conflicts_with = "propagation")]
     scarce: bool,
+    /// Autoscalers of both designs among faults instead of failover
+    #[arg(long, conflicts_with_all = ["scarce", "propagation", "foretold", "keep", "timing", "timings", "show", "digest", "history"])]
+    autoscalers: bool,
     /// Only the actions at these places, or `none`
     #[arg(long, requires = "seed", value_name = "PLACES")]
     keep: Option<String>,
+    /// Draw the delays of the seed's run anew, by this number
+    #[arg(long, requires = "seed", default_value_t = 0)]
+    timing: u64,
+    /// Run the seed with this number of draws of its delays
+    #[arg(long, requires = "seed", conflicts_with_all = ["timing", "show", "digest", "history"])]
+    timings: Option<u64>,
     /// Print a seed's script and run nothing
     #[arg(long, requires = "seed")]
     show: bool,
@@ -95,11 +106,42 @@ fn main() -> anyhow::Result<()> {
     if let Some(property) = args.foretold {
         return foretold(&args, property);
     }
+    if args.autoscalers {
+        return scaled(&args);
+    }
     match args.seed {
         Some(seed) if args.propagation => on_the_propagation(&args, seed),
         Some(seed) => again(&args, seed),
         None => many(&args),
     }
+}
+
+/// Checks autoscalers in the fleet of one seed, or of many.
+fn scaled(args: &Args) -> anyhow::Result<()> {
+    if let Some(seed) = args.seed {
+        println!("{} changes of replicas", autoscalers::check(seed)?);
+        return Ok(());
+    }
+    let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);
+    println!("{} seeds from root {:#x}", args.seeds, root.seed());
+    let (draws, mut failures, mut changes) = (root.stream("seeds"), Vec::new(), 0);
+    for _ in 0..args.seeds {
+        let seed = draws.u64();
+        match autoscalers::check(seed) {
+            Ok(more) => changes += more,
+            Err(error) => {
+                println!("{error:#}\n");
+                failures.push(format!("cargo xtask sim --autoscalers --seed {seed}: {}", error.root_cause()));
+            }
+        }
+    }
+    println!(
+        "autoscalers: {} passed, {} failed, {changes} changes",
+        args.seeds - failures.len() as u64,
+        failures.len()
+    );
+    failures.iter().for_each(|failure| println!("failed: {failure}"));
+    if failures.is_empty() { Ok(()) } else { bail!("{} seeds failed", failures.len()) }
 }
 
 /// Checks a property of what is told for one seed, or for many.
@@ -154,12 +196,21 @@ fn draw(args: &Args, seed: u64) -> Script {
     if args.scarce { Script::scarce(seed) } else { Script::from_seed(seed) }
 }
 
-fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
-    let mut script = draw(args, seed);
+/// Script of one seed, with the actions and the delays that the arguments choose.
+fn chosen(args: &Args, seed: u64) -> anyhow::Result<Script> {
+    let mut script = draw(args, seed).timed(args.timing);
     if let Some(keep) = &args.keep {
         let places =
             keep.split(',').filter(|place| *place != "none").map(str::parse).collect::<Result<BTreeSet<_>, _>>();
         script = script.keeping(&places.context("--keep takes places, as 3,7, or none")?);
+    }
+    Ok(script)
+}
+
+fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
+    let script = chosen(args, seed)?;
+    if let Some(timings) = args.timings {
+        return run_all(args, (1..=timings).map(|timing| script.clone().timed(timing)));
     }
     if args.show {
         print!("{script}");
@@ -198,16 +249,20 @@ fn many(args: &Args) -> anyhow::Result<()> {
     let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);
     println!("{} seeds from root {:#x}", args.seeds, root.seed());
     let draws = root.stream("seeds");
+    run_all(args, (0..args.seeds).map(|_| draw(args, draws.u64())))
+}
+
+/// Runs scripts until the time is over.
+fn run_all(args: &Args, scripts: impl Iterator<Item = Script>) -> anyhow::Result<()> {
     let clock = Clock::system();
     let began = clock.wall();
     let (mut ran, mut evictions, mut failures) = (0u64, 0usize, Vec::new());
-    for _ in 0..args.seeds {
+    for script in scripts {
         let minutes = clock.wall().duration_since(began).as_mins();
         if args.minutes.is_some_and(|most| minutes >= i64::try_from(most).unwrap_or(i64::MAX)) {
             println!("{minutes} minutes are over");
             break;
         }
-        let script = draw(args, draws.u64());
         ran += 1;
         match script::run(&script) {
             Ok(outcome) => evictions += outcome.evictions,
@@ -237,7 +292,7 @@ fn many(args: &Args) -> anyhow::Result<()> {
         .map(|(what, _)| what)
         .filter(expected)
         .collect();
-    if ran >= MANY && !never.is_empty() {
+    if args.seed.is_none() && ran >= MANY && !never.is_empty() {
         bail!("never happened in {ran} seeds: {}", never.join("; "));
     }
     if !failures.is_empty() {

@@ -274,6 +274,7 @@ impl Checker {
         cluster: ClusterName,
         reason: String,
         old: Option<&ResourceBinding>,
+        fleet: &Fleet,
         broken: &mut Vec<String>,
     ) {
         let (at, rules) = (write.at, &self.rules);
@@ -322,7 +323,7 @@ impl Checker {
                 ));
             }
             if rules.checked
-                && let Some(lack) = self.lacks_target(old, &cluster, seen, write)
+                && let Some(lack) = self.lacks_target(old, &cluster, seen, fleet, write)
             {
                 broken.push(format!("invariant 19: {key} is evicted from {cluster} although {lack}"));
             }
@@ -353,6 +354,7 @@ impl Checker {
         binding: &ResourceBinding,
         from: &ClusterName,
         seen: Option<&State>,
+        fleet: &Fleet,
         write: &Write,
     ) -> Option<String> {
         let at = write.at;
@@ -373,7 +375,8 @@ impl Checker {
                 let holds = binding.spec.target(&name.0).is_some();
                 let barred = task(binding, &name.0).is_some_and(|task| task.reason == APPLICATION_FAILURE);
                 let tainted = !holds && self.surely_untolerated(&placement, state, write);
-                *name != from && !barred && !tainted && !state.surely_repels(holds, at, self.rules.stale)
+                let grouped = !holds && self.surely_avoided(binding, name, from, fleet, at);
+                *name != from && !barred && !tainted && !grouped && !state.surely_repels(holds, at, self.rules.stale)
             })
             .map(|(name, _)| name)
             .filter(|name| named.is_empty() || named.iter().any(|n| **n == *name.0))
@@ -397,6 +400,42 @@ impl Checker {
 }
 
 impl Checker {
+    /// Every view of the groups of a binding shows another workload because of which the cluster is barred: one that it
+    /// avoids is there, or one that it goes with is elsewhere, and not where it comes from.
+    fn surely_avoided(
+        &self,
+        binding: &ResourceBinding,
+        cluster: &ClusterName,
+        from: &ClusterName,
+        fleet: &Fleet,
+        at: Duration,
+    ) -> bool {
+        let Some(own) = &binding.spec.workload_affinity_groups else { return false };
+        let is_same = |own: &str, other: &str| !own.is_empty() && own == other;
+        fleet.bindings.iter().any(|(key, other)| {
+            let Some(groups) = &other.spec.workload_affinity_groups else { return false };
+            let Some(seen) = self.bindings.get(key).filter(|_| other.metadata.uid != binding.metadata.uid) else {
+                return false;
+            };
+            if other.metadata.namespace != binding.metadata.namespace {
+                return false;
+            }
+            let stays_in = |name: &ClusterName| {
+                let since = seen.on.get(&*name.0).filter(|_| other.spec.target(&name.0).is_some());
+                since.is_some_and(|since| *since + self.rules.stale < at)
+            };
+            let is_elsewhere = || {
+                let known = |target: &TargetCluster| stays_in(&target.name.as_str().into());
+                !other.spec.clusters.is_empty()
+                    && other.spec.clusters.iter().all(known)
+                    && other.spec.target(&cluster.0).is_none()
+                    && other.spec.target(&from.0).is_none()
+            };
+            (is_same(&own.anti_affinity_group, &groups.anti_affinity_group) && stays_in(cluster))
+                || (is_same(&own.affinity_group, &groups.affinity_group) && is_elsewhere())
+        })
+    }
+
     /// Every view of the cluster shows a NoExecute taint that the placement does not tolerate, or not any more.
     fn surely_untolerated(&self, placement: &Placement, state: &clusters::State, write: &Write) -> bool {
         let stale = self.rules.stale;

@@ -189,7 +189,7 @@ impl Checker {
                 for (cluster, reason) in
                     self.bindings.see(write, key, old, new, fleet, &self.rules, &mut broken, &mut self.noted)
                 {
-                    self.evicted(write, &key.to_string(), cluster, reason, old, &mut broken);
+                    self.evicted(write, &key.to_string(), cluster, reason, old, fleet, &mut broken);
                 }
                 self.preemption(write, key, old, new, fleet, &mut broken);
             }

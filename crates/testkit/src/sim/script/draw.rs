@@ -6,21 +6,31 @@ use std::time::Duration;
 use ironclad_api::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE};
 use ironclad_seam::{Rng, Stream};
 
-use super::{Action, App, Failover, Script, Spread, Step, TaintPolicy, shortage};
+use super::{Action, App, Failover, Peers, Script, Spread, Step, TaintPolicy, shortage};
 use crate::sim::{Cut, Fault};
 
 /// Number of kinds of actions that are enabled or disabled for a whole run.
 const KINDS: u64 = 14;
 
+/// Remainder by five of the seeds whose workloads may form groups: none of the seeds that found bugs before.
+const GROUPED: u64 = 1;
+
 /// Draws the script of a seed with scarce capacity besides.
 pub(super) fn scarce(seed: u64) -> Script {
-    let mut script = script(seed);
+    let mut script = ungrouped(seed);
     shortage::add(&Rng::from_seed(seed).child("shortage").stream("draws"), &mut script);
     script
 }
 
-/// Draws a script, with a long outage of one member in most runs, and with actions of users in some.
+/// Draws a script, with a long outage of one member in most runs, with actions of users in some, and with groups of
+/// workloads in few.
 pub(super) fn script(seed: u64) -> Script {
+    let mut script = ungrouped(seed);
+    group(&Rng::from_seed(seed).child("group").stream("draws"), &mut script);
+    script
+}
+
+fn ungrouped(seed: u64) -> Script {
     let mut script = plain(seed);
     let kept = std::mem::take(&mut script.kept);
     let mut steps: Vec<(usize, Step)> = kept.into_iter().zip(std::mem::take(&mut script.steps)).collect();
@@ -32,6 +42,44 @@ pub(super) fn script(seed: u64) -> Script {
     users(&rng.child("users").stream("draws"), script.members, &mut script.apps, &mut steps);
     (script.kept, script.steps) = steps.into_iter().unzip();
     script
+}
+
+/// Two workloads avoid each other, so that one of them can't leave its member: the other one holds every other member
+/// that it may go to. Only where nothing else takes the other one from there.
+fn group(draws: &Stream, script: &mut Script) {
+    let takes = |action: &Action| {
+        matches!(
+            action,
+            Action::Drain(_) | Action::Evacuate(_) | Action::Unjoin(_) | Action::UnjoinEmpty(_) | Action::Recreate(_)
+        )
+    };
+    let is_plain = |app: &App| app.affinity.is_empty() && app.overridden.is_none() && !app.depends;
+    let fits = script.gate
+        && script.check != Check::Off
+        && script.members > 2
+        && script.apps.len() > 1
+        && script.apps.iter().take(2).all(is_plain)
+        && !script.steps.iter().any(|step| takes(&step.action));
+    if script.seed % 5 != GROUPED || !fits {
+        return;
+    }
+    let others: Vec<String> = (1..script.members).map(super::action::name).collect();
+    script.grouped = true;
+    if let [holder, held, ..] = &mut script.apps[..] {
+        (holder.peers, holder.spread, holder.failover) = (Peers::Apart, Spread::Copies(others.len()), Failover::None);
+        holder.tolerates = Some(-1);
+        held.affinity = vec![super::action::name(0), others[0].clone()];
+        holder.affinity = others;
+        let seconds = draws.below(20) as i64;
+        (held.peers, held.spread, held.tolerates) = (Peers::Apart, Spread::Copies(1), None);
+        held.failover = Failover::Cluster { mode: "Directly", seconds };
+    }
+    let effect = [NO_EXECUTE, PREFER_NO_EXECUTE][draws.below(2) as usize];
+    let (fails, heals) = (Action::Taint(0, effect), Action::Untaint(0, effect));
+    for (after, action) in [(40, fails), (60 + draws.below(60), heals)] {
+        script.kept.push(script.kept.len());
+        script.steps.push(Step { after: Duration::from_secs(after), action });
+    }
 }
 
 /// Users mount ConfigMaps, pin workloads, override replicas, delete policies and suspend bindings; operators
@@ -148,7 +196,21 @@ pub(super) fn plain(seed: u64) -> Script {
         steps.push(Step { after, action });
     }
     let kept = (0..steps.len()).collect();
-    Script { seed, members, gate, rate, check, standby, apps, taint_policy, shortage: None, steps, kept }
+    Script {
+        seed,
+        timing: 0,
+        members,
+        gate,
+        rate,
+        check,
+        standby,
+        apps,
+        taint_policy,
+        grouped: false,
+        shortage: None,
+        steps,
+        kept,
+    }
 }
 
 /// Adds actions of users in two runs of five: they edit policies, drain and unjoin at any time.
@@ -232,7 +294,7 @@ fn failover(draws: &Stream) -> Failover {
     }
 }
 
-fn action(draws: &Stream, kind: usize, members: usize, apps: usize, standby: bool) -> Action {
+pub(super) fn action(draws: &Stream, kind: usize, members: usize, apps: usize, standby: bool) -> Action {
     let member = || draws.below(members as u64) as usize;
     let app = || draws.below(apps as u64) as usize;
     let process = || if standby { draws.below(2) as usize } else { 0 };

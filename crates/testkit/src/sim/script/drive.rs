@@ -1,6 +1,7 @@
 //! Runs a script: the fleet settles, faults happen, all is healed, and everything settles again.
 
 use ironclad_failover::flags::eviction::Check;
+use ironclad_fleet::gates::Gate;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -107,12 +108,13 @@ fn setup(script: &Script) -> Setup {
     };
     let rules = Rules { preemption: script.shortage.map(|s| Preemption { mode: s.mode, limits: s.limits }), ..rules };
     let mut settings = flags::settings(script.gate, script.rate, script.check);
+    settings.gates = settings.gates.with(Gate::WorkloadAffinity, script.grouped);
     if let Some(shortage) = &script.shortage {
         settings = flags::with_preemption(settings, shortage.mode, shortage.limits);
     }
     let zones = if script.shortage.is_some_and(|shortage| shortage.zones) { 2 } else { 0 };
     Setup {
-        seed: script.seed,
+        seed: script.world_seed(),
         members: script.members,
         spares: 0,
         nodes: 1,

@@ -3,6 +3,7 @@
 
 mod action;
 mod apps;
+pub mod autoscalers;
 mod draw;
 mod drive;
 mod fairness;
@@ -12,6 +13,7 @@ mod shortage;
 mod shrink;
 
 use ironclad_failover::flags::eviction::Check;
+use ironclad_seam::Rng;
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 pub(super) use self::apps::CONFIG_SUFFIX;
@@ -41,6 +43,8 @@ impl fmt::Display for Step {
 pub struct Script {
     /// Seed of the script and of its run.
     pub seed: u64,
+    /// Number of the run's draws of delays, jitter and uids; 0 for those of the seed itself.
+    pub timing: u64,
     pub members: usize,
     pub gate: bool,
     pub rate: f64,
@@ -49,6 +53,8 @@ pub struct Script {
     pub standby: bool,
     pub apps: Vec<App>,
     pub taint_policy: Option<TaintPolicy>,
+    /// Gate `WorkloadAffinity`: two workloads avoid each other.
+    pub grouped: bool,
     /// Workloads that request more than there is, and priorities.
     pub shortage: Option<Shortage>,
     pub steps: Vec<Step>,
@@ -71,6 +77,20 @@ impl Script {
         draw::plain(seed)
     }
 
+    /// Returns the script with delays, jitter and uids of another draw: the same events in another order.
+    #[must_use]
+    pub fn timed(self, timing: u64) -> Self {
+        Self { timing, ..self }
+    }
+
+    /// Seed of the world in which the script runs.
+    fn world_seed(&self) -> u64 {
+        match self.timing {
+            0 => self.seed,
+            timing => Rng::from_seed(self.seed).child(&format!("timing {timing}")).seed(),
+        }
+    }
+
     /// Returns the script with only these steps. The waits of removed steps are kept.
     pub fn keeping(&self, places: &BTreeSet<usize>) -> Self {
         let (mut steps, mut kept) = (Vec::new(), Vec::new());
@@ -91,12 +111,14 @@ impl Script {
             Some(_) => (Self::scarce(self.seed), " --scarce"),
             None => (Self::from_seed(self.seed), ""),
         };
+        let timing = if self.timing == 0 { String::new() } else { format!(" --timing {}", self.timing) };
+        let command = format!("cargo xtask sim{scarce} --seed {}{timing}", self.seed);
         if whole.kept == self.kept {
-            return format!("cargo xtask sim{scarce} --seed {}", self.seed);
+            return command;
         }
         let kept: Vec<String> = self.kept.iter().map(ToString::to_string).collect();
         let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
-        format!("cargo xtask sim{scarce} --seed {} --keep {kept}", self.seed)
+        format!("{command} --keep {kept}")
     }
 }
 
@@ -110,8 +132,11 @@ impl fmt::Display for Script {
             if self.gate { "on" } else { "off" },
             self.rate,
             self.check.as_str(),
-            if self.standby { ", with a standby" } else { "" }
+            if self.standby { ", with a standby" } else { "" },
         )?;
+        if self.grouped {
+            writeln!(f, "  groups of workloads")?;
+        }
         if let Some(shortage) = &self.shortage {
             writeln!(f, "  {shortage}")?;
         }

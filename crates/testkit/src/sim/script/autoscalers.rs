@@ -1,0 +1,352 @@
+//! Autoscalers of both designs among faults: a FederatedHPA, and a HorizontalPodAutoscaler that members run
+//! (specification/autoscaling.md 2, 6). A seed determines the fleet, the loads, and the faults.
+//!
+//! The load of each workload is a number of millicores for the whole fleet, which its ready pods share, as behind a
+//! load balancer.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use ironclad_api::{autoscaling::FederatedHPA, policy::PropagationPolicy, work::ResourceBinding};
+use ironclad_seam::{Rng, Stream};
+use ironclad_simcluster::{Faults, UsageRule};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
+};
+use kube::{Api, Client, api::PostParams};
+use serde_json::json;
+
+use super::{Action, draw};
+use crate::sim::{Setup, World, WorldOptions};
+
+/// Cpu that each pod uses at the target, in millicores: half of its request.
+const AT_TARGET: i64 = 50;
+/// Interval at which the load is distributed anew.
+const TICK: Duration = Duration::from_secs(5);
+/// Time without faults and with constant load after which replicas fit the load: five minutes of stabilization before
+/// fewer are wanted, and back-off of what failed during the faults.
+const FITS_WITHIN: Duration = Duration::from_secs(1_500);
+/// Time for which they must not change then.
+const CONSTANT: Duration = Duration::from_secs(600);
+/// Kinds of faults ([`draw::action`]): members, writes, watches, processes.
+const FAULTS: [usize; 9] = [0, 1, 3, 4, 5, 7, 8, 9, 10];
+/// Lines of history in an error.
+const HISTORY_SHOWN: usize = 80;
+
+/// The two designs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Design {
+    /// A FederatedHPA scales the template.
+    Central,
+    /// Each member scales its own copy.
+    Distributed,
+}
+
+#[derive(Debug, Clone)]
+struct Workload {
+    design: Design,
+    name: &'static str,
+    min: i32,
+    max: i32,
+    /// Replicas of the template at the start.
+    replicas: i32,
+    /// Load in millicores, changed by steps.
+    load: i64,
+}
+
+#[derive(Debug)]
+enum Step {
+    Fault(Action),
+    /// The load of a workload becomes this.
+    Load(usize, i64),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(action) => write!(f, "{action}"),
+            Self::Load(workload, load) => write!(f, "the load of workload {workload} becomes {load}m"),
+        }
+    }
+}
+
+/// Checks autoscalers in the fleet of a seed. Returns the number of changes of replicas.
+///
+/// # Errors
+/// If an invariant is broken; the error has the script and the end of the history.
+pub fn check(seed: u64) -> anyhow::Result<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    runtime.block_on(async {
+        let draws = Rng::from_seed(seed).child("autoscalers").stream("draws");
+        let members = 2 + draws.below(3) as usize;
+        let workloads = [Design::Central, Design::Distributed].map(|design| workload(&draws, design, members));
+        let steps = steps(&draws, &workloads, members);
+        let story = script(seed, members, &workloads, &steps);
+        let world = World::start(Setup { nodes: 2, ..WorldOptions { seed, members }.into() }).await?;
+        let mut scene = Scene { plane: world.user(), world, workloads, changes: 0, last: BTreeMap::new() };
+        match scene.play(&steps).await {
+            Ok(()) => Ok(scene.changes),
+            Err(error) => {
+                let lines = scene.world.history.lines();
+                let tail = lines[lines.len().saturating_sub(HISTORY_SHOWN)..].join("\n");
+                Err(error.context(format!("{story}the history ends with\n{tail}\n")))
+            }
+        }
+    })
+}
+
+fn workload(draws: &Stream, design: Design, members: usize) -> Workload {
+    let name = match design {
+        Design::Central => "central",
+        Design::Distributed => "distributed",
+    };
+    // Each member has at least one replica of what members scale.
+    let min = members as i32 + draws.below(3) as i32;
+    let max = min + 4 + draws.below(12) as i32;
+    let replicas = min + draws.below(3) as i32;
+    Workload { design, name, min, max, replicas, load: i64::from(replicas) * AT_TARGET }
+}
+
+/// Draws loads, which may ask for less than the minimum and more than the maximum, and faults between them.
+fn steps(draws: &Stream, workloads: &[Workload], members: usize) -> Vec<(Duration, Step)> {
+    let mut steps = Vec::new();
+    for _ in 0..3 + draws.below(6) {
+        let after = Duration::from_secs(draws.below(120));
+        let step = if draws.chance(0.4) {
+            let number = draws.below(workloads.len() as u64) as usize;
+            let wanted = 1 + draws.below(workloads[number].max as u64 + 3) as i64;
+            Step::Load(number, wanted * AT_TARGET)
+        } else {
+            let kind = FAULTS[draws.below(FAULTS.len() as u64) as usize];
+            Step::Fault(draw::action(draws, kind, members, 1, false))
+        };
+        steps.push((after, step));
+    }
+    steps
+}
+
+fn script(seed: u64, members: usize, workloads: &[Workload], steps: &[(Duration, Step)]) -> String {
+    let mut text = format!("seed {seed}: {members} members\n");
+    for Workload { name, min, max, replicas, .. } in workloads {
+        text.push_str(&format!("  {name}: {replicas} replicas, {min} to {max}\n"));
+    }
+    for (after, step) in steps {
+        text.push_str(&format!("  +{} s {step}\n", after.as_secs()));
+    }
+    text
+}
+
+struct Scene {
+    world: World,
+    plane: Client,
+    workloads: [Workload; 2],
+    changes: usize,
+    /// Replicas of each workload in the fleet, as last seen.
+    last: BTreeMap<&'static str, i32>,
+}
+
+impl Scene {
+    async fn play(&mut self, steps: &[(Duration, Step)]) -> anyhow::Result<()> {
+        self.world.start_controllers().await;
+        for workload in self.workloads.clone() {
+            self.create(&workload).await?;
+        }
+        self.fits(FITS_WITHIN).await.context("before anything went wrong")?;
+        for (after, step) in steps {
+            self.pass(*after).await?;
+            match step {
+                Step::Fault(action) => action.take(&mut self.world, &mut []).await.with_context(|| step.to_string())?,
+                Step::Load(workload, load) => {
+                    self.world.history.log(format!("ACTION {step}"));
+                    self.workloads[*workload].load = *load;
+                }
+            }
+        }
+        self.pass(Duration::from_secs(60)).await?;
+        self.world.history.log("HEAL");
+        self.world.members.values().for_each(|member| member.set_faults(Faults::default()));
+        self.world.heal_processes();
+        self.fits(FITS_WITHIN).await.context("after the last fault")?;
+        let before = self.last.clone();
+        self.pass(CONSTANT).await?;
+        ensure!(self.last == before, "under constant load replicas changed from {before:?} to {:?}", self.last);
+        self.fits(Duration::ZERO).await.context("at rest")
+    }
+
+    async fn create(&self, workload: &Workload) -> anyhow::Result<()> {
+        let post = PostParams::default();
+        let Workload { design, name, min, max, replicas, .. } = workload;
+        let labels = json!({"app": name});
+        let deployment: Deployment = serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{
+                    "name": "app", "image": "app:1",
+                    "resources": {"requests": {"cpu": format!("{}m", 2 * AT_TARGET)}},
+                }]}},
+            },
+        }))?;
+        let policy: PropagationPolicy = serde_json::from_value(json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": name}],
+                "placement": {"clusterAffinity": {}, "replicaScheduling": {
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}},
+            },
+        }))?;
+        let spec = json!({
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "minReplicas": min, "maxReplicas": max,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+                "target": {"type": "Utilization", "averageUtilization": 50}}}],
+        });
+        Api::namespaced(self.plane.clone(), "default").create(&post, &deployment).await?;
+        Api::namespaced(self.plane.clone(), "default").create(&post, &policy).await?;
+        match design {
+            Design::Central => {
+                let autoscaler: FederatedHPA = serde_json::from_value(json!({
+                    "apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA",
+                    "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+                }))?;
+                Api::namespaced(self.plane.clone(), "default").create(&post, &autoscaler).await?;
+            }
+            Design::Distributed => {
+                let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
+                    "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+                    "metadata": {"name": name, "namespace": "default",
+                        "labels": {"federatedhpa.karmada.io/enabled": "true"}},
+                    "spec": spec,
+                }))?;
+                Api::namespaced(self.plane.clone(), "default").create(&post, &autoscaler).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The copies of a workload by member.
+    async fn copies(&self, workload: &Workload) -> anyhow::Result<BTreeMap<String, Deployment>> {
+        let mut copies = BTreeMap::new();
+        for (name, member) in self.world.members.iter() {
+            let api = Api::<Deployment>::namespaced(member.client(), "default");
+            if let Some(copy) = api.get_opt(workload.name).await? {
+                copies.insert(name.clone(), copy);
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Divides the loads among the pods that are ready.
+    async fn share_loads(&self) -> anyhow::Result<()> {
+        let mut rules = Vec::new();
+        for workload in &self.workloads {
+            let pods: i64 = self.copies(workload).await?.values().map(|copy| i64::from(ready(copy))).sum();
+            let labels = BTreeMap::from([("app".to_owned(), workload.name.to_owned())]);
+            rules.push(UsageRule {
+                namespace: "default".to_owned(),
+                selector: Some(LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }),
+                cpu: Some(Quantity(format!("{}m", workload.load / pods.max(1)))),
+                memory: None,
+            });
+        }
+        self.world.members.values().for_each(|member| member.set_usage(rules.clone()));
+        Ok(())
+    }
+
+    /// Lets time pass under the present loads, and checks what holds at any time.
+    async fn pass(&mut self, time: Duration) -> anyhow::Result<()> {
+        let mut left = time;
+        while !left.is_zero() {
+            self.share_loads().await?;
+            let step = TICK.min(left);
+            self.world.pass(step).await?;
+            left -= step;
+            self.bounded().await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing is beyond its bounds: the template, or each copy of what members scale.
+    async fn bounded(&mut self) -> anyhow::Result<()> {
+        for workload in self.workloads.clone() {
+            let Workload { design, name, min, max, .. } = workload;
+            let copies = self.copies(&workload).await?;
+            let total: i32 = copies.values().map(wanted).sum();
+            if self.last.insert(name, total).is_some_and(|before| before != total) {
+                self.changes += 1;
+            }
+            match design {
+                Design::Central => {
+                    let template = self.template(name).await?;
+                    let replicas = wanted(&template);
+                    ensure!((min..=max).contains(&replicas), "{name} has {replicas} replicas, and not {min} to {max}");
+                }
+                Design::Distributed => {
+                    for (member, copy) in &copies {
+                        let replicas = wanted(copy);
+                        ensure!((1..=max).contains(&replicas), "{name} has {replicas} replicas in {member}");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn template(&self, name: &str) -> anyhow::Result<Deployment> {
+        Ok(Api::<Deployment>::namespaced(self.plane.clone(), "default").get(name).await?)
+    }
+
+    /// Waits until the replicas of all workloads fit their loads, and are where they are wanted.
+    async fn fits(&mut self, within: Duration) -> anyhow::Result<()> {
+        let began = self.world.clock().mono();
+        loop {
+            let mut unfit = Vec::new();
+            for workload in self.workloads.clone() {
+                unfit.extend(self.unfit(&workload).await.err().map(|error| format!("{}: {error}", workload.name)));
+            }
+            if unfit.is_empty() {
+                return Ok(());
+            }
+            ensure!(self.world.clock().mono() - began < within, "not within {within:?}: {}", unfit.join("; "));
+            self.pass(TICK).await?;
+        }
+    }
+
+    async fn unfit(&self, workload: &Workload) -> anyhow::Result<()> {
+        let Workload { design, name, min, max, load, .. } = workload;
+        let copies = self.copies(workload).await?;
+        let total: i32 = copies.values().map(wanted).sum();
+        ensure!(copies.values().all(|copy| ready(copy) == wanted(copy)), "not all replicas are ready");
+        ensure!((*min..=*max).contains(&total), "{total} replicas in the fleet, and not {min} to {max}");
+        // Usage that differs from the target by a tenth changes nothing.
+        let (usage, target) = (load * 10, i64::from(total) * AT_TARGET);
+        let fits = (target * 9..=target * 11).contains(&usage);
+        // Members round up, each for itself.
+        let spare = if *design == Design::Distributed { copies.len() as i64 } else { 1 };
+        let rounded = load.div_euclid(AT_TARGET) <= i64::from(total) && i64::from(total) <= load / AT_TARGET + spare;
+        let at_bound = (total == *max && usage > target * 10) || (total <= *min + spare as i32 && usage < target * 10);
+        ensure!(fits || rounded || at_bound, "{total} replicas for a load of {load}m");
+        let template = self.template(name).await?;
+        let reported = template.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
+        ensure!(reported == total, "{reported} replicas are reported at the template, {total} are ready in members");
+        if *design == Design::Central {
+            let binding = Api::<ResourceBinding>::namespaced(self.plane.clone(), "default")
+                .get(&format!("{name}-deployment"))
+                .await?;
+            let placed: i32 = binding.spec.clusters.iter().map(|target| target.replicas).sum();
+            let template = wanted(&template);
+            ensure!(placed == total && template == total, "{template} replicas, {placed} placed, {total} in members");
+        }
+        Ok(())
+    }
+}
+
+fn wanted(deployment: &Deployment) -> i32 {
+    deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0)
+}
+
+fn ready(deployment: &Deployment) -> i32 {
+    deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0)
+}

@@ -111,10 +111,10 @@ impl<'a> Entry<'a> {
 }
 
 /// Resources and amounts.
-pub type Iter<'a> =
+type Iter<'a> =
     std::iter::Map<std::slice::Iter<'a, (Arc<str>, i64)>, fn(&'a (Arc<str>, i64)) -> (&'a str, &'a i64)>;
 /// Resources and amounts that can be changed.
-pub type IterMut<'a> =
+type IterMut<'a> =
     std::iter::Map<std::slice::IterMut<'a, (Arc<str>, i64)>, fn(&'a mut (Arc<str>, i64)) -> (&'a str, &'a mut i64)>;
 
 impl<'a> IntoIterator for &'a Units {

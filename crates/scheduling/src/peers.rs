@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(refused(&peers), ["m2", "m3"]);
         let m1 = || BTreeSet::from(["m1".into()]);
         assert_eq!(refused(&peers.without(&key, |_| m1())), ["m1", "m3"], "a stays in m2, and b has no place yet");
-        let only_a = |other: &BindingKey| if *other.name == *"a" { m1() } else { BTreeSet::new() };
+        let only_a = |other: &BindingKey| if *other.name == *"a-deployment" { m1() } else { BTreeSet::new() };
         assert_eq!(refused(&peers.without(&key, only_a)), ["m1", "m2", "m3"], "b stays in m1 alone, a in m2");
         peers.assign(&BindingRef::from(&members[1]).key(), &targets(&[("m3", 1)]));
         assert_eq!(refused(&peers.without(&key, |_| m1())), ["m1", "m2", "m3"], "results being written count");

@@ -176,6 +176,25 @@ fn is_answered(binding: &Binding, scheduler: &Options) -> Result<(), NoTarget> {
     Ok(())
 }
 
+/// The first cluster that could take the workload but for its groups.
+fn barred_by_groups(
+    binding: &Binding,
+    placement: &Placement,
+    left_out: &BTreeSet<ClusterName>,
+    snapshot: &Snapshot<'_>,
+) -> Option<NoTarget> {
+    snapshot.peers?;
+    let test = Test::of(binding, placement, snapshot);
+    let others = snapshot.clusters.iter().filter(|(name, _)| !left_out.contains(*name));
+    let mut refused = others.filter_map(|(name, cluster)| Some((name, test.refusal(name, cluster)?)));
+    refused.find_map(|(name, why)| match why {
+        NotUsable::Filter(refusal @ (Refusal::WithoutPeer { .. } | Refusal::BesidePeer { .. })) => {
+            Some(NoTarget::BarredByGroups { cluster: name.clone(), refusal })
+        }
+        _ => None,
+    })
+}
+
 /// True if the workload of this binding has a target when it leaves these clusters.
 ///
 /// # Errors
@@ -195,7 +214,7 @@ pub fn has_target(
     let placement = spec.placement.as_ref().unwrap_or(&everything);
     let candidates = candidates(binding, placement, left_out, snapshot);
     if candidates.is_empty() {
-        return Err(NoTarget::NoCandidate);
+        return Err(barred_by_groups(binding, placement, left_out, snapshot).unwrap_or(NoTarget::NoCandidate));
     }
     let is_target = |cluster: &&&Arc<Cluster>| spec.target(name_of(cluster)).is_some();
     let all_in_use = || candidates.iter().filter(is_target).count() == candidates.len();

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::schedule::Refusal;
 use crate::{ClusterName, count::count};
 
 /// Decision on a binding on a faulty cluster, or on the whole queue.
@@ -81,6 +82,13 @@ pub enum Reason {
 pub enum NoTarget {
     /// No other cluster that the affinity chooses can take it.
     NoCandidate,
+    /// Groups of workloads bar every other cluster that could take it (specification/scheduling.md 5.8).
+    BarredByGroups {
+        /// The first such cluster.
+        cluster: ClusterName,
+        /// Reason, which names the other workload.
+        refusal: Refusal,
+    },
     /// No scheduler would place it anew.
     NotScheduled {
         /// Reason.
@@ -178,6 +186,9 @@ impl fmt::Display for NoTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoCandidate => f.write_str("no other cluster that the affinity chooses can take it"),
+            Self::BarredByGroups { cluster, refusal } => {
+                write!(f, "its groups of workloads bar every other cluster: {cluster} {refusal}")
+            }
             Self::NotScheduled { why } => write!(f, "it would not be scheduled anew: {why}"),
             Self::NotDispatched => f.write_str("its dispatching is suspended (spec.suspension.dispatching)"),
             Self::NoSpreadConstraint => f.write_str("it is duplicated and has no spread constraint"),

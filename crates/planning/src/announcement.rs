@@ -14,6 +14,8 @@ pub const CONFIG_MAP: &str = "ironclad-configuration";
 const ANNOUNCEMENTS_MAX: usize = 16;
 /// The controller whose process decides on placement.
 const PLACEMENT: &str = "scheduler";
+/// Controller whose process decides with the flags of FederatedHPAs.
+const AUTOSCALING: &str = "federatedHorizontalPodAutoscaler";
 
 /// Name of a Lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -94,11 +96,14 @@ impl Announcement {
 }
 
 /// The settings of processes that share the work, the newest first: placement is decided by the one whose scheduler
-/// runs, evictions by the one that decides on them, and a controller runs if it runs in any.
+/// runs, evictions and FederatedHPAs by those that decide on them, and a controller runs if it runs in any.
 fn merged(all: &[&Configuration]) -> Option<Configuration> {
     let base = all.iter().find(|one| one.runs(PLACEMENT)).or(all.first())?;
     let mut merged = (*base).clone();
     merged.evictions = all.iter().find(|one| one.runs(EVICTIONS)).and_then(|one| one.evictions.clone());
+    if let Some(one) = all.iter().find(|one| one.runs(AUTOSCALING)) {
+        merged.autoscaler = one.autoscaler.clone();
+    }
     for controller in all.iter().flat_map(|one| &one.controllers) {
         match merged.controllers.iter_mut().find(|known| known.name == controller.name) {
             Some(known) if controller.state == Running::Running => known.state = Running::Running,
@@ -189,6 +194,17 @@ mod tests {
             let want = want.map(|(by, most, states)| (by.to_owned(), most, states.to_owned()));
             assert_eq!(got, want.map_err(str::to_owned), "{name}");
         }
+    }
+
+    #[test]
+    fn flags_of_autoscalers_are_those_of_the_process_that_runs_them() {
+        let mut scheduler = announced(2, Some("scheduler"), "b", &["scheduler"]).configuration;
+        let mut autoscaler = announced(1, Some("ironclad"), "a", &[]).configuration;
+        autoscaler.controllers.push(controller(AUTOSCALING, Running::Running));
+        autoscaler.autoscaler.sync_period_ms = 1;
+        assert_eq!(merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period_ms, 1);
+        scheduler.controllers.push(controller(AUTOSCALING, Running::SwitchedOff));
+        assert_eq!(merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period_ms, 1, "switched off there");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ironclad_cli::evictions::failover;
 use ironclad_seam::Rng;
 use ironclad_testkit::sim::{
     runner::{Runner, setup},
-    script::{self, App, Script, autoscalers},
+    script::{self, App, Script},
     sometimes,
 };
 
@@ -75,14 +75,6 @@ const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];
 fn seeds_that_found_bugs() -> anyhow::Result<()> {
     let plain = FOUND_PLAIN.into_iter().map(Script::plain);
     run_all(FOUND.into_iter().map(Script::from_seed).chain(plain))
-}
-
-/// Few, since their virtual time is long: 50 by hand with `cargo xtask sim --autoscalers --seeds 50`.
-#[test]
-fn autoscalers_of_both_designs_fit_the_load_among_faults() -> anyhow::Result<()> {
-    let changes: Vec<usize> = (0..4).map(autoscalers::check).collect::<anyhow::Result<_>>()?;
-    ensure!(changes.iter().sum::<usize>() > 0, "nothing was scaled");
-    Ok(())
 }
 
 #[test]

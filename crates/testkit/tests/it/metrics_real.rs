@@ -60,10 +60,15 @@ async fn metrics_of_members_behind_a_real_kube_apiserver() -> anyhow::Result<()>
     let raw = async |path: &str| -> anyhow::Result<Value> {
         Ok(serde_json::from_str(&kubectl.run(["get", "--raw", path]).await?)?)
     };
-    let custom = raw("/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/qps").await?;
-    let values: Vec<&str> =
-        custom["items"].as_array().into_iter().flatten().filter_map(|i| i["value"].as_str()).collect();
-    ensure!(values == ["10", "30"], "{custom}");
+    // What members serve is known some time after their metrics of resources are.
+    until("both pods have a custom metric", DEADLINE, async || {
+        let custom = raw("/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/qps").await?;
+        let values: Vec<&str> =
+            custom["items"].as_array().into_iter().flatten().filter_map(|i| i["value"].as_str()).collect();
+        ensure!(values == ["10", "30"], "{custom}");
+        Ok(())
+    })
+    .await?;
     apis.iter().for_each(|api| api.set_depth("7"));
     let external = raw("/apis/external.metrics.k8s.io/v1beta1/namespaces/default/depth").await?;
     ensure!(external["items"].as_array().is_some_and(|items| items.len() == 1), "{external}");

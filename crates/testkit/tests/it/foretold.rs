@@ -49,8 +49,8 @@ fn why_and_tree_agree_with_the_next_ten_minutes() -> anyhow::Result<()> {
     fixed(
         Property::Why,
         &[
-            "at rest", "in motion", "scheduled", "unschedulable", "no binding", "binding foretold", "placed later",
-            "waits", "broken", "in order", "all is ready", "not all is ready",
+            "at rest", "in motion", "scheduled", "unschedulable", "no binding", "broken", "in order", "all is ready",
+            "not all is ready",
         ],
     )
 }

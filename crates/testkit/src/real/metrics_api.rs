@@ -19,6 +19,7 @@ use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
@@ -185,6 +186,8 @@ impl MetricsAnswers for Answering {
 impl Answering {
     async fn body(&self, path: &str, mood: Mood) -> anyhow::Result<Value> {
         let now = self.clock.wall_seconds().to_string();
+        // kube-apiserver forwards `*` as `%2A`.
+        let path = percent_decode_str(path).decode_utf8()?;
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let resources = |group_version: String, names: &[(&str, bool)]| {
             let all: Vec<Value> = names

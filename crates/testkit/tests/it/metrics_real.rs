@@ -22,7 +22,6 @@ fn pod(name: &str, cpu: &str, qps: &str) -> String {
 }
 
 #[tokio::test]
-#[ignore = "custom metrics are not found behind a kube-apiserver: docs/plan.md"]
 async fn metrics_of_members_behind_a_real_kube_apiserver() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();

@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -25,7 +25,18 @@ pub(crate) fn cargo(root: &Path) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command.current_dir(root).stdin(Stdio::null());
+    // `cargo run` sets these for xtask. Build scripts of large dependencies are run again when they change, so a plain
+    // cargo and this one would build them in turn.
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_this_package(name)) {
+        command.env_remove(name);
+    }
     command
+}
+
+/// Returns whether `cargo run` sets the variable for the package that it runs.
+fn is_of_this_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// Runs a command to its end with inherited output.

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change goes in, with all its own set-up.
 
 use std::{
+    collections::VecDeque,
     env,
     ffi::OsString,
     fs,
@@ -93,11 +94,18 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
         // On stdout, where the runners' own closing lines are.
         println!("{}", run.totals);
     }
-    for failed in &run.totals.failures {
-        println!("failed: {failed}");
+    for failure in &run.totals.failures {
+        println!("failed: {failure}");
     }
     for skipped in run.skipped() {
         println!("skipped: {skipped}");
+    }
+    // Their own output is far above, and a reader of CI may see the end only.
+    for failure in run.totals.failures.iter().filter(|failure| !failure.output.is_empty()) {
+        println!("\nend of the output of {failure}:");
+        for line in &failure.output {
+            println!("  {line}");
+        }
     }
     result
 }
@@ -205,21 +213,52 @@ impl Run<'_> {
     }
 }
 
-/// The closing lines of all runners, added up, and the names of what failed.
+/// Lines of a failed test's output that are repeated at the end.
+const OUTPUT_MAX: usize = 40;
+/// Characters of such a line.
+const LINE_MAX: usize = 600;
+
+/// The closing lines of all runners, added up, and what failed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     runners: u32,
     passed: u32,
     failed: u32,
     ignored: u32,
-    failures: Vec<String>,
+    failures: Vec<FailedTest>,
+    /// Index of the failure whose output is being read.
+    reading: Option<usize>,
+}
+
+/// A test that failed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct FailedTest {
+    name: String,
+    /// Its last lines.
+    output: VecDeque<String>,
+}
+
+impl std::fmt::Display for FailedTest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 impl Totals {
-    /// Takes in a line of a runner's output, if it is its closing line or names a failure.
+    /// Takes in a line of a runner's output, if it is its closing line or about a failure.
     fn add(&mut self, line: &str) {
-        if let Some(test) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-            self.failures.push(test.to_owned());
+        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.failures.push(FailedTest { name: name.to_owned(), ..FailedTest::default() });
+        }
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.reading = self.failures.iter().rposition(|failure| failure.name == name);
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.reading = None;
+        } else if let Some(failure) = self.reading.and_then(|index| self.failures.get_mut(index)) {
+            failure.output.push_back(line.chars().take(LINE_MAX).collect());
+            if failure.output.len() > OUTPUT_MAX {
+                failure.output.pop_front();
+            }
         }
         let Some((_, counts)) = line.split_once("test result: ") else { return };
         self.runners += 1;
@@ -255,13 +294,21 @@ mod tests {
             "running 3 tests",
             "test wait::it_waits ... ok",
             "test wait::it_ends ... FAILED",
+            "failures:",
+            "",
+            "---- wait::it_ends stdout ----",
+            "it waits for ever",
+            "",
+            "failures:",
+            "    wait::it_ends",
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.00s",
             "test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s",
         ] {
             totals.add(line);
         }
-        let failures = vec!["wait::it_ends".to_owned()];
-        assert_eq!(totals, Totals { runners: 2, passed: 13, failed: 2, ignored: 1, failures });
+        let output = VecDeque::from(["it waits for ever".to_owned(), String::new()]);
+        let failures = vec![FailedTest { name: "wait::it_ends".to_owned(), output }];
+        assert_eq!(totals, Totals { runners: 2, passed: 13, failed: 2, ignored: 1, failures, reading: None });
         assert_eq!(totals.to_string(), "all runners (2): 13 passed; 2 failed; 1 ignored");
     }
 }

@@ -236,7 +236,7 @@ pub(crate) fn applied(binding: &ResourceBinding, decision: &Decision) -> Resourc
     serde_json::from_value(object).unwrap()
 }
 
-fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *target = patch.clone();
         return;

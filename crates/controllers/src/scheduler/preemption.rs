@@ -15,13 +15,7 @@ use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::metrics::SchedulerMetrics;
-use crate::{
-    bindings::{Bindings, queue_key},
-    caches::QUOTAS,
-    capacity::FleetCapacity,
-    events::Events,
-    setup::Setup,
-};
+use crate::{bindings::Bindings, caches::QUOTAS, capacity::FleetCapacity, events::Events, setup::Setup};
 
 /// The preemptions of the scheduler.
 pub(super) struct Preemption {
@@ -204,7 +198,6 @@ impl Preemption {
             self.bindings.patch(&self.writer, &current, eviction.patch).await?;
             evicted_any = true;
             self.state.lock().preemptors.evicted(now);
-            self.bindings.request_status(&queue_key(&current), current.uid(), "scheduler", eviction.status);
             self.events.record_all(&eviction.events);
         }
         Ok(Progress::Done)

@@ -139,7 +139,7 @@ fn waiting_message(binding: BindingRef<'_>, failure: &Failure) -> String {
     )
 }
 
-/// The status of a failed cycle: condition `Scheduled` if it changes, and the nomination.
+/// The status of a failed cycle: condition `Scheduled` if it changes, condition `Preempted`, and the nomination.
 pub(super) fn status(
     binding: BindingRef<'_>,
     considered: Option<&Considered>,
@@ -147,6 +147,7 @@ pub(super) fn status(
 ) -> StatusPart {
     let mut part = StatusPart::default();
     part.conditions.extend(condition);
+    part.conditions.extend(preempt::condition(binding));
     let wanted = match considered.map(|considered| &considered.outcome) {
         Some(Outcome::Nominated(plan)) => Some(plan.nominated.as_slice()),
         Some(Outcome::Waits) => Some(nominated(binding)),

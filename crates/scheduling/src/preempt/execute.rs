@@ -1,6 +1,7 @@
 //! Writes of a preemption: on each victim, and on the preemptor (specification/scheduling.md 15.7, 15.10).
 
 use ironclad_api::{
+    Condition,
     conditions::{self, TRUE, binding::PREEMPTED},
     events::{self, PREEMPT_BINDING_SUCCEED},
     eviction::{BINDING_PREEMPTED, PRODUCER_SCHEDULER},
@@ -9,7 +10,7 @@ use ironclad_api::{
     work::{GracefulEvictionTask, ResourceBinding},
 };
 use ironclad_fleet::{
-    BindingRef, Event, StatusPart,
+    BindingRef, Event,
     eviction_task::{self, Why},
 };
 use jiff::Timestamp;
@@ -26,8 +27,6 @@ const GRACE_PERIOD_SECONDS: i32 = 300;
 pub struct Eviction {
     /// Merge patch of the victim, for the version that was read.
     pub patch: Value,
-    /// Condition of the victim.
-    pub status: StatusPart,
     /// Events on the victim and its template.
     pub events: Vec<Event>,
 }
@@ -77,7 +76,6 @@ pub fn evict(
     if target.replicas != chosen.replicas {
         return stale("its replicas");
     }
-    let by = format!("{} (priority {})", preemptor.key(), priority(preemptor.spec()));
     // `Directly`: a graceful copy would hold the capacity until the victim runs elsewhere, possibly never.
     let why = Why {
         purge_mode: PurgeMode::Directly,
@@ -87,13 +85,28 @@ pub fn evict(
     };
     let task = eviction_task::dated(eviction_task::task(spec, &chosen.cluster, &why), now);
     let task = GracefulEvictionTask { grace_period_seconds: Some(GRACE_PERIOD_SECONDS), ..task };
+    let message = message(&task);
     let Some(patch) = eviction_task::patch(spec, &[task]) else { return Ok(None) };
-    let message = format!("preempted from cluster {} by {by}", chosen.cluster);
-    let mut condition = conditions::condition(PREEMPTED, TRUE, PREEMPTED_BY_HIGHER_PRIORITY, message.clone());
-    condition.last_transition_time = ironclad_api::Time(now);
     let about = [view.reference(), spec.resource.clone()];
     let events = about.map(|about| Event::warning(about, events::BINDING_PREEMPTED, message.clone())).into();
-    Ok(Some(Eviction { patch, status: StatusPart::condition(condition), events }))
+    Ok(Some(Eviction { patch, events }))
+}
+
+/// Condition `Preempted` of a binding whose preemption is under way, if it differs from the present one. It is derived
+/// from the task, so a crash after the eviction does not lose it.
+pub(crate) fn condition(binding: BindingRef<'_>) -> Option<Condition> {
+    let task = binding.spec().graceful_eviction_tasks.iter().rfind(|task| task.reason == BINDING_PREEMPTED)?;
+    let mut wanted = conditions::condition(PREEMPTED, TRUE, PREEMPTED_BY_HIGHER_PRIORITY, message(task));
+    wanted.last_transition_time = task.creation_timestamp.clone()?;
+    let present = conditions::get(binding.status().map_or(&[][..], |status| &status.conditions), PREEMPTED);
+    let is_present = present.is_some_and(|present| present.status == TRUE && present.message == wanted.message);
+    (!is_present).then_some(wanted)
+}
+
+/// Message of a victim's condition and events.
+fn message(task: &GracefulEvictionTask) -> String {
+    let by = task.message.strip_prefix("preempted ").unwrap_or(&task.message);
+    format!("preempted from cluster {} {by}", task.from_cluster)
 }
 
 /// Events on the preemptor and its template once all victims are evicted.

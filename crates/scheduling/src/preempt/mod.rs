@@ -29,8 +29,8 @@ use jiff::{SignedDuration, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
 pub use crate::seen::Preempting;
-pub(crate) use execute::listed;
 pub use execute::{Eviction, Stale, evict, is_wanted, succeeded};
+pub(crate) use execute::{condition, listed};
 pub use placed::Placed;
 pub use plan::{Limits, Mode, Plan, Victim};
 pub use preemptors::{Outcome, Preemptors, Turn};

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     Effect,
     preempt::{Limits, Turn},
-    testkit::{applied, targets, task},
+    testkit::{applied, merge, targets, task},
 };
 
 fn nominated(mut binding: ResourceBinding, clusters: &[(&str, i32)]) -> ResourceBinding {
@@ -79,19 +79,33 @@ fn a_nomination_from_attempt_to_result() {
     assert_eq!((bound.status.unwrap().nominated_clusters, bound.spec.clusters), (vec![], targets(&[("m1", 1)])));
 }
 
+/// A process that ends after the eviction leaves the task only.
 #[test]
-fn success_ends_condition_preempted() {
-    let mut victim = workload("low", 0, 1, &[("cpu", "1")], &[]);
+fn condition_preempted_follows_from_the_task_until_the_victim_is_placed() {
     let plan = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);
     let plan = plan.plan(&preemptor(5, 1, &[("cpu", "4")])).unwrap();
     let running = workload("low", 0, 1, &[("cpu", "4")], &[("m1", 1)]);
     let pending = preemptor(5, 1, &[("cpu", "4")]);
     let eviction = crate::preempt::evict(&running, &plan.victims[0], (&pending).into(), at(5)).unwrap().unwrap();
-    victim.status.as_mut().unwrap().conditions = eviction.status.conditions;
-    let decision = World::new().cluster("m2", &[("cpu", "4")]).decide(&victim, 1_000);
-    let after = applied(&victim, &decision);
-    let types: Vec<String> = after.status.unwrap().conditions.into_iter().map(|condition| condition.type_).collect();
-    assert_eq!(types, ["Scheduled"]);
+    let mut victim = serde_json::to_value(&running).unwrap();
+    merge(&mut victim, &eviction.patch);
+    let victim: ResourceBinding = serde_json::from_value(victim).unwrap();
+    let preempted = |binding: &ResourceBinding| {
+        let conditions = &binding.status.as_ref().unwrap().conditions;
+        conditions.iter().find(|condition| condition.type_ == "Preempted").cloned()
+    };
+    assert_eq!(preempted(&victim), None);
+    let full = World::new().cluster("m2", &[("cpu", "0")]);
+    let waiting = applied(&victim, &full.decide(&victim, 1_000));
+    let condition = preempted(&waiting).unwrap();
+    let key = BindingRef::from(&pending).key();
+    assert_eq!(
+        (condition.status.as_str(), condition.reason.as_str(), condition.message, condition.last_transition_time.0),
+        ("True", "PreemptedByHigherPriority", format!("preempted from cluster m1 by {key} (priority 5)"), at(5))
+    );
+    assert!(full.decide(&waiting, 1_010).plan.effects.is_empty(), "written once");
+    let placed = applied(&waiting, &World::new().cluster("m2", &[("cpu", "4")]).decide(&waiting, 1_020));
+    assert_eq!((preempted(&placed), placed.spec.clusters), (None, targets(&[("m2", 1)])));
 }
 
 #[test]

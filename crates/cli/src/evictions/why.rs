@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
+    time::Duration,
 };
 
 use anyhow::bail;
@@ -11,20 +12,22 @@ use ironclad_api::{
     annotations::PROCEED_WITHOUT_CLEANUP, cluster::Cluster, eviction::PRODUCER_TAINT_MANAGER, policy::PurgeMode,
 };
 use ironclad_failover::{
-    Evictions,
+    Evictions, Flags, Now,
     flags::eviction::Mode,
-    taint_manager::pre_scheduling_check::{Snapshot, candidates, has_target, refusals},
+    taint_manager::pre_scheduling_check::{Snapshot, candidates, has_target, peers, refusals},
+    taint_manager::queue::Key,
     taint_manager::verdict::Verdict,
     taint_manager::{Row, Waiting},
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::NoTarget, targets};
 use ironclad_planning::schedule::{fits_at_most, most};
+use ironclad_scheduling::Peers;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    observe::{EvictionQueue, LeaderReport, eviction_queue, leader_report, objects},
+    observe::{EvictionQueue, LeaderReport, Objects, eviction_queue, leader_report, objects},
     show,
 };
 use crate::{
@@ -68,7 +71,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         Some(all) => all.of(namespace.as_deref()),
         None => objects(&client, namespace.as_deref()).await?,
     };
-    let evictions = seen.decisions(leader.flags(), now);
+    let decisions = Decisions::of(&seen, leader.flags(), now);
     let names = &names_of(names);
     for name in names {
         if !seen.bindings.iter().any(|binding| is_named(binding, name)) {
@@ -80,7 +83,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     let mut answers = Vec::new();
     let judged = Judged::of(&leader);
     for binding in seen.bindings.iter().filter(wanted) {
-        answers.extend(explain(binding, &seen.clusters, now, &evictions, &queue, &judged, !names.is_empty()));
+        answers.extend(explain(binding, &decisions, &queue, &judged, !names.is_empty()));
     }
     answers
         .sort_by(|a, b| (a.rank(), a.place, &a.binding, &a.cluster).cmp(&(b.rank(), b.place, &b.binding, &b.cluster)));
@@ -207,17 +210,45 @@ pub(super) struct Answer {
     cancels: Vec<String>,
 }
 
+/// The objects, and the decisions that follow from them.
+struct Decisions<'a> {
+    clusters: &'a Clusters,
+    bindings: BTreeMap<BindingKey, Binding>,
+    /// `None` while gate `WorkloadAffinity` is off.
+    peers: Option<Peers>,
+    evictions: Evictions,
+    now: Timestamp,
+}
+
+impl<'a> Decisions<'a> {
+    fn of(seen: &'a Objects, flags: Flags, now: Timestamp) -> Self {
+        Self {
+            clusters: &seen.clusters,
+            bindings: seen.bindings.iter().map(|binding| (binding.key(), binding.clone())).collect(),
+            peers: peers(&flags.scheduler, &seen.bindings),
+            evictions: seen.decisions(flags, now),
+            now,
+        }
+    }
+
+    fn peers_that_stay(&self, binding: &Binding, cluster: &ClusterName) -> Option<Peers> {
+        let key = Key { cluster: cluster.clone(), binding: binding.key() };
+        let now = Now { wall: self.now, mono: Duration::ZERO };
+        let of_key = |key: &BindingKey| self.bindings.get(key).cloned();
+        self.peers.as_ref().map(|peers| self.evictions.peers_that_stay(&key, peers, self.clusters, of_key, now))
+    }
+}
+
 /// Explains one binding: an answer for each faulty cluster that it is on, and each that it was evicted from; with `all`
 /// also where it stays.
 fn explain(
     binding: &Binding,
-    clusters: &Clusters,
-    now: Timestamp,
-    evictions: &Evictions,
+    decisions: &Decisions<'_>,
     queue: &EvictionQueue,
     judged: &Judged,
     all: bool,
 ) -> Vec<Answer> {
+    let Decisions { clusters, evictions, .. } = decisions;
     let spec = binding.spec();
     let resource = &spec.resource;
     let blank = |cluster: &str, state: &str, because: String| Answer {
@@ -311,7 +342,7 @@ fn explain(
                 continue;
             }
         };
-        answer.target = Some(target_of(binding, &name, clusters, evictions, now, row));
+        answer.target = Some(target_of(binding, &name, decisions, row));
         answer.cancels = cancels(&name, row);
         if let Some(row) = row {
             // Settings that the leader recorded at the start of the episode, not those of the objects now.
@@ -335,21 +366,16 @@ fn waits_for_source(binding: &Binding, from: &str, clusters: &Clusters) -> bool 
     directly && !is_ready && targets::waits_for_source(spec, binding.metadata(), is_ready)
 }
 
-fn target_of(
-    binding: &Binding,
-    from: &ClusterName,
-    clusters: &Clusters,
-    evictions: &Evictions,
-    now: Timestamp,
-    row: Option<&Row>,
-) -> String {
+fn target_of(binding: &Binding, from: &ClusterName, decisions: &Decisions<'_>, row: Option<&Row>) -> String {
+    let Decisions { clusters, evictions, now, .. } = decisions;
     // The leader knows the capacity of the clusters, too.
     if let Some(why) = row.filter(|row| row.state == Waiting::Parked).and_then(|row| row.because.as_ref())
         && !why.contains(&NoTarget::NoCandidate.to_string())
     {
         return format!("none: {}", why.trim_start_matches("no available target cluster: "));
     }
-    let snapshot = Snapshot { clusters, scheduler: &evictions.flags().scheduler, peers: None, now };
+    let peers = decisions.peers_that_stay(binding, from);
+    let snapshot = Snapshot { clusters, scheduler: &evictions.flags().scheduler, peers: peers.as_ref(), now: *now };
     let left_out = BTreeSet::from([from.clone()]);
     let check = evictions.flags().eviction.pre_scheduling_check;
     match has_target(binding, &left_out, &snapshot, check) {
@@ -467,7 +493,10 @@ mod tests {
         conditions::{self, cluster::READY},
         policy::{Placement, SpreadByField, SpreadConstraint},
         taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
-        work::{GracefulEvictionTask, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster},
+        work::{
+            GracefulEvictionTask, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster,
+            WorkloadAffinityGroups,
+        },
     };
 
     use ironclad_failover::Flags;
@@ -538,9 +567,12 @@ mod tests {
         }
     }
 
+    fn decisions(seen: &Objects) -> Decisions<'_> {
+        Decisions { now: at(1_000), ..Decisions::of(seen, Flags::default(), at(1_010)) }
+    }
+
     fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {
-        let evictions = seen.decisions(Flags::default(), at(1_010));
-        explain(&seen.bindings[0], &seen.clusters, at(1_000), &evictions, queue, &Judged::Unknown, true)
+        explain(&seen.bindings[0], &decisions(seen), queue, &Judged::Unknown, true)
     }
 
     fn known(mode: Mode) -> Judged {
@@ -588,8 +620,7 @@ mod tests {
             ("held", leaves(), Some(&limit), known(Mode::Enforce), "Held", "try      remove the evicting taints of"),
         ] {
             let queue = EvictionQueue { reported: row.cloned().into_iter().collect(), ..EvictionQueue::default() };
-            let evictions = seen.decisions(Flags::default(), at(1_010));
-            let answers = explain(&seen.bindings[0], &seen.clusters, at(1_000), &evictions, &queue, &judged, true);
+            let answers = explain(&seen.bindings[0], &decisions(&seen), &queue, &judged, true);
             let text = answers[0].text(at(1_012));
             assert_eq!((answers.len(), answers[0].state.as_str()), (1, state), "{name}: {text}");
             assert!(text.contains(want), "{name}: {text}");
@@ -626,6 +657,33 @@ mod tests {
         let answer = answers(&seen, &EvictionQueue::default()).remove(0);
         let want = "none: no other cluster that the affinity chooses can take it (member2 is not ready; member3 had untolerated taint {k:NoSchedule})";
         assert_eq!(answer.target.as_deref(), Some(want));
+    }
+
+    #[test]
+    fn groups_of_workloads_are_asked() {
+        let grouped = |name: &str, on: &str| {
+            let mut grouped = binding();
+            grouped.metadata.name = Some(name.to_owned());
+            grouped.spec.clusters[0].name = on.to_owned();
+            grouped.spec.workload_affinity_groups =
+                Some(WorkloadAffinityGroups { anti_affinity_group: "db".into(), ..WorkloadAffinityGroups::default() });
+            Binding::from(Arc::new(grouped))
+        };
+        let flags = || {
+            let mut flags = Flags::default();
+            flags.scheduler.workload_affinity = true;
+            flags
+        };
+        for (name, other_on, want) in [
+            ("the other one stays where it is", "member2", "member3"),
+            ("the other one leaves the same cluster", "member1", "member2, member3"),
+        ] {
+            let mut seen = world(NO_EXECUTE, binding());
+            seen.bindings = vec![grouped("one", "member1"), grouped("other", other_on)];
+            let decisions = Decisions::of(&seen, flags(), at(1_010));
+            let answers = explain(&seen.bindings[0], &decisions, &EvictionQueue::default(), &Judged::Unknown, true);
+            assert_eq!(answers[0].target.as_deref(), Some(want), "{name}");
+        }
     }
 
     #[test]

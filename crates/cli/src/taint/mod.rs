@@ -12,7 +12,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_failover::taints::{self, Owners, TaintId};
-use ironclad_planning::taint::{Fleet, Impact};
+use ironclad_planning::taint::{Counter, Fleet, Impact};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{Patch, PatchParams},
@@ -59,12 +59,12 @@ pub enum TaintError {
 /// # Errors
 /// If the bindings can't be listed.
 pub async fn impact(plane: &Client, cluster: &str, taints: &[Taint], fleet: &Fleet<'_>) -> Result<Impact, kube::Error> {
-    let mut impact = Impact::default();
+    let mut counter = Counter::new(cluster, taints, fleet);
     let bindings: Api<ResourceBinding> = Api::all(plane.clone());
-    each(&bindings, |binding| impact.count(cluster, &Arc::new(binding.clone()).into(), taints, fleet)).await?;
+    each(&bindings, |binding| counter.add(&Arc::new(binding.clone()).into())).await?;
     let bindings: Api<ClusterResourceBinding> = Api::all(plane.clone());
-    each(&bindings, |binding| impact.count(cluster, &Arc::new(binding.clone()).into(), taints, fleet)).await?;
-    Ok(impact)
+    each(&bindings, |binding| counter.add(&Arc::new(binding.clone()).into())).await?;
+    Ok(counter.finish())
 }
 
 /// Reads the cluster.

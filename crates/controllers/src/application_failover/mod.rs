@@ -8,7 +8,7 @@ mod observe;
 use std::sync::Arc;
 
 use ironclad_failover::application_failover::{self, Memory, Parts};
-use ironclad_fleet::Binding;
+use ironclad_fleet::{Binding, BindingKey};
 use ironclad_runtime::{Failure, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 
@@ -40,6 +40,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         applier: Applier::new(setup),
     });
     setup.bindings.on_change(&this, ApplicationFailover::on_binding);
+    let weak = Arc::downgrade(&this);
+    setup.groups.on_fellow(move |fellow| {
+        if let Some(this) = weak.upgrade() {
+            this.on_fellow(fellow);
+        }
+    });
     this
 }
 
@@ -63,12 +69,21 @@ impl ApplicationFailover {
             self.memories.set(key, Memory::default());
             return Ok(Next::Forget);
         };
+        let now = self.memories.now();
         let mut decision = {
-            let peers = self.observer.groups.read();
-            application_failover::decide(&observed.seen(&self.observer, peers.as_deref()), self.memories.now())
+            let peers = self.observer.peers_that_stay(&observed, now);
+            application_failover::decide(&observed.seen(&self.observer, peers.as_ref()), now)
         };
         self.memories.set(key, std::mem::take(&mut decision.memory));
         self.applier.apply(key, &observed, &decision).await
+    }
+
+    /// The clusters of a member of its group changed: an unhealthy binding may be free to leave now.
+    fn on_fellow(&self, fellow: &BindingKey) {
+        let key = Key::new(&fellow.namespace, &fellow.name);
+        if self.memories.contains(&key) {
+            self.queue.add(key);
+        }
     }
 
     fn on_binding(&self, change: &BindingChange) {

@@ -2,8 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_failover::application_failover::{Memory, Seen};
-use ironclad_fleet::{Binding, Clusters, gates::Gate};
+use ironclad_failover::{
+    Now,
+    application_failover::{self, Memory, Seen},
+};
+use ironclad_fleet::{Binding, BindingKey, Clusters, gates::Gate};
 use ironclad_interpreter::Operation;
 use ironclad_propagation::detector::binding::application_failover_since;
 use ironclad_runtime::Key;
@@ -22,8 +25,7 @@ pub(super) struct Observer {
     fleet: ClusterSnapshot,
     interpreters: Arc<Interpreters>,
     settings: Arc<Settings>,
-    /// Groups of workloads.
-    pub(super) groups: Groups,
+    groups: Groups,
     memories: Arc<Memories>,
 }
 
@@ -67,6 +69,18 @@ impl Observer {
             groups: setup.groups.clone(),
             memories,
         }
+    }
+
+    /// The groups of a binding without those members that leave a cluster for the same reason as it; `None` while gate
+    /// `WorkloadAffinity` is off.
+    pub(super) fn peers_that_stay(&self, observed: &Observed, now: Now) -> Option<Peers> {
+        let peers = self.groups.read()?;
+        let leaving = |fellow: &BindingKey| {
+            let fellow = self.observe(&Key::new(&fellow.namespace, &fellow.name));
+            let leaving = fellow.map(|fellow| application_failover::leaving(&fellow.seen(self, None), now));
+            leaving.into_iter().flatten().map(|cluster| cluster.0).collect()
+        };
+        Some(peers.without(&observed.binding.key(), leaving))
     }
 
     pub(super) fn observe(&self, key: &Key) -> Option<Observed> {

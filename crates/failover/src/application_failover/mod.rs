@@ -135,43 +135,86 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
         decision.plan.note(Reason::NotWatched.into());
         return decision;
     };
-    let unhealthy = unhealthy(seen.binding);
     let uid = seen.binding.uid();
-    let known = |cluster: &ClusterName| seen.memory.since.get(cluster).filter(|_| seen.memory.uid == uid).copied();
     // A missing report is neither healthy nor unhealthy.
     let silent = spec.clusters.iter().map(|target| ClusterName::from(target.name.as_str())).filter(|cluster| {
         !lines(seen.binding).any(|(name, _)| *name == *cluster.0) && spec.eviction(&cluster.0).is_none()
     });
-    let remembered = silent.filter_map(|cluster| Some((known(&cluster)?, cluster)));
-    let mono = SignedDuration::try_from(now.mono).unwrap_or(SignedDuration::MAX);
+    let remembered = silent.filter_map(|cluster| Some((known(seen, &cluster)?, cluster)));
     let mut since: BTreeMap<ClusterName, SignedDuration> = remembered.map(|(at, cluster)| (cluster, at)).collect();
-    let seconds = application.decision_conditions.toleration_seconds.unwrap_or(TOLERATION_SECONDS);
-    let tolerated = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    let tolerated = tolerated(application);
     let mut due = Vec::new();
-    for cluster in unhealthy {
-        let at = known(&cluster).unwrap_or_else(|| mono - lasted_before(seen, &cluster, now.wall));
-        let asked = seen.asked.and_then(|asked| SignedDuration::try_from(asked).ok()).unwrap_or(SignedDuration::MIN);
-        let at = at.max(asked).min(mono);
-        let lasted = Duration::try_from(mono - at).unwrap_or_default();
-        since.insert(cluster.clone(), at);
-        if lasted > tolerated || tolerated.is_zero() {
-            due.push((at, cluster));
+    for failure in failures(seen, now) {
+        since.insert(failure.cluster.clone(), failure.since);
+        if failure.is_due(tolerated) {
+            due.push(failure.cluster);
             continue;
         }
-        decision.next = sooner(decision.next, tolerated - lasted + TICK);
-        let (for_seconds, of_seconds) = (lasted.as_secs(), tolerated.as_secs());
-        decision.plan.note(Reason::UnhealthyTolerated { cluster, for_seconds, of_seconds }.into());
+        decision.next = sooner(decision.next, tolerated - failure.lasted + TICK);
+        let (for_seconds, of_seconds) = (failure.lasted.as_secs(), tolerated.as_secs());
+        decision.plan.note(Reason::UnhealthyTolerated { cluster: failure.cluster, for_seconds, of_seconds }.into());
     }
     if !since.is_empty() {
         decision.memory = Memory { uid: uid.to_owned(), since };
     }
-    // If not all copies may be evicted, those unhealthy for longest are evicted first.
-    due.sort();
-    let due: Vec<ClusterName> = due.into_iter().map(|(_, cluster)| cluster).collect();
     if !due.is_empty() {
         depart(seen, application, &due, tolerated, now.wall, &mut decision);
     }
     decision
+}
+
+/// Clusters that a binding is about to leave whatever its groups of workloads say: it is unhealthy there for too long,
+/// and another cluster can take it. The other members of its groups need not stay there with it.
+#[must_use]
+pub fn leaving(seen: &Seen<'_>, now: Now) -> BTreeSet<ClusterName> {
+    let Some(application) = watched(seen) else { return BTreeSet::new() };
+    let tolerated = tolerated(application);
+    let due: Vec<ClusterName> = failures(seen, now)
+        .into_iter()
+        .filter(|failure| failure.is_due(tolerated))
+        .map(|failure| failure.cluster)
+        .collect();
+    with_substitute(&Seen { peers: None, ..*seen }, &due, now.wall).0.into_iter().collect()
+}
+
+/// A copy that is unhealthy.
+struct UnhealthyCopy {
+    /// Since the origin of the memory.
+    since: SignedDuration,
+    lasted: Duration,
+    cluster: ClusterName,
+}
+
+impl UnhealthyCopy {
+    fn is_due(&self, tolerated: Duration) -> bool {
+        self.lasted > tolerated || tolerated.is_zero()
+    }
+}
+
+/// Unhealthy copies. If not all may be evicted, those that are unhealthy for longest are evicted first, so they come
+/// first.
+fn failures(seen: &Seen<'_>, now: Now) -> Vec<UnhealthyCopy> {
+    let mono = SignedDuration::try_from(now.mono).unwrap_or(SignedDuration::MAX);
+    let asked = seen.asked.and_then(|asked| SignedDuration::try_from(asked).ok()).unwrap_or(SignedDuration::MIN);
+    let copy = |cluster: ClusterName| {
+        let at = known(seen, &cluster).unwrap_or_else(|| mono - lasted_before(seen, &cluster, now.wall));
+        let since = at.max(asked).min(mono);
+        UnhealthyCopy { since, lasted: Duration::try_from(mono - since).unwrap_or_default(), cluster }
+    };
+    let mut copies: Vec<UnhealthyCopy> = unhealthy(seen.binding).into_iter().map(copy).collect();
+    copies.sort_by(|a, b| (a.since, &a.cluster).cmp(&(b.since, &b.cluster)));
+    copies
+}
+
+/// Since when an earlier decision knows that the copy is unhealthy.
+fn known(seen: &Seen<'_>, cluster: &ClusterName) -> Option<SignedDuration> {
+    seen.memory.since.get(cluster).filter(|_| seen.memory.uid == seen.binding.uid()).copied()
+}
+
+/// Time for which an unhealthy copy stays.
+fn tolerated(application: &ApplicationFailoverBehavior) -> Duration {
+    let seconds = application.decision_conditions.toleration_seconds.unwrap_or(TOLERATION_SECONDS);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
 /// Age of a failure that this process has not seen yet: by the status, if the health changed before the process

@@ -9,7 +9,7 @@ use ironclad_api::{
     work::{
         AggregatedStatusItem, ClusterResourceBinding, ResourceBinding,
         ResourceHealth::{Healthy, Unhealthy, Unknown},
-        TargetCluster,
+        TargetCluster, WorkloadAffinityGroups,
     },
 };
 use proptest::prelude::*;
@@ -552,6 +552,48 @@ fn nothing_is_evicted_if_state_cannot_be_preserved() {
     };
     let (tasks, _) = written(&decide(&seen, moment(S(0)))).unwrap();
     assert!(tasks[0].preserved_label_state.is_empty(), "with the feature gate off no state is read");
+}
+
+/// Two workloads of an affinity group in one cluster.
+#[test]
+fn members_of_a_group_that_are_unhealthy_together_leave_together() {
+    let member = |name: &str, health| {
+        let mut member = binding(&[("m1", 1)], vec![line("m1", health, 0)]);
+        member.metadata.name = Some(name.into());
+        member.spec.workload_affinity_groups =
+            Some(WorkloadAffinityGroups { affinity_group: "g".into(), ..WorkloadAffinityGroups::default() });
+        application(&mut member).decision_conditions.toleration_seconds = Some(60);
+        member
+    };
+    let two = fleet(&["m1", "m2"]);
+    let memory = Memory { uid: "uid".into(), since: [("m1".into(), SignedDuration::ZERO)].into() };
+    for (name, other, seconds, want) in [
+        ("both are due", Unhealthy, 61, vec!["m1"]),
+        ("neither is due", Unhealthy, 59, vec![]),
+        ("the other one is healthy", Healthy, 61, vec![]),
+    ] {
+        let (one, other) = (member("one", Unhealthy), member("other", other));
+        let peers = Peers::of([&one, &other]);
+        let (one, other) = (Binding::from(Arc::new(one)), Binding::from(Arc::new(other)));
+        let options = Options::default();
+        let seen = |binding, peers| Seen {
+            binding,
+            health_is_judged: true,
+            clusters: &two,
+            check: Check::Strict,
+            scheduler: &options,
+            peers,
+            state_injection: false,
+            memory: &memory,
+            began: at(0),
+            asked: None,
+            asked_at: None,
+        };
+        let now = moment(S(seconds));
+        let gone = leaving(&seen(&other, Some(&peers)), now);
+        let staying = peers.without(&one.key(), |_| gone.iter().map(|cluster| cluster.0.clone()).collect());
+        assert_eq!(left(&decide(&seen(&one, Some(&staying)), now)), want, "{name}");
+    }
 }
 
 proptest! {

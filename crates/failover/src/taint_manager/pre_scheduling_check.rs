@@ -38,6 +38,17 @@ pub struct Snapshot<'a> {
     pub now: Timestamp,
 }
 
+/// Groups of workloads of these bindings, for a process that does not keep them; `None` while gate `WorkloadAffinity` is
+/// off.
+#[must_use]
+pub fn peers<'a>(scheduler: &Options, bindings: impl IntoIterator<Item = &'a Binding>) -> Option<Peers> {
+    let namespaced = bindings.into_iter().filter_map(|binding| match binding {
+        Binding::Namespaced(binding) => Some(&**binding),
+        Binding::Cluster(_) => None,
+    });
+    scheduler.workload_affinity.then(|| Peers::of(namespaced))
+}
+
 /// The clusters that could take the workload in the place of those that are left out: ready, not being deleted, and
 /// passing the scheduler's filters, with ordered groups in the one in use or a later one (IR-26). Clusters in which
 /// dispatching is suspended are none.

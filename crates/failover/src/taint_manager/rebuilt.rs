@@ -7,10 +7,10 @@ use ironclad_api::conditions::{self, TRUE, binding::EVICTION_PENDING};
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::Reason};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Evictions, Report, Row, Waiting, report::ROWS_MAX};
+use super::{Evictions, Key, Report, Row, Waiting, report::ROWS_MAX};
 use crate::{
     Now,
-    taint_manager::pre_scheduling_check::{Snapshot, has_target},
+    taint_manager::pre_scheduling_check::{Snapshot, has_target, peers},
 };
 
 impl Evictions {
@@ -24,8 +24,13 @@ impl Evictions {
         clusters: &Clusters,
         now: Now,
     ) -> Vec<Row> {
-        let snapshot = Snapshot { clusters, scheduler: &self.flags.scheduler, peers: None, now: now.wall };
+        let scheduler = &self.flags.scheduler;
+        let peers = peers(scheduler, bindings.values());
         let no_target = |cluster: &ClusterName, binding: &BindingKey| {
+            let key = Key { cluster: cluster.clone(), binding: binding.clone() };
+            let staying = |peers| self.peers_that_stay(&key, peers, clusters, |key| bindings.get(key).cloned(), now);
+            let peers = peers.as_ref().map(staying);
+            let snapshot = Snapshot { clusters, scheduler, peers: peers.as_ref(), now: now.wall };
             let left_out = BTreeSet::from([cluster.clone()]);
             let check = self.flags.eviction.pre_scheduling_check;
             has_target(bindings.get(binding)?, &left_out, &snapshot, check).err()

@@ -1,3 +1,5 @@
+use ironclad_api::work::WorkloadAffinityGroups;
+
 use super::*;
 use crate::flags::eviction::{Check, Mode};
 
@@ -827,6 +829,32 @@ fn nothing_is_evicted_if_state_cannot_be_collected() {
     world.fail("m1", NO_EXECUTE);
     world.run(120);
     assert!(world.tasks("w")[0].preserved_label_state.is_empty(), "the feature gate is off");
+}
+
+#[test]
+fn rows_from_objects_ask_groups_of_workloads() {
+    let grouped = |name: &str, on: &str| {
+        let mut binding = dup(name, &[on]);
+        binding.spec.workload_affinity_groups =
+            Some(WorkloadAffinityGroups { anti_affinity_group: "g".into(), ..WorkloadAffinityGroups::default() });
+        binding
+    };
+    for (name, gate, want) in [("on", true, Waiting::Parked), ("off", false, Waiting::Queued)] {
+        let mut world = World::new(2);
+        world.put(grouped("here", "m1"));
+        world.put(grouped("there", "m2"));
+        world.change("m1", |cluster| cluster.spec.taints.push(taint("k", NO_EXECUTE, Some(EPOCH + 100))));
+        let mut flags = Flags::default();
+        flags.scheduler.workload_affinity = gate;
+        let mut fresh = Evictions::new(flags, now(100));
+        let faulty: ClusterName = "m1".into();
+        fresh.cluster(&faulty, Some(&world.clusters[&faulty]), Recovering::No, now(100));
+        let here = world.bindings.values().filter(|binding| binding.spec().target("m1").is_some());
+        fresh.evaluate(here.map(|binding| (faulty.clone(), binding.clone())), now(100));
+        let states: Vec<Waiting> =
+            fresh.rows_from_objects(&world.bindings, &world.clusters, now(100)).iter().map(|row| row.state).collect();
+        assert_eq!(states, [want], "gate WorkloadAffinity is {name}");
+    }
 }
 
 /// Rows that are rebuilt from objects, without a report of the leader.

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, ensure};
 use ironclad_api::{
     conditions::{self, FALSE, binding::SCHEDULED},
+    eviction::BINDING_PREEMPTED,
+    policy::PurgeMode,
     reasons::binding::UNSCHEDULABLE,
-    work::{PreemptionPolicy, ResourceBinding},
+    work::{GracefulEvictionTask, PreemptionPolicy, ResourceBinding},
 };
-use ironclad_fleet::{BindingKey, World as Fleet};
+use ironclad_fleet::{BindingKey, ClusterName, World as Fleet};
 use ironclad_scheduling::preempt::Mode;
 
 use super::{App, Peers, Shortage, Spread};
@@ -45,16 +47,33 @@ pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow:
     Ok(())
 }
 
-/// No task, no nomination; condition `Preempted` only while something is missing.
+/// No task but those that keep the last copies, no nomination; condition `Preempted` only while something is missing.
 fn rests(app: &App, binding: &ResourceBinding) -> anyhow::Result<()> {
     let (spec, status) = (&binding.spec, binding.status.clone().unwrap_or_default());
-    ensure!(spec.graceful_eviction_tasks.is_empty(), "{} has tasks: {:?}", app.name, spec.graceful_eviction_tasks);
+    let tasks = spec.graceful_eviction_tasks.len() - last_copies(binding).count();
+    ensure!(tasks == 0, "{} has tasks: {:?}", app.name, spec.graceful_eviction_tasks);
     let held = &status.nominated_clusters;
     ensure!(held.is_empty(), "capacity is still held for {}: {held:?}", app.name);
     let preempted = conditions::get(&status.conditions, conditions::binding::PREEMPTED);
     let whole = placed(binding) == app.replicas;
     ensure!(!whole || preempted.is_none(), "{} has all its replicas and condition Preempted", app.name);
     Ok(())
+}
+
+/// Tasks that keep the last copies of a workload that waits (docs/decisions/0185): it was evicted, and before it ran
+/// elsewhere, its other clusters were taken by a higher priority.
+fn last_copies(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
+    let tasks = binding.spec.graceful_eviction_tasks.iter().filter(|_| binding.spec.clusters.is_empty());
+    tasks.filter(|task| task.purge_mode == Some(PurgeMode::Gracefully) && task.reason != BINDING_PREEMPTED)
+}
+
+/// Millicores that last copies hold in a cluster.
+fn kept(fleet: &Fleet, cluster: &ClusterName) -> i64 {
+    let in_cluster = |binding: &ResourceBinding| -> i64 {
+        let here = last_copies(binding).filter(|task| *task.from_cluster == *cluster.0);
+        here.map(|task| i64::from(task.replicas.unwrap_or(0)) * cpu(&binding.spec)).sum()
+    };
+    fleet.bindings.values().map(|binding| in_cluster(binding)).sum()
 }
 
 fn placed(binding: &ResourceBinding) -> i32 {
@@ -99,13 +118,11 @@ fn waits_rightly(
     }
     let allowed = |name: &str| app.affinity.is_empty() || app.affinity.iter().any(|allowed| allowed == name);
     let clusters = || fleet.clusters.keys().filter(|name| allowed(&name.0));
-    let free = |name| capacity::allocatable(fleet, name) - capacity::promised(fleet, name);
+    let free = |name| capacity::allocatable(fleet, name) - capacity::promised(fleet, name) - kept(fleet, name);
     let wanted = i64::from(app.replicas);
     let now = fits(app, clusters().map(free));
     let shown = || -> Vec<String> {
-        let reported = |name: &ironclad_fleet::ClusterName| {
-            capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1
-        };
+        let reported = |name: &ClusterName| capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1;
         clusters().map(|name| format!("{name}: {}m free, {}m used by its report", free(name), reported(name))).collect()
     };
     ensure!(now < wanted, "it waits although {now} replicas fit ({}): {why}", shown().join(", "));
@@ -119,7 +136,7 @@ fn waits_rightly(
         let grouped = of.get(&*other.spec.resource.name).is_some_and(|app| app.peers != Peers::None);
         priority(&other.spec) < priority(&binding.spec) && !grouped
     };
-    let held = |name: &ironclad_fleet::ClusterName| -> i64 {
+    let held = |name: &ClusterName| -> i64 {
         let there = fleet.bindings.values().filter(lower);
         there.map(|b| b.spec.target(&name.0).map_or(0, |t| i64::from(t.replicas)) * cpu(&b.spec)).sum()
     };

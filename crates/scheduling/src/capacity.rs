@@ -21,7 +21,10 @@ use std::{
     time::Duration,
 };
 
-use ironclad_api::cluster::{Cluster, ResourceModel, ResourceSummary};
+use ironclad_api::{
+    cluster::{Cluster, ResourceModel, ResourceSummary},
+    conditions::TRUE,
+};
 use ironclad_fleet::{BindingKey, ClusterName};
 
 pub use assumed::{Assumption, Reservation};
@@ -63,6 +66,8 @@ pub struct Capacity {
     summaries_every: Duration,
     slots: BTreeMap<ClusterName, Slot>,
     assumed: BTreeMap<BindingKey, BTreeMap<ClusterName, AssumedReplicas>>,
+    /// Clusters that are not ready. They send no summary, so assumptions do not expire there.
+    silent: BTreeSet<ClusterName>,
     /// Assumptions in the order in which they expire.
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
     /// Bindings with a result that is being written.
@@ -108,6 +113,11 @@ impl Capacity {
 
     /// Records a cluster that was added, changed or removed. Returns true if workloads that did not fit may fit now.
     pub fn cluster(&mut self, name: &ClusterName, old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
+        if new.is_some_and(|cluster| cluster.ready().is_some_and(|ready| ready != TRUE)) {
+            self.silent.insert(name.clone());
+        } else {
+            self.silent.remove(name);
+        }
         let known = self.slots.get(name).is_some_and(|slot| slot.free.is_some());
         if known && old.zip(new).is_some_and(|(old, new)| read_of(old) == read_of(new)) {
             return false;

@@ -2,7 +2,8 @@
 //! 16.18, 16.33; specification/failover.md 8.5).
 //!
 //! The assumption is what an assignment adds to a cluster, not the total of the workload there. It ends when the
-//! cluster reports the pods and had time to send another summary, when the target is removed, or after five minutes.
+//! cluster reports the pods and had time to send another summary, when the target is removed, or after five minutes; in
+//! a cluster that is not ready it lasts, since no summary comes from there.
 //! Assumed replicas of a binding are also subtracted for the binding itself: its previous replicas are added to the
 //! estimate as *assigned*, so they must be missing from the estimate until the summary counts them.
 
@@ -225,12 +226,17 @@ impl Capacity {
         }
     }
 
-    /// Ends expired assumptions. Returns the clusters whose available capacity grows by that.
+    /// Ends expired assumptions. Returns the clusters whose available capacity grows by that. Those in clusters that are
+    /// not ready are prolonged.
     pub fn expire(&mut self, now: Duration) -> Vec<ClusterName> {
         let mut freed = Vec::new();
         while let Some((ends, key, cluster)) = self.ends.first().cloned() {
             if ends > now {
                 break;
+            }
+            if self.silent.contains(&cluster) {
+                self.move_end(&key, &cluster, now + ASSUMED_TTL);
+                continue;
             }
             self.release(&key, &cluster);
             freed.push(cluster);
@@ -349,10 +355,15 @@ impl Capacity {
         let Some(assumed) = self.assumed.get_mut(key).and_then(|all| all.get_mut(cluster)) else { return };
         assumed.seen = true;
         if ends < assumed.ends {
-            self.ends.remove(&(assumed.ends, key.clone(), cluster.clone()));
-            assumed.ends = ends;
-            self.ends.insert((ends, key.clone(), cluster.clone()));
+            self.move_end(key, cluster, ends);
         }
+    }
+
+    fn move_end(&mut self, key: &BindingKey, cluster: &ClusterName, ends: Duration) {
+        let Some(assumed) = self.assumed.get_mut(key).and_then(|all| all.get_mut(cluster)) else { return };
+        self.ends.remove(&(assumed.ends, key.clone(), cluster.clone()));
+        assumed.ends = ends;
+        self.ends.insert((ends, key.clone(), cluster.clone()));
     }
 
     fn release(&mut self, key: &BindingKey, cluster: &ClusterName) {

@@ -98,6 +98,36 @@ fn only_gained_replicas_are_assumed() {
     assert_eq!(capacity.assumed_count(), 0, "the binding is deleted");
 }
 
+/// A cluster that cannot be reached sends no summary: its last one does not show what was assigned since.
+#[test]
+fn assumptions_in_clusters_that_are_not_ready_do_not_expire() {
+    let turned = |status: &str| {
+        let mut cluster = with_cores("m1", "10");
+        let condition = ironclad_api::conditions::condition("Ready", status, "", "");
+        cluster.status.as_mut().unwrap().conditions = vec![condition];
+        cluster
+    };
+    let (ready, lost, unknown) = (turned("True"), turned("False"), turned("Unknown"));
+    for (name, between, want) in
+        [("ready", &ready, (10, 0)), ("not ready", &lost, (6, 1)), ("unknown", &unknown, (6, 1))]
+    {
+        let mut capacity = Capacity::new(Modelling::On, S(10));
+        capacity.cluster(&"m1".into(), None, Some(&ready));
+        assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
+        capacity.cluster(&"m1".into(), Some(&ready), Some(between));
+        capacity.expire(S(299));
+        assert_eq!(free(&capacity), 6, "{name}");
+        capacity.expire(S(300));
+        assert_eq!((free(&capacity), capacity.assumed_count()), want, "{name}");
+        // Whether its copies run there is known again soon after it returns.
+        capacity.cluster(&"m1".into(), Some(between), Some(&ready));
+        capacity.expire(S(599));
+        assert_eq!((free(&capacity), capacity.assumed_count()), want, "{name}");
+        capacity.expire(S(600));
+        assert_eq!((free(&capacity), capacity.assumed_count()), (10, 0), "{name}");
+    }
+}
+
 #[test]
 fn result_being_written_counts_until_it_is_reverted() {
     // Two cores are assumed for the present result; the next result, with five, is being written.

@@ -221,16 +221,18 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
 /// Writes the status of an up-to-date result that a crash between the two writes of a cycle left out.
 fn catch_up(seen: &Seen<'_>, now: Timestamp, plan: &mut Plan<Effect>) {
     let binding = seen.binding;
-    if binding.observed_generation() == binding.generation() {
-        return;
-    }
     let mut part = StatusPart::default();
-    part.fields.insert("schedulerObservedGeneration".into(), binding.generation().into());
-    if !binding.is_scheduled() {
-        part.fields.insert("lastScheduledTime".into(), json!(Time(now)));
+    if binding.observed_generation() != binding.generation() {
+        part.fields.insert("schedulerObservedGeneration".into(), binding.generation().into());
+        if !binding.is_scheduled() {
+            part.fields.insert("lastScheduledTime".into(), json!(Time(now)));
+        }
+        part.conditions.extend(scheduled(binding, TRUE, SUCCESS, SUCCEEDED, binding.generation(), now));
     }
-    part.conditions.extend(scheduled(binding, TRUE, SUCCESS, SUCCEEDED, binding.generation(), now));
-    plan.effects.push(Effect::Status(part));
+    preemption::end_preempted(binding, &mut part);
+    if !part.is_empty() {
+        plan.effects.push(Effect::Status(part));
+    }
 }
 
 fn succeed(seen: &Seen<'_>, found: &ScheduleResult, failed: &[GroupFailure], now: Timestamp, plan: &mut Plan<Effect>) {

@@ -13,7 +13,7 @@ const UNNAMED: [(&str, &str, &str); 0] = [];
 /// The keys of `[workspace.dependencies]`.
 fn workspace_dependencies(manifest: &str) -> Vec<&str> {
     let lines = manifest.lines().skip_while(|line| line.trim() != "[workspace.dependencies]").skip(1);
-    let rows = lines.take_while(|line| !line.starts_with('['));
+    let rows = lines.take_while(|line| !line.starts_with('[')).filter(|line| !line.starts_with('#'));
     rows.filter_map(|row| row.split_once(['=', '.'])).map(|(key, _)| key.trim()).filter(|key| !key.is_empty()).collect()
 }
 

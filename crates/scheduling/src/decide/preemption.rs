@@ -216,6 +216,11 @@ pub(super) fn drop_nomination(binding: BindingRef<'_>, plan: &mut Plan<Effect>) 
 /// Ends what success ends: the nomination, and condition `Preempted`.
 pub(super) fn settle(binding: BindingRef<'_>, part: &mut StatusPart) {
     end_nomination(binding, part);
+    end_preempted(binding, part);
+}
+
+/// Ends condition `Preempted` of a binding that is placed.
+pub(super) fn end_preempted(binding: BindingRef<'_>, part: &mut StatusPart) {
     let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
     if conditions.iter().any(|condition| condition.type_ == PREEMPTED) {
         part.conditions.push(conditions::condition(PREEMPTED, "", "", ""));

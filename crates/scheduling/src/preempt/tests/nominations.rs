@@ -105,7 +105,11 @@ fn condition_preempted_follows_from_the_task_until_the_victim_is_placed() {
     );
     assert!(full.decide(&waiting, 1_010).plan.effects.is_empty(), "written once");
     let placed = applied(&waiting, &World::new().cluster("m2", &[("cpu", "4")]).decide(&waiting, 1_020));
-    assert_eq!((preempted(&placed), placed.spec.clusters), (None, targets(&[("m2", 1)])));
+    assert_eq!((preempted(&placed), &placed.spec.clusters), (None, &targets(&[("m2", 1)])));
+    // The process ended between the result and the status.
+    let half = ResourceBinding { status: waiting.status, ..placed };
+    let caught_up = applied(&half, &World::new().cluster("m2", &[("cpu", "4")]).decide(&half, 1_030));
+    assert_eq!(preempted(&caught_up), None);
 }
 
 #[test]

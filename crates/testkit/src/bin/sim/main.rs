@@ -119,8 +119,14 @@ fn main() -> anyhow::Result<()> {
 /// Checks autoscalers in the fleet of one seed, or of many.
 fn scaled(args: &Args) -> anyhow::Result<()> {
     if let Some(seed) = args.seed {
-        println!("{} changes of replicas", autoscalers::check(seed)?);
-        return Ok(());
+        // Without the stack of the error: the story is what helps.
+        return match autoscalers::check(seed) {
+            Ok(changes) => {
+                println!("{changes} changes of replicas");
+                Ok(())
+            }
+            Err(error) => bail!("{error:#}"),
+        };
     }
     let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);
     println!("{} seeds from root {:#x}", args.seeds, root.seed());

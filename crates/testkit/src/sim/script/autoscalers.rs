@@ -4,7 +4,7 @@
 //! The load of each workload is a number of millicores for the whole fleet, which its ready pods share, as behind a
 //! load balancer.
 
-use std::{collections::BTreeMap, fmt, ops::RangeInclusive, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, fmt, ops::RangeInclusive, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{autoscaling::FederatedHPA, policy::PropagationPolicy, work::ResourceBinding};
@@ -34,6 +34,9 @@ const FITS_WITHIN: Duration = Duration::from_secs(1_500);
 /// Time for which they have to fit, and not change, to count as settled: the window of scaling down, in which an earlier
 /// recommendation counts, a round of the autoscalers, and the distribution of the load.
 const LASTS: Duration = Duration::from_secs(300 + 15 + 5);
+/// Times that replicas may change direction after the last fault: up while a share is elsewhere or pods are missing,
+/// down after the window, and once more up and down by a loan of what a recommendation within the window wants.
+const TURNS_MAX: usize = 3;
 /// Time for which they must not change then.
 const CONSTANT: Duration = Duration::from_secs(600);
 /// Kinds of faults ([`draw::action`]): members, writes, watches, processes.
@@ -80,11 +83,22 @@ impl fmt::Display for Step {
     }
 }
 
-/// Checks autoscalers in the fleet of a seed. Returns the number of changes of replicas.
+/// Result of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Changes of replicas in members.
+    pub changes: usize,
+    /// Most times that the replicas of a workload changed direction after the last fault.
+    pub turns: usize,
+    /// The script, and what happened.
+    pub story: String,
+}
+
+/// Checks autoscalers in the fleet of a seed.
 ///
 /// # Errors
 /// If an invariant is broken; the error has the script and the end of the history.
-pub fn check(seed: u64) -> anyhow::Result<usize> {
+pub fn check(seed: u64) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
         let draws = Rng::from_seed(seed).child("autoscalers").stream("draws");
@@ -101,15 +115,18 @@ pub fn check(seed: u64) -> anyhow::Result<usize> {
             changes: 0,
             last: BTreeMap::new(),
             told: BTreeMap::new(),
+            directions: None,
         };
-        match scene.play(&steps).await {
-            Ok(()) => Ok(scene.changes),
+        let played = scene.play(&steps).await;
+        let lines = scene.world.history.lines();
+        let told = |line: &&String| TOLD.iter().any(|start| line.contains(&format!("Z {start}")));
+        let told: String = lines.iter().filter(told).map(|line| format!("{line}\n")).collect();
+        let story = format!("{story}what happened\n{told}");
+        match played {
+            Ok(()) => Ok(Outcome { changes: scene.changes, turns: scene.turns(), story }),
             Err(error) => {
-                let lines = scene.world.history.lines();
-                let told = |line: &&String| TOLD.iter().any(|start| line.contains(&format!("Z {start}")));
-                let told: String = lines.iter().filter(told).map(|line| format!("{line}\n")).collect();
                 let tail = lines[lines.len().saturating_sub(HISTORY_SHOWN)..].join("\n");
-                Err(error.context(format!("{story}what happened\n{told}the history ends with\n{tail}\n")))
+                Err(error.context(format!("{story}the history ends with\n{tail}\n")))
             }
         }
     })
@@ -167,6 +184,8 @@ struct Scene {
     changed: tokio::time::Instant,
     /// Last line of the history about each workload.
     told: BTreeMap<&'static str, String>,
+    /// Directions of the changes of each workload since the last fault, repetitions left out.
+    directions: Option<BTreeMap<&'static str, Vec<Ordering>>>,
 }
 
 impl Scene {
@@ -190,14 +209,23 @@ impl Scene {
         self.world.history.log("HEAL");
         self.world.members.values().for_each(|member| member.set_faults(Faults::default()));
         self.world.heal_processes();
+        self.directions = Some(BTreeMap::new());
         self.fits(FITS_WITHIN).await.context("after the last fault")?;
         let before = self.last.clone();
         self.pass(CONSTANT).await?;
         ensure!(self.last == before, "under constant load replicas changed from {before:?} to {:?}", self.last);
+        let turns = self.turns();
+        ensure!(turns <= TURNS_MAX, "replicas went up and down {turns} times under constant load");
         for workload in &self.workloads {
             self.unfit(workload).await.with_context(|| format!("at rest, {}", workload.name))?;
         }
         Ok(())
+    }
+
+    /// Most times that the replicas of a workload changed direction since the last fault.
+    fn turns(&self) -> usize {
+        let all = self.directions.iter().flat_map(BTreeMap::values);
+        all.map(|directions| directions.len().saturating_sub(1)).max().unwrap_or(0)
     }
 
     async fn create(&self, workload: &Workload) -> anyhow::Result<()> {
@@ -314,7 +342,15 @@ impl Scene {
             }
             if self.last.get(name) != Some(&seen) {
                 self.changed = self.world.clock().mono();
-                self.changes += usize::from(self.last.insert(name, seen).is_some());
+                let total = seen.values().sum::<i32>();
+                let before = self.last.insert(name, seen).map(|before| before.values().sum::<i32>());
+                self.changes += usize::from(before.is_some());
+                if let (Some(directions), Some(before)) = (&mut self.directions, before) {
+                    let (direction, all) = (total.cmp(&before), directions.entry(name).or_default());
+                    if direction.is_ne() && all.last() != Some(&direction) {
+                        all.push(direction);
+                    }
+                }
             }
             match design {
                 Design::Central => {

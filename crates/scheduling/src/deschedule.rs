@@ -48,11 +48,20 @@ pub enum Effect {
     Event(Event),
 }
 
+/// Who decides how many replicas a target has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// The scheduler: members run what it assigned.
+    Scheduler,
+    /// An autoscaler in each member (specification/autoscaling.md 6): what is assigned are weights only.
+    Members,
+}
+
 /// Clusters to ask for unschedulable replicas: targets with fewer ready replicas than assigned ones, or an unknown
 /// number. None if the descheduler leaves the binding alone.
 #[must_use]
-pub fn questions(binding: &ResourceBinding) -> Vec<ClusterName> {
-    if !is_descheduled(binding) {
+pub fn questions(binding: &ResourceBinding, by: DecidedBy) -> Vec<ClusterName> {
+    if by == DecidedBy::Members || !is_descheduled(binding) {
         return Vec::new();
     }
     let undesired = |target: &&TargetCluster| ready(binding, &target.name) < i64::from(target.replicas);
@@ -60,11 +69,16 @@ pub fn questions(binding: &ResourceBinding) -> Vec<ClusterName> {
 }
 
 /// Decides which targets shrink. `unschedulable` has the answers of the estimators; a missing one is no opinion.
-pub fn decide(binding: &ResourceBinding, unschedulable: &BTreeMap<ClusterName, i32>, now: Timestamp) -> Plan<Effect> {
+pub fn decide(
+    binding: &ResourceBinding,
+    by: DecidedBy,
+    unschedulable: &BTreeMap<ClusterName, i32>,
+    now: Timestamp,
+) -> Plan<Effect> {
     let mut plan = Plan::default();
     let mut targets = binding.spec.clusters.clone();
     let mut lost: Vec<(String, i32)> = Vec::new();
-    for name in questions(binding) {
+    for name in questions(binding, by) {
         let Some(target) = targets.iter_mut().find(|target| *target.name == *name.0) else { continue };
         let pending = unschedulable.get(&name).copied().unwrap_or(0);
         let after = shrunk(target.replicas, ready(binding, &name.0), pending);
@@ -193,7 +207,7 @@ mod tests {
             ("an absurd answer", 5, json!(0), i32::MIN, 5),
         ] {
             let binding = placed(&[("m1", spec)], &[("m1", ready)], &dynamic());
-            let plan = decide(&binding, &answers(&[("m1", unschedulable)]), at(0));
+            let plan = decide(&binding, DecidedBy::Scheduler, &answers(&[("m1", unschedulable)]), at(0));
             assert_eq!(after(&binding, &plan), [("m1".to_owned(), want)], "{name}");
             assert_eq!(plan.effects.is_empty(), want == spec, "{name}");
         }
@@ -204,7 +218,7 @@ mod tests {
         let of = |change: fn(&mut ResourceBinding), placement: &Placement| {
             let mut binding = placed(&[("m1", 5)], &[], placement);
             change(&mut binding);
-            questions(&binding).len()
+            questions(&binding, DecidedBy::Scheduler).len()
         };
         let annotate = |binding: &mut ResourceBinding, text: &str| {
             let all = binding.metadata.annotations.get_or_insert_default();
@@ -217,14 +231,29 @@ mod tests {
         assert_eq!(of(|b| b.metadata.annotations = None, &dynamic()), 0, "not scheduled yet");
         let mut unreadable = placed(&[("m1", 5)], &[], &dynamic());
         annotate(&mut unreadable, "{");
-        assert_eq!(questions(&unreadable).len(), 0);
+        assert_eq!(questions(&unreadable, DecidedBy::Scheduler).len(), 0);
+    }
+
+    #[test]
+    fn replicas_that_members_decide_stay() {
+        let mut binding = placed(&[("m1", 5), ("m2", 5)], &[("m1", json!(2)), ("m2", json!(0))], &dynamic());
+        assert!(questions(&binding, DecidedBy::Members).is_empty());
+        let unschedulable = answers(&[("m1", 3), ("m2", 5)]);
+        assert!(decide(&binding, DecidedBy::Members, &unschedulable, at(100)).effects.is_empty());
+        let before = decide(&binding, DecidedBy::Scheduler, &unschedulable, at(100));
+        let [Effect::Patch(patch), ..] = before.effects.as_slice() else { panic!("{before:?}") };
+        let record = patch["metadata"]["annotations"][DESCHEDULED].as_str().unwrap().to_owned();
+        binding.metadata.annotations.get_or_insert_default().insert(DESCHEDULED.to_owned(), record);
+        let after = decide(&binding, DecidedBy::Members, &unschedulable, at(700));
+        let removed = Effect::Patch(json!({"metadata": {"annotations": {DESCHEDULED: null}}}));
+        assert_eq!(after.effects, [removed], "what was recorded before ends all the same");
     }
 
     #[test]
     fn plan_names_every_cluster_that_lost_replicas() {
         let ready = [("m1", json!(1)), ("m2", json!(0)), ("m3", json!(3))];
         let mut binding = placed(&[("m1", 3), ("m2", 2), ("m3", 3)], &ready, &dynamic());
-        let plan = decide(&binding, &answers(&[("m1", 1), ("m2", 2), ("m3", 3)]), at(100));
+        let plan = decide(&binding, DecidedBy::Scheduler, &answers(&[("m1", 1), ("m2", 2), ("m3", 3)]), at(100));
         let want = [("m1", 2), ("m2", 0), ("m3", 3)].map(|(name, replicas)| (name.to_owned(), replicas));
         assert_eq!(after(&binding, &plan), want, "m3 was not asked");
         let [Effect::Patch(patch), Effect::Event(first), Effect::Event(second)] = plan.effects.as_slice() else {
@@ -244,13 +273,13 @@ mod tests {
         assert_eq!((names(699).len(), names(700).len()), (2, 0), "for ten minutes");
         assert!(without_past(&binding, at(699)).is_none());
         assert!(avoided((&without_past(&binding, at(700)).unwrap()).into(), Timestamp::MIN).is_empty());
-        let removed = decide(&binding, &answers(&[]), at(700));
+        let removed = decide(&binding, DecidedBy::Scheduler, &answers(&[]), at(700));
         assert_eq!(
             removed.effects,
             [Effect::Patch(json!({"metadata": {"annotations": {DESCHEDULED: null}}}))],
             "then the record is removed, silently"
         );
-        assert!(decide(&binding, &answers(&[]), at(699)).effects.is_empty());
+        assert!(decide(&binding, DecidedBy::Scheduler, &answers(&[]), at(699)).effects.is_empty());
         binding.metadata.annotations.get_or_insert_default().insert(DESCHEDULED.to_owned(), "[]".to_owned());
         assert!(avoided((&binding).into(), at(0)).is_empty(), "an unreadable record names none");
     }

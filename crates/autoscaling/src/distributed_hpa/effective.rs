@@ -1,7 +1,10 @@
 //! Clusters over which a HorizontalPodAutoscaler is divided
 //! (specification/autoscaling.md 6.4.1).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_api::{Taint, Toleration, cluster::Cluster, conditions, taints::NO_EXECUTE, work::ResourceBindingSpec};
 use ironclad_fleet::{
@@ -42,15 +45,19 @@ pub enum Unreachable {
     Stay,
 }
 
-/// Finds the effective clusters of a binding.
+/// Finds the effective clusters of a binding. `given_away` has the clusters whose shares others have already.
 #[must_use]
 pub fn effective<'a>(
     spec: &ResourceBindingSpec,
     clusters: &'a Clusters,
     unreachable: Unreachable,
+    given_away: &BTreeSet<ClusterName>,
     now: Timestamp,
 ) -> Effective<'a> {
     let mut found = Effective::default();
+    // As long as none could be reached, the control plane was cut off: that tells nothing about a single cluster.
+    let reached = spec.clusters.iter().filter_map(|target| clusters.get(&ClusterName::from(target.name.as_str())));
+    let reached_since = reached.filter_map(|cluster| ready_since(cluster)).min();
     let tolerations = spec.placement.as_ref().map(|placement| placement.cluster_tolerations.as_slice());
     for target in &spec.clusters {
         let name = ClusterName::from(target.name.as_str());
@@ -62,13 +69,16 @@ pub fn effective<'a>(
             Some(cluster) => {
                 let repelled = repelled(cluster, tolerations.unwrap_or_default(), now);
                 repelled.or_else(|| match (unreachable, not_ready_since(cluster)) {
-                    (Unreachable::LeftAfter(grace), Some(since)) => match state::left(since, grace, now) {
-                        None => Some(Left::NotReady),
-                        Some(left) => {
-                            found.next = found.next.into_iter().chain([left]).min();
-                            None
+                    (Unreachable::LeftAfter(_), Some(_)) if given_away.contains(&name) => Some(Left::NotReady),
+                    (Unreachable::LeftAfter(grace), Some(since)) => {
+                        match state::left(reached_since.map_or(since, |reached| reached.max(since)), grace, now) {
+                            None => Some(Left::NotReady),
+                            Some(left) => {
+                                found.next = found.next.into_iter().chain([left]).min();
+                                None
+                            }
                         }
-                    },
+                    }
                     _ => None,
                 })
             }
@@ -104,6 +114,13 @@ pub fn not_ready_since(cluster: &Cluster) -> Option<Timestamp> {
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let ready = conditions::get(conditions, conditions::cluster::READY)?;
     (ready.status != conditions::TRUE).then_some(ready.last_transition_time.0)
+}
+
+/// Time since which a cluster has been Ready; `None` if it is not.
+fn ready_since(cluster: &Cluster) -> Option<Timestamp> {
+    let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let ready = conditions::get(conditions, conditions::cluster::READY)?;
+    (ready.status == conditions::TRUE).then_some(ready.last_transition_time.0)
 }
 
 #[cfg(test)]
@@ -171,7 +188,8 @@ mod tests {
             ),
         ] {
             let clusters: Clusters = a.into_iter().chain([cluster("B", "True", 0, &none, false)]).collect();
-            let found = effective(&spec(tolerations, tasks), &clusters, rule, Timestamp::from_second(100).unwrap());
+            let (given, now) = (BTreeSet::new(), Timestamp::from_second(100).unwrap());
+            let found = effective(&spec(tolerations, tasks), &clusters, rule, &given, now);
             let names: Vec<&str> = found.members.keys().map(|name| &*name.0).collect();
             let left: String = found.left.iter().map(|(name, left)| format!("; {name} {}", left.reason())).collect();
             let next = found.next.map(|next| format!(" in {}", next.as_secs())).unwrap_or_default();
@@ -183,7 +201,31 @@ mod tests {
     fn copies_outside_of_the_result_are_left() {
         let spec = spec(&json!([]), &json!([{"fromCluster": "C", "reason": "r", "producer": "p"}]));
         let clusters: Clusters = ["A", "B"].map(|name| cluster(name, "True", 0, &json!([]), false)).into();
-        let found = effective(&spec, &clusters, Unreachable::Stay, Timestamp::UNIX_EPOCH);
+        let found = effective(&spec, &clusters, Unreachable::Stay, &BTreeSet::new(), Timestamp::UNIX_EPOCH);
         assert_eq!(found.left, [("C".into(), Left::Evicted)].into());
+    }
+
+    #[test]
+    fn time_in_which_no_cluster_was_reached_does_not_count() {
+        let none = json!([]);
+        for (name, (a, a_since), (b, b_since), given, want) in [
+            ("B is down, A was always reached", ("False", 40), ("True", 0), "", "B; A NotReady"),
+            ("B has just come back", ("False", 0), ("True", 90), "", "A,B in 50"),
+            ("and A not for the grace period after that", ("False", 0), ("True", 40), "", "B; A NotReady"),
+            ("A was lost after B came back", ("False", 70), ("True", 60), "", "A,B in 30"),
+            ("B has what A had, and was away for a moment", ("False", 0), ("True", 90), "A", "B; A NotReady"),
+            ("A is back", ("True", 99), ("True", 90), "A", "A,B"),
+            ("neither is reached", ("False", 0), ("Unknown", 0), "", "; A NotReady; B NotReady"),
+        ] {
+            let clusters: Clusters =
+                [cluster("A", a, a_since, &none, false), cluster("B", b, b_since, &none, false)].into();
+            let grace = Unreachable::LeftAfter(SignedDuration::from_secs(60));
+            let given = given.split(',').filter(|name| !name.is_empty()).map(ClusterName::from).collect();
+            let found = effective(&spec(&none, &none), &clusters, grace, &given, Timestamp::from_second(100).unwrap());
+            let names: Vec<&str> = found.members.keys().map(|name| &*name.0).collect();
+            let left: String = found.left.iter().map(|(name, left)| format!("; {name} {}", left.reason())).collect();
+            let next = found.next.map(|next| format!(" in {}", next.as_secs())).unwrap_or_default();
+            assert_eq!(format!("{}{left}{next}", names.join(",")), want, "{name}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Members of the division: what they report, which bounds they get, and their Works.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_api::{
     StringMap, annotations,
@@ -102,7 +105,9 @@ pub(super) fn observe<'a>(
     let (seen, now) = (cx.seen, cx.seen.now);
     let strict = cx.annotation(annotations::FEDERATED_HPA_STRICT_MAX) == Some(labels::TRUE);
     let rule = if strict { Unreachable::Stay } else { Unreachable::LeftAfter(seen.options.failure_grace) };
-    let found = effective::effective(&target.binding.spec, seen.clusters, rule, now);
+    let given_away: BTreeSet<ClusterName> =
+        cx.state.clusters.iter().filter(|(_, state)| state.given_away).map(|(cluster, _)| cluster.clone()).collect();
+    let found = effective::effective(&target.binding.spec, seen.clusters, rule, &given_away, now);
     if let Some(next) = found.next {
         cx.again_in(next);
     }
@@ -150,6 +155,7 @@ pub(super) fn observe<'a>(
         take(state, report, reports.own.contains_key(cluster), now);
         let scaled = report.and_then(|report| report.last_scale_time.as_ref()).map(|time| time.0);
         if fleet.members.contains_key(cluster) {
+            state.given_away = false;
             if scaled_from.is_some() {
                 state.hold = Some(Hold { since: now, applied: None, scaled });
             } else if std::mem::take(&mut state.left) && state.hold.is_none() {
@@ -158,6 +164,8 @@ pub(super) fn observe<'a>(
             }
         } else {
             state.left = true;
+            // Without members nobody takes a share.
+            state.given_away |= !fleet.members.is_empty();
             state.loan = 0;
             state.hold = None;
         }

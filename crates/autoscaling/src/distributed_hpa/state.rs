@@ -81,6 +81,9 @@ pub struct ClusterState {
     /// True once it left the effective clusters: its autoscaler may not grow, or cannot be reached.
     #[serde(skip_serializing_if = "is_false")]
     pub left: bool,
+    /// True while others have its share.
+    #[serde(skip_serializing_if = "is_false")]
+    pub given_away: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

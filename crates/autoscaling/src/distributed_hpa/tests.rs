@@ -584,6 +584,39 @@ fn nothing_changes_while_no_cluster_can_be_used() {
 }
 
 #[test]
+fn a_cluster_that_returns_first_after_all_were_cut_off_gets_no_share_of_the_others() {
+    let mut world = three();
+    world.settle();
+    let before = world.bounds();
+    for cluster in ["A", "B", "C"] {
+        world.set_ready(cluster, "False");
+    }
+    world.second += 600;
+    world.settle();
+    world.set_ready("A", "True");
+    world.second += 30;
+    world.settle();
+    assert_eq!(world.bounds(), before, "the others may return as well");
+    world.set_ready("B", "True");
+    world.second += 30;
+    world.settle();
+    assert_eq!(world.bounds(), "A(2,50) B(1,50) C(1,33)", "a minute after the first one C is still lost");
+    // The control plane is cut off once more; C does not get its share back by that.
+    for (ready, seconds) in [("False", 600), ("True", 1)] {
+        for cluster in ["A", "B"] {
+            world.set_ready(cluster, ready);
+        }
+        world.second += seconds;
+        world.settle();
+        assert_eq!(world.bounds(), "A(2,50) B(1,50) C(1,33)", "{ready}");
+    }
+    world.set_ready("C", "True");
+    world.second += 100;
+    world.settle();
+    assert_eq!(world.bounds(), before);
+}
+
+#[test]
 fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
     let mut world = three();
     world.report("B", 7, 7, READY);

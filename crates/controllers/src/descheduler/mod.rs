@@ -62,8 +62,9 @@ impl Controller for Descheduler {
 impl Descheduler {
     async fn deschedule(&self) {
         for binding in self.observer.bindings() {
-            let unschedulable = self.observer.observe(&binding).await;
-            let plan = deschedule::decide(&binding, &unschedulable, self.seam.clock.wall_seconds());
+            let by = self.observer.decided_by(&binding);
+            let unschedulable = self.observer.observe(&binding, by).await;
+            let plan = deschedule::decide(&binding, by, &unschedulable, self.seam.clock.wall_seconds());
             self.applier.apply(&binding, &plan).await;
         }
     }

@@ -2,6 +2,7 @@
 
 mod admission_real;
 mod authorization;
+mod autoscaler_seeds;
 mod autoscalers;
 mod autoscaling_real;
 mod backup_up;

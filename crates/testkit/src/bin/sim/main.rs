@@ -1,6 +1,6 @@
 //! Runs seeds of the simulation: `cargo xtask sim`. A failing seed is shrunk and printed with the command to rerun it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
@@ -119,16 +119,26 @@ fn main() -> anyhow::Result<()> {
 /// Checks autoscalers in the fleet of one seed, or of many.
 fn scaled(args: &Args) -> anyhow::Result<()> {
     if let Some(seed) = args.seed {
-        println!("{} changes of replicas", autoscalers::check(seed)?);
-        return Ok(());
+        // Without the stack of the error: the story is what helps.
+        return match autoscalers::check(seed) {
+            Ok(outcome) => {
+                println!("{}{} changes of replicas", outcome.story, outcome.changes);
+                Ok(())
+            }
+            Err(error) => bail!("{error:#}"),
+        };
     }
     let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);
     println!("{} seeds from root {:#x}", args.seeds, root.seed());
     let (draws, mut failures, mut changes) = (root.stream("seeds"), Vec::new(), 0);
+    let mut turns = BTreeMap::new();
     for _ in 0..args.seeds {
         let seed = draws.u64();
         match autoscalers::check(seed) {
-            Ok(more) => changes += more,
+            Ok(outcome) => {
+                changes += outcome.changes;
+                *turns.entry(outcome.turns).or_insert(0_u64) += 1;
+            }
             Err(error) => {
                 println!("{error:#}\n");
                 failures.push(format!("cargo xtask sim --autoscalers --seed {seed}: {}", error.root_cause()));
@@ -136,7 +146,7 @@ fn scaled(args: &Args) -> anyhow::Result<()> {
         }
     }
     println!(
-        "autoscalers: {} passed, {} failed, {changes} changes",
+        "autoscalers: {} passed, {} failed, {changes} changes, by times that they turned after the last fault {turns:?}",
         args.seeds - failures.len() as u64,
         failures.len()
     );

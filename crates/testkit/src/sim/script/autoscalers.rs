@@ -4,7 +4,7 @@
 //! The load of each workload is a number of millicores for the whole fleet, which its ready pods share, as behind a
 //! load balancer.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, fmt, ops::RangeInclusive, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{autoscaling::FederatedHPA, policy::PropagationPolicy, work::ResourceBinding};
@@ -24,15 +24,27 @@ use crate::sim::{Setup, World, WorldOptions};
 const AT_TARGET: i64 = 50;
 /// Interval at which the load is distributed anew.
 const TICK: Duration = Duration::from_secs(5);
+/// Percent of the request that pods use at the target.
+const TARGET_PERCENT: i64 = 50;
+/// Percent within which nothing is scaled: a tenth below and above the target.
+const TOLERATED: RangeInclusive<i64> = 45..=55;
 /// Time without faults and with constant load after which replicas fit the load: five minutes of stabilization before
 /// fewer are wanted, and back-off of what failed during the faults.
 const FITS_WITHIN: Duration = Duration::from_secs(1_500);
+/// Time for which they have to fit, and not change, to count as settled: the window of scaling down, in which an earlier
+/// recommendation counts, a round of the autoscalers, and the distribution of the load.
+const LASTS: Duration = Duration::from_secs(300 + 15 + 5);
+/// Times that replicas may change direction after the last fault: up while a share is elsewhere or pods are missing,
+/// down after the window, and once more up and down by a loan of what a recommendation within the window wants.
+const TURNS_MAX: usize = 3;
 /// Time for which they must not change then.
 const CONSTANT: Duration = Duration::from_secs(600);
 /// Kinds of faults ([`draw::action`]): members, writes, watches, processes.
 const FAULTS: [usize; 9] = [0, 1, 3, 4, 5, 7, 8, 9, 10];
-/// Lines of history in an error.
-const HISTORY_SHOWN: usize = 80;
+/// Beginnings of the lines of history that an error shows besides the last ones.
+const TOLD: [&str; 3] = ["ACTION ", "HEAL", "REPLICAS "];
+/// Last lines of history in an error.
+const HISTORY_SHOWN: usize = 40;
 
 /// The two designs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +83,22 @@ impl fmt::Display for Step {
     }
 }
 
-/// Checks autoscalers in the fleet of a seed. Returns the number of changes of replicas.
+/// Result of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Changes of replicas in members.
+    pub changes: usize,
+    /// Most times that the replicas of a workload changed direction after the last fault.
+    pub turns: usize,
+    /// The script, and what happened.
+    pub story: String,
+}
+
+/// Checks autoscalers in the fleet of a seed.
 ///
 /// # Errors
 /// If an invariant is broken; the error has the script and the end of the history.
-pub fn check(seed: u64) -> anyhow::Result<usize> {
+pub fn check(seed: u64) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
         let draws = Rng::from_seed(seed).child("autoscalers").stream("draws");
@@ -84,11 +107,24 @@ pub fn check(seed: u64) -> anyhow::Result<usize> {
         let steps = steps(&draws, &workloads, members);
         let story = script(seed, members, &workloads, &steps);
         let world = World::start(Setup { nodes: 2, ..WorldOptions { seed, members }.into() }).await?;
-        let mut scene = Scene { plane: world.user(), world, workloads, changes: 0, last: BTreeMap::new() };
-        match scene.play(&steps).await {
-            Ok(()) => Ok(scene.changes),
+        let mut scene = Scene {
+            plane: world.user(),
+            changed: world.clock().mono(),
+            world,
+            workloads,
+            changes: 0,
+            last: BTreeMap::new(),
+            told: BTreeMap::new(),
+            directions: None,
+        };
+        let played = scene.play(&steps).await;
+        let lines = scene.world.history.lines();
+        let told = |line: &&String| TOLD.iter().any(|start| line.contains(&format!("Z {start}")));
+        let told: String = lines.iter().filter(told).map(|line| format!("{line}\n")).collect();
+        let story = format!("{story}what happened\n{told}");
+        match played {
+            Ok(()) => Ok(Outcome { changes: scene.changes, turns: scene.turns(), story }),
             Err(error) => {
-                let lines = scene.world.history.lines();
                 let tail = lines[lines.len().saturating_sub(HISTORY_SHOWN)..].join("\n");
                 Err(error.context(format!("{story}the history ends with\n{tail}\n")))
             }
@@ -142,8 +178,14 @@ struct Scene {
     plane: Client,
     workloads: [Workload; 2],
     changes: usize,
-    /// Replicas of each workload in the fleet, as last seen.
-    last: BTreeMap<&'static str, i32>,
+    /// Replicas of the copies of each workload, as last seen.
+    last: BTreeMap<&'static str, BTreeMap<String, i32>>,
+    /// Time of the last change of them.
+    changed: tokio::time::Instant,
+    /// Last line of the history about each workload.
+    told: BTreeMap<&'static str, String>,
+    /// Directions of the changes of each workload since the last fault, repetitions left out.
+    directions: Option<BTreeMap<&'static str, Vec<Ordering>>>,
 }
 
 impl Scene {
@@ -167,11 +209,23 @@ impl Scene {
         self.world.history.log("HEAL");
         self.world.members.values().for_each(|member| member.set_faults(Faults::default()));
         self.world.heal_processes();
+        self.directions = Some(BTreeMap::new());
         self.fits(FITS_WITHIN).await.context("after the last fault")?;
         let before = self.last.clone();
         self.pass(CONSTANT).await?;
         ensure!(self.last == before, "under constant load replicas changed from {before:?} to {:?}", self.last);
-        self.fits(Duration::ZERO).await.context("at rest")
+        let turns = self.turns();
+        ensure!(turns <= TURNS_MAX, "replicas went up and down {turns} times under constant load");
+        for workload in &self.workloads {
+            self.unfit(workload).await.with_context(|| format!("at rest, {}", workload.name))?;
+        }
+        Ok(())
+    }
+
+    /// Most times that the replicas of a workload changed direction since the last fault.
+    fn turns(&self) -> usize {
+        let all = self.directions.iter().flat_map(BTreeMap::values);
+        all.map(|directions| directions.len().saturating_sub(1)).max().unwrap_or(0)
     }
 
     async fn create(&self, workload: &Workload) -> anyhow::Result<()> {
@@ -201,7 +255,7 @@ impl Scene {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
             "minReplicas": min, "maxReplicas": max,
             "metrics": [{"type": "Resource", "resource": {"name": "cpu",
-                "target": {"type": "Utilization", "averageUtilization": 50}}}],
+                "target": {"type": "Utilization", "averageUtilization": TARGET_PERCENT}}}],
         });
         Api::namespaced(self.plane.clone(), "default").create(&post, &deployment).await?;
         Api::namespaced(self.plane.clone(), "default").create(&post, &policy).await?;
@@ -273,9 +327,30 @@ impl Scene {
         for workload in self.workloads.clone() {
             let Workload { design, name, min, max, .. } = workload;
             let copies = self.copies(&workload).await?;
-            let total: i32 = copies.values().map(wanted).sum();
-            if self.last.insert(name, total).is_some_and(|before| before != total) {
-                self.changes += 1;
+            let seen: BTreeMap<String, i32> =
+                copies.iter().map(|(member, copy)| (member.clone(), wanted(copy))).collect();
+            let mut bounds = BTreeMap::new();
+            if design == Design::Distributed {
+                for member in copies.keys() {
+                    bounds.extend(self.bounds(name, member).await?.map(|bounds| (member.clone(), bounds)));
+                }
+            }
+            let line = format!("REPLICAS {name} {seen:?} within {bounds:?}");
+            if self.told.get(name) != Some(&line) {
+                self.world.history.log(&line);
+                self.told.insert(name, line);
+            }
+            if self.last.get(name) != Some(&seen) {
+                self.changed = self.world.clock().mono();
+                let total = seen.values().sum::<i32>();
+                let before = self.last.insert(name, seen).map(|before| before.values().sum::<i32>());
+                self.changes += usize::from(before.is_some());
+                if let (Some(directions), Some(before)) = (&mut self.directions, before) {
+                    let (direction, all) = (total.cmp(&before), directions.entry(name).or_default());
+                    if direction.is_ne() && all.last() != Some(&direction) {
+                        all.push(direction);
+                    }
+                }
             }
             match design {
                 Design::Central => {
@@ -294,22 +369,34 @@ impl Scene {
         Ok(())
     }
 
+    /// Bounds of the HorizontalPodAutoscaler in a member.
+    async fn bounds(&self, name: &str, member: &str) -> anyhow::Result<Option<RangeInclusive<i32>>> {
+        let api = Api::<HorizontalPodAutoscaler>::namespaced(self.world.member(member)?.client(), "default");
+        let found = api.get_opt(name).await?;
+        Ok(found.map(|hpa| hpa.spec.min_replicas.unwrap_or(1)..=hpa.spec.max_replicas))
+    }
+
     async fn template(&self, name: &str) -> anyhow::Result<Deployment> {
         Ok(Api::<Deployment>::namespaced(self.plane.clone(), "default").get(name).await?)
     }
 
-    /// Waits until the replicas of all workloads fit their loads, and are where they are wanted.
+    /// Waits until the replicas of all workloads fit their loads, and are where they are wanted: no autoscaler wants
+    /// another number than it has. At the first such moment autoscalers may still act on what they measured before, so
+    /// that it has to last.
     async fn fits(&mut self, within: Duration) -> anyhow::Result<()> {
-        let began = self.world.clock().mono();
+        let (began, mut fits_since) = (self.world.clock().mono(), None);
         loop {
             let mut unfit = Vec::new();
             for workload in self.workloads.clone() {
                 unfit.extend(self.unfit(&workload).await.err().map(|error| format!("{}: {error}", workload.name)));
             }
-            if unfit.is_empty() {
+            let now = self.world.clock().mono();
+            fits_since = if unfit.is_empty() { Some(fits_since.unwrap_or(now).max(self.changed)) } else { None };
+            if fits_since.is_some_and(|since| now - since >= LASTS) {
                 return Ok(());
             }
-            ensure!(self.world.clock().mono() - began < within, "not within {within:?}: {}", unfit.join("; "));
+            let why = if unfit.is_empty() { "replicas changed lately".to_owned() } else { unfit.join("; ") };
+            ensure!(now - began < within, "not within {within:?}: {why}");
             self.pass(TICK).await?;
         }
     }
@@ -320,14 +407,25 @@ impl Scene {
         let total: i32 = copies.values().map(wanted).sum();
         ensure!(copies.values().all(|copy| ready(copy) == wanted(copy)), "not all replicas are ready");
         ensure!((*min..=*max).contains(&total), "{total} replicas in the fleet, and not {min} to {max}");
-        // Usage that differs from the target by a tenth changes nothing.
-        let (usage, target) = (load * 10, i64::from(total) * AT_TARGET);
-        let fits = (target * 9..=target * 11).contains(&usage);
-        // Members round up, each for itself.
-        let spare = if *design == Design::Distributed { copies.len() as i64 } else { 1 };
-        let rounded = load.div_euclid(AT_TARGET) <= i64::from(total) && i64::from(total) <= load / AT_TARGET + spare;
-        let at_bound = (total == *max && usage > target * 10) || (total <= *min + spare as i32 && usage < target * 10);
-        ensure!(fits || rounded || at_bound, "{total} replicas for a load of {load}m");
+        // As the simulated metrics API has it: all pods of the workload use the same, in whole millicores.
+        let usage = load / i64::from(total.max(1));
+        match design {
+            Design::Central => {
+                let next = next(total, usage, *min..=*max);
+                ensure!(total == next, "{total} replicas for a load of {load}m, and not {next}");
+            }
+            Design::Distributed => {
+                let mut sums = (0, 0);
+                for (member, copy) in &copies {
+                    let bounds = self.bounds(name, member).await?;
+                    let bounds = bounds.with_context(|| format!("{member} has no autoscaler"))?;
+                    sums = (sums.0 + bounds.start(), sums.1 + bounds.end());
+                    let (replicas, next) = (wanted(copy), next(wanted(copy), usage, bounds));
+                    ensure!(replicas == next, "{replicas} replicas in {member} for a load of {load}m, and not {next}");
+                }
+                ensure!(sums == (*min, *max), "the bounds in members add up to {sums:?}, and not to {min} and {max}");
+            }
+        }
         let template = self.template(name).await?;
         let reported = template.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
         ensure!(reported == total, "{reported} replicas are reported at the template, {total} are ready in members");
@@ -341,6 +439,18 @@ impl Scene {
         }
         Ok(())
     }
+}
+
+/// Replicas that an autoscaler wants when its pods use this many millicores each, by the published formula
+/// (specification/autoscaling.md 2.5); pods request 100 millicores, so that is percent, too.
+fn next(replicas: i32, usage: i64, bounds: RangeInclusive<i32>) -> i32 {
+    let wanted = if TOLERATED.contains(&usage) {
+        replicas
+    } else {
+        let exact = (i64::from(replicas) * usage + TARGET_PERCENT - 1).div_euclid(TARGET_PERCENT);
+        i32::try_from(exact).unwrap_or(i32::MAX)
+    };
+    wanted.clamp(*bounds.start(), *bounds.end())
 }
 
 fn wanted(deployment: &Deployment) -> i32 {

@@ -1,0 +1,43 @@
+//! Autoscalers of both designs among faults: from fixed seeds, from seeds that found bugs, and from fresh ones, whose
+//! root is printed.
+
+use anyhow::ensure;
+use ironclad_seam::Rng;
+use ironclad_testkit::sim::script::autoscalers::check;
+
+/// Seeds of each test: a second each.
+const SEEDS: u64 = 6;
+/// Seeds that found bugs (docs/development/simulation.md).
+const FOUND: [u64; 1] = [1_183_820_258_255_807_308];
+
+fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
+    let mut changes = 0;
+    let mut failed = Vec::new();
+    for seed in seeds {
+        match check(seed) {
+            Ok(outcome) => changes += outcome.changes,
+            Err(error) => failed.push(format!("cargo xtask sim --autoscalers --seed {seed}: {error:#}")),
+        }
+    }
+    println!("{changes} changes of replicas");
+    ensure!(failed.is_empty(), "{} seeds failed:\n{}", failed.len(), failed.join("\n"));
+    ensure!(changes > 0, "nothing was ever scaled");
+    Ok(())
+}
+
+#[test]
+fn fixed_seeds() -> anyhow::Result<()> {
+    run((0..SEEDS).chain(FOUND))
+}
+
+#[test]
+fn fresh_seeds() -> anyhow::Result<()> {
+    let root = Rng::from_system();
+    println!(
+        "fresh seeds from root {:#x}: cargo xtask sim --autoscalers --root {:#x} --seeds {SEEDS}",
+        root.seed(),
+        root.seed()
+    );
+    let draws = root.stream("seeds");
+    run((0..SEEDS).map(|_| draws.u64()))
+}

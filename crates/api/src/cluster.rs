@@ -7,7 +7,7 @@ use k8s_openapi::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ResourceList, StringMap, conditions, kind::kind, omit, schema};
+use crate::{ResourceList, Shared, StringMap, conditions, kind::kind, omit, schema};
 
 /// Longest name of a Cluster: its execution namespace has to fit into 63 characters.
 pub const NAME_LENGTH_MAX: usize = 48;
@@ -173,7 +173,7 @@ pub struct ClusterSpec {
     pub taints: Vec<Taint>,
     /// Grades for node-capacity statistics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resource_models: Vec<ResourceModel>,
+    pub resource_models: Shared<Vec<ResourceModel>>,
 }
 
 /// Reference to a Secret of the control plane.
@@ -218,7 +218,7 @@ pub struct ClusterStatus {
     pub kubernetes_version: String,
     /// API resources that the member serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub api_enablements: Vec<APIEnablement>,
+    pub api_enablements: Shared<Vec<APIEnablement>>,
     /// Ready, CompleteAPIEnablements, ServiceDomainNameResolutionReady and whatever users add.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -31,6 +31,7 @@ pub mod roles;
 mod schema;
 pub mod search;
 pub mod selector;
+pub mod shared;
 pub mod sim;
 pub mod taints;
 pub mod work;
@@ -46,6 +47,7 @@ pub use k8s_openapi::{
     },
 };
 pub use kube_core::object::{HasSpec, HasStatus};
+pub use shared::Shared;
 
 /// Amounts by resource name, as they were written (`100m`, `1Gi`); [`quantity`] computes with them.
 pub type ResourceList = BTreeMap<String, Quantity>;

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use ironclad_api::{
+    HasSpec,
     apps::WorkloadRebalancer,
     autoscaling::{CronFederatedHPA, FederatedHPA},
     cluster::Cluster,
@@ -12,12 +13,13 @@ use ironclad_api::{
         ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, FederatedResourceQuota, OverridePolicy,
         PropagationPolicy,
     },
-    work::{ClusterResourceBinding, ResourceBinding, Work},
+    shared::{BindingPools, ClusterPools},
+    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
 use ironclad_autoscaling::distributed_hpa;
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
 use ironclad_propagation::{dependencies::dependents, quota};
-use ironclad_runtime::{CacheSpec, Indexer, WatchScope};
+use ironclad_runtime::{CacheSpec, Indexer, Transform, WatchScope};
 use k8s_openapi::{
     api::{
         autoscaling::v2::HorizontalPodAutoscaler,
@@ -29,6 +31,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -48,11 +51,23 @@ const fn all<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheSpec
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes }
+    CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes, transform: None }
 }
 
 fn everywhere<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
     Api::all(client.clone())
+}
+
+/// Bindings of one policy share its placement, and those of similar workloads their requirements.
+fn share_in_bindings<K: HasSpec<Spec = ResourceBindingSpec>>() -> Transform<K> {
+    let pools = Mutex::new(BindingPools::default());
+    Box::new(move |new, before| pools.lock().share(new.spec_mut(), before.map(HasSpec::spec)))
+}
+
+/// Clusters of one version share what they serve.
+fn share_in_clusters() -> Transform<Cluster> {
+    let pools = Mutex::new(ClusterPools::default());
+    Box::new(move |new, before| pools.lock().share(new, before))
 }
 
 macro_rules! by_selected {
@@ -66,31 +81,38 @@ pub(crate) static CLUSTER_POLICIES: CacheSpec<ClusterPropagationPolicy> =
     all("clusterpropagationpolicies", by_selected!());
 pub(crate) static OVERRIDES: CacheSpec<OverridePolicy> = all("overridepolicies", by_selected!());
 pub(crate) static CLUSTER_OVERRIDES: CacheSpec<ClusterOverridePolicy> = all("clusteroverridepolicies", by_selected!());
-pub(crate) static CLUSTERS: CacheSpec<Cluster> = all("clusters", &[]);
+pub(crate) static CLUSTERS: CacheSpec<Cluster> =
+    CacheSpec { transform: Some(share_in_clusters), ..all("clusters", &[]) };
 pub(crate) static NAMESPACES: CacheSpec<Namespace> = all("namespaces", &[]);
 pub(crate) static TAINT_POLICIES: CacheSpec<ClusterTaintPolicy> = all("clustertaintpolicies", &[]);
-pub(crate) static BINDINGS: CacheSpec<ResourceBinding> = all(
-    "resourcebindings",
-    &[
-        (BY_TEMPLATE, |b| vec![template_of(&b.spec)]),
-        (BY_POLICY, |b| policy_ids(b)),
-        (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
-        (BY_DEPENDENT, |b| dependents::edges(&b.metadata)),
-        (BY_EVICTION, |b| evicting(&b.spec)),
-        (BY_PREEMPTOR, |b| preemptors(&b.spec)),
-        (BY_TARGET, |b| target_names(&b.spec)),
-    ],
-);
-pub(crate) static CLUSTER_BINDINGS: CacheSpec<ClusterResourceBinding> = all(
-    "clusterresourcebindings",
-    &[
-        (BY_TEMPLATE, |b| vec![template_of(&b.spec)]),
-        (BY_POLICY, |b| policy_ids(b)),
-        (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
-        (BY_EVICTION, |b| evicting(&b.spec)),
-        (BY_TARGET, |b| target_names(&b.spec)),
-    ],
-);
+pub(crate) static BINDINGS: CacheSpec<ResourceBinding> = CacheSpec {
+    transform: Some(share_in_bindings),
+    ..all(
+        "resourcebindings",
+        &[
+            (BY_TEMPLATE, |b| vec![template_of(&b.spec)]),
+            (BY_POLICY, |b| policy_ids(b)),
+            (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
+            (BY_DEPENDENT, |b| dependents::edges(&b.metadata)),
+            (BY_EVICTION, |b| evicting(&b.spec)),
+            (BY_PREEMPTOR, |b| preemptors(&b.spec)),
+            (BY_TARGET, |b| target_names(&b.spec)),
+        ],
+    )
+};
+pub(crate) static CLUSTER_BINDINGS: CacheSpec<ClusterResourceBinding> = CacheSpec {
+    transform: Some(share_in_bindings),
+    ..all(
+        "clusterresourcebindings",
+        &[
+            (BY_TEMPLATE, |b| vec![template_of(&b.spec)]),
+            (BY_POLICY, |b| policy_ids(b)),
+            (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
+            (BY_EVICTION, |b| evicting(&b.spec)),
+            (BY_TARGET, |b| target_names(&b.spec)),
+        ],
+    )
+};
 pub(crate) static WORKS: CacheSpec<Work> =
     all("works", &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)]);
 pub(crate) static PRIORITY_CLASSES: CacheSpec<PriorityClass> = all("priorityclasses", &[]);
@@ -122,4 +144,78 @@ pub(crate) static EVICTION_PAUSE: CacheSpec<ConfigMap> = CacheSpec {
     api: |client| Api::namespaced(client.clone(), namespaces::SYSTEM),
     scope: || WatchScope { labels: None, fields: Some(format!("metadata.name={PAUSE_CONFIG_MAP}")) },
     indexes: &[],
+    transform: None,
 };
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::{
+        Shared,
+        policy::{Placement, SpreadConstraint},
+        work::ReplicaRequirements,
+    };
+    use ironclad_runtime::Caches;
+    use serde_json::json;
+
+    use super::*;
+
+    fn binding(name: &str, version: &str, groups: i64) -> ResourceBinding {
+        let placement = Placement {
+            spread_constraints: vec![SpreadConstraint { min_groups: groups, ..SpreadConstraint::default() }],
+            ..Placement::default()
+        };
+        let requests = json!({"resourceRequest": {"cpu": "100m"}});
+        let requirements: ReplicaRequirements = serde_json::from_value(requests).unwrap();
+        let spec = ResourceBindingSpec {
+            placement: Some(placement.into()),
+            replica_requirements: Some(requirements.into()),
+            ..ResourceBindingSpec::default()
+        };
+        let mut binding = ResourceBinding::new(name, spec);
+        binding.metadata.namespace = Some("shop".into());
+        binding.metadata.resource_version = Some(version.into());
+        binding
+    }
+
+    #[test]
+    fn cached_bindings_share_equal_placements_and_requirements_also_after_a_change() {
+        let cache = Caches::default().take(&BINDINGS);
+        let shared = |one: &str, other: &str| {
+            let (one, other) = (cache.get("shop", one).unwrap(), cache.get("shop", other).unwrap());
+            let is_same = |pair: (&Option<Shared<Placement>>, &Option<Shared<Placement>>)| {
+                pair.0.as_ref().unwrap().is_same(pair.1.as_ref().unwrap())
+            };
+            let (a, b) = (one.spec.replica_requirements.as_ref(), other.spec.replica_requirements.as_ref());
+            (is_same((&one.spec.placement, &other.spec.placement)), a.unwrap().is_same(b.unwrap()))
+        };
+        for (name, groups) in [("a", 1), ("b", 1), ("c", 2)] {
+            cache.written(None, binding(name, "1", groups));
+        }
+        assert_eq!(shared("a", "b"), (true, true));
+        assert_eq!(shared("a", "c"), (false, true), "another placement, equal requirements");
+        cache.written(Some("1"), binding("b", "2", 1));
+        assert_eq!(shared("a", "b"), (true, true), "a later version with an equal placement");
+        cache.written(Some("2"), binding("b", "3", 2));
+        assert_eq!((shared("a", "b"), shared("b", "c")), ((false, true), (true, true)), "the placement changed");
+    }
+
+    #[test]
+    fn cached_clusters_share_what_they_serve_and_their_resource_models() {
+        let cache = Caches::default().take(&CLUSTERS);
+        for (name, kind) in [("m1", "Deployment"), ("m2", "Deployment"), ("m3", "Job")] {
+            let cluster = json!({
+                "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                "metadata": {"name": name, "resourceVersion": "1"},
+                "spec": {"syncMode": "Push", "resourceModels": [{"grade": 0, "ranges": []}]},
+                "status": {"apiEnablements": [{"groupVersion": "v1", "resources": [{"name": "x", "kind": kind}]}]},
+            });
+            cache.written(None, serde_json::from_value(cluster).unwrap());
+        }
+        let shared = |one: &str, other: &str| {
+            let (one, other) = (cache.get("", one).unwrap(), cache.get("", other).unwrap());
+            let served = |cluster: &Cluster| cluster.status.as_ref().unwrap().api_enablements.clone();
+            (served(&one).is_same(&served(&other)), one.spec.resource_models.is_same(&other.spec.resource_models))
+        };
+        assert_eq!((shared("m1", "m2"), shared("m1", "m3")), ((true, true), (false, true)));
+    }
+}

@@ -389,7 +389,7 @@ impl Shared {
             let component = |(at, part): (usize, &capacity::demand::Part)| {
                 let whole = spec.components.get(at);
                 let needs = whole.and_then(|component| component.replica_requirements.clone()).unwrap_or_else(|| {
-                    let needs = spec.replica_requirements.clone().unwrap_or_default();
+                    let needs = spec.replica_requirements.as_deref().cloned().unwrap_or_default();
                     ComponentReplicaRequirements {
                         node_claim: claim.clone(),
                         resource_request: needs.resource_request,

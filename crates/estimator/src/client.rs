@@ -77,7 +77,7 @@ impl Call {
         if sets {
             return Self::Sets(spec.resource.namespace.clone(), spec.components.clone());
         }
-        let mut needs = spec.replica_requirements.clone().unwrap_or_default();
+        let mut needs = spec.replica_requirements.as_deref().cloned().unwrap_or_default();
         if needs.namespace.is_empty() {
             needs.namespace.clone_from(&spec.resource.namespace);
         }

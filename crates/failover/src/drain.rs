@@ -165,7 +165,7 @@ mod tests {
         let one = |(name, status): &(&str, &str)| {
             let mut cluster = cluster(name);
             ready(&mut cluster, status, 0);
-            cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]);
+            cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]).into();
             (ClusterName::from(*name), Arc::new(cluster))
         };
         names.iter().map(one).collect()
@@ -177,14 +177,17 @@ mod tests {
         (spec.resource.api_version, spec.resource.kind) = ("apps/v1".into(), "Thing".into());
         let constraint =
             SpreadConstraint { spread_by_field: Some(SpreadByField::Cluster), min_groups: 1, ..Default::default() };
-        spec.placement = Some(Placement {
-            cluster_affinity: Some(ClusterAffinity {
-                cluster_names: affinity.iter().map(|n| (*n).to_owned()).collect(),
-                ..ClusterAffinity::default()
-            }),
-            spread_constraints: vec![constraint],
-            ..Placement::default()
-        });
+        spec.placement = Some(
+            Placement {
+                cluster_affinity: Some(ClusterAffinity {
+                    cluster_names: affinity.iter().map(|n| (*n).to_owned()).collect(),
+                    ..ClusterAffinity::default()
+                }),
+                spread_constraints: vec![constraint],
+                ..Placement::default()
+            }
+            .into(),
+        );
         let mut binding = ResourceBinding::new("web-deployment", spec);
         binding.metadata.namespace = Some("default".into());
         binding.metadata.labels = Some(owned());

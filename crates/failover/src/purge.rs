@@ -73,7 +73,7 @@ mod tests {
             ("application failover, empty", application(None), Trigger::Application, Some(Gracefully)),
             ("no application failover", cluster(Some(Directly)), Trigger::Application, None),
         ] {
-            let spec = ResourceBindingSpec { failover, ..ResourceBindingSpec::default() };
+            let spec = ResourceBindingSpec { failover: failover.map(Into::into), ..ResourceBindingSpec::default() };
             assert_eq!(mode(&spec, trigger), want, "{name}");
         }
     }

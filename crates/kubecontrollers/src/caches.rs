@@ -51,7 +51,7 @@ const fn all<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheSpec
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes }
+    CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes, transform: None }
 }
 
 /// The objects of a kind that a field selector selects.
@@ -59,7 +59,7 @@ const fn some<K>(name: &'static str, scope: fn() -> WatchScope) -> CacheSpec<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    CacheSpec { name, api: everywhere, scope, indexes: &[] }
+    CacheSpec { name, api: everywhere, scope, indexes: &[], transform: None }
 }
 
 fn everywhere<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {

@@ -186,11 +186,14 @@ mod tests {
             let spec = ResourceBindingSpec {
                 resource,
                 clusters: vec![TargetCluster { name: on.into(), replicas: 1, components: Vec::new() }],
-                placement: Some(Placement {
-                    cluster_tolerations: tolerates.map(|_| toleration).into_iter().collect(),
-                    ..Placement::default()
-                }),
-                failover: opted_in.then_some(failover),
+                placement: Some(
+                    Placement {
+                        cluster_tolerations: tolerates.map(|_| toleration).into_iter().collect(),
+                        ..Placement::default()
+                    }
+                    .into(),
+                ),
+                failover: opted_in.then_some(failover.into()),
                 ..ResourceBindingSpec::default()
             };
             let mut binding = ResourceBinding::new("b", spec);

@@ -8,7 +8,7 @@ use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
-use crate::{Indexer, Informer, WatchScope};
+use crate::{Indexer, Informer, Transform, WatchScope};
 
 /// Description of one kind's cache. A `static` of the crate whose controllers take it.
 pub struct CacheSpec<K: 'static> {
@@ -20,6 +20,8 @@ pub struct CacheSpec<K: 'static> {
     pub scope: fn() -> WatchScope,
     /// Indexes besides the key.
     pub indexes: &'static [Indexer<K>],
+    /// Makes the function that changes each object before it is cached; `None`: objects are cached as they come.
+    pub transform: Option<fn() -> Transform<K>>,
 }
 
 /// Shared informers of one server. Cheap to clone.
@@ -86,7 +88,7 @@ impl Caches {
             let informer: Option<&Informer<K>> = known.informer().downcast_ref();
             return informer.expect("each kind has its own name").clone();
         }
-        let informer = Informer::new(spec.indexes);
+        let informer = Informer::make(spec.indexes, spec.transform.map(|make| make()));
         taken.push(Box::new(Entry { spec, informer: informer.clone(), started: false }));
         informer
     }
@@ -129,9 +131,15 @@ mod tests {
         api: |client| Api::all(client.clone()),
         scope: WatchScope::default,
         indexes: &[("name", |map| map.metadata.name.clone().into_iter().collect())],
+        transform: None,
     };
-    static SECRETS: CacheSpec<Secret> =
-        CacheSpec { name: "secrets", api: |client| Api::all(client.clone()), scope: WatchScope::default, indexes: &[] };
+    static SECRETS: CacheSpec<Secret> = CacheSpec {
+        name: "secrets",
+        api: |client| Api::all(client.clone()),
+        scope: WatchScope::default,
+        indexes: &[],
+        transform: None,
+    };
 
     #[test]
     fn a_kind_has_one_informer_and_only_taken_kinds_are_watched() {

@@ -37,7 +37,8 @@ pub struct WatchScope {
 pub type Indexer<K> = (&'static str, fn(&K) -> Vec<String>);
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
-type Transform<K> = Box<dyn Fn(&mut K, Option<&K>) + Send + Sync>;
+/// Change of an object before it is cached: gets the complete object of the watch or of an answer, and the cached one.
+pub type Transform<K> = Box<dyn Fn(&mut K, Option<&K>) + Send + Sync>;
 
 /// A cache of one kind that follows a watch. Cheap to clone; lives as long as its task.
 pub struct Informer<K>(Arc<Shared<K>>);
@@ -104,8 +105,7 @@ where
         Self::make(indexes, None)
     }
 
-    /// An informer that applies this function to each object before it is cached. The function gets the complete object
-    /// of the watch or of an answer, and the cached one.
+    /// An informer that applies this function to each object before it is cached: see [`Transform`].
     #[must_use]
     pub fn with_transform(
         indexes: &[Indexer<K>],
@@ -114,7 +114,7 @@ where
         Self::make(indexes, Some(Box::new(transform)))
     }
 
-    fn make(indexes: &[Indexer<K>], transform: Option<Transform<K>>) -> Self {
+    pub(crate) fn make(indexes: &[Indexer<K>], transform: Option<Transform<K>>) -> Self {
         let mut cache = Cache::default();
         for (name, values) in indexes {
             cache.add_index(name, *values);

@@ -34,7 +34,7 @@ pub use discovery::{aggregated_groups, discover};
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
 pub use hot_loop::{HotLoop, HotLoops};
-pub use informer::{Indexer, Informer, WatchScope};
+pub use informer::{Indexer, Informer, Transform, WatchScope};
 pub use metrics::WorkMetrics;
 pub use panics::PanicMetrics;
 pub use proxy::Bars;

@@ -255,7 +255,7 @@ mod tests {
             ("PreferNoExecute leaves targets alone", k(PREFER_NO_EXECUTE), vec![], true, TargetState::Target, ok(100)),
         ] {
             let mut binding = binding("web", 1, &[]);
-            binding.spec.failover = opted_in.then(failover);
+            binding.spec.failover = opted_in.then(|| failover().into());
             let placement = Placement { cluster_tolerations: tolerations, ..Placement::default() };
             let mut cluster = cluster("m1");
             cluster.spec.taints = taints;

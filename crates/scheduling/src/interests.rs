@@ -154,7 +154,7 @@ mod tests {
                     continue;
                 };
                 one.metadata.generation = Some(observed.min(1) + 1);
-                one.spec.placement = placement(kind, on);
+                one.spec.placement = placement(kind, on).map(Into::into);
                 one.spec.clusters = target.map(|at| targets(&[(&format!("m{at}"), 1)])).unwrap_or_default();
                 one.status = Some(ResourceBindingStatus {
                     scheduler_observed_generation: observed,
@@ -186,7 +186,7 @@ mod tests {
         let mut interests = Interests::default();
         for n in 0..100 {
             let mut one = binding(&format!("b{n}"), 1, &[]);
-            one.spec.placement = placement(2, n % 3);
+            one.spec.placement = placement(2, n % 3).map(Into::into);
             interests.update((&one).into());
         }
         assert_eq!((interests.shared.len(), interests.bindings.len()), (3, 100));

@@ -298,7 +298,7 @@ mod tests {
             1 | 2 => placement.cluster_affinity = Some(affinity(&[&format!("m{on}")])),
             _ => placement.cluster_affinities = vec![group("a", &["m0"]), group("b", &["m1", "m2"])],
         }
-        one.spec.placement = Some(placement);
+        one.spec.placement = Some(placement.into());
         one.spec.schedule_priority = Some(serde_json::from_value(json!({"priority": priority})).unwrap());
         one.status = Some(ResourceBindingStatus { scheduler_observed_generation: 1, ..Default::default() });
         one

@@ -181,7 +181,7 @@ mod tests {
         let text = |text: &str| text.to_owned();
         let groups = WorkloadAffinityGroups { affinity_group: text(affinity), anti_affinity_group: text(anti) };
         member.spec.workload_affinity_groups = Some(groups);
-        member.spec.placement = Some(duplicated());
+        member.spec.placement = Some(duplicated().into());
         member
     }
 
@@ -249,7 +249,7 @@ mod tests {
 
     fn binding_without_groups() -> ResourceBinding {
         let mut plain = binding("plain", 1, &[]);
-        plain.spec.placement = Some(duplicated());
+        plain.spec.placement = Some(duplicated().into());
         plain
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn cluster(name: &str) -> Cluster {
     let deployments = APIResource { name: "deployments".into(), kind: "Deployment".into() };
     let apps = APIEnablement { group_version: "apps/v1".into(), resources: vec![deployments] };
     cluster.metadata.generation = Some(1);
-    cluster.status = Some(ClusterStatus { api_enablements: vec![apps], ..ClusterStatus::default() });
+    cluster.status = Some(ClusterStatus { api_enablements: vec![apps].into(), ..ClusterStatus::default() });
     cluster
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ResourceBindingStatus;
 use crate::{
-    ResourceList, StringMap,
+    ResourceList, Shared, StringMap,
     kind::kind,
     omit,
     policy::{ConflictResolution, FailoverBehavior, Placement, PurgeMode, SuspendClusters},
@@ -38,7 +38,7 @@ pub struct ResourceBindingSpec {
     pub propagate_deps: bool,
     /// Requirements of one replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replica_requirements: Option<ReplicaRequirements>,
+    pub replica_requirements: Option<Shared<ReplicaRequirements>>,
     /// Desired replicas.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub replicas: i32,
@@ -50,7 +50,7 @@ pub struct ResourceBindingSpec {
     pub clusters: Vec<TargetCluster>,
     /// Placement of the policy. Absent: the binding exists only as a dependency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub placement: Option<Placement>,
+    pub placement: Option<Shared<Placement>>,
     /// Evictions under way, at most one per cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graceful_eviction_tasks: Vec<GracefulEvictionTask>,
@@ -62,7 +62,7 @@ pub struct ResourceBindingSpec {
     pub scheduler_name: String,
     /// Reaction to failures, from the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failover: Option<FailoverBehavior>,
+    pub failover: Option<Shared<FailoverBehavior>>,
     /// Handling of an unmanaged object that exists in a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Abort"))]

@@ -1,10 +1,7 @@
 //! End of a distributed HorizontalPodAutoscaler: the target keeps the replicas that members decided, then everything
 //! that was made is removed (specification/autoscaling.md 6.6, hand-over).
 
-use ironclad_api::{
-    annotations, finalizers, labels,
-    policy::{Placement, ReplicaSchedulingType},
-};
+use ironclad_api::{annotations, finalizers, labels, policy::ReplicaSchedulingType};
 use ironclad_fleet::{ClusterName, Plan, because::distributed_hpa::Reason, finalizer};
 use ironclad_propagation::{overrides, work::owned};
 use jiff::SignedDuration;
@@ -102,8 +99,7 @@ fn placed<'a>(seen: &Seen<'a>) -> Option<Placed<'a>> {
 
 fn is_duplicated(target: &Placed<'_>) -> bool {
     let placement = target.binding.spec.placement.as_ref();
-    placement
-        .is_none_or(|placement: &Placement| placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated)
+    placement.is_none_or(|placement| placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated)
 }
 
 /// The number for the template: the sum over its clusters, or what one copy has at most.

@@ -392,7 +392,7 @@ fn target_of(binding: &Binding, from: &ClusterName, decisions: &Decisions<'_>, r
         Err(why) => format!("none: {why}"),
         Ok(()) => {
             let everywhere = ironclad_api::policy::Placement::default();
-            let placement = binding.spec().placement.as_ref().unwrap_or(&everywhere);
+            let placement = binding.spec().placement.as_deref().unwrap_or(&everywhere);
             let found = candidates(binding, placement, &left_out, &snapshot);
             let spec = binding.spec();
             let moving = i64::from(spec.target(&from.0).map_or(0, |target| target.replicas));
@@ -520,7 +520,7 @@ mod tests {
         let resources = vec![APIResource { name: "deployments".into(), kind: "Deployment".into() }];
         let apis = vec![APIEnablement { group_version: "apps/v1".into(), resources }];
         let state = cluster.status.get_or_insert_default();
-        (state.conditions, state.api_enablements) = (vec![ready], apis);
+        (state.conditions, state.api_enablements) = (vec![ready], apis.into());
         (name.into(), Arc::new(cluster))
     }
 
@@ -544,7 +544,7 @@ mod tests {
                 resource,
                 replicas: 2,
                 clusters: vec![target],
-                placement: Some(Placement { spread_constraints: vec![spread], ..Placement::default() }),
+                placement: Some(Placement { spread_constraints: vec![spread], ..Placement::default() }.into()),
                 ..ResourceBindingSpec::default()
             },
         );

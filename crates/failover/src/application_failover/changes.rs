@@ -58,7 +58,7 @@ mod tests {
         let plain = spec(&[("m1", 2)], vec![]);
         let mut asks = plain.clone();
         asks.failover =
-            Some(FailoverBehavior { application: Some(ApplicationFailoverBehavior::default()), cluster: None });
+            Some(FailoverBehavior { application: Some(ApplicationFailoverBehavior::default()), cluster: None }.into());
         let mut moved = asks.clone();
         moved.clusters.clear();
         let lines = |health| ResourceBindingStatus {

@@ -22,19 +22,25 @@ fn binding(result: &[(&str, i32)], status: Vec<AggregatedStatusItem>) -> Resourc
     let mut spec = spec(result, vec![]);
     (spec.resource.api_version, spec.resource.kind) = ("apps/v1".into(), "Thing".into());
     spec.propagate_deps = true;
-    spec.placement = Some(Placement {
-        spread_constraints: vec![SpreadConstraint {
-            spread_by_field: Some(SpreadByField::Cluster),
-            min_groups: 1,
-            ..SpreadConstraint::default()
-        }],
-        ..Placement::default()
-    });
+    spec.placement = Some(
+        Placement {
+            spread_constraints: vec![SpreadConstraint {
+                spread_by_field: Some(SpreadByField::Cluster),
+                min_groups: 1,
+                ..SpreadConstraint::default()
+            }],
+            ..Placement::default()
+        }
+        .into(),
+    );
     let decision_conditions = DecisionConditions { toleration_seconds: Some(300) };
-    spec.failover = Some(FailoverBehavior {
-        application: Some(ApplicationFailoverBehavior { decision_conditions, ..Default::default() }),
-        cluster: None,
-    });
+    spec.failover = Some(
+        FailoverBehavior {
+            application: Some(ApplicationFailoverBehavior { decision_conditions, ..Default::default() }),
+            cluster: None,
+        }
+        .into(),
+    );
     let mut binding = ResourceBinding::new("web-deployment", spec);
     binding.metadata.namespace = Some("default".into());
     binding.metadata.uid = Some("uid".into());
@@ -51,7 +57,7 @@ fn fleet(names: &[&str]) -> Clusters {
     let one = |name: &&str| {
         let mut cluster = cluster(name);
         ready(&mut cluster, TRUE, 0);
-        cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]);
+        cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]).into();
         (ClusterName::from(*name), Arc::new(cluster))
     };
     names.iter().map(one).collect()

@@ -242,7 +242,7 @@ fn everything(cluster: &Cluster, collected: Collected, now: Timestamp, plan: &mu
         (false, true) => (TRUE, Reason::ApisComplete),
     };
     let apis = enablements(collected.apis, &collected.failed_group_versions, &stored.api_enablements);
-    set("apiEnablements", apis != stored.api_enablements, json!(apis));
+    set("apiEnablements", *stored.api_enablements != apis, json!(apis));
     if let Some((nodes, resources)) = &collected.resources {
         set("nodeSummary", stored.node_summary.as_ref() != Some(nodes), whole(nodes));
         set("resourceSummary", stored.resource_summary.as_ref() != Some(resources), whole(resources));

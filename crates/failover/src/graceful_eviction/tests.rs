@@ -400,7 +400,7 @@ fn waiting_for_source_cleanup_is_reported_every_five_minutes() {
     let directly = || GracefulEvictionTask { purge_mode: Some(PurgeMode::Directly), ..task("m1") };
     let waiting = || {
         let mut case = case(&[("m2", 1)], vec![directly()], vec![]).without("m1");
-        (case.copies, case.spec.failover) = (["m1".into()].into(), stateful());
+        (case.copies, case.spec.failover) = (["m1".into()].into(), stateful().map(Into::into));
         case
     };
     let reported = |case: &Case, now| {

@@ -73,7 +73,7 @@ pub fn refusals(
     snapshot: &Snapshot<'_>,
 ) -> BTreeMap<ClusterName, String> {
     let everything = Placement::default();
-    let placement = binding.spec().placement.as_ref().unwrap_or(&everything);
+    let placement = binding.spec().placement.as_deref().unwrap_or(&everything);
     let test = Test::of(binding, placement, snapshot);
     let others = snapshot.clusters.iter().filter(|(name, _)| !left_out.contains(*name));
     let refused = others.filter_map(|(name, cluster)| Some((name.clone(), test.refusal(name, cluster)?)));
@@ -222,7 +222,7 @@ pub fn has_target(
     is_answered(binding, snapshot.scheduler)?;
     let spec = binding.spec();
     let everything = Placement::default();
-    let placement = spec.placement.as_ref().unwrap_or(&everything);
+    let placement = spec.placement.as_deref().unwrap_or(&everything);
     let candidates = candidates(binding, placement, left_out, snapshot);
     if candidates.is_empty() {
         return Err(barred_by_groups(binding, placement, left_out, snapshot).unwrap_or(NoTarget::NoCandidate));
@@ -271,7 +271,7 @@ pub fn has_capacity(
 ) -> Result<(), NoTarget> {
     let spec = binding.spec();
     let everything = Placement::default();
-    let placement = spec.placement.as_ref().unwrap_or(&everything);
+    let placement = spec.placement.as_deref().unwrap_or(&everything);
     let divided = placement.replica_scheduling_type() == ReplicaSchedulingType::Divided;
     let lost = spec.target(&from.0).map_or(0, |target| i64::from(target.replicas));
     // A set of components is one thing.

@@ -84,7 +84,7 @@ impl World {
         self.change(name, |cluster| {
             ready(cluster, "True", 0);
             cluster.metadata.uid = Some(format!("uid-{}", cluster.metadata.name.clone().unwrap()));
-            cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1", "v1"]);
+            cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1", "v1"]).into();
         });
     }
 
@@ -306,7 +306,7 @@ fn dup(name: &str, on: &[&str]) -> ResourceBinding {
         },
         replicas: 1,
         clusters: on.iter().map(|name| target(name, 1)).collect(),
-        placement: Some(Placement { spread_constraints: vec![spread], ..Placement::default() }),
+        placement: Some(Placement { spread_constraints: vec![spread], ..Placement::default() }.into()),
         ..ResourceBindingSpec::default()
     };
     binding
@@ -317,13 +317,16 @@ fn div(name: &str, on: &[(&str, i32)]) -> ResourceBinding {
     let mut binding = dup(name, &[]);
     binding.spec.clusters = on.iter().map(|(name, replicas)| target(name, *replicas)).collect();
     binding.spec.replicas = on.iter().map(|(_, replicas)| replicas).sum();
-    binding.spec.placement = Some(Placement {
-        replica_scheduling: Some(ReplicaSchedulingStrategy {
-            replica_scheduling_type: Some(ReplicaSchedulingType::Divided),
-            ..ReplicaSchedulingStrategy::default()
-        }),
-        ..Placement::default()
-    });
+    binding.spec.placement = Some(
+        Placement {
+            replica_scheduling: Some(ReplicaSchedulingStrategy {
+                replica_scheduling_type: Some(ReplicaSchedulingType::Divided),
+                ..ReplicaSchedulingStrategy::default()
+            }),
+            ..Placement::default()
+        }
+        .into(),
+    );
     binding
 }
 
@@ -361,5 +364,5 @@ fn tolerating(binding: ResourceBinding, seconds: Option<i64>) -> ResourceBinding
 
 fn failing_over(binding: ResourceBinding, mode: Option<PurgeMode>, seconds: Option<i32>) -> ResourceBinding {
     let cluster = ClusterFailoverBehavior { purge_mode: mode, toleration_seconds: seconds, state_preservation: None };
-    with(binding, |spec| spec.failover = Some(FailoverBehavior { application: None, cluster: Some(cluster) }))
+    with(binding, |spec| spec.failover = Some(FailoverBehavior { application: None, cluster: Some(cluster) }.into()))
 }

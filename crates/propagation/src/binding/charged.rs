@@ -64,7 +64,7 @@ fn asked(interpreter: &Interpreter, spec: &ResourceBindingSpec, manifest: &Value
     } else if interpreter.implements(&gvk, Operation::InterpretReplica) {
         let replicas = interpreter.replicas(manifest)?;
         asked.clusters[0].replicas = replicas.replicas;
-        asked.replica_requirements = replicas.requirements;
+        asked.replica_requirements = replicas.requirements.map(Into::into);
     }
     Ok(usage::of_binding(&asked).unwrap_or_default())
 }

@@ -307,7 +307,7 @@ impl Draft {
         let asks = |behavior: Option<&FailoverBehavior>| behavior.is_some_and(|b| b.application.is_some());
         let created = self.metadata.creation_timestamp.is_none();
         let annotations = self.metadata.annotations.get_or_insert_default();
-        match (asks(self.spec.failover.as_ref()), asks(policy.failover.as_ref())) {
+        match (asks(self.spec.failover.as_deref()), asks(policy.failover.as_ref())) {
             (false, true) if !created => {
                 let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
                 annotations.insert(APPLICATION_FAILOVER_SINCE.into(), whole.to_string());
@@ -320,8 +320,8 @@ impl Draft {
     fn write_policy(&mut self, policy: PropagationSpec, priority: Option<&ResolvedPriority>) {
         self.spec.propagate_deps = policy.propagate_deps;
         self.spec.scheduler_name = policy.scheduler_name;
-        self.spec.placement = Some(policy.placement);
-        self.spec.failover = policy.failover;
+        self.spec.placement = Some(policy.placement.into());
+        self.spec.failover = policy.failover.map(Into::into);
         self.spec.conflict_resolution = policy.conflict_resolution;
         self.spec.preserve_resources_on_deletion = policy.preserve_resources_on_deletion;
         self.spec.suspension = merged_suspension(self.spec.suspension.take(), policy.suspension);
@@ -345,7 +345,7 @@ impl Draft {
         }
         let found = seen.interpreter.replicas(seen.template)?;
         self.spec.replicas = found.replicas;
-        self.spec.replica_requirements = found.requirements;
+        self.spec.replica_requirements = found.requirements.map(Into::into);
         if let Some(requirements) = &mut self.spec.replica_requirements
             && seen.options.resource_quota_estimate
         {

@@ -105,7 +105,7 @@ impl World {
 
     fn placed(&self) -> Vec<String> {
         let placement = self.binding.as_ref().and_then(|b| b.spec.placement.clone()).unwrap_or_default();
-        placement.cluster_affinity.map(|a| a.cluster_names).unwrap_or_default()
+        placement.into_inner().cluster_affinity.map(|a| a.cluster_names).unwrap_or_default()
     }
 }
 

@@ -35,9 +35,10 @@ fn ten_cores() -> Capacity {
 /// Workload whose replicas request one core each, with this result.
 fn asking(replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
     let mut binding = binding("web", replicas, result);
-    binding.spec.placement = Some(dynamic());
+    binding.spec.placement = Some(dynamic().into());
     let request = serde_json::from_value(json!({"cpu": "1"})).unwrap();
-    binding.spec.replica_requirements = Some(ReplicaRequirements { resource_request: request, ..Default::default() });
+    binding.spec.replica_requirements =
+        Some(ReplicaRequirements { resource_request: request, ..Default::default() }.into());
     binding
 }
 
@@ -257,7 +258,7 @@ fn component_sets_are_assumed_by_component() {
     job.spec.replica_requirements = None;
     job.spec.components = vec![component("manager", 1), component("worker", 3)];
     job.spec.placement =
-        Some(Placement { spread_constraints: vec![spread(SpreadByField::Cluster, 1, 1)], ..duplicated() });
+        Some(Placement { spread_constraints: vec![spread(SpreadByField::Cluster, 1, 1)], ..duplicated() }.into());
     let target = |job: &ResourceBinding| {
         let mut target = targets(&[("m1", 0)]);
         target[0].components = crate::cycle::component_targets(&job.spec);
@@ -343,7 +344,7 @@ proptest! {
         for (n, (replicas, packed)) in workloads.iter().enumerate() {
             let mut evicted = asking(*replicas, &[]);
             evicted.metadata.name = Some(format!("b{n}"));
-            evicted.spec.placement = Some(if *packed { aggregated() } else { dynamic() });
+            evicted.spec.placement = Some(if *packed { aggregated() } else { dynamic() }.into());
             evicted.spec.graceful_eviction_tasks = vec![task("m0", "TaintUntolerated", Some(*replicas))];
             // Twice: in the second cycle the binding has replicas of its own that no summary shows.
             for more in [0, 1] {

@@ -47,7 +47,7 @@ fn among(placement: Placement, names: &[&str]) -> Placement {
 /// Binding that is scheduled on its present clusters.
 fn placed(placement: Placement, replicas: i32, fleet: &Clusters) -> ResourceBinding {
     let mut binding = binding("web", replicas, &[]);
-    binding.spec.placement = Some(placement);
+    binding.spec.placement = Some(placement.into());
     let scheduled = applied(&binding, &decide_on(&binding, fleet, 1));
     assert!(!scheduled.spec.clusters.is_empty(), "it must begin somewhere");
     scheduled
@@ -92,7 +92,7 @@ fn evicted_workload_is_placed_elsewhere() {
     for (name, placement, replicas, want) in rows {
         for effect in [NO_EXECUTE, PREFER_NO_EXECUTE] {
             let mut binding = placed(placement.clone(), replicas, &healthy(&three));
-            binding.spec.failover = (effect == PREFER_NO_EXECUTE).then(failover);
+            binding.spec.failover = (effect == PREFER_NO_EXECUTE).then(|| failover().into());
             evict(&mut binding, "m1", if effect == NO_EXECUTE { TAINT_UNTOLERATED } else { TAINT_PREFER_NO_EXECUTE });
             let faulty = fleet(&[("m1", Some(effect)), ("m2", None), ("m3", None)]);
             let moved = applied(&binding, &decide_on(&binding, &faulty, 2));
@@ -173,7 +173,7 @@ fn remaining_targets_are_kept_when_no_cluster_fits() {
     let mut binding = placed(among(dynamic(), &["m1", "m2"]), 3, &healthy(&["m1", "m2"]));
     evict(&mut binding, "m1", TAINT_UNTOLERATED);
     let left = result(&binding).iter().map(|(n, r)| ((*n).to_owned(), *r)).collect::<Vec<_>>();
-    binding.spec.placement = Some(among(dynamic(), &["m1"]));
+    binding.spec.placement = Some(among(dynamic(), &["m1"]).into());
     let after = applied(&binding, &decide_on(&binding, &fleet(&[("m1", Some(NO_EXECUTE)), ("m2", None)]), 2));
     assert_eq!(reason(&after), "NoClusterFit");
     let kept = result(&after).iter().map(|(n, r)| ((*n).to_owned(), *r)).collect::<Vec<_>>();
@@ -194,7 +194,7 @@ fn targets_that_leave_the_fleet_are_removed_during_evictions_too() {
                 placed(among(duplicated(), &["m1", "m2", "m3", "m4"]), 2, &healthy(&["m1", "m2", "m3", "m4"]));
             binding.spec.clusters.retain(|target| targets.contains(&&*target.name) || target.name == "m2");
             evict(&mut binding, "m2", reason_of_task);
-            binding.spec.placement = Some(placement.clone());
+            binding.spec.placement = Some(placement.clone().into());
             let mut clusters = fleet(&[("m2", Some(NO_EXECUTE)), ("m3", None)]);
             for leaving in ["m1", "m4"] {
                 let mut cluster = cluster(leaving);
@@ -223,13 +223,13 @@ fn prefer_no_execute_rejects_for_opted_in_workloads_and_scores_for_others() {
         ("opted in, the only one: never (B14)", true, &only, None),
     ] {
         let mut binding = binding("web", 1, &[]);
-        binding.spec.placement = Some(on_one(&["m1", "m2"]));
-        binding.spec.failover = opted_in.then(failover);
+        binding.spec.placement = Some(on_one(&["m1", "m2"]).into());
+        binding.spec.failover = opted_in.then(|| failover().into());
         let placed = applied(&binding, &decide_on(&binding, clusters, 1));
         assert_eq!(result(&placed).first().map(|(name, _)| *name), want, "{name}");
     }
     let mut there = placed(on_one(&["m1", "m2"]), 1, &healthy(&["m1", "m2"]));
-    there.spec.failover = Some(failover());
+    there.spec.failover = Some(failover().into());
     let stays = applied(&there, &decide_on(&there, &faulty, 2));
     assert_eq!(result(&stays), [("m1", 1)], "targets remain until evicted");
     there.spec.replicas = 3;

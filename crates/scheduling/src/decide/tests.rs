@@ -3,6 +3,7 @@ mod bounds;
 mod property;
 
 use ironclad_api::{
+    Shared,
     eviction::{CLUSTER_DRAIN, TAINT_UNTOLERATED},
     labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
     policy::{Placement, SpreadByField},
@@ -23,7 +24,7 @@ use ironclad_fleet::Clusters;
 
 fn placed(placement: Placement, replicas: i32) -> ResourceBinding {
     let mut binding = binding("web", replicas, &[]);
-    binding.spec.placement = Some(placement);
+    binding.spec.placement = Some(placement.into());
     binding
 }
 
@@ -133,7 +134,7 @@ fn cycle_writes_result_and_status_once() {
     assert_eq!(status.last_scheduled_time, Some(Time(at(100))));
     assert_eq!(condition(&after), ("Success", SUCCEEDED));
     let annotation = after.metadata.annotations.clone().unwrap().remove(APPLIED_PLACEMENT).unwrap();
-    assert_eq!(serde_json::from_str::<Placement>(&annotation).ok(), after.spec.placement);
+    assert_eq!(serde_json::from_str::<Shared<Placement>>(&annotation).ok(), after.spec.placement);
 
     let again = plain(&after, &fleet, 200);
     assert!(again.plan.is_quiet(), "{:?}", again.plan.effects);
@@ -147,7 +148,7 @@ fn changed_result_is_an_event_on_the_template() {
     let mut moved = applied(&first, &plain(&first, &fleet, 100));
     let mut placement = duplicated();
     placement.cluster_affinity = Some(affinity(&["m3"]));
-    moved.spec.placement = Some(placement);
+    moved.spec.placement = Some(placement.into());
     let decision = plain(&moved, &fleet, 200);
     let text = "Binding has been scheduled successfully. Result: {m3:2}";
     assert_eq!(events(&decision), [("Deployment", "ScheduleBindingSucceed", text)]);
@@ -327,7 +328,7 @@ fn attempts_as_metrics_count_them() {
 fn zero_replicas_of_a_workload() {
     let fleet = clusters(&["m1", "m2"]);
     let mut before = placed(duplicated(), 0);
-    before.spec.replica_requirements = Some(ReplicaRequirements::default());
+    before.spec.replica_requirements = Some(ReplicaRequirements::default().into());
     let withdrawn = applied(&before, &plain(&before, &fleet, 1));
     assert_eq!(result(&withdrawn), []);
     assert_eq!(condition(&withdrawn).0, "Success");
@@ -453,7 +454,7 @@ fn result_after_no_cluster_fits() {
     assert_eq!(result(&kept), [("m1", 2)], "evictions are under way: it may be the only copy");
 
     let mut edited = gold.clone();
-    edited.spec.placement = Some(Placement { cluster_affinity: Some(affinity(&["m7"])), ..duplicated() });
+    edited.spec.placement = Some(Placement { cluster_affinity: Some(affinity(&["m7"])), ..duplicated() }.into());
     let moved = applied(&edited, &plain(&edited, &labelled, 10));
     assert_eq!(result(&moved), [], "the user wants it elsewhere");
 
@@ -575,7 +576,7 @@ fn components_are_placed_on_one_cluster() {
         applied(&before, &decide_in(&before, &fleet, &estimates(&[("m1", 0), ("m2", 2)]), &Options::default(), 1));
     assert_eq!((result(&off), off.spec.clusters[0].components.len()), (vec![("m2", 0)], 0), "with the gate off");
     let mut anywhere = before.clone();
-    anywhere.spec.placement = Some(duplicated());
+    anywhere.spec.placement = Some(duplicated().into());
     let everywhere = applied(&anywhere, &decide_in(&anywhere, &fleet, &estimates(&[("m1", 0), ("m2", 0)]), &on, 1));
     let listed = everywhere.spec.clusters.iter().map(|target| target.components.len()).sum::<usize>();
     assert_eq!(

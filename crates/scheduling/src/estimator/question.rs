@@ -112,7 +112,7 @@ impl Question {
         if sets {
             return Self::sets(&spec.resource.namespace, &spec.components);
         }
-        let needs = spec.replica_requirements.as_ref();
+        let needs = spec.replica_requirements.as_deref();
         let namespace = needs.map(|needs| needs.namespace.as_str()).filter(|name| !name.is_empty());
         Self::replicas(namespace.unwrap_or(&spec.resource.namespace), needs)
     }
@@ -149,7 +149,7 @@ pub fn assumed_parts(spec: &ResourceBindingSpec, parts: &[Part]) -> Vec<SetPart>
     let claims: Vec<SetPart> = if parts.len() == spec.components.len() && !parts.is_empty() {
         spec.components.iter().map(SetPart::of).collect()
     } else {
-        let template = PodTemplate::of(spec.replica_requirements.as_ref());
+        let template = PodTemplate::of(spec.replica_requirements.as_deref());
         vec![SetPart { replicas: 1, template }; parts.len()]
     };
     let part = |(part, claim): (&Part, SetPart)| {

@@ -151,11 +151,11 @@ fn bindings() -> impl Strategy<Value = ResourceBinding> {
             let mut binding = binding("web", replicas, &[]);
             let previous: Vec<_> = previous.into_iter().map(|(at, n)| (NAMES[at], n)).collect();
             let spec = &mut binding.spec;
-            spec.placement = Some(placement);
+            spec.placement = Some(placement.into());
             spec.clusters = targets(&previous);
             spec.graceful_eviction_tasks = tasks.iter().map(|(at, reason)| task(NAMES[*at], reason, Some(2))).collect();
             spec.graceful_eviction_tasks.retain(|task| !previous.iter().any(|(name, _)| *name == task.from_cluster));
-            spec.failover = opted_in.then(failover);
+            spec.failover = opted_in.then(|| failover().into());
             let request = |cpu| serde_json::from_value(json!({"resourceRequest": {"cpu": cpu}})).unwrap();
             spec.replica_requirements = cpu.map(|cpu| request(cpu.to_string()));
             binding

@@ -36,9 +36,16 @@ pub struct Placed {
 #[derive(Debug, Clone)]
 struct Entry {
     priority: i32,
-    clusters: Vec<ClusterName>,
+    clusters: Box<[ClusterName]>,
+    /// Of the few bindings that were preempted: there are many others.
+    preemption: Option<Box<Preemption>>,
+}
+
+/// Clusters that a preempted binding is leaving, and the time of its last preemption.
+#[derive(Debug, Clone)]
+struct Preemption {
     leaving: Vec<ClusterName>,
-    preempted: Option<Timestamp>,
+    at: Option<Timestamp>,
 }
 
 /// A binding on one cluster.
@@ -107,7 +114,7 @@ impl Placed {
     pub fn update(&mut self, binding: &ResourceBinding) {
         let view = BindingRef::from(binding);
         let (spec, key) = (&binding.spec, view.key());
-        let before = self.entries.get(&key).and_then(|entry| entry.preempted);
+        let before = self.entries.get(&key).and_then(|entry| entry.preemption.as_ref()?.at);
         self.remove(&key);
         let preempted = preempted_at(binding).max(before);
         let scheduler = named(&spec.scheduler_name).map(Arc::<str>::from);
@@ -115,9 +122,8 @@ impl Placed {
         let group: Option<Arc<str>> = group.filter(|group| !group.is_empty()).map(Into::into);
         let priority = priority(spec);
         let may_leave = binding.metadata.deletion_timestamp.is_none() && !spec.scheduling_suspended();
-        let mut entry = Entry { priority, clusters: Vec::new(), leaving: Vec::new(), preempted };
+        let (mut clusters, mut leaving) = (Vec::with_capacity(spec.clusters.len()), Vec::new());
         for target in &spec.clusters {
-            let cluster = ClusterName::from(target.name.as_str());
             let footprint = footprint(spec, target.replicas);
             // Without requests it frees nothing (specification/scheduling.md 15.3).
             if !footprint.requests_resources() {
@@ -132,16 +138,21 @@ impl Placed {
                 may_leave,
                 preempted,
             };
+            // The names are those of the index: each exists once.
+            let cluster = ClusterName::from(target.name.as_str());
+            let cluster = self.clusters.get_key_value(&cluster).map_or(cluster, |(known, _)| known.clone());
             self.clusters.entry(cluster.clone()).or_default().0.insert((priority, key.clone()), occupant);
-            entry.clusters.push(cluster);
+            clusters.push(cluster);
         }
         for task in spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED) {
             let cluster = ClusterName::from(task.from_cluster.as_str());
             self.leaving.entry(cluster.clone()).or_default().insert(key.clone());
-            entry.leaving.push(cluster);
+            leaving.push(cluster);
         }
-        if !entry.clusters.is_empty() || !entry.leaving.is_empty() || entry.preempted.is_some() {
-            self.entries.insert(key, entry);
+        let was_preempted = !leaving.is_empty() || preempted.is_some();
+        let preemption = was_preempted.then(|| Box::new(Preemption { leaving, at: preempted }));
+        if !clusters.is_empty() || preemption.is_some() {
+            self.entries.insert(key, Entry { priority, clusters: clusters.into(), preemption });
         }
     }
 
@@ -167,7 +178,7 @@ impl Placed {
                 }
             }
         }
-        for cluster in &entry.leaving {
+        for cluster in entry.preemption.iter().flat_map(|preemption| &preemption.leaving) {
             if let Some(all) = self.leaving.get_mut(cluster) {
                 all.remove(key);
                 if all.is_empty() {

@@ -22,7 +22,7 @@ fn applied(binding: &mut ResourceBinding, placement: &Placement) {
 fn settled(placement: Placement, replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
     let mut binding = binding("web", replicas, result);
     applied(&mut binding, &placement);
-    binding.spec.placement = Some(placement);
+    binding.spec.placement = Some(placement.into());
     let status = binding.status.get_or_insert_default();
     status.conditions = vec![scheduled("True", "Success", 1)];
     status.last_scheduled_time = Some(Time(at(10)));
@@ -72,7 +72,7 @@ fn first_applicable_row_decides() {
             "the placement changed",
             {
                 let mut b = even();
-                b.spec.placement = Some(dynamic());
+                b.spec.placement = Some(dynamic().into());
                 b
             },
             ScheduleDecision::Schedule(Reason::PlacementChanged),
@@ -174,7 +174,7 @@ fn first_applicable_row_decides() {
 #[test]
 fn failed_attempt_without_result_is_scheduled_again() {
     let mut binding = settled(weighted(&[]), 0, &[]);
-    binding.spec.replica_requirements = Some(ironclad_api::work::ReplicaRequirements::default());
+    binding.spec.replica_requirements = Some(ironclad_api::work::ReplicaRequirements::default().into());
     let fleet = clusters(&["m1"]);
     assert_eq!(decision_of(&binding, &fleet, &Options::default()), ScheduleDecision::UpToDate);
     binding.status.as_mut().unwrap().conditions = vec![scheduled("False", "NoClusterFit", 1)];
@@ -438,12 +438,12 @@ fn changes_of_a_cluster_that_may_help_who_waits() {
         ("a later affinity group", groups, tainted(), plain(), true),
     ] {
         let mut waiting = binding("web", 2, &[]);
-        waiting.spec.placement = Some(placement);
+        waiting.spec.placement = Some(placement.into());
         let help = |old, new| may_help((&waiting).into(), old, new, &Options::default(), at(0));
         assert_eq!(help(Some(&old), Some(&new)), want, "{name}");
         assert!(!help(Some(&new), None), "{name}: a cluster that is gone helps nobody");
     }
     let mut waiting = binding("web", 2, &[]);
-    waiting.spec.placement = Some(dynamic());
+    waiting.spec.placement = Some(dynamic().into());
     assert!(may_help((&waiting).into(), None, Some(&plain()), &Options::default(), at(0)), "a new cluster");
 }

@@ -20,7 +20,7 @@ fn fleet(change: impl Fn(&str, &mut Cluster)) -> Clusters {
         let name = format!("m{n}");
         let mut cluster = cluster(&name);
         ready(&mut cluster, if n == 1 { "False" } else { "True" }, 0);
-        cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]);
+        cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]).into();
         cluster.spec.region = ["r1", "r1", "r2", "r3", "r3"][n - 1].to_owned();
         change(&name, &mut cluster);
         (ClusterName::from(name.as_str()), Arc::new(cluster))
@@ -59,16 +59,19 @@ fn binding(case: &Case) -> Binding {
             .iter()
             .map(|(name, replicas)| TargetCluster { name: (*name).to_owned(), replicas: *replicas, components: vec![] })
             .collect(),
-        placement: Some(Placement {
-            cluster_affinity: (!case.affinity.is_empty()).then(|| names(case.affinity)),
-            cluster_affinities: case.groups.iter().map(term).collect(),
-            spread_constraints: case.spread.clone(),
-            replica_scheduling: Some(ReplicaSchedulingStrategy {
-                replica_scheduling_type: Some(kind),
-                ..ReplicaSchedulingStrategy::default()
-            }),
-            ..Placement::default()
-        }),
+        placement: Some(
+            Placement {
+                cluster_affinity: (!case.affinity.is_empty()).then(|| names(case.affinity)),
+                cluster_affinities: case.groups.iter().map(term).collect(),
+                spread_constraints: case.spread.clone(),
+                replica_scheduling: Some(ReplicaSchedulingStrategy {
+                    replica_scheduling_type: Some(kind),
+                    ..ReplicaSchedulingStrategy::default()
+                }),
+                ..Placement::default()
+            }
+            .into(),
+        ),
         ..ResourceBindingSpec::default()
     };
     spec.resource.api_version = "apps/v1".into();
@@ -440,7 +443,12 @@ fn clusters_that_are_no_candidates() {
             true,
             false,
         ),
-        ("without the API", |c| c.status.get_or_insert_default().api_enablements = apis(&["batch/v1"]), false, false),
+        (
+            "without the API",
+            |c| c.status.get_or_insert_default().api_enablements = apis(&["batch/v1"]).into(),
+            false,
+            false,
+        ),
         ("another region", |c| c.spec.region = "r9".into(), true, true),
     ];
     for (name, change, plain, opted_in_too) in rows {
@@ -453,7 +461,7 @@ fn clusters_that_are_no_candidates() {
         let Binding::Namespaced(shared) = binding(&case) else { unreachable!() };
         assert_eq!(passes(&Binding::Namespaced(shared.clone()), &clusters, Check::Strict), plain, "{name}");
         let mut with = (*shared).clone();
-        with.spec.failover = Some(opted_in.clone());
+        with.spec.failover = Some(opted_in.clone().into());
         assert_eq!(
             passes(&Binding::Namespaced(Arc::new(with)), &clusters, Check::Strict),
             opted_in_too,
@@ -481,7 +489,7 @@ fn affinity_groups_before_the_observed_one_are_skipped() {
 fn refused_clusters_are_named_with_what_is_against_each() {
     let clusters = fleet(|at, c| match at {
         "m3" => c.spec.taints = vec![taint("k", NO_SCHEDULE, None)],
-        "m4" => c.status.get_or_insert_default().api_enablements = apis(&["batch/v1"]),
+        "m4" => c.status.get_or_insert_default().api_enablements = apis(&["batch/v1"]).into(),
         _ => {}
     });
     let case = Case { affinity: &["m1", "m2", "m3", "m4"], result: &[("m2", 1)], ..case() };

@@ -29,7 +29,7 @@ fn binding(tolerations: &[Toleration], failover: Option<ClusterFailoverBehavior>
     let mut binding = ResourceBinding::new(
         "web",
         ResourceBindingSpec {
-            failover: failover.map(|cluster| FailoverBehavior { application: None, cluster: Some(cluster) }),
+            failover: failover.map(|cluster| FailoverBehavior { application: None, cluster: Some(cluster) }.into()),
             ..ResourceBindingSpec::default()
         },
     );
@@ -219,7 +219,7 @@ fn unreadable_placement_is_an_error() {
     let with = |text: Option<&str>, placement: Option<Placement>| {
         let mut binding = (*shared).clone();
         binding.metadata.annotations = text.map(|text| [(APPLIED_PLACEMENT.to_owned(), text.to_owned())].into());
-        binding.spec.placement = placement;
+        binding.spec.placement = placement.map(Into::into);
         FailoverSettings::of(&Binding::Namespaced(Arc::new(binding)))
     };
     assert!(matches!(with(Some("{"), Some(Placement::default())), Err(Reason::PlacementUnreadable { .. })));

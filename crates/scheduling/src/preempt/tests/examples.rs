@@ -88,7 +88,7 @@ fn several_resources() {
         .running(workload("t2", 2, 1, &[(gpu, "4")], &[("m1", 1)]))
         .running(workload("t3", 3, 1, &[(gpu, "8")], &[("m1", 1)]));
     let mut pending = preemptor(100, 2, &[(gpu, "4"), ("cpu", "4")]);
-    pending.spec.placement = Some(one_cluster());
+    pending.spec.placement = Some(one_cluster().into());
     assert_eq!(world.victims(&pending), ["t3@m1"], "10: one victim beats two, and web frees no GPU");
 }
 
@@ -102,7 +102,7 @@ fn one_of_several_clusters() {
         .cores("c2", &[("y", 0, "1"), ("z", 0, "1")])
         .cores("c3", &[("w", 3, "4")]);
     let mut pending = cores(10, 1, "4");
-    pending.spec.placement = Some(one_cluster());
+    pending.spec.placement = Some(one_cluster().into());
     let plan = world.plan(&pending).unwrap();
     assert_eq!(world.victims(&pending), ["x@c1"], "11: one victim beats two, then the lower priority");
     assert_eq!(json!(plan.nominated), json!([{"name": "c1", "replicas": 1}]));
@@ -170,7 +170,7 @@ fn component_sets() {
 #[test]
 fn a_duplicated_workload_never_fails_for_capacity() {
     let mut pending = cores(10, 5, "5");
-    pending.spec.placement = Some(duplicated());
+    pending.spec.placement = Some(duplicated().into());
     let world = m1("0", &[("a", 0, "5")]);
     let decision = world.decide(&pending, 1_000);
     assert_eq!((decision.preemption, decision.failure), (None, None), "18");

@@ -62,7 +62,7 @@ proptest! {
         let (replicas, each, priority) = wanted;
         let mut pending = preemptor(priority, replicas, &[("cpu", &each.to_string())]);
         if single {
-            pending.spec.placement = Some(one_cluster());
+            pending.spec.placement = Some(one_cluster().into());
         }
         let mut room = capacity(&world);
         let first = decide_with(&world, &pending, &room);

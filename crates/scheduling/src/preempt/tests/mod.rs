@@ -57,8 +57,8 @@ fn ready() -> Condition {
 fn workload(name: &str, priority: i32, replicas: i32, request: Request<'_>, on: &[(&str, i32)]) -> ResourceBinding {
     let mut binding = binding(name, replicas, on);
     binding.metadata.name = Some(name.to_owned());
-    binding.spec.placement = Some(dynamic());
-    binding.spec.replica_requirements = Some(requirements(request));
+    binding.spec.placement = Some(dynamic().into());
+    binding.spec.replica_requirements = Some(requirements(request).into());
     binding.spec.schedule_priority =
         Some(ResolvedPriority { priority, preemption_policy: Some(PreemptionPolicy::Never) });
     binding.status =
@@ -89,7 +89,7 @@ fn set(mut binding: ResourceBinding, rows: &[(&str, i32, Request<'_>)]) -> Resou
     binding.spec.components = rows.iter().map(component).collect();
     binding.spec.replica_requirements = None;
     binding.spec.replicas = 0;
-    binding.spec.placement = Some(one_cluster());
+    binding.spec.placement = Some(one_cluster().into());
     binding
 }
 

@@ -105,7 +105,7 @@ proptest! {
         }
         let mut pending = preemptor(priority, replicas, &[("cpu", &each.to_string())]);
         if single {
-            pending.spec.placement = Some(one_cluster());
+            pending.spec.placement = Some(one_cluster().into());
         }
         // What fits on each cluster once these bindings have left.
         let fits = |gone: &BTreeSet<String>| -> Vec<i64> {

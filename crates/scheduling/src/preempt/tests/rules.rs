@@ -76,18 +76,19 @@ fn who_may_preempt() {
     off.options.preemption = Mode::Off;
     assert_eq!(off.decide(&pending(), 1_000).preemption, None, "the gate is off");
     let mut nothing = pending();
-    nothing.spec.replica_requirements = Some(requirements(&[("cpu", "0")]));
+    nothing.spec.replica_requirements = Some(requirements(&[("cpu", "0")]).into());
     assert_eq!(world().decide(&nothing, 1_000).preemption, None, "it requests nothing");
     let alone = World::new().cluster("m1", &[("cpu", "0")]);
     assert_eq!(alone.decide(&pending(), 1_000).preemption, refused(Unhelpful::NoVictims));
     let large = preemptor(5, 1, &[("cpu", "5")]);
     assert_eq!(world().decide(&large, 1_000).preemption, refused(Unhelpful::StillTooLittle));
     let mut elsewhere = pending();
-    elsewhere.spec.placement = Some(Placement { cluster_affinity: Some(affinity(&["m9"])), ..dynamic() });
+    elsewhere.spec.placement = Some(Placement { cluster_affinity: Some(affinity(&["m9"])), ..dynamic() }.into());
     assert_eq!(world().decide(&elsewhere, 1_000).preemption, None, "no cluster passes the filters");
     let mut grouped = pending();
-    grouped.spec.placement =
-        Some(Placement { cluster_affinities: vec![group("first", &["m1"]), group("second", &["m9"])], ..dynamic() });
+    grouped.spec.placement = Some(
+        Placement { cluster_affinities: vec![group("first", &["m1"]), group("second", &["m9"])], ..dynamic() }.into(),
+    );
     assert_eq!(world().decide(&grouped, 1_000).preemption, None, "the second group fails for another reason");
     let two = world().cluster("m2", &[("cpu", "0")]).cores("m2", &[("lowest", -5, "4")]);
     grouped.spec.placement.as_mut().unwrap().cluster_affinities[1] = group("second", &["m2"]);

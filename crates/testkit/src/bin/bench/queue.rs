@@ -102,7 +102,7 @@ fn cluster(name: &str, status: &str, tainted: bool) -> Arc<Cluster> {
     let resources = vec![APIResource { name: "deployments".into(), kind: "Deployment".into() }];
     let state = cluster.status.get_or_insert_default();
     state.conditions = vec![ready];
-    state.api_enablements = vec![APIEnablement { group_version: "apps/v1".into(), resources }];
+    state.api_enablements = vec![APIEnablement { group_version: "apps/v1".into(), resources }].into();
     if tainted {
         let time_added = Timestamp::from_second(1_000_100).ok().map(Time);
         cluster.spec.taints = vec![Taint { key: "k".into(), effect: NO_EXECUTE.into(), value: None, time_added }];
@@ -130,7 +130,7 @@ fn binding(n: usize, on: &str) -> Binding {
             },
             replicas: 2,
             clusters: vec![TargetCluster { name: on.to_owned(), replicas: 2, components: vec![] }],
-            placement: Some(Placement { spread_constraints: vec![spread], ..Placement::default() }),
+            placement: Some(Placement { spread_constraints: vec![spread], ..Placement::default() }.into()),
             ..ResourceBindingSpec::default()
         },
     );

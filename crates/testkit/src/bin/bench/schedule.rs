@@ -7,6 +7,7 @@ use anyhow::ensure;
 use ironclad_api::{
     cluster::Cluster,
     conditions::{self, TRUE, cluster::READY},
+    shared::{BindingPools, ClusterPools},
     work::{ResourceBinding, TargetCluster},
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName, Clusters};
@@ -288,18 +289,29 @@ fn changes(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Memory of the objects and of what the scheduler derives from them.
+/// Memory of the objects, which share values as in the caches of controllers, and of what the scheduler derives from
+/// them.
 fn memory(args: &Args) -> anyhow::Result<()> {
     if args.cached_clusters == 0 {
         return Ok(());
     }
     let own = || used(std::process::id()).map(|used| used.own_mib);
     let before = own()?;
-    let clusters = fleet(args.cached_clusters, false)?;
+    let mut pools = ClusterPools::default();
+    let mut clusters = Clusters::new();
+    for n in 0..args.cached_clusters {
+        let mut cluster = ready_cluster(n)?;
+        pools.share(&mut cluster, None);
+        clusters.insert(name(n), cluster.into());
+    }
     let of_clusters = own()? - before;
-    let bindings: Vec<Arc<ResourceBinding>> = (0..args.cached_bindings)
-        .map(|n| placed_binding(n, args.cached_clusters).map(Arc::new))
-        .collect::<anyhow::Result<_>>()?;
+    let mut pools = BindingPools::default();
+    let mut bindings = Vec::with_capacity(args.cached_bindings);
+    for n in 0..args.cached_bindings {
+        let mut binding = placed_binding(n, args.cached_clusters)?;
+        pools.share(&mut binding.spec, None);
+        bindings.push(Arc::new(binding));
+    }
     let of_bindings = own()? - before - of_clusters;
     let derived = (
         Index::of(&clusters),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ironclad_api::{
-    Taint, Toleration,
+    Shared, Taint, Toleration,
     annotations::DRAINING,
     conditions::{binding::EVICTION_PENDING, is_true},
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, PRODUCER_TAINT_MANAGER},
@@ -43,8 +43,8 @@ pub(super) struct State {
 /// Inputs of an eviction decision besides taints.
 #[derive(Debug, Clone, PartialEq)]
 struct Wishes {
-    placement: Placement,
-    failover: Option<FailoverBehavior>,
+    placement: Shared<Placement>,
+    failover: Option<Shared<FailoverBehavior>>,
 }
 
 impl Wishes {

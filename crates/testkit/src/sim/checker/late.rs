@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use ironclad_api::{
+    Shared,
     annotations::{APPLIED_PLACEMENT, DRAINING},
     cluster::Cluster,
     policy::{Placement, ReplicaSchedulingType, SpreadByField},
@@ -174,7 +175,7 @@ fn is_well(cluster: &Cluster) -> bool {
 fn is_applied(binding: &ResourceBinding) -> bool {
     let annotations = binding.metadata.annotations.as_ref();
     let applied = annotations.and_then(|all| all.get(APPLIED_PLACEMENT));
-    let applied: Option<Placement> = applied.and_then(|text| serde_json::from_str(text).ok());
+    let applied: Option<Shared<Placement>> = applied.and_then(|text| serde_json::from_str(text).ok());
     applied.is_some() && applied == binding.spec.placement
 }
 

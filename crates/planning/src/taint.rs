@@ -260,7 +260,7 @@ mod tests {
                     ..ObjectReference::default()
                 },
                 clusters: vec![TargetCluster { name: on.into(), replicas: 1, components: Vec::new() }],
-                placement: Some(Placement::default()),
+                placement: Some(Placement::default().into()),
                 workload_affinity_groups: Some(groups.clone()),
                 ..ResourceBindingSpec::default()
             };

@@ -173,6 +173,7 @@ mod tests {
         };
         let mut binding = ResourceBinding::new(name, spec);
         binding.metadata.namespace = Some("shop".into());
+        binding.metadata.uid = Some(name.into());
         binding.metadata.resource_version = Some(version.into());
         binding
     }
@@ -205,7 +206,7 @@ mod tests {
         for (name, kind) in [("m1", "Deployment"), ("m2", "Deployment"), ("m3", "Job")] {
             let cluster = json!({
                 "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-                "metadata": {"name": name, "resourceVersion": "1"},
+                "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
                 "spec": {"syncMode": "Push", "resourceModels": [{"grade": 0, "ranges": []}]},
                 "status": {"apiEnablements": [{"groupVersion": "v1", "resources": [{"name": "x", "kind": kind}]}]},
             });

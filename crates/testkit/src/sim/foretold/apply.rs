@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use ironclad_fleet::{ClusterName, ObjectKey, World, targets::targets};
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::{Preemption, apply::Planned};
@@ -10,7 +10,7 @@ use ironclad_seam::Stream;
 use serde_json::{Value, json};
 
 use super::{
-    Met,
+    Met, Trace,
     draw::{self, Fleet},
     fleet, shares,
 };
@@ -19,9 +19,9 @@ use super::{
 type Copies = BTreeMap<ObjectKey, BTreeMap<ClusterName, i32>>;
 
 /// Checks the plan of a seed's file over its fleet.
-pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
+pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     let (setup, draws) = draw::world(seed);
-    let (mut runner, user, drawn) = draw::start(setup, &draws).await?;
+    let (mut runner, user, drawn) = draw::start(setup, &draws, trace).await?;
     runner.world.until_still().await?;
     let (file, met) = edits(&draws, &drawn);
     let before = fleet(&runner.world).await?;
@@ -43,14 +43,14 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
     for object in &file {
         user.apply(object, false).await?;
     }
-    runner.world.pass(Duration::from_secs(5)).await?;
-    runner.world.until_still().await?;
-    let after = fleet(&runner.world).await?.world;
-    let real = copies(&after);
     let story = || {
         let file = serde_json::to_string_pretty(&file).unwrap_or_default();
         format!("\nthe file: {file}\nthe plan: {}", serde_json::to_string_pretty(&plan).unwrap_or_default())
     };
+    runner.world.pass(Duration::from_secs(5)).await.with_context(story)?;
+    runner.world.until_still().await.with_context(story)?;
+    let after = fleet(&runner.world).await?.world;
+    let real = copies(&after);
     for key in foretold.keys().chain(real.keys()) {
         let of = |all: &Copies| {
             let copies = all.get(key).into_iter().flatten();

@@ -9,6 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use super::Trace;
 use crate::sim::{
     Setup,
     runner::{Runner, setup},
@@ -254,9 +255,10 @@ pub(super) fn cluster(number: u64) -> Value {
 }
 
 /// Starts the fleet: clusters get labels and regions, and policies and workloads are applied in a drawn order.
-pub(super) async fn start(setup: Setup, draws: &Stream) -> anyhow::Result<(Runner, User, Fleet)> {
+pub(super) async fn start(setup: Setup, draws: &Stream, trace: &Trace) -> anyhow::Result<(Runner, User, Fleet)> {
     let members = setup.members;
     let runner = Runner::new(setup).await?;
+    let _ = trace.set(runner.world.history.clone());
     let user = User::of(&runner);
     for number in 1..=members as u64 {
         let tier = tier(draws);

@@ -63,7 +63,7 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
         remove_after: 20,
     };
     runner.taint_policy(&policy).await?;
-    runner.world.until_still().await?;
+    draw::settle(&mut runner).await?;
     let before = fleet(&runner.world).await?;
     // The member with most workloads.
     let on = |member: &String| before.world.bindings.values().filter(|one| one.spec.target(member).is_some()).count();

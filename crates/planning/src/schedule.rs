@@ -30,6 +30,9 @@ pub struct Scheduling {
     pub agrees: bool,
     /// Schedule result after the next reconcile, which may run no cycle.
     pub result: Vec<TargetCluster>,
+    /// Time at which that result is withdrawn if no cluster fits until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<Timestamp>,
 }
 
 /// One scheduling cycle over the clusters.
@@ -189,7 +192,11 @@ pub fn schedule(
             let present = binding.spec().clusters.iter().map(|target| (&*target.name, target.replicas));
             targets.collect::<BTreeMap<_, _>>() == present.collect()
         });
-    Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees, result }
+    let withdrawn = match decision.next {
+        scheduling::Next::At(at) if failure.is_some() && !result.is_empty() => Some(at),
+        _ => None,
+    };
+    Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees, result, withdrawn }
 }
 
 /// The most that may be free in clusters: with the upper bounds of the nodes' grades, where models are counted, and

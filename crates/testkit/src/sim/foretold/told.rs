@@ -21,6 +21,7 @@ use ironclad_propagation::detector::claim::{Claim, ClaimScope};
 use ironclad_scheduling::trigger::responsible;
 use ironclad_seam::Stream;
 use ironclad_simcluster::Faults;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -72,6 +73,7 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
         runner.world.pass(Duration::from_secs(90)).await?;
     }
     let now = runner.world.clock().wall_seconds();
+    let shown = now.checked_add(SHOWS)?;
     let evicted_before = runner.evictions().len();
     let told = tell(&runner, &lost).await?;
     let before = fleet(&runner.world).await?;
@@ -103,7 +105,7 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
         if is_evicted {
             met.insert("evicted meanwhile");
         } else if all_reported || why.scheduling.as_ref().is_none_or(|scheduling| scheduling.failure.is_none()) {
-            placement(why, binding.as_ref(), &settings.scheduler, &mut met).with_context(story)?;
+            placement(why, binding.as_ref(), &settings.scheduler, shown, &mut met).with_context(story)?;
             progress(why, tree, then, lost.is_empty(), &mut met).with_context(story)?;
         }
         truth(key, then, binding.as_ref(), &after.world, &lost, &mut met).with_context(story)?;
@@ -145,6 +147,7 @@ fn placement(
     why: &Explanation,
     then: Option<&Binding>,
     options: &ironclad_scheduling::Options,
+    shown: Timestamp,
     met: &mut Met,
 ) -> anyhow::Result<()> {
     let Some(told) = &why.binding else {
@@ -159,7 +162,12 @@ fn placement(
         met.insert("binding foretold");
     }
     let real = shares(then.spec().clusters.iter().map(|target| (target.name.as_str(), target.replicas)));
-    let foretold = shares(scheduling.result.iter().map(|target| (target.name.as_str(), target.replicas)));
+    let is_withdrawn = scheduling.withdrawn.is_some_and(|at| at < shown);
+    if is_withdrawn {
+        met.insert("withdrawn");
+    }
+    let stays = scheduling.result.iter().filter(|_| !is_withdrawn);
+    let foretold = shares(stays.map(|target| (target.name.as_str(), target.replicas)));
     ensure!(real == foretold, "it runs on {real:?}, and was said to run on {foretold:?}");
     if responsible(then.view(), options).is_ok() {
         let conditions = then.status().map_or(&[][..], |status| &status.conditions);

@@ -228,9 +228,8 @@ impl Plan<'_> {
                 self.record(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
                 current = self.block_copies(&binding, current);
                 let (before, targets, options) = (binding.view(), &current.spec().clusters, &self.options.scheduling);
-                let starts = |target: &&TargetCluster| {
-                    !self.blocked.contains_key(&(key.clone(), target.name.as_str().into()))
-                };
+                let starts =
+                    |target: &&TargetCluster| !self.blocked.contains_key(&(key.clone(), target.name.as_str().into()));
                 let starting: Vec<TargetCluster> = targets.iter().filter(starts).cloned().collect();
                 // No cluster ever reports copies that do not start, so that they are assumed for a while only.
                 let since = if starting.len() < targets.len() { self.now } else { TO_THE_END };

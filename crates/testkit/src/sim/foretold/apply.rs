@@ -137,8 +137,13 @@ fn contents(world: &World) -> BTreeMap<(ClusterName, ObjectKey), Value> {
         Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
     };
     let content = |object: &Value| {
-        json!([object["metadata"]["uid"], object["spec"], object["data"], of_users(object, "labels"),
-            of_users(object, "annotations")])
+        json!([
+            object["metadata"]["uid"],
+            object["spec"],
+            object["data"],
+            of_users(object, "labels"),
+            of_users(object, "annotations")
+        ])
     };
     let all = world.members.iter().flat_map(|(cluster, objects)| objects.iter().map(move |one| (cluster, one)));
     all.map(|(cluster, (key, object))| ((cluster.clone(), key.clone()), content(object))).collect()

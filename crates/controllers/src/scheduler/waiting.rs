@@ -46,7 +46,9 @@ impl Waiting {
 
     /// Notes that a cluster has grown, for the attempts that have not ended.
     pub(crate) fn grew(&mut self, cluster: &ClusterName) {
-        self.attempts.values_mut().for_each(|grown| drop(grown.insert(cluster.clone())));
+        for grown in self.attempts.values_mut() {
+            grown.insert(cluster.clone());
+        }
     }
 
     /// Notes that an attempt ends. Returns the clusters that have grown since it began.

@@ -14,7 +14,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{
     ClusterName, Gvk, ObjectKey, World, targets,
-    tree::{Explained, LinkState, Tree, tree},
+    tree::{Explained, LinkState, Tree, explains_itself, tree},
 };
 use ironclad_planning::why::explain;
 use ironclad_propagation::skipped_resources::Skipped;
@@ -139,7 +139,7 @@ async fn explained(
     namespace: &str,
     key: &ObjectKey,
 ) -> anyhow::Result<Explained> {
-    if world.binding_of(key).is_some() {
+    if explains_itself(world, key) {
         return Ok(Explained::default());
     }
     let settings = crate::leader::settings(client).await;

@@ -107,6 +107,14 @@ pub fn tree(world: &World, template: &ObjectKey, explained: &Explained) -> Optio
     Some(tree.close())
 }
 
+/// Returns true if the chain of a template shows by itself why it ends where it does: there is a binding, and a claim or
+/// other workloads that need it. [`Explained`] says the rest of all other templates.
+#[must_use]
+pub fn explains_itself(world: &World, template: &ObjectKey) -> bool {
+    let claim = world.templates.get(template).and_then(|object| claim_of(object));
+    binding_of(world, template).is_some_and(|bound| claim.is_some() || !bound.spec.required_by.is_empty())
+}
+
 /// `2/3 ready` for what has replicas.
 fn readiness(object: &Value) -> String {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
@@ -169,17 +177,21 @@ fn binding_of<'a>(world: &'a World, template: &ObjectKey) -> Option<Bound<'a>> {
     })
 }
 
-/// The policy that claims the template; false if none does and nothing else explains a binding.
-fn policy(world: &World, template: &Value, bound: Option<&Bound<'_>>, explained: &Explained, tree: &mut Tree) -> bool {
-    let mark = |field: &str, key: &str| {
-        let marks = template.pointer("/metadata").and_then(|metadata| metadata.get(field))?;
+/// Namespace and name of the policy that claims a template; the namespace of a ClusterPropagationPolicy is empty.
+fn claim_of(template: &Value) -> Option<(&str, &str)> {
+    let mark = |key: &str| {
+        let marks = template.pointer("/metadata/annotations")?;
         marks.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
     };
-    let namespaced = mark("annotations", annotations::PROPAGATION_POLICY_NAME)
-        .map(|name| (mark("annotations", annotations::PROPAGATION_POLICY_NAMESPACE).unwrap_or_default(), name));
-    let key = namespaced.or_else(|| mark("annotations", annotations::CLUSTER_PROPAGATION_POLICY_NAME).map(|n| ("", n)));
+    let namespaced = mark(annotations::PROPAGATION_POLICY_NAME)
+        .map(|name| (mark(annotations::PROPAGATION_POLICY_NAMESPACE).unwrap_or_default(), name));
+    namespaced.or_else(|| mark(annotations::CLUSTER_PROPAGATION_POLICY_NAME).map(|name| ("", name)))
+}
+
+/// The policy that claims the template; false if none does and nothing else explains a binding.
+fn policy(world: &World, template: &Value, bound: Option<&Bound<'_>>, explained: &Explained, tree: &mut Tree) -> bool {
     let attached = bound.is_some_and(|bound| !bound.spec.required_by.is_empty());
-    let Some((namespace, name)) = key else {
+    let Some((namespace, name)) = claim_of(template) else {
         if attached {
             let needed_by: Vec<String> = bound
                 .iter()

@@ -30,6 +30,9 @@ pub struct Scheduling {
     pub agrees: bool,
     /// Schedule result after the next reconcile, which may run no cycle.
     pub result: Vec<TargetCluster>,
+    /// Time at which that result is withdrawn if no cluster fits until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<Timestamp>,
 }
 
 /// One scheduling cycle over the clusters.
@@ -79,17 +82,7 @@ impl State {
     #[must_use]
     pub fn of(world: &World, settings: &Settings, now: Timestamp) -> Self {
         let options = &settings.scheduler;
-        let mut capacity = Capacity::of(&world.clusters, settings.modelling());
-        for binding in world.bindings.values() {
-            let view = BindingRef::from(&**binding);
-            let reports = binding.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
-            if let Some(scheduled) = view.last_scheduled() {
-                let age = Duration::try_from(now.duration_since(scheduled)).unwrap_or_default();
-                capacity.found(view, reports, age, options, Duration::ZERO);
-            }
-            let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
-            capacity.nominate(binding, nominated, options);
-        }
+        let capacity = assumed(world, settings.modelling(), options, now);
         let peers = options.workload_affinity.then(|| Peers::of(world.bindings.values().map(|binding| &**binding)));
         Self { capacity, peers, available: Available::new() }
     }
@@ -117,6 +110,24 @@ impl State {
             peers.update(after);
         }
     }
+}
+
+/// Free capacity, less the replicas that were assigned lately and that no cluster reports, and what is held for
+/// preemptors.
+#[must_use]
+pub fn assumed(world: &World, modelling: Modelling, options: &Options, now: Timestamp) -> Capacity {
+    let mut capacity = Capacity::of(&world.clusters, modelling);
+    for binding in world.bindings.values() {
+        let view = BindingRef::from(&**binding);
+        let reports = binding.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
+        if let Some(scheduled) = view.last_scheduled() {
+            let age = Duration::try_from(now.duration_since(scheduled)).unwrap_or_default();
+            capacity.found(view, reports, age, options, Duration::ZERO);
+        }
+        let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
+        capacity.nominate(binding, nominated, options);
+    }
+    capacity
 }
 
 /// Runs the search for clusters on its own, whether or not the scheduler has a reason to run it, without these
@@ -181,10 +192,15 @@ pub fn schedule(
             let present = binding.spec().clusters.iter().map(|target| (&*target.name, target.replicas));
             targets.collect::<BTreeMap<_, _>>() == present.collect()
         });
-    Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees, result }
+    let withdrawn = match decision.next {
+        scheduling::Next::At(at) if failure.is_some() && !result.is_empty() => Some(at),
+        _ => None,
+    };
+    Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees, result, withdrawn }
 }
 
-/// The most that may be free in clusters: with the upper bounds of the nodes' grades, where models are counted.
+/// The most that may be free in clusters: with the upper bounds of the nodes' grades, where models are counted, and
+/// without pods that wait for a node.
 #[must_use]
 pub fn most(clusters: &Clusters) -> Capacity {
     Capacity::of(clusters, Modelling::Most)

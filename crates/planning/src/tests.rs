@@ -102,6 +102,19 @@ fn tainted(name: &str, effect: &str, back: Option<u64>) -> Script {
     Script::taint(&name.into(), &taint, back.map(S))
 }
 
+fn edit(world: &mut World, name: &str, change: impl FnOnce(&mut Value)) {
+    let mut cluster = json!(*world.clusters[&ClusterName::from(name)]);
+    change(&mut cluster);
+    world.insert_cluster(serde_json::from_value(cluster).unwrap());
+}
+
+fn rebind(world: &mut World, name: &str, change: impl FnOnce(&mut Value)) {
+    let found = world.bindings.values().find(|binding| binding.metadata.name.as_deref() == Some(name)).unwrap();
+    let mut binding = json!(**found);
+    change(&mut binding);
+    world.insert_binding(serde_json::from_value(binding).unwrap());
+}
+
 fn statuses(found: &FailoverPlan) -> Vec<(String, MoveStatus)> {
     found.moves.iter().map(|one| (one.binding.name.to_string(), one.status)).collect()
 }
@@ -170,6 +183,98 @@ fn a_pod_larger_than_each_node_does_not_start() {
     let because = found.moves.first().and_then(|one| one.because.as_deref());
     // One copy in one cluster does not depend on capacity: the scheduler places it, and nothing starts.
     assert_eq!(because, Some("2 replicas to start in m2, and only 0 would fit"), "{:?}", found.moves);
+}
+
+#[test]
+fn pods_that_wait_for_a_node_take_nothing_from_what_may_start() {
+    for (taken, want) in [("allocating", MoveStatus::Moved), ("allocated", MoveStatus::NotRunning)] {
+        let mut world = fleet(2);
+        let summary = json!({"allocatable": {"cpu": "4", "pods": "1000"}, taken: {"cpu": "3"}});
+        edit(&mut world, "m2", |cluster| cluster["status"]["resourceSummary"] = summary.clone());
+        bind(&mut world, "web", &one_copy(&["m1", "m2"]), Value::Null, &[("m1", 2)]);
+        rebind(&mut world, "web", |binding| {
+            binding["spec"]["replicaRequirements"] = json!({"resourceRequest": {"cpu": "2"}});
+        });
+        let mut options = Options::default();
+        options.flags.eviction.pre_scheduling_check = Check::Off;
+        let found = plan_failover(&world, &tainted("m1", "NoExecute", None), &options, start());
+        assert_eq!(statuses(&found), [("web".to_owned(), want)], "{taken}: {:?}", found.moves);
+    }
+}
+
+#[test]
+fn a_workload_that_is_not_healthy_where_it_has_room_is_not_expected_to_be_healthy_elsewhere() {
+    let report = |health: &str, since: i64| {
+        let since = Timestamp::from_second(START - since).unwrap().to_string();
+        json!([{"clusterName": "m1", "applied": true, "health": health, "healthTransitionTime": since}])
+    };
+    let room = json!({"allocatable": {"cpu": "100", "pods": "1000"}});
+    let full = json!({"allocatable": {"cpu": "100", "pods": "1000"}, "allocated": {"cpu": "100"}});
+    for (name, reports, summary, want) in [
+        ("healthy", report("Healthy", 3_600), &room, MoveStatus::Moved),
+        ("not healthy for an hour", report("Unhealthy", 3_600), &room, MoveStatus::NotRunning),
+        ("not healthy, and it had no time to start", report("Unhealthy", 5), &room, MoveStatus::Moved),
+        ("not healthy, since its cluster is full", report("Unhealthy", 3_600), &full, MoveStatus::Moved),
+        ("unknown", report("Unknown", 3_600), &room, MoveStatus::Moved),
+        ("no report", json!([]), &room, MoveStatus::Moved),
+    ] {
+        let mut world = fleet(2);
+        edit(&mut world, "m1", |cluster| cluster["status"]["resourceSummary"] = summary.clone());
+        bind(&mut world, "web", &one_copy(&["m1", "m2"]), Value::Null, &[("m1", 1)]);
+        rebind(&mut world, "web", |binding| {
+            binding["spec"]["replicaRequirements"] = json!({"resourceRequest": {"cpu": "2"}});
+            binding["status"]["aggregatedStatus"] = reports.clone();
+        });
+        let found = plan_failover(&world, &tainted("m1", "NoExecute", None), &Options::default(), start());
+        assert_eq!(statuses(&found), [("web".to_owned(), want)], "{name}: {:?}", found.moves);
+    }
+}
+
+/// Capacity is the same everywhere, so that who counts what nobody reports goes to m3.
+#[test]
+fn replicas_that_no_cluster_reports_are_assumed_for_five_minutes() {
+    let now = tainted("m1", "NoExecute", None);
+    for (name, scheduled, script, want) in [
+        ("scheduled just now", 10, &now, "m3"),
+        ("scheduled an hour ago", 3_600, &now, "m2"),
+        ("they expire before the eviction", 10, &lost(&["m1"], None), "m2"),
+    ] {
+        let mut world = fleet(3);
+        policy(&mut world, "NoExecute", 300, 180);
+        bind(&mut world, "db", &one_copy(&["m2"]), Value::Null, &[("m2", 50)]);
+        bind(&mut world, "web", &one_copy(&["m1", "m2", "m3"]), Value::Null, &[("m1", 1)]);
+        for workload in ["db", "web"] {
+            rebind(&mut world, workload, |binding| {
+                binding["spec"]["replicaRequirements"] = json!({"resourceRequest": {"cpu": "1"}});
+            });
+        }
+        rebind(&mut world, "db", |binding| {
+            binding["status"]["aggregatedStatus"] = json!([]);
+            binding["status"]["lastScheduledTime"] =
+                Timestamp::from_second(START - scheduled).unwrap().to_string().into();
+        });
+        let found = plan_failover(&world, script, &Options::default(), start());
+        let ends: Vec<&str> = found.moves[0].ends.keys().map(String::as_str).collect();
+        assert_eq!(ends, [want], "{name}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_member_of_its_group_follows_it() {
+    let mut world = fleet(3);
+    bind(&mut world, "a", &json!({"clusterAffinity": {}}), Value::Null, &[("m1", 1)]);
+    bind(&mut world, "b", &one_copy(&["m1", "m2", "m3"]), Value::Null, &[("m1", 1)]);
+    for workload in ["a", "b"] {
+        rebind(&mut world, workload, |binding| {
+            binding["spec"]["workloadAffinityGroups"] = json!({"affinityGroup": "tier=gold"});
+        });
+    }
+    let mut options = Options::default();
+    options.scheduling.workload_affinity = true;
+    options.flags.eviction.pre_scheduling_check = Check::Off;
+    let found = plan_failover(&world, &tainted("m1", "NoExecute", None), &options, start());
+    let ends: Vec<Vec<&String>> = found.moves.iter().map(|one| one.ends.keys().collect()).collect();
+    assert_eq!(ends, [["m2"], ["m2"]], "{:?}", found.timeline);
 }
 
 #[test]

@@ -66,6 +66,9 @@ pub fn placement(explanation: &Explanation) -> String {
         }
         (None, false) => text.push_str("a scheduling cycle would change the present result\n"),
     }
+    if let Some(at) = scheduling.withdrawn {
+        text.push_str(&format!("the present result is withdrawn at {at}, unless a cluster fits until then\n"));
+    }
     text
 }
 

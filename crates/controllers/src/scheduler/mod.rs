@@ -145,6 +145,7 @@ impl Scheduler {
         self.capacity.expire();
         let available = self.estimates.available(binding.view(), remote);
         let mut attempt = self.metrics.attempt(&self.seam.clock);
+        self.waiting.lock().begins(&key);
         let over_quota = self.preemption.over_quota(binding.view());
         let decision = {
             let preemption = self.preemption.read();
@@ -169,6 +170,10 @@ impl Scheduler {
         }
         attempt.ended(decision.attempt(), outcome.is_ok());
         self.note_failure(&key, binding.view(), &decision, outcome.is_ok());
+        let grown = self.waiting.lock().ends(&key);
+        if decision.next == scheduling::Next::WhenCapacity {
+            grown.iter().for_each(|cluster| self.enqueue_waiting(cluster));
+        }
         outcome
     }
 
@@ -240,8 +245,11 @@ impl Scheduler {
     /// A member of its group changed: a binding that waits may fit elsewhere now.
     fn on_fellow(&self, fellow: &BindingKey) {
         let key = Key::new(&fellow.namespace, &fellow.name);
-        let is_waiting = self.waiting.lock().is_unschedulable(&key);
-        if is_waiting {
+        let is_concerned = {
+            let waiting = self.waiting.lock();
+            waiting.is_unschedulable(&key) || waiting.is_attempted(&key)
+        };
+        if is_concerned {
             self.enqueue(key, Incoming::BindingUpdate, Cause::Replay);
         }
     }
@@ -303,6 +311,7 @@ impl Scheduler {
     /// Enqueues bindings that wait for capacity and may fit into this cluster, in the order in which they began to
     /// wait.
     fn enqueue_waiting(&self, cluster: &ClusterName) {
+        self.waiting.lock().grew(cluster);
         let clusters = self.fleet.all();
         let Some(cluster) = clusters.get(cluster) else { return };
         let fitting = {

@@ -1,9 +1,9 @@
 //! Bindings whose last scheduling attempt failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::cluster::Cluster;
-use ironclad_fleet::BindingRef;
+use ironclad_fleet::{BindingRef, ClusterName};
 use ironclad_runtime::Key;
 use ironclad_scheduling::{Capacity, Line, Options};
 
@@ -14,6 +14,9 @@ pub(crate) struct Waiting {
     /// Those that wait for capacity.
     line: Line<Key>,
     backing_off: usize,
+    /// Bindings whose attempt has not ended, each with the clusters that have grown since it began. The attempt may not
+    /// have seen it, and its binding does not wait yet.
+    attempts: BTreeMap<Key, BTreeSet<ClusterName>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,28 @@ impl Waiting {
             Some(Reason::Backoff) => self.backing_off -= 1,
             Some(Reason::Fit) | None => {}
         }
+    }
+
+    /// Notes that an attempt begins, before it reads the capacity.
+    pub(crate) fn begins(&mut self, key: &Key) {
+        self.attempts.insert(key.clone(), BTreeSet::new());
+    }
+
+    /// Notes that a cluster has grown, for the attempts that have not ended.
+    pub(crate) fn grew(&mut self, cluster: &ClusterName) {
+        for grown in self.attempts.values_mut() {
+            grown.insert(cluster.clone());
+        }
+    }
+
+    /// Notes that an attempt ends. Returns the clusters that have grown since it began.
+    pub(crate) fn ends(&mut self, key: &Key) -> BTreeSet<ClusterName> {
+        self.attempts.remove(key).unwrap_or_default()
+    }
+
+    /// True while an attempt of the binding has not ended.
+    pub(crate) fn is_attempted(&self, key: &Key) -> bool {
+        self.attempts.contains_key(key)
     }
 
     /// Notes that the binding waits for capacity. `is_nominated`: some is held for it.
@@ -89,6 +114,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn growth_during_an_attempt_is_remembered_until_the_attempt_ends() {
+        let (a, b) = (Key::new("n", "a"), Key::new("n", "b"));
+        let (m1, m2) = (ClusterName::from("m1"), ClusterName::from("m2"));
+        let mut waiting = Waiting::default();
+        waiting.grew(&m1);
+        waiting.begins(&a);
+        waiting.grew(&m2);
+        waiting.begins(&b);
+        waiting.grew(&m2);
+        waiting.grew(&m1);
+        assert!(waiting.is_attempted(&a));
+        assert_eq!(waiting.ends(&a), [m1.clone(), m2.clone()].into());
+        assert!(!waiting.is_attempted(&a));
+        assert_eq!(waiting.ends(&a), BTreeSet::new(), "it has ended");
+        waiting.begins(&b);
+        assert_eq!(waiting.ends(&b), BTreeSet::new(), "a new attempt sees what had grown before it");
+    }
 
     #[test]
     fn bindings_wait_only_for_the_last_reason() {

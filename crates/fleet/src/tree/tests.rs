@@ -56,6 +56,30 @@ fn a_chain_in_order() {
     );
 }
 
+#[test]
+fn a_chain_without_claim_or_binding_needs_an_explanation() {
+    let follows = json!({"spec": {"requiredBy": [{"namespace": "shop", "name": "web-deployment"}]}});
+    for (name, is_claimed, bound, want) in [
+        ("claimed and bound", true, Some(json!({})), true),
+        ("claimed, without a binding", true, None, false),
+        ("its policy was deleted", false, Some(json!({})), false),
+        ("follows others", false, Some(follows), true),
+        ("nothing", false, None, false),
+    ] {
+        let mut world = world();
+        if !is_claimed {
+            let mut alone = template();
+            alone["metadata"]["annotations"] = json!({});
+            world.insert_template(alone);
+        }
+        world.bindings.clear();
+        if let Some(patch) = bound {
+            world.insert_binding(changed(binding(), patch));
+        }
+        assert_eq!(explains_itself(&world, &key()), want, "{name}");
+    }
+}
+
 /// Each row breaks one thing; the line that is marked, as it reads.
 #[test]
 fn the_first_broken_link_is_marked() {

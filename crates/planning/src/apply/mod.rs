@@ -135,9 +135,16 @@ impl ApplyPlan {
 pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
     let (mut replay, of_policies) = claimed(question);
     let templates: Vec<ObjectKey> = replay.fleet.world.templates.keys().cloned().collect();
+    // The detector takes templates side by side, and is faster than the scheduler, which takes one after the other.
+    let mut detected: BTreeMap<ObjectKey, Vec<Because>> =
+        templates.iter().map(|key| (key.clone(), replay.claim(key))).collect();
     let mut placements = BTreeMap::new();
     for key in templates {
-        let placement = replay.template(&key);
+        let mut placement = replay.template(&key);
+        let mut because = detected.remove(&key).unwrap_or_default();
+        placement.because.retain(|one| !because.contains(one));
+        because.append(&mut placement.because);
+        placement.because = because;
         replay.dependencies(&key);
         if !placement.skipped {
             placements.insert(key, placement);

@@ -1,6 +1,6 @@
 //! Events of bindings and their copies: scheduled, healthy after the start-up time, removed by graceful eviction.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{
     JsonText,
@@ -19,6 +19,9 @@ use crate::{
     schedule::fits_at_most,
     world::{patched_binding, with_reports, with_status},
 };
+
+/// Time beyond every horizon, from which on nothing is assumed any more.
+const TO_THE_END: Duration = Duration::from_secs(1 << 40);
 
 impl Plan<'_> {
     /// A binding is written.
@@ -59,7 +62,7 @@ impl Plan<'_> {
                 conditions::get(conditions, SCHEDULED).is_some_and(|condition| condition.status == FALSE)
             };
             if self.fleet.world.binding(&fellow).as_ref().is_some_and(waits) {
-                self.to_schedule.insert(fellow);
+                self.fellows.insert(fellow);
             }
         }
     }
@@ -98,7 +101,7 @@ impl Plan<'_> {
     }
 
     fn start_copy(&mut self, key: &BindingKey, cluster: &ClusterName) {
-        if self.blocked.contains_key(&(key.clone(), cluster.clone())) {
+        if self.ailing.contains_key(key) || self.blocked.contains_key(&(key.clone(), cluster.clone())) {
             return;
         }
         if self.starting.insert((key.clone(), cluster.clone())) {
@@ -120,7 +123,8 @@ impl Plan<'_> {
     }
 
     /// Notes which copies of a new schedule result can't start, and takes their reports away: nothing is dispatched to
-    /// their cluster, or the whole of its free capacity is too small for the replicas that it gains.
+    /// their cluster, the whole of its free capacity is too small for the replicas that it gains, or the workload is not
+    /// healthy where it runs now either.
     fn block_copies(&mut self, before: &Binding, after: Binding) -> Binding {
         let (key, spec) = (after.key(), after.spec());
         let (mut blocked, mut freed) = (Vec::new(), Vec::new());
@@ -134,7 +138,12 @@ impl Plan<'_> {
                     .then(|| format!("{} to start in {cluster}, and only {fits} would fit", count(gains, "replica")))
             };
             let suspended = || is_suspended(spec, &cluster).then(|| format!("dispatching to {cluster} is suspended"));
-            match suspended().or_else(fits) {
+            let is_new = before.spec().target(&target.name).is_none_or(|had| had.replicas != target.replicas);
+            let ails = || {
+                let ailing = self.ailing.get(&key).filter(|_| is_new)?;
+                Some(format!("its copy in {ailing}, which has room for it, is not healthy either"))
+            };
+            match suspended().or_else(fits).or_else(ails) {
                 Some(why) => blocked.push((cluster, why)),
                 None => freed.push(cluster),
             }
@@ -184,6 +193,7 @@ impl Plan<'_> {
 
     pub(super) fn schedule(&mut self, key: &BindingKey) {
         let Some(binding) = self.fleet.world.binding(key) else { return };
+        self.capacity.expire(self.now);
         let seen = scheduling::Seen {
             binding: binding.view(),
             clusters: &self.fleet.world.clusters,
@@ -217,15 +227,20 @@ impl Plan<'_> {
                 let targets: Vec<String> = current.spec().clusters.iter().map(share).collect();
                 self.record(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
                 current = self.block_copies(&binding, current);
-                let (before, now) = (binding.view(), self.now);
-                for capacity in [&mut self.capacity, &mut self.free] {
-                    capacity.assigned(before, &current.spec().clusters, &self.options.scheduling, now);
-                }
+                let (before, targets, options) = (binding.view(), &current.spec().clusters, &self.options.scheduling);
+                let starts =
+                    |target: &&TargetCluster| !self.blocked.contains_key(&(key.clone(), target.name.as_str().into()));
+                let starting: Vec<TargetCluster> = targets.iter().filter(starts).cloned().collect();
+                // No cluster ever reports copies that do not start, so that they are assumed for a while only.
+                let since = if starting.len() < targets.len() { self.now } else { TO_THE_END };
+                self.capacity.assigned(before, targets, options, since);
+                self.free.assigned(before, &starting, options, TO_THE_END);
             }
             self.set_binding(key, current);
             // The scheduler's own write causes another reconcile only if something else changed, too.
             if moved {
                 self.to_schedule.remove(key);
+                self.fellows.remove(key);
             }
         }
     }

@@ -11,13 +11,20 @@ use std::{
     time::Duration,
 };
 
+use ironclad_api::{
+    conditions::TRUE,
+    work::{AggregatedStatusItem, ResourceBinding, ResourceHealth},
+};
 use ironclad_failover::{Evictions, Now, cluster::health, taint_manager::Waiting, taint_policy, taints::is_faulty};
 use ironclad_fleet::{BindingKey, ClusterName, World};
 use ironclad_scheduling::{Capacity, Peers};
 use jiff::{SignedDuration, Timestamp};
 
 use self::fleet::Fleet;
-use crate::{FailoverPlan, MoveStatus, Options, Script, TimelineEntry, schedule::most};
+use crate::{
+    FailoverPlan, MoveStatus, Options, Script, TimelineEntry,
+    schedule::{assumed, fits_at_most, most},
+};
 
 /// Assumed time since the leader started: its warm-up is over.
 const LED_FOR: Duration = Duration::from_secs(3_600);
@@ -33,6 +40,30 @@ pub fn plan_failover(world: &World, script: &Script, options: &Options, start: T
     plan.begin();
     plan.run();
     plan.finish()
+}
+
+/// Workloads of which no copy is healthy, with a cluster in which one had time to start, and has room.
+fn ailing(world: &World, free: &Capacity, options: &Options, now: Timestamp) -> BTreeMap<BindingKey, ClusterName> {
+    let ails = |binding: &ResourceBinding| {
+        let spec = &binding.spec;
+        let reports = binding.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
+        if !spec.is_workload() || reports.iter().any(|item| item.health == Some(ResourceHealth::Healthy)) {
+            return None;
+        }
+        let had_time = |item: &AggregatedStatusItem| {
+            let since = item.health_transition_time.as_ref().map(|time| now.duration_since(time.0));
+            since.is_none_or(|since| Duration::try_from(since).unwrap_or_default() > options.startup)
+        };
+        let unhealthy = reports
+            .iter()
+            .filter(|item| item.applied && item.health == Some(ResourceHealth::Unhealthy) && had_time(item))
+            .map(|item| ClusterName::from(item.cluster_name.as_str()));
+        let is_ready = |name: &ClusterName| world.clusters.get(name).is_some_and(|one| one.ready() == Some(TRUE));
+        let has_room =
+            |name: &ClusterName| fits_at_most(free, spec, name, &options.scheduling).is_none_or(|fits| fits > 0);
+        unhealthy.filter(|name| spec.target(&name.0).is_some() && is_ready(name)).find(has_room)
+    };
+    world.bindings.iter().filter_map(|(key, binding)| Some((key.clone(), ails(binding)?))).collect()
 }
 
 /// Event that is due at a time.
@@ -51,13 +82,17 @@ struct Plan<'a> {
     options: &'a Options,
     script: &'a Script,
     fleet: Fleet,
-    /// Free capacity. No resource summary is collected here, so assigned replicas stay assumed to the end.
+    /// Free capacity, less what is assumed. No resource summary is collected here, so replicas that are assigned here
+    /// and start stay assumed to the end.
     capacity: Capacity,
     /// The most that may be free, with the upper bounds of the nodes' grades: what does not fit certainly does not
     /// start.
     free: Capacity,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     peers: Option<Peers>,
+    /// Workloads that are not healthy where they run, although nothing says that their cluster is the reason, each with
+    /// one such cluster. No copy elsewhere is expected to become healthy.
+    ailing: BTreeMap<BindingKey, ClusterName>,
     /// New copies that can't start, with the reason.
     blocked: BTreeMap<(BindingKey, ClusterName), String>,
     /// `None` while the gate is off.
@@ -72,6 +107,8 @@ struct Plan<'a> {
     policies: BTreeMap<ClusterName, taint_policy::Memory>,
     to_taint: BTreeSet<ClusterName>,
     to_schedule: BTreeSet<BindingKey>,
+    /// Waiting members of groups of workloads in which another one has moved: they come after that one.
+    fellows: BTreeSet<BindingKey>,
     to_assess: BTreeSet<BindingKey>,
     starting: BTreeSet<(BindingKey, ClusterName)>,
     open: BTreeMap<(BindingKey, ClusterName), usize>,
@@ -84,12 +121,14 @@ impl<'a> Plan<'a> {
         let born = start.checked_sub(SignedDuration::try_from(LED_FOR).unwrap_or_default()).unwrap_or(start);
         let evictions =
             options.gate.then(|| Evictions::new(options.flags.clone(), Now { wall: born, mono: Duration::ZERO }));
+        let free = most(&world.clusters);
         Self {
             options,
             script,
             fleet: Fleet::of(world),
-            capacity: Capacity::of(&world.clusters, options.modelling),
-            free: most(&world.clusters),
+            capacity: assumed(world, options.modelling, &options.scheduling, start),
+            ailing: ailing(world, &free, options, start),
+            free,
             peers: options
                 .scheduling
                 .workload_affinity
@@ -105,6 +144,7 @@ impl<'a> Plan<'a> {
             policies: BTreeMap::new(),
             to_taint: BTreeSet::new(),
             to_schedule: BTreeSet::new(),
+            fellows: BTreeSet::new(),
             to_assess: BTreeSet::new(),
             starting: BTreeSet::new(),
             open: BTreeMap::new(),
@@ -218,6 +258,8 @@ impl<'a> Plan<'a> {
             if let Some(name) = self.to_taint.pop_first() {
                 self.taint_by_policies(&name);
             } else if let Some(key) = self.to_schedule.pop_first() {
+                self.schedule(&key);
+            } else if let Some(key) = self.fellows.pop_first() {
                 self.schedule(&key);
             } else if let Some(key) = self.to_assess.pop_first() {
                 self.assess(&key);

@@ -136,7 +136,11 @@ impl Explanation {
             LinkState::Waiting
         };
         let detail = match state {
-            LinkState::Broken => format!("selects it: make a {} whose resourceSelectors name it", self.policy_kind()),
+            LinkState::Broken => {
+                let is_bound = self.binding.as_ref().is_some_and(|binding| binding.made);
+                let kept = if is_bound { " any more, so its copies stay as they are" } else { "" };
+                format!("selects it{kept}: make a {} whose resourceSelectors name it", self.policy_kind())
+            }
             LinkState::Ok | LinkState::Waiting => format!("has claimed it: {}", self.policy_lines().join("; ")),
         };
         let unbound: Vec<String> =

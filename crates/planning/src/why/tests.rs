@@ -31,6 +31,8 @@ fn templates_without_a_claim_are_told_why() {
     let object = |api_version: &str, kind: &str, metadata: &str| {
         format!("---\n{{apiVersion: {api_version}, kind: {kind}, metadata: {{{metadata}}}}}\n")
     };
+    let bound = "---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\nmetadata: {name: x-configmap, namespace: shop, uid: b}\n\
+                 spec: {resource: {apiVersion: v1, kind: ConfigMap, namespace: shop, name: x, uid: u}, clusters: [{name: m1}], placement: {}}\n";
     for (name, api_version, kind, namespace, labels, more, state, want) in [
         (
             "no policy",
@@ -41,6 +43,16 @@ fn templates_without_a_claim_are_told_why() {
             "",
             LinkState::Broken,
             "selects it: make a PropagationPolicy whose resourceSelectors name it",
+        ),
+        (
+            "a policy that was deleted",
+            "v1",
+            "ConfigMap",
+            "shop",
+            "",
+            bound,
+            LinkState::Broken,
+            "selects it any more, so its copies stay as they are: make a PropagationPolicy whose resourceSelectors name it",
         ),
         (
             "no policy of a cluster-scoped kind",

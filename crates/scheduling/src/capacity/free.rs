@@ -19,8 +19,8 @@ pub enum Modelling {
     On,
     /// The summary alone limits the estimate.
     Off,
-    /// Each node counts with the most that its grade allows, so that what does not fit certainly does not start. For
-    /// those who explain; no scheduler estimates by it.
+    /// Each node counts with the most that its grade allows, and pods that wait for a node take nothing, so that what
+    /// does not fit certainly does not start. For those who explain; no scheduler estimates by it.
     Most,
 }
 
@@ -74,7 +74,8 @@ impl FreeCapacity {
         };
         let allocatable = units(&summary.allocatable);
         let mut free = allocatable.clone();
-        for taken in [units(&summary.allocated), units(&summary.allocating)] {
+        let waiting = if modelling == Modelling::Most { Units::default() } else { units(&summary.allocating) };
+        for taken in [units(&summary.allocated), waiting] {
             for (resource, amount) in &mut free {
                 *amount = amount.saturating_sub(taken.get(resource).copied().unwrap_or(0));
             }

@@ -78,7 +78,7 @@ struct Args {
     #[arg(long, requires = "seed")]
     propagation: bool,
     /// Check that what is told of the seeds' fleets is what then happens: why, apply or loss
-    #[arg(long, value_name = "PROPERTY", value_parser = Property::parse, conflicts_with_all = ["keep", "show", "digest", "history"])]
+    #[arg(long, value_name = "PROPERTY", value_parser = Property::parse, conflicts_with_all = ["keep", "show", "digest"])]
     foretold: Option<Property>,
     /// Simulated members of propagation
     #[arg(long, default_value_t = 3, requires = "propagation")]
@@ -157,7 +157,11 @@ fn scaled(args: &Args) -> anyhow::Result<()> {
 /// Checks a property of what is told for one seed, or for many.
 fn foretold(args: &Args, property: Property) -> anyhow::Result<()> {
     if let Some(seed) = args.seed {
-        println!("{:?}", property.check(seed)?);
+        let (met, history) = property.traced(seed);
+        if args.history {
+            println!("{}", history.join("\n"));
+        }
+        println!("{:?}", met?);
         return Ok(());
     }
     let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);

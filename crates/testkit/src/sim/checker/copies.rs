@@ -115,6 +115,10 @@ pub(super) fn config_deleted(
     let Some(binding) = fleet.bindings.get(key).filter(|binding| binding.metadata.deletion_timestamp.is_none()) else {
         return;
     };
+    // Its policy does not ask for dependencies any more, or another policy has the workload now.
+    if !binding.spec.propagate_deps {
+        return;
+    }
     let joined = fleet.clusters.get(cluster).is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none());
     let of_workload = |object: &ObjectKey| {
         *object.gvk.kind == *"Deployment" && *object.namespace == *key.namespace && *object.name == *workload
@@ -128,7 +132,8 @@ pub(super) fn config_deleted(
     }
 }
 
-/// A user's placement leaves this cluster out, and the next copy is being made (decision 13), or there is to be none:
+/// A user's placement leaves this cluster out, or gives it no replica by its weights, and the next copy is being made
+/// (decision 13), or there is to be none:
 /// as for a workload of no replicas (specification/scheduling.md 8.7).
 fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet) -> bool {
     if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
@@ -143,7 +148,9 @@ fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet
         let is_live = work.metadata.deletion_timestamp.is_none() && id(&**work) == id(binding);
         is_live && targets.iter().any(|target| *target.name == *key.cluster.0)
     });
-    is_left_out && (targets.is_empty() || in_making)
+    // The user's weights divide the replicas afresh, wherever they were before (specification/scheduling.md 8.4).
+    let is_weighed_out = placement.ignores_spread() && binding.spec.target(&cluster.0).is_none();
+    (is_left_out && targets.is_empty()) || ((is_left_out || is_weighed_out) && in_making)
 }
 
 /// Returns the permanent id in the labels of a binding or Work.

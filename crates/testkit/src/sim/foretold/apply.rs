@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use ironclad_fleet::{ClusterName, ObjectKey, World, targets::targets};
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::{Preemption, apply::Planned};
@@ -10,19 +10,24 @@ use ironclad_seam::Stream;
 use serde_json::{Value, json};
 
 use super::{
-    Met,
+    Met, Trace,
     draw::{self, Fleet},
     fleet, shares,
 };
+
+/// Time after which the controllers see the file.
+const ARRIVES: Duration = Duration::from_secs(2);
+/// Parts of the keys of labels and annotations that are records.
+const RECORDS: [&str; 3] = ["karmada.io/", "ironclad.io/", "deployment.kubernetes.io/"];
 
 /// Copies of each template, by cluster, with replicas.
 type Copies = BTreeMap<ObjectKey, BTreeMap<ClusterName, i32>>;
 
 /// Checks the plan of a seed's file over its fleet.
-pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
+pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     let (setup, draws) = draw::world(seed);
-    let (mut runner, user, drawn) = draw::start(setup, &draws).await?;
-    runner.world.until_still().await?;
+    let (mut runner, user, drawn) = draw::start(setup, &draws, trace).await?;
+    draw::settle(&mut runner).await?;
     let (file, met) = edits(&draws, &drawn);
     let before = fleet(&runner.world).await?;
     let mut applied = Vec::new();
@@ -30,6 +35,17 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
         applied.push((user.get(object).await?, user.apply(object, true).await?));
     }
     let (interpreter, now) = (Interpreter::default(), runner.world.clock().wall_seconds());
+    // The plan is about what the whole file leaves behind: the controllers see it at once. What they would do of an
+    // object before the next one arrives depends on how fast they are.
+    runner.world.faults_of(0).freeze_watches(runner.world.clock().mono() + ARRIVES);
+    for object in &file {
+        user.apply(object, false).await?;
+    }
+    // Among equal clusters the UID of a template decides (specification/scheduling.md 8.5). A new one gets it now.
+    for (object, (_, then)) in file.iter().zip(&mut applied) {
+        let real = user.get(object).await?.context("what was applied is there")?;
+        then["metadata"]["uid"] = real["metadata"]["uid"].clone();
+    }
     let planned = Planned::new(before, applied)?;
     let plan = planned.plan_apply(Preemption::Off, &interpreter, now);
     let present = copies(&planned.before.world);
@@ -38,19 +54,15 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
         let copies = change.copies.iter().filter_map(|(cluster, copy)| Some((cluster.clone(), copy.after?)));
         foretold.insert(change.template.clone(), copies.collect());
     }
-    let generations = generations(&planned.before.world);
-
-    for object in &file {
-        user.apply(object, false).await?;
-    }
-    runner.world.pass(Duration::from_secs(5)).await?;
-    runner.world.until_still().await?;
-    let after = fleet(&runner.world).await?.world;
-    let real = copies(&after);
+    let contents = contents(&planned.before.world);
     let story = || {
         let file = serde_json::to_string_pretty(&file).unwrap_or_default();
         format!("\nthe file: {file}\nthe plan: {}", serde_json::to_string_pretty(&plan).unwrap_or_default())
     };
+    runner.world.pass(Duration::from_secs(5)).await.with_context(story)?;
+    runner.world.until_still().await.with_context(story)?;
+    let after = fleet(&runner.world).await?.world;
+    let real = copies(&after);
     for key in foretold.keys().chain(real.keys()) {
         let of = |all: &Copies| {
             let copies = all.get(key).into_iter().flatten();
@@ -65,11 +77,11 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
         );
     }
     let mut met: Met = met.into_iter().collect();
-    let now = self::generations(&after);
+    let now = self::contents(&after);
     for change in &plan.templates {
         for (cluster, copy) in &change.copies {
             let key = (cluster.clone(), change.template.clone());
-            let (Some(then), Some(now)) = (generations.get(&key), now.get(&key)) else { continue };
+            let (Some(then), Some(now)) = (contents.get(&key), now.get(&key)) else { continue };
             ensure!(
                 copy.change() != "stays" || then == now,
                 "the copy of {} in {cluster} changed, foretold that it stays{}",
@@ -116,13 +128,25 @@ fn copies(world: &World) -> Copies {
     all
 }
 
-/// `metadata.generation` of the copies in members.
-fn generations(world: &World) -> BTreeMap<(ClusterName, ObjectKey), i64> {
+/// What users care about in the copies in members: UID, spec, data, labels and annotations, without the records that
+/// propagation and the members themselves keep there.
+fn contents(world: &World) -> BTreeMap<(ClusterName, ObjectKey), Value> {
+    let of_users = |object: &Value, field: &str| {
+        let all = object.pointer(&format!("/metadata/{field}")).and_then(Value::as_object).into_iter().flatten();
+        let kept = all.filter(|(key, _)| !RECORDS.iter().any(|text| key.contains(text)));
+        Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
+    };
+    let content = |object: &Value| {
+        json!([
+            object["metadata"]["uid"],
+            object["spec"],
+            object["data"],
+            of_users(object, "labels"),
+            of_users(object, "annotations")
+        ])
+    };
     let all = world.members.iter().flat_map(|(cluster, objects)| objects.iter().map(move |one| (cluster, one)));
-    all.filter_map(|(cluster, (key, object))| {
-        Some(((cluster.clone(), key.clone()), object.pointer("/metadata/generation")?.as_i64()?))
-    })
-    .collect()
+    all.map(|(cluster, (key, object))| ((cluster.clone(), key.clone()), content(object))).collect()
 }
 
 /// Draws the objects of a file, in the order in which they are applied.

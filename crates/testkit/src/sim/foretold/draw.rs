@@ -1,5 +1,9 @@
 //! Draws fleets: clusters with labels and regions, workloads, and the policies that place them.
 
+use std::time::Duration;
+
+use anyhow::bail;
+use ironclad_api::cluster::Cluster;
 use ironclad_failover::flags::eviction::Check;
 use ironclad_fleet::gates::Gate;
 use ironclad_seam::{Rng, Stream};
@@ -9,11 +13,14 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use super::Trace;
 use crate::sim::{
     Setup,
     runner::{Runner, setup},
 };
 
+/// Most half minutes until every member reports its capacity.
+const REPORTS_MAX: usize = 20;
 /// Field manager of the user.
 const USER: &str = "user";
 
@@ -253,10 +260,28 @@ pub(super) fn cluster(number: u64) -> Value {
     json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": format!("member{number}")}})
 }
 
+/// Lets the fleet come to rest, with the capacity of all members known: nobody can foretell by what no member has
+/// reported.
+pub(super) async fn settle(runner: &mut Runner) -> anyhow::Result<()> {
+    let reported = |cluster: &Cluster| {
+        let summary = cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref());
+        summary.is_some_and(|summary| summary.allocatable.get("cpu").is_some_and(|cpu| cpu.0 != "0"))
+    };
+    for _ in 0..REPORTS_MAX {
+        runner.world.until_still().await?;
+        if runner.world.observe().await?.clusters.values().all(|cluster| reported(cluster)) {
+            return Ok(());
+        }
+        runner.world.pass(Duration::from_secs(30)).await?;
+    }
+    bail!("a member never reported its capacity")
+}
+
 /// Starts the fleet: clusters get labels and regions, and policies and workloads are applied in a drawn order.
-pub(super) async fn start(setup: Setup, draws: &Stream) -> anyhow::Result<(Runner, User, Fleet)> {
+pub(super) async fn start(setup: Setup, draws: &Stream, trace: &Trace) -> anyhow::Result<(Runner, User, Fleet)> {
     let members = setup.members;
     let runner = Runner::new(setup).await?;
+    let _ = trace.set(runner.world.history.clone());
     let user = User::of(&runner);
     for number in 1..=members as u64 {
         let tier = tier(draws);

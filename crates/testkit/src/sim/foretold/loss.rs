@@ -14,7 +14,7 @@ use ironclad_planning::{FailoverPlan, Options, Script, plan_failover};
 use ironclad_seam::Stream;
 use ironclad_simcluster::Faults;
 
-use super::{Met, draw, fleet, shares};
+use super::{Met, Trace, draw, fleet, shares};
 use crate::sim::script::{HAND_KEY, TaintPolicy};
 
 /// Time after which all expected evictions have happened.
@@ -52,18 +52,18 @@ impl Fault {
 }
 
 /// Checks the plan of a seed's fault over its fleet.
-pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
+pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     let (setup, draws) = draw::world(seed);
     let failover = setup.settings.failover.clone();
     let members = setup.members;
-    let (mut runner, _, _) = draw::start(setup, &draws).await?;
+    let (mut runner, _, _) = draw::start(setup, &draws, trace).await?;
     let policy = TaintPolicy {
         effect: ["NoExecute", "PreferNoExecute"][draws.below(2) as usize],
         add_after: 30,
         remove_after: 20,
     };
     runner.taint_policy(&policy).await?;
-    runner.world.until_still().await?;
+    draw::settle(&mut runner).await?;
     let before = fleet(&runner.world).await?;
     // The member with most workloads.
     let on = |member: &String| before.world.bindings.values().filter(|one| one.spec.target(member).is_some()).count();

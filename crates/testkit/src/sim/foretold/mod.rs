@@ -11,6 +11,7 @@ mod loss;
 mod told;
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     pin::Pin,
     sync::Arc,
@@ -26,7 +27,7 @@ use kube::{Api, Client, api::ListParams};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::World;
+use super::{History, World};
 
 /// A property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,9 @@ pub enum Property {
     /// `plan cluster-loss` and `plan taint`.
     Loss,
 }
+
+/// History of the fleet of a run, once there is one.
+type Trace = OnceCell<History>;
 
 /// Situations that a run met, so that a test can demand that all were met.
 pub type Met = BTreeSet<&'static str>;
@@ -69,14 +73,23 @@ impl Property {
     /// # Errors
     /// If what was told differs from what happened; the error says how to run the seed again.
     pub fn check(self, seed: u64) -> anyhow::Result<Met> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-        let checked: Pin<Box<dyn Future<Output = anyhow::Result<Met>>>> = match self {
-            Self::Why => Box::pin(told::check(seed)),
-            Self::Apply => Box::pin(apply::check(seed)),
-            Self::Loss => Box::pin(loss::check(seed)),
-        };
-        let met = runtime.block_on(checked);
-        met.with_context(|| format!("cargo xtask sim --foretold {} --seed {seed}", self.name()))
+        self.traced(seed).0
+    }
+
+    /// Checks the property for the fleet of a seed, and returns the history of the fleet, too.
+    pub fn traced(self, seed: u64) -> (anyhow::Result<Met>, Vec<String>) {
+        let trace = Trace::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let met = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
+            let checked: Pin<Box<dyn Future<Output = anyhow::Result<Met>>>> = match self {
+                Self::Why => Box::pin(told::check(seed, &trace)),
+                Self::Apply => Box::pin(apply::check(seed, &trace)),
+                Self::Loss => Box::pin(loss::check(seed, &trace)),
+            };
+            runtime.block_on(checked)
+        });
+        let met = met.with_context(|| format!("cargo xtask sim --foretold {} --seed {seed}", self.name()));
+        (met, trace.get().map(History::lines).unwrap_or_default())
     }
 }
 

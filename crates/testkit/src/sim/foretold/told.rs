@@ -6,21 +6,26 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use ironclad_api::conditions::{self, TRUE, binding::SCHEDULED};
+use ironclad_api::{
+    ObjectMeta,
+    conditions::{self, TRUE, binding::SCHEDULED},
+};
 use ironclad_fleet::{
     Binding, ClusterName, ObjectKey, World,
     targets::expected_clusters,
-    tree::{Explained, Link, LinkState, Tree, tree},
+    tree::{Explained, Link, LinkState, Tree, explains_itself, tree},
 };
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::why::{Explanation, answer, explain};
+use ironclad_propagation::detector::claim::{Claim, ClaimScope};
 use ironclad_scheduling::trigger::responsible;
 use ironclad_seam::Stream;
 use ironclad_simcluster::Faults;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Met, deployments,
+    Met, Trace, deployments,
     draw::{self, Fleet, User},
     fleet, shares,
 };
@@ -43,28 +48,32 @@ struct Told {
 }
 
 /// Checks what is told of the workloads of a seed's fleet at a drawn moment.
-pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
+pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     let (setup, draws) = draw::world(seed);
     let gate = setup.settings.gates.clone();
-    let (mut runner, user, drawn) = draw::start(setup, &draws).await?;
+    let (mut runner, user, drawn) = draw::start(setup, &draws, trace).await?;
     let mut met = Met::new();
     if draws.chance(0.6) {
         runner.world.until_still().await?;
         met.insert("at rest");
     } else {
-        runner.world.pass(Duration::from_millis(draws.below(8_000))).await?;
+        // A binding is made and scheduled within less than a second.
+        let at_most = [300, 8_000][draws.below(2) as usize];
+        runner.world.pass(Duration::from_millis(draws.below(at_most))).await?;
         met.insert("in motion");
     }
     let mut lost = BTreeSet::new();
     for _ in 0..draws.below(3) {
         met.extend(act(&draws, &mut runner, &user, &drawn, &mut lost).await?);
-        runner.world.pass(Duration::from_millis(draws.below(45_000))).await?;
+        let at_most = [300, 45_000][draws.below(2) as usize];
+        runner.world.pass(Duration::from_millis(draws.below(at_most))).await?;
     }
     if !lost.is_empty() {
         // Nobody can tell of what nobody has noticed.
         runner.world.pass(Duration::from_secs(90)).await?;
     }
     let now = runner.world.clock().wall_seconds();
+    let shown = now.checked_add(SHOWS)?;
     let evicted_before = runner.evictions().len();
     let told = tell(&runner, &lost).await?;
     let before = fleet(&runner.world).await?;
@@ -96,7 +105,7 @@ pub(super) async fn check(seed: u64) -> anyhow::Result<Met> {
         if is_evicted {
             met.insert("evicted meanwhile");
         } else if all_reported || why.scheduling.as_ref().is_none_or(|scheduling| scheduling.failure.is_none()) {
-            placement(why, binding.as_ref(), &settings.scheduler, &mut met).with_context(story)?;
+            placement(why, binding.as_ref(), &settings.scheduler, shown, &mut met).with_context(story)?;
             progress(why, tree, then, lost.is_empty(), &mut met).with_context(story)?;
         }
         truth(key, then, binding.as_ref(), &after.world, &lost, &mut met).with_context(story)?;
@@ -126,10 +135,7 @@ async fn tell(runner: &Runner, lost: &BTreeSet<String>) -> anyhow::Result<BTreeM
     let mut told = BTreeMap::new();
     for key in keys {
         let why = explain(&fleet, &key, &interpreter, now).with_context(|| format!("{key} can't be explained"))?;
-        let explained = match fleet.world.binding_of(&key) {
-            Some(_) => Explained::default(),
-            None => why.for_tree(),
-        };
+        let explained = if explains_itself(&fleet.world, &key) { Explained::default() } else { why.for_tree() };
         let tree = tree(&fleet.world, &key, &explained).with_context(|| format!("{key} has no tree"))?;
         told.insert(key, Told { why, tree });
     }
@@ -141,6 +147,7 @@ fn placement(
     why: &Explanation,
     then: Option<&Binding>,
     options: &ironclad_scheduling::Options,
+    shown: Timestamp,
     met: &mut Met,
 ) -> anyhow::Result<()> {
     let Some(told) = &why.binding else {
@@ -155,7 +162,12 @@ fn placement(
         met.insert("binding foretold");
     }
     let real = shares(then.spec().clusters.iter().map(|target| (target.name.as_str(), target.replicas)));
-    let foretold = shares(scheduling.result.iter().map(|target| (target.name.as_str(), target.replicas)));
+    let is_withdrawn = scheduling.withdrawn.is_some_and(|at| at < shown);
+    if is_withdrawn {
+        met.insert("withdrawn");
+    }
+    let stays = scheduling.result.iter().filter(|_| !is_withdrawn);
+    let foretold = shares(stays.map(|target| (target.name.as_str(), target.replicas)));
     ensure!(real == foretold, "it runs on {real:?}, and was said to run on {foretold:?}");
     if responsible(then.view(), options).is_ok() {
         let conditions = then.status().map_or(&[][..], |status| &status.conditions);
@@ -233,7 +245,18 @@ fn progress(why: &Explanation, before: &Tree, then: &Tree, all_reachable: bool, 
     Ok(())
 }
 
-/// `tree` finds nothing to look at exactly if every copy is there and ready.
+/// Returns true if a policy that stays has claimed the template.
+fn is_claimed(template: Option<&Value>, world: &World) -> bool {
+    let Some(claim) = template.and_then(Claim::of_template) else { return false };
+    let key = claim.policy();
+    let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
+    match claim.scope {
+        ClaimScope::Namespaced => world.policies.get(&key).is_some_and(|policy| stays(&policy.metadata)),
+        ClaimScope::Cluster => world.cluster_policies.get(&key).is_some_and(|policy| stays(&policy.metadata)),
+    }
+}
+
+/// `tree` finds nothing to look at exactly if a policy has the template, and every copy is there and ready.
 fn truth(
     key: &ObjectKey,
     tree: &Tree,
@@ -262,14 +285,15 @@ fn truth(
         && !spec.scheduling_suspended()
         && !clusters.is_empty()
         && clusters.iter().all(is_ready);
-    let unclaimed = ["does not exist any more", "no policy has claimed it"];
-    let says = |link: &Link, text: &str| link.object.contains(text) || link.detail.contains(text);
-    let claimed = !tree.links.iter().any(|link| unclaimed.iter().any(|text| says(link, text)));
+    let claimed = is_claimed(world.templates.get(key).map(|template| &**template), world);
     ensure!(
         tree.first_broken.is_none() == (orderly && claimed),
-        "every copy is there and ready: {orderly}; tree finds something to look at: {}",
+        "every copy is there and ready: {orderly}; a policy has it: {claimed}; tree finds something to look at: {}",
         tree.first_broken.is_some()
     );
+    if orderly && !claimed {
+        met.insert("all is ready, and no policy has it");
+    }
     met.insert(if orderly { "all is ready" } else { "not all is ready" });
     Ok(())
 }

@@ -31,12 +31,13 @@ const TOLERATED: RangeInclusive<i64> = 45..=55;
 /// Time without faults and with constant load after which replicas fit the load: five minutes of stabilization before
 /// fewer are wanted, and back-off of what failed during the faults.
 const FITS_WITHIN: Duration = Duration::from_secs(1_500);
-/// Time for which they have to fit, and not change, to count as settled: the window of scaling down, in which an earlier
-/// recommendation counts, a round of the autoscalers, and the distribution of the load.
+/// Time for which they have to fit, and not change, to count as settled: the window of scaling down, in which an
+/// earlier recommendation counts, a round of the autoscalers, and the distribution of the load.
 const LASTS: Duration = Duration::from_secs(300 + 15 + 5);
 /// Times that replicas may change direction after the last fault: up while a share is elsewhere or pods are missing,
-/// down after the window, and once more up and down by a loan of what a recommendation within the window wants.
-const TURNS_MAX: usize = 3;
+/// down after the window, and up and down again by loans of what a recommendation within the window wants. Replicas
+/// that oscillate from window to window do it more often until they have to fit.
+const TURNS_MAX: usize = 5;
 /// Time for which they must not change then.
 const CONSTANT: Duration = Duration::from_secs(600);
 /// Kinds of faults ([`draw::action`]): members, writes, watches, processes.

@@ -10,7 +10,7 @@ use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use ironclad_runtime::Change;
 use ironclad_scheduling::{
     Capacity, Options,
-    capacity::{ASSUMED_TTL, Modelling, Reservation},
+    capacity::{Modelling, Reservation},
 };
 use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -88,12 +88,7 @@ impl FleetCapacity {
             return;
         };
         let Some(old) = change.old.as_deref() else {
-            let view = BindingRef::from(new);
-            let Some(scheduled) = view.last_scheduled() else { return };
-            let age = Duration::try_from(self.0.clock.wall().duration_since(scheduled)).unwrap_or_default();
-            if age < ASSUMED_TTL {
-                self.lock().found(view, reports(new), age, self.options(), self.now());
-            }
+            self.found(new);
             return;
         };
         let (key, now) = (BindingRef::from(new).key(), self.now());
@@ -105,6 +100,12 @@ impl FleetCapacity {
         if capacity.assumed_count() > 0 {
             capacity.reported(&key, &new.spec, reports(old), reports(new), now);
         }
+    }
+
+    /// Takes in a binding that was scheduled before this process knew it, or before it knew a cluster of its result.
+    pub(crate) fn found(&self, binding: &ResourceBinding) {
+        let wall = self.0.clock.wall();
+        self.lock().found(BindingRef::from(binding), reports(binding), wall, self.options(), self.now());
     }
 
     /// Assumes a result that is about to be written over `before`. It counts until its write is known to have failed.

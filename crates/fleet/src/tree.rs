@@ -351,6 +351,10 @@ fn scheduled(bound: &Bound<'_>) -> (LinkState, String) {
         return (LinkState::Waiting, "scheduling is suspended".to_owned());
     }
     match condition(bound.status.map(|s| &s.conditions), conditions::binding::SCHEDULED) {
+        // The condition is about the result before, which an eviction or somebody else emptied.
+        Some(condition) if condition.status == conditions::TRUE && placement.is_empty() && !is_observed(bound) => {
+            (LinkState::Waiting, "is not scheduled anew yet".to_owned())
+        }
         Some(condition) if condition.status == conditions::TRUE => (LinkState::Ok, format!("on {placement}")),
         Some(condition) => {
             let mut detail = message_of(&condition.reason, &condition.message);
@@ -362,6 +366,12 @@ fn scheduled(bound: &Bound<'_>) -> (LinkState, String) {
         None if !bound.spec.required_by.is_empty() => (LinkState::Ok, "follows what needs it".to_owned()),
         None => (LinkState::Waiting, "is not scheduled yet".to_owned()),
     }
+}
+
+/// True if the scheduler has answered the present version of the binding.
+fn is_observed(bound: &Bound<'_>) -> bool {
+    let observed = bound.status.map_or(0, |status| status.scheduler_observed_generation);
+    observed >= bound.metadata.generation.unwrap_or(0)
 }
 
 fn work_of<'a>(world: &'a World, bound: &Bound<'_>, cluster: &ClusterName) -> Option<&'a Work> {

@@ -1,10 +1,12 @@
 //! Controller references: which objects of a namespace a controller owns, adopts or releases.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use ironclad_patch::selector::LabelSelector;
+use ironclad_runtime::Failure;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, OwnerReference};
-use kube::{Resource, api::ObjectMeta};
+use kube::{Api, Resource, api::ObjectMeta};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Index of objects by the uid of their controller.
@@ -91,6 +93,28 @@ pub(crate) fn claim<K: Resource>(
     claims
 }
 
+/// Returns whether a controller may adopt, by its present version on the server. A cache may not show yet that it is
+/// being deleted: what its deletion has just orphaned would be adopted again, and then collected.
+pub(crate) fn may_adopt(cached: &ObjectMeta, present: Option<&ObjectMeta>) -> bool {
+    present.is_some_and(|present| present.uid == cached.uid && present.deletion_timestamp.is_none())
+}
+
+/// Checks on the server that a controller may adopt.
+///
+/// # Errors
+/// A conflict if it may not; other failures if the server does not answer.
+pub(crate) async fn check_adopter<K>(api: &Api<K>, cached: &ObjectMeta) -> Result<(), Failure>
+where
+    K: Clone + DeserializeOwned + fmt::Debug,
+{
+    let name = cached.name.as_deref().unwrap_or_default();
+    let present = api.get_metadata_opt(name).await?;
+    match may_adopt(cached, present.as_ref().map(|present| &present.metadata)) {
+        true => Ok(()),
+        false => Err(Failure::Conflict(format!("{name} is being deleted, or was replaced, and adopts nothing"))),
+    }
+}
+
 /// Returns the merge patch that adds this controller to an object's owners.
 pub(crate) fn adopting(object: &ObjectMeta, reference: &OwnerReference) -> Value {
     let mut owners = object.owner_references.clone().unwrap_or_default();
@@ -140,6 +164,22 @@ mod tests {
             assert_eq!(names(&claims.mine), mine, "{name}");
             assert_eq!(names(&claims.adopt), adopt, "{name}");
             assert_eq!(names(&claims.release), release, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_controller_that_stays_adopts() {
+        let of = |uid: &str, deleted: bool| {
+            let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(crate::testkit::at(1));
+            ObjectMeta { uid: Some(uid.into()), deletion_timestamp: deleted.then_some(time), ..ObjectMeta::default() }
+        };
+        for (name, present, want) in [
+            ("as in the cache", Some(of("a", false)), true),
+            ("it is being deleted", Some(of("a", true)), false),
+            ("another one has its name", Some(of("b", false)), false),
+            ("it is gone", None, false),
+        ] {
+            assert_eq!(may_adopt(&of("a", false), present.as_ref()), want, "{name}");
         }
     }
 

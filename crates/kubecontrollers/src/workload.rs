@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Cluster,
-    owner::{Claims, ORPHANS, adopting, claim, controller_of, controller_reference, releasing, selects},
+    owner::{Claims, ORPHANS, adopting, check_adopter, claim, controller_of, controller_reference, releasing, selects},
     pod_control::PodControl,
     status_debounce::{StatusDebounce, WriteStatus, status_patch},
 };
@@ -129,6 +129,10 @@ impl<W: Kind> Workload<W> {
 
     pub(crate) async fn apply_claims(&self, object: &W, claims: &Claims<Pod>) -> Result<(), Failure> {
         let (api, pods, writer) = (self.control.api(object.meta()), self.control.pods(), self.control.writer());
+        if !claims.adopt.is_empty() {
+            let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+            check_adopter(&Api::<W>::namespaced(self.cluster.client.clone(), namespace), object.meta()).await?;
+        }
         for pod in &claims.adopt {
             writer.patch(&api, Some(pods), pod, adopting(&pod.metadata, &Self::reference(object))).await?;
         }

@@ -120,10 +120,7 @@ pub fn assumed(world: &World, modelling: Modelling, options: &Options, now: Time
     for binding in world.bindings.values() {
         let view = BindingRef::from(&**binding);
         let reports = binding.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
-        if let Some(scheduled) = view.last_scheduled() {
-            let age = Duration::try_from(now.duration_since(scheduled)).unwrap_or_default();
-            capacity.found(view, reports, age, options, Duration::ZERO);
-        }
+        capacity.found(view, reports, now, options, Duration::ZERO);
         let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
         capacity.nominate(binding, nominated, options);
     }

@@ -270,6 +270,14 @@ impl Scheduler {
         for cluster in &self.capacity.on_cluster(&name, change) {
             self.enqueue_waiting(cluster);
         }
+        if old.is_none() && new.is_some_and(|new| !new.is_ready()) {
+            // Bindings may have been listed before it.
+            for binding in self.bindings.by_index(BY_TARGET, &name.0) {
+                if let Binding::Namespaced(binding) = binding {
+                    self.capacity.found(&binding);
+                }
+            }
+        }
         let wakes = wakes(old, new);
         if wakes == Wakes::Nobody {
             return;

@@ -97,7 +97,7 @@ fn the_first_broken_link_is_marked() {
     };
     let rebind = |world: &mut World, patch: Value| world.insert_binding(changed(binding(), patch));
     type Change<'a> = &'a dyn Fn(&mut World);
-    let rows: [(Change<'_>, &str); 13] = [
+    let rows: [(Change<'_>, &str); 14] = [
         (&|_| {}, ""),
         (
             &|w| {
@@ -121,6 +121,10 @@ fn the_first_broken_link_is_marked() {
                 );
             },
             "ResourceBinding shop/web-deployment [Broken] NoClusterFit: 0/2 clusters are available (stays on m1:2, m2:1)",
+        ),
+        (
+            &|w| rebind(w, json!({"metadata": {"generation": 7}, "spec": {"clusters": []}})),
+            "ResourceBinding shop/web-deployment [Waiting] is not scheduled anew yet",
         ),
         (
             &|w| rebind(w, json!({"spec": {"suspension": {"scheduling": true}}})),

@@ -14,7 +14,7 @@ use super::{
     revision::REVISION,
 };
 use crate::{
-    owner::{adopting, controller_reference, releasing},
+    owner::{adopting, check_adopter, controller_reference, releasing},
     status_debounce::status_patch,
 };
 
@@ -23,6 +23,10 @@ const MANAGER: &str = "ironclad-deployment-controller";
 impl Controller {
     pub(super) async fn apply(&self, deployment: &Deployment, plan: &Plan) -> Result<(), Failure> {
         let api: Api<ReplicaSet> = Api::namespaced(self.cluster.client.clone(), namespace(deployment));
+        if !plan.adopt.is_empty() {
+            let deployments: Api<Deployment> = Api::namespaced(self.cluster.client.clone(), namespace(deployment));
+            check_adopter(&deployments, &deployment.metadata).await?;
+        }
         for set in &plan.adopt {
             let patch = adopting(&set.metadata, &controller_reference("apps/v1", KIND, &deployment.metadata));
             self.writer.patch(&api, Some(&self.sets), set, patch).await?;

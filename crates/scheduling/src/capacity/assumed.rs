@@ -13,6 +13,7 @@ use ironclad_api::work::{
     AggregatedStatusItem, Component, ResourceBindingSpec, ResourceHealth, TargetCluster, TargetComponent,
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
+use jiff::Timestamp;
 
 use super::{
     ASSUMED_MAX, ASSUMED_TTL, Capacity, Slot,
@@ -185,33 +186,47 @@ impl Capacity {
         }
     }
 
-    /// Restores the assumptions of a binding at start: recent assignments that no cluster reports
-    /// (specification/scheduling.md 16.33). `age` is the time since the binding was scheduled.
+    /// Restores the assumptions of a binding at start (specification/scheduling.md 16.33): assignments that no cluster
+    /// reports, if they are recent, or the cluster is not ready. Assumptions that are there stay. `wall` is the present
+    /// time.
     pub fn found(
         &mut self,
         binding: BindingRef<'_>,
         reports: &[AggregatedStatusItem],
-        age: Duration,
+        wall: Timestamp,
         options: &Options,
         now: Duration,
     ) {
         let spec = binding.spec();
-        let recent = age < ASSUMED_TTL && matches!(binding, BindingRef::Namespaced(_)) && spec.is_workload();
-        if !recent {
+        if !matches!(binding, BindingRef::Namespaced(_)) || !spec.is_workload() {
+            return;
+        }
+        let (key, age) = (binding.key(), age_of_assignment(binding, wall));
+        let known = self.assumed.get(&key);
+        let is_open = |cluster: &ClusterName| {
+            (age < ASSUMED_TTL || self.silent.contains(cluster))
+                && known.is_none_or(|known| !known.contains_key(cluster))
+        };
+        let named = spec.clusters.iter().map(|target| (ClusterName::from(target.name.as_str()), target));
+        let open: Vec<(ClusterName, &TargetCluster)> = named.filter(|(cluster, _)| is_open(cluster)).collect();
+        if open.is_empty() {
             return;
         }
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
-        let (key, ends) = (binding.key(), now + (ASSUMED_TTL - age));
-        for target in &spec.clusters {
+        let ends = now + ASSUMED_TTL.saturating_sub(age);
+        for (cluster, target) in open {
             let report = reports.iter().find(|report| report.cluster_name == target.name);
-            if report.is_some_and(|report| report.health == Some(ResourceHealth::Healthy)) {
-                continue;
-            }
             let wanted = if sets { 1 } else { i64::from(target.replicas) };
-            let missing = wanted - report.and_then(pods_of).unwrap_or(0).clamp(0, wanted);
-            if missing > 0 {
-                self.extend(&key, &target.name.as_str().into(), &parts, missing, wanted, ends);
+            let is_healthy = report.is_some_and(|report| report.health == Some(ResourceHealth::Healthy));
+            // Health may be that of the assignment before, so it counts for what reports no pods only.
+            let has = match report.and_then(pods_of).filter(|_| !sets || !is_healthy) {
+                Some(pods) => pods.clamp(0, wanted),
+                None if is_healthy => wanted,
+                None => 0,
+            };
+            if has < wanted {
+                self.extend(&key, &cluster, &parts, wanted - has, wanted, ends);
             }
         }
     }
@@ -415,6 +430,16 @@ impl Slot {
 /// Returns whether replicas of the binding are assumed: namespaced workloads only.
 fn is_tracked(binding: BindingRef<'_>) -> bool {
     matches!(binding, BindingRef::Namespaced(_)) && binding.spec().is_workload()
+}
+
+/// Time since the result of a binding was written. A process that ended between the result and its status leaves no
+/// time: that result is new.
+fn age_of_assignment(binding: BindingRef<'_>, wall: Timestamp) -> Duration {
+    if binding.observed_generation() < binding.generation() {
+        return Duration::ZERO;
+    }
+    let since = binding.last_scheduled().map(|scheduled| wall.duration_since(scheduled));
+    since.map_or(Duration::MAX, |since| Duration::try_from(since).unwrap_or_default())
 }
 
 /// Returns whether the cluster runs what was assigned: all pods exist, or it became healthy.

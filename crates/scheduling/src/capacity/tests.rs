@@ -1,6 +1,7 @@
 use std::sync::LazyLock;
 
 use ironclad_api::{
+    Time, conditions,
     policy::{Placement, SpreadByField},
     work::{
         AggregatedStatusItem, Component, ReplicaRequirements, ResourceBinding, ResourceBindingSpec, ResourceHealth,
@@ -104,7 +105,7 @@ fn only_gained_replicas_are_assumed() {
 fn assumptions_in_clusters_that_are_not_ready_do_not_expire() {
     let turned = |status: &str| {
         let mut cluster = with_cores("m1", "10");
-        let condition = ironclad_api::conditions::condition("Ready", status, "", "");
+        let condition = conditions::condition("Ready", status, "", "");
         cluster.status.as_mut().unwrap().conditions = vec![condition];
         cluster
     };
@@ -230,14 +231,38 @@ fn assumption_ends_after_the_cluster_reports_the_pods() {
 
 #[test]
 fn restart_restores_unreported_assignments() {
-    for (name, reports, age, want) in [
-        ("nothing reported", vec![], 100, Some((6, S(200)))),
-        ("some pods exist", report(3, ResourceHealth::Unhealthy), 100, Some((9, S(200)))),
-        ("healthy", report(0, ResourceHealth::Healthy), 100, None),
-        ("long ago", vec![], 300, None),
+    use ResourceHealth::{Healthy, Unhealthy};
+    let silent = |mut cluster: Cluster| {
+        cluster.status.as_mut().unwrap().conditions = vec![conditions::condition("Ready", "False", "", "")];
+        cluster
+    };
+    let without_pods = || {
+        let mut healthy = report(0, Healthy);
+        healthy[0].status = None;
+        healthy
+    };
+    for (name, reports, age, is_observed, is_ready, want) in [
+        ("nothing reported", vec![], 100, true, true, Some((6, S(200)))),
+        ("some pods exist", report(3, Unhealthy), 100, true, true, Some((9, S(200)))),
+        ("healthy, with fewer replicas before", report(3, Healthy), 100, true, true, Some((9, S(200)))),
+        ("healthy, of a kind that reports no pods", without_pods(), 100, true, true, None),
+        ("long ago", vec![], 300, true, true, None),
+        ("the process ended before it wrote the time", vec![], 300, false, true, Some((6, S(300)))),
+        ("long ago, and no summary has come since", vec![], 1_000, true, false, Some((6, S(0)))),
+        ("the same, and all pods were reported before", report(4, Healthy), 1_000, true, false, None),
     ] {
         let mut capacity = ten_cores();
-        capacity.found((&asking(4, &[("m1", 4)])).into(), &reports, S(age), &Options::default(), S(0));
+        if !is_ready {
+            capacity.cluster(&"m1".into(), None, Some(&silent(with_cores("m1", "10"))));
+        }
+        let mut binding = asking(4, &[("m1", 4)]);
+        binding.metadata.generation = Some(2);
+        let status = binding.status.get_or_insert_default();
+        status.scheduler_observed_generation = if is_observed { 2 } else { 1 };
+        status.last_scheduled_time = Some(Time(at(2_000 - age)));
+        for _ in 0..2 {
+            capacity.found((&binding).into(), &reports, at(2_000), &Options::default(), S(0));
+        }
         let got = capacity.expires_next().map(|ends| (free(&capacity), ends));
         assert_eq!(got, want, "{name}");
     }

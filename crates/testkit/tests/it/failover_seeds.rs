@@ -70,11 +70,17 @@ const FOUND: [u64; 10] = [
 ];
 /// The same, for scripts without long outages and actions of users.
 const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];
+/// The same, for scripts with scarce capacity.
+const FOUND_SCARCE: [u64; 6] = [
+    9_152_826_870_083_263_383, 1_000_116_291_319_168_569, 562_105_294_881_677_089, 12_158_873_168_815_095_586,
+    6_398_698_355_475_773_862, 4_621_281_244_028_488_093,
+];
 
 #[test]
 fn seeds_that_found_bugs() -> anyhow::Result<()> {
     let plain = FOUND_PLAIN.into_iter().map(Script::plain);
-    run_all(FOUND.into_iter().map(Script::from_seed).chain(plain))
+    let scarce = FOUND_SCARCE.into_iter().map(Script::scarce);
+    run_all(FOUND.into_iter().map(Script::from_seed).chain(plain).chain(scarce))
 }
 
 #[test]

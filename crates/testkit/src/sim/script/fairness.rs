@@ -62,7 +62,7 @@ fn rests(app: &App, binding: &ResourceBinding) -> anyhow::Result<()> {
 
 /// Tasks that keep the last copies of a workload that waits (docs/decisions/0185): it was evicted, and before it ran
 /// elsewhere, its other clusters were taken by a higher priority.
-fn last_copies(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
+pub(super) fn last_copies(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
     let tasks = binding.spec.graceful_eviction_tasks.iter().filter(|_| binding.spec.clusters.is_empty());
     tasks.filter(|task| task.purge_mode == Some(PurgeMode::Gracefully) && task.reason != BINDING_PREEMPTED)
 }

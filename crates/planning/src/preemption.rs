@@ -256,6 +256,7 @@ mod tests {
                 "schedulePriority": {"priority": priority, "preemptionPolicy": "Never"},
                 "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}},
             },
+            "status": {"schedulerObservedGeneration": 1},
         })
     }
 

@@ -190,7 +190,8 @@ fn a_nominated_binding_is_told_with_its_victims() {
     let low = member_of_a_group("low", "[{name: m1, replicas: 1}]", &needs(1));
     let high = member_of_a_group("high", "[]", &needs(9));
     let status = "status: {nominatedClusters: [{name: m1, replicas: 1}], conditions: [{type: Scheduled, status: \"False\", reason: Unschedulable, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n";
-    let all = format!("{clusters}{low}{high}{status}")
+    let observed = "status: {schedulerObservedGeneration: 1}\n";
+    let all = format!("{clusters}{low}{observed}{high}{status}")
         .replace("placement: {}", divided)
         .replace("workloadAffinityGroups: {antiAffinityGroup: tier=gold}, ", "");
     let mut fleet = Fleet::default();

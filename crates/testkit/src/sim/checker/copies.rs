@@ -124,6 +124,9 @@ pub(super) fn config_deleted(
         *object.gvk.kind == *"Deployment" && *object.namespace == *key.namespace && *object.name == *workload
     };
     let copy = fleet.members.get(cluster).is_some_and(|objects| objects.keys().any(of_workload));
+    // One of a workload that was deleted and made again goes with its Work, in any order.
+    let is_live = |work: &Work| work.metadata.deletion_timestamp.is_none() && id(work) == id(&**binding);
+    let copy = copy && fleet.works.iter().any(|(key, work)| key.cluster == *cluster && is_live(work));
     let since = state.and_then(|state| state.on.get(&*cluster.0));
     let is_target = binding.spec.target(&cluster.0).is_some() && since.is_some_and(|s| *s + 2 * rules.stale < at);
     let is_leaving = binding.spec.eviction(&cluster.0).is_some_and(|t| t.purge_mode != Some(PurgeMode::Directly));

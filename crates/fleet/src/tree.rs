@@ -107,8 +107,8 @@ pub fn tree(world: &World, template: &ObjectKey, explained: &Explained) -> Optio
     Some(tree.close())
 }
 
-/// Returns true if the chain of a template shows by itself why it ends where it does: there is a binding, and a claim or
-/// other workloads that need it. [`Explained`] says the rest of all other templates.
+/// Returns true if the chain of a template shows by itself why it ends where it does: there is a binding, and a claim
+/// or other workloads that need it. [`Explained`] says the rest of all other templates.
 #[must_use]
 pub fn explains_itself(world: &World, template: &ObjectKey) -> bool {
     let claim = world.templates.get(template).and_then(|object| claim_of(object));

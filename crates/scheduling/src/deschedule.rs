@@ -48,7 +48,7 @@ pub enum Effect {
     Event(Event),
 }
 
-/// Who decides how many replicas a target has.
+/// Component that decides how many replicas a target has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecidedBy {
     /// The scheduler: members run what it assigned.

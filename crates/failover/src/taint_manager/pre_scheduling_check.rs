@@ -38,8 +38,8 @@ pub struct Snapshot<'a> {
     pub now: Timestamp,
 }
 
-/// Groups of workloads of these bindings, for a process that does not keep them; `None` while gate `WorkloadAffinity` is
-/// off.
+/// Groups of workloads of these bindings, for a process that does not keep them; `None` while gate `WorkloadAffinity`
+/// is off.
 #[must_use]
 pub fn peers<'a>(scheduler: &Options, bindings: impl IntoIterator<Item = &'a Binding>) -> Option<Peers> {
     let namespaced = bindings.into_iter().filter_map(|binding| match binding {

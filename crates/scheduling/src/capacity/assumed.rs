@@ -241,8 +241,8 @@ impl Capacity {
         }
     }
 
-    /// Ends expired assumptions. Returns the clusters whose available capacity grows by that. Those in clusters that are
-    /// not ready are prolonged.
+    /// Ends expired assumptions. Returns the clusters whose available capacity grows by that. Those in clusters that
+    /// are not ready are prolonged.
     pub fn expire(&mut self, now: Duration) -> Vec<ClusterName> {
         let mut freed = Vec::new();
         while let Some((ends, key, cluster)) = self.ends.first().cloned() {

@@ -136,8 +136,7 @@ pub(super) fn config_deleted(
 }
 
 /// A user's placement leaves this cluster out, or gives it no replica by its weights, and the next copy is being made
-/// (decision 13), or there is to be none:
-/// as for a workload of no replicas (specification/scheduling.md 8.7).
+/// (decision 13), or there is to be none: as for a workload of no replicas (specification/scheduling.md 8.7).
 fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet) -> bool {
     if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
         return true;

@@ -128,7 +128,7 @@ fn copies(world: &World) -> Copies {
     all
 }
 
-/// What users care about in the copies in members: UID, spec, data, labels and annotations, without the records that
+/// Content of the copies in members that users set: UID, spec, data, labels and annotations, without the records that
 /// propagation and the members themselves keep there.
 fn contents(world: &World) -> BTreeMap<(ClusterName, ObjectKey), Value> {
     let of_users = |object: &Value, field: &str| {

@@ -5,17 +5,11 @@
 //! search adds clusters, preferred ones first, until every minimum holds, then as many more as the maxima permit. It
 //! leaves out only what cannot succeed, so within its budget it finds a selection if there is one.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
-
-use ironclad_fleet::ClusterName;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use crate::{
-    Candidate,
     spread::{Bounds, Grouping, Need, SelectError},
+    topology::Fleet,
 };
 
 /// Clusters that the search among all of them looks at before it gives up.
@@ -25,20 +19,20 @@ const PATH_BUDGET: usize = 50_000;
 /// Sets of groups of the first constraint that are tried.
 const PATHS_MAX: usize = 16;
 
-/// Selects clusters that satisfy all constraints `by` and the bounds of clusters. `paths` are sets of groups of the
-/// first constraint, the best first. Returns indices of `candidates`, which are in the order of [`Candidate::sort`].
+/// Selects candidates that satisfy all constraints `by` and the bounds of clusters. `paths` are sets of groups of the
+/// first constraint, the best first.
 pub(crate) fn select(
-    candidates: &[Candidate],
+    fleet: &Fleet,
     by: &[Grouping],
     clusters: Bounds,
     need: Need,
-    paths: &[BTreeSet<Arc<str>>],
-) -> Result<Vec<ClusterName>, SelectError> {
-    let fleet = Fleet::new(candidates, by);
-    if let Some(short) = by.iter().zip(&fleet.groups).find(|(grouping, groups)| **groups < grouping.bounds.min) {
-        return Err(SelectError::TooFewGroups(short.0.topology.clone()));
+    paths: &[Vec<usize>],
+) -> Result<Vec<usize>, SelectError> {
+    let few = by.iter().enumerate().find(|(at, grouping)| fleet.memberships.count(*at) < grouping.bounds.min);
+    if let Some((_, few)) = few {
+        return Err(SelectError::TooFewGroups(few.topology.clone()));
     }
-    if candidates.len() < clusters.min {
+    if fleet.figures.len() < clusters.min {
         return Err(SelectError::TooFewClustersInGroups);
     }
     // A maximum of clusters below the minimum of groups yields: each group gets one cluster (7.4).
@@ -46,11 +40,11 @@ pub(crate) fn select(
     let limits = BTreeSet::from([clusters.max, clusters.max.max(required)]);
     for max in limits {
         let clusters = Bounds { max, ..clusters };
-        if let Some(found) = fleet.search_paths(by, clusters, need, paths) {
-            return Ok(found.into_iter().map(|i| candidates[i].name.clone()).collect());
+        if let Some(found) = search_paths(fleet, by, clusters, need, paths) {
+            return Ok(found);
         }
         if need != Need::DontCare
-            && let Some(found) = fleet.search_paths(by, clusters, Need::DontCare, paths)
+            && let Some(found) = search_paths(fleet, by, clusters, Need::DontCare, paths)
         {
             return Err(SelectError::InsufficientCapacity { clusters: found.len() });
         }
@@ -58,112 +52,93 @@ pub(crate) fn select(
     Err(SelectError::Together(by.iter().map(|grouping| grouping.topology.clone()).collect()))
 }
 
-/// Candidates with their groups as numbers.
-struct Fleet<'a> {
-    candidates: &'a [Candidate],
-    /// Groups of each candidate for each constraint.
-    values: Vec<Vec<Vec<usize>>>,
-    /// Number of groups for each constraint.
-    groups: Vec<usize>,
+fn search_paths(
+    fleet: &Fleet,
+    by: &[Grouping],
+    clusters: Bounds,
+    need: Need,
+    paths: &[Vec<usize>],
+) -> Option<Vec<usize>> {
+    let all: Vec<Bounds> = by.iter().map(|grouping| grouping.bounds).collect();
+    let candidates = fleet.figures.len();
+    let inside = |path: &Vec<usize>| {
+        let mut bounds = all.clone();
+        bounds[0].min = path.len();
+        let mut permitted = vec![false; fleet.memberships.count(0)];
+        path.iter().for_each(|group| permitted[*group] = true);
+        let is_inside = |c: usize| fleet.memberships.groups(c, 0).iter().all(|group| permitted[*group]);
+        search(fleet, (0..candidates).map(is_inside).collect(), bounds, clusters, need, PATH_BUDGET)
+    };
+    let everywhere = || search(fleet, vec![true; candidates], all.clone(), clusters, need, BUDGET);
+    paths.iter().take(PATHS_MAX).find_map(inside).or_else(everywhere)
 }
 
-impl<'a> Fleet<'a> {
-    fn new(candidates: &'a [Candidate], by: &[Grouping]) -> Self {
-        let mut numbers: Vec<BTreeMap<&str, usize>> = vec![BTreeMap::new(); by.len()];
-        let mut number = |candidate: &'a Candidate| {
-            let number = |(numbers, values): (&mut BTreeMap<&'a str, usize>, &'a Vec<Arc<str>>)| {
-                let of = |value: &'a Arc<str>| {
-                    let next = numbers.len();
-                    *numbers.entry(value).or_insert(next)
-                };
-                values.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
-            };
-            numbers.iter_mut().zip(&candidate.groups).map(number).collect()
-        };
-        let values = candidates.iter().map(&mut number).collect();
-        Self { candidates, values, groups: numbers.iter().map(BTreeMap::len).collect() }
-    }
-
-    fn search_paths(
-        &self,
-        by: &[Grouping],
-        clusters: Bounds,
-        need: Need,
-        paths: &[BTreeSet<Arc<str>>],
-    ) -> Option<Vec<usize>> {
-        let all: Vec<Bounds> = by.iter().map(|grouping| grouping.bounds).collect();
-        let inside = |path: &BTreeSet<Arc<str>>| {
-            let mut bounds = all.clone();
-            bounds[0].min = path.len();
-            let free = self.candidates.iter().map(|c| c.groups[0].iter().all(|value| path.contains(value))).collect();
-            self.search(free, bounds, clusters, need, PATH_BUDGET)
-        };
-        let everywhere = || self.search(vec![true; self.candidates.len()], all.clone(), clusters, need, BUDGET);
-        paths.iter().take(PATHS_MAX).find_map(inside).or_else(everywhere)
-    }
-
-    fn search(
-        &self,
-        free: Vec<bool>,
-        bounds: Vec<Bounds>,
-        clusters: Bounds,
-        need: Need,
-        budget: usize,
-    ) -> Option<Vec<usize>> {
-        let used = Used { counts: self.groups.iter().map(|n| vec![0; *n]).collect(), groups: vec![0; bounds.len()] };
-        let mut search = Search { fleet: self, bounds, clusters, need, free, chosen: Vec::new(), used, budget };
-        search.run()
-    }
+fn search(
+    fleet: &Fleet,
+    free: Vec<bool>,
+    bounds: Vec<Bounds>,
+    clusters: Bounds,
+    need: Need,
+    budget: usize,
+) -> Option<Vec<usize>> {
+    let counts: Vec<Vec<usize>> = (0..bounds.len()).map(|at| vec![0; fleet.memberships.count(at)]).collect();
+    let used = Used { fleet, groups: vec![0; counts.len()], counts };
+    let mut search = Search { fleet, bounds, clusters, need, free, chosen: Vec::new(), used, budget };
+    search.run()
 }
 
 /// Groups that the chosen clusters are in.
 #[derive(Clone)]
-struct Used {
+struct Used<'a> {
+    fleet: &'a Fleet,
     /// Chosen clusters in each group, for each constraint.
     counts: Vec<Vec<usize>>,
     /// Groups with at least one, for each constraint.
     groups: Vec<usize>,
 }
 
-impl Used {
-    fn add(&mut self, values: &[Vec<usize>]) {
-        for ((counts, groups), values) in self.counts.iter_mut().zip(&mut self.groups).zip(values) {
-            for value in values {
-                counts[*value] += 1;
-                *groups += usize::from(counts[*value] == 1);
+impl Used<'_> {
+    fn add(&mut self, candidate: usize) {
+        for (constraint, (counts, groups)) in self.counts.iter_mut().zip(&mut self.groups).enumerate() {
+            for group in self.fleet.memberships.groups(candidate, constraint) {
+                counts[*group] += 1;
+                *groups += usize::from(counts[*group] == 1);
             }
         }
     }
 
-    fn remove(&mut self, values: &[Vec<usize>]) {
-        for ((counts, groups), values) in self.counts.iter_mut().zip(&mut self.groups).zip(values) {
-            for value in values {
-                counts[*value] -= 1;
-                *groups -= usize::from(counts[*value] == 0);
+    fn remove(&mut self, candidate: usize) {
+        for (constraint, (counts, groups)) in self.counts.iter_mut().zip(&mut self.groups).enumerate() {
+            for group in self.fleet.memberships.groups(candidate, constraint) {
+                counts[*group] -= 1;
+                *groups -= usize::from(counts[*group] == 0);
             }
         }
     }
 
-    /// Groups of a constraint that a cluster with these values would add.
-    fn added(&self, constraint: usize, values: &[Vec<usize>]) -> usize {
-        values[constraint].iter().filter(|value| self.counts[constraint][**value] == 0).count()
+    /// Groups of a constraint that this cluster would add.
+    fn added(&self, constraint: usize, candidate: usize) -> usize {
+        let groups = self.fleet.memberships.groups(candidate, constraint);
+        groups.iter().filter(|group| self.counts[constraint][**group] == 0).count()
     }
 
-    /// Returns whether no maximum is exceeded with a cluster with these values.
-    fn admits(&self, bounds: &[Bounds], values: &[Vec<usize>]) -> bool {
-        (0..bounds.len()).all(|i| self.groups[i].saturating_add(self.added(i, values)) <= bounds[i].max)
+    /// Returns whether no maximum is exceeded with this cluster.
+    fn admits(&self, bounds: &[Bounds], candidate: usize) -> bool {
+        bounds.iter().enumerate().all(|(at, bounds)| {
+            bounds.max == usize::MAX || self.groups[at].saturating_add(self.added(at, candidate)) <= bounds.max
+        })
     }
 }
 
 struct Search<'a> {
-    fleet: &'a Fleet<'a>,
+    fleet: &'a Fleet,
     bounds: Vec<Bounds>,
     clusters: Bounds,
     need: Need,
     /// Candidates that may still be chosen.
     free: Vec<bool>,
     chosen: Vec<usize>,
-    used: Used,
+    used: Used<'a>,
     budget: usize,
 }
 
@@ -186,18 +161,17 @@ impl Search<'_> {
                 break;
             }
             self.budget -= 1;
-            let values = &self.fleet.values[next];
-            let helps = unmet.is_none_or(|constraint| self.used.added(constraint, values) > 0);
-            if !self.free[next] || !helps || !self.used.admits(&self.bounds, values) || self.is_no_better(next, &tried)
-            {
+            let helps = || unmet.is_none_or(|constraint| self.used.added(constraint, next) > 0);
+            let may_help = self.free[next] && helps() && self.used.admits(&self.bounds, next);
+            if !may_help || self.is_no_better(next, &tried) {
                 continue;
             }
             self.free[next] = false;
             tried.push(next);
             self.chosen.push(next);
-            self.used.add(values);
+            self.used.add(next);
             found = self.run();
-            self.used.remove(values);
+            self.used.remove(next);
             self.chosen.pop();
             if found.is_some() {
                 break;
@@ -210,59 +184,62 @@ impl Search<'_> {
     }
 
     fn available(&self, candidate: usize) -> i64 {
-        self.fleet.candidates[candidate].available()
+        self.fleet.available(candidate)
     }
 
     /// Returns whether a candidate of the same groups with as much capacity failed: it could take its place.
     fn is_no_better(&self, next: usize, tried: &[usize]) -> bool {
         let is_enough = |other: usize| self.need == Need::DontCare || self.available(other) >= self.available(next);
-        tried.iter().any(|other| self.fleet.values[*other] == self.fleet.values[next] && is_enough(*other))
+        tried.iter().any(|other| is_enough(*other) && self.fleet.memberships.are_alike(*other, next))
     }
 
     /// Returns whether the free candidates that no maximum excludes suffice for each minimum and for the capacity,
     /// each by itself.
     fn can_succeed(&mut self) -> bool {
         self.budget = self.budget.saturating_sub(self.free.len());
-        let values = &self.fleet.values;
         let more = self.clusters.max - self.chosen.len();
-        let open: Vec<usize> =
-            (0..self.free.len()).filter(|i| self.free[*i] && self.used.admits(&self.bounds, &values[*i])).collect();
+        let is_open = |c: &usize| self.free[*c] && self.used.admits(&self.bounds, *c);
+        let open: Vec<usize> = (0..self.free.len()).filter(is_open).collect();
         if self.chosen.len() + open.len() < self.clusters.min {
             return false;
         }
-        for (i, bounds) in self.bounds.iter().enumerate() {
-            let missing = bounds.min.saturating_sub(self.used.groups[i]);
-            if missing == 0 {
-                continue;
-            }
-            let mut added: Vec<usize> = open.iter().map(|c| self.used.added(i, &values[*c])).collect();
-            added.sort_unstable_by_key(|n| Reverse(*n));
-            let new: BTreeSet<usize> = open.iter().flat_map(|c| values[*c][i].iter().copied()).collect();
-            let new = new.iter().filter(|value| self.used.counts[i][**value] == 0).count();
-            if new < missing || added.iter().take(more).sum::<usize>() < missing {
+        for (constraint, bounds) in self.bounds.iter().enumerate() {
+            let missing = bounds.min.saturating_sub(self.used.groups[constraint]);
+            if missing > 0 && !self.can_add(missing, constraint, &open, more) {
                 return false;
             }
         }
         let Need::Replicas(need) = self.need else { return true };
         let mut available: Vec<i64> = open.iter().map(|c| self.available(*c)).collect();
-        available.sort_unstable_by_key(|n| Reverse(*n));
+        keep_largest(&mut available, more);
         let chosen = self.chosen.iter().map(|c| self.available(*c));
-        chosen.chain(available.into_iter().take(more)).map(i128::from).sum::<i128>() >= i128::from(need)
+        chosen.chain(available).map(i128::from).sum::<i128>() >= i128::from(need)
+    }
+
+    /// Returns whether `more` clusters of those that are open may add the missing groups of the constraint.
+    fn can_add(&self, missing: usize, constraint: usize, open: &[usize], more: usize) -> bool {
+        let mut seen: Vec<bool> = self.used.counts[constraint].iter().map(|count| *count > 0).collect();
+        let mut new = 0;
+        for group in open.iter().flat_map(|c| self.fleet.memberships.groups(*c, constraint)) {
+            new += usize::from(!std::mem::replace(&mut seen[*group], true));
+        }
+        let mut added: Vec<usize> = open.iter().map(|c| self.used.added(constraint, *c)).collect();
+        keep_largest(&mut added, more);
+        new >= missing && added.iter().sum::<usize>() >= missing
     }
 
     /// The chosen clusters, which meet every minimum of groups, with as many more as are permitted, the preferred
     /// ones first; the last of these are replaced by clusters with more capacity as in 7.3. `None` if that is too
     /// little.
     fn filled(&self) -> Option<Vec<usize>> {
-        let values = &self.fleet.values;
         let (mut used, mut all) = (self.used.clone(), self.chosen.clone());
         let mut rest = Vec::new();
-        for (next, of_next) in values.iter().enumerate() {
+        for next in 0..self.free.len() {
             if self.chosen.contains(&next) || !self.free[next] {
                 continue;
             }
-            if all.len() < self.clusters.max && used.admits(&self.bounds, of_next) {
-                used.add(of_next);
+            if all.len() < self.clusters.max && used.admits(&self.bounds, next) {
+                used.add(next);
                 all.push(next);
             } else {
                 rest.push(next);
@@ -277,18 +254,26 @@ impl Search<'_> {
             if sum >= i128::from(need) {
                 break;
             }
-            used.remove(&values[all[at]]);
-            let admitted = (0..rest.len()).rev().filter(|i| used.admits(&self.bounds, &values[rest[*i]]));
+            used.remove(all[at]);
+            let admitted = (0..rest.len()).rev().filter(|i| used.admits(&self.bounds, rest[*i]));
             // Takes the first of several equal ones; `max_by_key` alone takes the last.
             let best = admitted.max_by_key(|i| self.available(rest[*i]));
             if let Some(i) = best.filter(|i| self.available(rest[*i]) > self.available(all[at])) {
                 sum += i128::from(self.available(rest[i])) - i128::from(self.available(all[at]));
                 std::mem::swap(&mut rest[i], &mut all[at]);
             }
-            used.add(&values[all[at]]);
+            used.add(all[at]);
         }
         (sum >= i128::from(need)).then_some(all)
     }
+}
+
+/// Keeps the `count` largest numbers, in any order.
+fn keep_largest<T: Ord + Copy>(all: &mut Vec<T>, count: usize) {
+    if count > 0 && count < all.len() {
+        all.select_nth_unstable_by_key(count - 1, |n| Reverse(*n));
+    }
+    all.truncate(count);
 }
 
 #[cfg(test)]

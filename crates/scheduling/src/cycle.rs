@@ -1,7 +1,10 @@
 //! Scheduling cycle: filter, score, select, assign (specification/scheduling.md 3). Writing its result is not part of
 //! it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_api::{
     cluster::Cluster,
@@ -21,16 +24,18 @@ use crate::{
     Candidate, CycleEvent, Options, Seen, Step,
     assign::{self, AssignError, Fill, Mode, Shares},
     avoided::avoided,
-    candidate,
+    candidate::{self, Preference},
     capacity::{Asker, Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
     index::{Entry, Index, Numbers},
+    memberships::Memberships,
     options::schedules_component_sets,
     plugin::TargetState,
     preempt::Mode as Preemption,
-    spread::{self, Bounds, Grouping, Need, SelectError, Spread, Topology},
+    spread::{self, Bounds, Grouping, Need, SelectError, Selection, Spread, Topology},
+    topology::{self, Figures, Fleet, GroupNames},
 };
 
 /// Capacity used when a workload requests no resources or no estimator is configured.
@@ -192,21 +197,17 @@ fn run_cycle(
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
     let history = seen.binding.status().map_or(&[][..], |status| &status.failover_history);
     let filter = Filter { spec, placement, group, plugins: seen.options.plugins, history, now };
-    let extent = if trace.each_cluster { Extent::All } else { Extent::Selected };
-    let candidates = preferred(seen, &filter, &before, without, extent, trace).map_err(Failure::NoFit)?;
+    if !trace.each_cluster {
+        let scored = scored(seen, &filter, &before, without, trace).map_err(Failure::NoFit)?;
+        let selected = selected(seen, placement, &before, &scored);
+        (trace.on_event)(CycleEvent::Step(Step::Select));
+        return divided(seen, placement, &selected.map_err(Failure::Select)?, trace.on_event);
+    }
+    let candidates = candidates(seen, &filter, &before, without, trace).map_err(Failure::NoFit)?;
     trace.note_clusters(candidates.iter().map(fits));
     let placed = place(seen, placement, candidates, trace.on_event)?;
     explain(&placed, &before, trace);
     Ok(placed.targets)
-}
-
-/// Candidates that a cycle looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extent {
-    /// All.
-    All,
-    /// At least those that are selected. The others are nowhere reported.
-    Selected,
 }
 
 /// Feasible clusters in the order of preference.
@@ -217,17 +218,30 @@ pub(crate) fn candidates(
     without: &BTreeSet<ClusterName>,
     trace: &mut Trace<'_>,
 ) -> Result<Vec<Candidate>, FitError> {
-    preferred(seen, filter, before, without, Extent::All, trace)
+    let scored = scored(seen, filter, before, without, trace)?;
+    let weighing = Weighing::of(seen, filter.placement);
+    let mut all: Vec<Candidate> =
+        weighing.weighed(before, &scored).into_iter().map(|one| weighing.candidate(&scored, one)).collect();
+    Candidate::sort(&mut all);
+    Ok(all)
 }
 
-fn preferred(
-    seen: &Seen<'_>,
+/// Feasible clusters with their scores.
+struct Scored<'a> {
+    feasible: Vec<Feasible<'a>>,
+    /// The score of each.
+    scores: Vec<i64>,
+    /// Clusters that get no replicas for now.
+    avoided: BTreeMap<ClusterName, Timestamp>,
+}
+
+fn scored<'a>(
+    seen: &Seen<'a>,
     filter: &Filter<'_>,
     before: &BTreeMap<&str, &TargetCluster>,
     without: &BTreeSet<ClusterName>,
-    extent: Extent,
     trace: &mut Trace<'_>,
-) -> Result<Vec<Candidate>, FitError> {
+) -> Result<Scored<'a>, FitError> {
     let feasible = feasible(seen, filter, before, without, trace);
     (trace.on_event)(CycleEvent::Step(Step::Filter));
     let feasible = feasible?;
@@ -245,9 +259,7 @@ fn preferred(
             .iter()
             .map(|(cluster, until)| Because::from(Reason::Descheduled { cluster: cluster.clone(), until: *until })),
     );
-    let mut candidates = weighed(seen, filter.placement, before, &feasible, &scores, &avoided, extent);
-    Candidate::sort(&mut candidates);
-    Ok(candidates)
+    Ok(Scored { feasible, scores, avoided })
 }
 
 /// Result of selection and division.
@@ -261,19 +273,60 @@ pub(crate) struct Placing {
 pub(crate) fn place(
     seen: &Seen<'_>,
     placement: &Placement,
-    mut candidates: Vec<Candidate>,
+    candidates: Vec<Candidate>,
     on_event: &mut dyn FnMut(CycleEvent),
 ) -> Result<Placing, Failure> {
     let spec = seen.binding.spec();
-    let selected = spread::select(&mut candidates, &spread_of(spec, placement), need(seen.options, spec, placement));
+    let selection = spread::select(candidates, &spread_of(spec, placement), need(seen.options, spec, placement));
     on_event(CycleEvent::Step(Step::Select));
-    let rest = candidates.split_off(selected.map_err(Failure::Select)?);
-    if candidates.is_empty() {
+    let Selection { selected, rest } = selection.map_err(Failure::Select)?;
+    let targets = divided(seen, placement, &selected, on_event)?;
+    Ok(Placing { targets, selected, rest })
+}
+
+/// Divides the replicas among the selected clusters.
+fn divided(
+    seen: &Seen<'_>,
+    placement: &Placement,
+    selected: &[Candidate],
+    on_event: &mut dyn FnMut(CycleEvent),
+) -> Result<Vec<TargetCluster>, Failure> {
+    if selected.is_empty() {
         return Err(Failure::NothingSelected);
     }
-    let targets = assigned(seen, placement, &candidates);
+    let targets = assigned(seen, placement, selected);
     on_event(CycleEvent::Step(Step::AssignReplicas));
-    Ok(Placing { targets: targets.map_err(Failure::Assign)?, selected: candidates, rest })
+    targets.map_err(Failure::Assign)
+}
+
+/// Selects among the feasible clusters as [`place`], without making candidates of the others: these are nowhere
+/// reported.
+fn selected(
+    seen: &Seen<'_>,
+    placement: &Placement,
+    before: &BTreeMap<&str, &TargetCluster>,
+    scored: &Scored<'_>,
+) -> Result<Vec<Candidate>, SelectError> {
+    let weighing = Weighing::of(seen, placement);
+    let need = need(seen.options, seen.binding.spec(), placement);
+    let mut all = weighing.weighed(before, scored);
+    let candidate = |one: &Weighed| weighing.candidate(scored, *one);
+    if let Spread::Groups { by, clusters, replicas } = &weighing.spread {
+        all.sort_unstable_by(|a, b| a.preference(scored).cmp(&b.preference(scored)));
+        let groups = |at: usize, constraint: usize| scored.feasible[all[at].at].groups(&by[constraint].topology).iter();
+        let fleet = Fleet {
+            figures: all.iter().map(|one| Figures { score: one.score, available: one.available() }).collect(),
+            memberships: Memberships::of(all.len(), by.len(), groups),
+        };
+        let chosen = topology::select(&fleet, by, *clusters, *replicas, need)?;
+        return Ok(chosen.into_iter().map(|at| candidate(&all[at])).collect());
+    }
+    if let Spread::Clusters(bounds) = &weighing.spread {
+        keep_selected(&mut all, scored, *bounds, need);
+    }
+    let mut candidates: Vec<Candidate> = all.iter().map(candidate).collect();
+    Candidate::sort(&mut candidates);
+    spread::select(candidates, &weighing.spread, need).map(|selection| selection.selected)
 }
 
 /// Cluster that passed the filters.
@@ -286,6 +339,12 @@ struct Feasible<'a> {
     state: TargetState,
     /// False if it is known to have no taints.
     is_tainted: bool,
+}
+
+impl<'a> Feasible<'a> {
+    fn groups(&self, topology: &Topology) -> GroupNames<'a> {
+        self.indexed.map_or_else(|| topology.groups(self.cluster), |(_, entry)| entry.groups(topology))
+    }
 }
 
 fn feasible<'a>(
@@ -389,65 +448,73 @@ fn fits(candidate: &Candidate) -> Reason {
     Reason::Fits { cluster: candidate.name.clone(), tier: candidate.tier, score: candidate.score, available }
 }
 
-/// Feasible clusters with their available replicas (specification/scheduling.md 7.1).
-fn weighed(
-    seen: &Seen<'_>,
-    placement: &Placement,
-    before: &BTreeMap<&str, &TargetCluster>,
-    feasible: &[Feasible<'_>],
-    scores: &[i64],
-    avoided: &BTreeMap<ClusterName, Timestamp>,
-    extent: Extent,
-) -> Vec<Candidate> {
-    let spec = seen.binding.spec();
-    let sets = schedules_component_sets(seen.options, spec, placement);
-    let demand = depends_on_capacity(spec, placement).then(|| Demand::of(spec, sets));
-    // Without an estimate every requested count fits (specification/scheduling.md 10.1).
-    let unknown = if demand.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
-    let spread = spread_of(spec, placement);
-    let suspended = spec.suspension.as_ref().and_then(|all| all.dispatching_on_clusters.as_ref());
-    let (counting, asker) = (counting(spec, seen.options), Asker::of(spec));
-    let mut remembered = demand
-        .as_ref()
-        .filter(|_| seen.index.is_some() && feasible.len() >= REMEMBERED_FROM)
-        .map(|demand| seen.capacity.remembered(demand, counting, asker));
-    let mut estimate = |f: &Feasible<'_>| {
-        let demand = demand.as_ref()?;
-        let general = match (&mut remembered, f.indexed) {
-            (Some(remembered), Some((number, _))) => remembered.fits(number, f.name),
-            _ => seen.capacity.fits(f.name, demand, counting, &asker),
-        };
-        smallest(general, seen.available.get(f.name))
-    };
-    let returns = may_return(seen.binding);
-    let weight = |(at, (f, score)): (usize, (&Feasible<'_>, &i64))| {
-        let mut estimate = estimate(f);
-        if demand.is_some() && !avoided.is_empty() && avoided.contains_key(f.name) {
-            estimate = Some(0);
-        }
-        let target = (f.state == TargetState::Target).then(|| before.get(&*f.name.0)).flatten();
-        let assigned = match target {
-            Some(_) if sets => 1,
-            Some(target) => i64::from(target.replicas.max(0)),
-            None if returns => returning(seen, f.name),
-            None => 0,
-        };
-        Weighed { at, score: *score, allocatable: estimate.unwrap_or(unknown), estimated: estimate.is_some(), assigned }
-    };
-    let mut all: Vec<Weighed> = feasible.iter().zip(scores).enumerate().map(weight).collect();
-    if extent == Extent::Selected
-        && let Spread::Clusters(bounds) = &spread
-    {
-        keep_selected(&mut all, feasible, *bounds, need(seen.options, spec, placement));
+/// Input of the figures of feasible clusters (specification/scheduling.md 7.1).
+struct Weighing<'a> {
+    seen: &'a Seen<'a>,
+    spec: &'a ResourceBindingSpec,
+    spread: Spread,
+    /// True if component sets are scheduled as a whole.
+    sets: bool,
+    /// Requests, if the result depends on capacity.
+    demand: Option<Demand>,
+}
+
+impl<'a> Weighing<'a> {
+    fn of(seen: &'a Seen<'_>, placement: &Placement) -> Self {
+        let spec = seen.binding.spec();
+        let sets = schedules_component_sets(seen.options, spec, placement);
+        let demand = depends_on_capacity(spec, placement).then(|| Demand::of(spec, sets));
+        Self { seen, spec, spread: spread_of(spec, placement), sets, demand }
     }
-    let candidate = |weighed: Weighed| {
-        let f = &feasible[weighed.at];
-        let groups = |topology: &Topology| match f.indexed {
-            Some((_, entry)) => entry.groups(topology),
-            None => topology.groups(f.cluster),
+
+    /// Figures of the feasible clusters, in their order.
+    fn weighed(&self, before: &BTreeMap<&str, &TargetCluster>, scored: &Scored<'_>) -> Vec<Weighed> {
+        let Scored { feasible, scores, avoided } = scored;
+        let (seen, spec) = (self.seen, self.spec);
+        // Without an estimate every requested count fits (specification/scheduling.md 10.1).
+        let unknown = if self.demand.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
+        let (counting, asker) = (counting(spec, seen.options), Asker::of(spec));
+        let mut remembered = self
+            .demand
+            .as_ref()
+            .filter(|_| seen.index.is_some() && feasible.len() >= REMEMBERED_FROM)
+            .map(|demand| seen.capacity.remembered(demand, counting, asker));
+        let mut estimate = |f: &Feasible<'_>| {
+            let demand = self.demand.as_ref()?;
+            let general = match (&mut remembered, f.indexed) {
+                (Some(remembered), Some((number, _))) => remembered.fits(number, f.name),
+                _ => seen.capacity.fits(f.name, demand, counting, &asker),
+            };
+            smallest(general, seen.available.get(f.name))
         };
+        let returns = may_return(seen.binding);
+        let weight = |(at, (f, score)): (usize, (&Feasible<'_>, &i64))| {
+            let mut estimate = estimate(f);
+            if self.demand.is_some() && !avoided.is_empty() && avoided.contains_key(f.name) {
+                estimate = Some(0);
+            }
+            let target = (f.state == TargetState::Target).then(|| before.get(&*f.name.0)).flatten();
+            let assigned = match target {
+                Some(_) if self.sets => 1,
+                Some(target) => i64::from(target.replicas.max(0)),
+                None if returns => returning(seen, f.name),
+                None => 0,
+            };
+            let allocatable = estimate.unwrap_or(unknown);
+            Weighed { at, tier: f.tier, score: *score, allocatable, estimated: estimate.is_some(), assigned }
+        };
+        feasible.iter().zip(scores).enumerate().map(weight).collect()
+    }
+
+    fn candidate(&self, scored: &Scored<'_>, weighed: Weighed) -> Candidate {
+        let f = &scored.feasible[weighed.at];
+        let suspended = self.spec.suspension.as_ref().and_then(|all| all.dispatching_on_clusters.as_ref());
         Candidate {
-            groups: spread.topologies().map(groups).collect(),
+            groups: self
+                .spread
+                .topologies()
+                .map(|topology| f.groups(topology).iter().map(Arc::from).collect())
+                .collect(),
             tier: f.tier,
             score: weighed.score,
             allocatable: weighed.allocatable,
@@ -456,33 +523,39 @@ fn weighed(
             suspended: suspended.is_some_and(|some| some.cluster_names.iter().any(|name| **name == *f.name.0)),
             name: f.name.clone(),
         }
-    };
-    all.into_iter().map(candidate).collect()
+    }
 }
 
 /// Figures of a feasible cluster.
+#[derive(Clone, Copy)]
 struct Weighed {
     /// Its index among the feasible clusters.
     at: usize,
+    tier: u32,
     score: i64,
     allocatable: i64,
     estimated: bool,
     assigned: i64,
 }
 
+impl Weighed {
+    fn available(&self) -> i64 {
+        self.allocatable.saturating_add(self.assigned)
+    }
+
+    fn preference<'a>(&self, scored: &Scored<'a>) -> Preference<'a> {
+        candidate::preference(self.tier, self.score, self.available(), scored.feasible[self.at].name)
+    }
+}
+
 /// Keeps the clusters that [`spread::select`] selects, if these are the preferred ones: with their number known, a
 /// large fleet need not be sorted. If their capacity does not suffice, others take their places, and all are kept.
-fn keep_selected(all: &mut Vec<Weighed>, feasible: &[Feasible<'_>], bounds: Bounds, need: Need) {
+fn keep_selected(all: &mut Vec<Weighed>, scored: &Scored<'_>, bounds: Bounds, need: Need) {
     if bounds.max >= all.len() || bounds.min > bounds.max || bounds.max == 0 {
         return;
     }
-    let available = |one: &Weighed| one.allocatable.saturating_add(one.assigned);
-    let preference = |one: &Weighed| {
-        let f = &feasible[one.at];
-        candidate::preference(f.tier, one.score, available(one), f.name)
-    };
-    all.select_nth_unstable_by(bounds.max - 1, |a, b| preference(a).cmp(&preference(b)));
-    let together: i128 = all[..bounds.max].iter().map(|one| i128::from(available(one))).sum();
+    all.select_nth_unstable_by(bounds.max - 1, |a, b| a.preference(scored).cmp(&b.preference(scored)));
+    let together: i128 = all[..bounds.max].iter().map(|one| i128::from(one.available())).sum();
     if matches!(need, Need::Replicas(need) if together < i128::from(need)) {
         return;
     }

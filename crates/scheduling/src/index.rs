@@ -23,7 +23,7 @@ use ironclad_fleet::{ClusterName, Clusters, affinity};
 pub use numbers::Numbers;
 
 use self::numbers::Members;
-use crate::spread::Topology;
+use crate::topology::{GroupNames, Topology};
 
 /// Clusters of the fleet by what placements select.
 #[derive(Debug, Clone, Default)]
@@ -331,12 +331,12 @@ impl Index {
 }
 
 impl Entry {
-    /// Groups of the cluster, as [`Topology::groups`].
-    pub(crate) fn groups(&self, topology: &Topology) -> Vec<Arc<str>> {
+    /// Names of the cluster's groups, as [`Topology::groups`], without a look at the cluster where its entry has them.
+    pub(crate) fn groups<'a>(&'a self, topology: &Topology) -> GroupNames<'a> {
         match topology {
-            Topology::Provider => self.provider.iter().cloned().collect(),
-            Topology::Region => self.region.iter().cloned().collect(),
-            Topology::Zone => self.zones.iter().filter(|zone| !zone.is_empty()).cloned().collect(),
+            Topology::Provider => GroupNames::one(self.provider.as_deref()),
+            Topology::Region => GroupNames::one(self.region.as_deref()),
+            Topology::Zone => GroupNames::shared_zones(&self.zones),
             Topology::Label(_) => topology.groups(&self.cluster),
         }
     }

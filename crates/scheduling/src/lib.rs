@@ -22,6 +22,7 @@ pub mod groups;
 pub mod index;
 pub mod interests;
 mod line;
+mod memberships;
 mod options;
 mod peers;
 pub mod plugin;

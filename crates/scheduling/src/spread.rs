@@ -1,14 +1,11 @@
 //! Selection of clusters by spread constraints (specification/scheduling.md 7).
 
-use std::{
-    borrow::Borrow,
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use crate::{
+    Candidate,
+    topology::{self, Fleet},
 };
-
-use ironclad_fleet::ClusterName;
-
-use crate::{Candidate, topology};
 
 pub use crate::topology::Topology;
 
@@ -107,38 +104,57 @@ fn by(topologies: &[Topology]) -> String {
     topologies.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Selects among `candidates`, which are in the order of [`Candidate::sort`], and moves the selected ones to the front.
-/// Returns their number.
+/// Result of a selection.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The selected candidates, in the order in which they are used.
+    pub selected: Vec<Candidate>,
+    /// The other ones.
+    pub rest: Vec<Candidate>,
+}
+
+/// Selects among `candidates`, which are in the order of [`Candidate::sort`].
 ///
 /// # Errors
 /// If the constraints cannot be satisfied.
-pub fn select(candidates: &mut [Candidate], spread: &Spread, need: Need) -> Result<usize, SelectError> {
+pub fn select(mut candidates: Vec<Candidate>, spread: &Spread, need: Need) -> Result<Selection, SelectError> {
     match spread {
-        Spread::All => Ok(candidates.len()),
-        Spread::Clusters(bounds) => by_cluster(candidates, *bounds, need),
+        Spread::All => Ok(Selection { selected: candidates, rest: Vec::new() }),
+        Spread::Clusters(bounds) => {
+            let count = by_cluster(&mut candidates, *bounds, need)?;
+            let rest = candidates.split_off(count);
+            Ok(Selection { selected: candidates, rest })
+        }
         Spread::Groups { by, clusters, replicas } => {
-            let chosen = topology::select(candidates, by, *clusters, *replicas, need)?;
-            Ok(bring_to_front(candidates, &chosen))
+            let chosen = topology::select(&Fleet::of(&candidates, by.len()), by, *clusters, *replicas, need)?;
+            let mut all: Vec<Option<Candidate>> = candidates.into_iter().map(Some).collect();
+            let selected = chosen.into_iter().filter_map(|at| all[at].take()).collect();
+            Ok(Selection { selected, rest: all.into_iter().flatten().collect() })
         }
         Spread::Unsupported => Err(SelectError::Unsupported),
     }
 }
 
 /// Selects the first `k`, then replaces the last ones by clusters with more capacity until the need is met
-/// (specification/scheduling.md 7.3).
+/// (specification/scheduling.md 7.3). Returns `k`.
 fn by_cluster(candidates: &mut [Candidate], bounds: Bounds, need: Need) -> Result<usize, SelectError> {
     if candidates.len() < bounds.min {
         return Err(SelectError::TooFewClusters);
     }
     let k = candidates.len().min(bounds.max);
     let Need::Replicas(need) = need else { return Ok(k) };
-    exchange_for_capacity(candidates, k, need).then_some(k).ok_or(SelectError::InsufficientCapacity { clusters: k })
+    let is_enough = exchange_for_capacity(candidates, k, need, Candidate::available);
+    is_enough.then_some(k).ok_or(SelectError::InsufficientCapacity { clusters: k })
 }
 
 /// Replaces the last of the first `k` by clusters of the rest with more capacity, as few as needed. Returns whether
 /// they meet `need`.
-pub(crate) fn exchange_for_capacity<C: Borrow<Candidate>>(candidates: &mut [C], k: usize, need: i64) -> bool {
-    let available = |candidate: &C| candidate.borrow().available();
+pub(crate) fn exchange_for_capacity<C>(
+    candidates: &mut [C],
+    k: usize,
+    need: i64,
+    available: impl Fn(&C) -> i64,
+) -> bool {
     let (chosen, rest) = candidates.split_at_mut(k);
     let mut sum: i128 = chosen.iter().map(|c| i128::from(available(c))).sum();
     if sum >= i128::from(need) {
@@ -160,12 +176,6 @@ pub(crate) fn exchange_for_capacity<C: Borrow<Candidate>>(candidates: &mut [C], 
         }
     }
     sum >= i128::from(need)
-}
-
-fn bring_to_front(candidates: &mut [Candidate], chosen: &[ClusterName]) -> usize {
-    let places: BTreeMap<&ClusterName, usize> = chosen.iter().enumerate().map(|(at, name)| (name, at)).collect();
-    candidates.sort_by_cached_key(|c| places.get(&c.name).copied().unwrap_or(usize::MAX));
-    chosen.len()
 }
 
 #[cfg(test)]
@@ -199,9 +209,9 @@ mod tests {
             let mut all: Vec<_> =
                 clusters.iter().map(|(n, score, available)| candidate(n, *score, *available)).collect();
             Candidate::sort(&mut all);
-            let got = select(&mut all, spread, *need);
+            let got = select(all, spread, *need);
             assert_eq!(
-                got.as_ref().map(|k| names(&all[..*k])),
+                got.as_ref().map(|found| names(&found.selected)),
                 want.as_ref().map(|w| w.to_vec()),
                 "{spread:?} {need:?}"
             );
@@ -247,7 +257,7 @@ mod tests {
             Candidate::sort(&mut all);
             let k = k.min(all.len());
             let mut slow = all.clone();
-            prop_assert_eq!(exchange_for_capacity(&mut all, k, need), exchanged_slowly(&mut slow, k, need));
+            prop_assert_eq!(exchange_for_capacity(&mut all, k, need, Candidate::available), exchanged_slowly(&mut slow, k, need));
             prop_assert_eq!(names(&all), names(&slow));
         }
 
@@ -262,10 +272,12 @@ mod tests {
             best.sort_unstable_by_key(|capacity| std::cmp::Reverse(*capacity));
             let k = max.min(all.len());
             let holds = best[..k].iter().sum::<i64>() >= need;
-            let got = select(&mut all, &Spread::Clusters(Bounds { min: 1, max }), Need::Replicas(need));
-            prop_assert_eq!(got, if holds { Ok(k) } else { Err(SelectError::InsufficientCapacity { clusters: k }) });
-            if holds {
-                prop_assert!(all[..k].iter().map(Candidate::available).sum::<i64>() >= need);
+            let got = select(all, &Spread::Clusters(Bounds { min: 1, max }), Need::Replicas(need));
+            let found = got.as_ref().map(|found| found.selected.len());
+            let short = SelectError::InsufficientCapacity { clusters: k };
+            prop_assert_eq!(found, if holds { Ok(k) } else { Err(&short) });
+            if let Ok(found) = got {
+                prop_assert!(found.selected.iter().map(Candidate::available).sum::<i64>() >= need);
             }
         }
     }

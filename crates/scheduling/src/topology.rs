@@ -4,21 +4,17 @@
 //! for, and it checks the capacity inside the selected regions (specification/scheduling.md 16.12). Comments say
 //! region where any kind of group is meant.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use ironclad_api::{
     cluster::Cluster,
     policy::{SpreadByField, SpreadConstraint},
 };
-use ironclad_fleet::{ClusterName, affinity};
+use ironclad_fleet::affinity;
 
 use crate::{
     Candidate, combine,
+    memberships::Memberships,
     spread::{Bounds, Grouping, Need, SelectError, exchange_for_capacity},
 };
 
@@ -48,17 +44,16 @@ impl Topology {
         }
     }
 
-    /// Groups that the cluster is in; empty if it lacks the property.
-    #[must_use]
-    pub fn groups(&self, cluster: &Cluster) -> Vec<Arc<str>> {
-        let field = |value: &String| (!value.is_empty()).then(|| value.as_str().into());
+    /// Names of the groups that the cluster is in; none if it lacks the property.
+    pub(crate) fn groups<'a>(&self, cluster: &'a Cluster) -> GroupNames<'a> {
+        let field = |value: &'a String| Some(value.as_str()).filter(|value| !value.is_empty());
         match self {
-            Self::Provider => field(&cluster.spec.provider).into_iter().collect(),
-            Self::Region => field(&cluster.spec.region).into_iter().collect(),
-            Self::Zone => affinity::zones(cluster).iter().filter_map(field).collect(),
+            Self::Provider => GroupNames::one(field(&cluster.spec.provider)),
+            Self::Region => GroupNames::one(field(&cluster.spec.region)),
+            Self::Zone => GroupNames { zones: affinity::zones(cluster), ..GroupNames::default() },
             Self::Label(key) => {
-                let value = cluster.metadata.labels.as_ref().and_then(|labels| labels.get(key));
-                value.map(|value| value.as_str().into()).into_iter().collect()
+                let labels = cluster.metadata.labels.as_ref();
+                GroupNames::one(labels.and_then(|labels| labels.get(key)).map(String::as_str))
             }
         }
     }
@@ -85,129 +80,186 @@ impl fmt::Display for Topology {
     }
 }
 
+/// Names of the groups of a cluster.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GroupNames<'a> {
+    one: Option<&'a str>,
+    /// Zones as the index holds them.
+    shared_zones: &'a [Arc<str>],
+    zones: &'a [String],
+}
+
+impl<'a> GroupNames<'a> {
+    pub(crate) fn one(name: Option<&'a str>) -> Self {
+        Self { one: name, ..Self::default() }
+    }
+
+    pub(crate) fn shared_zones(shared_zones: &'a [Arc<str>]) -> Self {
+        Self { shared_zones, ..Self::default() }
+    }
+
+    /// The names; zones without a name are none.
+    pub(crate) fn iter(self) -> impl Iterator<Item = &'a str> {
+        let zones = self.shared_zones.iter().map(|zone| &**zone).chain(self.zones.iter().map(String::as_str));
+        self.one.into_iter().chain(zones.filter(|zone| !zone.is_empty()))
+    }
+}
+
 /// Weight of one replica that a region can run; it exceeds any score of the region's clusters.
 const UNIT: i128 = 1_000;
 /// Largest number of region combinations that are evaluated. Each leads to a permitted one, so the bound costs quality
 /// in fleets of dozens of regions, never a result.
 const PATHS_MAX: usize = 20_000;
 
-/// Region with its clusters in order of preference.
-struct Region<'a> {
-    name: Arc<str>,
-    score: i128,
-    clusters: Vec<&'a Candidate>,
+/// Figures of a candidate that decide on its selection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Figures {
+    /// Sum of the scores.
+    pub(crate) score: i64,
+    /// Total replicas of the binding that fit there.
+    pub(crate) available: i64,
 }
 
-/// Selects clusters, in order, by the constraints `by`, of which there is at least one. `candidates` are in the order
-/// of [`Candidate::sort`], with their groups in the order of `by`; those without a group are ignored.
+/// Candidates of a selection by groups, in the order of preference.
+pub(crate) struct Fleet {
+    /// Figures of each candidate.
+    pub(crate) figures: Vec<Figures>,
+    /// Groups of each candidate, for the constraints in the order in which they decide.
+    pub(crate) memberships: Memberships,
+}
+
+impl Fleet {
+    /// The fleet of these candidates.
+    pub(crate) fn of(candidates: &[Candidate], constraints: usize) -> Self {
+        let figures = |c: &Candidate| Figures { score: c.score, available: c.available() };
+        let groups = |at: usize, constraint: usize| candidates[at].groups[constraint].iter().map(|name| &**name);
+        Self {
+            figures: candidates.iter().map(figures).collect(),
+            memberships: Memberships::of(candidates.len(), constraints, groups),
+        }
+    }
+
+    pub(crate) fn available(&self, candidate: usize) -> i64 {
+        self.figures[candidate].available
+    }
+}
+
+/// Region with its candidates in the order of preference. Regions are in the order of their names.
+struct Region {
+    score: i128,
+    clusters: Vec<usize>,
+}
+
+/// Selects candidates, in order, by the constraints `by`, of which there is at least one. Those without a group are
+/// ignored.
 pub(crate) fn select(
-    candidates: &[Candidate],
+    fleet: &Fleet,
     by: &[Grouping],
     clusters: Bounds,
     replicas: i64,
     need: Need,
-) -> Result<Vec<ClusterName>, SelectError> {
+) -> Result<Vec<usize>, SelectError> {
     let Some(first) = by.first() else { return Err(SelectError::Unsupported) };
-    let mut groups: BTreeMap<Arc<str>, Vec<&Candidate>> = BTreeMap::new();
-    for candidate in candidates {
-        let of = &candidate.groups[0];
-        for group in of.iter().enumerate().filter(|(at, group)| !of[..*at].contains(group)).map(|(_, group)| group) {
-            groups.entry(group.clone()).or_default().push(candidate);
-        }
+    let memberships = &fleet.memberships;
+    let all = 0..fleet.figures.len();
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); memberships.count(0)];
+    for candidate in all.clone() {
+        memberships.groups(candidate, 0).iter().for_each(|group| members[*group].push(candidate));
     }
-    let groups: Vec<_> = groups
-        .into_iter()
-        .map(|(name, members)| Region {
-            score: score(&members, first.bounds, clusters, replicas, need),
-            name,
-            clusters: members,
-        })
-        .collect();
-    if by.len() == 1 && candidates.iter().all(|candidate| candidate.groups[0].len() <= 1) {
+    let region = |clusters_of: Vec<usize>| Region {
+        score: score(fleet, &clusters_of, first.bounds, clusters, replicas, need),
+        clusters: clusters_of,
+    };
+    let groups: Vec<Region> = members.into_iter().map(region).collect();
+    if by.len() == 1 && all.clone().all(|candidate| memberships.groups(candidate, 0).len() <= 1) {
         // Sets of groups are not extended once they hold enough clusters, so more capacity is searched among all.
-        return match choose(groups, first, clusters, need) {
-            Err(SelectError::InsufficientCapacity { .. }) => combine::select(candidates, by, clusters, need, &[]),
+        return match choose(fleet, &groups, first, clusters, need) {
+            Err(SelectError::InsufficientCapacity { .. }) => combine::select(fleet, by, clusters, need, &[]),
             chosen => chosen,
         };
     }
     let paths = paths(&groups, first.bounds, clusters.min);
-    let names = |path: &Vec<usize>| path.iter().map(|i| groups[*i].name.clone()).collect();
-    combine::select(candidates, by, clusters, need, &paths.iter().map(names).collect::<Vec<_>>())
+    combine::select(fleet, by, clusters, need, &paths)
 }
 
 /// Group score (specification/scheduling.md 7.5): the part of its replicas that a region can run, then the preference
 /// of its clusters.
-fn score(members: &[&Candidate], regions: Bounds, clusters: Bounds, replicas: i64, need: Need) -> i128 {
+fn score(fleet: &Fleet, members: &[usize], regions: Bounds, clusters: Bounds, replicas: i64, need: Need) -> i128 {
     let mean = |scores: i128, n: usize| scores.div_euclid(n.max(1) as i128);
+    let members = || members.iter().map(|member| fleet.figures[*member]);
     if need == Need::DontCare {
-        let whole: Vec<_> = members.iter().filter(|c| c.available() >= replicas).collect();
-        let scores = whole.iter().map(|c| i128::from(c.score)).sum();
-        return if whole.is_empty() { 0 } else { whole.len() as i128 * UNIT + mean(scores, whole.len()) };
+        let (mut scores, mut whole) = (0_i128, 0_usize);
+        for member in members().filter(|member| member.available >= replicas) {
+            scores += i128::from(member.score);
+            whole += 1;
+        }
+        return if whole == 0 { 0 } else { whole as i128 * UNIT + mean(scores, whole) };
     }
     let part = (i128::from(replicas) + regions.min as i128 - 1) / regions.min as i128;
     let enough = clusters.min.max(regions.min);
     let (mut available, mut scores, mut n) = (0_i128, 0_i128, 0);
-    for member in members {
-        available += i128::from(member.available());
+    for member in members() {
+        available += i128::from(member.available);
         scores += i128::from(member.score);
         n += 1;
         if n >= enough && available >= part {
             break;
         }
     }
-    if available < part { available * UNIT + mean(scores, members.len()) } else { part * UNIT + mean(scores, n) }
+    if available < part { available * UNIT + mean(scores, members().len()) } else { part * UNIT + mean(scores, n) }
 }
 
 fn choose(
-    groups: Vec<Region<'_>>,
+    fleet: &Fleet,
+    groups: &[Region],
     by: &Grouping,
     clusters: Bounds,
     need: Need,
-) -> Result<Vec<ClusterName>, SelectError> {
+) -> Result<Vec<usize>, SelectError> {
     if groups.len() < by.bounds.min {
         return Err(SelectError::TooFewGroups(by.topology.clone()));
     }
-    let paths = paths(&groups, by.bounds, clusters.min);
+    let available = |candidate: &usize| fleet.available(*candidate);
+    let paths = paths(groups, by.bounds, clusters.min);
     let mut short = None;
     // Regions that the limit of clusters has no room for are the last choice: each gets one cluster nevertheless.
     let (fitting, larger): (Vec<_>, Vec<_>) = paths.iter().partition(|path| path.len() <= clusters.max);
     for path in fitting.into_iter().chain(larger) {
-        let first: Vec<&Candidate> = path.iter().map(|i| groups[*i].clusters[0]).collect();
-        let taken: BTreeSet<&ClusterName> = first.iter().map(|c| &c.name).collect();
-        let rest = path.iter().flat_map(|i| &groups[*i].clusters[1..]).copied();
-        let mut rest: Vec<&Candidate> = rest.filter(|c| !taken.contains(&c.name)).collect();
-        Candidate::sort(&mut rest);
+        let mut first: Vec<usize> = path.iter().map(|i| groups[*i].clusters[0]).collect();
+        let mut rest: Vec<usize> = path.iter().flat_map(|i| &groups[*i].clusters[1..]).copied().collect();
+        rest.sort_unstable();
         let k = (first.len() + rest.len()).min(clusters.max.max(first.len()));
-        let mut first = first;
         if let Need::Replicas(need) = need {
-            let available: i64 = first.iter().fold(0, |sum, c| sum.saturating_add(c.available()));
-            if !exchange_for_capacity(&mut rest, k - first.len(), need.saturating_sub(available))
-                && !exchange_in_regions(&mut first, &mut rest, k, need)
+            let of_first = first.iter().map(available).fold(0, i64::saturating_add);
+            if !exchange_for_capacity(&mut rest, k - first.len(), need.saturating_sub(of_first), available)
+                && !exchange_in_regions(fleet, &mut first, &mut rest, k, need)
             {
                 short.get_or_insert(k);
                 continue;
             }
         }
-        let more = rest.into_iter().take(k - first.len()).map(|c| c.name.clone());
-        return Ok(first.iter().map(|c| c.name.clone()).chain(more).collect());
+        rest.truncate(k - first.len());
+        first.extend(rest);
+        return Ok(first);
     }
     Err(short.map_or(SelectError::TooFewClustersInGroups, |clusters| SelectError::InsufficientCapacity { clusters }))
 }
 
 /// Replaces the preferred clusters of regions, the last region first, by clusters of the same region with more capacity
 /// that are not among the first `k` of all. Returns whether the `k` clusters meet `need`.
-fn exchange_in_regions<'c>(first: &mut [&'c Candidate], rest: &mut [&'c Candidate], k: usize, need: i64) -> bool {
+fn exchange_in_regions(fleet: &Fleet, first: &mut [usize], rest: &mut [usize], k: usize, need: i64) -> bool {
     let (more, others) = rest.split_at_mut(k - first.len());
-    let mut sum: i128 = first.iter().chain(more.iter()).map(|c| i128::from(c.available())).sum();
+    let mut sum: i128 = first.iter().chain(more.iter()).map(|c| i128::from(fleet.available(*c))).sum();
     for place in first.iter_mut().rev() {
         if sum >= i128::from(need) {
             break;
         }
-        let of_region = others.iter_mut().rev().filter(|other| other.groups == place.groups);
+        let of_region = others.iter_mut().rev().filter(|other| fleet.memberships.are_alike(**other, *place));
         // Takes the first of several equal ones; `max_by_key` alone takes the last.
-        let Some(other) = of_region.max_by_key(|other| other.available()) else { continue };
-        if other.available() > place.available() {
-            sum += i128::from(other.available()) - i128::from(place.available());
+        let Some(other) = of_region.max_by_key(|other| fleet.available(**other)) else { continue };
+        let gain = i128::from(fleet.available(*other)) - i128::from(fleet.available(*place));
+        if gain > 0 {
+            sum += gain;
             std::mem::swap(place, other);
         }
     }
@@ -216,9 +268,10 @@ fn exchange_in_regions<'c>(first: &mut [&'c Candidate], rest: &mut [&'c Candidat
 
 /// Permitted sets of regions, the best first, each in the order in which its regions are used
 /// (specification/scheduling.md 7.6).
-fn paths(groups: &[Region<'_>], regions: Bounds, target: usize) -> Vec<Vec<usize>> {
+fn paths(groups: &[Region], regions: Bounds, target: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..groups.len()).collect();
-    order.sort_by_key(|&i| (groups[i].clusters.len(), Reverse(groups[i].score), groups[i].name.clone()));
+    // The sort is stable: ties keep the order of names.
+    order.sort_by_key(|&i| (groups[i].clusters.len(), Reverse(groups[i].score)));
     let mut search = Search { groups, order: &order, regions, target, found: Vec::new(), visited: 0 };
     if groups.len() == regions.min {
         search.record(&order);
@@ -242,8 +295,8 @@ fn paths(groups: &[Region<'_>], regions: Bounds, target: usize) -> Vec<Vec<usize
     found
 }
 
-struct Search<'a, 'g> {
-    groups: &'a [Region<'g>],
+struct Search<'a> {
+    groups: &'a [Region],
     order: &'a [usize],
     regions: Bounds,
     target: usize,
@@ -251,7 +304,7 @@ struct Search<'a, 'g> {
     visited: usize,
 }
 
-impl Search<'_, '_> {
+impl Search<'_> {
     /// Evaluates every set that begins with `path` and continues at `from`; a sufficient one is not extended.
     fn extend(&mut self, from: usize, path: &mut Vec<usize>, clusters: usize) {
         if path.len() >= self.regions.min && clusters >= self.target {
@@ -286,7 +339,7 @@ impl Search<'_, '_> {
             return;
         }
         let mut path = path.to_vec();
-        path.sort_by_key(|&i| (Reverse(self.groups[i].score), self.groups[i].name.clone()));
+        path.sort_unstable_by_key(|&i| (Reverse(self.groups[i].score), i));
         self.found.push(path);
     }
 }
@@ -316,32 +369,25 @@ mod tests {
                 .enumerate()
                 .map(|(i, (score, capacity))| candidate(&format!("m{i}"), *score, *capacity))
                 .collect();
-            let members: Vec<_> = all.iter().collect();
+            let members: Vec<_> = (0..all.len()).collect();
             let bounds = Bounds { min: *min, max: usize::MAX };
-            assert_eq!(score(&members, bounds, Bounds::new(1, 0), *replicas, *need), *want, "{clusters:?}");
+            let got = score(&Fleet::of(&all, 0), &members, bounds, Bounds::new(1, 0), *replicas, *need);
+            assert_eq!(got, *want, "{clusters:?}");
         }
     }
 
     /// Selected regions, from rows of name, number of clusters and weight (specification/scheduling.md 7.6).
     fn picked(regions: &[(&str, usize, i128)], bounds: (usize, usize), target: usize) -> Option<Vec<String>> {
-        let all: Vec<Vec<Candidate>> = regions
-            .iter()
-            .map(|(name, value, _)| (0..*value).map(|i| candidate(&format!("{name}-{i}"), 0, 0)).collect())
-            .collect();
-        let groups: Vec<_> = regions
-            .iter()
-            .zip(&all)
-            .map(|((name, _, weight), clusters)| Region {
-                name: (*name).into(),
-                score: *weight,
-                clusters: clusters.iter().collect(),
-            })
-            .collect();
+        let mut regions = regions.to_vec();
+        regions.sort_unstable();
+        let region =
+            |(_, value, weight): &(&str, usize, i128)| Region { score: *weight, clusters: (0..*value).collect() };
+        let groups: Vec<_> = regions.iter().map(region).collect();
         if groups.len() < bounds.0 {
             return None;
         }
         let found = paths(&groups, Bounds { min: bounds.0, max: bounds.1 }, target);
-        found.first().map(|path| path.iter().map(|i| groups[*i].name.to_string()).collect())
+        found.first().map(|path| path.iter().map(|i| regions[*i].0.to_owned()).collect())
     }
 
     #[test]
@@ -382,21 +428,23 @@ mod tests {
         bounds: (usize, usize),
         clusters: (usize, usize),
     ) -> Result<Vec<String>, SelectError> {
-        let all: Vec<Vec<Candidate>> =
-            regions.iter().map(|(_, _, members)| members.iter().map(|(n, s)| candidate(n, *s, 0)).collect()).collect();
-        let groups = regions
+        let in_region = |(name, _, members): &(&str, i128, &[(&str, i64)])| {
+            let one = |(n, s): &(&str, i64)| Candidate { groups: vec![vec![(*name).into()]], ..candidate(n, *s, 0) };
+            members.iter().map(one).collect::<Vec<_>>()
+        };
+        let mut all: Vec<Candidate> = regions.iter().flat_map(in_region).collect();
+        Candidate::sort(&mut all);
+        let fleet = Fleet::of(&all, 1);
+        let members = |number| (0..all.len()).filter(|c| fleet.memberships.groups(*c, 0) == [number]).collect();
+        let groups: Vec<_> = regions
             .iter()
-            .zip(&all)
-            .map(|((name, score, _), members)| Region {
-                name: (*name).into(),
-                score: *score,
-                clusters: members.iter().collect(),
-            })
+            .enumerate()
+            .map(|(number, (_, score, _))| Region { score: *score, clusters: members(number) })
             .collect();
         let (regions, clusters) =
             (Bounds { min: bounds.0, max: bounds.1 }, Bounds { min: clusters.0, max: clusters.1 });
-        choose(groups, &by_region(regions), clusters, Need::DontCare)
-            .map(|names| names.iter().map(ToString::to_string).collect())
+        choose(&fleet, &groups, &by_region(regions), clusters, Need::DontCare)
+            .map(|chosen| chosen.iter().map(|at| all[*at].name.to_string()).collect())
     }
 
     #[test]
@@ -430,6 +478,18 @@ mod tests {
         }
     }
 
+    /// Names of the candidates that [`select`] selects by region.
+    fn selected(
+        all: &[Candidate],
+        regions: Bounds,
+        clusters: Bounds,
+        replicas: i64,
+        need: Need,
+    ) -> Result<Vec<String>, SelectError> {
+        let chosen = select(&Fleet::of(all, 1), &[by_region(regions)], clusters, replicas, need)?;
+        Ok(chosen.iter().map(|at| all[*at].name.to_string()).collect())
+    }
+
     #[test]
     fn capacity_is_searched_inside_selected_regions_first() {
         let region = |name: &str, region: &str, score, capacity| Candidate {
@@ -444,10 +504,7 @@ mod tests {
             region("b2", "B", 0, 20),
         ];
         Candidate::sort(&mut all);
-        let names = |need| {
-            let got = select(&all, &[by_region(Bounds::new(1, 1))], Bounds::new(1, 2), need, Need::Replicas(need));
-            got.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>())
-        };
+        let names = |need| selected(&all, Bounds::new(1, 1), Bounds::new(1, 2), need, Need::Replicas(need));
         assert_eq!(names(9), Ok(vec!["a1".to_owned(), "a3".to_owned()]), "a3 has the capacity that a2 lacks");
         assert_eq!(names(30), Ok(vec!["b1".to_owned(), "b2".to_owned()]), "region A has no capacity for 30");
         assert_eq!(names(50), Err(SelectError::InsufficientCapacity { clusters: 2 }));
@@ -465,10 +522,8 @@ mod tests {
             Candidate::sort(&mut all);
             all
         };
-        let names = |all: &[Candidate], regions, clusters, need| {
-            let got = select(all, &[by_region(regions)], clusters, need, Need::Replicas(need));
-            got.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>())
-        };
+        let names =
+            |all: &[Candidate], regions, clusters, need| selected(all, regions, clusters, need, Need::Replicas(need));
         let one = Bounds::new(1, 1);
         assert_eq!(names(&rows(10), one, one, 2), Ok(vec!["a1".to_owned()]), "it suffices");
         assert_eq!(names(&rows(10), one, one, 10), Ok(vec!["a2".to_owned()]), "region A is kept");
@@ -485,7 +540,7 @@ mod tests {
                 ..candidate(&format!("m{i:02}"), 0, 1)
             })
             .collect();
-        let got = select(&all, &[by_region(Bounds::new(30, 40))], Bounds::new(35, 0), 10, Need::DontCare).unwrap();
+        let got = selected(&all, Bounds::new(30, 40), Bounds::new(35, 0), 10, Need::DontCare).unwrap();
         assert_eq!(got.len(), 35);
     }
 }

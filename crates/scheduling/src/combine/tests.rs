@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    Candidate,
     spread::{self, Spread, Topology},
     testkit::candidate,
 };
@@ -33,14 +34,14 @@ fn selected(
     clusters: (usize, usize),
     need: Need,
 ) -> Result<Vec<String>, SelectError> {
-    let mut all: Vec<_> = rows
+    let all: Vec<_> = rows
         .iter()
         .enumerate()
         .map(|(i, (name, available, groups))| cluster(name, 100 - i as i64, *available, groups))
         .collect();
     let clusters = Bounds { min: clusters.0, max: clusters.1 };
-    let count = spread::select(&mut all, &Spread::Groups { by: by(constraints), clusters, replicas: 30 }, need)?;
-    Ok(all[..count].iter().map(|c| c.name.to_string()).collect())
+    let found = spread::select(all, &Spread::Groups { by: by(constraints), clusters, replicas: 30 }, need)?;
+    Ok(found.selected.iter().map(|c| c.name.to_string()).collect())
 }
 
 #[test]
@@ -158,9 +159,7 @@ fn a_large_fleet_stays_within_the_budget() {
     let clusters = bounds(20, 40);
     let select = |need| {
         let rule = Spread::Groups { by: by.clone(), clusters, replicas: 10 };
-        let mut all = all.clone();
-        let count = spread::select(&mut all, &rule, need)?;
-        Ok(all[..count].to_vec())
+        Ok(spread::select(all.clone(), &rule, need)?.selected)
     };
     let found = select(Need::DontCare).unwrap();
     assert!(keeps(&found, &by, clusters, Need::DontCare), "{found:?}");
@@ -219,7 +218,7 @@ proptest! {
         let is_named = |i: &usize| named & (1 << i) != 0;
         let by: Vec<_> = (0..3).filter(is_named)
             .map(|i| Grouping { topology: fields[i].0.clone(), bounds: fields[i].1 }).collect();
-        let mut all: Vec<_> = all.into_iter().map(|c| {
+        let all: Vec<_> = all.into_iter().map(|c| {
             let groups = (0..3).filter(is_named).map(|i| c.groups[i].clone()).collect();
             Candidate { groups, ..c }
         }).collect();
@@ -232,9 +231,8 @@ proptest! {
         let exact = if fits { clusters } else { wider };
         let exists = possible(exact, need);
         let lacks_capacity = !exists && possible(exact, Need::DontCare);
-        let got = spread::select(&mut all, &rule, need);
-        match got {
-            Ok(count) => prop_assert!(exists && keeps(&all[..count], &by, exact, need), "{:?}", &all[..count]),
+        match spread::select(all, &rule, need) {
+            Ok(found) => prop_assert!(exists && keeps(&found.selected, &by, exact, need), "{:?}", found.selected),
             Err(SelectError::InsufficientCapacity { .. }) => prop_assert!(lacks_capacity),
             Err(error) => prop_assert!(!exists && !lacks_capacity, "{error}"),
         }
@@ -246,8 +244,9 @@ proptest! {
     fn regions_alone_agree_with_the_search(all in fleet(), region in bounds(3), clusters in bounds(5)) {
         let all: Vec<_> = all.into_iter().map(|c| Candidate { groups: vec![c.groups[0].clone()], ..c }).collect();
         let by = [Grouping { topology: REGION, bounds: region }];
-        let alone = crate::topology::select(&all, &by, clusters, 10, Need::DontCare);
-        let searched = select(&all, &by, clusters, Need::DontCare, &[]);
+        let fleet = Fleet::of(&all, 1);
+        let alone = crate::topology::select(&fleet, &by, clusters, 10, Need::DontCare);
+        let searched = select(&fleet, &by, clusters, Need::DontCare, &[]);
         prop_assert_eq!(alone.is_ok(), searched.is_ok(), "{:?} {:?}", alone, searched);
     }
 }

@@ -39,7 +39,7 @@ fn fresh() -> anyhow::Result<()> {
     let root = Rng::from_system();
     println!("fresh seeds from root {:#x}: cargo xtask sim --root {:#x} --seeds {SEEDS}", root.seed(), root.seed());
     let draws = root.stream("seeds");
-    run((0..SEEDS).map(|_| draws.u64()))
+    run_all(Script::of_runs((0..SEEDS).map(|_| draws.u64())))
 }
 
 #[test]

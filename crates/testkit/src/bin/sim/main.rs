@@ -47,7 +47,7 @@ struct Args {
     /// Stop starting new seeds after this many minutes
     #[arg(long)]
     minutes: Option<u64>,
-    /// Workloads besides that request more than there is, with priorities, preemption and quotas
+    /// In every run, not in every eighth: workloads that request more than there is, priorities, preemption and quotas
     #[arg(long, conflicts_with = "propagation")]
     scarce: bool,
     /// Autoscalers of both designs among faults instead of failover
@@ -263,7 +263,8 @@ fn many(args: &Args) -> anyhow::Result<()> {
     let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);
     println!("{} seeds from root {:#x}", args.seeds, root.seed());
     let draws = root.stream("seeds");
-    run_all(args, (0..args.seeds).map(|_| draw(args, draws.u64())))
+    let seeds = (0..args.seeds).map(|_| draws.u64());
+    if args.scarce { run_all(args, seeds.map(Script::scarce)) } else { run_all(args, Script::of_runs(seeds)) }
 }
 
 /// Runs scripts until the time is over.
@@ -299,7 +300,8 @@ fn run_all(args: &Args, scripts: impl Iterator<Item = Script>) -> anyhow::Result
     for failure in &failures {
         println!("failed: {failure}");
     }
-    let expected = |what: &&str| args.scarce || !sometimes::SCARCE.contains(what);
+    let many_scarce = args.scarce || ran / script::SCARCE_EVERY >= MANY;
+    let expected = |what: &&str| many_scarce || !sometimes::SCARCE.contains(what);
     let never: Vec<_> = sometimes::counts()
         .into_iter()
         .filter(|(_, count)| *count == 0)

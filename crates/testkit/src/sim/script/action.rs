@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{App, Class, Failover, TaintPolicy};
-use crate::sim::{Cut, Fault, World};
+use crate::sim::{Cut, Fault, World, model::Model};
 
 /// Attempts of a user's edit in case of conflicts.
 const EDITS: usize = 20;
@@ -74,7 +74,7 @@ pub enum Action {
     Evacuate(usize),
     /// A person ends the drain of a member and uncordons it.
     Uncordon(usize),
-    /// A person unjoins a member if the command says that nothing is lost by that.
+    /// A person unjoins a member as soon as the command says that nothing is lost by that.
     UnjoinEmpty(usize),
     /// A user creates a workload and its policy.
     Create(usize),
@@ -214,14 +214,13 @@ impl Action {
                 }
             }
             Self::UnjoinEmpty(member) => {
-                let (plane, name) = (world.user(), name(*member));
-                let clusters: Api<Cluster> = Api::all(plane.clone());
-                if clusters.get_opt(&name).await?.is_some()
-                    && !ironclad_cli::unjoin::impact(&plane, &name).await?.is_targeted()
-                {
-                    world.model.with_checker(|checker, _| checker.nothing_to_lose(name.as_str().into()));
-                    clusters.delete(&name, &DeleteParams::default()).await?;
-                }
+                let (plane, clock, name) = (world.user(), world.clock().clone(), name(*member));
+                let (model, history) = (world.model.clone(), world.history.clone());
+                world.spawn("unjoin", async move {
+                    if let Err(error) = unjoin_once_empty(&plane, &clock, &model, &name).await {
+                        history.log(format!("the unjoin of {name} ends: {error:#}"));
+                    }
+                });
             }
             Self::Drain(member) | Self::Evacuate(member) => {
                 let stuck = if matches!(self, Self::Drain(_)) { Stuck::Skip } else { Stuck::Force };
@@ -346,6 +345,23 @@ pub(super) async fn create(world: &World, app: &App) -> anyhow::Result<()> {
     deployments.create(&PostParams::default(), &app.deployment()?).await?;
     let policies: Api<PropagationPolicy> = Api::namespaced(user, "default");
     policies.create(&PostParams::default(), &app.policy()?).await?;
+    Ok(())
+}
+
+/// Asks twice a second for half a minute whether the unjoin loses anything, and deletes the Cluster once it does not.
+async fn unjoin_once_empty(plane: &Client, clock: &Clock, model: &Model, name: &str) -> anyhow::Result<()> {
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    for _ in 0..60 {
+        if clusters.get_opt(name).await?.is_none() {
+            return Ok(());
+        }
+        if !ironclad_cli::unjoin::impact(plane, name).await?.is_targeted() {
+            model.with_checker(|checker, _| checker.nothing_to_lose(name.into()));
+            clusters.delete(name, &DeleteParams::default()).await?;
+            return Ok(());
+        }
+        clock.sleep(Duration::from_millis(500)).await;
+    }
     Ok(())
 }
 
@@ -506,7 +522,7 @@ impl fmt::Display for Action {
             Self::SuspendDispatching(app) => write!(f, "suspend the dispatching of app{}", app + 1),
             Self::Evacuate(member) => write!(f, "drain {} by force", name(*member)),
             Self::Uncordon(member) => write!(f, "end the drain of {} and uncordon it", name(*member)),
-            Self::UnjoinEmpty(member) => write!(f, "unjoin {} if nothing is lost by that", name(*member)),
+            Self::UnjoinEmpty(member) => write!(f, "unjoin {} once nothing is lost by that", name(*member)),
             Self::Create(app) => write!(f, "create app{}", app + 1),
             Self::Remove(app) => write!(f, "delete app{} and its policy", app + 1),
             Self::Prioritize(app, Some(class)) => write!(f, "app{} gets class {class}", app + 1),

@@ -25,6 +25,9 @@ pub use self::{
 };
 pub use super::{checker::POLICY_KEY, objects::Class};
 
+/// Among many runs, capacity is scarce in one of this many.
+pub const SCARCE_EVERY: u64 = 8;
+
 /// Action with the time since the previous one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
@@ -64,6 +67,12 @@ pub struct Script {
 impl Script {
     pub fn from_seed(seed: u64) -> Self {
         draw::script(seed)
+    }
+
+    /// Scripts of many runs, from these seeds: one in [`SCARCE_EVERY`] is scarce.
+    pub fn of_runs(seeds: impl Iterator<Item = u64>) -> impl Iterator<Item = Self> {
+        let is_scarce = |run: u64| run.is_multiple_of(SCARCE_EVERY);
+        (1..).zip(seeds).map(move |(run, seed)| if is_scarce(run) { Self::scarce(seed) } else { Self::from_seed(seed) })
     }
 
     /// Draws the script of a seed with scarce capacity besides.

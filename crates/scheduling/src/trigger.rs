@@ -262,7 +262,8 @@ pub fn may_help(
         constraints.iter().filter_map(Topology::of).filter(|topology| matches!(topology, Topology::Label(_))).collect();
     let topology = |cluster: &Cluster| {
         let spec = &cluster.spec;
-        let labels: Vec<_> = labels.iter().map(|label| label.groups(cluster)).collect();
+        let labels: Vec<String> =
+            labels.iter().flat_map(|label| label.groups(cluster).iter()).map(str::to_owned).collect();
         (spec.region.clone(), spec.provider.clone(), spec.zone.clone(), spec.zones.clone(), labels)
     };
     passes(binding, new, options, now)

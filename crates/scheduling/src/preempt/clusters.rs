@@ -197,9 +197,9 @@ fn selected(sites: &[Site<'_>], gains: &[i64], wanted: Wanted<'_>) -> Option<Vec
         })
         .collect();
     Candidate::sort(&mut candidates);
-    let count = spread::select(&mut candidates, wanted.spread, wanted.need).ok()?;
+    let selected = spread::select(candidates, wanted.spread, wanted.need).ok()?.selected;
     let places: BTreeMap<&ClusterName, usize> = sites.iter().enumerate().map(|(at, site)| (site.name(), at)).collect();
-    candidates[..count].iter().map(|candidate| places.get(&candidate.name).copied()).collect()
+    selected.iter().map(|candidate| places.get(&candidate.name).copied()).collect()
 }
 
 /// Drafts for a binding that several clusters share: each cluster that closes the whole gap alone; only if there is

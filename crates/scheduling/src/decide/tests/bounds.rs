@@ -53,8 +53,11 @@ proptest! {
         let required = placement.spread_constraints.iter().filter(|c| Topology::of(c).is_some()).map(|c| c.min_groups).max();
         for constraint in &placement.spread_constraints {
             let of = |target: &ironclad_api::work::TargetCluster| match Topology::of(constraint) {
-                Some(topology) => topology.groups(&fleet[&target.name.as_str().into()]),
-                None => vec![target.name.as_str().into()],
+                Some(topology) => {
+                    let cluster = &fleet[&target.name.as_str().into()];
+                    topology.groups(cluster).iter().map(str::to_owned).collect()
+                }
+                None => vec![target.name.clone()],
             };
             let groups = after.spec.clusters.iter().flat_map(of).collect::<BTreeSet<_>>().len() as i64;
             let yields = constraint.spread_by_field == Some(SpreadByField::Cluster);

@@ -2,6 +2,7 @@
 //! FederatedResourceQuota (specification/propagation.md 25).
 
 pub mod usage;
+pub mod wait_list;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

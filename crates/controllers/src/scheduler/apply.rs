@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ironclad_fleet::Binding;
+use ironclad_propagation::quota::usage::{self, Amounts};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use ironclad_scheduling::{self as scheduling, Again, Decision, Effect, preempt::NOMINATED_CLUSTERS};
 use ironclad_seam::Clock;
@@ -33,6 +34,19 @@ pub(super) struct Applier {
     preemption: Arc<Preemption>,
 }
 
+/// What became of a decision.
+pub(super) struct Applied {
+    pub(super) next: Next,
+    /// Usage of the result that a quota refused.
+    pub(super) over_quota: Option<Amounts>,
+}
+
+impl From<Next> for Applied {
+    fn from(next: Next) -> Self {
+        Self { next, over_quota: None }
+    }
+}
+
 impl Applier {
     pub(super) fn new(setup: &Setup, preemption: Arc<Preemption>) -> Self {
         Self {
@@ -52,7 +66,7 @@ impl Applier {
         binding: &Binding,
         decision: &Decision,
         mut assumed: Option<BeingWritten>,
-    ) -> Result<Next, Failure> {
+    ) -> Result<Applied, Failure> {
         for reason in &decision.plan.because {
             tracing::debug!(binding = %key, %reason, "scheduled");
         }
@@ -61,7 +75,7 @@ impl Applier {
                 Effect::Result { patch, targets } => (patch, targets),
                 Effect::Preempt(plan) => match self.preemption.evict(key, binding, plan).await? {
                     Progress::Done => continue,
-                    Progress::NotNominated => return Ok(Next::After(NOMINATION_WRITTEN)),
+                    Progress::NotNominated => return Ok(Next::After(NOMINATION_WRITTEN).into()),
                 },
                 Effect::Status(_) | Effect::Event(_) => {
                     self.report(key, binding, effect);
@@ -78,7 +92,10 @@ impl Applier {
                 // Quota may be freed at any time, and nothing is broken.
                 Err(Failure::OverQuota(refusal)) => {
                     self.report_refusal(key, binding, &refusal);
-                    return Ok(Next::Retry);
+                    return Ok(Applied {
+                        next: Next::Retry,
+                        over_quota: usage::of_result(binding.spec(), targets).ok(),
+                    });
                 }
                 Err(failure) => {
                     // Failures that may pass by themselves are retried without a report.
@@ -95,7 +112,8 @@ impl Applier {
             Again::Never => Next::Forget,
             Again::Backoff => Next::Retry,
             Again::After(wait) => Next::After(wait),
-        })
+        }
+        .into())
     }
 
     fn report_refusal(&self, key: &Key, binding: &Binding, refusal: &str) {

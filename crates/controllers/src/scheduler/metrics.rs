@@ -82,6 +82,8 @@ pub(crate) enum Incoming {
     ScheduleAttemptFailure,
     /// A cluster changed, or has more capacity.
     ClusterChanged,
+    /// A quota that refused its result changed.
+    QuotaChanged,
 }
 
 impl Incoming {
@@ -91,6 +93,7 @@ impl Incoming {
             Self::BindingUpdate => "BindingUpdate",
             Self::ScheduleAttemptFailure => "ScheduleAttemptFailure",
             Self::ClusterChanged => "ClusterChanged",
+            Self::QuotaChanged => "QuotaChanged",
         }
     }
 }

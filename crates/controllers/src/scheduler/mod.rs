@@ -9,9 +9,9 @@ mod waiting;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{cluster::Cluster, policy::FederatedResourceQuota};
 use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, gates::Gate};
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, Queued, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests,
     trigger::{Wakes, api_appears, concerns, is_unsettled, may_help, wakes},
@@ -31,6 +31,7 @@ use self::{
 };
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
+    caches::QUOTAS,
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
     controller::Controller,
@@ -68,6 +69,8 @@ struct Scheduler {
     applier: Applier,
     preemption: Arc<Preemption>,
     groups: Groups,
+    /// `None` if quotas are not enforced.
+    quotas: Option<Informer<FederatedResourceQuota>>,
     metrics: SchedulerMetrics,
 }
 
@@ -95,8 +98,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         applier: Applier::new(setup, preemption.clone()),
         preemption,
         groups: setup.groups.clone(),
+        quotas: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement).then(|| setup.caches.take(&QUOTAS)),
         metrics,
     });
+    if let Some(quotas) = &this.quotas {
+        on_change(quotas, &this, Scheduler::on_quota);
+    }
     let weak = Arc::downgrade(&this);
     setup.groups.on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
@@ -163,16 +170,26 @@ impl Scheduler {
         let released = self.preemption.record(&binding, &decision);
         drop(cycle);
         released.iter().for_each(|cluster| self.enqueue_waiting(cluster));
-        let outcome = self.applier.apply(&key, &binding, &decision, assumed).await;
+        let applied = self.applier.apply(&key, &binding, &decision, assumed).await;
+        let over_quota = applied.as_ref().ok().and_then(|applied| applied.over_quota.clone());
+        let outcome = applied.map(|applied| applied.next);
         self.groups.assigned(binding.view());
         if api_appeared && outcome.is_ok() {
             self.api_appeared.lock().remove(&key);
         }
         attempt.ended(decision.attempt(), outcome.is_ok());
         self.note_failure(&key, binding.view(), &decision, outcome.is_ok());
-        let grown = self.waiting.lock().ends(&key);
+        let missed = self.waiting.lock().ends(&key);
+        if let Some(lacking) = over_quota.filter(|_| self.quotas.is_some()) {
+            self.waiting.lock().for_quota(&key, binding.view(), lacking);
+            self.metrics.incoming(Incoming::ScheduleAttemptFailure);
+            if missed.quota {
+                self.enqueue_within_quota(&key.namespace);
+            }
+            return Ok(Next::After(scheduling::UNSCHEDULABLE_AGAIN));
+        }
         if decision.next == scheduling::Next::WhenCapacity {
-            grown.iter().for_each(|cluster| self.enqueue_waiting(cluster));
+            missed.grown.iter().for_each(|cluster| self.enqueue_waiting(cluster));
         }
         outcome
     }
@@ -239,6 +256,26 @@ impl Scheduler {
             }
             Some(Wake::Updated) => self.enqueue(key_of(new), Incoming::BindingUpdate, Cause::User),
             None => {}
+        }
+    }
+
+    fn on_quota(&self, change: &Change<FederatedResourceQuota>) {
+        let Some(quota) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let namespace = quota.namespace().unwrap_or_default();
+        self.waiting.lock().quota_changed(&namespace);
+        self.enqueue_within_quota(&namespace);
+    }
+
+    /// Enqueues the bindings of the namespace that wait for quota and fit into what is left.
+    fn enqueue_within_quota(&self, namespace: &str) {
+        let Some(quotas) = &self.quotas else { return };
+        let fitting = {
+            let waiting = self.waiting.lock();
+            waiting.within_quota(namespace, &quotas.namespace(namespace))
+        };
+        for key in fitting {
+            self.metrics.incoming(Incoming::QuotaChanged);
+            self.queue.add(key);
         }
     }
 

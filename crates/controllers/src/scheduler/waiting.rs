@@ -1,11 +1,15 @@
 //! Bindings whose last scheduling attempt failed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{cluster::Cluster, policy::FederatedResourceQuota};
 use ironclad_fleet::{BindingRef, ClusterName};
+use ironclad_propagation::quota::{usage::Amounts, wait_list::WaitList};
 use ironclad_runtime::Key;
-use ironclad_scheduling::{Capacity, Line, Options};
+use ironclad_scheduling::{Capacity, Line, Options, priority};
 
 /// The bindings whose last attempt failed.
 #[derive(Debug, Default)]
@@ -13,10 +17,21 @@ pub(crate) struct Waiting {
     reasons: BTreeMap<Key, Reason>,
     /// Those that wait for capacity.
     line: Line<Key>,
+    /// Those that wait for quota.
+    quota: WaitList<Key>,
     backing_off: usize,
-    /// Bindings whose attempt has not ended, each with the clusters that have grown since it began. The attempt may not
-    /// have seen it, and its binding does not wait yet.
-    attempts: BTreeMap<Key, BTreeSet<ClusterName>>,
+    /// Bindings whose attempt has not ended, each with what has changed since it began. The attempt may not have seen
+    /// it, and its binding does not wait yet.
+    attempts: BTreeMap<Key, Missed>,
+}
+
+/// Changes during an attempt.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missed {
+    /// Clusters that have grown.
+    pub(crate) grown: BTreeSet<ClusterName>,
+    /// True if a quota of the binding's namespace changed.
+    pub(crate) quota: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +42,8 @@ enum Reason {
     Capacity,
     /// It waits for a cluster that fits.
     Fit,
+    /// It waits for quota.
+    Quota,
 }
 
 impl Waiting {
@@ -34,6 +51,7 @@ impl Waiting {
     pub(crate) fn leave(&mut self, key: &Key) {
         match self.reasons.remove(key) {
             Some(Reason::Capacity) => self.line.leave(key),
+            Some(Reason::Quota) => self.quota.leave(key),
             Some(Reason::Backoff) => self.backing_off -= 1,
             Some(Reason::Fit) | None => {}
         }
@@ -41,18 +59,25 @@ impl Waiting {
 
     /// Notes that an attempt begins, before it reads the capacity.
     pub(crate) fn begins(&mut self, key: &Key) {
-        self.attempts.insert(key.clone(), BTreeSet::new());
+        self.attempts.insert(key.clone(), Missed::default());
     }
 
     /// Notes that a cluster has grown, for the attempts that have not ended.
     pub(crate) fn grew(&mut self, cluster: &ClusterName) {
-        for grown in self.attempts.values_mut() {
-            grown.insert(cluster.clone());
+        for missed in self.attempts.values_mut() {
+            missed.grown.insert(cluster.clone());
         }
     }
 
-    /// Notes that an attempt ends. Returns the clusters that have grown since it began.
-    pub(crate) fn ends(&mut self, key: &Key) -> BTreeSet<ClusterName> {
+    /// Notes that a quota of the namespace changed, for the attempts that have not ended.
+    pub(crate) fn quota_changed(&mut self, namespace: &str) {
+        for (_, missed) in self.attempts.iter_mut().filter(|(key, _)| *key.namespace == *namespace) {
+            missed.quota = true;
+        }
+    }
+
+    /// Notes that an attempt ends. Returns what has changed since it began.
+    pub(crate) fn ends(&mut self, key: &Key) -> Missed {
         self.attempts.remove(key).unwrap_or_default()
     }
 
@@ -73,10 +98,22 @@ impl Waiting {
         self.line.changed(key, binding, is_nominated, options);
     }
 
-    /// True if the binding waits for capacity or for a cluster that fits: trying again helps only if one of them
-    /// appears.
+    /// True if the binding waits for capacity, for a cluster that fits or for quota: trying again helps only if one of
+    /// them appears.
     pub(crate) fn is_unschedulable(&self, key: &Key) -> bool {
-        matches!(self.reasons.get(key), Some(Reason::Capacity | Reason::Fit))
+        matches!(self.reasons.get(key), Some(Reason::Capacity | Reason::Fit | Reason::Quota))
+    }
+
+    /// Notes that the binding waits for quota. `lacking` is the usage that was refused.
+    pub(crate) fn for_quota(&mut self, key: &Key, binding: BindingRef<'_>, lacking: Amounts) {
+        self.leave(key);
+        self.reasons.insert(key.clone(), Reason::Quota);
+        self.quota.enter(key, &key.namespace, priority(binding.spec()), lacking);
+    }
+
+    /// The bindings of the namespace that wait for quota and fit together into what these quotas leave.
+    pub(crate) fn within_quota(&self, namespace: &str, quotas: &[Arc<FederatedResourceQuota>]) -> Vec<Key> {
+        self.quota.fitting(namespace, quotas)
     }
 
     /// Notes that the binding waits for a cluster that fits.
@@ -102,7 +139,8 @@ impl Waiting {
         (self.reasons.len() - self.backing_off, self.backing_off)
     }
 
-    /// The number of bindings that wait for a cluster that fits.
+    /// The number of bindings that wait for a cluster that fits, or for quota: these are in the queue, to be tried again
+    /// after minutes.
     pub(crate) fn unfit(&self) -> usize {
         self.reasons.len() - self.backing_off - self.line.len()
     }
@@ -127,11 +165,15 @@ mod tests {
         waiting.grew(&m2);
         waiting.grew(&m1);
         assert!(waiting.is_attempted(&a));
-        assert_eq!(waiting.ends(&a), [m1.clone(), m2.clone()].into());
+        assert_eq!(waiting.ends(&a).grown, [m1.clone(), m2.clone()].into());
         assert!(!waiting.is_attempted(&a));
-        assert_eq!(waiting.ends(&a), BTreeSet::new(), "it has ended");
+        assert_eq!(waiting.ends(&a), Missed::default(), "it has ended");
         waiting.begins(&b);
-        assert_eq!(waiting.ends(&b), BTreeSet::new(), "a new attempt sees what had grown before it");
+        waiting.quota_changed("other");
+        assert_eq!(waiting.ends(&b), Missed::default(), "a new attempt sees what had grown before it");
+        waiting.begins(&b);
+        waiting.quota_changed("n");
+        assert!(waiting.ends(&b).quota);
     }
 
     #[test]
@@ -172,6 +214,9 @@ mod tests {
             (vec![a.clone()], (2, 1), 1),
             "capacity does not help b"
         );
+        waiting.for_quota(&a, (&binding).into(), Amounts::new());
+        assert_eq!((line(&waiting), waiting.counts(), waiting.unfit()), (vec![], (2, 1), 2), "a waits for quota");
+        assert_eq!((waiting.within_quota("n", &[]), waiting.is_unschedulable(&a)), (vec![a.clone()], true));
         for key in [&a, &b, &c] {
             waiting.leave(key);
             waiting.leave(key);

@@ -85,6 +85,14 @@ pub fn lacking(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> {
     difference(Some(spec), &ResourceBindingSpec { clusters: vec![whole], ..spec.clone() })
 }
 
+/// Usage that a binding adds with this scheduling result.
+///
+/// # Errors
+/// If a quantity cannot be parsed.
+pub fn of_result(spec: &ResourceBindingSpec, targets: &[TargetCluster]) -> Result<Amounts, QuantityError> {
+    difference(Some(spec), &ResourceBindingSpec { clusters: targets.to_vec(), ..spec.clone() })
+}
+
 /// Message of the refusal if a quota has too little left for this difference of usage. Less usage is never refused,
 /// even while the usage exceeds the limit.
 ///

@@ -47,6 +47,7 @@ scenarios! {
     propagation_25_enforced
     propagation_25_quota
     propagation_25_refused
+    propagation_25_waiting
     propagation_26_rebalancer
     propagation_29_cluster_status
     propagation_30_flags

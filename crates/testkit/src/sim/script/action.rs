@@ -11,6 +11,7 @@ use ironclad_api::{
     work::ResourceBinding,
 };
 use ironclad_cli::drain::{self, Options, Stuck, command::whole};
+use ironclad_seam::Clock;
 use ironclad_simcluster::{Faults, Flap};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, scheduling::v1::PriorityClass};

@@ -1,4 +1,4 @@
-//! Which workloads keep the replicas that the autoscalers of members decide (specification/autoscaling.md 5).
+//! Marks of workloads that keep the replicas which the autoscalers of members decide (specification/autoscaling.md 5).
 //!
 //! For HorizontalPodAutoscalers that a policy propagates as they are. Those of the distributed design have rules of
 //! their own.

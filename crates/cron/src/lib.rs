@@ -1,7 +1,7 @@
 //! Cron schedules by the grammar of Kubernetes, and the times that they name.
 //!
 //! CronJobs and CronFederatedHPAs are validated and run by the same parser, so an accepted schedule is one that runs.
-//! Which time was handled already, and what happens at a time, is not decided here.
+//! The caller knows the times that were handled already, and what happens at a time.
 
 mod duration;
 mod fields;

@@ -1,4 +1,4 @@
-//! Which purge mode an eviction has (specification/failover.md 4.2). What the modes do to Works is decided where Works
+//! Purge mode of an eviction (specification/failover.md 4.2). What the modes do to Works is decided where Works
 //! are made.
 
 use ironclad_api::{policy::PurgeMode, work::ResourceBindingSpec};

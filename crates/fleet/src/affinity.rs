@@ -1,4 +1,4 @@
-//! Which clusters an affinity chooses (specification/scheduling.md 4.1): policies, overrides, weights and taint
+//! Match of a cluster with an affinity (specification/scheduling.md 4.1): policies, overrides, weights and taint
 //! policies all ask this.
 
 use ironclad_api::{

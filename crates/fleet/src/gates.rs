@@ -1,4 +1,4 @@
-//! Which feature gates are on (specification/operations.md 8.6): what is off until somebody asks for it.
+//! Feature gates (specification/operations.md 8.6): features that are off, or on, until somebody says otherwise.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which taints of a cluster repel a binding (specification/scheduling.md 5.2), and how a taint is printed.
+//! Taints of a cluster that repel a binding (specification/scheduling.md 5.2), and the text of a taint.
 
 use ironclad_api::{
     Taint, Toleration,

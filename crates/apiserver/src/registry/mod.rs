@@ -1,4 +1,4 @@
-//! Which resources there are: the built-in ones, shared by all servers of the process, and those of CRDs, per server.
+//! Registry of resources: the built-in ones, shared by all servers of the process, and those of CRDs, per server.
 
 pub(crate) mod strategy;
 

@@ -1,4 +1,4 @@
-//! Which writes a webhook or a policy is about, as its configuration says: rules, selectors, conditions.
+//! Match of a write with the configuration of a webhook or a policy: rules, selectors, conditions.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which pods belong to an autoscaler, and to no other (specification/autoscaling.md 2.2, 2.5).
+//! Selection of the pods that belong to an autoscaler, and to no other (specification/autoscaling.md 2.2, 2.5).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which nodes are meant: terms over their labels and fields.
+//! Validation of node selectors: terms over the labels and fields of nodes.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Which changes of a pod are taken.
+//! Validation of updates of pods: the fields that may change.
 
 use std::collections::BTreeSet;
 

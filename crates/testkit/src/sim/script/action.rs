@@ -164,7 +164,7 @@ impl Action {
                     if deployments.create(&PostParams::default(), &app.deployment()?).await.is_ok() {
                         return Ok(());
                     }
-                    clock.sleep(Duration::from_millis(500)).await;
+                    clock.sleep(Duration::from_millis(200)).await;
                 }
                 anyhow::bail!("{} can't be made again", app.name);
             }
@@ -349,7 +349,8 @@ pub(super) async fn create(world: &World, app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks twice a second for half a minute whether the unjoin loses anything, and deletes the Cluster once it does not.
+/// Asks five times a second for twelve seconds whether the unjoin loses anything, and deletes the Cluster once it does
+/// not.
 async fn unjoin_once_empty(plane: &Client, clock: &Clock, model: &Model, name: &str) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(plane.clone());
     for _ in 0..60 {
@@ -361,7 +362,7 @@ async fn unjoin_once_empty(plane: &Client, clock: &Clock, model: &Model, name: &
             clusters.delete(name, &DeleteParams::default()).await?;
             return Ok(());
         }
-        clock.sleep(Duration::from_millis(500)).await;
+        clock.sleep(Duration::from_millis(200)).await;
     }
     Ok(())
 }

@@ -129,7 +129,14 @@ fn users(draws: &Stream, members: usize, apps: &mut [App], steps: &mut Vec<(usiz
             limit(&[first]);
             vec![(30, Action::Evacuate(first)), (20 + draws.below(40), Action::Uncordon(first))]
         }
-        _ if left > 1 => vec![(30, Action::Drain(first)), (1 + draws.below(15), Action::UnjoinEmpty(first))],
+        _ if left > 1 => {
+            if !unjoins {
+                let other = (0..members).find(|member| ![first, second].contains(member));
+                limit(&[Some(first), Some(second), other].into_iter().flatten().collect::<Vec<_>>());
+                apps[number].spread = Spread::Copies(members.min(3) - 1);
+            }
+            vec![(30, Action::Drain(first)), (0, Action::UnjoinEmpty(first))]
+        }
         _ => vec![(30, fails), (60, heals)],
     };
     for (after, action) in play {

@@ -54,7 +54,7 @@ pub use auth::TokenKey;
 pub use convert::Converter;
 pub use identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
 pub use inprocess::{InProcess, Unreachable};
-pub use options::{Bounds, OpenError, Options, ServiceAccountAdmission, Token};
+pub use options::{Bounds, FeatureGates, OpenError, Options, ServiceAccountAdmission, Token};
 pub use respond::ResponseBody;
 pub use route::{Route, RouteFuture};
 pub use served::{Served, ServedResource};

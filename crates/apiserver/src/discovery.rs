@@ -4,16 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::{
-    aggregation::documents::AggregatedGroup,
+    aggregation::{ServedApi, apis::Aggregation, documents::AggregatedGroup},
     negotiate,
     registry::{Group, Resource, Resources},
-    respond::{self, Reply},
+    respond::{self, Reply, ResponseBody},
     state::State,
     status::ApiError,
 };
@@ -211,39 +211,12 @@ impl Cache {
         if path.is_empty() {
             return respond::json(200, &paths(state));
         }
-        let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
-        let mut known_media = false;
-        for (media, parameters) in negotiate::clauses(accept) {
-            known_media |= media == "application/json";
-            let get = |key| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
-            match (media, get("g"), get("v"), get("as")) {
-                ("application/json", Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => {
-                    return self.aggregated(state, path, request);
-                }
-                ("application/json" | "*/*", None, None, None) => return respond::json(200, &legacy_root(state, path)),
-                _ => {}
-            }
+        match Shape::of(request) {
+            Ok(Shape::Aggregated) if path == "/api" => aggregated(core_document(state).clone(), request),
+            Ok(Shape::Aggregated) => aggregated(self.groups(state), request),
+            Ok(Shape::Plain) => respond::json(200, &legacy_root(state, path)),
+            Err(error) => respond::error_for(request, false, &error),
         }
-        let error = if known_media { negotiate::unacceptable_parameters() } else { negotiate::unacceptable() };
-        respond::error_for(request, false, &error)
-    }
-
-    fn aggregated(&self, state: &State, path: &str, request: &HeaderMap) -> Reply {
-        let document = if path == "/api" { core_document(state).clone() } else { self.groups(state) };
-        let etag = format!("\"{}\"", document.etag);
-        let unchanged = request.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).is_some_and(|v| v == etag);
-        let mut reply = if unchanged {
-            respond::reply(304, AGGREGATED, "")
-        } else {
-            respond::reply(200, AGGREGATED, document.body)
-        };
-        let headers = reply.headers_mut();
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
-        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-        if let Ok(value) = HeaderValue::from_str(&etag) {
-            headers.insert(header::ETAG, value);
-        }
-        reply
     }
 
     fn groups(&self, state: &State) -> Document {
@@ -263,6 +236,72 @@ impl Cache {
         *slot = Some((generations, document.clone()));
         document
     }
+}
+
+/// Shape of the answer at the root of discovery.
+enum Shape {
+    /// All groups with their resources.
+    Aggregated,
+    /// Names and versions of groups.
+    Plain,
+}
+
+impl Shape {
+    fn of(request: &HeaderMap) -> Result<Self, ApiError> {
+        let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
+        let mut known_media = false;
+        for (media, parameters) in negotiate::clauses(accept) {
+            known_media |= media == "application/json";
+            let get = |key| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
+            match (media, get("g"), get("v"), get("as")) {
+                ("application/json", Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => {
+                    return Ok(Self::Aggregated);
+                }
+                ("application/json" | "*/*", None, None, None) => return Ok(Self::Plain),
+                _ => {}
+            }
+        }
+        Err(if known_media { negotiate::unacceptable_parameters() } else { negotiate::unacceptable() })
+    }
+}
+
+/// Answers `GET /apis` of a server that serves these groups and no others.
+#[must_use]
+pub fn served_groups(apis: Vec<ServedApi>, request: &HeaderMap) -> Response<ResponseBody> {
+    let shape = match Shape::of(request) {
+        Ok(shape) => shape,
+        Err(error) => return respond::error_for(request, false, &error),
+    };
+    let aggregation = Aggregation::default();
+    for api in apis {
+        aggregation.announce(api);
+    }
+    let apis = aggregation.apis();
+    let groups = apis.groups(|_| false);
+    match shape {
+        Shape::Aggregated => {
+            let items = groups.iter().map(AggregatedGroup::discovery).collect();
+            aggregated(Document::new(&list_of(items)), request)
+        }
+        Shape::Plain => {
+            let groups: Vec<Value> = groups.iter().map(AggregatedGroup::api_group).collect();
+            respond::json(200, &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
+        }
+    }
+}
+
+fn aggregated(document: Document, request: &HeaderMap) -> Reply {
+    let etag = format!("\"{}\"", document.etag);
+    let unchanged = request.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).is_some_and(|v| v == etag);
+    let mut reply =
+        if unchanged { respond::reply(304, AGGREGATED, "") } else { respond::reply(200, AGGREGATED, document.body) };
+    let headers = reply.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    if let Ok(value) = HeaderValue::from_str(&etag) {
+        headers.insert(header::ETAG, value);
+    }
+    reply
 }
 
 fn group_list<'a>(groups: impl Iterator<Item = &'a Group>) -> Value {

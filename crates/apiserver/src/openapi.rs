@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     io::{Read as _, Write as _},
+    sync::Arc,
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
 use self::descriptions::Descriptions;
@@ -17,7 +18,7 @@ use crate::{
     negotiate::{self, Format},
     registry::{Resource, Resources, group_version},
     request::Query,
-    respond::{self, Reply},
+    respond::{self, Reply, ResponseBody},
     state::State,
 };
 
@@ -53,6 +54,49 @@ impl Document {
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     custom: Mutex<(u64, BTreeMap<String, Document>)>,
+    /// Those of groups that routes answer.
+    published: Mutex<OpenApi>,
+}
+
+/// OpenAPI of one version of a group of which nothing is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenApiVersion {
+    /// API group.
+    pub group: &'static str,
+    /// Version in the group.
+    pub version: &'static str,
+    /// Paths with their operations.
+    pub paths: Map<String, Value>,
+    /// Schemas by name. They may refer to schemas of built-in kinds, which are added.
+    pub schemas: Map<String, Value>,
+}
+
+/// The OpenAPI documents of groups of which nothing is stored. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct OpenApi(Arc<BTreeMap<String, Document>>);
+
+impl OpenApi {
+    /// Makes the documents.
+    #[must_use]
+    pub fn new(versions: &[OpenApiVersion]) -> Self {
+        let document = |of: &OpenApiVersion| {
+            let mut schemas = schemas::Schemas::new(Descriptions::get());
+            of.schemas.iter().for_each(|(name, schema)| schemas.add_published(name, schema));
+            (path_of(of.group, of.version), whole(of.paths.clone(), schemas))
+        };
+        Self(Arc::new(versions.iter().map(document).collect()))
+    }
+
+    /// Answers `GET /openapi/v3` and the paths below it for a server that serves these groups and no others.
+    #[must_use]
+    pub fn answer(&self, path: &str, query: Option<&str>, request: &HeaderMap) -> Option<Response<ResponseBody>> {
+        let below = path.trim_end_matches('/').strip_prefix("/openapi/v3")?;
+        if below.is_empty() {
+            return Some(index(self.0.iter().map(|(path, document)| (path.clone(), document.hash.clone()))));
+        }
+        let path = below.strip_prefix('/')?;
+        Some(reply(self.0.get(path).cloned(), path, &Query::parse(query), request))
+    }
 }
 
 /// The documents of the built-in groups, made once for all servers.
@@ -68,62 +112,24 @@ impl Cache {
         let custom = state.registry.custom();
         // Keep the texts unpacked for all documents that are built now.
         let _texts = Descriptions::get();
-        let mut paths = BTreeMap::new();
-        for group in state.registry.builtin_groups().iter().chain(&custom.groups) {
-            for (version, _) in &group.versions {
-                let path = path_of(&group.name, version);
-                if let Some(document) = self.get(state, &path) {
-                    let url = format!("/openapi/v3/{path}?hash={}", document.hash);
-                    paths.insert(path, json!({"serverRelativeURL": url}));
-                }
-            }
-        }
-        let mut body = json!({"paths": paths}).to_string();
-        body.push('\n');
-        respond::text(200, body)
+        let stored = state.registry.builtin_groups().iter().chain(&custom.groups);
+        let stored = stored.flat_map(|group| group.versions.iter().map(|(version, _)| path_of(&group.name, version)));
+        let published = self.published.lock().clone();
+        let paths = stored.chain(published.0.keys().cloned());
+        index(paths.filter_map(|path| {
+            let hash = self.get(state, &path)?.hash;
+            Some((path, hash))
+        }))
+    }
+
+    /// Replaces the documents of groups that routes answer.
+    pub(crate) fn publish(&self, documents: OpenApi) {
+        *self.published.lock() = documents;
     }
 
     /// `GET /openapi/v3/{path}`.
     pub(crate) fn document(&self, state: &State, path: &str, query: &Query, request: &HeaderMap) -> Reply {
-        let Some(document) = self.get(state, path) else {
-            let mut reply = respond::text(404, "");
-            reply.headers_mut().remove(header::CONTENT_TYPE);
-            return reply;
-        };
-        let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
-        if !matches!(negotiate::plain(accept), Some(Format::Json)) && !speaks_proto(accept) {
-            let mut reply = respond::text(406, "");
-            reply.headers_mut().remove(header::CONTENT_TYPE);
-            reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
-            return reply;
-        }
-        let etag = format!("\"{}\"", document.hash);
-        let mut reply = match query.text("hash") {
-            Some(hash) if hash != document.hash => {
-                let mut reply = respond::reply(301, "application/json", "");
-                let location = format!("/openapi/v3/{path}?hash={}", document.hash);
-                if let Ok(location) = HeaderValue::from_str(&location) {
-                    reply.headers_mut().insert(header::LOCATION, location);
-                }
-                if let Ok(etag) = HeaderValue::from_str(&etag) {
-                    reply.headers_mut().insert(header::ETAG, etag);
-                }
-                reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
-                return reply;
-            }
-            _ if request.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == etag.as_bytes()) => {
-                respond::reply(304, "application/json", "")
-            }
-            _ => respond::reply(200, "application/json", document.body()),
-        };
-        if query.text("hash").is_some() {
-            reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
-        }
-        if let Ok(etag) = HeaderValue::from_str(&etag) {
-            reply.headers_mut().insert(header::ETAG, etag);
-        }
-        reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
-        reply
+        reply(self.get(state, path), path, query, request)
     }
 
     fn get(&self, state: &State, path: &str) -> Option<Document> {
@@ -139,6 +145,12 @@ impl Cache {
             );
         }
         let custom = state.registry.custom();
+        if let Some(published) = self.published.lock().0.get(path).cloned() {
+            // A server that a user brings instead has documents of its own.
+            let is_ours = !custom.groups.iter().any(|g| g.name == group)
+                && state.aggregation.apis().remote(&format!("/{path}")).is_none();
+            return is_ours.then_some(published);
+        }
         let mut cache = self.custom.lock();
         if cache.0 != custom.generation {
             *cache = (custom.generation, BTreeMap::new());
@@ -149,6 +161,63 @@ impl Cache {
         }
         Some(cache.1.entry(path.to_owned()).or_insert_with(|| make(&group, &version, resources)).clone())
     }
+}
+
+/// The index of documents, by path and hash.
+fn index(documents: impl Iterator<Item = (String, String)>) -> Reply {
+    let url = |path: &str, hash: &str| json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")});
+    let paths: BTreeMap<String, Value> = documents
+        .map(|(path, hash)| {
+            let url = url(&path, &hash);
+            (path, url)
+        })
+        .collect();
+    let mut body = json!({"paths": paths}).to_string();
+    body.push('\n');
+    respond::text(200, body)
+}
+
+/// A document as the client asks for it.
+fn reply(document: Option<Document>, path: &str, query: &Query, request: &HeaderMap) -> Reply {
+    let Some(document) = document else {
+        let mut reply = respond::text(404, "");
+        reply.headers_mut().remove(header::CONTENT_TYPE);
+        return reply;
+    };
+    let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
+    if !matches!(negotiate::plain(accept), Some(Format::Json)) && !speaks_proto(accept) {
+        let mut reply = respond::text(406, "");
+        reply.headers_mut().remove(header::CONTENT_TYPE);
+        reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+        return reply;
+    }
+    let etag = format!("\"{}\"", document.hash);
+    let mut reply = match query.text("hash") {
+        Some(hash) if hash != document.hash => {
+            let mut reply = respond::reply(301, "application/json", "");
+            let location = format!("/openapi/v3/{path}?hash={}", document.hash);
+            if let Ok(location) = HeaderValue::from_str(&location) {
+                reply.headers_mut().insert(header::LOCATION, location);
+            }
+            if let Ok(etag) = HeaderValue::from_str(&etag) {
+                reply.headers_mut().insert(header::ETAG, etag);
+            }
+            reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+            return reply;
+        }
+        _ if request.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == etag.as_bytes()) => {
+            respond::reply(304, "application/json", "")
+        }
+        _ => respond::reply(200, "application/json", document.body()),
+    };
+    if query.text("hash").is_some() {
+        reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+    }
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        reply.headers_mut().insert(header::ETAG, etag);
+    }
+    reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    reply
 }
 
 /// `GET /openapi/v2`: a document of the old version that describes no kind, which to clients means that they have
@@ -176,7 +245,7 @@ fn speaks_proto(accept: Option<&str>) -> bool {
 }
 
 fn make(group: &str, version: &str, resources: &Resources) -> Document {
-    let mut paths = serde_json::Map::new();
+    let mut paths = Map::new();
     let mut schemas = schemas::Schemas::new(Descriptions::get());
     for resource in resources.values() {
         if resource.verbs.contains(&"create") {
@@ -184,6 +253,10 @@ fn make(group: &str, version: &str, resources: &Resources) -> Document {
         }
         schemas.add(resource);
     }
+    whole(paths, schemas)
+}
+
+fn whole(paths: Map<String, Value>, schemas: schemas::Schemas) -> Document {
     let document = json!({
         "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": crate::health::GIT_VERSION},
         "paths": paths, "components": {"schemas": schemas.finish()},

@@ -37,8 +37,17 @@ pub struct Options {
     pub admission: Option<Arc<dyn Admission>>,
     /// Converts objects of CRDs that name a conversion webhook: it is not called, this is.
     pub converter: Option<Converter>,
+    /// Gates of Kubernetes.
+    pub feature_gates: FeatureGates,
     /// Limits for clients over the network.
     pub bounds: Bounds,
+}
+
+/// Gates of Kubernetes that change what objects may say; all off by default, as in a kube-apiserver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// `HPAScaleToZero`: a HorizontalPodAutoscaler may have `minReplicas` 0.
+    pub hpa_scale_to_zero: bool,
 }
 
 /// Refusal of pods whose ServiceAccount does not exist (specification/apiserver.md 21).
@@ -68,6 +77,7 @@ impl Default for Options {
             forwarder: None,
             admission: None,
             converter: None,
+            feature_gates: FeatureGates::default(),
             bounds: Bounds::default(),
         }
     }

@@ -20,7 +20,7 @@ use crate::{
     discovery, health,
     kinds::{self, kind::Hooks},
     negotiate::{self, Shape},
-    openapi,
+    openapi::{self, OpenApi},
     registry::Lookup,
     request::{self, Query, Verb},
     respond::{self, Reply},
@@ -130,6 +130,11 @@ impl Server {
                 }
             });
         }
+    }
+
+    /// Publishes the OpenAPI documents of groups that routes answer, instead of those published before.
+    pub fn publish_open_api(&self, documents: OpenApi) {
+        self.openapi.publish(documents);
     }
 
     /// Answers a request of this user.

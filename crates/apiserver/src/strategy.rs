@@ -57,6 +57,7 @@ pub(crate) fn validate(cx: &Cx, object: &Value, old: Option<&Value>) -> Vec<Caus
         warnings.into_iter().for_each(|warning| cx.warn(warning));
         out = mistakes;
     } else if let Some(builtin) = resource.builtin() {
+        (builtin.strategy.validate_gated)(cx.state.options.feature_gates, object, old, &mut out);
         (builtin.strategy.validate)(object, old, &mut out);
     }
     out

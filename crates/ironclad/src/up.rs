@@ -20,13 +20,13 @@ use ironclad_api::{
     namespaces,
     roles::cluster_roles,
 };
-use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
+use ironclad_apiserver::{FeatureGates, Identity, Options as ServerOptions, Server, pki};
 use ironclad_cli::print;
 use ironclad_controllers::{Controllers, NetworkConnector};
 use ironclad_extension::{
     FrontProxy, NetworkCaller, NetworkForwarder, admission::InProcessAdmission, explain::Explain, metrics::MetricsRoute,
 };
-use ironclad_kubecontrollers::{self as kubecontrollers, Cluster, Controller};
+use ironclad_kubecontrollers::{self as kubecontrollers, AutoscalingOptions, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, RedbBackend, restore};
@@ -154,6 +154,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         admission: Some(Arc::new(InProcessAdmission::new(admission))),
         converter: Some(convert),
         api_services: true,
+        feature_gates: FeatureGates { hpa_scale_to_zero: settings.gates.enabled(Gate::HPAScaleToZero) },
         ..ServerOptions::default()
     };
     let plane = Server::open(options, engine.store("plane"), plane_seam.clone()).await?;
@@ -181,7 +182,10 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
     let file = KubeconfigFile::new(kubeconfig.clone(), credentials.admin_context("ironclad", &endpoint));
     let of_backup = data_dir.clone();
-    let autoscaling = settings.federated_hpa.clone().in_one_cluster();
+    let autoscaling = AutoscalingOptions {
+        scale_to_zero: settings.gates.enabled(Gate::HPAScaleToZero),
+        ..settings.federated_hpa.clone().in_one_cluster()
+    };
     let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file, autoscaling).await?;
     renew_certificates(credentials.clone(), simulated.clone(), endpoint.clone(), &seam);
     print_members(&simulated);

@@ -2,7 +2,7 @@
 
 use std::{io, net::TcpListener, sync::Arc, time::Duration};
 
-use ironclad_apiserver::{Identity, OpenError, Options, Server, ServiceAccountAdmission};
+use ironclad_apiserver::{FeatureGates, Identity, OpenError, Options, Server, ServiceAccountAdmission};
 use ironclad_kubecontrollers::{Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Seam, Tasks};
@@ -88,6 +88,7 @@ impl Member {
             service_account_admission: ServiceAccountAdmission::Named,
             token_key: options.token_key.clone(),
             admission: Some(placing.clone()),
+            feature_gates: FeatureGates { hpa_scale_to_zero: options.autoscaling.scale_to_zero },
             ..Options::default()
         };
         let server = Server::open(server_options, store, seam.clone()).await?;

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::builtins;
-use crate::registry::{Builtin, strategy::Strategy};
+use crate::{
+    options::FeatureGates,
+    registry::{Builtin, strategy::Strategy},
+};
 
 fn strategy(group: &str, kind: &str) -> &'static Strategy {
     let of_kind = |b: &&Builtin| b.group == group && b.kind == kind;
@@ -60,6 +63,7 @@ fn messages(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec
         (strategy.defaults)(&mut object);
     }
     let mut out = Vec::new();
+    (strategy.validate_gated)(FeatureGates::default(), &object, old, &mut out);
     (strategy.validate)(&object, old, &mut out);
     out.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
 }
@@ -281,6 +285,40 @@ fn other_kinds() {
         ),
     ] {
         assert_eq!(messages(group, kind, &object, None), [want], "{kind}");
+    }
+}
+
+#[test]
+fn zero_as_the_minimum_of_an_autoscaler_needs_its_gate() {
+    let hpa = |least: i64, metric: &str| {
+        let source = match metric {
+            "External" => json!({"type": "External", "external": {"metric": {"name": "depth"},
+                "target": {"type": "AverageValue", "averageValue": "20"}}}),
+            _ => json!({"type": "Resource", "resource": {"name": "cpu",
+                "target": {"type": "Utilization", "averageUtilization": 50}}}),
+        };
+        json!({"spec": {"minReplicas": least, "maxReplicas": 3, "metrics": [source],
+            "scaleTargetRef": {"kind": "D", "name": "d", "apiVersion": "a/v1"}}})
+    };
+    let (off, on) = (FeatureGates::default(), FeatureGates { hpa_scale_to_zero: true });
+    let below =
+        |n: i64, least: i64| format!("spec.minReplicas: Invalid value: {n}: must be greater than or equal to {least}");
+    let alone = "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to \
+                 zero replicas";
+    for (name, gates, old, new, want) in [
+        ("without the gate", off, None, hpa(0, "External"), vec![below(0, 1)]),
+        ("with it", on, None, hpa(0, "External"), vec![]),
+        ("usage alone", on, None, hpa(0, "Resource"), vec![alone.to_owned()]),
+        ("below zero", on, None, hpa(-1, "External"), vec![below(-1, 0)]),
+        ("it was stored while the gate was on", off, Some(hpa(0, "Resource")), hpa(0, "External"), vec![]),
+        ("it was not", off, Some(hpa(1, "External")), hpa(0, "External"), vec![below(0, 1)]),
+    ] {
+        let strategy = strategy("autoscaling", "HorizontalPodAutoscaler");
+        let mut out = Vec::new();
+        (strategy.validate_gated)(gates, &new, old.as_ref(), &mut out);
+        (strategy.validate)(&new, old.as_ref(), &mut out);
+        let found: Vec<String> = out.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        assert_eq!(found, want, "{name}");
     }
 }
 

@@ -31,8 +31,11 @@ const KIND: &str = "Kind is a string value representing the REST resource this o
 const METADATA: &str = "Standard object's metadata. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
+/// Place of schemas in a document.
+const REFERENCE: &str = "#/components/schemas/";
+
 fn reference(name: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{name}")})
+    json!({"$ref": format!("{REFERENCE}{name}")})
 }
 
 impl Schemas {
@@ -71,6 +74,25 @@ impl Schemas {
                 self.want(builtin::table().named(OBJECT_META));
                 self.want(builtin::table().named(LIST_META));
             }
+        }
+    }
+
+    /// Adds a schema of a kind of which nothing is stored.
+    pub(super) fn add_published(&mut self, name: &str, schema: &Value) {
+        self.want_references(schema);
+        self.out.insert(name.to_owned(), schema.clone());
+    }
+
+    fn want_references(&mut self, value: &Value) {
+        match value {
+            Value::Object(map) => {
+                if let Some(name) = map.get("$ref").and_then(Value::as_str).and_then(|to| to.strip_prefix(REFERENCE)) {
+                    self.want(builtin::table().named(name));
+                }
+                map.values().for_each(|value| self.want_references(value));
+            }
+            Value::Array(items) => items.iter().for_each(|value| self.want_references(value)),
+            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{names, status::Cause};
+use crate::{names, options::FeatureGates, status::Cause};
 
 /// A column of a built-in kind: name, type, priority (1: only when wide).
 pub(crate) type Column = (&'static str, &'static str, i64);
@@ -45,6 +45,8 @@ pub(crate) struct Strategy {
     pub(crate) set_condition_times: fn(&str, &Value, &mut Value),
     /// Validates an object or, with `old`, a change.
     pub(crate) validate: fn(&Value, Option<&Value>, &mut Vec<Cause>),
+    /// Validates what gates of Kubernetes change, before [`Strategy::validate`].
+    pub(crate) validate_gated: fn(FeatureGates, &Value, Option<&Value>, &mut Vec<Cause>),
     /// Validates names.
     pub(crate) validate_name: fn(&str) -> Vec<String>,
     /// Labels that are validated elsewhere.
@@ -90,6 +92,7 @@ impl Strategy {
         prepare_status_update: |_, _| {},
         set_condition_times: |_, _, _| {},
         validate: |_, _, _| {},
+        validate_gated: |_, _, _, _| {},
         validate_name: names::dns_subdomain,
         unchecked_labels: &[],
         any_finalizer: false,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use ironclad_apiserver::{
-    ApiResource, ForwardAnswer, ForwardBody, ForwardTarget, Forwarder, Identity, Options, ResponseBody, Route,
-    RouteFuture, ServedApi,
+    ApiResource, ForwardAnswer, ForwardBody, ForwardTarget, Forwarder, Identity, OpenApi, OpenApiVersion, Options,
+    ResponseBody, Route, RouteFuture, ServedApi,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -209,6 +209,12 @@ impl Route for Here {
     }
 }
 
+/// Address of a document in the index of OpenAPI v3.
+async fn open_api(world: &World, path: &str) -> Option<String> {
+    let index = world.get("/openapi/v3").await.expect(200).at("/paths").clone();
+    index[path]["serverRelativeURL"].as_str().map(str::to_owned)
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_api_service_takes_precedence_over_a_route() {
     let remote = Remote::default();
@@ -224,8 +230,18 @@ async fn an_api_service_takes_precedence_over_a_route() {
         registered: true,
         resources: vec![resource],
     });
+    let schema = json!({"type": "object", "properties": {"metadata": {
+        "$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}}});
+    let schemas = [("io.agg.v1.Thing".to_owned(), schema)].into_iter().collect();
+    let version = OpenApiVersion { group: "agg.io", version: "v1", paths: serde_json::Map::new(), schemas };
+    world.server.publish_open_api(OpenApi::new(&[version]));
     world.seam.clock.sleep(Duration::from_millis(100)).await;
     assert_eq!(condition(&world, "v1.agg.io").await[..2], ["True", "Local"]);
+    let url = open_api(&world, "apis/agg.io/v1").await.unwrap();
+    let document = world.get(&url).await.expect(200);
+    let schemas = document.at("/components/schemas");
+    let names: Vec<&String> = schemas.as_object().unwrap().keys().filter(|name| name.ends_with("Meta")).collect();
+    assert_eq!(names, ["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"], "built-in schemas are added");
     assert_eq!(world.get("/apis/agg.io/v1/namespaces/a/things/x").await.expect(200).at("/answered"), "here");
     assert_eq!(freshness(&world, "agg.io").await.unwrap()["resources"][0]["resource"], "things");
 
@@ -235,11 +251,13 @@ async fn an_api_service_takes_precedence_over_a_route() {
     world.patch(path, "merge-patch+json", spec).await.expect(200);
     world.seam.clock.sleep(Duration::from_millis(100)).await;
     assert_eq!(condition(&world, "v1.agg.io").await[..2], ["True", "Passed"]);
+    assert_eq!(open_api(&world, "apis/agg.io/v1").await, None, "the other server has documents of its own");
     let answered = world.get("/apis/agg.io/v1/namespaces/a/things/x").await.expect(200);
     assert_eq!(answered.at("/answered"), "/apis/agg.io/v1/namespaces/a/things/x");
 
     world.delete(path).await.expect(200);
     world.seam.clock.sleep(Duration::from_millis(100)).await;
     assert_eq!(condition(&world, "v1.agg.io").await[..2], ["True", "Local"], "ours comes back");
+    assert_eq!(open_api(&world, "apis/agg.io/v1").await, Some(url));
     assert_eq!(world.get("/apis/agg.io/v1/namespaces/a/things/x").await.expect(200).at("/answered"), "here");
 }

@@ -138,7 +138,7 @@ pub fn lend(accounts: &BTreeMap<ClusterName, Account>) -> Option<Loan> {
 
 /// Divides an amount in proportion to parts; the largest remainders get one more. Nobody gets more than its part as
 /// long as the amount does not exceed their sum.
-fn proportional(amount: u64, parts: &BTreeMap<ClusterName, u64>) -> Vec<(ClusterName, i32)> {
+pub(super) fn proportional(amount: u64, parts: &BTreeMap<ClusterName, u64>) -> Vec<(ClusterName, i32)> {
     let sum: u128 = parts.values().map(|part| u128::from(*part)).sum();
     if sum == 0 {
         return Vec::new();

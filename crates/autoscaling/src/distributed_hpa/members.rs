@@ -38,7 +38,7 @@ use super::{
     ending, is_ready,
     lend::{self, Account},
     manifest::{self, Version},
-    own_works,
+    own_works, quota,
     report::{self, Report},
     split::{Bounds, Mode, split},
     state::{self, ClusterState, Hold},
@@ -241,15 +241,17 @@ pub(super) fn divide(
     let weights: BTreeMap<ClusterName, u32> =
         fleet.members.iter().map(|(cluster, member)| (cluster.clone(), member.weight)).collect();
     let shares = split(&mode, spec.min_replicas.unwrap_or(1), spec.max_replicas, &weights);
+    // Loans come afterwards: what a quota takes from a share is no headroom to lend.
+    let shares = within_quotas(cx, target, shares, plan);
     let maxima = maxima(cx, &mode, &shares, &weights, reports, plan);
     let template = serde_json::to_value(cx.seen.hpa).unwrap_or_default();
     let strict = cx.annotation(annotations::FEDERATED_HPA_STRICT_MAX) == Some(labels::TRUE);
+    let planned = planned(cx, &shares, &maxima, plan);
     let mut writes: Vec<(bool, Write)> = Vec::new();
     for (cluster, member) in &fleet.members {
         let (share, max) = (shares[cluster], maxima.get(cluster).copied().unwrap_or(shares[cluster].max));
         let existing = existing(cx.seen, cluster);
-        let present = existing.and_then(bounds_of);
-        let bounds = paced(cx, cluster, Bounds { min: share.min, max: max.max(share.min) }, present, plan);
+        let Planned { bounds, present } = planned[cluster];
         let reason = Reason::Share { cluster: cluster.clone(), min: bounds.min, max: bounds.max, share: share.max };
         let state = cx.state.clusters.entry(cluster.clone()).or_default();
         state.share = share.max;
@@ -276,7 +278,8 @@ pub(super) fn divide(
         }
         writes.extend(leave(cx, cluster, work, fleet.left.get(cluster), reports, plan).map(|write| (true, write)));
     }
-    writes.sort_by_key(|(shrinks, _)| *shrinks != strict);
+    let shrinks_first = strict || cx.quota.is_some();
+    writes.sort_by_key(|(shrinks, _)| *shrinks != shrinks_first);
     writes.into_iter().map(|(_, write)| write).collect()
 }
 
@@ -344,6 +347,79 @@ fn maxima(
         }
     }
     as_it_is()
+}
+
+/// Bounds of a member after this decision, and before.
+#[derive(Clone, Copy)]
+struct Planned {
+    bounds: Bounds,
+    present: Option<Bounds>,
+}
+
+/// Bounds of the members. Within a quota a maximum grows only by what others have given up.
+fn planned(
+    cx: &mut Context<'_>,
+    shares: &BTreeMap<ClusterName, Bounds>,
+    maxima: &BTreeMap<ClusterName, i32>,
+    plan: &mut Plan<Effect>,
+) -> BTreeMap<ClusterName, Planned> {
+    let mut all = BTreeMap::new();
+    let mut not_given_up = 0;
+    for (cluster, share) in shares {
+        let max = maxima.get(cluster).copied().unwrap_or(share.max).max(share.min);
+        let present = existing(cx.seen, cluster).and_then(bounds_of);
+        let bounds = paced(cx, cluster, Bounds { min: share.min, max }, present, plan);
+        not_given_up += bounds.max.saturating_sub(max);
+        all.insert(cluster.clone(), Planned { bounds, present });
+    }
+    if cx.quota.is_some() {
+        for Planned { bounds, present } in all.values_mut() {
+            let grows = present.map_or(0, |present| bounds.max.saturating_sub(present.max).max(0));
+            let held = not_given_up.min(grows);
+            bounds.max = (bounds.max - held).max(bounds.min);
+            not_given_up -= held;
+        }
+    }
+    all
+}
+
+/// Lowers shares of the maximum to what the quotas of the namespace leave, and never below what runs or counts anyway.
+fn within_quotas(
+    cx: &mut Context<'_>,
+    target: &Placed<'_>,
+    shares: BTreeMap<ClusterName, Bounds>,
+    plan: &mut Plan<Effect>,
+) -> BTreeMap<ClusterName, Bounds> {
+    let Some(room) = quota::room(&cx.seen.quotas, cx.seen.hpa) else { return shares };
+    let states = &cx.state.clusters;
+    let charged = |cluster: &ClusterName| room.charged.get(cluster).copied().unwrap_or(0);
+    let floor = |(cluster, share): (&ClusterName, &Bounds)| {
+        let runs = states.get(cluster).and_then(|state| state.current.max(state.desired)).unwrap_or(0);
+        let given = i32::try_from(target.given(cluster)).unwrap_or(i32::MAX);
+        (cluster.clone(), share.min.max(runs).max(charged(cluster)).max(given))
+    };
+    let floors: BTreeMap<ClusterName, i32> = shares.iter().map(floor).collect();
+    // Clusters without a share may still run the target, up to the maximum that they had.
+    let elsewhere: BTreeSet<&ClusterName> =
+        room.charged.keys().chain(states.keys()).filter(|cluster| !shares.contains_key(cluster)).collect();
+    let with_maximum = |cluster: &ClusterName| states.get(cluster).map_or(0, |state| state.max);
+    let elsewhere: i64 =
+        elsewhere.into_iter().map(|cluster| i64::from(charged(cluster).max(with_maximum(cluster)))).sum();
+    let maxima: BTreeMap<ClusterName, i32> =
+        shares.iter().map(|(cluster, share)| (cluster.clone(), share.max)).collect();
+    let lowered = quota::lowered(&maxima, &floors, room.replicas - elsewhere);
+    if lowered != maxima {
+        let sum = |maxima: &BTreeMap<ClusterName, i32>| maxima.values().map(|max| i64::from(*max)).sum::<i64>();
+        let (replicas, wanted) = (sum(&lowered), sum(&maxima));
+        let reason = Reason::QuotaLeaves { quota: room.quota, key: room.key, replicas, wanted };
+        plan.note(reason.clone().into());
+        cx.quota = Some(reason);
+    }
+    let bounds = shares.into_iter().map(|(cluster, share)| {
+        let max = lowered.get(&cluster).copied().unwrap_or(share.max);
+        (cluster, Bounds { max, ..share })
+    });
+    bounds.collect()
 }
 
 /// Lowers a maximum once a minute at most: a member above it shrinks at once.

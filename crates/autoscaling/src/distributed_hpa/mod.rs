@@ -9,6 +9,7 @@ mod ending;
 pub mod lend;
 pub mod manifest;
 mod members;
+pub mod quota;
 mod recorded;
 pub mod report;
 pub mod split;
@@ -111,6 +112,8 @@ pub struct Seen<'a> {
     pub cluster_overrides: &'a [Arc<ClusterOverridePolicy>],
     /// OverridePolicies of its namespace that may select the object or its target.
     pub overrides: &'a [Arc<OverridePolicy>],
+    /// Quotas of its namespace.
+    pub quotas: quota::Quotas<'a>,
     /// Clusters whose report changed or was confirmed since the controller started.
     pub reported: &'a BTreeSet<ClusterName>,
     /// Start of the controller.
@@ -328,13 +331,15 @@ struct Context<'a> {
     seen: &'a Seen<'a>,
     /// State after the decision.
     state: State,
+    /// Quota that leaves fewer replicas than the spec allows.
+    quota: Option<Reason>,
     /// Time after which to look again.
     next: SignedDuration,
 }
 
 impl<'a> Context<'a> {
     fn of(seen: &'a Seen<'a>) -> Self {
-        Self { seen, state: State::of(seen.hpa.metadata.annotations.as_ref()), next: RESYNC }
+        Self { seen, state: State::of(seen.hpa.metadata.annotations.as_ref()), quota: None, next: RESYNC }
     }
 
     /// Looks again after this time at the latest.

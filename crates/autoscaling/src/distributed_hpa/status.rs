@@ -8,7 +8,7 @@ use ironclad_api::{
         self,
         federated_hpa::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED},
     },
-    reasons::federated_hpa::{MAX_BELOW_CLUSTER_COUNT, SUCCEEDED_GET_SCALE},
+    reasons::federated_hpa::{MAX_BELOW_CLUSTER_COUNT, QUOTA_EXCEEDED, SUCCEEDED_GET_SCALE},
 };
 use ironclad_fleet::{ClusterName, Plan, StatusPart, because::distributed_hpa::Reason};
 use jiff::SignedDuration;
@@ -76,7 +76,11 @@ pub(super) fn report(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>,
             status.remove("currentMetrics");
         }
     }
-    put(cx, &mut status, aggregated(cx, fleet, reports));
+    let conditions = aggregated(cx, fleet, reports);
+    if !conditions.iter().any(|condition| condition.type_ == SCALING_LIMITED) {
+        drop_own_limit(&mut status);
+    }
+    put(cx, &mut status, conditions);
     write(cx, plan, status);
 }
 
@@ -113,6 +117,13 @@ fn aggregated(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>) -> Vec
                  clusters by a spread constraint of the policy, or raise maxReplicas"
             ),
         })
+    } else if let Some(quota) = &cx.quota {
+        Some(Condition {
+            type_: SCALING_LIMITED,
+            status: conditions::TRUE,
+            reason: quota.reason().to_owned(),
+            message: quota.to_string(),
+        })
     } else if let Some((cluster, condition)) = by_a_member {
         let message = format!("cluster {cluster}: {}", condition.message);
         let reason = condition.reason.clone();
@@ -127,6 +138,17 @@ fn aggregated(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>) -> Vec
     };
     conditions.extend(limited);
     conditions
+}
+
+/// Removes condition `ScalingLimited` if no member reported it: what limited the object has ended.
+fn drop_own_limit(status: &mut Map<String, Value>) {
+    let is_own = |condition: &Value| {
+        let reason = condition["reason"].as_str().unwrap_or_default();
+        condition["type"] == SCALING_LIMITED && [MAX_BELOW_CLUSTER_COUNT, QUOTA_EXCEEDED].contains(&reason)
+    };
+    if let Some(list) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+        list.retain(|condition| !is_own(condition));
+    }
 }
 
 /// True if it is true for any member; the message lists the others. Without reports the warnings come back.

@@ -1,9 +1,9 @@
-use ironclad_api::Time;
+use ironclad_api::{Time, policy::FederatedResourceQuota};
 use ironclad_propagation::overrides;
 use proptest::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::*;
+use super::{quota::Quotas, *};
 
 const START: i64 = 1_790_000_000;
 
@@ -54,6 +54,8 @@ struct World {
     old_copies: Vec<&'static str>,
     policy: Option<OverridePolicy>,
     users: Vec<Arc<OverridePolicy>>,
+    /// Limit of cpu of the quota of the namespace; each replica requests 100m.
+    quota: Option<&'static str>,
     rivals: Vec<Rival>,
     reported: BTreeSet<ClusterName>,
     started: i64,
@@ -87,6 +89,7 @@ impl World {
             old_copies: Vec::new(),
             policy: None,
             users: Vec::new(),
+            quota: None,
             rivals: Vec::new(),
             started: START,
             second: START + 1000,
@@ -105,7 +108,7 @@ impl World {
             serde_json::from_value(json!({
                 "metadata": {"namespace": "shop", "name": "web-deployment", "generation": 1},
                 "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
-                    "replicas": total, "clusters": targets,
+                    "replicas": total, "clusters": targets, "replicaRequirements": {"resourceRequest": {"cpu": "100m"}},
                     "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}},
                 "status": {"schedulerObservedGeneration": 1}}))
             .unwrap(),
@@ -157,6 +160,16 @@ impl World {
         };
         let overrides: Vec<Arc<OverridePolicy>> =
             self.users.iter().cloned().chain(self.policy.clone().map(Arc::new)).collect();
+        let limit = |cpu: &str| -> FederatedResourceQuota {
+            serde_json::from_value(
+                json!({"metadata": {"namespace": "shop", "name": "q"}, "spec": {"overall": {"cpu": cpu}}}),
+            )
+            .unwrap()
+        };
+        let quotas: Vec<_> = self.quota.map(limit).map(Arc::new).into_iter().collect();
+        let bindings: Vec<_> = self.binding.clone().map(Arc::new).into_iter().collect();
+        let autoscalers = [Arc::new(self.hpa.clone())];
+        let quotas = Quotas { quotas: &quotas, bindings: &bindings, overrides: &overrides, autoscalers: &autoscalers };
         let seen = Seen {
             hpa: &self.hpa,
             rivals: &self.rivals,
@@ -169,6 +182,7 @@ impl World {
             policy: self.policy.as_ref(),
             cluster_overrides: &[],
             overrides: &overrides,
+            quotas,
             reported: &self.reported,
             started: Timestamp::from_second(self.started).unwrap(),
             options: &Options::default(),
@@ -1075,4 +1089,80 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn maxima_stay_within_the_quota_and_come_back() {
+    const LEAVES: &str = "raise its limit, or lower maxReplicas or what a replica requests";
+    let limited = |replicas: i32, of: i32| {
+        format!(
+            "True QuotaExceeded: FederatedResourceQuota shop/q leaves {replicas} of {of} replicas for cpu: {LEAVES}"
+        )
+    };
+    let mut world = World::new(&[("A", 2), ("B", 1)], (2, 30));
+    world.quota = Some("1500m");
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,10) B(1,5)");
+    assert_eq!(world.condition("ScalingLimited"), limited(15, 30));
+    assert!(world.settle().is_empty(), "nothing changed");
+    world.report("A", 9, 9, READY);
+    world.report("B", 2, 2, READY);
+    world.settle();
+    let bounds = world.bounds();
+    assert!(world.settle().is_empty());
+    world.quota = Some("900m");
+    world.second += 60;
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,9) B(1,2)", "what runs stays; before it was {bounds}");
+    assert_eq!(world.condition("ScalingLimited"), limited(11, 30));
+    world.quota = Some("10");
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,20) B(1,10)", "raised at once");
+    assert_eq!(world.condition("ScalingLimited"), "");
+    world.quota = Some("2");
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,20) B(1,10)", "lowered once in a minute");
+    world.second += 60;
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,14) B(1,6)");
+    world.quota = None;
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,20) B(1,10)", "without a quota");
+}
+
+#[test]
+fn a_cluster_that_left_keeps_its_part_of_the_quota() {
+    let mut world = World::new(&[("A", 2), ("B", 2), ("C", 2)], (3, 30));
+    world.quota = Some("1200m");
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,4) B(1,4) C(1,4)");
+    world.set_ready("C", "False");
+    world.second += 3_600;
+    world.settle();
+    assert_eq!(world.bounds(), "A(2,4) B(1,4) C(1,4)", "C may still grow to its maximum");
+}
+
+#[test]
+fn what_a_quota_leaves_is_lent_and_comes_to_rest() {
+    let mut world = World::new(&[("A", 1), ("B", 1)], (2, 20));
+    world.quota = Some("1");
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,5) B(1,5)");
+    let limited = |world: &mut World, replicas: i32| {
+        let conditions = json!([{"type": "AbleToScale", "status": "True", "reason": READY, "message": "m"},
+            {"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas", "message": "m"}]);
+        let report = json!({"currentReplicas": replicas, "desiredReplicas": replicas, "conditions": conditions});
+        world.report_as("A", &report);
+    };
+    let mut seen = Vec::new();
+    // A takes what it may have, as a busy member does.
+    for _ in 0..30 {
+        let most = world.state().clusters[&ClusterName::from("A")].max;
+        limited(&mut world, most);
+        world.report("B", 2, 2, READY);
+        world.second += 60;
+        world.settle();
+        seen.push(world.bounds());
+    }
+    assert!(seen[10..].iter().all(|bounds| bounds == "A(1,8) B(1,2)"), "{seen:?}");
 }

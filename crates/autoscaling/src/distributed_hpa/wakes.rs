@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use ironclad_api::{
     annotations,
     cluster::Cluster,
-    policy::{OverridePolicy, OverrideSpec},
+    policy::{FederatedResourceQuota, OverridePolicy, OverrideSpec},
     work::{ObjectReference, ResourceBinding, Work},
 };
 use ironclad_fleet::ObjectKey;
 use ironclad_propagation::{changes, overrides};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 
-use super::{decides_in_members, report, target_key};
+use super::{decides_in_members, is_enabled, report, state::State, target_key};
 
 /// Namespace and name of an object.
 pub type Key = (String, String);
@@ -105,6 +105,40 @@ pub fn own_policy(old: Option<&OverridePolicy>, new: Option<&OverridePolicy>) ->
 #[must_use]
 pub fn users_policy(old: Option<&OverrideSpec>, new: Option<&OverrideSpec>, autoscaler: &ObjectReference) -> bool {
     old != new && [old, new].into_iter().flatten().any(|spec| overrides::may_take(spec, autoscaler))
+}
+
+/// Returns true if the autoscalers of a quota's namespace have to be reconciled: what it allows changed.
+#[must_use]
+pub fn quota(old: Option<&FederatedResourceQuota>, new: Option<&FederatedResourceQuota>) -> bool {
+    let allows = |quota: Option<&FederatedResourceQuota>| {
+        let live = quota.filter(|quota| quota.metadata.deletion_timestamp.is_none());
+        live.map(|quota| quota.spec.overall.clone())
+    };
+    allows(old) != allows(new)
+}
+
+/// Returns true if a binding uses another part of the quotas of its namespace than before.
+#[must_use]
+pub fn usage(old: Option<&ResourceBinding>, new: Option<&ResourceBinding>) -> bool {
+    let uses = |binding: Option<&ResourceBinding>| {
+        let spec = &binding?.spec;
+        Some((spec.clusters.clone(), spec.components.clone(), spec.replica_requirements.clone()))
+    };
+    uses(old) != uses(new)
+}
+
+/// Returns true if an autoscaler claims another part of the quotas of its namespace than before, or its members have
+/// other maxima.
+#[must_use]
+pub fn claim(old: Option<&HorizontalPodAutoscaler>, new: Option<&HorizontalPodAutoscaler>) -> bool {
+    let claims = |hpa: Option<&HorizontalPodAutoscaler>| {
+        let hpa = hpa?;
+        let enabled = is_enabled(&hpa.metadata) && hpa.metadata.deletion_timestamp.is_none();
+        let states = State::of(hpa.metadata.annotations.as_ref()).clusters;
+        let maxima: Vec<_> = states.into_iter().map(|(cluster, state)| (cluster, state.max)).collect();
+        enabled.then(|| (target_key(hpa), hpa.spec.max_replicas, maxima))
+    };
+    claims(old) != claims(new)
 }
 
 /// Returns true if the report of a Work is news, so that it counts after the start of a controller.
@@ -254,6 +288,46 @@ mod tests {
         }
         assert_eq!(work(Some(&of(&plain)), None), key);
         assert!(target_work(None, Some(&plain)) && !is_report(None, &plain));
+    }
+
+    #[test]
+    fn changes_of_what_shares_a_quota() {
+        let base: FederatedResourceQuota = serde_json::from_value(json!({"metadata": {"name": "q", "generation": 1},
+            "spec": {"overall": {"cpu": "4"}}, "status": {"overallUsed": {"cpu": "1"}}}))
+        .unwrap();
+        for (name, new, want) in [
+            ("its limit", with(&base, "/spec/overall/cpu", json!("5")), true),
+            ("its end", with(&base, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")), true),
+            ("what is used", with(&base, "/status/overallUsed/cpu", json!("2")), false),
+        ] {
+            assert_eq!(quota(Some(&base), Some(&new)), want, "quota: {name}");
+        }
+        assert!(quota(None, Some(&base)) && quota(Some(&base), None));
+        let base: ResourceBinding = serde_json::from_value(json!({"metadata": {"name": "b"},
+            "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "replicas": 2,
+                "replicaRequirements": {"resourceRequest": {"cpu": "1"}}, "clusters": [{"name": "m1", "replicas": 2}]}}))
+        .unwrap();
+        for (name, new, want) in [
+            ("replicas in a cluster", with(&base, "/spec/clusters/0/replicas", json!(3)), true),
+            ("requests", with(&base, "/spec/replicaRequirements/resourceRequest/cpu", json!("2")), true),
+            ("replicas that are not placed", with(&base, "/spec/replicas", json!(3)), false),
+            ("its name", with(&base, "/metadata/labels", json!({"a": "b"})), false),
+        ] {
+            assert_eq!(usage(Some(&base), Some(&new)), want, "binding: {name}");
+        }
+        let state = |max: i32| json!(json!({"clusters": {"m1": {"max": max, "current": max - 1}}}).to_string());
+        let annotated =
+            |max| with(&hpa(), "/metadata/annotations", json!({annotations::FEDERATED_HPA_STATUS: state(max)}));
+        for (name, old, new, want) in [
+            ("its maximum", hpa(), with(&hpa(), "/spec/maxReplicas", json!(4)), true),
+            ("its minimum", hpa(), with(&hpa(), "/spec/minReplicas", json!(2)), false),
+            ("its label", hpa(), with(&hpa(), "/metadata/labels", json!({})), true),
+            ("the maximum of a member", annotated(5), annotated(6), true),
+            ("its status", hpa(), with(&hpa(), "/status/desiredReplicas", json!(4)), false),
+        ] {
+            assert_eq!(claim(Some(&old), Some(&new)), want, "autoscaler: {name}");
+        }
+        assert!(claim(None, Some(&hpa())) && claim(Some(&hpa()), None));
     }
 
     #[test]

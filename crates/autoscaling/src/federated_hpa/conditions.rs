@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use k8s_openapi::{api::autoscaling::v2::HorizontalPodAutoscalerCondition, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::{
+    api::autoscaling::v2::{HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 
 /// The controller can read and change the replicas.
 pub const ABLE_TO_SCALE: &str = "AbleToScale";
@@ -11,6 +14,8 @@ pub const ABLE_TO_SCALE: &str = "AbleToScale";
 pub const SCALING_ACTIVE: &str = "ScalingActive";
 /// The replicas that metrics ask for are out of bounds, or too far away to be set at once.
 pub const SCALING_LIMITED: &str = "ScalingLimited";
+/// The autoscaler set zero replicas itself (gate `HPAScaleToZero`).
+pub const SCALED_TO_ZERO: &str = "ScaledToZero";
 
 /// Value of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +39,24 @@ impl Condition {
     #[must_use]
     pub fn fails(reason: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self { holds: false, reason, message: message.into() }
+    }
+
+    /// Returns the condition of an object after `old`. One whose status is unchanged keeps its time.
+    fn of_type(
+        &self,
+        type_: &str,
+        old: Option<&HorizontalPodAutoscalerCondition>,
+        now: Timestamp,
+    ) -> HorizontalPodAutoscalerCondition {
+        let status = if self.holds { "True" } else { "False" };
+        let since = old.filter(|old| old.status == status).and_then(|old| old.last_transition_time.clone());
+        HorizontalPodAutoscalerCondition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some(self.reason.to_owned()),
+            message: Some(self.message.clone().into_owned()),
+            last_transition_time: since.or(Some(Time(now))),
+        }
     }
 }
 
@@ -64,6 +87,49 @@ pub(crate) const WITHIN_RANGE: Condition =
     of(false, "DesiredWithinRange", "the desired count is within the acceptable range");
 pub(crate) const DISABLED: Condition =
     of(false, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero");
+
+const IS_SCALED_TO_ZERO: Condition = of(true, SCALED_TO_ZERO, "the HPA controller scaled the workload to zero");
+const NOT_SCALED_TO_ZERO: Condition =
+    of(false, "NotScaledToZero", "the HPA controller did not scale the workload to zero");
+
+/// Change of condition `ScaledToZero` with the replicas of a round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ScaledToZero {
+    /// It stays.
+    #[default]
+    Kept,
+    /// It goes: nobody keeps it up to date without gate `HPAScaleToZero`.
+    Removed,
+    /// It becomes true or false once the replicas are written.
+    Becomes(bool),
+}
+
+impl ScaledToZero {
+    /// Brings the conditions of a status up to date.
+    pub(crate) fn apply(
+        self,
+        conditions: &mut Vec<HorizontalPodAutoscalerCondition>,
+        is_rescaled: bool,
+        now: Timestamp,
+    ) {
+        let is_it = |condition: &HorizontalPodAutoscalerCondition| condition.type_ == SCALED_TO_ZERO;
+        match self {
+            Self::Removed => conditions.retain(|condition| !is_it(condition)),
+            Self::Becomes(holds) if is_rescaled => {
+                let condition = if holds { IS_SCALED_TO_ZERO } else { NOT_SCALED_TO_ZERO };
+                let old = conditions.iter().position(|condition| is_it(condition)).map(|at| conditions.remove(at));
+                conditions.push(condition.of_type(SCALED_TO_ZERO, old.as_ref(), now));
+            }
+            Self::Kept | Self::Becomes(_) => {}
+        }
+    }
+}
+
+/// Returns true if the status says that the autoscaler set zero replicas itself.
+pub(crate) fn is_scaled_to_zero(status: Option<&HorizontalPodAutoscalerStatus>) -> bool {
+    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    conditions.into_iter().any(|condition| condition.type_ == SCALED_TO_ZERO && condition.status == "True")
+}
 
 /// Returns `ScalingLimited` for a limit.
 pub(crate) fn limited_by(reason: &'static str) -> Condition {
@@ -103,15 +169,7 @@ impl Conditions {
                 after.extend(old.cloned());
                 continue;
             };
-            let status = if condition.holds { "True" } else { "False" };
-            let since = old.filter(|old| old.status == status).and_then(|old| old.last_transition_time.clone());
-            after.push(HorizontalPodAutoscalerCondition {
-                type_: type_.to_owned(),
-                status: status.to_owned(),
-                reason: Some(condition.reason.to_owned()),
-                message: Some(condition.message.clone().into_owned()),
-                last_transition_time: since.or(Some(Time(now))),
-            });
+            after.push(condition.of_type(type_, old, now));
         }
         let known = [ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED];
         after.extend(before.iter().filter(|old| !known.contains(&old.type_.as_str())).cloned());

@@ -41,6 +41,7 @@ use k8s_openapi::api::autoscaling::v2::MetricStatus;
 use self::{
     calibration::Calibration,
     combine::{Evaluated, Failed, Readings, combine},
+    conditions::ScaledToZero,
     history::History,
     normalize::{Normalized, normalize},
     options::Options,
@@ -91,6 +92,9 @@ pub fn needs_metrics(spec: &Spec<'_>, current: i32) -> bool {
     by_bounds(spec, current).is_none()
 }
 
+/// Reason of a change up to the minimum.
+const BELOW_MINIMUM: &str = "Current number of replicas below Spec.MinReplicas";
+
 /// Decision of the bounds alone, without metrics.
 enum Bound {
     /// Scaling is switched off.
@@ -101,10 +105,11 @@ enum Bound {
 
 fn by_bounds(spec: &Spec<'_>, current: i32) -> Option<Bound> {
     match current {
-        // A user who scales to zero switches the autoscaler off, unless it may scale to zero itself.
-        0 if spec.min != 0 => Some(Bound::Disabled),
+        // A user who scales to zero switches the autoscaler off; after its own change to zero it goes on.
+        0 if !spec.leaves_zero() => Some(Bound::Disabled),
+        0 => None,
         _ if current > spec.max => Some(Bound::Beyond(spec.max, "Current number of replicas above Spec.MaxReplicas")),
-        _ if current < spec.min => Some(Bound::Beyond(spec.min, "Current number of replicas below Spec.MinReplicas")),
+        _ if current < spec.min => Some(Bound::Beyond(spec.min, BELOW_MINIMUM)),
         _ => None,
     }
 }
@@ -123,6 +128,24 @@ pub fn decide(
 
 /// Decides a round, and tells how.
 pub fn explain<'s>(
+    spec: &Spec<'s>,
+    seen: &Snapshot<'_>,
+    readings: &Readings,
+    history: &History,
+    options: &Options,
+    now: Timestamp,
+) -> (Plan, Trace<'s>) {
+    let (mut plan, trace) = replicas(spec, seen, readings, history, options, now);
+    plan.scaled_to_zero = match options.scale_to_zero {
+        true => ScaledToZero::Becomes(
+            seen.current > 0 && plan.desired == 0 && spec.min == 0 && spec.has_metric_without_pods(),
+        ),
+        false => ScaledToZero::Removed,
+    };
+    (plan, trace)
+}
+
+fn replicas<'s>(
     spec: &Spec<'s>,
     seen: &Snapshot<'_>,
     readings: &Readings,
@@ -173,6 +196,10 @@ pub fn explain<'s>(
     plan.because =
         if proposal > current { format!("{name} above target") } else { "All metrics below target".to_owned() };
     plan.desired = normalized.desired;
+    if current == 0 && proposal < spec.min {
+        // The minimum was raised after the autoscaler had scaled to zero.
+        (plan.desired, plan.because) = (plan.desired.max(spec.min), BELOW_MINIMUM.to_owned());
+    }
     plan.conditions.able = Some(normalized.able.clone());
     plan.conditions.limited = Some(normalized.limited.clone());
     (trace.best, trace.normalized) = (Some((name, proposal)), Some(normalized));

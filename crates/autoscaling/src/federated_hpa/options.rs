@@ -33,6 +33,8 @@ pub struct Options {
     pub absent_container: AbsentContainer,
     /// Gate `FederatedHPAExternalMetrics`.
     pub external_metrics: bool,
+    /// Gate `HPAScaleToZero`: replicas that the autoscaler set to zero itself are scaled up again.
+    pub scale_to_zero: bool,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             stale_after: Some(SignedDuration::from_secs(300)),
             absent_container: AbsentContainer::FailsMetric,
             external_metrics: true,
+            scale_to_zero: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::MetricStatus;
 
 use super::{
-    conditions::{Condition, Conditions},
+    conditions::{Condition, Conditions, ScaledToZero},
     history::History,
     notice::Notice,
 };
@@ -24,6 +24,8 @@ pub struct Plan {
     pub because: String,
     /// The conditions.
     pub conditions: Conditions,
+    /// Condition `ScaledToZero`.
+    pub scaled_to_zero: ScaledToZero,
     /// `status.currentMetrics`, if they are known.
     pub metrics: Option<Vec<MetricStatus>>,
     /// True unless the round ended early: then replicas and metrics of the status stay.

@@ -4,10 +4,11 @@ use ironclad_api::autoscaling::FederatedHPASpec;
 use jiff::SignedDuration;
 use k8s_openapi::api::autoscaling::v2::{
     CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec,
-    MetricSpec,
+    HorizontalPodAutoscalerStatus, MetricSpec,
 };
 
 use super::{
+    conditions,
     options::Options,
     ratio::{Tolerance, Tolerances},
 };
@@ -28,6 +29,9 @@ pub struct Spec<'a> {
     pub metrics: &'a [MetricSpec],
     /// Rules for the rate of scaling.
     pub behavior: Option<&'a HorizontalPodAutoscalerBehavior>,
+    /// True if the autoscaler set zero replicas itself, false if somebody else did. `None` if that is not known: then
+    /// the minimum decides.
+    pub scaled_to_zero: Option<bool>,
 }
 
 impl<'a> From<&'a FederatedHPASpec> for Spec<'a> {
@@ -38,6 +42,7 @@ impl<'a> From<&'a FederatedHPASpec> for Spec<'a> {
             max: spec.max_replicas,
             metrics: &spec.metrics,
             behavior: spec.behavior.as_ref(),
+            scaled_to_zero: None,
         }
     }
 }
@@ -50,11 +55,32 @@ impl<'a> From<&'a HorizontalPodAutoscalerSpec> for Spec<'a> {
             max: spec.max_replicas,
             metrics: spec.metrics.as_deref().unwrap_or_default(),
             behavior: spec.behavior.as_ref(),
+            scaled_to_zero: None,
         }
     }
 }
 
 impl<'a> Spec<'a> {
+    /// Returns the spec with what condition `ScaledToZero` of the status says.
+    #[must_use]
+    pub fn with_status(self, status: Option<&HorizontalPodAutoscalerStatus>, options: &Options) -> Self {
+        Self { scaled_to_zero: Some(options.scale_to_zero && conditions::is_scaled_to_zero(status)), ..self }
+    }
+
+    /// Returns true if a template without replicas is scaled up by its metrics. Otherwise the user switched the
+    /// autoscaler off.
+    pub(crate) fn leaves_zero(&self) -> bool {
+        match self.scaled_to_zero {
+            None => self.min == 0,
+            Some(by_autoscaler) => by_autoscaler && (self.min != 0 || self.has_metric_without_pods()),
+        }
+    }
+
+    /// Returns true if a metric is measured although no pods run.
+    pub(crate) fn has_metric_without_pods(&self) -> bool {
+        self.metrics.iter().any(|metric| metric.type_ == "Object" || metric.type_ == "External")
+    }
+
     /// Returns the rules of scaling up, if they are given.
     pub(crate) fn up(&self) -> Option<&'a HPAScalingRules> {
         self.behavior?.scale_up.as_ref()

@@ -9,7 +9,7 @@ use super::{
     plan::Written,
     proposal::Reading,
     samples::Samples,
-    status::status,
+    status::{before_zero, status},
     testkit::{at, key, running, sample},
     *,
 };
@@ -203,6 +203,78 @@ fn settling_holds_up_scaling_down_for_a_while() {
         history.settle(true, at(since));
         let plan = decide(&(&spec).into(), &seen, &readings, &history, &Options::default(), at(NOW));
         assert_eq!(plan.desired, desired, "{name}");
+    }
+}
+
+fn queue(depth: i128) -> [Result<Reading, String>; 1] {
+    [Ok(Reading::Total { value: depth, unanswered: Vec::new() })]
+}
+
+fn depth_metric() -> Value {
+    let target = json!({"type": "AverageValue", "averageValue": "20m"});
+    json!({"type": "External", "external": {"metric": {"name": "depth"}, "target": target}})
+}
+
+#[test]
+fn zero_replicas_are_left_by_who_set_them() {
+    let on = Options { scale_to_zero: true, ..Options::default() };
+    let status = |by_autoscaler: Option<bool>| -> HorizontalPodAutoscalerStatus {
+        let condition = |holds: bool| json!({"type": "ScaledToZero", "status": if holds { "True" } else { "False" }});
+        let conditions: Vec<Value> = by_autoscaler.map(condition).into_iter().collect();
+        serde_json::from_value(json!({"desiredReplicas": 0, "conditions": conditions})).unwrap()
+    };
+    let off = Options::default();
+    let pods = BTreeMap::new();
+    for (name, options, (min, metric), by_autoscaler, depth, want) in [
+        ("the autoscaler did, and there is work", &on, (0, depth_metric()), Some(true), 45, (3, "ValidMetricFound")),
+        ("there is none", &on, (0, depth_metric()), Some(true), 0, (0, "ValidMetricFound")),
+        ("a user did", &on, (0, depth_metric()), Some(false), 45, (0, "ScalingDisabled")),
+        ("it was created with zero", &on, (0, depth_metric()), None, 45, (0, "ScalingDisabled")),
+        ("the gate was switched off since", &off, (0, depth_metric()), Some(true), 45, (0, "ScalingDisabled")),
+        ("the minimum was raised since", &on, (2, depth_metric()), Some(true), 0, (2, "ValidMetricFound")),
+        ("more than the raised minimum is needed", &on, (2, depth_metric()), Some(true), 65, (4, "ValidMetricFound")),
+        (
+            "usage alone never tells about pods that are not there",
+            &on,
+            (0, cpu(50)),
+            Some(true),
+            0,
+            (0, "ScalingDisabled"),
+        ),
+    ] {
+        let (spec, status) = (spec_of(min, 10, &[metric]), status(by_autoscaler));
+        let spec = Spec::from(&spec).with_status(Some(&status), options);
+        let plan = decide(&spec, &snapshot(&pods, 0), &queue(depth), &History::default(), options, at(NOW));
+        assert_eq!((plan.desired, plan.conditions.active.unwrap().reason), want, "{name}");
+        assert_eq!(needs_metrics(&spec, 0), want.1 != "ScalingDisabled", "{name}");
+    }
+}
+
+#[test]
+fn condition_scaled_to_zero_follows_each_change_of_the_replicas() {
+    let on = Options { scale_to_zero: true, ..Options::default() };
+    let (pods, _) = workload(2, 0, NOW);
+    for (name, options, min, depth, written, want) in [
+        ("to zero", &on, 0, 0, Written::Rescaled, Some("True ScaledToZero")),
+        ("it is not written", &on, 0, 0, Written::Failed("no".into()), Some("False Old")),
+        ("elsewhere", &on, 0, 90, Written::Rescaled, Some("False NotScaledToZero")),
+        ("nothing changes", &on, 0, 40, Written::Nothing, Some("False Old")),
+        ("without the gate", &Options::default(), 1, 40, Written::Nothing, None),
+    ] {
+        let spec = spec_of(min, 10, &[depth_metric()]);
+        let before: HorizontalPodAutoscalerStatus = serde_json::from_value(json!({"desiredReplicas": 2,
+            "conditions": [{"type": "ScaledToZero", "status": "False", "reason": "Old"}]}))
+        .unwrap();
+        let spec = Spec::from(&spec).with_status(Some(&before), options);
+        let plan = decide(&spec, &snapshot(&pods, 2), &queue(depth), &History::default(), options, at(NOW));
+        let first = before_zero(Some(&before), &plan, at(NOW));
+        assert_eq!(first.is_some(), plan.desired == 0, "{name}: it is stored before zero is written");
+        let again = first.as_ref().and_then(|first| before_zero(Some(first), &plan, at(NOW)));
+        assert_eq!(again, None, "{name}: once");
+        let after = status(Some(&before), None, &plan, &written, at(NOW));
+        let condition = after.conditions.unwrap().into_iter().find(|condition| condition.type_ == "ScaledToZero");
+        let shown = condition.map(|condition| format!("{} {}", condition.status, condition.reason.unwrap()));
+        assert_eq!(shown.as_deref(), want, "{name}");
     }
 }
 

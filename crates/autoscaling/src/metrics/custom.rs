@@ -136,7 +136,7 @@ struct RawValue {
     metric: Option<RawMetric>,
     #[serde(default)]
     timestamp: Json,
-    /// v1beta1 of old servers; later ones and v1beta2 have `windowSeconds`.
+    /// `window` in v1beta1.
     #[serde(alias = "window")]
     window_seconds: Option<i64>,
     #[serde(default)]

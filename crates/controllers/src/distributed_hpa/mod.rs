@@ -10,12 +10,12 @@ use std::sync::Arc;
 use ironclad_api::{
     autoscaling::FederatedHPA,
     cluster::Cluster,
-    policy::{ClusterOverridePolicy, OverridePolicy},
+    policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::{ResourceBinding, Work},
 };
 use ironclad_autoscaling::distributed_hpa::{self, decides_in_members, reference_of, target_key, wakes};
 use ironclad_fleet::Gvk;
-use ironclad_propagation::new_ids::NewIds;
+use ironclad_propagation::{new_ids::NewIds, quota::COUNT_SETTLES, wakes::quota::records_decisions};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -57,6 +57,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     on_change(&setup.works, &this, DistributedAutoscaler::on_work);
     on_change(&this.observer.overrides, &this, DistributedAutoscaler::on_override);
     on_change(&this.observer.cluster_overrides, &this, DistributedAutoscaler::on_cluster_override);
+    if let Some(quotas) = &this.observer.quotas {
+        on_change(quotas, &this, DistributedAutoscaler::on_quota);
+    }
     on_template(setup, &this, DistributedAutoscaler::on_template);
     on_interpretation(setup, &this, DistributedAutoscaler::on_interpretation);
     this
@@ -98,8 +101,29 @@ impl DistributedAutoscaler {
         }
     }
 
+    /// Reconciles all that share the quotas of a namespace, after a while, so that many changes are one reconcile.
+    fn enqueue_sharers(&self, namespace: Option<&str>) {
+        let Some(namespace) = namespace.filter(|namespace| self.observer.has_quota(namespace)) else { return };
+        for hpa in self.observer.autoscalers.namespace(namespace).iter().filter(|hpa| decides_in_members(hpa)) {
+            self.queue.add_after(Key::of(&**hpa), COUNT_SETTLES);
+        }
+    }
+
+    fn on_quota(&self, change: &Change<FederatedResourceQuota>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let Some(quota) = new.or(old).filter(|_| wakes::quota(old, new)) else { return };
+        for hpa in self.observer.autoscalers.namespace(&quota.namespace().unwrap_or_default()) {
+            if decides_in_members(&hpa) {
+                self.queue.add(Key::of(&*hpa));
+            }
+        }
+    }
+
     fn on_autoscaler(&self, change: &Change<HorizontalPodAutoscaler>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if wakes::claim(old, new) {
+            self.enqueue_sharers(new.or(old).and_then(|hpa| hpa.metadata.namespace.as_deref()));
+        }
         if !wakes::autoscaler(old, new) || ![old, new].into_iter().flatten().any(decides_in_members) {
             return;
         }
@@ -122,6 +146,9 @@ impl DistributedAutoscaler {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         if let Some(binding) = new.or(old).filter(|_| wakes::binding(old, new)) {
             self.enqueue_scalers_of(&template_of(&binding.spec));
+        }
+        if wakes::usage(old, new) {
+            self.enqueue_sharers(new.or(old).and_then(|binding| binding.metadata.namespace.as_deref()));
         }
     }
 
@@ -150,6 +177,9 @@ impl DistributedAutoscaler {
 
     fn on_override(&self, change: &Change<OverridePolicy>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if records_decisions(old, new) {
+            self.enqueue_sharers(new.or(old).and_then(|policy| policy.metadata.namespace.as_deref()));
+        }
         if let Some((namespace, name)) = wakes::own_policy(old, new) {
             return self.queue.add(Key::new(&namespace, &name));
         }

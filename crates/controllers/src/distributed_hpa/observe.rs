@@ -8,17 +8,17 @@ use std::{
 use ironclad_api::{
     autoscaling::FederatedHPA,
     names,
-    policy::{ClusterOverridePolicy, OverridePolicy},
+    policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::{ResourceBinding, Work},
 };
 use ironclad_autoscaling::{
     distributed_hpa::{
-        Options, Seen, Target, decides_in_members, is_enabled, object_key, policy_name, reference_of, target_key,
-        work_keys,
+        Options, Seen, Target, decides_in_members, is_enabled, object_key, policy_name, quota::Quotas, reference_of,
+        target_key, work_keys,
     },
     rivals::Rival,
 };
-use ironclad_fleet::{ClusterName, Clusters, ObjectKey};
+use ironclad_fleet::{ClusterName, Clusters, ObjectKey, gates::Gate};
 use ironclad_interpreter::replicas_pointer;
 use ironclad_propagation::template::Identity;
 use ironclad_runtime::{Failure, Informer, Key};
@@ -31,7 +31,7 @@ use serde_json::Value;
 
 use crate::{
     bindings::Bindings,
-    caches::{CLUSTER_OVERRIDES, FEDERATED_HPAS, HORIZONTAL_POD_AUTOSCALERS, OVERRIDES},
+    caches::{CLUSTER_OVERRIDES, FEDERATED_HPAS, HORIZONTAL_POD_AUTOSCALERS, OVERRIDES, QUOTAS},
     clusters::ClusterSnapshot,
     index::{BY_AUTOSCALER, BY_BINDING, BY_SCALED, BY_TEMPLATE, cluster_of, template_name},
     interpreter::Interpreters,
@@ -49,6 +49,8 @@ pub(super) struct Observer {
     pub(super) bindings: Informer<ResourceBinding>,
     pub(super) overrides: Informer<OverridePolicy>,
     pub(super) cluster_overrides: Informer<ClusterOverridePolicy>,
+    /// Quotas, if they are enforced.
+    pub(super) quotas: Option<Informer<FederatedResourceQuota>>,
     all_bindings: Bindings,
     works: Informer<Work>,
     templates: Arc<Objects<DynamicObject>>,
@@ -85,10 +87,20 @@ pub(super) struct Observed {
     target_works: Vec<Arc<Work>>,
     cluster_overrides: Vec<Arc<ClusterOverridePolicy>>,
     overrides: Vec<Arc<OverridePolicy>>,
+    shared: Shared,
     reported: BTreeSet<ClusterName>,
     started: Timestamp,
     options: Options,
     now: Timestamp,
+}
+
+/// Quotas of the namespace, and the objects that use them; all empty without quotas.
+#[derive(Default)]
+struct Shared {
+    quotas: Vec<Arc<FederatedResourceQuota>>,
+    bindings: Vec<Arc<ResourceBinding>>,
+    overrides: Vec<Arc<OverridePolicy>>,
+    autoscalers: Vec<Arc<HorizontalPodAutoscaler>>,
 }
 
 enum Observation {
@@ -117,6 +129,12 @@ impl Observed {
             policy: self.policy.as_deref(),
             cluster_overrides: &self.cluster_overrides,
             overrides: &self.overrides,
+            quotas: Quotas {
+                quotas: &self.shared.quotas,
+                bindings: &self.shared.bindings,
+                overrides: &self.shared.overrides,
+                autoscalers: &self.shared.autoscalers,
+            },
             reported: &self.reported,
             started: self.started,
             options: &self.options,
@@ -133,6 +151,7 @@ impl Observer {
             bindings: setup.bindings.namespaced.clone(),
             overrides: setup.caches.take(&OVERRIDES),
             cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
+            quotas: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement).then(|| setup.caches.take(&QUOTAS)),
             all_bindings: setup.bindings.clone(),
             works: setup.works.clone(),
             templates: setup.templates.clone(),
@@ -192,12 +211,31 @@ impl Observer {
             clusters: self.fleet.all(),
             cluster_overrides,
             overrides,
+            shared: self.shared(&namespace),
             reported,
             started,
             options: self.settings.distributed_hpa.clone(),
             now,
             hpa,
         }))
+    }
+
+    /// True if quotas are enforced in a namespace.
+    pub(super) fn has_quota(&self, namespace: &str) -> bool {
+        self.quotas.as_ref().is_some_and(|quotas| !quotas.namespace(namespace).is_empty())
+    }
+
+    fn shared(&self, namespace: &str) -> Shared {
+        let quotas = self.quotas.as_ref().map(|quotas| quotas.namespace(namespace)).unwrap_or_default();
+        if quotas.is_empty() {
+            return Shared::default();
+        }
+        Shared {
+            quotas,
+            bindings: self.bindings.namespace(namespace),
+            overrides: self.overrides.namespace(namespace),
+            autoscalers: self.autoscalers.namespace(namespace),
+        }
     }
 
     async fn target(&self, key: &ObjectKey) -> Result<Observation, Failure> {

@@ -19,7 +19,7 @@ use ironclad_autoscaling::{
         report::{Report, Round},
         selecting::{Selection, others},
         spec::Spec,
-        status::status,
+        status::{before_zero, status},
     },
 };
 use ironclad_fleet::reference;
@@ -85,7 +85,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let objects = setup.caches.take(&FEDERATED_HPAS);
     let metrics = setup.register(HpaMetrics::register);
     let external_metrics = setup.settings.gates.enabled(Gate::FederatedHPAExternalMetrics);
-    let options = Options { external_metrics, ..setup.settings.federated_hpa.clone() };
+    let scale_to_zero = setup.settings.gates.enabled(Gate::HPAScaleToZero);
+    let options = Options { external_metrics, scale_to_zero, ..setup.settings.federated_hpa.clone() };
     let this = Arc::new(Autoscaler {
         seam: setup.seam.clone(),
         queue: setup.queue(NAME),
@@ -150,11 +151,16 @@ impl Autoscaler {
             return Ok(Next::Forget);
         };
         let began = self.seam.clock.mono();
-        let observed = self.observer.observe(&object, &Spec::from(&object.spec)).await;
+        let observed = self.observer.observe(&object, &self.spec(&object)).await;
         let mut state = self.state(key, &object);
         // The time after the questions: answers are not from the future.
         let now = self.seam.clock.wall_seconds();
         let plan = self.decide(key, &object, observed, &mut state, now);
+        if let Some(status) = before_zero(object.status.as_ref(), &plan, now) {
+            self.states.lock().insert(key.clone(), state);
+            self.applier.write_status(&object, &reference_of(&object), &status).await?;
+            return Ok(Next::After(Duration::ZERO));
+        }
         let written = self.applier.scale(&object, &plan).await;
         let outcome = self.finish(&object, &plan, &written, &mut state, now).await;
         let failed = plan.error.is_some() || outcome.is_err() || matches!(written, Written::Failed(_));
@@ -179,13 +185,13 @@ impl Autoscaler {
             Err(NotObserved { unread, current }) => {
                 let plan = unread.plan(current);
                 state.report =
-                    Some(Arc::new(self.round(object, &Spec::from(&object.spec), &plan, &state.history, now).report()));
+                    Some(Arc::new(self.round(object, &self.spec(object), &plan, &state.history, now).report()));
                 return plan;
             }
         };
         state.selector.clone_from(&observed.selector);
         self.find_others(key, &mut observed);
-        let (spec, seen) = (Spec::from(&object.spec), observed.snapshot());
+        let (spec, seen) = (self.spec(object), observed.snapshot());
         if !std::mem::replace(&mut state.is_begun, true) {
             state.history = History::begin(observed.current, object.status.as_ref(), now);
         }
@@ -203,6 +209,11 @@ impl Autoscaler {
         };
         state.report = Some(Arc::new(report.report()));
         plan
+    }
+
+    /// The spec, with what the last round left in the status.
+    fn spec<'a>(&self, object: &'a FederatedHPA) -> Spec<'a> {
+        Spec::from(&object.spec).with_status(object.status.as_ref(), &self.options)
     }
 
     /// A round of which nothing was seen, for people.
@@ -255,7 +266,7 @@ impl Autoscaler {
         let events = plan.events.iter().cloned().chain(plan.notice_of(written)).collect();
         let history = &mut state.history;
         plan.record(history, written, now);
-        history.forget(&Spec::from(&object.spec), &self.options, now);
+        history.forget(&self.spec(object), &self.options, now);
         let news = history.news(events);
         self.applier.tell(&about, news);
         let status = status(object.status.as_ref(), object.metadata.generation, plan, written, now);

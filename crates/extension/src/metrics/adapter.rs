@@ -1,10 +1,14 @@
 //! Answers to requests for metrics, whoever carries them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
+use futures::future::join_all;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use ironclad_apiserver::{ApiError, ApiResource, ResponseBody};
+use ironclad_apiserver::{ApiError, ApiResource, OpenApi, ResponseBody, ServedApi, served_groups};
 use ironclad_autoscaling::metrics::{
     Merged, OfCluster, custom, external,
     resource::{NodeSample, PodSample},
@@ -15,7 +19,7 @@ use serde_json::Value;
 
 use super::{
     address::{Address, Group},
-    discovery, render,
+    discovery, open_api, render,
 };
 
 /// The most texts in `Warning` headers, and the most characters of each.
@@ -34,6 +38,7 @@ pub struct MetricsOptions {
 pub struct MetricsAdapter {
     fleet: Arc<Fleet>,
     options: MetricsOptions,
+    open_api: Arc<OnceLock<OpenApi>>,
 }
 
 /// An answer, with what the client is warned of.
@@ -55,7 +60,7 @@ impl MetricsAdapter {
     /// Answers with the metrics of these members.
     #[must_use]
     pub fn new(fleet: Arc<Fleet>, options: MetricsOptions) -> Self {
-        Self { fleet, options }
+        Self { fleet, options, open_api: Arc::default() }
     }
 
     /// Metrics of the requests to members.
@@ -69,8 +74,31 @@ impl MetricsAdapter {
         Group::ALL.into_iter().filter(|group| *group != Group::External || self.options.external).collect()
     }
 
+    /// OpenAPI documents of the groups that are served.
+    pub(crate) fn open_api(&self) -> &OpenApi {
+        self.open_api.get_or_init(|| open_api::documents(&self.groups()))
+    }
+
+    /// The groups with their present resources, as a server announces them.
+    pub(crate) async fn apis(&self) -> Vec<ServedApi> {
+        let groups = self.groups().into_iter().map(|group| async move {
+            let (resources, _) = self.resources(group).await;
+            discovery::served(group, &resources)
+        });
+        join_all(groups).await.into_iter().flatten().collect()
+    }
+
     /// Answers a request that was authorized.
     pub(crate) async fn answer(&self, request: &Request<Bytes>) -> Response<ResponseBody> {
+        let (uri, headers) = (request.uri(), request.headers());
+        if request.method() == Method::GET {
+            if let Some(document) = self.open_api().answer(uri.path(), uri.query(), headers) {
+                return document;
+            }
+            if Address::of(uri.path()) == Some(Address::Groups) {
+                return served_groups(self.apis().await, headers);
+            }
+        }
         let answered = match Address::of(request.uri().path()) {
             Some(address) if address.group().is_none_or(|group| self.groups().contains(&group)) => {
                 self.answer_address(request, address).await
@@ -91,7 +119,7 @@ impl MetricsAdapter {
         let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let table = wants_table(accept);
         match address {
-            Address::Groups => Ok(discovery::groups(&self.groups()).into()),
+            Address::Groups => Err(ApiError::method_not_allowed()),
             Address::Group(group) => Ok(discovery::group(group).into()),
             Address::Resources(group, version) => {
                 let (resources, warnings) = self.resources(group).await;

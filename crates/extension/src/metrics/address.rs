@@ -30,6 +30,14 @@ impl Group {
         }
     }
 
+    /// Priorities of the group and its versions in APIServices (specification/autoscaling.md 3.1).
+    pub(crate) fn priority(self) -> (u32, u32) {
+        match self {
+            Self::Resource => (2_000, 10),
+            Self::Custom | Self::External => (100, 200),
+        }
+    }
+
     fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }

@@ -1,10 +1,15 @@
 //! Discovery of the metrics APIs, plain and aggregated.
 
-use ironclad_apiserver::ApiResource;
+use ironclad_apiserver::{ApiResource, ServedApi};
 use ironclad_membermetrics::MetricResource;
 use serde_json::{Value, json};
 
 use super::address::Group;
+
+/// The resources of a group that are known without asking members.
+pub(crate) fn known(group: Group) -> Vec<ApiResource> {
+    if group == Group::Resource { resource_metrics() } else { Vec::new() }
+}
 
 /// The resources of `metrics.k8s.io`.
 pub(crate) fn resource_metrics() -> Vec<ApiResource> {
@@ -29,10 +34,19 @@ pub(crate) fn metrics<'a>(group: Group, found: impl IntoIterator<Item = &'a Metr
     found.into_iter().map(resource).collect()
 }
 
-/// `/apis`.
-pub(crate) fn groups(groups: &[Group]) -> Value {
-    let groups: Vec<Value> = groups.iter().map(|group| api_group(*group)).collect();
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+/// The versions of a group as a server announces them.
+pub(crate) fn served(group: Group, resources: &[ApiResource]) -> Vec<ServedApi> {
+    let (group_priority, version_priority) = group.priority();
+    let of = |version: &&str| ServedApi {
+        group: group.name().to_owned(),
+        version: (*version).to_owned(),
+        group_priority,
+        version_priority,
+        // Users bring these themselves, with KEDA for example, and an APIService of ours would be in their way.
+        registered: group != Group::External,
+        resources: resources.to_vec(),
+    };
+    group.versions().iter().map(of).collect()
 }
 
 /// `/apis/GROUP`.

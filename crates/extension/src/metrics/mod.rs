@@ -9,6 +9,7 @@ mod adapter;
 mod address;
 mod delegated;
 mod discovery;
+mod open_api;
 mod registration;
 mod render;
 mod route;

@@ -11,7 +11,7 @@ use kube::{
     api::{DeleteParams, ObjectMeta, PostParams},
 };
 
-use super::{address::Group, route::priority};
+use super::address::Group;
 use crate::admission::{WebhookError, covers, failed};
 
 /// The Service that is made where none is named.
@@ -182,7 +182,7 @@ fn availability(existing: &APIService) -> Registered {
 }
 
 fn api_service(group: Group, version: &str, service: &AdapterService, bundle: &str) -> APIService {
-    let (group_priority, version_priority) = priority(group);
+    let (group_priority, version_priority) = group.priority();
     let number = |priority: u32| i32::try_from(priority).unwrap_or(i32::MAX);
     APIService {
         metadata: ObjectMeta {

@@ -86,7 +86,11 @@ pub(crate) fn custom(value: &custom::Combined, version: custom::Version) -> Valu
         "describedObject": object, "timestamp": sample.timestamp.to_string(), "value": sample.value.to_string(),
     });
     if let Some(window) = sample.window {
-        out["windowSeconds"] = json!(window.as_secs());
+        let field = match version {
+            custom::Version::V1Beta1 => "window",
+            custom::Version::V1Beta2 => "windowSeconds",
+        };
+        out[field] = json!(window.as_secs());
     }
     match version {
         custom::Version::V1Beta1 => {
@@ -105,7 +109,7 @@ pub(crate) fn external(of: &OfCluster<external::Sample>) -> Value {
         "value": sample.value.to_string(),
     });
     if let Some(window) = sample.window {
-        out["windowSeconds"] = json!(window.as_secs());
+        out["window"] = json!(window.as_secs());
     }
     out
 }
@@ -208,7 +212,37 @@ fn fraction(part: u32, whole: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ironclad_autoscaling::metrics::Merged;
+
     use super::*;
+
+    #[test]
+    fn windows_have_the_name_of_their_version() {
+        let sample = |list: &str, group: &str| {
+            format!(
+                r#"{{"kind": "{list}", "apiVersion": "{group}", "items": [
+            {{"describedObject": {{"kind": "Pod", "namespace": "a", "name": "p", "apiVersion": "v1"}}, "metricName": "qps",
+            "metric": {{"name": "qps"}}, "metricLabels": {{}}, "timestamp": "2026-09-21T14:13:20Z", "window": 30, "value": "1"}}]}}"#
+            )
+        };
+        let text = sample("MetricValueList", "custom.metrics.k8s.io/v1beta1");
+        let answer = custom::read(text.as_bytes(), Some("a"), "qps").unwrap();
+        let merged = Merged::of([("m1".into(), Ok(Arc::new(answer)))]);
+        let values = custom::combine(&merged.items, custom::Merge::Sum);
+        for (version, name) in [(custom::Version::V1Beta1, "window"), (custom::Version::V1Beta2, "windowSeconds")] {
+            let shown = custom(&values[0], version);
+            let windows: Vec<&String> =
+                shown.as_object().unwrap().keys().filter(|key| key.starts_with("window")).collect();
+            assert_eq!((windows, &shown[name]), (vec![name], &json!(30)), "{version:?}");
+        }
+        let text = sample("ExternalMetricValueList", "external.metrics.k8s.io/v1beta1");
+        let answer = external::read(text.as_bytes(), "qps").unwrap();
+        let merged = Merged::of([("m1".into(), Ok(Arc::new(answer)))]);
+        let shown = external(&merged.items[0]);
+        assert_eq!((&shown["window"], shown.get("windowSeconds")), (&json!(30), None), "{shown}");
+    }
 
     #[test]
     fn durations_are_printed_as_go_prints_them() {

@@ -7,21 +7,10 @@ use http::Request;
 use ironclad_apiserver::{Identity, Route, RouteFuture, ServedApi, Server};
 use ironclad_seam::Seam;
 
-use super::{
-    adapter::MetricsAdapter,
-    address::{Address, Group},
-};
+use super::{adapter::MetricsAdapter, address::Address, discovery};
 
 /// Time between two readings of the metrics that members list, for aggregated discovery.
 const DISCOVER_EVERY: Duration = Duration::from_secs(60);
-
-/// Priorities of a group and its versions in APIServices (specification/autoscaling.md 3.1).
-pub(crate) fn priority(group: Group) -> (u32, u32) {
-    match group {
-        Group::Resource => (2_000, 10),
-        Group::Custom | Group::External => (100, 200),
-    }
-}
 
 /// The metrics APIs as a route. Paths of their groups are the server's, apart from those of versions.
 pub struct MetricsRoute(MetricsAdapter);
@@ -32,18 +21,18 @@ impl MetricsRoute {
         server.mount(Arc::new(Self(adapter.clone())));
         let (weak, clock) = (Arc::downgrade(server), seam.clock.clone());
         let adapter = Arc::new(adapter);
+        server.publish_open_api(adapter.open_api().clone());
         for group in adapter.groups() {
-            announce(server, group, Vec::new());
+            announce(server, discovery::served(group, &discovery::known(group)));
         }
         seam.tasks.supervise(&seam.clock, "metrics-discovery", move || {
             let (adapter, weak, clock) = (adapter.clone(), weak.clone(), clock.clone());
             async move {
                 loop {
-                    for group in adapter.groups() {
-                        let (resources, _) = adapter.resources(group).await;
-                        let Some(server) = weak.upgrade() else { return };
-                        announce(&server, group, resources);
-                    }
+                    let apis = adapter.apis().await;
+                    let Some(server) = weak.upgrade() else { return };
+                    announce(&server, apis);
+                    drop(server);
                     clock.sleep(DISCOVER_EVERY).await;
                 }
             }
@@ -51,19 +40,8 @@ impl MetricsRoute {
     }
 }
 
-fn announce(server: &Arc<Server>, group: Group, resources: Vec<ironclad_apiserver::ApiResource>) {
-    let (group_priority, version_priority) = priority(group);
-    for version in group.versions() {
-        server.announce_api(ServedApi {
-            group: group.name().to_owned(),
-            version: (*version).to_owned(),
-            group_priority,
-            version_priority,
-            // Users bring these themselves, with KEDA for example, and an APIService of ours would be in their way.
-            registered: group != Group::External,
-            resources: resources.clone(),
-        });
-    }
+fn announce(server: &Arc<Server>, apis: Vec<ServedApi>) {
+    apis.into_iter().for_each(|api| server.announce_api(api));
 }
 
 impl Route for MetricsRoute {

@@ -256,6 +256,11 @@ async fn the_metrics_groups_are_in_discovery() {
     assert_eq!(versions("external.metrics.k8s.io"), ["v1beta1"]);
     let (_, _, group) = world.json("/apis/custom.metrics.k8s.io").await;
     assert_eq!(group["preferredVersion"]["version"], "v1beta2");
+    let (_, _, index) = world.json("/openapi/v3").await;
+    let url = index["paths"]["apis/metrics.k8s.io/v1beta1"]["serverRelativeURL"].as_str().unwrap_or_default();
+    let (_, _, document) = world.json(url).await;
+    let schema = &document["components"]["schemas"]["io.k8s.metrics.pkg.apis.metrics.v1beta1.PodMetrics"];
+    assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "PodMetrics", "{url} {index}");
     let (code, _, list) = world.json("/apis/external.metrics.k8s.io/v1beta1").await;
     assert_eq!((code, list["kind"].as_str()), (200, Some("APIResourceList")));
     let (code, _, body) = world.json("/apis/custom.metrics.k8s.io/v1beta2/namespaces/a/pods/*/qps").await;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ironclad_api::reasons;
 use serde::Serialize;
 
 use crate::{ClusterName, ObjectKey};
@@ -151,6 +152,17 @@ pub enum Reason {
         /// Those that get them.
         to: Vec<ClusterName>,
     },
+    /// A quota of the namespace leaves fewer replicas than the maxima add up to.
+    QuotaLeaves {
+        /// Its namespace and name.
+        quota: String,
+        /// The key that it limits.
+        key: String,
+        /// Sum of the lowered maxima.
+        replicas: i64,
+        /// Sum of the maxima without it.
+        wanted: i64,
+    },
     /// A member decided.
     Decided {
         /// Which one.
@@ -208,6 +220,7 @@ impl Reason {
             Self::Suspended { .. } => "Suspended",
             Self::AwaitsTarget { .. } => "AwaitsTarget",
             Self::Lends { .. } => "Lends",
+            Self::QuotaLeaves { .. } => reasons::federated_hpa::QUOTA_EXCEEDED,
             Self::Decided { .. } => "Decided",
             Self::Ignored { .. } => "Ignored",
             Self::UserScaled { .. } => "UserScaled",
@@ -261,6 +274,11 @@ impl fmt::Display for Reason {
                 let to: Vec<String> = to.iter().map(ToString::to_string).collect();
                 write!(f, "{replicas} replicas of the maximum are lent to {}, which need more", to.join(", "))
             }
+            Self::QuotaLeaves { quota, key, replicas, wanted } => write!(
+                f,
+                "FederatedResourceQuota {quota} leaves {replicas} of {wanted} replicas for {key}: raise its limit, or \
+                 lower maxReplicas or what a replica requests"
+            ),
             Self::Decided { cluster, replicas } => write!(f, "cluster {cluster} decided for {replicas} replicas"),
             Self::Ignored { cluster, why } => write!(f, "the report of cluster {cluster} changes nothing: {why}"),
             Self::UserScaled { from, to } => {
@@ -298,6 +316,12 @@ mod tests {
                 Reason::ClusterLeft { cluster: "m1".into(), why: Left::Tainted { taint: "k:NoExecute".into() } },
                 "Tainted",
                 "cluster m1 has no share: it has the taint k:NoExecute, which is not tolerated",
+            ),
+            (
+                Reason::QuotaLeaves { quota: "shop/q".into(), key: "cpu".into(), replicas: 9, wanted: 20 },
+                "QuotaExceeded",
+                "FederatedResourceQuota shop/q leaves 9 of 20 replicas for cpu: raise its limit, or lower maxReplicas or \
+                 what a replica requests",
             ),
         ] {
             assert_eq!((reason.reason(), reason.to_string().as_str()), (word, text));

@@ -130,7 +130,7 @@ impl Controller {
             self.selectors.lock().remove(key);
             return Ok(Next::Forget);
         };
-        let spec = Spec::from(&hpa.spec);
+        let spec = Spec::from(&hpa.spec).with_status(hpa.status.as_ref(), &self.options);
         let mut state = self.states.lock().get(key).cloned().unwrap_or_default();
         let (plan, written) = match self.target(&hpa) {
             Err(unread) => (without_target(&unread), Written::Nothing),

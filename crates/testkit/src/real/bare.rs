@@ -33,7 +33,7 @@ impl Bare {
         let began = clock.mono();
         let etcd = Etcd::start(&binaries, directory.path(), Syncs::Always).await?;
         let (name, url, place) = ("plane".to_owned(), etcd.url(), directory.path().to_owned());
-        let cluster = Cluster::start_api_server_anywhere(&binaries, name, &url, place, &authority).await?;
+        let cluster = Cluster::start_api_server_anywhere(&binaries, name, &url, place, &authority, &[]).await?;
         let ready_after = clock.mono() - began;
         Ok(Self { cluster, etcd, _directory: directory, _sweeper: sweeper, ready_after })
     }

@@ -44,10 +44,19 @@ const UNSCHEDULED_CONTROLLERS: &str = "namespace-controller,serviceaccount-contr
 #[derive(Debug, Clone)]
 pub(super) enum Role {
     Plane,
-    /// Its nodes, and further flags of its kube-controller-manager.
-    Member(NodeShape, Vec<String>),
+    Member(MemberRole),
     /// Workloads get Pods, which no node runs: its kube-apiserver may be older than the other programs.
     Unscheduled,
+}
+
+/// A cluster that runs pods.
+#[derive(Debug, Clone)]
+pub(super) struct MemberRole {
+    pub(super) nodes: NodeShape,
+    /// Further flags of its kube-controller-manager.
+    pub(super) manager_flags: Vec<String>,
+    /// Further flags of its kube-apiserver.
+    pub(super) api_server_flags: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -74,7 +83,11 @@ impl Cluster {
         let directory = parent.join(&name);
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         let authority = Authority::make(&directory).with_context(|| format!("certificates of {name}"))?;
-        let mut cluster = Self::start_api_server_anywhere(binaries, name, etcd, directory, &authority).await?;
+        let further: &[String] = match &role {
+            Role::Member(member) => &member.api_server_flags,
+            Role::Plane | Role::Unscheduled => &[],
+        };
+        let mut cluster = Self::start_api_server_anywhere(binaries, name, etcd, directory, &authority, further).await?;
         cluster.start_companions(binaries, &role, &authority)?;
         cluster.wait_until_alive(&role).await?;
         Ok(cluster)
@@ -86,15 +99,18 @@ impl Cluster {
         etcd: &str,
         directory: PathBuf,
         authority: &Authority,
+        further_flags: &[String],
     ) -> anyhow::Result<Self> {
         let mut tries = 0;
         loop {
             tries += 1;
             let port = port::free()?;
+            let mut arguments = api_server_arguments(&name, port, etcd, &directory);
+            arguments.extend(further_flags.iter().map(Into::into));
             let spec = Spec {
                 name: "kube-apiserver".into(),
                 program: binaries.program("kube-apiserver"),
-                arguments: api_server_arguments(&name, port, etcd, &directory),
+                arguments,
                 directory: directory.clone(),
             };
             let kubeconfig = authority.kubeconfig(&pki::ADMIN, &name, port)?;
@@ -135,11 +151,11 @@ impl Cluster {
             Role::Unscheduled => UNSCHEDULED_CONTROLLERS,
         };
         let mut flags = manager_flags(&self.directory, controllers);
-        if let Role::Member(_, further) = role {
-            flags.extend(further.iter().map(Into::into));
+        if let Role::Member(member) = role {
+            flags.extend(member.manager_flags.iter().map(Into::into));
         }
         start("kube-controller-manager", &pki::CONTROLLER_MANAGER, flags)?;
-        if let Role::Member(shape, _) = role {
+        if let Role::Member(MemberRole { nodes: shape, .. }) = role {
             start("kube-scheduler", &pki::SCHEDULER, companion_flags())?;
             let usual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/kubernetes/kwok-stages/stages.yaml");
             let stages = shape.stages.clone().unwrap_or_else(|| usual.into());
@@ -156,7 +172,7 @@ impl Cluster {
 
     async fn wait_until_alive(&mut self, role: &Role) -> anyhow::Result<()> {
         let client = self.client().await?;
-        if let Role::Member(shape, _) = role {
+        if let Role::Member(MemberRole { nodes: shape, .. }) = role {
             nodes::create(&client, &self.name, shape).await?;
         }
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");

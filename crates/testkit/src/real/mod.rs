@@ -31,7 +31,7 @@ pub use self::{
     wait::until,
 };
 use self::{
-    cluster::Role,
+    cluster::{MemberRole, Role},
     etcd::{Etcd, Syncs},
     process::Sweeper,
 };
@@ -61,12 +61,20 @@ pub struct Config {
     pub nodes: NodeShape,
     /// Further flags of the members' kube-controller-managers.
     pub manager_flags: Vec<String>,
+    /// Further flags of the members' kube-apiservers.
+    pub api_server_flags: Vec<String>,
 }
 
 impl Default for Config {
     /// A control plane and two members of two nodes.
     fn default() -> Self {
-        Self { plane: true, members: 2, nodes: NodeShape::default(), manager_flags: Vec::new() }
+        Self {
+            plane: true,
+            members: 2,
+            nodes: NodeShape::default(),
+            manager_flags: Vec::new(),
+            api_server_flags: Vec::new(),
+        }
     }
 }
 
@@ -103,7 +111,13 @@ impl RealEnv {
         let etcd = Etcd::start(&binaries, directory.path(), Syncs::Never).await?;
         let url = etcd.url();
         let plane = config.plane.then(|| ("plane".to_owned(), Role::Plane));
-        let member = || Role::Member(config.nodes.clone(), config.manager_flags.clone());
+        let member = || {
+            Role::Member(MemberRole {
+                nodes: config.nodes.clone(),
+                manager_flags: config.manager_flags.clone(),
+                api_server_flags: config.api_server_flags.clone(),
+            })
+        };
         let members = (1..=config.members).map(|number| (format!("member{number}"), member()));
         let mut clusters: Vec<Cluster> = stream::iter(plane.into_iter().chain(members))
             .map(|(name, role)| Cluster::start(&binaries, name, role, &url, directory.path()))

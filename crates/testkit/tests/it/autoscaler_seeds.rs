@@ -11,15 +11,18 @@ const SEEDS: u64 = 6;
 const FOUND: [u64; 1] = [1_183_820_258_255_807_308];
 
 fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
-    let mut changes = 0;
+    let (mut changes, mut descheduled) = (0, 0);
     let mut failed = Vec::new();
     for seed in seeds {
         match check(seed) {
-            Ok(outcome) => changes += outcome.changes,
+            Ok(outcome) => {
+                changes += outcome.changes;
+                descheduled += outcome.descheduled;
+            }
             Err(error) => failed.push(format!("cargo xtask sim --autoscalers --seed {seed}: {error:#}")),
         }
     }
-    println!("{changes} changes of replicas");
+    println!("{changes} changes of replicas, descheduled {descheduled} times");
     ensure!(failed.is_empty(), "{} seeds failed:\n{}", failed.len(), failed.join("\n"));
     ensure!(changes > 0, "nothing was ever scaled");
     Ok(())

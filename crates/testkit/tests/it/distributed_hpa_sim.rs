@@ -10,11 +10,13 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{
     apps::WorkloadRebalancer,
     cluster::Cluster,
-    policy::{OverridePolicy, PropagationPolicy},
+    policy::{FederatedResourceQuota, OverridePolicy, PropagationPolicy},
     taints::NO_EXECUTE,
     work::{ResourceBinding, Work},
 };
+use ironclad_controllers::Settings;
 use ironclad_failover::flags::eviction::Check;
+use ironclad_fleet::gates::Gate;
 use ironclad_simcluster::{Faults, UsageRule};
 use ironclad_testkit::sim::{
     Fault, Setup, World, WorldOptions, flags,
@@ -81,8 +83,12 @@ struct Scene {
 
 impl Scene {
     async fn start() -> anyhow::Result<Self> {
+        Self::start_with(flags::settings(true, 0.9, Check::Off)).await
+    }
+
+    async fn start_with(settings: Settings) -> anyhow::Result<Self> {
         let mut setup = Setup::from(WorldOptions { seed: 18, members: 3 });
-        setup.settings = flags::settings(true, 0.9, Check::Off);
+        setup.settings = settings;
         setup.rules.gate = true;
         setup.rules.asked_taints = [("maintenance".to_owned(), NO_EXECUTE.to_owned())].into();
         let mut world = World::start(setup).await?;
@@ -121,6 +127,25 @@ impl Scene {
         Api::namespaced(self.world.user(), "default").create(&post, &policy()?).await?;
         self.autoscalers.create(&post, &autoscaler()?).await?;
         Ok(())
+    }
+
+    /// Sets the quota of the namespace: cpu for this many replicas.
+    async fn set_quota(&self, replicas: i64) -> anyhow::Result<()> {
+        let quotas: Api<FederatedResourceQuota> = Api::namespaced(self.world.user(), "default");
+        let quota = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
+            "metadata": {"name": "all"}, "spec": {"overall": {"cpu": format!("{}m", replicas * REQUEST)}}});
+        quotas.patch("all", &PatchParams::apply("test").force(), &Patch::Apply(quota)).await?;
+        Ok(())
+    }
+
+    /// Status and reason of condition `ScalingLimited`.
+    async fn limited(&self) -> anyhow::Result<String> {
+        let status = self.autoscalers.get("web").await?.status.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let limited = conditions.into_iter().find(|condition| condition.type_ == "ScalingLimited");
+        Ok(limited
+            .map(|limited| format!("{} {}", limited.status, limited.reason.unwrap_or_default()))
+            .unwrap_or_default())
     }
 
     async fn in_member(&self, member: &str) -> anyhow::Result<Option<Deployment>> {
@@ -276,6 +301,19 @@ impl Scene {
         Ok(highest)
     }
 
+    /// The largest sums of replicas and of maxima in members while time passes.
+    async fn most(&mut self, time: Duration) -> anyhow::Result<(i32, i32)> {
+        let mut most = (0, 0);
+        let end = self.world.clock().mono() + time;
+        while self.world.clock().mono() < end {
+            self.pass(Duration::from_secs(1)).await?;
+            let replicas = self.replicas().await?.iter().sum();
+            let maxima = self.bounds().await?.iter().map(|(_, max)| max).sum();
+            most = (most.0.max(replicas), most.1.max(maxima));
+        }
+        Ok(most)
+    }
+
     /// Steps of replicas of each member while time passes: how often a member went up after it went down, or the
     /// other way around.
     async fn turns(&mut self, time: Duration) -> anyhow::Result<(u32, Vec<Vec<i32>>)> {
@@ -336,6 +374,39 @@ async fn members_scale_by_their_load_and_come_to_rest() -> anyhow::Result<()> {
     scene.pass(7 * MINUTE).await?;
     ensure!(scene.recorded().await?.is_empty(), "the record is not needed any more: {}", scene.shown().await?);
     scene.world.until_quiet().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_stay_within_the_quota_of_their_namespace() -> anyhow::Result<()> {
+    let mut settings = flags::settings(true, 0.9, Check::Off);
+    settings.gates = settings.gates.with(Gate::FederatedQuotaEnforcement, true);
+    let mut scene = Scene::start_with(settings).await?;
+    scene.set_quota(15).await?;
+    scene.create().await?;
+    scene.until_autoscalers(&[(1, 5), (1, 5), (1, 5)]).await?;
+    scene.load = load_for(25);
+    ensure!(scene.most(10 * MINUTE).await? == (15, 15), "replicas and maxima within the quota");
+    ensure!(scene.limited().await? == "True QuotaExceeded", "{}", scene.shown().await?);
+    scene.world.until_quiet().await?;
+    let writes = scene.world.faults.writes();
+    scene.pass(10 * MINUTE).await?;
+    ensure!(scene.world.faults.writes() == writes, "a settled fleet writes nothing");
+
+    scene.set_quota(40).await?;
+    scene.until_total(25).await?;
+    scene.pass(3 * MINUTE).await?;
+    ensure!(scene.most(MINUTE).await?.1 == MAX, "the maxima are back: {}", scene.shown().await?);
+    ensure!(scene.limited().await? != "True QuotaExceeded", "{}", scene.shown().await?);
+
+    // Less than runs: nothing is taken away, and nothing is added.
+    let runs: i32 = scene.replicas().await?.iter().sum();
+    scene.set_quota(10).await?;
+    scene.pass(2 * MINUTE).await?;
+    scene.load = load_for(40);
+    ensure!(scene.most(5 * MINUTE).await? == (runs, runs), "{runs} ran before: {}", scene.shown().await?);
+    ensure!(scene.replicas().await?.iter().sum::<i32>() == runs, "{}", scene.shown().await?);
+    ensure!(scene.limited().await? == "True QuotaExceeded", "{}", scene.shown().await?);
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,18 @@
 //! FederatedHPAs in virtual time: load in simulated members, replicas in all of them (specification/autoscaling.md 2);
 //! and HorizontalPodAutoscalers that are propagated as they are (5).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{autoscaling::FederatedHPA, labels, policy::PropagationPolicy, work::ResourceBinding};
-use ironclad_controllers::ControllerList;
+use ironclad_controllers::{ControllerList, Settings};
+use ironclad_fleet::gates::Gate;
 use ironclad_simcluster::{Faults, UsageRule};
-use ironclad_testkit::sim::{Setup, World, WorldOptions, propagation};
+use ironclad_testkit::sim::{
+    Fault, Setup, World, WorldOptions,
+    matrix::{self, Disturbance, Pass, Played},
+    propagation,
+};
 use k8s_openapi::{
     api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler},
     apimachinery::pkg::api::resource::Quantity,
@@ -17,6 +22,8 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
+
+use crate::autoscalers::load::{Load, Metrics};
 
 /// Time between two changes of the usage of pods: the load is shared by those that run.
 const STEP: Duration = Duration::from_secs(5);
@@ -70,7 +77,12 @@ fn autoscaler(min: i32, max: i32) -> anyhow::Result<FederatedHPA> {
 
 impl Scene {
     async fn start(replicas: i32, weights: [i32; 2], load: i64) -> anyhow::Result<Self> {
-        let mut world = World::start(Setup::from(WorldOptions { seed: 11, members: 2 })).await?;
+        Self::start_with(Settings::default(), replicas, weights, load).await
+    }
+
+    async fn start_with(settings: Settings, replicas: i32, weights: [i32; 2], load: i64) -> anyhow::Result<Self> {
+        let setup = Setup { settings, ..Setup::from(WorldOptions { seed: 11, members: 2 }) };
+        let mut world = World::start(setup).await?;
         world.start_controllers().await;
         let user = world.user();
         let deployments = Api::namespaced(user.clone(), "default");
@@ -374,4 +386,72 @@ async fn members_decide_where_an_autoscaler_is_propagated_as_it_is() -> anyhow::
     hpas.delete("web", &Default::default()).await?;
     let read = deployments.clone();
     world.until("the mark is removed", async || Ok(label(&read.get("web").await?).is_none())).await
+}
+
+/// A queue that all members see: empty, then with work, then empty again.
+async fn scale_to_zero(disturbance: Disturbance) -> anyhow::Result<Played> {
+    let settings = Settings::default();
+    let gates = settings.gates.clone().with(Gate::HPAScaleToZero, true);
+    let mut scene = Scene::start_with(Settings { gates, ..settings }, 2, [1, 1], 0).await?;
+    let mut queues = Vec::new();
+    for member in scene.world.members.values() {
+        let metrics = Metrics::new(member.client(), scene.world.clock().clone());
+        member.server().mount_in_front(Arc::new(metrics.clone()));
+        for group in Metrics::groups() {
+            member.server().announce(&group).map_err(|error| anyhow::anyhow!(error.message))?;
+        }
+        queues.push(metrics);
+    }
+    let set = |depth: u32| queues.iter().for_each(|queue| queue.set("default", Load::queue(depth)));
+    set(0);
+    scene.world.until_quiet().await?;
+    let before = (scene.world.faults.writes(), scene.world.faults.events());
+    disturbance.plan(&scene.world.faults);
+    let mut queued = serde_json::to_value(autoscaler(0, 10)?)?;
+    queued["spec"]["metrics"] = json!([{"type": "External", "external": {
+        "metric": {"name": "depth"}, "target": {"type": "AverageValue", "averageValue": "20"}}}]);
+    scene.add(&serde_json::from_value(queued)?).await?;
+    for (depth, replicas, reason) in [(0, 0, "ScaledToZero"), (45, 3, "NotScaledToZero"), (0, 0, "ScaledToZero")] {
+        set(depth);
+        let what = format!("{replicas} replicas for a queue of {depth}");
+        scene.until(&what, async |scene| Ok(scene.replicas().await? == replicas)).await?;
+        scene.until(&what, async |scene| Ok(scene.reason("ScaledToZero").await? == reason)).await?;
+        scene.until(&what, async |scene| Ok(scene.ready().await? == replicas)).await?;
+        scene.pass(Duration::from_secs(60)).await?;
+    }
+    matrix::show(disturbance, &scene.world.history);
+    let conditions = ["AbleToScale", "ScalingActive", "ScaledToZero"];
+    let mut state = format!("{:?}", scene.placed().await?);
+    for type_ in conditions {
+        state.push_str(&format!(" {type_} {}", scene.reason(type_).await?));
+    }
+    Ok(Played::since(&scene.world.faults, before, state))
+}
+
+#[test]
+fn a_crash_after_any_write_of_scaling_to_zero() -> anyhow::Result<()> {
+    let play = |_: &&str, disturbance: Disturbance| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        runtime.block_on(scale_to_zero(disturbance))
+    };
+    matrix::run(&["scale_to_zero"], |name| (*name).to_owned(), play, Pass::Writes(Fault::KillAfterAnswer), 8)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_scales_to_zero_switches_off_what_may_scale_to_zero() -> anyhow::Result<()> {
+    let settings = Settings::default();
+    let gates = settings.gates.clone().with(Gate::HPAScaleToZero, true);
+    let mut scene = Scene::start_with(Settings { gates, ..settings }, 2, [1, 1], 100).await?;
+    let mut either = serde_json::to_value(autoscaler(0, 10)?)?;
+    let external = json!({"type": "External", "external": {"metric": {"name": "depth"},
+        "target": {"type": "AverageValue", "averageValue": "20"}}});
+    either["spec"]["metrics"].as_array_mut().context("a list")?.push(external);
+    scene.add(&serde_json::from_value(either)?).await?;
+    scene.until("it is active", async |scene| Ok(!scene.reason("ScalingActive").await?.is_empty())).await?;
+    let patch = json!({"spec": {"replicas": 0}});
+    scene.deployments.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    scene.until("it is off", async |scene| Ok(scene.reason("ScalingActive").await? == "ScalingDisabled")).await?;
+    scene.pass(Duration::from_secs(300)).await?;
+    ensure!(scene.replicas().await? == 0, "a user's zero stays");
+    Ok(())
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use http::Request;
 use ironclad_testkit::{
     binary::{Daemon, free_port, ironclad},
-    real::{Config, MetricsApi, Mood, RealEnv, until},
+    real::{Config, Kubectl, MetricsApi, Mood, RealEnv, until},
 };
+use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -19,6 +21,65 @@ fn pod(name: &str, cpu: &str, qps: &str) -> String {
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     })
     .to_string()
+}
+
+/// What clients know about the APIs: aggregated discovery, and OpenAPI for `kubectl explain`.
+async fn check_documents(kubectl: &Kubectl) -> anyhow::Result<()> {
+    until("kubectl explains the metrics", DEADLINE, async || {
+        for (asked, wanted) in [
+            ("podmetrics", "KIND:       PodMetrics"),
+            ("podmetrics.containers.usage", "Usage of the container by resource"),
+            ("nodemetrics.window", "FIELD: window <string>"),
+        ] {
+            let explained = kubectl.run(["explain", asked]).await?;
+            ensure!(explained.contains(wanted), "{asked}: {explained}");
+        }
+        Ok(())
+    })
+    .await?;
+    let index: Value = serde_json::from_str(&kubectl.run(["get", "--raw", "/openapi/v3"]).await?)?;
+    for (path, kind) in [
+        ("apis/metrics.k8s.io/v1beta1", "metrics.v1beta1.PodMetrics"),
+        ("apis/custom.metrics.k8s.io/v1beta1", "custom_metrics.v1beta1.MetricValue"),
+        ("apis/custom.metrics.k8s.io/v1beta2", "custom_metrics.v1beta2.MetricIdentifier"),
+        ("apis/external.metrics.k8s.io/v1beta1", "external_metrics.v1beta1.ExternalMetricValue"),
+    ] {
+        let url = index["paths"][path]["serverRelativeURL"].as_str().unwrap_or_default();
+        ensure!(!url.is_empty(), "{path}: {index}");
+        let document: Value = serde_json::from_str(&kubectl.run(["get", "--raw", url]).await?)?;
+        let schema = &document["components"]["schemas"][format!("io.k8s.metrics.pkg.apis.{kind}")];
+        ensure!(schema["type"] == "object", "{path}: {schema}");
+    }
+    let listed = kubectl.run(["api-resources", "--api-group=metrics.k8s.io", "--no-headers"]).await?;
+    let kinds: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    ensure!(kinds == ["NodeMetrics", "PodMetrics"], "{listed}");
+    Ok(())
+}
+
+/// The adapter itself answers as a kube-apiserver asks for it, so that none falls back to one request for each version.
+async fn check_discovery(kubectl: &Kubectl, port: &str) -> anyhow::Result<()> {
+    const TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let token = kubectl.run(["create", "token", "default"]).await?;
+    let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
+    config.accept_invalid_certs = true;
+    config.auth_info.token = Some(token.trim().to_owned().into());
+    let client = Client::try_from(config)?;
+    let accept = format!("{TYPE},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList");
+    let request = Request::get("/apis").header("accept", accept).body(Body::empty())?;
+    let answer = client.send(request).await?;
+    let content_type = answer.headers().get("content-type").cloned().context("a type")?;
+    let groups: Value = serde_json::from_slice(&answer.into_body().collect_bytes().await?)?;
+    ensure!(content_type == TYPE, "{content_type:?}: {groups}");
+    let names: Vec<&str> = groups["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|group| group["metadata"]["name"].as_str())
+        .collect();
+    ensure!(names == ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"], "{groups}");
+    let custom = &groups["items"][1]["versions"][0];
+    ensure!(custom["version"] == "v1beta2" && custom["resources"][0]["resource"] == "pods", "{groups}");
+    Ok(())
 }
 
 #[tokio::test]
@@ -73,6 +134,9 @@ async fn metrics_of_members_behind_a_real_kube_apiserver() -> anyhow::Result<()>
     let external = raw("/apis/external.metrics.k8s.io/v1beta1/namespaces/default/depth").await?;
     ensure!(external["items"].as_array().is_some_and(|items| items.len() == 1), "{external}");
     ensure!(external["items"][0]["value"] == "7", "{external}");
+
+    check_documents(kubectl).await?;
+    check_discovery(kubectl, &port).await?;
 
     // Who may read metrics is decided by the control plane.
     let nobody = kubectl.output(["top", "pods", "--as=nobody"], "").await?;

@@ -48,6 +48,9 @@ async fn kubectl_top_shows_the_pods_of_all_members() -> anyhow::Result<()> {
     let versions = plane.run(["api-versions"]).await?;
     ensure!(versions.contains("external.metrics.k8s.io/v1beta1"), "{versions}");
 
+    let explained = plane.run(["explain", "podmetrics.containers"]).await?;
+    ensure!(explained.contains("FIELD: containers <[]ContainerMetrics>"), "{explained}");
+
     // A member that is down costs its own pods only, and is named.
     verb(&["sim", "down", "member1"]).await?.success()?;
     until("a dead member is named", DEADLINE, async || {

@@ -18,6 +18,7 @@ use crate::{
         },
     },
     object,
+    options::FeatureGates,
     registry::strategy::{Conversion, Strategy},
     status::Cause,
 };
@@ -34,6 +35,11 @@ pub(in crate::kinds) const KIND: Kind = Kind {
     strategy: Strategy {
         defaults,
         validate: |o, old, out| if is_new(o, old) { validate_spec(o, out) } else { validate_status(o, out) },
+        validate_gated: |gates, o, old, out| {
+            if is_new(o, old) {
+                validate_minimum(gates, o, old, out);
+            }
+        },
         columns: &[
             NAME,
             ("Reference", "string", 0),
@@ -91,11 +97,17 @@ fn validate_status(object: &Value, out: &mut Vec<Cause>) {
     not_negative(object, "/status/desiredReplicas", out);
 }
 
+/// Zero needs a gate, or must have been stored before.
+fn validate_minimum(gates: FeatureGates, object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
+    let was_zero = old.is_some_and(|old| at(old, "/spec/minReplicas").as_i64() == Some(0));
+    let (least, allowed) = (at(object, "/spec/minReplicas"), i64::from(!gates.hpa_scale_to_zero && !was_zero));
+    if least.as_i64().is_some_and(|n| n < allowed) {
+        out.push(Cause::invalid("spec.minReplicas", least, format!("must be greater than or equal to {allowed}")));
+    }
+}
+
 fn validate_spec(object: &Value, out: &mut Vec<Cause>) {
     let (least, most) = (at(object, "/spec/minReplicas"), at(object, "/spec/maxReplicas").as_i64().unwrap_or(0));
-    if least.as_i64().is_some_and(|n| n < 1) {
-        out.push(Cause::invalid("spec.minReplicas", least, "must be greater than or equal to 1"));
-    }
     if most == 0 {
         out.push(Cause::required("spec.maxReplicas", "must be set and greater than 0"));
     } else if most < 0 {

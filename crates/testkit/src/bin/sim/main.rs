@@ -130,13 +130,14 @@ fn scaled(args: &Args) -> anyhow::Result<()> {
     }
     let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);
     println!("{} seeds from root {:#x}", args.seeds, root.seed());
-    let (draws, mut failures, mut changes) = (root.stream("seeds"), Vec::new(), 0);
+    let (draws, mut failures, mut changes, mut descheduled) = (root.stream("seeds"), Vec::new(), 0, 0);
     let mut turns = BTreeMap::new();
     for _ in 0..args.seeds {
         let seed = draws.u64();
         match autoscalers::check(seed) {
             Ok(outcome) => {
                 changes += outcome.changes;
+                descheduled += outcome.descheduled;
                 *turns.entry(outcome.turns).or_insert(0_u64) += 1;
             }
             Err(error) => {
@@ -146,7 +147,7 @@ fn scaled(args: &Args) -> anyhow::Result<()> {
         }
     }
     println!(
-        "autoscalers: {} passed, {} failed, {changes} changes, by times that they turned after the last fault {turns:?}",
+        "autoscalers: {} passed, {} failed, {changes} changes, {descheduled} times descheduled, by times that they turned after the last fault {turns:?}",
         args.seeds - failures.len() as u64,
         failures.len()
     );

@@ -11,6 +11,7 @@ mod copies;
 mod late;
 mod preemption;
 mod rate;
+mod scaled;
 #[cfg(test)]
 mod tests;
 
@@ -53,6 +54,8 @@ pub struct Rules {
     pub late: bool,
     /// Preemption between bindings, in runs with scarce capacity.
     pub preemption: Option<Preemption>,
+    /// Bindings of workloads whose replicas members scale.
+    pub scaled_in_members: BTreeSet<BindingKey>,
 }
 
 impl Default for Rules {
@@ -71,6 +74,7 @@ impl Default for Rules {
             checked: false,
             late: false,
             preemption: None,
+            scaled_in_members: BTreeSet::new(),
         }
     }
 }
@@ -192,6 +196,7 @@ impl Checker {
                     self.evicted(write, &key.to_string(), cluster, reason, old, fleet, &mut broken);
                 }
                 self.preemption(write, key, old, new, fleet, &mut broken);
+                scaled::see(key, old, new, &self.rules, &mut broken);
             }
             Changed::Work { key, old, new } => {
                 let (old, new) = (old.as_deref(), new.as_deref());

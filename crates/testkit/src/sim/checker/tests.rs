@@ -11,6 +11,32 @@ use super::*;
 const S: fn(u64) -> Duration = Duration::from_secs;
 
 #[test]
+fn assigned_replicas_of_what_members_scale_are_not_taken_back() {
+    let binding = |replicas: i32, clusters: &[(&str, i32)]| -> ResourceBinding {
+        let clusters: Vec<Value> =
+            clusters.iter().map(|(name, replicas)| json!({"name": name, "replicas": replicas})).collect();
+        serde_json::from_value(json!({"metadata": {"name": "b"}, "spec": {"replicas": replicas, "clusters": clusters,
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "b"}}}))
+        .unwrap()
+    };
+    let key = |name: &str| BindingKey { namespace: "default".into(), name: name.into() };
+    let rules = Rules { scaled_in_members: [key("b")].into(), ..Rules::default() };
+    let before = binding(6, &[("m1", 3), ("m2", 3)]);
+    for (name, of, after, want) in [
+        ("taken back", "b", binding(6, &[("m1", 1), ("m2", 3)]), true),
+        ("all of a cluster", "b", binding(6, &[("m1", 0), ("m2", 3)]), true),
+        ("assigned elsewhere", "b", binding(6, &[("m1", 1), ("m2", 5)]), false),
+        ("the workload has fewer", "b", binding(4, &[("m1", 1), ("m2", 3)]), false),
+        ("the cluster left", "b", binding(6, &[("m2", 3)]), false),
+        ("another workload", "c", binding(6, &[("m1", 1), ("m2", 3)]), false),
+    ] {
+        let mut broken = Vec::new();
+        scaled::see(&key(of), Some(&before), Some(&after), &rules, &mut broken);
+        assert_eq!(!broken.is_empty(), want, "{name}: {broken:?}");
+    }
+}
+
+#[test]
 fn rate_by_number_of_unhealthy_clusters() {
     let rates = Rates::default();
     // total, unhealthy, evictions per second: the table of specification/failover.md 6.4.

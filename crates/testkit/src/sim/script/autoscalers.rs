@@ -4,17 +4,34 @@
 //! The load of each workload is a number of millicores for the whole fleet, which its ready pods share, as behind a
 //! load balancer.
 
-use std::{cmp::Ordering, collections::BTreeMap, fmt, ops::RangeInclusive, time::Duration};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::RangeInclusive,
+    time::Duration,
+};
 
 use anyhow::{Context as _, ensure};
-use ironclad_api::{autoscaling::FederatedHPA, policy::PropagationPolicy, work::ResourceBinding};
+use ironclad_api::{
+    annotations::DESCHEDULED, autoscaling::FederatedHPA, policy::PropagationPolicy, work::ResourceBinding,
+};
+use ironclad_controllers::ControllerList;
+use ironclad_fleet::BindingKey;
 use ironclad_seam::{Rng, Stream};
 use ironclad_simcluster::{Faults, UsageRule};
 use k8s_openapi::{
-    api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler},
+    api::{
+        apps::v1::Deployment,
+        autoscaling::v2::HorizontalPodAutoscaler,
+        core::v1::{Node, Pod},
+    },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
 use serde_json::json;
 
 use super::{Action, draw};
@@ -73,6 +90,10 @@ enum Step {
     Fault(Action),
     /// The load of a workload becomes this.
     Load(usize, i64),
+    /// The nodes of a member are drained: its pods find no node.
+    Drain(String),
+    /// They accept pods again.
+    Uncordon(String),
 }
 
 impl fmt::Display for Step {
@@ -80,6 +101,8 @@ impl fmt::Display for Step {
         match self {
             Self::Fault(action) => write!(f, "{action}"),
             Self::Load(workload, load) => write!(f, "the load of workload {workload} becomes {load}m"),
+            Self::Drain(member) => write!(f, "the nodes of {member} are drained"),
+            Self::Uncordon(member) => write!(f, "the nodes of {member} accept pods again"),
         }
     }
 }
@@ -91,6 +114,8 @@ pub struct Outcome {
     pub changes: usize,
     /// Most times that the replicas of a workload changed direction after the last fault.
     pub turns: usize,
+    /// Times that the descheduler took replicas back.
+    pub descheduled: usize,
     /// The script, and what happened.
     pub story: String,
 }
@@ -105,10 +130,20 @@ pub fn check(seed: u64) -> anyhow::Result<Outcome> {
         let draws = Rng::from_seed(seed).child("autoscalers").stream("draws");
         let members = 2 + draws.below(3) as usize;
         let workloads = [Design::Central, Design::Distributed].map(|design| workload(&draws, design, members));
-        let steps = steps(&draws, &workloads, members);
-        let story = script(seed, members, &workloads, &steps);
-        let world = World::start(Setup { nodes: 2, ..WorldOptions { seed, members }.into() }).await?;
+        let mut steps = steps(&draws, &workloads, members);
+        // A stream of its own: a seed without the descheduler is as it was before there was one.
+        let drained = drained(&Rng::from_seed(seed).child("autoscalers").stream("descheduler"), &mut steps, members);
+        let mut setup = Setup { nodes: 2, ..WorldOptions { seed, members }.into() };
+        if drained {
+            setup.settings.controllers = ControllerList::parse("*,descheduler").context("both are names")?;
+        }
+        let distributed = workloads.iter().filter(|workload| workload.design == Design::Distributed);
+        setup.rules.scaled_in_members = distributed.map(|workload| binding_of(workload.name)).collect();
+        let story = script(seed, members, drained, &workloads, &steps);
+        let world = World::start(setup).await?;
         let mut scene = Scene {
+            drained,
+            descheduled: BTreeSet::new(),
             plane: world.user(),
             changed: world.clock().mono(),
             world,
@@ -124,7 +159,12 @@ pub fn check(seed: u64) -> anyhow::Result<Outcome> {
         let told: String = lines.iter().filter(told).map(|line| format!("{line}\n")).collect();
         let story = format!("{story}what happened\n{told}");
         match played {
-            Ok(()) => Ok(Outcome { changes: scene.changes, turns: scene.turns(), story }),
+            Ok(()) => Ok(Outcome {
+                changes: scene.changes,
+                turns: scene.turns(),
+                descheduled: scene.descheduled.len(),
+                story,
+            }),
             Err(error) => {
                 let tail = lines[lines.len().saturating_sub(HISTORY_SHOWN)..].join("\n");
                 Err(error.context(format!("{story}the history ends with\n{tail}\n")))
@@ -163,8 +203,27 @@ fn steps(draws: &Stream, workloads: &[Workload], members: usize) -> Vec<(Duratio
     steps
 }
 
-fn script(seed: u64, members: usize, workloads: &[Workload], steps: &[(Duration, Step)]) -> String {
-    let mut text = format!("seed {seed}: {members} members\n");
+/// In half of the fleets, replicas are divided by capacity, the descheduler runs, and the nodes of a member are drained
+/// for longer than it waits. Returns true in those.
+fn drained(draws: &Stream, steps: &mut Vec<(Duration, Step)>, members: usize) -> bool {
+    if !draws.chance(0.5) {
+        return false;
+    }
+    let member = format!("member{}", 1 + draws.below(members as u64));
+    let at = draws.below(steps.len() as u64 + 1) as usize;
+    let (after, lasts) = (Duration::from_secs(draws.below(60)), Duration::from_secs(480 + draws.below(480)));
+    steps.insert(at, (lasts, Step::Uncordon(member.clone())));
+    steps.insert(at, (after, Step::Drain(member)));
+    true
+}
+
+fn binding_of(workload: &str) -> BindingKey {
+    BindingKey { namespace: "default".into(), name: format!("{workload}-deployment").as_str().into() }
+}
+
+fn script(seed: u64, members: usize, drained: bool, workloads: &[Workload], steps: &[(Duration, Step)]) -> String {
+    let descheduler = if drained { ", with the descheduler" } else { "" };
+    let mut text = format!("seed {seed}: {members} members{descheduler}\n");
     for Workload { name, min, max, replicas, .. } in workloads {
         text.push_str(&format!("  {name}: {replicas} replicas, {min} to {max}\n"));
     }
@@ -178,6 +237,10 @@ struct Scene {
     world: World,
     plane: Client,
     workloads: [Workload; 2],
+    /// The descheduler runs, and replicas are divided by capacity.
+    drained: bool,
+    /// Records of the descheduler in the binding of what the FederatedHPA scales.
+    descheduled: BTreeSet<String>,
     changes: usize,
     /// Replicas of the copies of each workload, as last seen.
     last: BTreeMap<&'static str, BTreeMap<String, i32>>,
@@ -204,6 +267,11 @@ impl Scene {
                     self.world.history.log(format!("ACTION {step}"));
                     self.workloads[*workload].load = *load;
                 }
+                Step::Drain(member) => self.drain(step, member).await?,
+                Step::Uncordon(member) => {
+                    self.world.history.log(format!("ACTION {step}"));
+                    self.cordon(member, false).await?;
+                }
             }
         }
         self.pass(Duration::from_secs(60)).await?;
@@ -219,6 +287,30 @@ impl Scene {
         ensure!(turns <= TURNS_MAX, "replicas went up and down {turns} times under constant load");
         for workload in &self.workloads {
             self.unfit(workload).await.with_context(|| format!("at rest, {}", workload.name))?;
+        }
+        Ok(())
+    }
+
+    /// Sets whether the nodes of a member accept pods.
+    async fn cordon(&self, member: &str, unschedulable: bool) -> anyhow::Result<()> {
+        let nodes: Api<Node> = Api::all(self.world.member(member)?.client());
+        for node in nodes.list(&ListParams::default()).await?.items {
+            let patch = json!({"spec": {"unschedulable": unschedulable}});
+            nodes.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+        }
+        Ok(())
+    }
+
+    /// Drains the nodes of a member: its pods are made anew, and find no node.
+    async fn drain(&self, step: &Step, member: &str) -> anyhow::Result<()> {
+        self.world.history.log(format!("ACTION {step}"));
+        self.cordon(member, true).await?;
+        let pods: Api<Pod> = Api::namespaced(self.world.member(member)?.client(), "default");
+        for pod in pods.list(&ListParams::default()).await?.items {
+            match pods.delete(&pod.name_any(), &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                other => drop(other?),
+            }
         }
         Ok(())
     }
@@ -243,13 +335,16 @@ impl Scene {
                 }]}},
             },
         }))?;
+        let mut scheduling = json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"});
+        if self.drained {
+            scheduling["weightPreference"] = json!({"dynamicWeight": "AvailableReplicas"});
+        }
         let policy: PropagationPolicy = serde_json::from_value(json!({
             "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
             "metadata": {"name": name, "namespace": "default"},
             "spec": {
                 "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": name}],
-                "placement": {"clusterAffinity": {}, "replicaScheduling": {
-                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}},
+                "placement": {"clusterAffinity": {}, "replicaScheduling": scheduling},
             },
         }))?;
         let spec = json!({
@@ -355,6 +450,12 @@ impl Scene {
             }
             match design {
                 Design::Central => {
+                    let key = binding_of(name);
+                    let record = self.world.model.look(|fleet| {
+                        let annotations = fleet.bindings.get(&key)?.metadata.annotations.as_ref()?;
+                        annotations.get(DESCHEDULED).cloned()
+                    });
+                    self.descheduled.extend(record);
                     let template = self.template(name).await?;
                     let replicas = wanted(&template);
                     ensure!((min..=max).contains(&replicas), "{name} has {replicas} replicas, and not {min} to {max}");

@@ -46,6 +46,12 @@ pub(crate) struct Load {
 }
 
 impl Load {
+    /// An external metric `depth` with this value.
+    pub(crate) fn queue(depth: u32) -> Self {
+        let external = [("depth".to_owned(), vec![depth.to_string()])].into();
+        Self { external, ..Self::default() }
+    }
+
     /// Millicores that the running pods of the namespace share.
     pub(crate) fn shared(millicores: i64) -> Self {
         Self { shared: Some(millicores), ..Self::default() }

@@ -41,25 +41,49 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/autoscalers")
 }
 
+/// Scenarios that are played together: the files of scenarios and of decided differences, and gate `HPAScaleToZero`.
+struct Suite {
+    scenarios: &'static str,
+    known: &'static str,
+    scales_to_zero: bool,
+}
+
+const SUITES: [Suite; 2] = [
+    Suite { scenarios: "scenarios.yaml", known: "known.yaml", scales_to_zero: false },
+    Suite { scenarios: "zero_scenarios.yaml", known: "zero_known.yaml", scales_to_zero: true },
+];
+
 #[tokio::test]
 async fn autoscalers_decide_like_kube_controller_manager() -> anyhow::Result<()> {
+    play(&SUITES[0]).await
+}
+
+#[tokio::test]
+async fn autoscalers_scale_to_zero_like_kube_controller_manager() -> anyhow::Result<()> {
+    play(&SUITES[1]).await
+}
+
+async fn play(suite: &Suite) -> anyhow::Result<()> {
     let stages = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/members/stages.yaml");
     let nodes = NodeShape { stages: Some(stages), ..NodeShape::default() };
-    let manager_flags = vec![
+    let gates = suite.scales_to_zero.then(|| "--feature-gates=HPAScaleToZero=true".to_owned());
+    let mut manager_flags = vec![
         format!("--horizontal-pod-autoscaler-sync-period={SYNC_PERIOD}s"),
         format!("--horizontal-pod-autoscaler-downscale-stabilization={STABILIZATION}s"),
         "--horizontal-pod-autoscaler-cpu-initialization-period=0s".to_owned(),
     ];
-    let config = Config { plane: false, members: 1, nodes, manager_flags };
+    manager_flags.extend(gates.clone());
+    let api_server_flags = gates.into_iter().collect();
+    let config = Config { plane: false, members: 1, nodes, manager_flags, api_server_flags };
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let client = env.member(0).client().await?;
     let clock = Clock::system();
     let real = Side { client: client.clone(), metrics: Metrics::new(client, clock.clone()) };
     let _server = MetricsServer::start(env.member(0), Arc::new(real.metrics.clone())).await?;
-    let (member, simulated) = simulated().await?;
+    let (member, simulated) = simulated(suite.scales_to_zero).await?;
 
-    let known = Known::read(&folder().join("known.yaml"))?;
-    let scenarios = read(&folder().join("scenarios.yaml"))?;
+    let known = Known::read(&folder().join(suite.known))?;
+    let scenarios = read(&folder().join(suite.scenarios))?;
     let (real, simulated) = (&real, &simulated);
     let found: Vec<Vec<String>> = stream::iter(&scenarios)
         .map(|(name, steps)| async move {
@@ -85,13 +109,14 @@ async fn autoscalers_decide_like_kube_controller_manager() -> anyhow::Result<()>
 }
 
 /// Starts a simulated member in this process.
-async fn simulated() -> anyhow::Result<(Member, Side)> {
+async fn simulated(scale_to_zero: bool) -> anyhow::Result<(Member, Side)> {
     let seam = Seam::system("autoscalers");
     let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, seam.clock.clone())?;
     let autoscaling = AutoscalingOptions {
         sync_period: SignedDuration::from_secs(SYNC_PERIOD),
         downscale_stabilization: SignedDuration::from_secs(STABILIZATION),
         cpu_initialization_period: SignedDuration::ZERO,
+        scale_to_zero,
         ..AutoscalingOptions::of_one_cluster()
     };
     let options = MemberOptions {
@@ -114,10 +139,16 @@ async fn simulated() -> anyhow::Result<(Member, Side)> {
 
 #[test]
 fn every_scenario_can_be_read_and_compares_something() -> anyhow::Result<()> {
-    let scenarios: Scenarios = read(&folder().join("scenarios.yaml"))?;
-    assert!(scenarios.len() >= SCENARIOS_MIN, "{} scenarios", scenarios.len());
-    for (name, steps) in &scenarios {
-        assert!(steps.iter().any(|step| matches!(step, Step::Compare(_))), "{name} compares nothing");
+    let mut count = 0;
+    for suite in SUITES {
+        let scenarios: Scenarios = read(&folder().join(suite.scenarios))?;
+        count += scenarios.len();
+        for (name, steps) in &scenarios {
+            let compares = |step: &Step| matches!(step, Step::Compare(_) | Step::Refused(_));
+            assert!(steps.iter().any(compares), "{name} compares nothing");
+        }
+        Known::read(&folder().join(suite.known))?;
     }
-    Known::read(&folder().join("known.yaml")).map(drop)
+    assert!(count >= SCENARIOS_MIN, "{count} scenarios");
+    Ok(())
 }

@@ -54,6 +54,10 @@ impl Side {
                 Step::Autoscaler(autoscaler) => {
                     self.create(namespace, &[autoscaler.object()]).await.with_context(place)?;
                 }
+                Step::Refused(autoscaler) => {
+                    let answer = self.refusal(namespace, &autoscaler.object()).await.with_context(place)?;
+                    states.insert(format!("step {}", n + 1), State::from([("answer".to_owned(), answer)]));
+                }
                 Step::Create(objects) => self.create(namespace, objects).await.with_context(place)?,
                 Step::Patch(patch) => {
                     let subresource = patch.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
@@ -85,6 +89,17 @@ impl Side {
             self.send(Method::POST, &path, Some(object)).await?;
         }
         Ok(())
+    }
+
+    /// Sends an object that is refused; returns the message.
+    async fn refusal(&self, namespace: &str, object: &Value) -> anyhow::Result<String> {
+        let Err(error) = self.create(namespace, std::slice::from_ref(object)).await else {
+            bail!("{object} is accepted");
+        };
+        match error.downcast_ref() {
+            Some(kube::Error::Api(status)) => Ok(status.message.clone()),
+            _ => Err(error),
+        }
     }
 
     /// Waits until as many pods are ready as the workload has replicas, and those beside it are there.

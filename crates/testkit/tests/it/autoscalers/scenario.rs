@@ -21,6 +21,8 @@ pub(super) enum Step {
     Load(Load),
     /// An autoscaler of `web`.
     Autoscaler(Autoscaler),
+    /// An autoscaler that the API server refuses; its answer is compared.
+    Refused(Autoscaler),
     /// Further objects.
     Create(Vec<Value>),
     /// A merge patch.

@@ -95,7 +95,8 @@ fn plan_apply_foretells_what_happens() -> anyhow::Result<()> {
         Property::Apply,
         &[
             "placement edited", "scaled", "image edited", "new workload", "cluster labelled", "new policy for all",
-            "override", "new copy", "copy goes", "stays", "changes", "scales", "one outcome", "one of several outcomes",
+            "override", "new copy", "copy goes", "stays", "changes", "scales", "one outcome",
+            "one of several outcomes",
         ],
     )
 }

@@ -26,6 +26,7 @@ pub mod join;
 mod leader;
 pub mod logs;
 pub mod members;
+mod nodes;
 pub mod options;
 mod pages;
 pub mod plan;

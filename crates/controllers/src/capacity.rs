@@ -14,7 +14,7 @@ use ironclad_scheduling::{
 };
 use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::settings::Settings;
 
@@ -29,6 +29,8 @@ struct Shared {
     clock: Clock,
     began: Instant,
     capacity: Mutex<Capacity>,
+    /// Told when assumptions are made, or may end earlier.
+    assumed: Notify,
     handlers: RwLock<Vec<OnGrowth>>,
 }
 
@@ -38,7 +40,7 @@ impl FleetCapacity {
         let began = clock.mono();
         let capacity = Mutex::new(Capacity::new(modelling, settings.failover.health.status_update_frequency));
         let options = settings.scheduler.with_gates(&settings.gates);
-        Self(Arc::new(Shared { options, clock, began, capacity, handlers: RwLock::default() }))
+        Self(Arc::new(Shared { options, clock, began, capacity, assumed: Notify::new(), handlers: RwLock::default() }))
     }
 
     fn now(&self) -> Duration {
@@ -99,6 +101,7 @@ impl FleetCapacity {
         }
         if capacity.assumed_count() > 0 {
             capacity.reported(&key, &new.spec, reports(old), reports(new), now);
+            self.0.assumed.notify_one();
         }
     }
 
@@ -106,11 +109,13 @@ impl FleetCapacity {
     pub(crate) fn found(&self, binding: &ResourceBinding) {
         let wall = self.0.clock.wall();
         self.lock().found(BindingRef::from(binding), reports(binding), wall, self.options(), self.now());
+        self.0.assumed.notify_one();
     }
 
     /// Assumes a result that is about to be written over `before`. It counts until its write is known to have failed.
     pub(crate) fn assume(&self, before: BindingRef<'_>, after: &[TargetCluster]) -> BeingWritten {
         let assumed = self.lock().assume(before, after, self.options(), self.now());
+        self.0.assumed.notify_one();
         BeingWritten { capacity: self.clone(), assumed }
     }
 
@@ -130,10 +135,30 @@ impl FleetCapacity {
         expires.map(|at| at.saturating_sub(self.now()))
     }
 
-    /// Ends the assumed results that have expired.
-    pub(crate) fn expire(&self) {
+    /// Ends the assumed results that have expired. Returns the clusters with more capacity by that.
+    pub(crate) fn expire(&self) -> Vec<ClusterName> {
         let now = self.now();
-        self.lock().expire(now);
+        let freed = self.lock().expire(now);
+        if !freed.is_empty() {
+            self.0.handlers.read().iter().for_each(|handler| handler());
+        }
+        freed
+    }
+
+    /// Waits until assumed results have expired. Returns the clusters with more capacity by that.
+    pub(crate) async fn expired(&self) -> Vec<ClusterName> {
+        loop {
+            let wait = self.expires_in();
+            tokio::select! {
+                biased;
+                () = self.0.assumed.notified() => {}
+                () = self.0.clock.sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+            let freed = self.expire();
+            if !freed.is_empty() {
+                return freed;
+            }
+        }
     }
 }
 

@@ -91,7 +91,8 @@ impl Controllers {
         let settings = &self.setup.settings;
         Configuration::new(
             &planning::Settings::new(settings.gates.clone(), &settings.scheduler)
-                .with_autoscaler(&settings.federated_hpa),
+                .with_autoscaler(&settings.federated_hpa)
+                .with_estimators(settings.estimators.enabled),
             registry::states(settings),
         )
         .with_evictions(&settings.failover)

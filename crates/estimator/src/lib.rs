@@ -1,5 +1,5 @@
 //! Accurate estimators (specification/scheduling.md 10.5, 10.6): the caches of a member's nodes and pods that
-//! everything in a process shares, and Karmada's gRPC protocol as client and server.
+//! everything in a process shares, one-shot lists of them, and Karmada's gRPC protocol as client and server.
 //!
 //! Replicas are computed by [`ironclad_scheduling::estimator`]. The crate decides nothing; which estimators the
 //! scheduler asks is the controllers' part.
@@ -7,6 +7,7 @@
 mod client;
 mod convert;
 mod kinds;
+mod listed;
 mod member;
 mod metrics;
 mod proto;
@@ -16,6 +17,7 @@ mod tls;
 
 pub use client::{Assumed, Call, Client, Estimator, Workload};
 pub use kinds::{Node, Pod};
+pub use listed::listed;
 pub use member::{Member, Needs};
 pub use metrics::CallMetrics;
 pub use server::{Serve, serve};

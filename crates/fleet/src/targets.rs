@@ -52,7 +52,7 @@ pub fn clusters_of_referrer(spec: &ResourceBindingSpec) -> Vec<TargetCluster> {
 }
 
 /// Tasks whose old copy runs on until they end.
-fn old_copies(spec: &ResourceBindingSpec) -> impl Iterator<Item = &GracefulEvictionTask> {
+pub fn old_copies(spec: &ResourceBindingSpec) -> impl Iterator<Item = &GracefulEvictionTask> {
     spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode != Some(PurgeMode::Directly))
 }
 

@@ -27,6 +27,8 @@ pub struct Settings {
     pub scheduler: Options,
     /// Flags of FederatedHPAs, with the effect of the gates.
     pub autoscaler: AutoscalerOptions,
+    /// True if the scheduler asks accurate estimators: `--enable-scheduler-estimator`.
+    pub estimators: bool,
 }
 
 impl Settings {
@@ -41,6 +43,12 @@ impl Settings {
     pub fn with_autoscaler(self, options: &AutoscalerOptions) -> Self {
         let external_metrics = self.gates.enabled(Gate::FederatedHPAExternalMetrics);
         Self { autoscaler: AutoscalerOptions { external_metrics, ..options.clone() }, ..self }
+    }
+
+    /// Returns the settings with accurate estimators asked or not.
+    #[must_use]
+    pub fn with_estimators(self, estimators: bool) -> Self {
+        Self { estimators, ..self }
     }
 
     /// Gates that the detector reads.
@@ -72,6 +80,9 @@ pub struct Configuration {
     /// Flags of FederatedHPAs.
     #[serde(default)]
     pub autoscaler: AutoscalerFlags,
+    /// `--enable-scheduler-estimator`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimators: bool,
     /// All controllers that it knows, in the order of its registry.
     #[serde(default)]
     pub controllers: Vec<ControllerState>,
@@ -267,6 +278,7 @@ impl Configuration {
             gates: gates.collect(),
             scheduler: SchedulerFlags::of(&settings.scheduler),
             autoscaler: AutoscalerFlags::of(&settings.autoscaler),
+            estimators: settings.estimators,
             controllers,
             ..Self::default()
         }
@@ -300,7 +312,8 @@ impl Configuration {
                 gates = gates.with(*gate, *on);
             }
         }
-        Settings::new(gates, &self.scheduler.options()).with_autoscaler(&self.autoscaler.options())
+        let settings = Settings::new(gates, &self.scheduler.options()).with_autoscaler(&self.autoscaler.options());
+        settings.with_estimators(self.estimators)
     }
 }
 
@@ -419,7 +432,7 @@ mod tests {
             initial_readiness_delay: SignedDuration::from_secs(5),
             ..AutoscalerOptions::default()
         };
-        let settings = Settings::new(gates, &flags).with_autoscaler(&autoscaler);
+        let settings = Settings::new(gates, &flags).with_autoscaler(&autoscaler).with_estimators(true);
         assert!(settings.scheduler.workload_affinity && settings.detector().workload_affinity);
         let mut failover = Flags::default();
         failover.eviction.resource_eviction_rate = 7.0;

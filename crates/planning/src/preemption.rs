@@ -1,15 +1,20 @@
 //! Preview of a preemption: who would leave which cluster for a binding, and where each of them would go
 //! (specification/scheduling.md 15, 15.8).
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
     eviction::BINDING_PREEMPTED,
+    policy::FederatedResourceQuota,
     work::{GracefulEvictionTask, PreemptionPolicy, ResolvedPriority, ResourceBinding, TargetCluster},
 };
-use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, ObjectKey, World};
+use ironclad_fleet::{
+    Because, Binding, BindingKey, BindingRef, ClusterName, ObjectKey, World,
+    because::schedule::{Reason, Unhelpful},
+    gates::Gate,
+};
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::{detector::claim::Claim, priority};
+use ironclad_propagation::{detector::claim::Claim, priority, quota::usage};
 use ironclad_scheduling::{
     self as scheduling, Options, Seen,
     preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
@@ -17,7 +22,7 @@ use ironclad_scheduling::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{Fleet, Settings, replay::Replay, schedule::State};
+use crate::{Fleet, replay::Replay, schedule::State};
 
 /// Preemption for a binding, as it would be.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -111,7 +116,7 @@ pub fn of_class(fleet: Fleet, class: &str, interpreter: &Interpreter, now: Times
     }
     let preempts = found.preemption_policy.as_deref() != Some("Never");
     let (all, world) = (bindings.len(), &replay.fleet.world);
-    let mut waiting = of_bindings(world, &replay.fleet.settings, bindings, As::default(), now);
+    let mut waiting = of_bindings(&replay.fleet, bindings, As::default(), now);
     waiting.retain(|plan| match &plan.answer {
         Answer::Fits { clusters } => world.binding(&plan.binding).is_none_or(|one| one.spec().clusters != *clusters),
         _ => true,
@@ -122,15 +127,15 @@ pub fn of_class(fleet: Fleet, class: &str, interpreter: &Interpreter, now: Times
 
 /// Plans for several bindings, the highest priority first, each by itself over the fleet as it is.
 pub(crate) fn of_bindings(
-    world: &World,
-    settings: &Settings,
+    fleet: &Fleet,
     mut bindings: Vec<BindingKey>,
     given: As,
     now: Timestamp,
 ) -> Vec<PreemptionPlan> {
-    let own = |key: &BindingKey| world.binding(key).map_or(i32::MIN, |binding| scheduling::priority(binding.spec()));
+    let own =
+        |key: &BindingKey| fleet.world.binding(key).map_or(i32::MIN, |binding| scheduling::priority(binding.spec()));
     bindings.sort_by_cached_key(|key| (Reverse(own(key)), key.clone()));
-    bindings.iter().filter_map(|key| preemption(world, settings, key, given, now)).collect()
+    bindings.iter().filter_map(|key| preemption(fleet, key, given, now)).collect()
 }
 
 /// Priority and policy that a plan assumes instead of the binding's own.
@@ -142,23 +147,18 @@ pub struct As {
     pub preemption_policy: Option<PreemptionPolicy>,
 }
 
-/// Plans the preemption for a binding, whether or not the scheduler preempts. `None` if the world has no such
-/// ResourceBinding.
+/// Plans the preemption for a binding, whether or not the scheduler preempts. `None` if the fleet has no such
+/// ResourceBinding. Quotas of the fleet count with gate `FederatedQuotaEnforcement`.
 #[must_use]
-pub fn preemption(
-    world: &World,
-    settings: &Settings,
-    key: &BindingKey,
-    given: As,
-    now: Timestamp,
-) -> Option<PreemptionPlan> {
+pub fn preemption(fleet: &Fleet, key: &BindingKey, given: As, now: Timestamp) -> Option<PreemptionPlan> {
+    let world = &fleet.world;
     let Binding::Namespaced(pending) = world.binding(key)? else { return None };
     let mut pending = ResourceBinding::clone(&pending);
     let priority = given.priority.unwrap_or_else(|| scheduling::priority(&pending.spec));
     let own = pending.spec.schedule_priority.as_ref().and_then(|own| own.preemption_policy);
     let preemption_policy = given.preemption_policy.or(own);
     pending.spec.schedule_priority = Some(ResolvedPriority { priority, preemption_policy });
-    let options = Options { preemption: Mode::Evict, ..settings.scheduler.clone() };
+    let options = Options { preemption: Mode::Evict, ..fleet.settings.scheduler.clone() };
     let namespaced: Vec<_> = world
         .all_bindings()
         .filter_map(|binding| match binding {
@@ -167,27 +167,36 @@ pub fn preemption(
         })
         .collect();
     let placed = Placed::of(namespaced.iter().map(|binding| &**binding));
-    let mut state = State::of(world, settings, now);
+    let mut state = State::of_fleet(fleet, now);
+    state.ask(BindingRef::from(&pending), world, &options);
     let preemptors = Preemptors::default();
+    let over_quota = over_quota(fleet, &pending);
+    let preempting = Preempting { placed: &placed, preemptors: &preemptors, over_quota: over_quota.as_deref() };
     let seen = state.seen(BindingRef::from(&pending), &world.clusters, &options);
-    let seen =
-        Seen { preempting: Some(Preempting { placed: &placed, preemptors: &preemptors, over_quota: None }), ..seen };
+    let seen = Seen { preempting: Some(preempting), ..seen };
     let decision = scheduling::decide(&seen, now);
     let answer = match (decision.preemption, decision.failure) {
         (Some(Outcome::Nominated(plan)), _) => {
             state.capacity.nominate(&pending, &plan.nominated, &options);
-            let leaving = |victim: &scheduling::preempt::Victim| {
+            let mut leaving = |victim: &scheduling::preempt::Victim| {
                 let Some(Binding::Namespaced(binding)) = world.binding(&victim.key) else { return None };
-                let (clusters, homeless) = afterwards(&binding, &victim.cluster, world, &state, &options);
+                let (clusters, homeless) = afterwards(&binding, &victim.cluster, world, &mut state, &options);
                 let (binding, from) = (victim.key.clone(), victim.cluster.clone());
                 Some(Leaving { binding, from, priority: victim.priority, clusters, homeless })
             };
-            Answer::Preempts { victims: plan.victims.iter().filter_map(leaving).collect(), nominated: plan.nominated }
+            Answer::Preempts {
+                victims: plan.victims.iter().filter_map(&mut leaving).collect(),
+                nominated: plan.nominated,
+            }
         }
         (_, Some(failure)) => {
-            let message =
-                decision.plan.because.last().map_or_else(|| failure.to_string(), |why| format!("{failure} ({why})"));
-            Answer::Waits { message }
+            let because = decision.plan.because.last().map(|why| match (why, &over_quota) {
+                (Because::Schedule(Reason::NotPreempting { because: Unhelpful::OverQuota }), Some(quota)) => {
+                    format!("{why}: {quota}")
+                }
+                _ => why.to_string(),
+            });
+            Answer::Waits { message: because.map_or_else(|| failure.to_string(), |why| format!("{failure} ({why})")) }
         }
         (_, None) => {
             let result = decision.plan.effects.iter().find_map(|effect| match effect {
@@ -200,13 +209,21 @@ pub fn preemption(
     Some(PreemptionPlan { binding: key.clone(), priority, answer })
 }
 
+/// Message of the quota that would refuse the replicas that a binding lacks, where quotas are enforced.
+fn over_quota(fleet: &Fleet, binding: &ResourceBinding) -> Option<String> {
+    let enforced = fleet.settings.gates.enabled(Gate::FederatedQuotaEnforcement);
+    let is_beside = |quota: &&Arc<FederatedResourceQuota>| quota.metadata.namespace == binding.metadata.namespace;
+    let quotas = fleet.quotas.iter().filter(|_| enforced).filter(is_beside);
+    usage::over_quota(&binding.spec, quotas.map(|quota| &**quota))
+}
+
 /// Clusters of a victim once it left this one, beside what is held for the preemptor; with the reason if the scheduler
 /// finds no place for what left.
 fn afterwards(
     victim: &ResourceBinding,
     from: &ClusterName,
     world: &World,
-    state: &State,
+    state: &mut State,
     options: &Options,
 ) -> (Vec<TargetCluster>, Option<String>) {
     let mut left = victim.clone();
@@ -216,6 +233,7 @@ fn afterwards(
         reason: BINDING_PREEMPTED.to_owned(),
         ..GracefulEvictionTask::default()
     });
+    state.ask(BindingRef::from(&left), world, options);
     let seen = state.seen(BindingRef::from(&left), &world.clusters, options);
     match scheduling::dry_run(&seen, &BTreeSet::new()).0 {
         Ok(found) => (found.targets, None),
@@ -228,7 +246,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testkit::world_of;
 
     /// A member with this many free cores of 100.
     fn member(name: &str, free: i64) -> Value {
@@ -260,7 +277,7 @@ mod tests {
         })
     }
 
-    fn world() -> World {
+    fn small_fleet() -> Fleet {
         let objects = [
             member("m1", 0),
             member("m2", 3),
@@ -268,14 +285,49 @@ mod tests {
             workload("large", 2, 9, Some("m1")),
             workload("new", 5, 5, None),
         ];
-        world_of(&objects.map(|object| object.to_string()).join("\n---\n"))
+        let mut fleet = Fleet::default();
+        objects.into_iter().for_each(|object| fleet.insert(object).unwrap());
+        fleet
     }
 
     fn plan(name: &str, priority: Option<i32>) -> Value {
+        plan_of(&small_fleet(), name, priority)
+    }
+
+    fn plan_of(fleet: &Fleet, name: &str, priority: Option<i32>) -> Value {
         let key = BindingKey { namespace: "shop".into(), name: name.into() };
         let preemption_policy = Some(PreemptionPolicy::PreemptLowerPriority);
         let given = As { priority, preemption_policy };
-        json!(preemption(&world(), &Settings::default(), &key, given, Timestamp::UNIX_EPOCH).unwrap())
+        json!(preemption(fleet, &key, given, Timestamp::UNIX_EPOCH).unwrap())
+    }
+
+    fn quota(namespace: &str, cpu: &str) -> Value {
+        json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
+            "metadata": {"namespace": namespace, "name": "q"},
+            "spec": {"overall": {"cpu": cpu}}, "status": {"overallUsed": {"cpu": "12"}}})
+    }
+
+    #[test]
+    fn nobody_leaves_for_what_a_quota_would_refuse() {
+        let quota_of = |enforced: bool, namespace: &str, cpu: &str| {
+            let mut fleet = small_fleet();
+            fleet.settings.gates = fleet.settings.gates.with(Gate::FederatedQuotaEnforcement, enforced);
+            fleet.insert(quota(namespace, cpu)).unwrap();
+            plan_of(&fleet, "new", None)
+        };
+        let refused = quota_of(true, "shop", "16");
+        assert_eq!(refused["outcome"], "Waits");
+        let message = refused["message"].as_str().unwrap();
+        let why = "a quota would refuse the result: FederatedResourceQuota(shop/q) exceeded for resource cpu: \
+                   requested sum 17, limit 16";
+        assert!(message.contains(why), "{message}");
+        for (name, planned) in [
+            ("enough is left", quota_of(true, "shop", "17")),
+            ("the quota of another namespace", quota_of(true, "other", "16")),
+            ("quotas are not enforced", quota_of(false, "shop", "16")),
+        ] {
+            assert_eq!(planned["outcome"], "Preempts", "{name}");
+        }
     }
 
     #[test]
@@ -300,7 +352,7 @@ mod tests {
         let placed = plan("small", None);
         assert_eq!((&placed["outcome"], &placed["clusters"][0]["name"]), (&json!("Fits"), &json!("m1")));
         let missing = BindingKey { namespace: "shop".into(), name: "gone".into() };
-        assert_eq!(preemption(&world(), &Settings::default(), &missing, As::default(), Timestamp::UNIX_EPOCH), None);
+        assert_eq!(preemption(&small_fleet(), &missing, As::default(), Timestamp::UNIX_EPOCH), None);
     }
 
     fn class(value: i32, policy: &str) -> Value {

@@ -7,14 +7,19 @@ use std::{
 };
 
 use ironclad_api::work::{ResourceBindingSpec, TargetCluster};
-use ironclad_fleet::{Because, Binding, BindingRef, ClusterName, Clusters, World, because::schedule::Reason};
+use ironclad_fleet::{
+    Because, Binding, BindingKey, BindingRef, ClusterName, Clusters, World, because::schedule::Reason,
+};
 use ironclad_scheduling::{
-    self as scheduling, Available, Capacity, Options, Peers, Seen, capacity::Modelling, deschedule,
+    self as scheduling, Available, Capacity, Options, Peers, Seen,
+    capacity::Modelling,
+    deschedule,
+    estimator::{Index, assumed_parts, question_of},
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::leader::Settings;
+use crate::{Fleet, leader::Settings};
 
 /// The scheduler's decision on one binding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,6 +27,9 @@ use crate::leader::Settings;
 pub struct Scheduling {
     /// Reason why the next reconcile runs a scheduling cycle, or runs none.
     pub trigger: Option<Because>,
+    /// True if it runs one.
+    #[serde(skip)]
+    pub runs: bool,
     /// The scheduling cycles: one, or one for each affinity group that is tried.
     pub cycles: Vec<Cycle>,
     /// Error if no cycle finds enough clusters.
@@ -73,8 +81,12 @@ pub struct State {
     pub capacity: Capacity,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     pub peers: Option<Peers>,
-    /// Answers of accurate estimators: none, as nobody asks them here.
+    /// Answers of accurate estimators about the binding of the last [`State::ask`].
     pub available: Available,
+    /// Nodes and pods of members.
+    pub(crate) nodes: BTreeMap<ClusterName, Index>,
+    /// Answers of the leader's estimators.
+    pub(crate) answers: BTreeMap<BindingKey, BTreeMap<ClusterName, Option<i64>>>,
 }
 
 impl State {
@@ -84,7 +96,42 @@ impl State {
         let options = &settings.scheduler;
         let capacity = assumed(world, settings.modelling(), options, now);
         let peers = options.workload_affinity.then(|| Peers::of(world.bindings.values().map(|binding| &**binding)));
-        Self { capacity, peers, available: Available::new() }
+        Self { capacity, peers, ..Self::default() }
+    }
+
+    /// The same, with the nodes and pods of the members that were asked.
+    #[must_use]
+    pub fn of_fleet(fleet: &Fleet, now: Timestamp) -> Self {
+        let mut state = Self::of(&fleet.world, &fleet.settings, now);
+        state.nodes = fleet.nodes.iter().map(|(cluster, index)| (cluster.clone(), Index::clone(index))).collect();
+        state.answers.clone_from(&fleet.answers);
+        if !state.nodes.is_empty() {
+            state.capacity.record_changes();
+            state.nodes.keys().for_each(|cluster| state.capacity.mark_changed(cluster));
+        }
+        state
+    }
+
+    /// Asks the nodes and pods of members about a binding, beside what is assumed there, before it is scheduled.
+    pub fn ask(&mut self, binding: BindingRef<'_>, world: &World, options: &Options) {
+        for (key, cluster, assumed) in self.capacity.take_changed() {
+            let Some(index) = self.nodes.get_mut(&cluster) else { continue };
+            let binding = world.binding(&key);
+            let assumed = assumed.zip(binding.as_ref());
+            let assumed = assumed.map(|((parts, count), binding)| (assumed_parts(binding.spec(), &parts), count));
+            let namespace = binding.as_ref().map_or("", |binding| &binding.spec().resource.namespace);
+            index.assume(&key.to_string(), namespace, assumed);
+        }
+        self.available = Available::new();
+        let Some((question, subtracting)) = question_of(binding.spec(), options) else { return };
+        for (cluster, index) in &mut self.nodes {
+            self.available.limit(cluster, index.fits(&question, subtracting));
+        }
+        for (cluster, answer) in self.answers.get(&binding.key()).into_iter().flatten() {
+            if let Some(fits) = answer {
+                self.available.limit(cluster, *fits);
+            }
+        }
     }
 
     /// Input of a decision on a binding.
@@ -110,6 +157,22 @@ impl State {
             peers.update(after);
         }
     }
+}
+
+/// Clusters whose nodes decide on a binding, and that were not asked for them: those that pass the filters, if the
+/// leader asks accurate estimators and the result depends on capacity.
+#[must_use]
+pub(crate) fn unasked(fleet: &Fleet, binding: BindingRef<'_>, scheduling: &Scheduling) -> BTreeSet<ClusterName> {
+    if !fleet.settings.estimators || question_of(binding.spec(), &fleet.settings.scheduler).is_none() {
+        return BTreeSet::new();
+    }
+    let known = fleet.answers.get(&binding.key());
+    let is_known = |cluster: &ClusterName| {
+        fleet.nodes.contains_key(cluster) || known.is_some_and(|answers| answers.contains_key(cluster))
+    };
+    let fitting = scheduling.cycles.iter().flat_map(|cycle| &cycle.clusters);
+    let fitting = fitting.filter(|(_, outcome)| outcome.score.is_some()).map(|(cluster, _)| cluster.clone());
+    fitting.filter(|cluster| !is_known(cluster)).collect()
 }
 
 /// Free capacity, less the replicas that were assigned lately and that no cluster reports, and what is held for
@@ -162,9 +225,9 @@ pub fn schedule(
     let view = binding.view();
     let seen = state.seen(view, clusters, options);
     let decision = scheduling::decide(&seen, now);
-    let trigger = decision.plan.because.first().cloned();
+    let (trigger, runs) = (decision.plan.because.first().cloned(), decision.schedule_type.is_some());
     let result = decision.result().unwrap_or(&binding.spec().clusters).to_vec();
-    let (group, failure, trace) = if decision.schedule_type.is_some() {
+    let (group, failure, trace) = if runs {
         let observed = decision.plan.effects.iter().find_map(|effect| match effect {
             scheduling::Effect::Status(part) => part.fields.get("schedulerObservingAffinityName")?.as_str(),
             _ => None,
@@ -193,7 +256,8 @@ pub fn schedule(
         scheduling::Next::At(at) if failure.is_some() && !result.is_empty() => Some(at),
         _ => None,
     };
-    Scheduling { trigger, cycles, failure: failure.map(|failure| failure.to_string()), agrees, result, withdrawn }
+    let failure = failure.map(|failure| failure.to_string());
+    Scheduling { trigger, runs, cycles, failure, agrees, result, withdrawn }
 }
 
 /// The most that may be free in clusters: with the upper bounds of the nodes' grades, where models are counted, and

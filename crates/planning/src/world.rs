@@ -3,16 +3,20 @@
 //! Everything in this crate that asks "what if" changes such a copy. Objects are shared until they change, so a copy is
 //! cheap.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_api::{
     config::ResourceInterpreterCustomization,
-    policy::{ClusterOverridePolicy, OverridePolicy},
+    policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
 };
-use ironclad_fleet::{Binding, BindingKey, ObjectKey, PolicyKey, StatusPart, World};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, ObjectKey, PolicyKey, StatusPart, World};
 use ironclad_patch::merge_patch;
 use ironclad_propagation::{policy_match::Policy, priority::Class, template::Identity};
+use ironclad_scheduling::estimator::Index;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -43,6 +47,12 @@ pub struct Fleet {
     pub customizations: Vec<ResourceInterpreterCustomization>,
     /// All PriorityClasses; `None` if they could not be read, and priorities of bindings stay as they are.
     pub priority_classes: Option<Vec<Class>>,
+    /// FederatedResourceQuotas, at least of the namespaces that are asked about.
+    pub quotas: Vec<Arc<FederatedResourceQuota>>,
+    /// Nodes and pods of the members that were asked for them, as the accurate estimators of the leader count them.
+    pub nodes: BTreeMap<ClusterName, Arc<Index>>,
+    /// Answers of the leader's accurate estimators about bindings; `None` is no opinion.
+    pub answers: BTreeMap<BindingKey, BTreeMap<ClusterName, Option<i64>>>,
     /// Flags and gates of the leader.
     pub settings: Settings,
 }
@@ -66,6 +76,12 @@ impl Fleet {
                 let policy: ClusterOverridePolicy = typed(object)?;
                 self.cluster_overrides.retain(|one| one.metadata.name != policy.metadata.name);
                 self.cluster_overrides.push(Arc::new(policy));
+            }
+            ("policy.karmada.io", "FederatedResourceQuota") => {
+                let quota: FederatedResourceQuota = typed(object)?;
+                let key = (quota.metadata.namespace.clone(), quota.metadata.name.clone());
+                self.quotas.retain(|one| (one.metadata.namespace.clone(), one.metadata.name.clone()) != key);
+                self.quotas.push(Arc::new(quota));
             }
             ("config.karmada.io", "ResourceInterpreterCustomization") => {
                 let customization: ResourceInterpreterCustomization = typed(object)?;

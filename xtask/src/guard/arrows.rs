@@ -72,7 +72,7 @@ const CRATES: [(&str, Side, &[&str]); 30] = [
         &[ALL_OF_THE_CORE, "ironclad-estimator", "ironclad-interpreter-lua", "ironclad-membermetrics"],
     ),
     ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-membermetrics"]),
-    ("ironclad-cli", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
+    ("ironclad-cli", Edge, &[ALL_OF_THE_CORE, "ironclad-estimator", "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad", Edge, &[EVERYTHING]),
     ("ironclad-testkit", Edge, &[EVERYTHING]),
     ("xtask", Edge, &[]),

@@ -8,7 +8,7 @@ use ironclad_api::work::PreemptionPolicy;
 use ironclad_fleet::{Binding, BindingKey, World};
 use ironclad_interpreter::webhook::Webhooks;
 use ironclad_planning::{
-    Settings,
+    Fleet,
     apply::Planned,
     preemption::{Answer, As, ClassPlan, PreemptionPlan, of_class, preemption},
 };
@@ -93,17 +93,18 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
 }
 
 async fn of_name(how: &How, name: &str, given: As, clock: &Clock) -> anyhow::Result<PreemptionPlan> {
-    let (world, settings, namespace) = match &how.source.dump {
-        Some(file) => (read::dump(file)?, Settings::default(), "default".to_owned()),
+    let (fleet, namespace) = match &how.source.dump {
+        Some(file) => (Fleet { world: read::dump(file)?, ..Fleet::default() }, "default".to_owned()),
         None => {
             let client = how.source.plane.client().await?;
             let settings = crate::leader::settings(&client).await;
-            (read::lists(&client).await?, settings, client.default_namespace().to_owned())
+            let quotas = read::quotas(&client, &settings).await?;
+            let fleet = Fleet { world: read::lists(&client).await?, settings, quotas, ..Fleet::default() };
+            (fleet, client.default_namespace().to_owned())
         }
     };
-    let key = find(&world, how.namespace.as_deref().unwrap_or(&namespace), name)?;
-    preemption(&world, &settings, &key, given, clock.wall_seconds())
-        .with_context(|| format!("there is no ResourceBinding {key}"))
+    let key = find(&fleet.world, how.namespace.as_deref().unwrap_or(&namespace), name)?;
+    preemption(&fleet, &key, given, clock.wall_seconds()).with_context(|| format!("there is no ResourceBinding {key}"))
 }
 
 async fn of_file(how: &How, file: &Path, given: As, clock: &Clock) -> anyhow::Result<Vec<PreemptionPlan>> {

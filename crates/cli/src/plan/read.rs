@@ -1,20 +1,20 @@
 //! The fleet that a plan is made for: from lists, or from a dump.
 
-use std::{fmt::Debug, path::Path};
+use std::{fmt::Debug, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail, ensure};
 use ironclad_api::{
     cluster::Cluster,
-    policy::ClusterTaintPolicy,
+    policy::{ClusterTaintPolicy, FederatedResourceQuota},
     work::{ClusterResourceBinding, ResourceBinding},
 };
-use ironclad_fleet::World;
-use ironclad_planning::{Fleet, world::insert};
+use ironclad_fleet::{World, gates::Gate};
+use ironclad_planning::{Fleet, Settings, world::insert};
 use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::input;
+use crate::{input, print};
 
 /// Objects per page.
 const PAGE: u32 = 500;
@@ -40,6 +40,30 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     every(Api::<K>::all(client.clone())).await
+}
+
+/// All FederatedResourceQuotas, if the leader enforces them. A user who may not read them plans without them, and is
+/// told so.
+///
+/// # Errors
+/// If the control plane does not answer.
+pub(crate) async fn quotas(client: &Client, settings: &Settings) -> anyhow::Result<Vec<Arc<FederatedResourceQuota>>> {
+    if !settings.gates.enabled(Gate::FederatedQuotaEnforcement) {
+        return Ok(Vec::new());
+    }
+    match all::<FederatedResourceQuota>(client).await {
+        Ok(quotas) => Ok(quotas.into_iter().map(Arc::new).collect()),
+        Err(error) if is_forbidden(&error) => {
+            print::note("not known here: FederatedResourceQuotas, which you may not list in all namespaces");
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<kube::Error>();
+    cause.is_some_and(|cause| matches!(cause, kube::Error::Api(status) if status.code == 403))
 }
 
 /// Every object, a page at a time.

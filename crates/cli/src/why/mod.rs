@@ -12,6 +12,7 @@ use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::{
     Fleet, Settings,
+    leader::EstimatorAnswer,
     why::{Explanation, Queue, answer, explain},
 };
 use ironclad_seam::Clock;
@@ -19,7 +20,8 @@ use ironclad_seam::Clock;
 pub(crate) use self::print::table as rendered_cycle;
 pub use self::print::{not as rendered_not, placement as rendered};
 use crate::{
-    connect::Plane, evictions::why::Evicted, print as output, print::Output, report::Misused, resource::arguments,
+    connect::Plane, evictions::why::Evicted, nodes::Asked, print as output, print::Output, report::Misused,
+    resource::arguments,
 };
 
 /// Explain a placement: the decision is made again over the objects, with its reasons.
@@ -163,7 +165,7 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
     };
     let namespace = about.namespace.as_deref();
     let mut told = LeaderSettings::Assumed;
-    let (fleet, interpreter, key): (Fleet, Interpreter, ObjectKey) = match &about.filename {
+    let (mut fleet, interpreter, key): (Fleet, Interpreter, ObjectKey) = match &about.filename {
         Some(file) => read::dump(file, clock, &kind, namespace, name)?,
         None => {
             let client = plane.client().await?;
@@ -176,10 +178,10 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
         }
     };
     let now = clock.wall_seconds();
-    let explanation = explain(&fleet, &key, &interpreter, now);
-    let mut explanation = explanation.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
-    if let (None, Some(binding)) = (&about.filename, &explanation.binding) {
-        explanation.estimates = crate::leader::estimates(&plane.client().await?, &binding.key).await;
+    let again = |fleet: &Fleet| explain(fleet, &key, &interpreter, now);
+    let mut explanation = again(&fleet).ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
+    if about.filename.is_none() {
+        explanation = estimate(&mut fleet, explanation, again, plane, clock).await?;
     }
     if let Some(binding) = explanation.binding.as_ref().filter(|binding| binding.waits) {
         let queue = match &about.filename {
@@ -192,6 +194,43 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
         });
     }
     Ok((fleet, explanation, told))
+}
+
+/// Explains again with accurate estimators, where the leader asks some: with its answers about the binding, and with
+/// the nodes and pods of members of which it tells none.
+async fn estimate(
+    fleet: &mut Fleet,
+    mut explanation: Explanation,
+    again: impl Fn(&Fleet) -> Option<Explanation>,
+    plane: &Plane,
+    clock: &Clock,
+) -> anyhow::Result<Explanation> {
+    let (client, kubeconfig) = (plane.client().await?, plane.kubeconfig().ok());
+    let mut estimates = Vec::new();
+    if let Some(binding) = &explanation.binding {
+        estimates = crate::leader::estimates(&client, &binding.key).await;
+        let answers = fleet.answers.entry(binding.key.clone()).or_default();
+        for answer in &estimates {
+            let least = answers.entry(answer.cluster.as_str().into()).or_default();
+            *least = [*least, answer.fits].into_iter().flatten().min();
+        }
+    }
+    let mut members = Asked::default();
+    loop {
+        explanation = again(fleet).unwrap_or(explanation);
+        if !members.ask(fleet, &explanation.unasked, &client, kubeconfig.as_ref(), clock).await {
+            break;
+        }
+        fleet.nodes.clone_from(&members.nodes);
+    }
+    estimates.extend(members.unknown.into_iter().map(|(cluster, why)| EstimatorAnswer {
+        cluster: cluster.to_string(),
+        source: "Nodes".to_owned(),
+        fits: None,
+        age_ms: None,
+        error: Some(why),
+    }));
+    Ok(Explanation { estimates, ..explanation })
 }
 
 fn known(fleet: &Fleet, cluster: &str) -> anyhow::Result<ClusterName> {

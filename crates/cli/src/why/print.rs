@@ -37,6 +37,7 @@ pub fn placement(explanation: &Explanation) -> String {
         bound.nominated.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();
     let held = if held.is_empty() { Vec::new() } else { vec![format!("{} while others leave", held.join(", "))] };
     lines("held", &held);
+    lines("kept", &explanation.last_copies.iter().map(ToString::to_string).collect::<Vec<_>>());
     lines("waits", &explanation.queue.iter().map(Queue::to_string).collect::<Vec<_>>());
     lines("estimates", &explanation.estimates.iter().map(ToString::to_string).collect::<Vec<_>>());
     let Some(scheduling) = &explanation.scheduling else { return text };

@@ -5,12 +5,14 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 use anyhow::{Context as _, bail};
 use ironclad_api::{
     cluster::Cluster,
+    conditions::FALSE,
     config::ResourceInterpreterCustomization,
     names,
     policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
+    reasons::binding::UNSCHEDULABLE,
     work::{ClusterResourceBinding, ResourceBinding},
 };
-use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_fleet::{BindingRef, Gvk, ObjectKey};
 use ironclad_interpreter::{Interpreter, webhook::Webhooks};
 use ironclad_interpreter_lua::{Customization, Declarative, Host, Shipped};
 use ironclad_planning::{Fleet, Settings};
@@ -69,6 +71,7 @@ pub(crate) async fn live(
         let found = bindings.get_opt(&binding).await?;
         // Preemption compares with the bindings of all namespaces, groups of workloads with those of their own.
         let all = if reads_all(&fleet, found.as_ref()) {
+            fleet.quotas = crate::plan::read::quotas(client, &fleet.settings).await?;
             every(Api::<ResourceBinding>::all(client.clone())).await?
         } else if reads_namespace(&fleet, found.as_ref()) {
             every(bindings).await?
@@ -81,12 +84,17 @@ pub(crate) async fn live(
     Ok((fleet, interpreter(clock, &customizations, Webhooks::default()), key))
 }
 
-/// True if the answer may depend on the bindings of all namespaces: the binding preempts, or may.
+/// True if the answer may depend on the bindings of all namespaces: the binding preempts, or may, or waits for capacity
+/// that the last copies of others may hold.
 fn reads_all(fleet: &Fleet, binding: Option<&ResourceBinding>) -> bool {
     let is_nominated =
         binding.and_then(|binding| binding.status.as_ref()).is_some_and(|status| !status.nominated_clusters.is_empty());
     let waits = binding.is_none_or(|binding| binding.spec.clusters.is_empty());
-    is_nominated || (waits && fleet.settings.scheduler.preemption != Mode::Off)
+    let lacks_capacity = binding.is_some_and(|binding| {
+        let scheduled = BindingRef::from(binding).scheduled();
+        scheduled.is_some_and(|condition| condition.status == FALSE && condition.reason == UNSCHEDULABLE)
+    });
+    is_nominated || lacks_capacity || (waits && fleet.settings.scheduler.preemption != Mode::Off)
 }
 
 /// True if the answer may depend on other bindings of the namespace: gate `WorkloadAffinity` is on, and the binding is

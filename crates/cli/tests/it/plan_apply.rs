@@ -57,7 +57,8 @@ fn copies(found: &ApplyPlan) -> Vec<(ClusterName, &'static str, Option<i32>)> {
 async fn plan_apply_uses_admitted_objects_and_writes_nothing() {
     let world = world().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
-    let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock, |_| ()).await;
+    let plan =
+        async |documents: Vec<Value>| of_plane(client, None, documents, None, Preemption::Off, clock, |_| ()).await;
     let (objects, found) = plan(vec![deployment(), policy(&["m1", "m2"])]).await.unwrap();
     let planned: Vec<(&str, Change)> = objects.iter().map(|object| (object.name.as_str(), object.change)).collect();
     let created = ["Deployment default/web", "PropagationPolicy default/web"].map(|name| (name, Change::Created));
@@ -100,7 +101,7 @@ async fn dependencies_of_a_planned_workload_are_read_and_propagated() {
     ]);
     let mut policy = policy(&["m2"]);
     policy["spec"]["propagateDeps"] = true.into();
-    let (_, found) = of_plane(client, vec![web, policy], None, Preemption::Off, clock, |_| ()).await.unwrap();
+    let (_, found) = of_plane(client, None, vec![web, policy], None, Preemption::Off, clock, |_| ()).await.unwrap();
     let planned: Vec<(&str, usize)> =
         found.templates.iter().map(|change| (&*change.template.name, change.copies.len())).collect();
     assert_eq!(planned, [("settings", 1), ("web", 1)]);
@@ -122,7 +123,8 @@ async fn fields_that_left_the_manifest_are_removed_in_the_plan() {
 
     let mut wider = policy(&[]);
     wider["spec"]["placement"] = json!({});
-    let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock, |_| ()).await;
+    let plan =
+        async |documents: Vec<Value>| of_plane(client, None, documents, None, Preemption::Off, clock, |_| ()).await;
     let (objects, found) = plan(vec![wider]).await.unwrap();
     assert_eq!(objects[0].change, Change::Configured);
     let clusters: Vec<_> = copies(&found).into_iter().map(|(cluster, ..)| cluster.to_string()).collect();
@@ -157,7 +159,8 @@ async fn changed_clusters_are_followed_and_other_changes_are_named() {
     let bindings: Api<ironclad_api::work::ResourceBinding> = Api::default_namespaced(client.clone());
     bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
 
-    let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock, |_| ()).await;
+    let plan =
+        async |documents: Vec<Value>| of_plane(client, None, documents, None, Preemption::Off, clock, |_| ()).await;
     let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
         "metadata": {"name": "m2", "labels": {"tier": "gold"}}, "spec": {"syncMode": "Push"}});
     let (_, found) = plan(vec![cluster]).await.unwrap();

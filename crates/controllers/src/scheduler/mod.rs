@@ -124,6 +124,11 @@ impl Controller for Scheduler {
             let this = this.clone();
             async move { this.reconcile(key).await }
         });
+        let this = self.clone();
+        self.seam.tasks.supervise(&self.seam.clock, "scheduler/assumed", move || {
+            let this = this.clone();
+            async move { this.follow_assumptions().await }
+        });
         if self.estimates.answers() {
             let this = self.clone();
             self.seam.tasks.supervise(&self.seam.clock, "scheduler/growth", move || {
@@ -149,7 +154,7 @@ impl Scheduler {
             self.api_appeared.lock().remove(&key);
             return Ok(Next::Forget);
         };
-        self.capacity.expire();
+        self.capacity.expire().iter().for_each(|cluster| self.enqueue_waiting(cluster));
         let available = self.estimates.available(binding.view(), remote);
         let mut attempt = self.metrics.attempt(&self.seam.clock);
         self.waiting.lock().begins(&key);
@@ -214,6 +219,15 @@ impl Scheduler {
     async fn follow_growth(&self) {
         loop {
             for cluster in &self.estimates.grown().await {
+                self.enqueue_waiting(cluster);
+            }
+        }
+    }
+
+    /// Enqueues what waits for capacity when assumed results end: no report of a cluster tells of that.
+    async fn follow_assumptions(&self) {
+        loop {
+            for cluster in &self.capacity.expired().await {
                 self.enqueue_waiting(cluster);
             }
         }

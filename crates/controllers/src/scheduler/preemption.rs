@@ -1,8 +1,6 @@
 //! Preemption between bindings: who runs where, who is nominated, and the evictions of a plan
 //! (specification/scheduling.md 15).
 
-use std::sync::Arc;
-
 use ironclad_api::{policy::FederatedResourceQuota, work::ResourceBinding};
 use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
 use ironclad_propagation::quota::usage;
@@ -105,18 +103,7 @@ impl Preemption {
     pub(super) fn over_quota(&self, binding: BindingRef<'_>) -> Option<String> {
         let quotas = self.quotas.as_ref().filter(|_| may_preempt(binding, self.capacity.options().preemption))?;
         let quotas = quotas.namespace(&binding.key().namespace);
-        if quotas.is_empty() {
-            return None;
-        }
-        let lacking = match usage::lacking(binding.spec()) {
-            Ok(lacking) => lacking,
-            Err(error) => return Some(error.to_string()),
-        };
-        // Admission refuses the write, too, if it can't read a quota.
-        let refusal = |quota: &Arc<FederatedResourceQuota>| {
-            usage::refusal(quota, &lacking).unwrap_or_else(|error| Some(error.to_string()))
-        };
-        quotas.iter().find_map(refusal)
+        usage::over_quota(binding.spec(), quotas.iter().map(|quota| &**quota))
     }
 
     /// Input of a decision; `None` if preemption is off.

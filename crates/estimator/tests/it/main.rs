@@ -140,6 +140,12 @@ async fn server_answers_the_client_over_mutual_tls() -> anyhow::Result<()> {
         })
         .await?;
     assert_eq!(ask(&cores("3")?, &[]).await, Ok(2), "the watched pods count");
+    let listed = ironclad_estimator::listed(&setting.member.client(), true).await?;
+    for (cpu, fits) in [("3", 2), ("2", 5), ("9", 0)] {
+        let question = ironclad_scheduling::estimator::Question::replicas("default", Some(&needs(cpu)?));
+        let asked = listed.clone().fits(&question, ironclad_scheduling::estimator::Subtracting::Assigned);
+        assert_eq!((asked, ask(&cores(cpu)?, &[]).await), (fits, Ok(fits)), "{cpu} cores, by one list and by watches");
+    }
     let pending = Call::Unschedulable(SignedDuration::from_mins(5));
     assert_eq!(ask(&pending, &[]).await, Ok(0));
     let other = Workload { kind: "Job".to_owned(), ..web() };

@@ -2,8 +2,10 @@
 //! fleet with these objects in it.
 //!
 //! Objects are applied in the order of the file: a template is claimed by the policies that exist by then. Each
-//! template gets one reconcile of the scheduler; templates that compete for the same capacity are not followed.
+//! template gets one reconcile of the scheduler. Where another order or other delays lead to other copies, these are
+//! alternatives.
 
+mod alternatives;
 mod objects;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::{
+    alternatives::{Alternative, Course},
     objects::{Change, InvalidFile, OBJECTS_MAX, Object, Planned, check},
     three_way::Apply,
 };
@@ -67,6 +70,12 @@ pub struct ApplyPlan {
     /// Objects that workloads refer to. A fleet that lacks one of them makes the plan incomplete.
     #[serde(skip)]
     pub needs: Vec<Dependency>,
+    /// Clusters whose nodes decide on workloads, and that were not asked for them.
+    #[serde(skip)]
+    pub unasked: BTreeSet<ClusterName>,
+    /// Clusters whose nodes could not be asked, each with the reason: what fits there is by their summaries.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes_unknown: BTreeMap<ClusterName, String>,
 }
 
 /// Change of one template.
@@ -87,6 +96,18 @@ pub struct TemplateChange {
     pub copies: BTreeMap<ClusterName, CopyChange>,
     /// The scheduler's decision, with a reason for each cluster.
     pub scheduling: Option<Scheduling>,
+    /// Other outcomes, where the outcome depends on order or time that nobody knows before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
+}
+
+impl TemplateChange {
+    /// True if a copy is created, changed or removed, or may be.
+    #[must_use]
+    pub fn moves(&self) -> bool {
+        let copies = self.copies.values().chain(self.alternatives.iter().flat_map(|other| other.copies.values()));
+        copies.into_iter().any(|copy| copy.change() != "stays")
+    }
 }
 
 /// A template's copy in one cluster.
@@ -125,63 +146,134 @@ impl ApplyPlan {
     /// True if no copy would be created, changed or removed, as far as all changes are followed.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.not_followed.is_empty()
-            && self.templates.iter().all(|change| change.copies.values().all(|copy| copy.change() == "stays"))
+        self.not_followed.is_empty() && !self.templates.iter().any(TemplateChange::moves)
     }
 }
 
 /// Follows the applied objects to the copies in the clusters.
 #[must_use]
 pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
-    let (mut replay, of_policies) = claimed(question);
-    let templates: Vec<ObjectKey> = replay.fleet.world.templates.keys().cloned().collect();
-    // The detector takes templates side by side, and is faster than the scheduler, which takes one after the other.
-    let mut detected: BTreeMap<ObjectKey, Vec<Because>> =
-        templates.iter().map(|key| (key.clone(), replay.claim(key))).collect();
-    let mut placements = BTreeMap::new();
-    for key in templates {
-        let mut placement = replay.template(&key);
-        let mut because = detected.remove(&key).unwrap_or_default();
-        placement.because.retain(|one| !because.contains(one));
-        because.append(&mut placement.because);
-        placement.because = because;
-        replay.dependencies(&key);
-        if !placement.skipped {
-            placements.insert(key, placement);
-        }
-    }
-    let mut found = ApplyPlan::default();
-    let dependencies = replay.changed_dependencies(&question.before.world);
-    let all: BTreeSet<ObjectKey> = placements.keys().chain(dependencies.keys()).cloned().collect();
-    for key in &all {
-        let mut placement = placements.remove(key).unwrap_or_default();
-        let mut because = of_policies.get(key).cloned().unwrap_or_default();
-        placement.because.retain(|one| !because.contains(one));
-        because.append(&mut placement.because);
-        let template = replay.fleet.world.templates.get(key);
-        let mut because = without_existing_claim(because, template.and_then(|template| Claim::of_template(template)));
-        because.extend(dependencies.get(key).into_iter().flatten().cloned());
-        let change = change(question, &replay.fleet, key, because, placement.scheduling);
-        let moves = change.copies.values().any(|copy| copy.change() != "stays");
+    let detected = Detected::of(question, Seeing::OneByOne);
+    let followed = detected.followed(question, &detected.order());
+    let mut found = ApplyPlan { needs: followed.needs.clone(), ..ApplyPlan::default() };
+    let changes;
+    (changes, found.unasked) = alternatives::add(question, &detected, followed);
+    for (key, change) in changes {
         // A template that gets a binding is reported even if no cluster fits.
         let is_bound = change.binding.is_some() && !change.made;
-        if moves || is_bound || question.templates.contains(key) || of_policies.contains_key(key) {
+        let is_asked = question.templates.contains(&key) || detected.of_policies.contains_key(&key);
+        if change.moves() || is_bound || is_asked {
             found.templates.push(change);
         } else {
             found.unchanged += 1;
         }
     }
-    found.needs = replay.into_needs();
     found
 }
 
+/// How the controllers see the objects of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seeing {
+    /// Each is acted on before the next one is there.
+    OneByOne,
+    /// All are there before the first is acted on.
+    AtOnce,
+}
+
+/// The fleet once the detector has taken all templates, before the first is scheduled. It takes them side by side, and
+/// is faster than the scheduler, which takes one after the other.
+struct Detected<'a> {
+    replay: Replay<'a>,
+    of_policies: BTreeMap<ObjectKey, Vec<Because>>,
+    because: BTreeMap<ObjectKey, Vec<Because>>,
+}
+
+/// What becomes of the templates of one order of scheduling.
+struct Followed<'a> {
+    replay: Replay<'a>,
+    changes: BTreeMap<ObjectKey, TemplateChange>,
+    /// Templates that get another result, or none: their order may matter.
+    competing: Vec<ObjectKey>,
+    needs: Vec<Dependency>,
+    unasked: BTreeSet<ClusterName>,
+}
+
+impl<'a> Detected<'a> {
+    fn of(question: &Question<'a>, seeing: Seeing) -> Self {
+        let (mut replay, of_policies) = claimed(question, seeing);
+        let templates: Vec<ObjectKey> = replay.fleet.world.templates.keys().cloned().collect();
+        let because = templates.into_iter().map(|key| (key.clone(), replay.claim(&key))).collect();
+        Self { replay, of_policies, because }
+    }
+
+    /// The order in which the scheduler is expected to take the templates: by key.
+    fn order(&self) -> Vec<ObjectKey> {
+        self.replay.fleet.world.templates.keys().cloned().collect()
+    }
+
+    /// The policies that have the templates.
+    fn claims(&self) -> BTreeMap<&ObjectKey, Option<PolicyKey>> {
+        let templates = self.replay.fleet.world.templates.iter();
+        templates.map(|(key, template)| (key, Claim::of_template(template).map(|claim| claim.policy()))).collect()
+    }
+
+    /// Schedules these templates in their order.
+    fn followed(&self, question: &Question<'_>, order: &[ObjectKey]) -> Followed<'a> {
+        let mut replay = self.replay.clone();
+        let (mut placements, mut competing, mut unasked) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+        for key in order {
+            let present = replay.fleet.world.binding_of(key).map(|binding| binding.spec().clusters.clone());
+            let mut placement = replay.template(key);
+            if let (Some(present), Some(scheduling)) = (present, &placement.scheduling)
+                && (present != scheduling.result || scheduling.failure.is_some())
+            {
+                competing.push(key.clone());
+            }
+            if placement.scheduling.as_ref().is_some_and(|scheduling| scheduling.runs) {
+                unasked.append(&mut placement.unasked);
+            }
+            let mut because = self.because.get(key).cloned().unwrap_or_default();
+            placement.because.retain(|one| !because.contains(one));
+            because.append(&mut placement.because);
+            placement.because = because;
+            replay.dependencies(key);
+            if !placement.skipped {
+                placements.insert(key.clone(), placement);
+            }
+        }
+        let dependencies = replay.changed_dependencies(&question.before.world);
+        let all: BTreeSet<ObjectKey> = placements.keys().chain(dependencies.keys()).cloned().collect();
+        let mut changes = BTreeMap::new();
+        for key in all {
+            let mut placement = placements.remove(&key).unwrap_or_default();
+            let mut because = self.of_policies.get(&key).cloned().unwrap_or_default();
+            placement.because.retain(|one| !because.contains(one));
+            because.append(&mut placement.because);
+            let template = replay.fleet.world.templates.get(&key);
+            let mut because =
+                without_existing_claim(because, template.and_then(|template| Claim::of_template(template)));
+            because.extend(dependencies.get(&key).into_iter().flatten().cloned());
+            let change = change(question, &replay.fleet, &key, because, placement.scheduling);
+            changes.insert(key, change);
+        }
+        Followed { needs: replay.needs(), replay, changes, competing, unasked }
+    }
+}
+
 /// The fleet once the objects are applied and policies have claimed their templates, with the reasons by template.
-fn claimed<'a>(question: &Question<'a>) -> (Replay<'a>, BTreeMap<ObjectKey, Vec<Because>>) {
+fn claimed<'a>(question: &Question<'a>, seeing: Seeing) -> (Replay<'a>, BTreeMap<ObjectKey, Vec<Because>>) {
     let mut replay = Replay::new(question.before.clone(), question.interpreter, question.now);
     let mut of_policies: BTreeMap<ObjectKey, Vec<Because>> = BTreeMap::new();
+    if seeing == Seeing::AtOnce {
+        for object in question.applied {
+            drop(replay.fleet.insert(object.clone()));
+        }
+    }
     for object in question.applied {
         // They were inserted before: an invalid one is reported by then.
-        let Ok(()) = replay.fleet.insert(object.clone()) else { continue };
+        if seeing == Seeing::OneByOne && replay.fleet.insert(object.clone()).is_err() {
+            continue;
+        }
         let key = Identity::of(object).key();
         if question.templates.contains(&key) {
             let because = replay.claim(&key);
@@ -203,14 +295,14 @@ fn claimed<'a>(question: &Question<'a>) -> (Replay<'a>, BTreeMap<ObjectKey, Vec<
 /// itself over the fleet.
 #[must_use]
 pub fn preemptions(question: &Question<'_>, given: preemption::As) -> Vec<PreemptionPlan> {
-    let (mut replay, of_policies) = claimed(question);
+    let (mut replay, of_policies) = claimed(question, Seeing::OneByOne);
     let keys: BTreeSet<&ObjectKey> = question.templates.iter().chain(of_policies.keys()).collect();
     for key in &keys {
         replay.claim(key);
     }
     let world = &replay.fleet.world;
     let bindings = keys.iter().filter_map(|key| world.binding_of(key)).map(|binding| binding.key()).collect();
-    preemption::of_bindings(world, &replay.fleet.settings, bindings, given, question.now)
+    preemption::of_bindings(&replay.fleet, bindings, given, question.now)
 }
 
 /// Names the claim that stays only where nothing else is to be said of it.
@@ -243,6 +335,7 @@ fn change(
         replicas: binding.map_or(0, |binding| binding.spec().replicas),
         copies: BTreeMap::new(),
         scheduling: scheduling.filter(|_| is_scheduled),
+        alternatives: Vec::new(),
     };
     let [mut present, mut planned] = [&before, &then].map(|binding| binding.as_ref().map(targets).unwrap_or_default());
     if binding.is_none() {

@@ -1,12 +1,14 @@
 //! Plans of applied objects, over fleets of four clusters.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
+use ironclad_fleet::gates::Gate;
 use ironclad_interpreter::Interpreter;
+use ironclad_scheduling::estimator::{Index, Node};
 use jiff::Timestamp;
 
 use super::Planned;
-use crate::{Preemption, replay::Replay, testkit::objects, why::explain};
+use crate::{Preemption, Settings, replay::Replay, testkit::objects, why::explain};
 
 /// m2 is cordoned, m3 does not serve Deployments; `web` and `db` wait for a policy.
 const FLEET: &str = r#"
@@ -58,7 +60,10 @@ const IMAGE: &str = "---\napiVersion: policy.karmada.io/v1alpha1\nkind: Override
 
 /// The plan of a file as text: the change of each copy, and every reason.
 fn story(fleet: &str, file: &str, preemption: bool) -> String {
-    let planned = Planned::of_dump(objects(fleet), objects(file), "shop").unwrap();
+    told(&Planned::of_dump(objects(fleet), objects(file), "shop").unwrap(), preemption)
+}
+
+fn told(planned: &Planned, preemption: bool) -> String {
     let preemption = if preemption { Preemption::On } else { Preemption::Off };
     let now = Timestamp::from_second(1_790_000_000).unwrap();
     let found = planned.plan_apply(preemption, &Interpreter::default(), now);
@@ -74,9 +79,13 @@ fn story(fleet: &str, file: &str, preemption: bool) -> String {
         }
         let failure = change.scheduling.as_ref().and_then(|scheduling| scheduling.failure.as_deref());
         let _ = write!(text, "{}", failure.map(|failure| format!(" no place: {failure}")).unwrap_or_default());
+        for other in &change.alternatives {
+            let on = other.copies.iter().filter_map(|(cluster, copy)| Some(format!(" {cluster}:{}", copy.after?)));
+            let _ = write!(text, " or{} {}", on.collect::<String>(), other.course);
+        }
         text.push('\n');
     }
-    let quiet = found.templates.iter().all(|change| change.copies.values().all(|copy| copy.change() == "stays"));
+    let quiet = found.templates.iter().all(|change| !change.moves());
     assert_eq!(found.is_quiet(), quiet);
     let _ = write!(text, "{} unchanged{}", found.unchanged, if quiet { ", quiet" } else { "" });
     text
@@ -107,7 +116,8 @@ fn what_would_happen() {
             &format!("{FLEET}{}", policy("broad", "", "[m1]", "")),
             format!("{}{}", deployment("api", 3, ""), policy("narrow", ", name: api", "[m4]", "")),
             false,
-            "api [PropagationPolicy shop/broad selects the template by kind] m1:new ->3\n0 unchanged",
+            "api [PropagationPolicy shop/broad selects the template by kind] m1:new ->3 \
+             or m4:3 if the controllers see all objects of the file before they act on the first\n0 unchanged",
         ),
         (
             "a template after its policy",
@@ -306,6 +316,111 @@ fn what_follows() {
         ),
     ] {
         assert_eq!(story(&fleet, &file, false), want, "{name}");
+    }
+}
+
+/// A Deployment whose replicas request two cores each.
+fn large(name: &str, replicas: u32) -> String {
+    let requests = "name: c, resources: {requests: {cpu: \"2\"}}";
+    deployment(name, replicas, "").replace("name: c", requests)
+}
+
+/// The fleet, with four cores in m1 and two in m4.
+fn four_and_two_cores() -> String {
+    let summary = |free: u32| {
+        format!(
+            "resourceSummary: {{allocatable: {{cpu: \"{free}\", pods: \"100\"}}}}, apiEnablements: [{{groupVersion: apps/v1"
+        )
+    };
+    let fleet = FLEET.replacen("apiEnablements: [{groupVersion: apps/v1", &summary(4), 1);
+    let ready = fleet.find("status: &ready ").unwrap() + "status: &ready ".len();
+    let status = &fleet[ready..ready + fleet[ready..].find("}]}}").unwrap() + 3];
+    let smaller = status.replace("cpu: \"4\"", "cpu: \"2\"");
+    fleet.replace(
+        "{name: m4}, spec: {syncMode: Push}, status: *ready}",
+        &format!("{{name: m4}}, spec: {{syncMode: Push}}, status: {smaller}}}"),
+    )
+}
+
+#[test]
+fn workloads_that_compete_have_several_outcomes() {
+    let fleet = four_and_two_cores();
+    let aggregated = policy("all", "", "[m1, m4]", "").replace(
+        "clusterNames: [m1, m4]}",
+        "clusterNames: [m1, m4]}, replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}",
+    );
+    let by = "PropagationPolicy shop/all selects the template by kind";
+    let one = format!("small [{by}] m1:new ->1\n");
+    for (name, protected, file, want) in [
+        (
+            "the first one gets the larger cluster",
+            true,
+            format!("{aggregated}{}{}", large("big", 2), large("small", 1)),
+            format!(
+                "big [{by}] m1:new ->2 or m1:1 m4:1 if the scheduler takes small before big\n\
+                 small [{by}] m4:new ->1 or m1:1 if the scheduler takes small before big\n0 unchanged"
+            ),
+        ),
+        (
+            "alone it competes with nobody",
+            true,
+            format!("{aggregated}{}", large("small", 1)),
+            format!("{one}0 unchanged"),
+        ),
+        (
+            "without protection from overcommitment each sees what the clusters report",
+            false,
+            format!("{aggregated}{}{}", large("big", 2), large("small", 1)),
+            format!("big [{by}] m1:new ->2\n{one}0 unchanged"),
+        ),
+    ] {
+        let mut planned = Planned::of_dump(objects(&fleet), objects(&file), "shop").unwrap();
+        for fleet in [&mut planned.before, &mut planned.after] {
+            let gates = fleet.settings.gates.clone().with(Gate::SchedulingOvercommitProtection, protected);
+            fleet.settings = Settings::new(gates, &fleet.settings.scheduler);
+        }
+        assert_eq!(told(&planned, false), want, "{name}");
+    }
+}
+
+/// The nodes of members count where the leader asks accurate estimators.
+#[test]
+fn nodes_of_members_that_were_asked_count() {
+    let node =
+        |cpu: i64| Node { allocatable: [("cpu".to_owned(), cpu), ("pods".to_owned(), 100)].into(), ..Node::default() };
+    let index = |cores: &[i64]| {
+        let mut index = Index::default();
+        for (n, cores) in cores.iter().enumerate() {
+            index.node(&format!("n{n}"), Some(node(cores * 1_000)));
+        }
+        Arc::new(index)
+    };
+    let aggregated = policy("all", "", "[m1, m4]", "").replace(
+        "clusterNames: [m1, m4]}",
+        "clusterNames: [m1, m4]}, replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}",
+    );
+    let file = format!("{aggregated}{}", large("web", 2));
+    let plan = |estimators: bool, nodes: &[(&str, Arc<Index>)]| {
+        let mut planned = Planned::of_dump(objects(&four_and_two_cores()), objects(&file), "shop").unwrap();
+        for fleet in [&mut planned.before, &mut planned.after] {
+            fleet.settings.estimators = estimators;
+            fleet.nodes = nodes.iter().map(|(name, index)| ((*name).into(), index.clone())).collect();
+        }
+        let found = planned.plan_apply(Preemption::Off, &Interpreter::default(), Timestamp::UNIX_EPOCH);
+        let on = found.templates[0].copies.iter().map(|(cluster, copy)| format!("{cluster}:{}", copy.after.unwrap()));
+        let unasked: Vec<String> = found.unasked.iter().map(ToString::to_string).collect();
+        (on.collect::<Vec<_>>().join(" "), unasked.join(" "))
+    };
+    let four_small = || index(&[1, 1, 1, 1]);
+    let owned = |on: &str, unasked: &str| (on.to_owned(), unasked.to_owned());
+    for (name, estimators, nodes, want) in [
+        ("nobody asks", false, vec![], owned("m1:2", "")),
+        ("both are to be asked", true, vec![], owned("m1:2", "m1 m4")),
+        ("one is still to be asked", true, vec![("m1", four_small())], owned("", "m4")),
+        ("four cores, one on each node", true, vec![("m1", four_small()), ("m4", index(&[4]))], owned("", "")),
+        ("one of two fits on each", true, vec![("m1", index(&[2])), ("m4", index(&[1, 2]))], owned("m1:1 m4:1", "")),
+    ] {
+        assert_eq!(plan(estimators, &nodes), want, "{name}");
     }
 }
 

@@ -5,9 +5,13 @@
 
 mod dependencies;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use ironclad_fleet::{Because, Binding, ObjectKey, PolicyKey, because::propagation::Reason};
+use ironclad_api::cluster::Cluster;
+use ironclad_fleet::{Because, Binding, ClusterName, ObjectKey, PolicyKey, because::propagation::Reason};
 use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_propagation::{
     detector::{self, claim::Claim},
@@ -46,10 +50,12 @@ pub struct Placement {
     pub because: Vec<Because>,
     /// The scheduler's decision, if the template has or gets a binding.
     pub scheduling: Option<Scheduling>,
+    /// Clusters whose nodes decide on it, and that were not asked for them.
+    pub unasked: BTreeSet<ClusterName>,
 }
 
 /// A copy of the fleet and what decides over it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Replay<'a> {
     /// The fleet as the decisions so far leave it.
     pub fleet: Fleet,
@@ -159,10 +165,12 @@ impl<'a> Replay<'a> {
             }
         }
         if let Some(binding) = self.fleet.world.binding_of(key) {
-            let (world, settings) = (&self.fleet.world, &self.fleet.settings);
-            let state = self.scheduler.get_or_insert_with(|| State::of(world, settings, self.now));
-            let options = &settings.scheduler;
+            let (fleet, world) = (&self.fleet, &self.fleet.world);
+            let state = self.scheduler.get_or_insert_with(|| State::of_fleet(fleet, self.now));
+            let options = &fleet.settings.scheduler;
+            state.ask(binding.view(), world, options);
             let scheduling = schedule::schedule(&binding, &world.clusters, state, options, self.now);
+            placement.unasked = schedule::unasked(fleet, binding.view(), &scheduling);
             // A binding without a placement follows its referrers: the scheduler writes no result.
             if binding.spec().placement.is_some() {
                 let after = with_result(&binding, scheduling.result.clone());
@@ -221,11 +229,22 @@ impl<'a> Replay<'a> {
         changed
     }
 
+    /// Changes a cluster for the schedules that follow.
+    pub(crate) fn change_cluster(&mut self, name: &ClusterName, change: impl FnOnce(&mut Cluster)) {
+        let Some(cluster) = self.fleet.world.clusters.get_mut(name) else { return };
+        let before = cluster.clone();
+        change(Arc::make_mut(cluster));
+        if let Some(state) = &mut self.scheduler {
+            state.capacity.cluster(name, Some(&before), Some(cluster));
+        }
+    }
+
     /// Objects that the workloads so far refer to, sorted and without repetitions.
     #[must_use]
-    pub fn into_needs(mut self) -> Vec<Dependency> {
-        Dependency::sort(&mut self.needs);
-        self.needs
+    pub fn needs(&self) -> Vec<Dependency> {
+        let mut needs = self.needs.clone();
+        Dependency::sort(&mut needs);
+        needs
     }
 }
 

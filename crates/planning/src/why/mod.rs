@@ -1,16 +1,17 @@
 //! Reasons of a template's placement: the detector's and the scheduler's own decisions, run again over what is there,
 //! with their reasons kept. Nothing here decides anything itself.
 
+mod last;
 mod not;
 pub mod queue;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::work::TargetCluster;
 use ironclad_fleet::{
-    Because, Binding, BindingKey, Gvk, ObjectKey,
+    Because, Binding, BindingKey, ClusterName, Gvk, ObjectKey,
     because::propagation::Reason,
     tree::{Explained, LinkState},
 };
@@ -24,6 +25,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::{
+    last::LastCopy,
     not::{Answer, answer, because_of_cluster},
     queue::Queue,
 };
@@ -60,6 +62,12 @@ pub struct Explanation {
     /// Answers of accurate estimators, if the leader has some and somebody asked for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub estimates: Vec<EstimatorAnswer>,
+    /// Last copies of other workloads, in clusters that it could use if they had the capacity.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_copies: Vec<LastCopy>,
+    /// Clusters whose nodes decide on it, and that were not asked for them.
+    #[serde(skip)]
+    pub unasked: BTreeSet<ClusterName>,
 }
 
 /// The binding of the template.
@@ -174,6 +182,8 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
         preemption: None,
         queue: None,
         estimates: Vec::new(),
+        last_copies: Vec::new(),
+        unasked: placement.unasked,
     };
     if placement.skipped {
         return Some(explanation);
@@ -190,6 +200,9 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
     // What follows others is not scheduled: a cycle would find no placement, which is no fault.
     explanation.scheduling = placement.scheduling.filter(|_| present.as_ref().is_none_or(is_scheduled));
     let bound = present.clone().or_else(|| replay.fleet.world.binding_of(template));
+    if let (Some(bound), Some(scheduling)) = (&bound, &explanation.scheduling) {
+        explanation.last_copies = last::copies(&fleet.world, &bound.key(), scheduling);
+    }
     explanation.preemption = bound.and_then(|bound| preempts(fleet, &bound, explanation.scheduling.as_ref(), now));
     explanation.binding = match (present, replay.fleet.world.binding_of(template)) {
         (Some(present), _) => Some(summary(&present, true)),
@@ -212,10 +225,10 @@ fn preempts(
     if !may {
         return None;
     }
-    let mut world = fleet.world.clone();
+    let mut fleet = fleet.clone();
     // One that the detector would make is not in the world yet.
-    put_binding(&mut world, &binding.key(), binding.clone());
-    preemption(&world, &fleet.settings, &binding.key(), As::default(), now)
+    put_binding(&mut fleet.world, &binding.key(), binding.clone());
+    preemption(&fleet, &binding.key(), As::default(), now)
 }
 
 /// For a template that is claimed: the policy that has it, and all that select it, too. One that would win against

@@ -210,3 +210,47 @@ fn a_nominated_binding_is_told_with_its_victims() {
     let Answer::Preempts { victims, .. } = &plan.answer else { panic!("{plan:?}") };
     assert_eq!(victims.iter().map(|victim| victim.binding.to_string()).collect::<Vec<_>>(), ["shop/low-deployment"]);
 }
+
+#[test]
+fn last_copies_of_others_are_named_to_what_waits_for_their_capacity() {
+    let full = "---\napiVersion: cluster.karmada.io/v1alpha1\nkind: Cluster\nmetadata: {name: m1}\nspec: {syncMode: Push}\n\
+                status: {apiEnablements: [{groupVersion: apps/v1, resources: [{name: deployments, kind: Deployment}]}], \
+                conditions: [{type: Ready, status: \"True\", reason: ClusterReady, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}], \
+                resourceSummary: {allocatable: {cpu: \"4\", pods: \"100\"}, allocated: {cpu: \"4\"}}}\n";
+    let binding = |name: &str, cluster: &str, more: &str| {
+        format!(
+            "---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\nmetadata: {{name: {name}-deployment, namespace: shop, uid: b-{name}, \
+             generation: 1, labels: {{propagationpolicy.karmada.io/permanent-id: p}}}}\n\
+             spec: {{resource: {{apiVersion: apps/v1, kind: Deployment, namespace: shop, name: {name}, uid: u-{name}}}, replicas: 2, \
+             replicaRequirements: {{resourceRequest: {{cpu: \"2\"}}}}, placement: {{clusterAffinity: {{clusterNames: [{cluster}]}}, \
+             replicaScheduling: {{replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}}}{more}}}\n"
+        )
+    };
+    let deployment = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: new, namespace: shop, uid: u-new}\nspec: {replicas: 2}\n";
+    let task = |cluster: &str, mode: &str| {
+        format!(
+            ", gracefulEvictionTasks: [{{fromCluster: {cluster}, purgeMode: {mode}, reason: TaintUntolerated, producer: p, replicas: 2}}]"
+        )
+    };
+    let gracefully = task("m1", "Gracefully");
+    let placed = ", clusters: [{name: m2, replicas: 2}]";
+    for (name, cluster, other, want) in [
+        (
+            "a last copy",
+            "m1",
+            gracefully.clone(),
+            vec![
+                "m1: the last copy of shop/old-deployment, replicas 2: it stays until that workload is placed again, deleted or scaled down",
+            ],
+        ),
+        ("one that is deleted at once", "m1", task("m1", "Directly"), vec![]),
+        ("it is placed elsewhere, and leaves by itself", "m1", format!("{gracefully}{placed}"), vec![]),
+        ("in a cluster that it can't use", "m1", task("m2", "Gracefully"), vec![]),
+        ("it waits for nothing", "m2", gracefully.clone(), vec![]),
+    ] {
+        let world = format!("{full}{}{}{deployment}", binding("new", cluster, ""), binding("old", "m1", &other));
+        let explained = explanation(&world, "apps/v1", "Deployment", "shop", "new");
+        let told: Vec<String> = explained.last_copies.iter().map(ToString::to_string).collect();
+        assert_eq!(told, want, "{name}");
+    }
+}

@@ -115,6 +115,22 @@ pub fn refusal(quota: &FederatedResourceQuota, difference: &Amounts) -> Result<O
     Ok(None)
 }
 
+/// Message of the first of a namespace's quotas that has too little left to place a binding as a whole; `None` if all
+/// have enough. A quantity that cannot be parsed refuses, too, as admission refuses the write.
+#[must_use]
+pub fn over_quota<'a>(
+    spec: &ResourceBindingSpec,
+    quotas: impl IntoIterator<Item = &'a FederatedResourceQuota>,
+) -> Option<String> {
+    let mut quotas = quotas.into_iter().peekable();
+    quotas.peek()?;
+    let lacking = match lacking(spec) {
+        Ok(lacking) => lacking,
+        Err(error) => return Some(error.to_string()),
+    };
+    quotas.find_map(|quota| refusal(quota, &lacking).unwrap_or_else(|error| Some(error.to_string())))
+}
+
 /// Replicas that members decided, by the kind and name of the workload (specification/autoscaling.md 6.6).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Records(BTreeMap<(String, String, String), BTreeMap<ClusterName, i32>>);
@@ -283,7 +299,15 @@ mod tests {
             ("it needs less", web(5, 4), quota(json!({"cpu": "1"}), json!({"cpu": "9"})), None),
         ] {
             assert_eq!(refusal(&quota, &lacking(&binding).unwrap()).unwrap(), want, "{name}");
+            assert_eq!(over_quota(&binding, [&quota]), want, "{name}");
         }
+        let (wide, narrow) = (quota(json!({"cpu": "8"}), json!({})), quota(json!({"cpu": "3"}), json!({})));
+        assert_eq!(over_quota(&web(0, 4), [&wide, &narrow]), over("cpu", "4", "3"), "one of two is enough");
+        let invalid = spec(json!({"resource": resource, "replicas": 1,
+            "replicaRequirements": {"resourceRequest": {"cpu": "nonsense"}}}));
+        assert_eq!(over_quota(&invalid, []), None, "no quota asks for the request");
+        assert!(over_quota(&invalid, [&wide]).is_some(), "a request that can't be read");
+        assert!(over_quota(&web(0, 1), [&quota(json!({"cpu": "nonsense"}), json!({}))]).is_some(), "a limit");
         assert!(refusal(&quota(json!({"cpu": "nonsense"}), json!({})), &lacking(&web(0, 1)).unwrap()).is_err());
     }
 

@@ -46,6 +46,7 @@ mod member_controllers;
 mod members_sim;
 mod metrics_real;
 mod metrics_up;
+mod nodes_up;
 mod old_member;
 mod preemption_matrix;
 mod preemption_sim;

@@ -13,12 +13,13 @@ use ironclad_planning::{
     apply::{ApplyPlan, Object, Planned},
 };
 use ironclad_seam::Clock;
-use kube::Client;
+use kube::{Client, config::Kubeconfig};
 use serde_json::Value;
 
 use super::command::Format;
 use crate::{
     connect::Plane,
+    nodes::Asked,
     print as output,
     report::{Exit, WOULD_MOVE},
     why,
@@ -65,10 +66,10 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
             (planned.objects, found)
         }
         None => {
-            of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock, |text| {
-                output::note(text)
-            })
-            .await?
+            let (client, kubeconfig) = (how.plane.client().await?, how.plane.kubeconfig().ok());
+            let namespace = how.namespace.as_deref();
+            of_plane(&client, kubeconfig.as_ref(), documents, namespace, preemption, clock, |text| output::note(text))
+                .await?
         }
     };
     let text = match how.output {
@@ -82,12 +83,14 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
 }
 
 /// Plans for applying these objects to the control plane. Objects without a namespace go into the given one, or that of
-/// the client.
+/// the client. Members are asked for their nodes and pods where the leader's scheduler asks accurate estimators; their
+/// access is that of [`members::connect`](crate::members::connect).
 ///
 /// # Errors
 /// If the control plane does not answer or would refuse one of them.
 pub async fn of_plane(
     client: &Client,
+    kubeconfig: Option<&Kubeconfig>,
     documents: Vec<Value>,
     namespace: Option<&str>,
     preemption: Preemption,
@@ -95,12 +98,19 @@ pub async fn of_plane(
     report: impl FnMut(&str),
 ) -> anyhow::Result<(Vec<Object>, ApplyPlan)> {
     let (mut planned, resources) = read::live(client, documents, namespace, report).await?;
-    let mut asked: Vec<Dependency> = Vec::new();
+    let (mut asked, mut members) = (Vec::<Dependency>::new(), Asked::default());
     loop {
-        let found = plan_apply(&planned, preemption, clock);
+        let mut found = plan_apply(&planned, preemption, clock);
         // What is fetched may be a workload with references of its own; each is asked for once, so this ends.
         let missing: Vec<&Dependency> = found.needs.iter().filter(|need| !asked.contains(need)).collect();
         if missing.is_empty() {
+            // With the nodes of some, the scheduler may try others.
+            if members.ask(&planned.after, &found.unasked, client, kubeconfig, clock).await {
+                planned.before.nodes.clone_from(&members.nodes);
+                planned.after.nodes.clone_from(&members.nodes);
+                continue;
+            }
+            found.nodes_unknown = members.unknown;
             return Ok((planned.objects, found));
         }
         read::fetch(&mut planned, client, &resources, &missing).await?;

@@ -19,9 +19,8 @@ pub(super) fn table(objects: &[Object], found: &ApplyPlan) -> String {
         template(change, &mut text);
     }
     text.push('\n');
-    let moving = found.templates.iter().filter(|change| change.copies.values().any(|copy| copy.change() != "stays"));
     // Writing into a String can't fail.
-    let _ = match moving.count() {
+    let _ = match found.templates.iter().filter(|change| change.moves()).count() {
         0 if !found.not_followed.is_empty() => writeln!(text, "no copy would change by what is followed"),
         0 => writeln!(text, "no copy would change"),
         1 => writeln!(text, "the copies of 1 template would change"),
@@ -29,6 +28,9 @@ pub(super) fn table(objects: &[Object], found: &ApplyPlan) -> String {
     };
     for object in &found.not_followed {
         let _ = writeln!(text, "the effect of {object} on copies is not followed");
+    }
+    for (cluster, why) in &found.nodes_unknown {
+        let _ = writeln!(text, "what fits into {cluster} is by its summary, as its nodes are not known here: {why}");
     }
     if found.unchanged > 0 {
         let _ = writeln!(text, "{} would not change", count(found.unchanged, "other template"));
@@ -68,6 +70,15 @@ fn template(change: &TemplateChange, text: &mut String) {
     if !change.copies.is_empty() {
         let rows: Vec<Vec<String>> = change.copies.iter().map(|(cluster, copy)| row(&cluster.0, copy)).collect();
         let _ = write!(text, "\n{}", print::table(&["COPY IN", "CHANGE", "NOW", "THEN", "OVERRIDES"], &rows));
+    }
+    for other in &change.alternatives {
+        let on = other.copies.iter().filter_map(|(cluster, copy)| match copy.after? {
+            0 => Some(cluster.to_string()),
+            replicas => Some(format!("{cluster}:{replicas}")),
+        });
+        let on: Vec<String> = on.collect();
+        let on = if on.is_empty() { "no cluster".to_owned() } else { on.join(", ") };
+        let _ = writeln!(text, "or on {on}, {}", other.course);
     }
     for cycle in change.scheduling.iter().flat_map(|scheduling| &scheduling.cycles) {
         let group = cycle.group.as_ref().map(|group| format!("affinity group {group}\n")).unwrap_or_default();

@@ -123,6 +123,7 @@ async fn ours(client: &Client) -> anyhow::Result<Fleet> {
     before.overrides = every(Api::<OverridePolicy>::all(client.clone())).await?.into_iter().map(Arc::new).collect();
     let overrides = every(Api::<ClusterOverridePolicy>::all(client.clone())).await?;
     before.cluster_overrides = overrides.into_iter().map(Arc::new).collect();
+    before.quotas = crate::plan::read::quotas(client, &before.settings).await?;
     before.customizations = every(Api::all(client.clone())).await?;
     before.priority_classes = match Api::<PriorityClass>::all(client.clone()).list(&ListParams::default()).await {
         Ok(list) => {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{
     labels,
-    policy::PurgeMode,
+    policy::{ClusterAffinity, PurgeMode},
     work::{ResourceBinding, Work},
 };
 use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, WorkKey, World as Fleet, affinity};
@@ -135,17 +135,28 @@ pub(super) fn config_deleted(
     }
 }
 
-/// A user's placement leaves this cluster out, or gives it no replica by its weights, and the next copy is being made
-/// (decision 13), or there is to be none: as for a workload of no replicas (specification/scheduling.md 8.7).
+/// A user's placement leaves this cluster out, prefers an affinity group without it, or gives it no replica by its
+/// weights, and the next copy is being made (decision 13), or there is to be none: as for a workload of no replicas
+/// (specification/scheduling.md 8.7).
 fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet) -> bool {
     if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
         return true;
     }
     let (Some(placement), Some(object)) = (&binding.spec.placement, fleet.clusters.get(cluster)) else { return false };
-    let one = placement.cluster_affinity.iter();
-    let mut all = one.chain(placement.cluster_affinities.iter().map(|term| &term.affinity)).peekable();
-    let is_left_out = all.peek().is_some() && !all.any(|affinity| affinity::chooses(affinity, object));
     let targets = &binding.spec.clusters;
+    let chosen_by = |affinity: &ClusterAffinity| {
+        let chosen = |name: &str| {
+            fleet.clusters.get(&ClusterName::from(name)).is_some_and(|target| affinity::chooses(affinity, target))
+        };
+        targets.iter().any(|target| chosen(&target.name))
+    };
+    let groups = &placement.cluster_affinities;
+    // Of ordered groups, a user who edits the placement asks for the first one that fits. A fault moves to later ones.
+    let in_use = groups.iter().position(|group| chosen_by(&group.affinity)).map_or(groups.len(), |at| at + 1);
+    let until = if binding.spec.eviction(&cluster.0).is_some() { groups.len() } else { in_use };
+    let one = placement.cluster_affinity.iter();
+    let mut all = one.chain(groups.iter().take(until).map(|group| &group.affinity)).peekable();
+    let is_left_out = all.peek().is_some() && !all.any(|affinity| affinity::chooses(affinity, object));
     let in_making = fleet.works.iter().any(|(key, work)| {
         let is_live = work.metadata.deletion_timestamp.is_none() && id(&**work) == id(binding);
         is_live && targets.iter().any(|target| *target.name == *key.cluster.0)

@@ -173,8 +173,7 @@ fn placement(
         let conditions = then.status().map_or(&[][..], |status| &status.conditions);
         let scheduled = conditions::get(conditions, SCHEDULED).is_some_and(|condition| condition.status == TRUE);
         // Where the result stands no cycle runs, and the condition is that of the last one.
-        let stands = scheduling.trigger.as_ref().is_some_and(|trigger| trigger.to_string().contains("up to date"));
-        if !stands {
+        if scheduling.runs {
             ensure!(
                 scheduled != scheduling.failure.is_some(),
                 "Scheduled is {scheduled}, told {:?}",

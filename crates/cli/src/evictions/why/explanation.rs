@@ -1,0 +1,327 @@
+//! Explanation of the evictions of one binding: the decisions on them, taken again over the objects, beside what the
+//! leader reports.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    time::Duration,
+};
+
+use ironclad_api::{
+    annotations::PROCEED_WITHOUT_CLEANUP, cluster::Cluster, eviction::PRODUCER_TAINT_MANAGER, policy::PurgeMode,
+};
+use ironclad_failover::{
+    Evictions, Flags, Now,
+    flags::eviction::Mode,
+    taint_manager::pre_scheduling_check::{Snapshot, candidates, has_target, peers, refusals},
+    taint_manager::queue::Key,
+    taint_manager::verdict::Verdict,
+    taint_manager::{Row, Waiting},
+};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::NoTarget, targets};
+use ironclad_planning::schedule::{fits_at_most, most};
+use ironclad_scheduling::Peers;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::evictions::observe::{EvictionQueue, LeaderReport, Objects};
+
+/// Most clusters that are named with what is against each.
+const REFUSED_MAX: usize = 5;
+
+/// The leader's judgement of bindings on faulty clusters, as far as it is known.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Judged {
+    /// It judges none, for this reason.
+    Off(String),
+    /// On these clusters whatever has no row stays; each with the beginning of its fault. In mode `observe` a row ends
+    /// with the event that tells what would be evicted.
+    Known {
+        /// The faulty clusters that it knows.
+        since: BTreeMap<ClusterName, Timestamp>,
+        /// `--failover-mode`.
+        mode: Mode,
+    },
+    /// No leader reports all.
+    Unknown,
+}
+
+impl Judged {
+    pub(super) fn of(leader: &LeaderReport) -> Self {
+        match &leader.report {
+            None if leader.is_off => Self::Off(leader.silence.clone()),
+            Some(report) if leader.is_whole() => {
+                let since = report.episodes.iter().map(|one| (one.cluster.as_str().into(), one.since));
+                Self::Known { since: since.collect(), mode: report.mode }
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Reason why a binding without a row stays on a cluster although its present settings would let it leave.
+    fn stays(&self, cluster: &ClusterName) -> Option<String> {
+        match self {
+            Self::Off(why) => Some(why.clone()),
+            Self::Known { since, mode: Mode::Observe } if since.contains_key(cluster) => {
+                Some("--failover-mode=observe writes nothing: event WouldEvict reports what would leave".to_owned())
+            }
+            Self::Known { since, mode: Mode::Enforce } => {
+                let since = since.get(cluster)?;
+                Some(format!(
+                    "the leader judged it by its settings of {since}, when the fault began; edits since then count \
+                     from the next fault on"
+                ))
+            }
+            Self::Known { .. } | Self::Unknown => None,
+        }
+    }
+}
+
+/// The answer for one binding on one cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    pub(super) binding: BindingKey,
+    pub(super) resource: String,
+    pub(super) cluster: ClusterName,
+    /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves if its state in the queue is unknown; Left; Stays.
+    pub(super) state: String,
+    /// Decided from the objects, because no leader reports it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) rebuilt: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) place: Option<usize>,
+    pub(super) because: String,
+    /// The settings that count, if they are not those of now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) frozen: Option<String>,
+    /// Reason why it is parked, retried or held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waits_because: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) due: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expected: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) purge_mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) cancels: Vec<String>,
+}
+
+/// The objects, and the decisions that follow from them.
+pub(super) struct Decisions<'a> {
+    clusters: &'a Clusters,
+    bindings: BTreeMap<BindingKey, Binding>,
+    /// `None` while gate `WorkloadAffinity` is off.
+    peers: Option<Peers>,
+    evictions: Evictions,
+    pub(super) now: Timestamp,
+}
+
+impl<'a> Decisions<'a> {
+    pub(super) fn of(seen: &'a Objects, flags: Flags, now: Timestamp) -> Self {
+        Self {
+            clusters: &seen.clusters,
+            bindings: seen.bindings.iter().map(|binding| (binding.key(), binding.clone())).collect(),
+            peers: peers(&flags.scheduler, &seen.bindings),
+            evictions: seen.decisions(flags, now),
+            now,
+        }
+    }
+
+    fn peers_that_stay(&self, binding: &Binding, cluster: &ClusterName) -> Option<Peers> {
+        let key = Key { cluster: cluster.clone(), binding: binding.key() };
+        let now = Now { wall: self.now, mono: Duration::ZERO };
+        let of_key = |key: &BindingKey| self.bindings.get(key).cloned();
+        self.peers.as_ref().map(|peers| self.evictions.peers_that_stay(&key, peers, self.clusters, of_key, now))
+    }
+}
+
+/// Explains one binding: an answer for each faulty cluster that it is on, and each that it was evicted from; with `all`
+/// also where it stays.
+pub(super) fn explain(
+    binding: &Binding,
+    decisions: &Decisions<'_>,
+    queue: &EvictionQueue,
+    judged: &Judged,
+    all: bool,
+) -> Vec<Answer> {
+    let Decisions { clusters, evictions, .. } = decisions;
+    let spec = binding.spec();
+    let resource = &spec.resource;
+    let blank = |cluster: &str, state: &str, because: String| Answer {
+        binding: binding.key(),
+        resource: format!("{} {} {}", resource.api_version, resource.kind, resource.name),
+        cluster: cluster.into(),
+        state: state.to_owned(),
+        rebuilt: false,
+        place: None,
+        because,
+        frozen: None,
+        waits_because: None,
+        since: None,
+        due: None,
+        expected: None,
+        purge_mode: None,
+        target: None,
+        cancels: Vec::new(),
+    };
+    let mut answers = Vec::new();
+    for task in spec.graceful_eviction_tasks.iter().filter(|task| task.producer == PRODUCER_TAINT_MANAGER) {
+        let mut answer = blank(&task.from_cluster, "Left", format!("{}: {}", task.reason, task.message));
+        answer.since = task.creation_timestamp.as_ref().map(|time| time.0);
+        answer.purge_mode = task.purge_mode.map(|mode| format!("{mode:?}"));
+        answer.cancels = vec![
+            match (spec.clusters.is_empty(), waits_for_source(binding, &task.from_cluster, clusters)) {
+                (_, true) => {
+                    answer.because.push_str(
+                        "; the new copy waits until the old one is deleted, which an unreachable cluster can't do",
+                    );
+                    format!(
+                        "the wait for the old copy: annotation {PROCEED_WITHOUT_CLEANUP}=true on the binding, once nothing \
+                     runs there any more"
+                    )
+                }
+                (true, false) => {
+                    format!("{} recovers, or another cluster can take it: it is placed there then", task.from_cluster)
+                }
+                (false, false) => "nothing: the migration goes on until the new copy is healthy".to_owned(),
+            },
+        ];
+        answers.push(answer);
+    }
+    if all && spec.placement.is_none() && !spec.required_by.is_empty() {
+        let followed: Vec<String> = spec.required_by.iter().map(|by| format!("{}/{}", by.namespace, by.name)).collect();
+        for target in targets::targets(spec) {
+            let because = format!("it follows the workload of {}, and leaves with it", followed.join(", "));
+            answers.push(blank(&target.cluster.0, "Stays", because));
+        }
+        return answers;
+    }
+    let key = binding.key();
+    for target in &spec.clusters {
+        let name = ClusterName::from(target.name.as_str());
+        let Some(verdict) = evictions.verdict(&name, binding) else { continue };
+        let is_it = |row: &&Row| row.binding == key && row.cluster == name;
+        let reported = queue.reported.iter().find(is_it);
+        let row = reported.or_else(|| queue.rebuilt.iter().find(is_it));
+        if let Judged::Off(why) = judged {
+            answers.push(blank(&target.name, "Stays", why.clone()));
+            continue;
+        }
+        let mut answer = match (verdict, row) {
+            (Ok(Verdict::Goes { causes, purge_mode }), row) => {
+                if let Some(why) = row.is_none().then(|| judged.stays(&name)).flatten() {
+                    answers.push(blank(&target.name, "Stays", why));
+                    continue;
+                }
+                let mut answer = blank(&target.name, "Leaves", causes.taints().join(", "));
+                answer.due = Some(causes.due());
+                answer.purge_mode = Some(format!("{purge_mode:?}"));
+                answer
+            }
+            // The leader judged it by other settings than those of now.
+            (Ok(Verdict::Stays(reason)) | Err(reason), Some(_)) => {
+                let mut answer = blank(&target.name, "Leaves", String::new());
+                answer.frozen = Some(format!(
+                    "by its settings when the fault began; by those of now it would stay ({reason}), which counts from \
+                     the next fault on"
+                ));
+                answer
+            }
+            (Err(reason), None) => {
+                answers.push(blank(&target.name, "Stays", reason.to_string()));
+                continue;
+            }
+            (Ok(Verdict::Stays(reason)), None) => {
+                if all {
+                    answers.push(blank(&target.name, "Stays", reason.to_string()));
+                }
+                continue;
+            }
+        };
+        answer.target = Some(target_of(binding, &name, decisions, row));
+        answer.cancels = cancels(&name, row);
+        if let Some(row) = row {
+            // Settings that the leader recorded at the start of the episode, not those of the objects now.
+            answer.state = row.state.to_string();
+            (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
+            (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
+            answer.purge_mode = Some(row.purge_mode.clone());
+            answer.rebuilt = reported.is_none();
+            answer.waits_because.clone_from(&row.because);
+        }
+        answers.push(answer);
+    }
+    answers
+}
+
+/// True if the new copy waits until the old one in this cluster is deleted.
+fn waits_for_source(binding: &Binding, from: &str, clusters: &Clusters) -> bool {
+    let spec = binding.spec();
+    let is_ready = clusters.get(&ClusterName::from(from)).is_some_and(|cluster| cluster.is_ready());
+    let directly = spec.eviction(from).is_some_and(|task| task.purge_mode == Some(PurgeMode::Directly));
+    directly && !is_ready && targets::waits_for_source(spec, binding.metadata(), is_ready)
+}
+
+fn target_of(binding: &Binding, from: &ClusterName, decisions: &Decisions<'_>, row: Option<&Row>) -> String {
+    let Decisions { clusters, evictions, now, .. } = decisions;
+    // The leader knows the capacity of the clusters, too.
+    if let Some(why) = row.filter(|row| row.state == Waiting::Parked).and_then(|row| row.because.as_ref())
+        && !why.contains(&NoTarget::NoCandidate.to_string())
+    {
+        return format!("none: {}", why.trim_start_matches("no available target cluster: "));
+    }
+    let peers = decisions.peers_that_stay(binding, from);
+    let snapshot = Snapshot { clusters, scheduler: &evictions.flags().scheduler, peers: peers.as_ref(), now: *now };
+    let left_out = BTreeSet::from([from.clone()]);
+    let check = evictions.flags().eviction.pre_scheduling_check;
+    match has_target(binding, &left_out, &snapshot, check) {
+        Err(why @ NoTarget::NoCandidate) => {
+            let refused = refusals(binding, &left_out, &snapshot);
+            let more = refused.len().saturating_sub(REFUSED_MAX);
+            let named = refused.iter().take(REFUSED_MAX).map(|(cluster, why)| format!("{cluster} {why}"));
+            let mut named = named.collect::<Vec<_>>().join("; ");
+            if more > 0 {
+                let _ = write!(named, "; and {more} more");
+            }
+            if named.is_empty() { format!("none: {why}") } else { format!("none: {why} ({named})") }
+        }
+        Err(why) => format!("none: {why}"),
+        Ok(()) => {
+            let everywhere = ironclad_api::policy::Placement::default();
+            let placement = binding.spec().placement.as_deref().unwrap_or(&everywhere);
+            let found = candidates(binding, placement, &left_out, &snapshot);
+            let spec = binding.spec();
+            let moving = i64::from(spec.target(&from.0).map_or(0, |target| target.replicas));
+            let (most, options) = (most(clusters), &evictions.flags().scheduler);
+            let named = |cluster: &&std::sync::Arc<Cluster>| {
+                let name = cluster.metadata.name.clone()?;
+                let fits = fits_at_most(&most, spec, &name.as_str().into(), options).filter(|fits| *fits < moving);
+                Some(
+                    fits.map_or(name.clone(), |fits| format!("{name} (at most {fits} of {moving} replicas can start)")),
+                )
+            };
+            let names: Vec<String> = found.iter().filter_map(named).take(5).collect();
+            let more = found.len().saturating_sub(names.len());
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}", names.join(", "))
+        }
+    }
+}
+
+fn cancels(cluster: &ClusterName, row: Option<&Row>) -> Vec<String> {
+    let mut ways =
+        vec![format!("{cluster} recovers and its taints are removed"), "`ironclad failover pause` holds it".to_owned()];
+    match row.map(|row| row.state) {
+        Some(Waiting::Parked) => ways.insert(0, "it is evicted only when another cluster can take it".to_owned()),
+        // Nothing leaves a held cluster, so that a pause changes nothing.
+        Some(Waiting::Held) => drop(ways.pop()),
+        _ => {}
+    }
+    ways
+}

@@ -1,0 +1,294 @@
+//! Explanations of evictions, and their text.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_api::{
+    Taint, Time,
+    cluster::{APIEnablement, APIResource, Cluster, ClusterSpec},
+    conditions::{self, cluster::READY},
+    eviction::PRODUCER_TAINT_MANAGER,
+    policy::{Placement, SpreadByField, SpreadConstraint},
+    taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
+    work::{
+        GracefulEvictionTask, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster,
+        WorkloadAffinityGroups,
+    },
+};
+use ironclad_failover::{
+    Flags,
+    flags::eviction::Mode,
+    taint_manager::{Row, Waiting},
+};
+use ironclad_fleet::{Binding, ClusterName};
+use jiff::Timestamp;
+
+use super::{
+    explanation::{Answer, Decisions, Judged, explain},
+    is_named, names_of,
+};
+use crate::evictions::observe::{EvictionQueue, Objects};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn cluster(name: &str, status: &str, taint: Option<&str>) -> (ClusterName, Arc<Cluster>) {
+    let mut cluster = Cluster::new(name, ClusterSpec::default());
+    let of = |effect: &str| Taint {
+        key: "k".into(),
+        effect: effect.to_owned(),
+        value: None,
+        time_added: Some(Time(at(1_000))),
+    };
+    cluster.spec.taints = taint.into_iter().map(of).collect();
+    let ready = conditions::condition(READY, status, "Because", "");
+    let resources = vec![APIResource { name: "deployments".into(), kind: "Deployment".into() }];
+    let apis = vec![APIEnablement { group_version: "apps/v1".into(), resources }];
+    let state = cluster.status.get_or_insert_default();
+    (state.conditions, state.api_enablements) = (vec![ready], apis.into());
+    (name.into(), Arc::new(cluster))
+}
+
+fn binding() -> ResourceBinding {
+    let spread = SpreadConstraint {
+        spread_by_field: Some(SpreadByField::Cluster),
+        min_groups: 1,
+        ..SpreadConstraint::default()
+    };
+    let target = TargetCluster { name: "member1".into(), replicas: 2, components: vec![] };
+    let resource = ObjectReference {
+        api_version: "apps/v1".into(),
+        kind: "Deployment".into(),
+        namespace: "shop".into(),
+        name: "web".into(),
+        ..ObjectReference::default()
+    };
+    let mut binding = ResourceBinding::new(
+        "web-deployment",
+        ResourceBindingSpec {
+            resource,
+            replicas: 2,
+            clusters: vec![target],
+            placement: Some(Placement { spread_constraints: vec![spread], ..Placement::default() }.into()),
+            ..ResourceBindingSpec::default()
+        },
+    );
+    binding.metadata.namespace = Some("shop".into());
+    binding.metadata.labels =
+        Some([(ironclad_api::labels::PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into());
+    binding
+}
+
+fn world(effect: &str, binding: ResourceBinding) -> Objects {
+    let clusters =
+        [cluster("member1", "False", Some(effect)), cluster("member2", "True", None), cluster("member3", "True", None)];
+    Objects {
+        clusters: clusters.into_iter().collect(),
+        policies: vec![],
+        bindings: vec![Binding::from(Arc::new(binding))],
+    }
+}
+
+fn decisions(seen: &Objects) -> Decisions<'_> {
+    Decisions { now: at(1_000), ..Decisions::of(seen, Flags::default(), at(1_010)) }
+}
+
+fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {
+    explain(&seen.bindings[0], &decisions(seen), queue, &Judged::Unknown, true)
+}
+
+fn known(mode: Mode) -> Judged {
+    Judged::Known { since: [("member1".into(), at(1_000))].into(), mode }
+}
+
+#[test]
+fn bindings_are_told_as_the_leader_judged_them() {
+    let leaves = || world(NO_EXECUTE, binding());
+    let stays = || world(PREFER_NO_EXECUTE, binding());
+    let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
+    let row = leaves().decisions(Flags::default(), at(1_010)).report(now).rows.remove(0);
+    let off = || Judged::Off("no evictions are decided: feature gate Failover is off".into());
+    let limit = Row { state: Waiting::Held, because: Some("--max-evictions-per-episode".into()), ..row.clone() };
+    for (name, seen, row, judged, state, want) in [
+        ("queued", leaves(), Some(&row), known(Mode::Enforce), "Queued", "because  k:NoExecute"),
+        (
+            "tolerated since the fault began: it leaves all the same",
+            stays(),
+            Some(&row),
+            known(Mode::Enforce),
+            "Queued",
+            "judged   by its settings when the fault began; by those of now it would stay (",
+        ),
+        (
+            "its toleration was removed since the fault began: it stays",
+            leaves(),
+            None,
+            known(Mode::Enforce),
+            "Stays",
+            "because  the leader judged it by its settings of 1970-01-01T00:16:40Z, when the fault began",
+        ),
+        ("observed", leaves(), None, known(Mode::Observe), "Stays", "event WouldEvict reports what would leave"),
+        ("the gate is off", leaves(), None, off(), "Stays", "because  no evictions are decided: feature gate"),
+        ("the gate is off, tolerated", stays(), None, off(), "Stays", "because  no evictions are decided"),
+        (
+            "a fault that the leader has not seen yet",
+            leaves(),
+            None,
+            Judged::Known { since: BTreeMap::new(), mode: Mode::Enforce },
+            "Leaves",
+            "because  k:NoExecute",
+        ),
+        ("no leader reports", leaves(), None, Judged::Unknown, "Leaves", "because  k:NoExecute"),
+        ("held", leaves(), Some(&limit), known(Mode::Enforce), "Held", "try      remove the evicting taints of"),
+    ] {
+        let queue = EvictionQueue { reported: row.cloned().into_iter().collect(), ..EvictionQueue::default() };
+        let answers = explain(&seen.bindings[0], &decisions(&seen), &queue, &judged, true);
+        let text = answers[0].text(at(1_012));
+        assert_eq!((answers.len(), answers[0].state.as_str()), (1, state), "{name}: {text}");
+        assert!(text.contains(want), "{name}: {text}");
+    }
+}
+
+#[test]
+fn targets_whose_nodes_are_smaller_than_a_pod_are_told() {
+    let mut large = binding();
+    large.spec.replica_requirements =
+        serde_json::from_value(serde_json::json!({"resourceRequest": {"cpu": "3"}})).unwrap();
+    let mut seen = world(NO_EXECUTE, large);
+    let member = Arc::make_mut(seen.clusters.get_mut(&ClusterName::from("member2")).unwrap());
+    member.spec.resource_models = serde_json::from_value(serde_json::json!([
+        {"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "2"}]},
+        {"grade": 1, "ranges": [{"name": "cpu", "min": "2", "max": "64"}]},
+    ]))
+    .unwrap();
+    member.status.as_mut().unwrap().resource_summary = serde_json::from_value(serde_json::json!({
+        "allocatable": {"cpu": "8", "pods": "40"},
+        "allocatableModelings": [{"grade": 0, "count": 4}, {"grade": 1, "count": 0}],
+    }))
+    .unwrap();
+    let answers = answers(&seen, &EvictionQueue::default());
+    assert_eq!(answers[0].target.as_deref(), Some("member2 (at most 0 of 2 replicas can start), member3"));
+}
+
+#[test]
+fn clusters_that_can_not_take_it_are_named_with_the_reason() {
+    let mut seen = world(NO_EXECUTE, binding());
+    for (name, cluster) in [cluster("member2", "False", None), cluster("member3", "True", Some("NoSchedule"))] {
+        seen.clusters.insert(name, cluster);
+    }
+    let answer = answers(&seen, &EvictionQueue::default()).remove(0);
+    let want = "none: no other cluster that the affinity chooses can take it (member2 is not ready; member3 had untolerated taint {k:NoSchedule})";
+    assert_eq!(answer.target.as_deref(), Some(want));
+}
+
+#[test]
+fn groups_of_workloads_are_asked() {
+    let grouped = |name: &str, on: &str| {
+        let mut grouped = binding();
+        grouped.metadata.name = Some(name.to_owned());
+        grouped.spec.clusters[0].name = on.to_owned();
+        grouped.spec.workload_affinity_groups =
+            Some(WorkloadAffinityGroups { anti_affinity_group: "db".into(), ..WorkloadAffinityGroups::default() });
+        Binding::from(Arc::new(grouped))
+    };
+    let flags = || {
+        let mut flags = Flags::default();
+        flags.scheduler.workload_affinity = true;
+        flags
+    };
+    for (name, other_on, want) in [
+        ("the other one stays where it is", "member2", "member3"),
+        ("the other one leaves the same cluster", "member1", "member2, member3"),
+    ] {
+        let mut seen = world(NO_EXECUTE, binding());
+        seen.bindings = vec![grouped("one", "member1"), grouped("other", other_on)];
+        let decisions = Decisions::of(&seen, flags(), at(1_010));
+        let answers = explain(&seen.bindings[0], &decisions, &EvictionQueue::default(), &Judged::Unknown, true);
+        assert_eq!(answers[0].target.as_deref(), Some(want), "{name}");
+    }
+}
+
+#[test]
+fn evictions_are_explained() {
+    let seen = world(NO_EXECUTE, binding());
+    let evictions = seen.decisions(Flags::default(), at(1_010));
+    let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
+    let mut report = evictions.report(now);
+    report.rows[0].expected = Some(at(1_052));
+    let reported = EvictionQueue { reported: report.rows, ..EvictionQueue::default() };
+    let text = answers(&seen, &reported)[0].text(at(1_012));
+    assert_eq!(
+        text,
+        "shop/web-deployment (apps/v1 Deployment web) leaves member1
+  because  k:NoExecute
+  state    Queued, position 1, for 2s
+  due      1970-01-01T00:16:40Z (now)
+  expected 1970-01-01T00:17:32Z (in 40s)
+  copy     Gracefully
+  target   member2, member3
+  cancel   member1 recovers and its taints are removed
+  cancel   `ironclad failover pause` holds it
+"
+    );
+    let alone = &answers(&seen, &EvictionQueue::default())[0];
+    assert_eq!(
+        (alone.state.as_str(), alone.place, alone.expected),
+        ("Leaves", None, None),
+        "position and time are known by the leader only"
+    );
+    let by_objects = EvictionQueue { rebuilt: seen.rows(Flags::default(), at(1_010)), ..EvictionQueue::default() };
+    let rebuilt = &answers(&seen, &by_objects)[0];
+    assert_eq!(
+        (rebuilt.state.as_str(), rebuilt.place, rebuilt.expected, rebuilt.rebuilt),
+        ("Queued", Some(1), Some(at(1_050)), true),
+        "a new leader warms up for 40 s"
+    );
+    let text = rebuilt.text(at(1_012));
+    assert!(text.contains("  state    Queued, position 1 (by the objects; no leader reports)\n"), "{text}");
+}
+
+#[test]
+fn bindings_that_are_not_evicted_are_explained() {
+    let stays = answers(&world(PREFER_NO_EXECUTE, binding()), &EvictionQueue::default());
+    assert_eq!(stays[0].state, "Stays");
+    assert!(stays[0].text(at(0)).contains("has no failover.cluster"), "{}", stays[0].text(at(0)));
+    let mut nowhere = binding();
+    nowhere.spec.placement.as_mut().unwrap().spread_constraints[0].min_groups = 3;
+    let answers = answers(&world(NO_EXECUTE, nowhere), &EvictionQueue::default());
+    assert_eq!(answers[0].target.as_deref(), Some("none: its spread constraint wants 3 groups by cluster, left: 2"));
+}
+
+#[test]
+fn finished_evictions_are_explained() {
+    let mut left = binding();
+    left.spec.clusters.clear();
+    left.spec.graceful_eviction_tasks = vec![GracefulEvictionTask {
+        from_cluster: "member1".into(),
+        reason: "TaintUntolerated".into(),
+        message: "taints k:NoExecute".into(),
+        producer: PRODUCER_TAINT_MANAGER.into(),
+        ..GracefulEvictionTask::default()
+    }];
+    let text = answers(&world(NO_EXECUTE, left), &EvictionQueue::default())[0].text(at(0));
+    assert!(text.starts_with("shop/web-deployment (apps/v1 Deployment web) has left member1\n  because  TaintUntolerated: taints k:NoExecute\n"), "{text}");
+}
+
+#[test]
+fn bindings_are_found_by_their_own_or_their_templates_name() {
+    let bound = Binding::from(Arc::new(binding()));
+    for (name, want) in [
+        ("web-deployment", true),
+        ("deployment/web", true),
+        ("Deployments/web", true),
+        ("deploy/web", true),
+        ("sts/web", false),
+        ("deployment/db", false),
+        ("deployments.apps/web", true),
+        ("web", false),
+    ] {
+        assert_eq!(is_named(&bound, name), want, "{name}");
+    }
+    let words = |given: &[&str]| names_of(&given.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+    assert_eq!(words(&["deployment", "web"]), ["deployment/web"]);
+    assert_eq!(words(&["web-deployment", "db-statefulset"]), ["web-deployment", "db-statefulset"]);
+}

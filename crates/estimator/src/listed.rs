@@ -1,0 +1,52 @@
+//! Nodes and pods of a member, listed once: for those who ask once and watch nothing.
+
+use std::fmt::Debug;
+
+use ironclad_scheduling::estimator::Index;
+use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use crate::kinds::{Node, Pod, ResourceQuota};
+
+/// Objects per page.
+const PAGE: u32 = 500;
+
+/// Index of what a member has now, as [`Member`](crate::Member) computes it: nodes, pods, and ResourceQuotas where gate
+/// `ResourceQuotaEstimate` is on.
+///
+/// # Errors
+/// If a list is refused, or the member does not answer.
+pub async fn listed(client: &Client, quotas: bool) -> Result<Index, kube::Error> {
+    let mut index = Index::default();
+    each::<Node>(client, |node| {
+        index.node(&node.name_any(), Some(node.capacity()));
+    })
+    .await?;
+    each::<Pod>(client, |pod| {
+        index.pod(None, pod.assigned().as_ref());
+    })
+    .await?;
+    if quotas {
+        each::<ResourceQuota>(client, |quota| {
+            index.quota(&quota.namespace().unwrap_or_default(), &quota.name_any(), Some(quota.free()));
+        })
+        .await?;
+    }
+    Ok(index)
+}
+
+/// Every object of a kind, a page at a time.
+async fn each<K>(client: &Client, mut take: impl FnMut(K)) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let (api, mut page) = (Api::<K>::all(client.clone()), ListParams::default().limit(PAGE));
+    loop {
+        let list = api.list(&page).await?;
+        list.items.into_iter().for_each(&mut take);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
+}

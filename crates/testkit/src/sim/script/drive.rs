@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use ironclad_api::{
     cluster::Cluster,
+    eviction::BINDING_PREEMPTED,
     policy::ClusterTaintPolicy,
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
     work::ResourceBinding,
@@ -196,9 +197,25 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until nothing happens any more.
+/// Waits until nothing happens any more. The task of a preempted workload that finds no other cluster lasts for its
+/// grace period, in which nobody writes anything.
 async fn rest(world: &mut World, script: &Script) -> anyhow::Result<()> {
-    if script.shortage.is_some() { world.until_still().await } else { world.until_quiet().await }
+    if script.shortage.is_none() {
+        return world.until_quiet().await;
+    }
+    let began = world.clock().mono();
+    let is_preempted = |binding: &ResourceBinding| {
+        binding.spec.graceful_eviction_tasks.iter().any(|task| task.reason == BINDING_PREEMPTED)
+    };
+    loop {
+        world.until_still().await?;
+        let preempted = world.model.look(|fleet| fleet.bindings.values().any(|binding| is_preempted(binding)));
+        if !preempted {
+            return Ok(());
+        }
+        ensure!(world.clock().mono() - began < SHARED_WITHIN, "tasks of preempted workloads do not end");
+        world.pass(Duration::from_secs(5)).await?;
+    }
 }
 
 /// Waits until nothing is left of preemptions, and nobody waits for what a lower priority holds.

@@ -11,7 +11,8 @@ const NOW: i64 = 10_000;
 fn limited(behavior: &Value, current: i32, proposal: i32, history: &History, holds: bool) -> Normalized {
     let behavior: Option<HorizontalPodAutoscalerBehavior> = serde_json::from_value(behavior.clone()).unwrap();
     let target = CrossVersionObjectReference::default();
-    let spec = Spec { target: &target, min: 1, max: 100, metrics: &[], behavior: behavior.as_ref() };
+    let spec =
+        Spec { target: &target, min: 1, max: 100, metrics: &[], behavior: behavior.as_ref(), scaled_to_zero: None };
     normalize(proposal, current, &spec, history, holds, &Options::default(), at(NOW))
 }
 

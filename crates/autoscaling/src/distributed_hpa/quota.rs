@@ -229,7 +229,7 @@ fn fair<'l>(claims: &[Claim<'_>], limits: &'l [Limit], own: usize) -> (i64, Opti
         let fits = limits.iter().zip(&left).all(|(limit, left)| limit.of(claim).is_zero() || limit.of(claim) <= *left);
         if *share < claim.wanted && fits {
             *share += 1;
-            limits.iter().zip(&mut left).for_each(|(limit, left)| *left = *left - limit.of(claim));
+            limits.iter().zip(&mut left).for_each(|(limit, left)| *left -= limit.of(claim));
         }
     }
     (shares[own], tightest)

@@ -117,7 +117,7 @@ impl ScaledToZero {
             Self::Removed => conditions.retain(|condition| !is_it(condition)),
             Self::Becomes(holds) if is_rescaled => {
                 let condition = if holds { IS_SCALED_TO_ZERO } else { NOT_SCALED_TO_ZERO };
-                let old = conditions.iter().position(|condition| is_it(condition)).map(|at| conditions.remove(at));
+                let old = conditions.iter().position(is_it).map(|at| conditions.remove(at));
                 conditions.push(condition.of_type(SCALED_TO_ZERO, old.as_ref(), now));
             }
             Self::Kept | Self::Becomes(_) => {}

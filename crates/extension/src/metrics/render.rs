@@ -233,8 +233,8 @@ mod tests {
         let values = custom::combine(&merged.items, custom::Merge::Sum);
         for (version, name) in [(custom::Version::V1Beta1, "window"), (custom::Version::V1Beta2, "windowSeconds")] {
             let shown = custom(&values[0], version);
-            let windows: Vec<&String> =
-                shown.as_object().unwrap().keys().filter(|key| key.starts_with("window")).collect();
+            let keys = shown.as_object().unwrap().keys().map(String::as_str);
+            let windows: Vec<&str> = keys.filter(|key| key.starts_with("window")).collect();
             assert_eq!((windows, &shown[name]), (vec![name], &json!(30)), "{version:?}");
         }
         let text = sample("ExternalMetricValueList", "external.metrics.k8s.io/v1beta1");

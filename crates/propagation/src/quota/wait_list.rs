@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn freed_quota_goes_to_the_highest_priority() {
-        let rows: &[(&str, &[(&str, i32, i64)], i64, &[&str])] = &[
+        type Waiting<'a> = (&'a str, i32, i64);
+        let rows: &[(&str, &[Waiting<'_>], i64, &[&str])] = &[
             ("the highest priority first", &[("low", 0, 4), ("high", 9, 4)], 4, &["high"]),
             ("equal ones in the order of their waiting", &[("a", 1, 2), ("b", 1, 2), ("c", 1, 2)], 4, &["a", "b"]),
             ("what is too large holds nobody up", &[("high", 9, 6), ("low", 0, 2)], 4, &["low"]),
@@ -138,9 +139,9 @@ mod tests {
         let wide = quota("wide", json!({"cpu": "10"}), json!({}));
         let narrow = quota("narrow", json!({"cpu": "3"}), json!({"cpu": "1"}));
         assert_eq!(waiting.fitting("shop", &[wide.clone(), narrow]), ["a"]);
-        assert_eq!(waiting.fitting("shop", &[wide.clone()]), ["a", "b"]);
+        assert_eq!(waiting.fitting("shop", &[&wide]), ["a", "b"]);
         assert_eq!(waiting.fitting::<FederatedResourceQuota>("shop", &[]), ["a", "b"], "the quota was deleted");
-        assert!(waiting.fitting("other", &[wide.clone()]).is_empty());
+        assert!(waiting.fitting("other", &[&wide]).is_empty());
         let unreadable = quota("bad", json!({"cpu": "many"}), json!({}));
         assert_eq!(waiting.fitting("shop", &[unreadable]), ["a", "b"]);
     }

@@ -90,7 +90,9 @@ fn world(effect: &str, binding: ResourceBinding) -> Objects {
 }
 
 fn decisions(seen: &Objects) -> Decisions<'_> {
-    Decisions { now: at(1_000), ..Decisions::of(seen, Flags::default(), at(1_010)) }
+    let mut decisions = Decisions::of(seen, Flags::default(), at(1_010));
+    decisions.now = at(1_000);
+    decisions
 }
 
 fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {

@@ -68,8 +68,7 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
         None => {
             let (client, kubeconfig) = (how.plane.client().await?, how.plane.kubeconfig().ok());
             let namespace = how.namespace.as_deref();
-            of_plane(&client, kubeconfig.as_ref(), documents, namespace, preemption, clock, |text| output::note(text))
-                .await?
+            of_plane(&client, kubeconfig.as_ref(), documents, namespace, preemption, clock, output::note).await?
         }
     };
     let text = match how.output {

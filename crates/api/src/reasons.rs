@@ -112,7 +112,7 @@ pub mod federated_hpa {
     pub const FAILED_UPDATE_SCALE: &str = "FailedUpdateScale";
     /// Of a distributed HPA: the maximum is smaller than the number of clusters, of which each has at least 1.
     pub const MAX_BELOW_CLUSTER_COUNT: &str = "MaxBelowClusterCount";
-    /// Of a distributed HPA: a FederatedResourceQuota leaves fewer replicas than the maximum.
+    /// A FederatedResourceQuota leaves a distributed HPA fewer replicas than its maximum.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
     /// A metric gives a desired replica count.
     pub const VALID_METRIC_FOUND: &str = "ValidMetricFound";

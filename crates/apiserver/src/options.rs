@@ -6,6 +6,7 @@ use ironclad_store::StoreError;
 
 use crate::{
     Identity, TokenKey, WebhookCaller, admission::Admission, aggregation::forwarder::Forwarder, convert::Converter,
+    feature_gates::FeatureGates,
 };
 
 /// Options of a server.
@@ -41,13 +42,6 @@ pub struct Options {
     pub feature_gates: FeatureGates,
     /// Limits for clients over the network.
     pub bounds: Bounds,
-}
-
-/// Gates of Kubernetes that change what objects may say; all off by default, as in a kube-apiserver.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FeatureGates {
-    /// `HPAScaleToZero`: a HorizontalPodAutoscaler may have `minReplicas` 0.
-    pub hpa_scale_to_zero: bool,
 }
 
 /// Refusal of pods whose ServiceAccount does not exist (specification/apiserver.md 21).

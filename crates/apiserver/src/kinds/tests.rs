@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtins;
 use crate::{
-    options::FeatureGates,
+    feature_gates::FeatureGates,
     registry::{Builtin, strategy::Strategy},
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{names, options::FeatureGates, status::Cause};
+use crate::{feature_gates::FeatureGates, names, status::Cause};
 
 /// A column of a built-in kind: name, type, priority (1: only when wide).
 pub(crate) type Column = (&'static str, &'static str, i64);

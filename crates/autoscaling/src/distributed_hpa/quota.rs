@@ -66,7 +66,7 @@ struct Claim<'a> {
 struct Limit {
     quota: String,
     key: String,
-    /// What no replica uses.
+    /// Amount that no replica uses.
     left: Amount,
 }
 
@@ -168,7 +168,7 @@ fn request(spec: &ResourceBindingSpec) -> Amounts {
     request
 }
 
-/// What the limits of all quotas leave. A limit that cannot be read limits nothing.
+/// Rest that the limits of all quotas leave. A limit that cannot be read limits nothing.
 fn limits(quotas: &Quotas<'_>, records: &Records) -> Vec<Limit> {
     let mut used = Amounts::new();
     for binding in quotas.bindings {
@@ -218,7 +218,7 @@ fn fair<'l>(claims: &[Claim<'_>], limits: &'l [Limit], own: usize) -> (i64, Opti
         }
         shares.push(share);
     }
-    // What rounding leaves goes to the oldest.
+    // The oldest gets the rest of the rounding.
     let mut left: Vec<Amount> = limits
         .iter()
         .map(|limit| {
@@ -461,7 +461,7 @@ mod tests {
     }
 
     proptest! {
-        /// What all may have together fits, unless more counts already, or more was handed out before.
+        /// The maxima fit together, unless more counts already, or more was handed out before.
         #[test]
         fn quotas_are_not_exceeded(mut apps in prop::collection::vec(any_app(), 1..4), limit in 0..20_000_i64, turns in prop::collection::vec(0..4_usize, 24)) {
             for (app, name) in apps.iter_mut().zip(NAMES) {

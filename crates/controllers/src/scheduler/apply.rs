@@ -34,7 +34,7 @@ pub(super) struct Applier {
     preemption: Arc<Preemption>,
 }
 
-/// What became of a decision.
+/// Outcome of the writes of a decision.
 pub(super) struct Applied {
     pub(super) next: Next,
     /// Usage of the result that a quota refused.

@@ -40,7 +40,7 @@ struct Api {
     version: &'static str,
 }
 
-/// What a GET answers with.
+/// Body of an answer to a GET.
 #[derive(Clone, Copy)]
 enum Answer {
     /// One object of this kind.
@@ -260,7 +260,7 @@ fn object(description: &str, fields: Vec<Property>) -> Value {
     let properties: Map<String, Value> = fields
         .into_iter()
         .map(|(name, description, schema, _)| {
-            // What stands beside a reference is ignored.
+            // Fields beside a reference are ignored.
             let mut schema = if schema.get("$ref").is_some() { json!({"allOf": [schema]}) } else { schema };
             schema["description"] = json!(description);
             (name.to_owned(), schema)

@@ -188,7 +188,7 @@ struct Detected<'a> {
     because: BTreeMap<ObjectKey, Vec<Because>>,
 }
 
-/// What becomes of the templates of one order of scheduling.
+/// Results of the templates in one order of scheduling.
 struct Followed<'a> {
     replay: Replay<'a>,
     changes: BTreeMap<ObjectKey, TemplateChange>,

@@ -23,7 +23,7 @@ fn pod(name: &str, cpu: &str, qps: &str) -> String {
     .to_string()
 }
 
-/// What clients know about the APIs: aggregated discovery, and OpenAPI for `kubectl explain`.
+/// Documents from which clients know the APIs: aggregated discovery, and OpenAPI for `kubectl explain`.
 async fn check_documents(kubectl: &Kubectl) -> anyhow::Result<()> {
     until("kubectl explains the metrics", DEADLINE, async || {
         for (asked, wanted) in [

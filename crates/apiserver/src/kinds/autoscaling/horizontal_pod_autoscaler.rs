@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    feature_gates::FeatureGates,
     kinds::{
         kind::Kind,
         shared::{
@@ -18,7 +19,6 @@ use crate::{
         },
     },
     object,
-    options::FeatureGates,
     registry::strategy::{Conversion, Strategy},
     status::Cause,
 };

@@ -151,7 +151,7 @@ fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet
         targets.iter().any(|target| chosen(&target.name))
     };
     let groups = &placement.cluster_affinities;
-    // Of ordered groups, a user who edits the placement asks for the first one that fits. A fault moves to later ones.
+    // A user who edits the placement asks for the first ordered group that fits. A fault moves to later ones.
     let in_use = groups.iter().position(|group| chosen_by(&group.affinity)).map_or(groups.len(), |at| at + 1);
     let until = if binding.spec.eviction(&cluster.0).is_some() { groups.len() } else { in_use };
     let one = placement.cluster_affinity.iter();

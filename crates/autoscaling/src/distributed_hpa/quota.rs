@@ -72,9 +72,9 @@ struct Limit {
 
 /// Returns the replicas that an autoscaler may have; `None` if the quotas leave as many as it wants.
 ///
-/// What is left is divided among the autoscalers of the namespace in proportion to the replicas that each of them may
-/// still add. One that may have more than its members have now gets only what the members of the others do not have:
-/// they have to give up their part first.
+/// The autoscalers of the namespace share the rest in proportion to the replicas that each of them may still add. One
+/// that may have more than its members have now gets only replicas that the members of the others do not have: they
+/// have to give up their part first.
 #[must_use]
 pub fn room(quotas: &Quotas<'_>, hpa: &HorizontalPodAutoscaler) -> Option<Room> {
     if quotas.quotas.is_empty() {

@@ -139,7 +139,7 @@ impl Waiting {
         (self.reasons.len() - self.backing_off, self.backing_off)
     }
 
-    /// The number of bindings that wait for a cluster that fits, or for quota: these are in the queue, to be tried again
+    /// The number of bindings that wait for a cluster that fits, or for quota. They are in the queue and tried again
     /// after minutes.
     pub(crate) fn unfit(&self) -> usize {
         self.reasons.len() - self.backing_off - self.line.len()

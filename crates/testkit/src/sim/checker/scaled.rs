@@ -7,8 +7,8 @@ use ironclad_fleet::BindingKey;
 
 use super::Rules;
 
-/// Checks that nobody takes assigned replicas back without assigning them elsewhere: the clusters and the replicas of the
-/// workload are the same, and the sum is smaller.
+/// Checks that nobody takes assigned replicas back without assigning them elsewhere: the clusters and the replicas of
+/// the workload are the same, and the sum is smaller.
 pub(super) fn see(
     key: &BindingKey,
     old: Option<&ResourceBinding>,

@@ -45,7 +45,7 @@ pub struct Move {
     pub ends: BTreeMap<String, i32>,
     /// Result of the move.
     pub status: MoveStatus,
-    /// Reason why the new copy does not start, if it doesn't.
+    /// Reason why the new copy does not start, if it doesn't; of a move, why it is not certain that it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }

@@ -157,6 +157,40 @@ fn copies_that_can_not_start_are_no_moves() {
 }
 
 #[test]
+fn replicas_that_may_not_fit_on_the_nodes_are_named() {
+    let models = json!([
+        {"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "4"}]},
+        {"grade": 1, "ranges": [{"name": "cpu", "min": "4", "max": "8"}]},
+        {"grade": 2, "ranges": [{"name": "cpu", "min": "8", "max": "64"}]},
+    ]);
+    for (replicas, want) in [
+        (3, None),
+        (4, Some("of 4 replicas to start in m2, only 3 certainly fit on its nodes")),
+        (5, Some("5 replicas to start in m2, and only 4 would fit")),
+    ] {
+        let mut world = fleet(2);
+        for cluster in world.clusters.values_mut() {
+            let cluster = Arc::make_mut(cluster);
+            cluster.spec.resource_models = serde_json::from_value(models.clone()).unwrap();
+            // Of 16 CPUs on two nodes, 3 are used on one of them.
+            let summary = json!({"allocatable": {"cpu": "16", "pods": "1000"}, "allocated": {"cpu": "3"},
+                "allocatableModelings": [{"grade": 0, "count": 0}, {"grade": 1, "count": 1}, {"grade": 2, "count": 1}]});
+            cluster.status.get_or_insert_default().resource_summary = Some(serde_json::from_value(summary).unwrap());
+        }
+        bind(&mut world, "web", &one_copy(&["m1", "m2"]), Value::Null, &[("m1", replicas)]);
+        rebind(&mut world, "web", |binding| {
+            binding["spec"]["replicaRequirements"] = json!({"resourceRequest": {"cpu": "3"}});
+        });
+        let mut options = Options::default();
+        options.flags.eviction.pre_scheduling_check = Check::Off;
+        let found = plan_failover(&world, &tainted("m1", "NoExecute", None), &options, start());
+        let one = found.moves.first().unwrap();
+        let status = if replicas < 5 { MoveStatus::Moved } else { MoveStatus::NotRunning };
+        assert_eq!((one.status, one.because.as_deref()), (status, want), "{replicas}: {:?}", found.moves);
+    }
+}
+
+#[test]
 fn a_pod_larger_than_each_node_does_not_start() {
     let mut world = fleet(2);
     for cluster in world.clusters.values_mut() {
@@ -209,12 +243,15 @@ fn a_workload_that_is_not_healthy_where_it_has_room_is_not_expected_to_be_health
         json!([{"clusterName": "m1", "applied": true, "health": health, "healthTransitionTime": since}])
     };
     let room = json!({"allocatable": {"cpu": "100", "pods": "1000"}});
-    let full = json!({"allocatable": {"cpu": "100", "pods": "1000"}, "allocated": {"cpu": "100"}});
+    let full = json!({"allocatable": {"cpu": "100", "pods": "1000"}, "allocated": {"cpu": "100"},
+        "allocating": {"cpu": "2", "pods": "1"}});
+    let own = json!({"allocatable": {"cpu": "2", "pods": "1000"}, "allocated": {"cpu": "2"}});
     for (name, reports, summary, want) in [
         ("healthy", report("Healthy", 3_600), &room, MoveStatus::Moved),
         ("not healthy for an hour", report("Unhealthy", 3_600), &room, MoveStatus::NotRunning),
         ("not healthy, and it had no time to start", report("Unhealthy", 5), &room, MoveStatus::Moved),
         ("not healthy, since its cluster is full", report("Unhealthy", 3_600), &full, MoveStatus::Moved),
+        ("not healthy, and its own pods fill the cluster", report("Unhealthy", 3_600), &own, MoveStatus::NotRunning),
         ("unknown", report("Unknown", 3_600), &room, MoveStatus::Moved),
         ("no report", json!([]), &room, MoveStatus::Moved),
     ] {

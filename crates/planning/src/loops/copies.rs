@@ -127,11 +127,19 @@ impl Plan<'_> {
     /// not healthy where it runs now either.
     fn block_copies(&mut self, before: &Binding, after: Binding) -> Binding {
         let (key, spec) = (after.key(), after.spec());
-        let (mut blocked, mut freed) = (Vec::new(), Vec::new());
+        let (mut blocked, mut freed, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
         for target in &spec.clusters {
             let cluster = ClusterName::from(target.name.as_str());
             let had = before.spec().target(&target.name).map_or(0, |target| target.replicas);
             let gains = i64::from(target.replicas.saturating_sub(had));
+            let certain = fits_at_most(&self.least, spec, &cluster, &self.options.scheduling);
+            if let Some(certain) = certain.filter(|certain| *certain < gains) {
+                let gains = count(gains, "replica");
+                doubtful.push((
+                    cluster.clone(),
+                    format!("of {gains} to start in {cluster}, only {certain} certainly fit on its nodes"),
+                ));
+            }
             let fits = || {
                 let fits = fits_at_most(&self.free, spec, &cluster, &self.options.scheduling)?;
                 (fits < gains)
@@ -149,8 +157,10 @@ impl Plan<'_> {
             }
         }
         for cluster in freed {
-            self.blocked.remove(&(key.clone(), cluster));
+            self.blocked.remove(&(key.clone(), cluster.clone()));
+            self.doubtful.remove(&(key.clone(), cluster));
         }
+        self.doubtful.extend(doubtful.into_iter().map(|(cluster, why)| ((key.clone(), cluster), why)));
         if blocked.is_empty() {
             return after;
         }
@@ -235,6 +245,7 @@ impl Plan<'_> {
                 let since = if starting.len() < targets.len() { self.now } else { TO_THE_END };
                 self.capacity.assigned(before, targets, options, since);
                 self.free.assigned(before, &starting, options, TO_THE_END);
+                self.least.assigned(before, &starting, options, TO_THE_END);
             }
             self.set_binding(key, current);
             // The scheduler's own write causes another reconcile only if something else changed, too.

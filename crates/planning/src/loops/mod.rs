@@ -17,7 +17,7 @@ use ironclad_api::{
 };
 use ironclad_failover::{Evictions, Now, cluster::health, taint_manager::Waiting, taint_policy, taints::is_faulty};
 use ironclad_fleet::{BindingKey, ClusterName, World};
-use ironclad_scheduling::{Capacity, Peers};
+use ironclad_scheduling::{Capacity, Peers, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};
 
 use self::fleet::Fleet;
@@ -42,7 +42,8 @@ pub fn plan_failover(world: &World, script: &Script, options: &Options, start: T
     plan.finish()
 }
 
-/// Workloads of which no copy is healthy, with a cluster in which one had time to start, and has room.
+/// Workloads of which no copy is healthy, with a cluster in which one had time to start, and has room: more replicas
+/// would fit there, or no pod waits for a node.
 fn ailing(world: &World, free: &Capacity, options: &Options, now: Timestamp) -> BTreeMap<BindingKey, ClusterName> {
     let ails = |binding: &ResourceBinding| {
         let spec = &binding.spec;
@@ -61,7 +62,15 @@ fn ailing(world: &World, free: &Capacity, options: &Options, now: Timestamp) -> 
         let is_ready = |name: &ClusterName| world.clusters.get(name).is_some_and(|one| one.ready() == Some(TRUE));
         let has_room =
             |name: &ClusterName| fits_at_most(free, spec, name, &options.scheduling).is_none_or(|fits| fits > 0);
-        unhealthy.filter(|name| spec.target(&name.0).is_some() && is_ready(name)).find(has_room)
+        // Its own pods may be what fills the cluster.
+        let no_pod_waits = |name: &ClusterName| {
+            let status = world.clusters.get(name).and_then(|cluster| cluster.status.as_ref());
+            let summary = status.and_then(|status| status.resource_summary.as_ref());
+            summary.is_some_and(|summary| summary.allocating.is_empty())
+        };
+        unhealthy
+            .filter(|name| spec.target(&name.0).is_some() && is_ready(name))
+            .find(|name| has_room(name) || no_pod_waits(name))
     };
     world.bindings.iter().filter_map(|(key, binding)| Some((key.clone(), ails(binding)?))).collect()
 }
@@ -88,6 +97,8 @@ struct Plan<'a> {
     /// The most that may be free, with the upper bounds of the nodes' grades: what does not fit certainly does not
     /// start.
     free: Capacity,
+    /// What is certainly free, with the lower bounds of the nodes' grades: what fits in it certainly starts.
+    least: Capacity,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     peers: Option<Peers>,
     /// Workloads that are not healthy where they run, although nothing says that their cluster is the reason, each with
@@ -95,6 +106,8 @@ struct Plan<'a> {
     ailing: BTreeMap<BindingKey, ClusterName>,
     /// New copies that can't start, with the reason.
     blocked: BTreeMap<(BindingKey, ClusterName), String>,
+    /// New copies that may not start, since reports do not tell what is free on each node.
+    doubtful: BTreeMap<(BindingKey, ClusterName), String>,
     /// `None` while the gate is off.
     evictions: Option<Evictions>,
     start: Timestamp,
@@ -129,11 +142,13 @@ impl<'a> Plan<'a> {
             capacity: assumed(world, options.modelling, &options.scheduling, start),
             ailing: ailing(world, &free, options, start),
             free,
+            least: assumed(world, Modelling::On, &options.scheduling, start),
             peers: options
                 .scheduling
                 .workload_affinity
                 .then(|| Peers::of(world.bindings.values().map(|binding| &**binding))),
             blocked: BTreeMap::new(),
+            doubtful: BTreeMap::new(),
             evictions,
             start,
             now: Duration::ZERO,
@@ -289,6 +304,12 @@ impl<'a> Plan<'a> {
             one.because = one.ends.keys().find_map(of_binding);
             if one.because.is_some() {
                 one.status = MoveStatus::NotRunning;
+            } else if one.status == MoveStatus::Moved {
+                let doubt = |cluster: &String| {
+                    let key = (one.binding.clone(), ClusterName::from(cluster.as_str()));
+                    self.doubtful.get(&key).filter(|_| *cluster != *one.from.0).cloned()
+                };
+                one.because = one.ends.keys().find_map(doubt);
             }
         }
         if self.found.moves.is_empty() && self.found.waits.is_empty() {

@@ -267,18 +267,18 @@ pub fn most(clusters: &Clusters) -> Capacity {
     Capacity::of(clusters, Modelling::Most)
 }
 
-/// Further replicas of a workload that fit at most into a cluster beside what was assigned to it: more certainly do not
-/// start, be it for the sum or because a pod is larger than each single node. `None` where a cluster reports no
-/// resources, and may have any.
+/// Further replicas of a workload that fit into a cluster beside what was assigned to it, by one of the bounds on what
+/// is free: more than by [`most`] certainly do not start, be it for the sum or because a pod is larger than each single
+/// node. `None` where a cluster reports no resources, and may have any.
 #[must_use]
-pub fn fits_at_most(
-    most: &Capacity,
+pub fn fits_within(
+    bound: &Capacity,
     spec: &ResourceBindingSpec,
     cluster: &ClusterName,
     options: &Options,
 ) -> Option<i64> {
-    most.has_summary(cluster).then_some(())?;
-    scheduling::available_replicas_for_eviction(spec, cluster, most, options)
+    bound.has_summary(cluster).then_some(())?;
+    scheduling::available_replicas_for_eviction(spec, cluster, bound, options)
 }
 
 /// Counts what would fit without resource models, which count each node with the least of its grade.

@@ -102,6 +102,8 @@ pub enum ScaledToZero {
     Removed,
     /// It becomes true or false once the replicas are written.
     Becomes(bool),
+    /// It is true for a workload that runs, and becomes false: the controller ended between its two writes.
+    Outdated,
 }
 
 impl ScaledToZero {
@@ -113,15 +115,15 @@ impl ScaledToZero {
         now: Timestamp,
     ) {
         let is_it = |condition: &HorizontalPodAutoscalerCondition| condition.type_ == SCALED_TO_ZERO;
-        match self {
-            Self::Removed => conditions.retain(|condition| !is_it(condition)),
-            Self::Becomes(holds) if is_rescaled => {
-                let condition = if holds { IS_SCALED_TO_ZERO } else { NOT_SCALED_TO_ZERO };
-                let old = conditions.iter().position(is_it).map(|at| conditions.remove(at));
-                conditions.push(condition.of_type(SCALED_TO_ZERO, old.as_ref(), now));
-            }
-            Self::Kept | Self::Becomes(_) => {}
-        }
+        let condition = match self {
+            Self::Removed => return conditions.retain(|condition| !is_it(condition)),
+            Self::Becomes(true) if is_rescaled => IS_SCALED_TO_ZERO,
+            Self::Becomes(false) if is_rescaled => NOT_SCALED_TO_ZERO,
+            Self::Outdated => NOT_SCALED_TO_ZERO,
+            Self::Kept | Self::Becomes(_) => return,
+        };
+        let old = conditions.iter().position(is_it).map(|at| conditions.remove(at));
+        conditions.push(condition.of_type(SCALED_TO_ZERO, old.as_ref(), now));
     }
 }
 

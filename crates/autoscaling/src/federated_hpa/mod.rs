@@ -136,11 +136,11 @@ pub fn explain<'s>(
     now: Timestamp,
 ) -> (Plan, Trace<'s>) {
     let (mut plan, trace) = replicas(spec, seen, readings, history, options, now);
-    plan.scaled_to_zero = match options.scale_to_zero {
-        true => ScaledToZero::Becomes(
-            seen.current > 0 && plan.desired == 0 && spec.min == 0 && spec.has_metric_without_pods(),
-        ),
-        false => ScaledToZero::Removed,
+    let to_zero = seen.current > 0 && plan.desired == 0 && spec.min == 0 && spec.has_metric_without_pods();
+    plan.scaled_to_zero = match spec.scaled_to_zero {
+        _ if !options.scale_to_zero => ScaledToZero::Removed,
+        Some(true) if seen.current > 0 && !to_zero => ScaledToZero::Outdated,
+        _ => ScaledToZero::Becomes(to_zero),
     };
     (plan, trace)
 }

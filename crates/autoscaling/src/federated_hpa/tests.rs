@@ -254,21 +254,23 @@ fn zero_replicas_are_left_by_who_set_them() {
 fn condition_scaled_to_zero_follows_each_change_of_the_replicas() {
     let on = Options { scale_to_zero: true, ..Options::default() };
     let (pods, _) = workload(2, 0, NOW);
-    for (name, options, min, depth, written, want) in [
-        ("to zero", &on, 0, 0, Written::Rescaled, Some("True ScaledToZero")),
-        ("it is not written", &on, 0, 0, Written::Failed("no".into()), Some("False Old")),
-        ("elsewhere", &on, 0, 90, Written::Rescaled, Some("False NotScaledToZero")),
-        ("nothing changes", &on, 0, 40, Written::Nothing, Some("False Old")),
-        ("without the gate", &Options::default(), 1, 40, Written::Nothing, None),
+    for (name, options, was, min, depth, written, want) in [
+        ("to zero", &on, "False", 0, 0, Written::Rescaled, Some("True ScaledToZero")),
+        ("it is not written", &on, "False", 0, 0, Written::Failed("no".into()), Some("False Old")),
+        ("elsewhere", &on, "False", 0, 90, Written::Rescaled, Some("False NotScaledToZero")),
+        ("nothing changes", &on, "False", 0, 40, Written::Nothing, Some("False Old")),
+        ("it runs already", &on, "True", 0, 40, Written::Nothing, Some("False NotScaledToZero")),
+        ("zero is still to be written", &on, "True", 0, 0, Written::Failed("no".into()), Some("True Old")),
+        ("without the gate", &Options::default(), "True", 1, 40, Written::Nothing, None),
     ] {
         let spec = spec_of(min, 10, &[depth_metric()]);
         let before: HorizontalPodAutoscalerStatus = serde_json::from_value(json!({"desiredReplicas": 2,
-            "conditions": [{"type": "ScaledToZero", "status": "False", "reason": "Old"}]}))
+            "conditions": [{"type": "ScaledToZero", "status": was, "reason": "Old"}]}))
         .unwrap();
         let spec = Spec::from(&spec).with_status(Some(&before), options);
         let plan = decide(&spec, &snapshot(&pods, 2), &queue(depth), &History::default(), options, at(NOW));
         let first = before_zero(Some(&before), &plan, at(NOW));
-        assert_eq!(first.is_some(), plan.desired == 0, "{name}: it is stored before zero is written");
+        assert_eq!(first.is_some(), plan.desired == 0 && was == "False", "{name}: it is stored before zero is written");
         let again = first.as_ref().and_then(|first| before_zero(Some(first), &plan, at(NOW)));
         assert_eq!(again, None, "{name}: once");
         let after = status(Some(&before), None, &plan, &written, at(NOW));

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{Due, Plan};
 use crate::{
     MoveStatus,
-    schedule::fits_at_most,
+    schedule::fits_within,
     world::{patched_binding, with_reports, with_status},
 };
 
@@ -132,7 +132,7 @@ impl Plan<'_> {
             let cluster = ClusterName::from(target.name.as_str());
             let had = before.spec().target(&target.name).map_or(0, |target| target.replicas);
             let gains = i64::from(target.replicas.saturating_sub(had));
-            let certain = fits_at_most(&self.least, spec, &cluster, &self.options.scheduling);
+            let certain = fits_within(&self.least, spec, &cluster, &self.options.scheduling);
             if let Some(certain) = certain.filter(|certain| *certain < gains) {
                 let gains = count(gains, "replica");
                 doubtful.push((
@@ -141,7 +141,7 @@ impl Plan<'_> {
                 ));
             }
             let fits = || {
-                let fits = fits_at_most(&self.free, spec, &cluster, &self.options.scheduling)?;
+                let fits = fits_within(&self.free, spec, &cluster, &self.options.scheduling)?;
                 (fits < gains)
                     .then(|| format!("{} to start in {cluster}, and only {fits} would fit", count(gains, "replica")))
             };

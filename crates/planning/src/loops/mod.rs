@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::fleet::Fleet;
 use crate::{
     FailoverPlan, MoveStatus, Options, Script, TimelineEntry,
-    schedule::{assumed, fits_at_most, most},
+    schedule::{assumed, fits_within, most},
 };
 
 /// Assumed time since the leader started: its warm-up is over.
@@ -42,9 +42,9 @@ pub fn plan_failover(world: &World, script: &Script, options: &Options, start: T
     plan.finish()
 }
 
-/// Workloads of which no copy is healthy, with a cluster in which one had time to start, and has room: more replicas
-/// would fit there, or no pod waits for a node.
-fn ailing(world: &World, free: &Capacity, options: &Options, now: Timestamp) -> BTreeMap<BindingKey, ClusterName> {
+/// Workloads of which no copy is healthy, with a cluster in which one had time to start, and has room: another replica
+/// would certainly fit there, or no pod waits for a node.
+fn ailing(world: &World, least: &Capacity, options: &Options, now: Timestamp) -> BTreeMap<BindingKey, ClusterName> {
     let ails = |binding: &ResourceBinding| {
         let spec = &binding.spec;
         let reports = binding.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
@@ -61,7 +61,7 @@ fn ailing(world: &World, free: &Capacity, options: &Options, now: Timestamp) -> 
             .map(|item| ClusterName::from(item.cluster_name.as_str()));
         let is_ready = |name: &ClusterName| world.clusters.get(name).is_some_and(|one| one.ready() == Some(TRUE));
         let has_room =
-            |name: &ClusterName| fits_at_most(free, spec, name, &options.scheduling).is_none_or(|fits| fits > 0);
+            |name: &ClusterName| fits_within(least, spec, name, &options.scheduling).is_none_or(|fits| fits > 0);
         // Its own pods may be what fills the cluster.
         let no_pod_waits = |name: &ClusterName| {
             let status = world.clusters.get(name).and_then(|cluster| cluster.status.as_ref());
@@ -134,15 +134,15 @@ impl<'a> Plan<'a> {
         let born = start.checked_sub(SignedDuration::try_from(LED_FOR).unwrap_or_default()).unwrap_or(start);
         let evictions =
             options.gate.then(|| Evictions::new(options.flags.clone(), Now { wall: born, mono: Duration::ZERO }));
-        let free = most(&world.clusters);
+        let (free, least) = (most(&world.clusters), assumed(world, Modelling::On, &options.scheduling, start));
         Self {
             options,
             script,
             fleet: Fleet::of(world),
             capacity: assumed(world, options.modelling, &options.scheduling, start),
-            ailing: ailing(world, &free, options, start),
+            ailing: ailing(world, &least, options, start),
             free,
-            least: assumed(world, Modelling::On, &options.scheduling, start),
+            least,
             peers: options
                 .scheduling
                 .workload_affinity

@@ -19,7 +19,7 @@ use ironclad_failover::{
     taint_manager::{Row, Waiting},
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::NoTarget, targets};
-use ironclad_planning::schedule::{fits_at_most, most};
+use ironclad_planning::schedule::{fits_within, most};
 use ironclad_scheduling::Peers;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -301,7 +301,7 @@ fn target_of(binding: &Binding, from: &ClusterName, decisions: &Decisions<'_>, r
             let (most, options) = (most(clusters), &evictions.flags().scheduler);
             let named = |cluster: &&std::sync::Arc<Cluster>| {
                 let name = cluster.metadata.name.clone()?;
-                let fits = fits_at_most(&most, spec, &name.as_str().into(), options).filter(|fits| *fits < moving);
+                let fits = fits_within(&most, spec, &name.as_str().into(), options).filter(|fits| *fits < moving);
                 Some(
                     fits.map_or(name.clone(), |fits| format!("{name} (at most {fits} of {moving} replicas can start)")),
                 )

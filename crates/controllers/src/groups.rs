@@ -9,7 +9,14 @@ use ironclad_runtime::{Change, Informer};
 use ironclad_scheduling::Peers;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-type OnFellow = Box<dyn Fn(&BindingKey) + Send + Sync>;
+type OnFellow = Box<dyn Fn(&Fellow) + Send + Sync>;
+
+/// Another member of the groups of a binding that changed.
+pub(crate) struct Fellow {
+    pub(crate) key: BindingKey,
+    /// True if a group has members in other clusters than before.
+    pub(crate) group_moved: bool,
+}
 
 /// The groups; nothing is kept while gate `WorkloadAffinity` is off. Cheap to clone.
 #[derive(Clone)]
@@ -37,7 +44,7 @@ impl Groups {
     }
 
     /// Calls this with the other members of a group when the clusters or the groups of one change. It must not wait.
-    pub(crate) fn on_fellow(&self, handler: impl Fn(&BindingKey) + Send + Sync + 'static) {
+    pub(crate) fn on_fellow(&self, handler: impl Fn(&Fellow) + Send + Sync + 'static) {
         if let Some(shared) = &self.0 {
             shared.handlers.write().push(Box::new(handler));
         }
@@ -62,9 +69,9 @@ impl Shared {
     fn on_binding(&self, change: &Change<ResourceBinding>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         let Some(key) = new.or(old).map(|binding| BindingRef::from(binding).key()) else { return };
-        let fellows = {
+        let (fellows, group_moved) = {
             let mut peers = self.peers.lock();
-            let before = peers.fellows(&key);
+            let before = (peers.fellows(&key), peers.moves(&key, new));
             match new {
                 Some(new) => peers.update(new),
                 None => peers.remove(&key),
@@ -77,6 +84,9 @@ impl Shared {
             return;
         }
         let handlers = self.handlers.read();
-        fellows.iter().for_each(|fellow| handlers.iter().for_each(|handler| handler(fellow)));
+        for key in fellows {
+            let fellow = Fellow { key, group_moved };
+            handlers.iter().for_each(|handler| handler(&fellow));
+        }
     }
 }

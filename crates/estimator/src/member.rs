@@ -117,6 +117,14 @@ impl Member {
         }
     }
 
+    /// Retries broken watches now: the server is known to be back.
+    pub fn retry_now(&self) {
+        self.nodes.retry_now();
+        self.pods.retry_now();
+        self.replica_sets.retry_now();
+        self.quotas.retry_now();
+    }
+
     /// Waits until the first lists are complete.
     pub async fn synced(&self) {
         self.nodes.synced().await;

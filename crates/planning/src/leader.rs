@@ -41,8 +41,7 @@ impl Settings {
     /// Returns the settings with these flags of FederatedHPAs as they were given.
     #[must_use]
     pub fn with_autoscaler(self, options: &AutoscalerOptions) -> Self {
-        let external_metrics = self.gates.enabled(Gate::FederatedHPAExternalMetrics);
-        Self { autoscaler: AutoscalerOptions { external_metrics, ..options.clone() }, ..self }
+        Self { autoscaler: options.clone().with_gates(&self.gates), ..self }
     }
 
     /// Returns the settings with accurate estimators asked or not.

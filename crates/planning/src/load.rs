@@ -8,7 +8,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{autoscaling::FederatedHPA, work::TargetCluster};
 use ironclad_autoscaling::federated_hpa::{
-    Snapshot, explain,
+    Snapshot,
+    conditions::ScaledToZero,
+    explain,
     history::History,
     needs_metrics, placed,
     plan::Written,
@@ -128,12 +130,13 @@ pub fn foresee(question: &Question<'_>) -> Result<Foreseen, LoadError> {
         })
     });
     let loads: Vec<Load> = loads.collect::<Result<_, _>>()?;
-    let spec = Spec::from(&question.autoscaler.spec);
+    let autoscaler = question.autoscaler;
+    let spec = Spec::from(&autoscaler.spec).with_status(autoscaler.status.as_ref(), &question.settings.autoscaler);
     if needs_metrics(&spec, current) && loads.len() != spec.metrics.len() {
         let why = "its metrics changed since".to_owned();
         return Err(LoadError::Unknown { name, why });
     }
-    Ok(Run::begin(question, current).through(&spec, &loads))
+    Ok(Run::begin(question, current).through(spec, &loads))
 }
 
 /// A run in virtual time.
@@ -143,6 +146,8 @@ struct Run<'a> {
     /// State of the scheduler; other workloads keep their capacity.
     scheduler: State,
     current: i32,
+    /// False if the interpreter does not know the replicas of the kind: each cluster has those of the template.
+    is_divided: bool,
     history: History,
     pods: BTreeMap<PodKey, Arc<Pod>>,
     /// Pods that were made, for their names.
@@ -160,6 +165,7 @@ impl<'a> Run<'a> {
                 ..State::default()
             },
             current,
+            is_divided: question.binding.spec().replicas > 0 || current == 0,
             history: History::of(question.report.recommended.clone(), Vec::new()),
             pods: BTreeMap::new(),
             made: 0,
@@ -171,7 +177,7 @@ impl<'a> Run<'a> {
         run
     }
 
-    fn through(mut self, spec: &Spec<'_>, loads: &[Load]) -> Foreseen {
+    fn through(mut self, mut spec: Spec<'_>, loads: &[Load]) -> Foreseen {
         let (question, options) = (self.question, &self.question.settings.autoscaler);
         let period = options.sync_period.as_secs().max(1);
         let window = spec.longest_window(options).saturating_add(AFTERWARDS);
@@ -182,12 +188,12 @@ impl<'a> Run<'a> {
                 break;
             }
             self.foreseen.seconds = after;
-            self.round(spec, loads, after);
+            self.round(&mut spec, loads, after);
         }
         self.foreseen
     }
 
-    fn round(&mut self, spec: &Spec<'_>, loads: &[Load], after: i64) {
+    fn round(&mut self, spec: &mut Spec<'_>, loads: &[Load], after: i64) {
         let question = self.question;
         let now = question.now.saturating_add(SignedDuration::from_secs(after)).unwrap_or(question.now);
         self.start_pods(now);
@@ -218,6 +224,7 @@ impl<'a> Run<'a> {
         plan.record(&mut self.history, &written, now);
         self.history.forget(spec, &question.settings.autoscaler, now);
         if plan.rescales() {
+            spec.scaled_to_zero = Some(plan.scaled_to_zero == ScaledToZero::Becomes(true));
             self.current = plan.desired;
             self.reschedule(now);
             self.place_pods(now);
@@ -245,7 +252,7 @@ impl<'a> Run<'a> {
 
     /// Lets the scheduler divide the replicas.
     fn reschedule(&mut self, now: Timestamp) {
-        if self.binding.spec().replicas > 0 {
+        if self.is_divided {
             self.binding.spec_mut().replicas = self.current;
         }
         let options = &self.question.settings.scheduler;
@@ -253,13 +260,16 @@ impl<'a> Run<'a> {
         self.binding.spec_mut().clusters = scheduled.result;
     }
 
+    fn replicas_in(&self, target: &TargetCluster) -> i32 {
+        if self.is_divided { target.replicas } else { self.current }
+    }
+
     /// Makes and removes pods, so that each cluster has as many as it is assigned. The youngest are removed first.
     fn place_pods(&mut self, now: Timestamp) {
         let targets: Vec<TargetCluster> = self.binding.spec().clusters.clone();
-        let copies = self.binding.spec().replicas == 0;
         self.pods.retain(|key, _| targets.iter().any(|target| *target.name == *key.cluster));
         for target in &targets {
-            let wanted = usize::try_from(if copies { self.current } else { target.replicas }).unwrap_or(0);
+            let wanted = usize::try_from(self.replicas_in(target)).unwrap_or(0);
             let mut present: Vec<PodKey> =
                 self.pods.keys().filter(|key| *key.cluster == *target.name).cloned().collect();
             present.sort_by(|a, b| a.name.cmp(&b.name));
@@ -316,9 +326,8 @@ impl<'a> Run<'a> {
     }
 
     fn note(&mut self, after_seconds: i64, proposed: Option<i32>, because: &str) {
-        let copies = self.binding.spec().replicas == 0;
-        let replicas = |target: &TargetCluster| if copies { self.current } else { target.replicas };
-        let clusters = self.binding.spec().clusters.iter().map(|target| (target.name.clone(), replicas(target)));
+        let targets = self.binding.spec().clusters.iter();
+        let clusters = targets.map(|target| (target.name.clone(), self.replicas_in(target)));
         let point = Point {
             after_seconds,
             replicas: self.current,

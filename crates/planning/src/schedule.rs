@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use ironclad_api::work::{ResourceBindingSpec, TargetCluster};
+use ironclad_api::{
+    conditions::{self, FALSE, binding::SCHEDULED},
+    work::{ResourceBindingSpec, TargetCluster},
+};
 use ironclad_fleet::{
     Because, Binding, BindingKey, BindingRef, ClusterName, Clusters, World, because::schedule::Reason,
 };
@@ -150,6 +153,22 @@ impl State {
         }
     }
 
+    /// Bindings that are enqueued once a schedule result is written. Asked before [`Self::written`].
+    #[must_use]
+    pub fn wakes(&self, before: &Binding, after: &Binding, world: &World, options: &Options) -> Vec<BindingKey> {
+        let (Some(peers), Binding::Namespaced(changed)) = (&self.peers, after) else { return Vec::new() };
+        if before.spec().clusters == after.spec().clusters {
+            return Vec::new();
+        }
+        let group_moved = peers.moves(&after.key(), Some(changed));
+        let is_enqueued = |fellow: &BindingKey| {
+            world
+                .binding(fellow)
+                .is_some_and(|one| scheduling::wakes::fellow(one.view(), waits(&one), group_moved, options))
+        };
+        peers.fellows(&after.key()).into_iter().filter(is_enqueued).collect()
+    }
+
     /// Takes in a written schedule result.
     pub fn written(&mut self, before: &Binding, after: &Binding, options: &Options) {
         self.capacity.assigned(before.view(), &after.spec().clusters, options, Duration::ZERO);
@@ -157,6 +176,12 @@ impl State {
             peers.update(after);
         }
     }
+}
+
+/// True if the last scheduling cycle failed: the binding waits for a change.
+pub(crate) fn waits(binding: &Binding) -> bool {
+    let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
+    conditions::get(conditions, SCHEDULED).is_some_and(|condition| condition.status == FALSE)
 }
 
 /// Clusters whose nodes decide on a binding, and that were not asked for them: those that pass the filters, if the

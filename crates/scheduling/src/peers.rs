@@ -101,6 +101,21 @@ impl Peers {
         fellows.into_iter().cloned().collect()
     }
 
+    /// Returns true if a change of a binding, or its deletion, changes the clusters in which one of its groups has
+    /// members: decisions on the others depend on nothing else of it. Asked before [`Self::update`].
+    #[must_use]
+    pub fn moves(&self, key: &BindingKey, new: Option<&ResourceBinding>) -> bool {
+        let after = new.map(|new| (groups(key, &new.spec), names(&new.spec.clusters))).unwrap_or_default();
+        self.groups.get(key).into_iter().flatten().any(|group| {
+            let Some(members) = self.members.get(group) else { return false };
+            let nowhere = Clusters::new();
+            let (then, now) =
+                (members.get(key).unwrap_or(&nowhere), if after.0.contains(group) { &after.1 } else { &nowhere });
+            let is_there = |cluster| members.iter().any(|(member, has)| member != key && has.contains(cluster));
+            then.symmetric_difference(now).any(|cluster| !is_there(cluster))
+        })
+    }
+
     /// Groups of one binding as they are once some of their members have left clusters: `left` returns these, of a
     /// member.
     #[must_use]
@@ -280,6 +295,25 @@ mod tests {
         assert_eq!(peers.fellows(&key), [BindingRef::from(&pending).key()]);
         peers.remove(&key);
         assert_eq!(placed(&pending, &peers).len(), 3);
+    }
+
+    #[test]
+    fn group_moves_with_the_first_member_in_a_cluster_and_the_last_one() {
+        let members = [member("a", "", "g=1", &["m1"]), member("b", "", "g=1", &["m1"])];
+        for (name, clusters, want) in [
+            ("it stays", &["m1"][..], false),
+            ("it comes", &["m1", "m2"], true),
+            ("another is still there", &[], false),
+        ] {
+            let peers = Peers::of(&members);
+            let key = BindingRef::from(&members[0]).key();
+            assert_eq!(peers.moves(&key, Some(&member("a", "", "g=1", clusters))), want, "{name}");
+        }
+        let peers = Peers::of(&members[..1]);
+        let key = BindingRef::from(&members[0]).key();
+        assert!(peers.moves(&key, None), "the last one is deleted");
+        assert!(peers.moves(&key, Some(&member("a", "g=1", "", &["m1"]))), "it joins another group");
+        assert!(!peers.moves(&BindingRef::from(&members[1]).key(), None), "one that was in no group");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use ironclad_api::{
     },
     labels::{BINDING_MANAGED_BY, CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, PROPAGATION_POLICY_PERMANENT_ID},
     policy::{ClusterAffinityTerm, DEFAULT_SCHEDULER_NAME, Placement, ReplicaSchedulingType},
-    work::TargetCluster,
+    work::{ResourceBindingSpec, TargetCluster},
 };
 use ironclad_fleet::{BindingRef, ClusterName, affinity, because::schedule::Reason};
 use jiff::Timestamp;
@@ -58,6 +58,11 @@ pub fn responsible(binding: BindingRef<'_>, options: &Options) -> Result<(), Rea
     if owners.iter().any(owned) { Ok(()) } else { Err(Reason::Unmanaged) }
 }
 
+/// Returns true if a cycle runs at every reconcile: for what is not divided (specification/scheduling.md 2.2, row 6).
+pub(crate) fn follows_fleet(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
+    !spec.is_workload() || placement.replica_scheduling_type() != ReplicaSchedulingType::Divided
+}
+
 /// Decides whether to schedule: the first row of the table that applies (specification/scheduling.md 2.2).
 #[must_use]
 pub fn schedule_decision(seen: &Seen<'_>) -> ScheduleDecision {
@@ -70,7 +75,6 @@ pub fn schedule_decision(seen: &Seen<'_>) -> ScheduleDecision {
         return ScheduleDecision::Skip(Reason::BeingDeleted);
     }
     let Some(placement) = &spec.placement else { return ScheduleDecision::Skip(Reason::NoPlacement) };
-    let divided = placement.replica_scheduling_type() == ReplicaSchedulingType::Divided;
     if placement_changed(placement, applied_placement(binding), binding.observed_group()) {
         return ScheduleDecision::Schedule(Reason::PlacementChanged);
     }
@@ -83,7 +87,7 @@ pub fn schedule_decision(seen: &Seen<'_>) -> ScheduleDecision {
     if seen.api_appeared {
         return ScheduleDecision::Schedule(Reason::ApiAppeared);
     }
-    if !spec.is_workload() || !divided {
+    if follows_fleet(spec, placement) {
         return ScheduleDecision::Schedule(Reason::FollowsFleet);
     }
     if let Some(cluster) = spec.clusters.iter().find(|target| is_leaving(seen, &target.name)) {

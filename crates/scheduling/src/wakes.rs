@@ -2,7 +2,10 @@
 
 use ironclad_fleet::BindingRef;
 
-use crate::{Options, trigger::responsible};
+use crate::{
+    Options,
+    trigger::{follows_fleet, responsible},
+};
 
 /// Reason for which a binding is enqueued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,16 @@ pub fn binding(old: Option<BindingRef<'_>>, new: BindingRef<'_>, options: &Optio
         return None;
     }
     Some(if was_ours { Wake::Updated } else { Wake::Added })
+}
+
+/// Returns true if a binding is enqueued when another member of its groups changes (specification/scheduling.md 5.8):
+/// one that waits, and one that follows every change of the fleet. `group_moved`: the group has members in other
+/// clusters than before ([`crate::Peers::moves`]).
+#[must_use]
+pub fn fellow(binding: BindingRef<'_>, waits: bool, group_moved: bool, options: &Options) -> bool {
+    let follows =
+        || binding.spec().placement.as_ref().is_some_and(|placement| follows_fleet(binding.spec(), placement));
+    waits || (group_moved && responsible(binding, options).is_ok() && follows())
 }
 
 #[cfg(test)]
@@ -60,6 +73,27 @@ mod tests {
         ] {
             let (old, new) = (old.map(BindingRef::from), BindingRef::from(new));
             assert_eq!(binding(old, new, &options), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn fellows_are_enqueued_if_they_wait_or_follow_the_fleet() {
+        let placed = |placement: Value| {
+            let mut binding = of(1, "default-scheduler", json!({}));
+            binding.spec.replicas = 2;
+            binding.spec.placement = Some(serde_json::from_value(placement).unwrap());
+            binding
+        };
+        let (duplicated, divided) =
+            (placed(json!({})), placed(json!({"replicaScheduling": {"replicaSchedulingType": "Divided"}})));
+        for (name, binding, waits, group_moved, want) in [
+            ("a copy in each cluster", &duplicated, false, true, true),
+            ("the group is where it was", &duplicated, false, false, false),
+            ("what is divided stays", &divided, false, true, false),
+            ("what is divided and waits", &divided, true, true, true),
+            ("another one's", &of(1, "other", json!({})), false, true, false),
+        ] {
+            assert_eq!(fellow(binding.into(), waits, group_moved, &Options::default()), want, "{name}");
         }
     }
 }

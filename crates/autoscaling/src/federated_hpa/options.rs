@@ -1,5 +1,6 @@
 //! Flags of autoscalers (specification/autoscaling.md 2.1).
 
+use ironclad_fleet::gates::{Gate, Gates};
 use jiff::SignedDuration;
 
 use super::ratio::Tolerance;
@@ -65,5 +66,12 @@ impl Options {
     #[must_use]
     pub fn in_one_cluster(self) -> Self {
         Self { stale_after: None, absent_container: AbsentContainer::IsMissing, external_metrics: true, ..self }
+    }
+
+    /// Returns these flags of FederatedHPAs with what feature gates switch.
+    #[must_use]
+    pub fn with_gates(self, gates: &Gates) -> Self {
+        let external_metrics = gates.enabled(Gate::FederatedHPAExternalMetrics);
+        Self { external_metrics, scale_to_zero: gates.enabled(Gate::HPAScaleToZero), ..self }
     }
 }

@@ -8,7 +8,7 @@ mod observe;
 use std::sync::Arc;
 
 use ironclad_failover::application_failover::{self, Memory, Parts};
-use ironclad_fleet::{Binding, BindingKey};
+use ironclad_fleet::Binding;
 use ironclad_runtime::{Failure, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 
@@ -16,6 +16,7 @@ use self::{apply::Applier, memory::Memories, observe::Observer};
 use crate::{
     bindings::{BindingChange, queue_key},
     controller::Controller,
+    groups::Fellow,
     setup::Setup,
 };
 
@@ -79,8 +80,8 @@ impl ApplicationFailover {
     }
 
     /// The clusters of a member of its group changed: an unhealthy binding may be free to leave now.
-    fn on_fellow(&self, fellow: &BindingKey) {
-        let key = Key::new(&fellow.namespace, &fellow.name);
+    fn on_fellow(&self, fellow: &Fellow) {
+        let key = Key::new(&fellow.key.namespace, &fellow.key.name);
         if self.memories.contains(&key) {
             self.queue.add(key);
         }

@@ -8,7 +8,7 @@ mod pods;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_api::{autoscaling::FederatedHPA, gates::Gate, work::ObjectReference};
+use ironclad_api::{autoscaling::FederatedHPA, work::ObjectReference};
 use ironclad_autoscaling::{
     distributed_hpa::wakes,
     federated_hpa::{
@@ -84,9 +84,7 @@ struct State {
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let objects = setup.caches.take(&FEDERATED_HPAS);
     let metrics = setup.register(HpaMetrics::register);
-    let external_metrics = setup.settings.gates.enabled(Gate::FederatedHPAExternalMetrics);
-    let scale_to_zero = setup.settings.gates.enabled(Gate::HPAScaleToZero);
-    let options = Options { external_metrics, scale_to_zero, ..setup.settings.federated_hpa.clone() };
+    let options = setup.settings.federated_hpa.clone().with_gates(&setup.settings.gates);
     let this = Arc::new(Autoscaler {
         seam: setup.seam.clone(),
         queue: setup.queue(NAME),

@@ -10,7 +10,7 @@ mod waiting;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, policy::FederatedResourceQuota};
-use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, gates::Gate};
+use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests,
@@ -37,6 +37,7 @@ use crate::{
     controller::Controller,
     estimates::Estimates,
     explain::QueuedBinding,
+    groups::Fellow,
     groups::Groups,
     index::BY_TARGET,
     setup::{Setup, on_change},
@@ -293,14 +294,15 @@ impl Scheduler {
         }
     }
 
-    /// A member of its group changed: a binding that waits may fit elsewhere now.
-    fn on_fellow(&self, fellow: &BindingKey) {
-        let key = Key::new(&fellow.namespace, &fellow.name);
-        let is_concerned = {
+    /// A member of its group changed: the binding may fit elsewhere now.
+    fn on_fellow(&self, fellow: &Fellow) {
+        let key = Key::new(&fellow.key.namespace, &fellow.key.name);
+        let waits = {
             let waiting = self.waiting.lock();
             waiting.is_unschedulable(&key) || waiting.is_attempted(&key)
         };
-        if is_concerned {
+        let Some(binding) = self.bindings.get(&key) else { return };
+        if scheduling::wakes::fellow(binding.view(), waits, fellow.group_moved, self.capacity.options()) {
             self.enqueue(key, Incoming::BindingUpdate, Cause::Replay);
         }
     }

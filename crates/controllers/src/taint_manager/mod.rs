@@ -79,7 +79,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let weak = Arc::downgrade(&this);
     setup.groups.on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
-            this.update(|evictions, now| evictions.fellow_moved(fellow, now));
+            this.update(|evictions, now| evictions.fellow_moved(&fellow.key, now));
         }
     });
     if setup.settings.failover.eviction.capacity_check {

@@ -17,7 +17,7 @@ use ironclad_fleet::{ClusterName, ObjectKey, count::count};
 use ironclad_propagation::quota::usage::{self, Amounts};
 use serde::Serialize;
 
-use super::{CopyChange, Detected, Followed, Question, Seeing, TemplateChange, change};
+use super::{CopyChange, Detected, Followed, Question, Seeing, TemplateChange, change, is_cluster};
 
 /// Most competing workloads whose orders are all tried; of more, each is tried as the first and as the last.
 const PERMUTED_MAX: usize = 4;
@@ -32,6 +32,9 @@ pub struct Course {
     /// True if the controllers see all objects of the file before they act on the first.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub seen_at_once: bool,
+    /// True if the scheduler has followed the changed clusters before it sees the rest of the file.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub clusters_first: bool,
     /// The order of scheduling, if another one than the planned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<ObjectKey>,
@@ -63,6 +66,9 @@ impl fmt::Display for Course {
         let mut parts = Vec::new();
         if self.seen_at_once {
             parts.push("if the controllers see all objects of the file before they act on the first".to_owned());
+        }
+        if self.clusters_first {
+            parts.push("if the scheduler follows the changed clusters before it sees the rest of the file".to_owned());
         }
         match self.order.as_slice() {
             [] => {}
@@ -104,13 +110,21 @@ pub(super) fn add(
         take(detected.followed(question, &order), &Course { order, ..Course::default() });
     }
     let at_once = Detected::of(question, Seeing::AtOnce);
+    let mut others = Vec::new();
     if at_once.claims() != detected.claims() {
-        let course = Course { seen_at_once: true, ..Course::default() };
-        let followed = at_once.followed(question, &at_once.order());
+        others.push((at_once, Course { seen_at_once: true, ..Course::default() }));
+    }
+    let clusters = question.applied.iter().filter(|object| is_cluster(object)).count();
+    if 0 < clusters && clusters < question.applied.len() {
+        let course = Course { clusters_first: true, ..Course::default() };
+        others.push((Detected::of(question, Seeing::ClustersFirst), course));
+    }
+    for (detected, course) in others {
+        let followed = detected.followed(question, &detected.order());
         let orders = orders(&followed.competing);
         take(followed, &course);
         for order in orders {
-            take(at_once.followed(question, &order), &Course { order, ..course.clone() });
+            take(detected.followed(question, &order), &Course { order, ..course.clone() });
         }
     }
     (changes, unasked)

@@ -171,11 +171,16 @@ pub fn plan_apply(question: &Question<'_>) -> ApplyPlan {
     found
 }
 
+/// Most times that the scheduler takes the members of groups again, for each template.
+const WOKEN_MAX: usize = 3;
+
 /// How the controllers see the objects of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seeing {
     /// Each is acted on before the next one is there.
     OneByOne,
+    /// The same, and the scheduler has followed the changed clusters before the rest is there.
+    ClustersFirst,
     /// All are there before the first is acted on.
     AtOnce,
 }
@@ -221,24 +226,30 @@ impl<'a> Detected<'a> {
     fn followed(&self, question: &Question<'_>, order: &[ObjectKey]) -> Followed<'a> {
         let mut replay = self.replay.clone();
         let (mut placements, mut competing, mut unasked) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
-        for key in order {
-            let present = replay.fleet.world.binding_of(key).map(|binding| binding.spec().clusters.clone());
-            let mut placement = replay.template(key);
+        let mut left = order.len() * (1 + WOKEN_MAX);
+        let mut order = order.iter();
+        while let Some(key) = order.next().cloned().or_else(|| replay.next_woken())
+            && left > 0
+        {
+            left -= 1;
+            let present = replay.fleet.world.binding_of(&key).map(|binding| binding.spec().clusters.clone());
+            let mut placement = replay.template(&key);
             if let (Some(present), Some(scheduling)) = (present, &placement.scheduling)
                 && (present != scheduling.result || scheduling.failure.is_some())
+                && !competing.contains(&key)
             {
                 competing.push(key.clone());
             }
             if placement.scheduling.as_ref().is_some_and(|scheduling| scheduling.runs) {
                 unasked.append(&mut placement.unasked);
             }
-            let mut because = self.because.get(key).cloned().unwrap_or_default();
+            let mut because = self.because.get(&key).cloned().unwrap_or_default();
             placement.because.retain(|one| !because.contains(one));
             because.append(&mut placement.because);
             placement.because = because;
-            replay.dependencies(key);
+            replay.dependencies(&key);
             if !placement.skipped {
-                placements.insert(key.clone(), placement);
+                placements.insert(key, placement);
             }
         }
         let dependencies = replay.changed_dependencies(&question.before.world);
@@ -260,6 +271,12 @@ impl<'a> Detected<'a> {
     }
 }
 
+/// True for a Cluster: the scheduler follows its changes without any policy.
+fn is_cluster(object: &Value) -> bool {
+    let identity = Identity::of(object);
+    identity.kind == "Cluster" && identity.group() == "cluster.karmada.io"
+}
+
 /// The fleet once the objects are applied and policies have claimed their templates, with the reasons by template.
 fn claimed<'a>(question: &Question<'a>, seeing: Seeing) -> (Replay<'a>, BTreeMap<ObjectKey, Vec<Because>>) {
     let mut replay = Replay::new(question.before.clone(), question.interpreter, question.now);
@@ -269,9 +286,16 @@ fn claimed<'a>(question: &Question<'a>, seeing: Seeing) -> (Replay<'a>, BTreeMap
             drop(replay.fleet.insert(object.clone()));
         }
     }
+    if seeing == Seeing::ClustersFirst {
+        for object in question.applied.iter().filter(|object| is_cluster(object)) {
+            drop(replay.fleet.insert(object.clone()));
+        }
+        let templates: Vec<ObjectKey> = replay.fleet.world.templates.keys().cloned().collect();
+        templates.iter().for_each(|key| drop(replay.template(key)));
+    }
     for object in question.applied {
         // They were inserted before: an invalid one is reported by then.
-        if seeing == Seeing::OneByOne && replay.fleet.insert(object.clone()).is_err() {
+        if seeing != Seeing::AtOnce && replay.fleet.insert(object.clone()).is_err() {
             continue;
         }
         let key = Identity::of(object).key();

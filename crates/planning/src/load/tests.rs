@@ -3,6 +3,7 @@
 use ironclad_autoscaling::federated_hpa::{
     options::Options as AutoscalerOptions, ratio::Tolerance, report::MetricReport,
 };
+use ironclad_fleet::gates::{Gate, Gates};
 use serde_json::json;
 
 use super::*;
@@ -129,6 +130,37 @@ fn flags_and_behavior_of_the_autoscaler_count() {
         ("a window of its own is waited for", &short, patient, vec![(0, 4), (60, 8), (120, 12), (1_500, 4)]),
     ] {
         let points = foreseen_with(settings, &autoscaler, &divided, &report(4, 200), 10).unwrap();
+        let points: Vec<(i64, i32)> = points.into_iter().map(|point| (point.0, point.1)).collect();
+        assert_eq!(points, want, "{name}");
+    }
+}
+
+/// A queue of 45 that is three times as long for ten minutes, with one replica for each 20.
+#[test]
+fn zero_replicas_are_left_only_by_who_set_them() {
+    let on = Gates::default().with(Gate::HPAScaleToZero, true);
+    let on = Settings::new(on, &Default::default());
+    let queue = |depth: i64| {
+        let load = Some(Load { total: depth * 1_000, is_of_pods: false, request: 0 });
+        let metric = MetricReport { name: "depth".into(), load, ..MetricReport::default() };
+        Report { name: "web".into(), current: Some(0), metrics: vec![metric], ..Report::default() }
+    };
+    let scaled = |holds: &str| -> FederatedHPA {
+        let mut autoscaler = json!(autoscaler(10));
+        autoscaler["spec"]["minReplicas"] = json!(0);
+        autoscaler["spec"]["metrics"] = json!([{"type": "External", "external": {
+            "metric": {"name": "depth"}, "target": {"type": "AverageValue", "averageValue": "20"}}}]);
+        autoscaler["status"] = json!({"desiredReplicas": 0, "conditions": [
+            {"type": "ScaledToZero", "status": holds, "reason": "r", "message": ""}]});
+        serde_json::from_value(autoscaler).unwrap()
+    };
+    let divided = binding("Divided", 0, &[("m1", 0), ("m2", 0)]);
+    for (name, holds, depth, want) in [
+        ("its own zero", "True", 45, vec![(0, 0), (15, 4), (30, 7), (900, 3)]),
+        ("a queue that is empty", "True", 0, vec![(0, 0)]),
+        ("a user's zero", "False", 45, vec![(0, 0)]),
+    ] {
+        let points = foreseen_with(&on, &scaled(holds), &divided, &queue(depth), 10).unwrap();
         let points: Vec<(i64, i32)> = points.into_iter().map(|point| (point.0, point.1)).collect();
         assert_eq!(points, want, "{name}");
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{
     JsonText,
-    conditions::{self, FALSE, TRUE, binding::SCHEDULED},
+    conditions::TRUE,
     policy::PurgeMode,
     work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster},
 };
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{Due, Plan};
 use crate::{
     MoveStatus,
-    schedule::fits_within,
+    schedule::{fits_within, waits},
     world::{patched_binding, with_reports, with_status},
 };
 
@@ -44,9 +44,10 @@ impl Plan<'_> {
         }
     }
 
-    /// Takes in a changed member of a group of workloads. Others that wait may fit elsewhere now.
+    /// Takes in a changed member of a group of workloads. Others may fit elsewhere now.
     fn regroup(&mut self, before: Option<&Binding>, after: &Binding) {
         let (Some(peers), Binding::Namespaced(changed)) = (&mut self.peers, after) else { return };
+        let group_moved = peers.moves(&after.key(), Some(changed));
         peers.update(changed);
         if before.is_some_and(|before| before.spec().clusters == after.spec().clusters) {
             return;
@@ -57,11 +58,10 @@ impl Plan<'_> {
             if let Some(evictions) = &mut self.evictions {
                 evictions.fellow_moved(&fellow, moment);
             }
-            let waits = |one: &Binding| {
-                let conditions = one.status().map_or(&[][..], |status| &status.conditions);
-                conditions::get(conditions, SCHEDULED).is_some_and(|condition| condition.status == FALSE)
+            let is_enqueued = |one: &Binding| {
+                scheduling::wakes::fellow(one.view(), waits(one), group_moved, &self.options.scheduling)
             };
-            if self.fleet.world.binding(&fellow).as_ref().is_some_and(waits) {
+            if self.fleet.world.binding(&fellow).as_ref().is_some_and(is_enqueued) {
                 self.fellows.insert(fellow);
             }
         }

@@ -120,7 +120,7 @@ struct Plan<'a> {
     policies: BTreeMap<ClusterName, taint_policy::Memory>,
     to_taint: BTreeSet<ClusterName>,
     to_schedule: BTreeSet<BindingKey>,
-    /// Waiting members of groups of workloads in which another one has moved: they come after that one.
+    /// Members of groups of workloads in which another one has moved: they come after that one.
     fellows: BTreeSet<BindingKey>,
     to_assess: BTreeSet<BindingKey>,
     starting: BTreeSet<(BindingKey, ClusterName)>,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ironclad_api::cluster::Cluster;
-use ironclad_fleet::{Because, Binding, ClusterName, ObjectKey, PolicyKey, because::propagation::Reason};
+use ironclad_fleet::{Because, Binding, BindingKey, ClusterName, ObjectKey, PolicyKey, because::propagation::Reason};
 use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_propagation::{
     detector::{self, claim::Claim},
@@ -67,13 +67,15 @@ pub struct Replay<'a> {
     /// State of the scheduler, from the first schedule on. Templates are scheduled one after the other, so that each
     /// result counts for the next.
     scheduler: Option<State>,
+    /// Bindings that the scheduler takes again, since another member of their groups got other clusters.
+    woken: BTreeSet<BindingKey>,
 }
 
 impl<'a> Replay<'a> {
     /// Starts from this fleet at this time.
     #[must_use]
     pub fn new(fleet: Fleet, interpreter: &'a Interpreter, now: Timestamp) -> Self {
-        Self { fleet, interpreter, now, needs: Vec::new(), decisions: 0, scheduler: None }
+        Self { fleet, interpreter, now, needs: Vec::new(), decisions: 0, scheduler: None, woken: BTreeSet::new() }
     }
 
     /// One reconcile of a policy: it releases templates that it does not select any more and preempts others. Returns
@@ -174,12 +176,23 @@ impl<'a> Replay<'a> {
             // A binding without a placement follows its referrers: the scheduler writes no result.
             if binding.spec().placement.is_some() {
                 let after = with_result(&binding, scheduling.result.clone());
+                self.woken.extend(state.wakes(&binding, &after, world, options));
                 state.written(&binding, &after, options);
                 put_binding(&mut self.fleet.world, &binding.key(), after);
             }
+            self.woken.remove(&binding.key());
             placement.scheduling = Some(scheduling);
         }
         placement
+    }
+
+    /// The next template whose binding the scheduler takes again, since another member of its groups got other
+    /// clusters.
+    pub(crate) fn next_woken(&mut self) -> Option<ObjectKey> {
+        let key = self.woken.pop_first()?;
+        let world = &self.fleet.world;
+        let is_its = |template: &&ObjectKey| world.binding_of(template).is_some_and(|binding| binding.key() == key);
+        world.templates.keys().find(is_its).cloned()
     }
 
     /// One reconcile of the detector. Returns true if it changed the template or its binding.

@@ -84,7 +84,6 @@ fn why_and_tree_agree_with_the_next_ten_minutes() -> anyhow::Result<()> {
 }
 
 #[test]
-#[ignore = "some fresh seeds fail: docs/plan.md"]
 fn why_and_tree_agree_with_the_next_ten_minutes_of_fresh_fleets() -> anyhow::Result<()> {
     fresh(Property::Why)
 }
@@ -102,7 +101,6 @@ fn plan_apply_foretells_what_happens() -> anyhow::Result<()> {
 }
 
 #[test]
-#[ignore = "some fresh seeds fail: docs/plan.md"]
 fn plan_apply_foretells_what_happens_to_fresh_fleets() -> anyhow::Result<()> {
     fresh(Property::Apply)
 }

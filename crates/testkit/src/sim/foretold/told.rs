@@ -11,7 +11,8 @@ use ironclad_api::{
     conditions::{self, TRUE, binding::SCHEDULED},
 };
 use ironclad_fleet::{
-    Binding, ClusterName, ObjectKey, World,
+    Because, Binding, ClusterName, ObjectKey, World,
+    because::propagation::Reason,
     targets::expected_clusters,
     tree::{Explained, Link, LinkState, Tree, explains_itself, tree},
 };
@@ -81,6 +82,10 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     runner.world.pass(SHOWS).await?;
 
     let after = fleet(&runner.world).await?;
+    let allocatable = |world: &World| -> Vec<Value> {
+        summaries(world).into_iter().map(|summary| summary["allocatable"].clone()).collect()
+    };
+    // At the start of a fleet it is not reported yet.
     let all_reported = allocatable(&before.world) == allocatable(&after.world);
     if !all_reported {
         met.insert("members report their capacity later");
@@ -90,20 +95,27 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     let evicted: BTreeSet<&str> = evictions[evicted_before..].iter().map(|one| one.binding.as_str()).collect();
     for (key, Told { why, tree }) in &told {
         let binding = after.world.binding_of(key);
-        let then = &after_tree.get(key).with_context(|| format!("{key} is gone"))?.tree;
+        let Told { why: why_then, tree: then } = after_tree.get(key).with_context(|| format!("{key} is gone"))?;
         let story = || {
             format!(
-                "\nat {now}, with gates {gate:?} and {lost:?} lost\nwhy: {}\ntree: {}\nten minutes later: {}\nbinding: {}",
+                "\nat {now}, with gates {gate:?} and {lost:?} lost\nwhy: {}\ntree: {}\nten minutes later: {}\nbinding: {}\nresources: {}\nthen: {}",
                 serde_json::to_string_pretty(why).unwrap_or_default(),
                 lines(tree),
                 lines(then),
                 serde_json::to_string_pretty(&binding.as_ref().map(|one| (one.spec(), one.status())))
                     .unwrap_or_default(),
+                json!(summaries(&before.world)),
+                json!(summaries(&after.world)),
             )
         };
         let is_evicted = binding.as_ref().is_some_and(|binding| evicted.contains(&*binding.key().to_string()));
         if is_evicted {
             met.insert("evicted meanwhile");
+        } else if loses_its_policy(why) {
+            // `why` says so, and which policy takes the template then is decided once that one is gone.
+            met.insert("its policy is being deleted");
+        } else if waits_for_capacity(why) && has_grown(why, why_then, binding.as_ref()) {
+            met.insert("capacity was freed later");
         } else if all_reported || why.scheduling.as_ref().is_none_or(|scheduling| scheduling.failure.is_none()) {
             placement(why, binding.as_ref(), &settings.scheduler, shown, &mut met).with_context(story)?;
             progress(why, tree, then, lost.is_empty(), &mut met).with_context(story)?;
@@ -113,10 +125,32 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     Ok(met)
 }
 
-/// Capacity of the nodes, as the members report it. At the start of a fleet it is not reported yet.
-fn allocatable(world: &World) -> Vec<Value> {
+fn loses_its_policy(why: &Explanation) -> bool {
+    why.policy.iter().any(|because| matches!(because, Because::Propagation(Reason::ClaimantDeleting { .. })))
+}
+
+/// Returns true if no cycle finds clusters in which enough replicas fit.
+fn waits_for_capacity(why: &Explanation) -> bool {
+    why.scheduling.as_ref().is_some_and(|scheduling| scheduling.failure.is_some() && scheduling.result.is_empty())
+}
+
+/// Returns true if more fits now into a cluster of the binding than did before, its own replicas included.
+fn has_grown(before: &Explanation, then: &Explanation, binding: Option<&Binding>) -> bool {
+    let fits = |why: &Explanation, cluster: &str| {
+        let cycles = why.scheduling.iter().flat_map(|scheduling| &scheduling.cycles);
+        cycles.filter_map(|cycle| cycle.clusters.get(&ClusterName::from(cluster))?.available).max()
+    };
+    let targets = binding.map_or(&[][..], |binding| &binding.spec().clusters);
+    targets.iter().any(|target| {
+        let then = fits(then, &target.name).map(|fits| fits + i64::from(target.replicas));
+        fits(before, &target.name).zip(then).is_some_and(|(before, then)| then > before)
+    })
+}
+
+/// Resources of the members, as they report them.
+fn summaries(world: &World) -> Vec<Value> {
     let summary = |cluster: &ironclad_api::cluster::Cluster| {
-        json!(cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref()))["allocatable"].clone()
+        json!(cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref()))
     };
     world.clusters.values().map(|cluster| summary(cluster)).collect()
 }

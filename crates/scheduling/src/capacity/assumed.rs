@@ -2,7 +2,8 @@
 //! 16.18, 16.33; specification/failover.md 8.5).
 //!
 //! The assumption is what an assignment adds to a cluster, not the total of the workload there. It ends when the
-//! cluster reports the pods and had time to send another summary, when the target is removed, or after five minutes; in
+//! cluster reports the pods and had time to send another summary, when neither the result nor an eviction task
+//! names the cluster any more, or after five minutes; in
 //! a cluster that is not ready it lasts, since no summary comes from there.
 //! Assumed replicas of a binding are also subtracted for the binding itself: its previous replicas are added to the
 //! estimate as *assigned*, so they must be missing from the estimate until the summary counts them.
@@ -110,7 +111,8 @@ impl Capacity {
             return;
         }
         let key = before.key();
-        let kept = |cluster: &ClusterName| after.iter().any(|target| target.name == *cluster.0);
+        let kept =
+            |cluster: &ClusterName| after.iter().any(|target| target.name == *cluster.0) || holds_copy(spec, cluster);
         let lost: Vec<_> = self
             .assumed
             .get(&key)
@@ -125,6 +127,7 @@ impl Capacity {
         }
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let whole: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
+        let reports = before.status().map_or(&[][..], |status| &status.aggregated_status);
         for target in after {
             let cluster = ClusterName::from(target.name.as_str());
             let old = spec.target(&target.name);
@@ -136,10 +139,16 @@ impl Capacity {
                 }
                 continue;
             }
-            // The summary includes the replicas that an eviction has not removed yet.
-            let task = spec.eviction(&target.name).and_then(|task| task.replicas);
-            let had = i64::from(old.map(|old| old.replicas).or(task).unwrap_or(0));
             let has = i64::from(target.replicas);
+            let had = match old {
+                Some(old) => i64::from(old.replicas),
+                // The summary includes the replicas that an eviction has not removed yet, if they ever ran. Those that
+                // never ran may be assumed still.
+                None if holds_copy(spec, &cluster) => {
+                    pods_in(reports, &target.name, has, false) + self.unseen(&key, &cluster)
+                }
+                None => 0,
+            };
             if has > had {
                 self.extend(&key, &cluster, &whole, has - had, has, now + ASSUMED_TTL);
             } else {
@@ -164,7 +173,9 @@ impl Capacity {
         };
         let (mut removed, mut seen) = (Vec::new(), Vec::new());
         for (name, assumed) in all {
-            let Some(target) = spec.target(&name.0) else {
+            let target = spec.target(&name.0).map(|target| target.replicas);
+            let task = spec.eviction(&name.0).map(|task| task.replicas.unwrap_or(0));
+            let Some(wanted) = target.or(task) else {
                 // A report that refers to the previous result does not cover the targets of the one being written.
                 if !self.being_written.contains(key) {
                     removed.push(name.clone());
@@ -173,7 +184,7 @@ impl Capacity {
             };
             let report = of(new, name).and_then(|at| new.get(at));
             let before = of(old, name).and_then(|at| old.get(at));
-            if !assumed.seen && report.is_some_and(|report| shows(report, before, target)) {
+            if !assumed.seen && report.is_some_and(|report| shows(report, before, wanted)) {
                 seen.push(name.clone());
             }
         }
@@ -216,15 +227,8 @@ impl Capacity {
         let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
         let ends = now + ASSUMED_TTL.saturating_sub(age);
         for (cluster, target) in open {
-            let report = reports.iter().find(|report| report.cluster_name == target.name);
             let wanted = if sets { 1 } else { i64::from(target.replicas) };
-            let is_healthy = report.is_some_and(|report| report.health == Some(ResourceHealth::Healthy));
-            // Health may be that of the assignment before, so it counts for what reports no pods only.
-            let has = match report.and_then(pods_of).filter(|_| !sets || !is_healthy) {
-                Some(pods) => pods.clamp(0, wanted),
-                None if is_healthy => wanted,
-                None => 0,
-            };
+            let has = pods_in(reports, &target.name, wanted, sets);
             if has < wanted {
                 self.extend(&key, &cluster, &parts, wanted - has, wanted, ends);
             }
@@ -319,6 +323,12 @@ impl Capacity {
     #[must_use]
     pub fn assumed_count(&self) -> usize {
         self.ends.len()
+    }
+
+    /// Assumed replicas that the cluster's report of the binding does not show.
+    fn unseen(&self, key: &BindingKey, cluster: &ClusterName) -> i64 {
+        let assumed = self.assumed.get(key).and_then(|all| all.get(cluster));
+        assumed.filter(|assumed| !assumed.seen).map_or(0, |assumed| assumed.count)
     }
 
     fn extend(
@@ -427,6 +437,25 @@ impl Slot {
     }
 }
 
+/// Pods of a workload that a cluster reports, at most as many as wanted. What reports no pods has all of them once it
+/// is healthy: health may be that of the assignment before, so it does not count beside pods, except for component
+/// sets.
+fn pods_in(reports: &[AggregatedStatusItem], cluster: &str, wanted: i64, sets: bool) -> i64 {
+    let report = reports.iter().find(|report| report.cluster_name == cluster);
+    let is_healthy = report.is_some_and(|report| report.health == Some(ResourceHealth::Healthy));
+    match report.and_then(pods_of).filter(|_| !sets || !is_healthy) {
+        Some(pods) => pods.clamp(0, wanted),
+        None if is_healthy => wanted,
+        None => 0,
+    }
+}
+
+/// Returns whether an eviction task holds a copy of a workload in the cluster: what was assigned there still comes, or
+/// returns with the cluster.
+fn holds_copy(spec: &ResourceBindingSpec, cluster: &ClusterName) -> bool {
+    spec.eviction(&cluster.0).is_some()
+}
+
 /// Returns whether replicas of the binding are assumed: namespaced workloads only.
 fn is_tracked(binding: BindingRef<'_>) -> bool {
     matches!(binding, BindingRef::Namespaced(_)) && binding.spec().is_workload()
@@ -443,10 +472,10 @@ fn age_of_assignment(binding: BindingRef<'_>, wall: Timestamp) -> Duration {
 }
 
 /// Returns whether the cluster runs what was assigned: all pods exist, or it became healthy.
-fn shows(report: &AggregatedStatusItem, before: Option<&AggregatedStatusItem>, target: &TargetCluster) -> bool {
+fn shows(report: &AggregatedStatusItem, before: Option<&AggregatedStatusItem>, wanted: i32) -> bool {
     let healthy = |item: &AggregatedStatusItem| item.health == Some(ResourceHealth::Healthy);
     let turned = healthy(report) && !before.is_some_and(healthy);
-    turned || (target.replicas > 0 && pods_of(report).is_some_and(|pods| pods >= i64::from(target.replicas)))
+    turned || (wanted > 0 && pods_of(report).is_some_and(|pods| pods >= i64::from(wanted)))
 }
 
 /// Pods in a reported status, in the field that most workloads use.

@@ -86,7 +86,34 @@ fn only_gained_replicas_are_assumed() {
     let mut returning = asking(4, &[]);
     returning.spec.graceful_eviction_tasks = vec![task("m1", "TaintUntolerated", Some(3))];
     assign(&mut capacity, &returning, &[("m1", 4)], S(0));
+    assert_eq!(free(&capacity), 6, "what left by an eviction may never have run there");
+    let mut capacity = ten_cores();
+    returning.status.get_or_insert_default().aggregated_status = report(3, ResourceHealth::Unknown);
+    assign(&mut capacity, &returning, &[("m1", 4)], S(0));
     assert_eq!(free(&capacity), 9, "what an eviction still runs there is in the summary");
+
+    // Two of four run when the cluster is lost; the others are assumed from then on, also through an eviction and back.
+    let mut capacity = ten_cores();
+    assign(&mut capacity, &asking(4, &[("m1", 2)]), &[("m1", 4)], S(0));
+    let mut evicted = asking(4, &[]);
+    evicted.spec.graceful_eviction_tasks = vec![task("m1", "TaintUntolerated", Some(4))];
+    let key = BindingRef::from(&evicted).key();
+    let reports = report(2, ResourceHealth::Unknown);
+    evicted.status.get_or_insert_default().aggregated_status.clone_from(&reports);
+    capacity.reported(&key, &evicted.spec, &reports, &reports, S(1));
+    assert_eq!(free(&capacity), 8, "its copy stays");
+    assign(&mut capacity, &evicted, &[("m2", 4)], S(2));
+    assert_eq!(free(&capacity), 8, "it has another one elsewhere");
+    assign(&mut capacity, &evicted, &[("m1", 4)], S(3));
+    assert_eq!(free(&capacity), 8, "it returns");
+    let all = report(4, ResourceHealth::Healthy);
+    capacity.reported(&key, &evicted.spec, &reports, &all, S(3));
+    evicted.status.get_or_insert_default().aggregated_status.clone_from(&all);
+    assign(&mut capacity, &evicted, &[("m1", 5)], S(3));
+    assert_eq!(free(&capacity), 7, "the others run, and no summary shows them yet");
+    evicted.spec.graceful_eviction_tasks.clear();
+    capacity.reported(&key, &evicted.spec, &reports, &[], S(4));
+    assert_eq!(free(&capacity), 10, "its copy is gone");
 
     let mut capacity = ten_cores();
     assign(&mut capacity, &asking(2, &[]), &[("m1", 2)], S(0));

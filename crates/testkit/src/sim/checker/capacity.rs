@@ -1,7 +1,7 @@
 //! Capacity by schedule results: what clusters have, and what is promised to bindings. Only cpu is scarce in the
 //! simulation.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{
     ResourceList,
@@ -9,7 +9,7 @@ use ironclad_api::{
     quantity::Amount,
     work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
-use ironclad_fleet::{ClusterName, World as Fleet};
+use ironclad_fleet::{BindingKey, ClusterName, World as Fleet};
 
 /// Millicores in a list.
 fn in_list(list: &ResourceList) -> i64 {
@@ -40,6 +40,25 @@ pub fn promised(fleet: &Fleet, cluster: &ClusterName) -> i64 {
         binding.spec.target(&cluster.0).map_or(0, |target| of_target(&binding.spec, target))
     };
     fleet.bindings.values().map(|binding| of(binding)).sum()
+}
+
+/// Bindings with results or eviction tasks in a cluster, with their millicores and what the cluster reports of them, for
+/// people.
+#[must_use]
+pub fn holders(fleet: &Fleet, cluster: &ClusterName) -> String {
+    let of = |(key, binding): (&BindingKey, &Arc<ResourceBinding>)| {
+        let spec = &binding.spec;
+        let result = spec.target(&cluster.0).map(|target| format!("{}m", of_target(spec, target)));
+        let task = spec.eviction(&cluster.0).map(|task| {
+            let millicores = i64::from(task.replicas.unwrap_or(0)) * cpu(spec);
+            format!("{millicores}m leave as {}", task.reason)
+        });
+        let parts: Vec<String> = result.into_iter().chain(task).collect();
+        (!parts.is_empty()).then(|| format!("{} {}", key.name, parts.join(", ")))
+    };
+    let (all, used) = summary(fleet.clusters.get(cluster).map(|cluster| &**cluster));
+    let holders: Vec<String> = fleet.bindings.iter().filter_map(of).collect();
+    format!("{}; it reports {used}m of {all}m", holders.join("; "))
 }
 
 /// Millicores of a cluster.

@@ -507,7 +507,8 @@ impl Preemptions {
             let cluster = ClusterName::from(target.name.as_str());
             let (promised, all) = (capacity::promised(fleet, &cluster), capacity::allocatable(fleet, &cluster));
             if promised > all {
-                broken.push(format!("{promised}m of {all}m are promised in {cluster}, the last to {key}"));
+                let holders = capacity::holders(fleet, &cluster);
+                broken.push(format!("{promised}m of {all}m are promised in {cluster}, the last to {key}: {holders}"));
             }
             let holds: Vec<(&BindingKey, Duration, i64)> = self
                 .nominations

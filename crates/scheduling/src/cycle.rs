@@ -638,12 +638,13 @@ fn may_return(binding: BindingRef<'_>) -> bool {
 }
 
 /// Replicas that a cluster had before a taint or a drain evicted them, counted as previous result while the binding has
-/// no valid one: the former result is restored where it still fits (specification/failover.md IR-30).
+/// no valid one: the former result is restored where it still fits (specification/failover.md IR-30). What never ran there
+/// is not counted: no summary includes it.
 fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let binding = seen.binding;
     let may_return = |reason: &str| ![APPLICATION_FAILURE, BINDING_PREEMPTED].contains(&reason);
     let task = binding.spec().eviction(&cluster.0).filter(|task| may_return(&task.reason));
-    task.and_then(|task| task.replicas).map_or(0, |replicas| i64::from(replicas.max(0)))
+    task.map_or(0, |_| seen.capacity.returning(binding, cluster))
 }
 
 /// Component replicas of a cluster that runs the whole set; empty for a single component.

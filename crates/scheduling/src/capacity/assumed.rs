@@ -127,7 +127,6 @@ impl Capacity {
         }
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let whole: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
-        let reports = before.status().map_or(&[][..], |status| &status.aggregated_status);
         for target in after {
             let cluster = ClusterName::from(target.name.as_str());
             let old = spec.target(&target.name);
@@ -142,12 +141,7 @@ impl Capacity {
             let has = i64::from(target.replicas);
             let had = match old {
                 Some(old) => i64::from(old.replicas),
-                // The summary includes the replicas that an eviction has not removed yet, if they ever ran. Those that
-                // never ran may be assumed still.
-                None if holds_copy(spec, &cluster) => {
-                    pods_in(reports, &target.name, has, false) + self.unseen(&key, &cluster)
-                }
-                None => 0,
+                None => self.returning(before, &cluster).min(has),
             };
             if has > had {
                 self.extend(&key, &cluster, &whole, has - had, has, now + ASSUMED_TTL);
@@ -218,17 +212,20 @@ impl Capacity {
             (age < ASSUMED_TTL || self.silent.contains(cluster))
                 && known.is_none_or(|known| !known.contains_key(cluster))
         };
-        let named = spec.clusters.iter().map(|target| (ClusterName::from(target.name.as_str()), target));
-        let open: Vec<(ClusterName, &TargetCluster)> = named.filter(|(cluster, _)| is_open(cluster)).collect();
+        let named = spec.clusters.iter().map(|target| (target.name.as_str(), target.replicas));
+        let leaving = spec.graceful_eviction_tasks.iter().filter(|task| spec.target(&task.from_cluster).is_none());
+        let leaving = leaving.map(|task| (task.from_cluster.as_str(), task.replicas.unwrap_or(0)));
+        let all = named.chain(leaving).map(|(cluster, replicas)| (ClusterName::from(cluster), i64::from(replicas)));
+        let open: Vec<(ClusterName, i64)> = all.filter(|(cluster, _)| is_open(cluster)).collect();
         if open.is_empty() {
             return;
         }
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
         let ends = now + ASSUMED_TTL.saturating_sub(age);
-        for (cluster, target) in open {
-            let wanted = if sets { 1 } else { i64::from(target.replicas) };
-            let has = pods_in(reports, &target.name, wanted, sets);
+        for (cluster, replicas) in open {
+            let wanted = if sets { 1 } else { replicas };
+            let has = pods_in(reports, &cluster.0, wanted, sets);
             if has < wanted {
                 self.extend(&key, &cluster, &parts, wanted - has, wanted, ends);
             }
@@ -325,10 +322,17 @@ impl Capacity {
         self.ends.len()
     }
 
-    /// Assumed replicas that the cluster's report of the binding does not show.
-    fn unseen(&self, key: &BindingKey, cluster: &ClusterName) -> i64 {
-        let assumed = self.assumed.get(key).and_then(|all| all.get(cluster));
-        assumed.filter(|assumed| !assumed.seen).map_or(0, |assumed| assumed.count)
+    /// Replicas of an eviction task that estimates subtract, and that the binding gets back if it returns: those that
+    /// the cluster reports, since its summary includes what the eviction has not removed yet, and those that are
+    /// assumed. Others never ran there.
+    #[must_use]
+    pub fn returning(&self, binding: BindingRef<'_>, cluster: &ClusterName) -> i64 {
+        let Some(replicas) = binding.spec().eviction(&cluster.0).and_then(|task| task.replicas) else { return 0 };
+        let replicas = i64::from(replicas.max(0));
+        let reports = binding.status().map_or(&[][..], |status| &status.aggregated_status);
+        let assumed = self.assumed.get(&binding.key()).and_then(|all| all.get(cluster));
+        let unseen = assumed.filter(|assumed| !assumed.seen).map_or(0, |assumed| assumed.count);
+        replicas.min(pods_in(reports, &cluster.0, replicas, false) + unseen)
     }
 
     fn extend(

@@ -53,7 +53,11 @@ pub fn holders(fleet: &Fleet, cluster: &ClusterName) -> String {
             let millicores = i64::from(task.replicas.unwrap_or(0)) * cpu(spec);
             format!("{millicores}m leave as {}", task.reason)
         });
-        let parts: Vec<String> = result.into_iter().chain(task).collect();
+        let reports = binding.status.iter().flat_map(|status| &status.aggregated_status);
+        let report = reports.into_iter().find(|item| item.cluster_name == *cluster.0).map(|item| {
+            format!("reported {}", item.status.as_ref().map_or_else(String::new, |status| status.value().to_string()))
+        });
+        let parts: Vec<String> = result.into_iter().chain(task).chain(report).collect();
         (!parts.is_empty()).then(|| format!("{} {}", key.name, parts.join(", ")))
     };
     let (all, used) = summary(fleet.clusters.get(cluster).map(|cluster| &**cluster));

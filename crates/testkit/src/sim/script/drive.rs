@@ -328,8 +328,8 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
         );
     }
     let tasks = spec.graceful_eviction_tasks.len();
-    let of_last_copies = if app.cpu > 0 { fairness::last_copies(binding).count() } else { 0 };
-    ensure!(tasks == of_last_copies, "there are tasks: {:?}", spec.graceful_eviction_tasks);
+    let of_kept_copies = if app.cpu > 0 { fairness::kept_copies(binding).count() } else { 0 };
+    ensure!(tasks == of_kept_copies, "there are tasks: {:?}", spec.graceful_eviction_tasks);
     Ok(())
 }
 

@@ -36,7 +36,9 @@ pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow:
     let of: BTreeMap<&str, &App> = sized.iter().map(|(app, _)| (&*app.name, *app)).collect();
     // What is still held explains why others wait.
     for (app, binding) in &sized {
-        rests(app, binding)?;
+        let clusters = binding.spec.graceful_eviction_tasks.iter().map(|task| ClusterName::from(&*task.from_cluster));
+        let holders = || clusters.map(|name| format!("{name}: {}", capacity::holders(fleet, &name)));
+        rests(app, binding).with_context(|| holders().collect::<Vec<_>>().join("\n"))?;
     }
     for (app, binding) in &sized {
         if let Some(why) = waits(app, binding) {
@@ -50,7 +52,7 @@ pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow:
 /// No task but those that keep the last copies, no nomination; condition `Preempted` only while something is missing.
 fn rests(app: &App, binding: &ResourceBinding) -> anyhow::Result<()> {
     let (spec, status) = (&binding.spec, binding.status.clone().unwrap_or_default());
-    let tasks = spec.graceful_eviction_tasks.len() - last_copies(binding).count();
+    let tasks = spec.graceful_eviction_tasks.len() - kept_copies(binding).count();
     ensure!(tasks == 0, "{} has tasks: {:?}", app.name, spec.graceful_eviction_tasks);
     let held = &status.nominated_clusters;
     ensure!(held.is_empty(), "capacity is still held for {}: {held:?}", app.name);
@@ -60,17 +62,17 @@ fn rests(app: &App, binding: &ResourceBinding) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tasks that keep the last copies of a workload that waits (docs/decisions/0185): it was evicted, and before it ran
-/// elsewhere, its other clusters were taken by a higher priority.
-pub(super) fn last_copies(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
-    let tasks = binding.spec.graceful_eviction_tasks.iter().filter(|_| binding.spec.clusters.is_empty());
+/// Tasks that keep copies of a workload that waits (docs/decisions/0185): it was evicted, and before it ran elsewhere as
+/// a whole, its other clusters were taken by a higher priority.
+pub(super) fn kept_copies(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
+    let tasks = binding.spec.graceful_eviction_tasks.iter().filter(|_| placed(binding) < binding.spec.replicas);
     tasks.filter(|task| task.purge_mode == Some(PurgeMode::Gracefully) && task.reason != BINDING_PREEMPTED)
 }
 
 /// Millicores that last copies hold in a cluster.
 fn kept(fleet: &Fleet, cluster: &ClusterName) -> i64 {
     let in_cluster = |binding: &ResourceBinding| -> i64 {
-        let here = last_copies(binding).filter(|task| *task.from_cluster == *cluster.0);
+        let here = kept_copies(binding).filter(|task| *task.from_cluster == *cluster.0);
         here.map(|task| i64::from(task.replicas.unwrap_or(0)) * cpu(&binding.spec)).sum()
     };
     fleet.bindings.values().map(|binding| in_cluster(binding)).sum()

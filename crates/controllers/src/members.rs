@@ -39,6 +39,15 @@ pub(crate) struct Member {
     pub(crate) tasks: Tasks,
 }
 
+impl Member {
+    /// Retries broken watches now, since the server is known to be back: what its summary counts must not be older than
+    /// what is applied there now.
+    pub(crate) fn retry_watches(&self) {
+        self.objects.retry_now();
+        self.resources.retry_now();
+    }
+}
+
 /// Reason why a cluster is not connected.
 #[derive(Debug, Clone)]
 pub(crate) enum Unconnected {

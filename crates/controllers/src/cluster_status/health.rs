@@ -63,6 +63,8 @@ struct State {
     began: Option<Instant>,
     memory: Option<Memory>,
     collection: Collection,
+    /// True if the last probe failed.
+    failed: bool,
 }
 
 impl HealthChecks {
@@ -86,7 +88,7 @@ impl HealthChecks {
     /// Checks one cluster again and again; `now` requests a check now.
     pub(super) async fn run(&self, name: &ClusterName, now: &Notify) {
         let started = self.clock.mono();
-        let mut state = State { started, began: None, memory: None, collection: Collection::default() };
+        let mut state = State { started, began: None, memory: None, collection: Collection::default(), failed: false };
         loop {
             self.check(name, &mut state).await;
             let interval = self.settings.failover.health.status_update_frequency;
@@ -110,6 +112,13 @@ impl HealthChecks {
             Err(Unconnected::ControlPlane { uid }) => Probe::ControlPlane { uid: uid.clone() },
         };
         self.metrics.probed(&name.0, &probe);
+        let has_failed = std::mem::replace(&mut state.failed, probe != Probe::Healthy);
+        if let Ok(member) = &connected
+            && has_failed
+            && !state.failed
+        {
+            member.retry_watches();
+        }
         if connected.as_ref().is_ok_and(|member| member.kinds_changed.swap(false, Ordering::Relaxed)) {
             state.collection.kinds_changed(self.clock.mono() - state.started);
         }

@@ -148,9 +148,6 @@ impl Execution {
             return;
         }
         if let Some(member) = self.members.get(&cluster.name_any().as_str().into()) {
-            member.objects.retry_now();
-            // What its next summary counts must not be older than what is applied now.
-            member.resources.retry_now();
             self.enqueue_all(&member);
         }
     }

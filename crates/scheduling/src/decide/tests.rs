@@ -8,7 +8,7 @@ use ironclad_api::{
     labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
     policy::{Placement, SpreadByField},
     taints::NO_SCHEDULE,
-    work::{ClusterResourceBinding, Component, ReplicaRequirements, ResourceBinding},
+    work::{AggregatedStatusItem, ClusterResourceBinding, Component, ReplicaRequirements, ResourceBinding},
 };
 
 use super::*;
@@ -593,6 +593,13 @@ fn evicted_share_returns_where_it_still_fits() {
     let tasks = vec![task("m1", TAINT_UNTOLERATED, Some(3)), task("m2", TAINT_UNTOLERATED, Some(2))];
     before.spec.graceful_eviction_tasks = tasks;
     let none = estimates(&[("m1", 0), ("m2", 0)]);
+    let never_ran = decide_in(&before, &fleet, &none, &Options::default(), 1);
+    assert_eq!(never_ran.next, Next::WhenCapacity, "what never ran there has no capacity to return to");
+    let running = |cluster: &str, replicas: i32| {
+        let status = Some((&serde_json::json!({"replicas": replicas})).into());
+        AggregatedStatusItem { cluster_name: cluster.to_owned(), status, ..AggregatedStatusItem::default() }
+    };
+    before.status.get_or_insert_default().aggregated_status = vec![running("m1", 3), running("m2", 2)];
     let after = applied(&before, &decide_in(&before, &fleet, &none, &Options::default(), 1));
     assert_eq!(result(&after), [("m1", 3), ("m2", 2)], "no other cluster has capacity, but the old copies still run");
     before.spec.graceful_eviction_tasks[0].reason = CLUSTER_DRAIN.into();

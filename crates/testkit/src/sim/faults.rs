@@ -72,6 +72,8 @@ struct Shared {
 struct Planned {
     faults: BTreeMap<u64, Fault>,
     writes: u64,
+    /// Writes of anything but Events.
+    changes: u64,
     struck: Vec<(u64, Fault)>,
     event_faults: BTreeMap<u64, EventFault>,
     events: u64,
@@ -152,9 +154,15 @@ impl FaultPlan {
         self.0.planned.lock().events_struck
     }
 
-    pub(super) fn next_write(&self) -> (u64, Option<Fault>) {
+    /// Number of writes of anything but Events, which only count what goes on unchanged.
+    pub fn changes(&self) -> u64 {
+        self.0.planned.lock().changes
+    }
+
+    pub(super) fn next_write(&self, is_event: bool) -> (u64, Option<Fault>) {
         let mut planned = self.0.planned.lock();
         planned.writes += 1;
+        planned.changes += u64::from(!is_event);
         let number = planned.writes;
         let fault = planned.faults.remove(&number);
         if let Some(fault) = fault {

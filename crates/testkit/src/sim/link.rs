@@ -103,7 +103,8 @@ where
         is_read && parts.uri.query().is_some_and(|q| q.split('&').any(|p| matches!(p, "watch=true" | "watch=1")));
     // Heartbeats get no faults by number and do not count as activity.
     let is_write = !is_read && !parts.uri.path().contains("/leases");
-    let (number, fault) = if is_write { faults.next_write() } else { (0, None) };
+    let is_event = parts.uri.path().contains("/events");
+    let (number, fault) = if is_write { faults.next_write(is_event) } else { (0, None) };
     faults.stalled(&seam.clock).await;
     seam.clock.sleep(delays.duration_up_to(DELAY_MAX)).await;
     if is_write {

@@ -368,10 +368,10 @@ impl World {
         }
     }
 
-    /// Lets virtual time pass until no controller has written for a while. Those may be busy that wait for capacity,
-    /// and are tried again after minutes.
+    /// Lets virtual time pass until no controller has written anything but Events for a while. Those may be busy
+    /// that wait, and are tried again after minutes.
     pub async fn until_still(&mut self) -> anyhow::Result<()> {
-        let writes = |world: &Self| -> u64 { world.slots.iter().map(|slot| slot.faults.writes()).sum() };
+        let writes = |world: &Self| -> u64 { world.slots.iter().map(|slot| slot.faults.changes()).sum() };
         let began = self.seam.clock.mono();
         let (mut seen, mut since) = (writes(self), began);
         loop {

@@ -124,7 +124,7 @@ impl Plan<'_> {
 
     /// Notes which copies of a new schedule result can't start, and takes their reports away: nothing is dispatched to
     /// their cluster, the whole of its free capacity is too small for the replicas that it gains, or the workload is
-    /// not healthy where it runs now either.
+    /// not healthy where it runs now either. Copies are noted, too, that may not fit on the nodes.
     fn block_copies(&mut self, before: &Binding, after: Binding) -> Binding {
         let (key, spec) = (after.key(), after.spec());
         let (mut blocked, mut freed, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());

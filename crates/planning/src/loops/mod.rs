@@ -97,7 +97,7 @@ struct Plan<'a> {
     /// The most that may be free, with the upper bounds of the nodes' grades: what does not fit certainly does not
     /// start.
     free: Capacity,
-    /// What is certainly free, with the lower bounds of the nodes' grades: what fits in it certainly starts.
+    /// Capacity that is certainly free, with the lower bounds of the nodes' grades: what fits in it certainly starts.
     least: Capacity,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     peers: Option<Peers>,

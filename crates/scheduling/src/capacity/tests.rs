@@ -295,6 +295,25 @@ fn restart_restores_unreported_assignments() {
     }
 }
 
+/// After a start, what an eviction holds in a lost cluster is assumed as far as the cluster never reported it.
+#[test]
+fn copies_of_eviction_tasks_are_found() {
+    let mut lost = with_cores("m1", "10");
+    lost.status.as_mut().unwrap().conditions = vec![conditions::condition("Ready", "False", "", "")];
+    let mut evicted = asking(4, &[]);
+    evicted.spec.graceful_eviction_tasks = vec![task("m1", "TaintUntolerated", Some(4))];
+    for (name, reports, want) in [
+        ("none ran", vec![], 6),
+        ("two ran", report(2, ResourceHealth::Unknown), 8),
+        ("all ran", report(4, ResourceHealth::Unknown), 10),
+    ] {
+        let mut capacity = Capacity::new(Modelling::On, S(10));
+        capacity.cluster(&"m1".into(), None, Some(&lost));
+        capacity.found((&evicted).into(), &reports, at(2_000), &Options::default(), S(0));
+        assert_eq!(free(&capacity), want, "{name}");
+    }
+}
+
 #[test]
 fn component_sets_are_assumed_by_component() {
     let component = |name: &str, replicas| {

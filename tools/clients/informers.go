@@ -85,6 +85,9 @@ func sharedInformers(ctx context.Context, w *world) error {
 		}
 		w.say("%s: %s", name, summary(heard[name].take()))
 	}
+	if err := w.wire.opened(ctx, 4); err != nil {
+		return err
+	}
 	for _, asked := range w.wire.since(path) {
 		w.say("asked: %s", asked)
 	}

@@ -41,6 +41,9 @@ func followRestarts(ctx context.Context, w *world) error {
 		return err
 	}
 	w.say("synced: %s", summary(heard.take()))
+	if err := w.wire.opened(ctx, 1); err != nil {
+		return err
+	}
 	w.say("asked: %s", ways(w.wire.since(path)))
 
 	lines := bufio.NewScanner(os.Stdin)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -71,6 +73,15 @@ func (w *wire) since(path string) []string {
 	w.asked = nil
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+// opened waits until this number of watches is open: a cache is full before its watch is asked for.
+func (w *wire) opened(ctx context.Context, watches int) error {
+	return until(ctx, fmt.Sprintf("%d watches are open", watches), func() (bool, error) {
+		w.lock.Lock()
+		defer w.lock.Unlock()
+		return len(w.streams) >= watches, nil
+	})
 }
 
 // breakAll breaks all open watches like a failing network.

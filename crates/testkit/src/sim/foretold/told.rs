@@ -114,6 +114,9 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
         } else if loses_its_policy(why) {
             // `why` says so, and which policy takes the template then is decided once that one is gone.
             met.insert("its policy is being deleted");
+        } else if is_new_in_a_group(why, binding.as_ref()) {
+            // Other members may be new, too, and who is scheduled first takes clusters from the others.
+            met.insert("new member of a group");
         } else if waits_for_capacity(why) && has_grown(why, why_then, binding.as_ref()) {
             met.insert("capacity was freed later");
         } else if all_reported || why.scheduling.as_ref().is_none_or(|scheduling| scheduling.failure.is_none()) {
@@ -127,6 +130,11 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
 
 fn loses_its_policy(why: &Explanation) -> bool {
     why.policy.iter().any(|because| matches!(because, Because::Propagation(Reason::ClaimantDeleting { .. })))
+}
+
+fn is_new_in_a_group(why: &Explanation, binding: Option<&Binding>) -> bool {
+    let is_new = why.binding.as_ref().is_some_and(|told| !told.made);
+    is_new && binding.is_some_and(|binding| binding.spec().workload_affinity_groups.is_some())
 }
 
 /// Returns true if no cycle finds clusters in which enough replicas fit.

@@ -147,7 +147,7 @@ struct Run<'a> {
     scheduler: State,
     current: i32,
     /// False if the interpreter does not know the replicas of the kind: each cluster has those of the template.
-    is_divided: bool,
+    knows_replicas: bool,
     history: History,
     pods: BTreeMap<PodKey, Arc<Pod>>,
     /// Pods that were made, for their names.
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
                 ..State::default()
             },
             current,
-            is_divided: question.binding.spec().replicas > 0 || current == 0,
+            knows_replicas: question.binding.spec().replicas > 0 || current == 0,
             history: History::of(question.report.recommended.clone(), Vec::new()),
             pods: BTreeMap::new(),
             made: 0,
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
 
     /// Lets the scheduler divide the replicas.
     fn reschedule(&mut self, now: Timestamp) {
-        if self.is_divided {
+        if self.knows_replicas {
             self.binding.spec_mut().replicas = self.current;
         }
         let options = &self.question.settings.scheduler;
@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
     }
 
     fn replicas_in(&self, target: &TargetCluster) -> i32 {
-        if self.is_divided { target.replicas } else { self.current }
+        if self.knows_replicas { target.replicas } else { self.current }
     }
 
     /// Makes and removes pods, so that each cluster has as many as it is assigned. The youngest are removed first.

@@ -638,8 +638,8 @@ fn may_return(binding: BindingRef<'_>) -> bool {
 }
 
 /// Replicas that a cluster had before a taint or a drain evicted them, counted as previous result while the binding has
-/// no valid one: the former result is restored where it still fits (specification/failover.md IR-30). What never ran there
-/// is not counted: no summary includes it.
+/// no valid one: the former result is restored where it still fits (specification/failover.md IR-30). Replicas that
+/// never ran there are not counted: no summary includes them.
 fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let binding = seen.binding;
     let may_return = |reason: &str| ![APPLICATION_FAILURE, BINDING_PREEMPTED].contains(&reason);

@@ -42,8 +42,8 @@ pub fn promised(fleet: &Fleet, cluster: &ClusterName) -> i64 {
     fleet.bindings.values().map(|binding| of(binding)).sum()
 }
 
-/// Bindings with results or eviction tasks in a cluster, with their millicores and what the cluster reports of them, for
-/// people.
+/// Bindings with results or eviction tasks in a cluster, with their millicores and what the cluster reports of them,
+/// for people.
 #[must_use]
 pub fn holders(fleet: &Fleet, cluster: &ClusterName) -> String {
     let of = |(key, binding): (&BindingKey, &Arc<ResourceBinding>)| {

@@ -62,8 +62,8 @@ fn rests(app: &App, binding: &ResourceBinding) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tasks that keep copies of a workload that waits (docs/decisions/0185): it was evicted, and before it ran elsewhere as
-/// a whole, its other clusters were taken by a higher priority.
+/// Tasks that keep copies of a workload that waits (docs/decisions/0185): it was evicted, and before it ran elsewhere
+/// as a whole, its other clusters were taken by a higher priority.
 pub(super) fn kept_copies(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
     let tasks = binding.spec.graceful_eviction_tasks.iter().filter(|_| placed(binding) < binding.spec.replicas);
     tasks.filter(|task| task.purge_mode == Some(PurgeMode::Gracefully) && task.reason != BINDING_PREEMPTED)

@@ -97,7 +97,7 @@ impl FleetCapacity {
         let mut capacity = self.lock();
         // A result of somebody else, or one of ours whose answer was lost.
         if old.spec.clusters != new.spec.clusters && !capacity.is_being_written(&key) {
-            capacity.assigned(BindingRef::from(old), &new.spec.clusters, self.options(), now);
+            capacity.observed(BindingRef::from(old), &new.spec, self.options(), now);
         }
         if capacity.assumed_count() > 0 {
             capacity.reported(&key, &new.spec, reports(old), reports(new), now);

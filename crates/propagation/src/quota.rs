@@ -164,13 +164,22 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         let about = reference(seen, quota);
         plan.effects.push(Effect::Event(Event::warning(about, events::COLLECT_OVERALL_STATUS_FAILED, message)));
     }
-    if let Overall::Counted { taken, steady } = seen.overall
-        && steady < COUNT_SETTLES
-        && !usage::same(taken, &booked(quota))
+    if let Some((_, wait)) = correction(&seen.overall, quota)
+        && !wait.is_zero()
     {
-        plan.effects.push(Effect::CountAgain(COUNT_SETTLES - steady));
+        plan.effects.push(Effect::CountAgain(wait));
     }
     plan
+}
+
+/// The counted usage if it differs from the booked one, and the time to wait until it replaces that: none for resources
+/// that were not limited before, whose usage nobody can have booked.
+fn correction<'a>(overall: &Overall<'a>, quota: &FederatedResourceQuota) -> Option<(&'a ResourceList, Duration)> {
+    let Overall::Counted { taken, steady } = *overall else { return None };
+    let limited = quota.status.as_ref().map(|status| &status.overall);
+    let is_new = quota.spec.overall.keys().any(|key| limited.is_none_or(|limited| !limited.contains_key(key)));
+    let wait = if is_new { Duration::ZERO } else { COUNT_SETTLES.saturating_sub(steady) };
+    (!usage::same(taken, &booked(quota))).then_some((taken, wait))
 }
 
 /// The usage that admission booked.
@@ -210,10 +219,9 @@ fn status(seen: &Seen<'_>, works: &[&Arc<Work>], quota: &FederatedResourceQuota)
             }
             Some(used)
         }
-        Overall::Counted { taken, steady } if steady >= COUNT_SETTLES && !usage::same(taken, &booked(quota)) => {
-            Some(taken.clone())
+        Overall::Counted { .. } | Overall::Booked => {
+            correction(&seen.overall, quota).filter(|(_, wait)| wait.is_zero()).map(|(taken, _)| taken.clone())
         }
-        Overall::Counted { .. } | Overall::Booked => None,
     };
     fields.insert("overall".to_owned(), json!(quota.spec.overall));
     fields.extend(used.map(|used| ("overallUsed".to_owned(), json!(used))));
@@ -359,6 +367,12 @@ mod tests {
         ] {
             let overall = Overall::Counted { taken: &taken, steady };
             assert_eq!(with(Some(&booked), &[], overall), want, "{name}");
+        }
+        let memory = patched(&booked("3"), &json!({"status": {"overall": {"cpu": null, "memory": "1Gi"}}}));
+        for (name, quota) in [("of a new quota", quota(&[])), ("of a resource that is limited anew", memory)] {
+            let overall = Overall::Counted { taken: &count("5"), steady: ms(0) };
+            let want = status_of(json!({"overallUsed": {"cpu": "5"}}));
+            assert_eq!(with(Some(&quota), &[], overall), [want], "{name}");
         }
         let fresh = quota(&[]);
         let want = status_of(json!({"overall": {"cpu": "20"}}));

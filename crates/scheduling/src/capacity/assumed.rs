@@ -11,7 +11,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::work::{
-    AggregatedStatusItem, Component, ResourceBindingSpec, ResourceHealth, TargetCluster, TargetComponent,
+    AggregatedStatusItem, Component, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
+    TargetComponent,
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use jiff::Timestamp;
@@ -106,13 +107,33 @@ impl Capacity {
     /// Counts what each target gained from a written result. `before` is the binding as it was scheduled, `now` any
     /// monotonic time.
     pub fn assigned(&mut self, before: BindingRef<'_>, after: &[TargetCluster], options: &Options, now: Duration) {
+        self.assign(before, after, &before.spec().graceful_eviction_tasks, options, now);
+    }
+
+    /// Counts what each target gained from a change that somebody else made, an eviction for example: what it takes
+    /// from a cluster stays assumed there while its task holds the copy.
+    pub fn observed(&mut self, old: BindingRef<'_>, new: &ResourceBindingSpec, options: &Options, now: Duration) {
+        self.assign(old, &new.clusters, &new.graceful_eviction_tasks, options, now);
+    }
+
+    fn assign(
+        &mut self,
+        before: BindingRef<'_>,
+        after: &[TargetCluster],
+        tasks: &[GracefulEvictionTask],
+        options: &Options,
+        now: Duration,
+    ) {
         let spec = before.spec();
         if !is_tracked(before) {
             return;
         }
         let key = before.key();
-        let kept =
-            |cluster: &ClusterName| after.iter().any(|target| target.name == *cluster.0) || holds_copy(spec, cluster);
+        // What was assigned to the cluster of a task still comes, or returns with the cluster.
+        let kept = |cluster: &ClusterName| {
+            after.iter().any(|target| target.name == *cluster.0)
+                || tasks.iter().any(|task| task.from_cluster == *cluster.0)
+        };
         let lost: Vec<_> = self
             .assumed
             .get(&key)
@@ -452,12 +473,6 @@ fn pods_in(reports: &[AggregatedStatusItem], cluster: &str, wanted: i64, sets: b
         None if is_healthy => wanted,
         None => 0,
     }
-}
-
-/// Returns whether an eviction task holds a copy of a workload in the cluster: what was assigned there still comes, or
-/// returns with the cluster.
-fn holds_copy(spec: &ResourceBindingSpec, cluster: &ClusterName) -> bool {
-    spec.eviction(&cluster.0).is_some()
 }
 
 /// Returns whether replicas of the binding are assumed: namespaced workloads only.

@@ -295,6 +295,23 @@ fn restart_restores_unreported_assignments() {
     }
 }
 
+/// What was assigned to a lost cluster, and never ran there, stays assumed while a task holds its copy.
+#[test]
+fn eviction_keeps_assumptions_and_other_moves_end_them() {
+    for (name, tasks, want) in [
+        ("evicted", vec![task("m1", "TaintUntolerated", Some(4))], 6),
+        ("evicted from another cluster", vec![task("m2", "TaintUntolerated", Some(4))], 10),
+        ("moved by its scheduler", vec![], 10),
+    ] {
+        let mut capacity = ten_cores();
+        assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
+        let (placed, mut gone) = (asking(4, &[("m1", 4)]), asking(4, &[]));
+        gone.spec.graceful_eviction_tasks = tasks;
+        capacity.observed((&placed).into(), &gone.spec, &Options::default(), S(1));
+        assert_eq!(free(&capacity), want, "{name}");
+    }
+}
+
 /// After a start, what an eviction holds in a lost cluster is assumed as far as the cluster never reported it.
 #[test]
 fn copies_of_eviction_tasks_are_found() {

@@ -536,9 +536,15 @@ impl Preemptions {
         }
         let grows = spec.clusters.iter().any(|target| of_target(spec, target) > had(&target.name));
         let used: i64 = fleet.bindings.values().map(|b| i64::from(placed(&b.spec)) * cpu(&b.spec)).sum();
+        // A new quota limits nothing until what is in use was counted.
         let quota = self.quota.0.last().and_then(|(_, quota)| *quota);
-        if grows && quota.is_some_and(|quota| used > quota) {
-            broken.push(format!("{key} gets more than the quota has: {used}m of {quota:?}"));
+        let limited = self.quota.0.iter().rev().take_while(|(_, quota)| quota.is_some()).last();
+        if let (Some(quota), Some((since, _))) = (quota, limited)
+            && grows
+            && used > quota
+            && *since + rules.stale < at
+        {
+            broken.push(format!("{key} gets more than the quota has: {used}m of {quota}m"));
         }
         if grows {
             self.left

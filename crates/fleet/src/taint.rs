@@ -31,20 +31,25 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 /// helps against it (specification/failover.md IR-7).
 #[must_use]
 pub fn repelling<'a>(taints: &'a [Taint], tolerations: &[Toleration], failover: Failover) -> Option<&'a Taint> {
-    repelling_at(taints, tolerations, failover, Timestamp::MIN)
+    repelling_at(taints, tolerations, failover, Timestamp::MIN, None)
 }
 
-/// The same at this time: a NoExecute taint that is tolerated for some seconds only keeps new placements away once
-/// these have passed. Who was just evicted by it would be placed straight back, and evicted again
-/// (specification/failover.md 13, invariant 21).
+/// The same at this time, for who was last evicted from the cluster by a taint at `evicted`: a NoExecute taint that is
+/// tolerated for some seconds only keeps new placements away once these have passed, or once the workload was evicted
+/// while the cluster had it. It would be placed straight back, and evicted again (specification/failover.md 13,
+/// invariant 21).
 #[must_use]
 pub fn repelling_at<'a>(
     taints: &'a [Taint],
     tolerations: &[Toleration],
     failover: Failover,
     now: Timestamp,
+    evicted: Option<Timestamp>,
 ) -> Option<&'a Taint> {
     let lasts = |toleration: &Toleration, taint: &Taint| match (toleration.toleration_seconds, &taint.time_added) {
+        (Some(_), Some(added)) if taint.effect == NO_EXECUTE && evicted.is_some_and(|evicted| added.0 <= evicted) => {
+            false
+        }
         (Some(seconds), Some(added)) if taint.effect == NO_EXECUTE => {
             added.0.saturating_add(SignedDuration::from_secs(seconds)).is_ok_and(|until| now < until)
         }
@@ -148,14 +153,22 @@ mod tests {
         let thirty = Toleration { toleration_seconds: Some(30), ..toleration("k", "Exists", "", "NoExecute") };
         let for_ever = toleration("k", "Exists", "", "NoExecute");
         let added = |effect| Taint { time_added: Some(Time(at(100))), ..taint("k", "v", effect) };
-        for (name, effect, tolerations, now, want) in [
-            ("a second before its end", NO_EXECUTE, vec![thirty.clone()], 129, false),
-            ("at its end", NO_EXECUTE, vec![thirty.clone()], 130, true),
-            ("another one lasts", NO_EXECUTE, vec![thirty.clone(), for_ever], 130, false),
-            ("NoSchedule knows no seconds", NO_SCHEDULE, vec![Toleration { effect: None, ..thirty }], 130, false),
+        let endless = [thirty.clone(), for_ever];
+        let limited = [thirty.clone()];
+        let any_effect = [Toleration { effect: None, ..thirty }];
+        for (name, effect, tolerations, now, evicted, want) in [
+            ("a second before its end", NO_EXECUTE, &limited[..], 129, None, false),
+            ("at its end", NO_EXECUTE, &limited, 130, None, true),
+            ("another one lasts", NO_EXECUTE, &endless, 130, None, false),
+            ("NoSchedule knows no seconds", NO_SCHEDULE, &any_effect, 130, None, false),
+            ("evicted before the taint", NO_EXECUTE, &limited, 110, Some(99), false),
+            ("evicted since the taint", NO_EXECUTE, &limited, 110, Some(100), true),
+            ("evicted, and tolerates it for ever now", NO_EXECUTE, &endless, 110, Some(105), false),
+            ("evicted, and NoSchedule knows no seconds", NO_SCHEDULE, &any_effect, 110, Some(105), false),
         ] {
             let taints = [added(effect)];
-            assert_eq!(repelling_at(&taints, &tolerations, Failover::Stays, at(now)).is_some(), want, "{name}");
+            let repelling = repelling_at(&taints, tolerations, Failover::Stays, at(now), evicted.map(at));
+            assert_eq!(repelling.is_some(), want, "{name}");
         }
     }
 }

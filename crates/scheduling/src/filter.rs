@@ -46,21 +46,26 @@ pub struct Filter<'a> {
 }
 
 impl Filter<'_> {
-    /// The input of the plugins about a cluster. Its time is not before the last eviction from there by a NoExecute
-    /// taint: if the clock went back since, or a leader with a slower clock took over, the toleration that ran out
-    /// would count again, and the workload would be placed straight back (specification/failover.md 13, invariant 21).
+    /// The input of the plugins about a cluster.
     fn question(&self, cluster: &Cluster) -> Question<'_> {
-        if self.history.is_empty() {
-            return self.question_at(self.now);
-        }
-        let name = cluster.metadata.name.as_deref().unwrap_or_default();
-        let evictions = self.history.iter().filter(|record| record.from == name && record.reason == TAINT_UNTOLERATED);
-        let evicted = evictions.filter_map(|record| Some(record.evicted_at.as_ref()?.0)).max();
-        self.question_at(evicted.map_or(self.now, |evicted| evicted.max(self.now)))
+        Question { evicted: self.evicted_from(cluster), ..self.question_of_all() }
     }
 
-    fn question_at(&self, now: Timestamp) -> Question<'_> {
-        Question { spec: self.spec, placement: self.placement, group: self.group, now }
+    /// The same without what is particular to a cluster.
+    fn question_of_all(&self) -> Question<'_> {
+        Question { spec: self.spec, placement: self.placement, group: self.group, now: self.now, evicted: None }
+    }
+
+    /// Time of the last eviction from the cluster by a NoExecute taint, of which the status may not tell yet.
+    fn evicted_from(&self, cluster: &Cluster) -> Option<Timestamp> {
+        if self.history.is_empty() && self.spec.graceful_eviction_tasks.is_empty() {
+            return None;
+        }
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        let task = self.spec.eviction(name).filter(|task| task.reason == TAINT_UNTOLERATED);
+        let task = task.map(|task| task.creation_timestamp.as_ref().map_or(self.now, |created| created.0));
+        let evictions = self.history.iter().filter(|record| record.from == name && record.reason == TAINT_UNTOLERATED);
+        evictions.filter_map(|record| Some(record.evicted_at.as_ref()?.0)).chain(task).max()
     }
 
     /// Clusters that may pass as new ones, with the plugins that still have to test them.
@@ -69,7 +74,7 @@ impl Filter<'_> {
         on_event(CycleEvent::Cluster);
         for plugin in self.plugins.enabled() {
             let Point::Filter { narrow, .. } = plugin.point else { continue };
-            let rest = narrow(&self.question_at(self.now), index, &mut numbers);
+            let rest = narrow(&self.question_of_all(), index, &mut numbers);
             on_event(CycleEvent::Plugin { plugin, passed: !numbers.is_empty() });
             if rest == Rest::IsTested {
                 left.push(plugin);
@@ -208,12 +213,16 @@ impl std::fmt::Display for FitError {
 mod tests {
     use ironclad_api::{
         Taint, Time, Toleration,
+        eviction::TAINT_PREFER_NO_EXECUTE,
         taints::{NO_EXECUTE, NO_SCHEDULE},
     };
 
     use super::*;
     use crate::testkit::{affinity, at, binding, cluster, failover, group, spread, taint, task, toleration};
-    use ironclad_api::policy::{SpreadByField, SpreadConstraint};
+    use ironclad_api::{
+        policy::{SpreadByField, SpreadConstraint},
+        work::GracefulEvictionTask,
+    };
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Fit {
@@ -299,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations_that_ran_out_stay_so_when_the_clock_goes_back() {
+    fn limited_tolerations_do_not_bring_back_who_was_evicted() {
         let placement = Placement {
             cluster_tolerations: vec![Toleration {
                 toleration_seconds: Some(60),
@@ -319,6 +328,7 @@ mod tests {
             ("not yet", vec![], 159, true),
             ("over", vec![], 160, false),
             ("evicted, and the clock went back", vec![record("m1", TAINT_UNTOLERATED, 160)], 90, false),
+            ("evicted before it was tolerated", vec![record("m1", TAINT_UNTOLERATED, 110)], 120, false),
             ("evicted by an earlier taint", vec![record("m1", TAINT_UNTOLERATED, 50)], 120, true),
             ("from another cluster", vec![record("m2", TAINT_UNTOLERATED, 160)], 120, true),
             ("for another reason", vec![record("m1", APPLICATION_FAILURE, 160)], 120, true),
@@ -332,6 +342,27 @@ mod tests {
                 plugins: Plugins::default(),
                 history: &history,
                 now: at(now),
+            };
+            assert_eq!(filter.test(&cluster, TargetState::New).is_ok(), want, "{name}");
+        }
+        // The task is written before the status.
+        for (name, reason, created, want) in [
+            ("evicted a moment ago", TAINT_UNTOLERATED, Some(110), false),
+            ("at an unknown time", TAINT_UNTOLERATED, None, false),
+            ("by an earlier taint", TAINT_UNTOLERATED, Some(50), true),
+            ("opted in to leave another taint", TAINT_PREFER_NO_EXECUTE, Some(110), true),
+        ] {
+            let mut binding = binding("web", 1, &[]);
+            let created = created.map(|second| Time(at(second)));
+            binding.spec.graceful_eviction_tasks =
+                vec![GracefulEvictionTask { creation_timestamp: created, ..task("m1", reason, None) }];
+            let filter = Filter {
+                spec: &binding.spec,
+                placement: &placement,
+                group: None,
+                plugins: Plugins::default(),
+                history: &[],
+                now: at(120),
             };
             assert_eq!(filter.test(&cluster, TargetState::New).is_ok(), want, "{name}");
         }

@@ -79,6 +79,8 @@ pub struct Question<'a> {
     pub group: Option<&'a ClusterAffinityTerm>,
     /// Time at which `tolerationSeconds` are evaluated.
     pub now: Timestamp,
+    /// Time of the last eviction of the workload from the cluster by a NoExecute taint.
+    pub evicted: Option<Timestamp>,
 }
 
 impl Question<'_> {

@@ -104,7 +104,7 @@ pub fn effective<'a>(
 
 fn repelled(cluster: &Cluster, tolerations: &[Toleration], now: Timestamp) -> Option<Left> {
     let taints: Vec<Taint> = cluster.spec.taints.iter().filter(|taint| taint.effect == NO_EXECUTE).cloned().collect();
-    let taint = taint::repelling_at(&taints, tolerations, Failover::Stays, now)?;
+    let taint = taint::repelling_at(&taints, tolerations, Failover::Stays, now, None)?;
     Some(Left::Tainted { taint: taint::text(taint) })
 }
 

@@ -20,7 +20,8 @@ fn test(question: &Question<'_>, cluster: &Cluster, state: TargetState) -> Resul
         return Ok(());
     }
     let tolerations = &question.placement.cluster_tolerations;
-    match taint::repelling_at(&cluster.spec.taints, tolerations, failover(question), question.now) {
+    let (now, evicted) = (question.now, question.evicted);
+    match taint::repelling_at(&cluster.spec.taints, tolerations, failover(question), now, evicted) {
         Some(taint) => Err(Refusal::Taint { taint: taint::text(taint) }),
         None => Ok(()),
     }

@@ -535,12 +535,14 @@ impl Preemptions {
             }
         }
         let grows = spec.clusters.iter().any(|target| of_target(spec, target) > had(&target.name));
-        let used: i64 = fleet.bindings.values().map(|b| i64::from(placed(&b.spec)) * cpu(&b.spec)).sum();
+        let taken = |spec: &ResourceBindingSpec| i64::from(placed(spec)) * cpu(spec);
+        let used: i64 = fleet.bindings.values().map(|binding| taken(&binding.spec)).sum();
+        let takes_more = taken(spec) > old.map_or(0, |old| taken(&old.spec));
         // A new quota limits nothing until what is in use was counted.
         let quota = self.quota.0.last().and_then(|(_, quota)| *quota);
         let limited = self.quota.0.iter().rev().take_while(|(_, quota)| quota.is_some()).last();
         if let (Some(quota), Some((since, _))) = (quota, limited)
-            && grows
+            && takes_more
             && used > quota
             && *since + rules.stale < at
         {

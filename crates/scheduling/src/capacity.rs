@@ -136,6 +136,12 @@ impl Capacity {
         grew
     }
 
+    /// Returns whether the cluster reports that it is not ready, so that its summary may be old.
+    #[must_use]
+    pub fn is_silent(&self, cluster: &ClusterName) -> bool {
+        self.silent.contains(cluster)
+    }
+
     /// Returns whether the cluster reports a summary.
     #[must_use]
     pub fn has_summary(&self, cluster: &ClusterName) -> bool {

@@ -230,8 +230,7 @@ impl Capacity {
         let (key, age) = (binding.key(), age_of_assignment(binding, wall));
         let known = self.assumed.get(&key);
         let is_open = |cluster: &ClusterName| {
-            (age < ASSUMED_TTL || self.silent.contains(cluster))
-                && known.is_none_or(|known| !known.contains_key(cluster))
+            (age < ASSUMED_TTL || self.is_silent(cluster)) && known.is_none_or(|known| !known.contains_key(cluster))
         };
         let named = spec.clusters.iter().map(|target| (target.name.as_str(), target.replicas));
         let leaving = spec.graceful_eviction_tasks.iter().filter(|task| spec.target(&task.from_cluster).is_none());
@@ -271,7 +270,7 @@ impl Capacity {
             if ends > now {
                 break;
             }
-            if self.silent.contains(&cluster) {
+            if self.is_silent(&cluster) {
                 self.move_end(&key, &cluster, now + ASSUMED_TTL);
                 continue;
             }

@@ -49,16 +49,16 @@ pub struct Room {
 }
 
 impl Capacity {
-    /// Room of a cluster for this request, beside what is held for preemptors that the asker yields to. `None` if the
-    /// cluster is unknown or reports no summary.
+    /// Room of a cluster for this request, beside what is held for preemptors that the asker yields to, and the measure
+    /// of how much of the cluster a footprint takes. `None` if the cluster is unknown or reports no summary.
     #[must_use]
-    pub fn room(
+    pub(crate) fn room(
         &self,
         cluster: &ClusterName,
         request: &Request,
         counting: Counting,
         asker: &Asker<'_>,
-    ) -> Option<Room> {
+    ) -> Option<(Room, Share<'_>)> {
         let slot = self.slots.get(cluster)?;
         let free = slot.free.as_ref().filter(|free| free.has_summary())?;
         let nothing = Assumed::default();
@@ -69,7 +69,8 @@ impl Capacity {
         let held = slot.held(asker, taken, None);
         let taken = held.as_ref().map_or(taken, |(taken, _)| taken);
         let left = request.0.iter().map(|requested| free.left(&requested.resource, taken)).collect();
-        Some(Room { request: request.clone(), free: left })
+        let share = Share::new(move |resource| free.allocatable(resource));
+        Some((Room { request: request.clone(), free: left }, share))
     }
 }
 
@@ -111,14 +112,5 @@ impl Room {
     #[must_use]
     pub fn width(&self) -> usize {
         self.free.len()
-    }
-}
-
-impl Capacity {
-    /// Measure of how much of the cluster a footprint takes.
-    #[must_use]
-    pub(crate) fn share(&self, cluster: &ClusterName) -> Share<'_> {
-        let free = self.slots.get(cluster).and_then(|slot| slot.free.as_ref());
-        Share::new(move |resource| free.map_or(0, |free| free.allocatable(resource)))
     }
 }

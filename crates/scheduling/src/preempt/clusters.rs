@@ -4,11 +4,10 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use ironclad_api::work::TargetCluster;
 use ironclad_fleet::{BindingKey, ClusterName};
-use smallvec::SmallVec;
 
 use super::{
     plan::{Plan, Victim},
-    victims::{self, Cost, Unit},
+    victims::{self, Cost, Few, Unit},
 };
 use crate::{
     Candidate, Room,
@@ -42,9 +41,10 @@ impl Site<'_> {
         self.room.as_ref().map_or(0, |room| room.gain(&victims::freed(room.width(), units)))
     }
 
-    /// Lower bound of the units that make room for `more` further replicas; `None` if all together do not.
-    fn bound(&self, more: i64) -> Option<Bound> {
-        victims::bound(&self.units, &self.room.as_ref()?.missing(more))
+    /// Lower bound of a draft that makes room here for `more` further replicas; `None` if all units together do not.
+    fn bound(&self, more: i64) -> Option<Bound<'_>> {
+        let (priorities, share) = victims::bound(&self.units, &self.room.as_ref()?.missing(more))?;
+        Some(Bound { priorities, share, best: Reverse(self.candidate.score), name: self.name() })
     }
 
     /// The cheapest units that make room for `more` further replicas.
@@ -115,18 +115,23 @@ struct Drafts<'s, 'a> {
     sites: &'s [Site<'a>],
     made: BTreeMap<Rank<'s, 'a>, Draft>,
     /// Clusters that could close the gap, with the replicas to make room for; the one with the lowest bound is last.
-    left: Vec<(Bound, usize, i64)>,
+    left: Vec<(Bound<'s>, usize, i64)>,
 }
 
-/// Lower bound of a draft: its number of victims, and the highest priority among them.
-type Bound = (usize, i32);
+/// Lower bound of the rank of a draft for one cluster, which has one victim for each priority or more of them.
+struct Bound<'s> {
+    priorities: Few<i32>,
+    share: u128,
+    best: Reverse<i64>,
+    name: &'s ClusterName,
+}
 
 impl<'s, 'a> Drafts<'s, 'a> {
     /// A draft for each of these clusters, with the replicas to make room for.
     fn each(sites: &'s [Site<'a>], clusters: impl Iterator<Item = (usize, i64)>) -> Self {
         let bounded = |(at, missing): (usize, i64)| Some((sites[at].bound(missing)?, at, missing));
-        let mut left: Vec<(Bound, usize, i64)> = clusters.filter_map(bounded).collect();
-        left.sort_unstable_by(|a, b| b.cmp(a));
+        let mut left: Vec<(Bound<'s>, usize, i64)> = clusters.filter_map(bounded).collect();
+        left.sort_unstable_by(|(a, ..), (b, ..)| b.order().cmp(&a.order()));
         Self { sites, made: BTreeMap::new(), left }
     }
 
@@ -137,8 +142,8 @@ impl<'s, 'a> Drafts<'s, 'a> {
 
     fn next(&mut self) -> Option<Draft> {
         loop {
-            let best = self.made.first_key_value().map(|(rank, _)| rank.bound());
-            let next = self.left.pop_if(|(bound, _, _)| best.is_none_or(|best| *bound <= best));
+            let best = self.made.first_key_value().map(|(rank, _)| rank);
+            let next = self.left.pop_if(|(bound, _, _)| best.is_none_or(|best| bound.may_precede(best)));
             let Some((_, at, missing)) = next else { return self.made.pop_first().map(|(_, draft)| draft) };
             let Some(chosen) = self.sites[at].cheapest(missing) else { continue };
             let draft = Draft { units: [(at, chosen)].into(), shares: [(at, missing)].into() };
@@ -147,12 +152,25 @@ impl<'s, 'a> Drafts<'s, 'a> {
     }
 }
 
+impl Bound<'_> {
+    /// The order of bounds, which is the order of the ranks that they bound.
+    fn order(&self) -> (usize, &[i32], usize, u128, Option<Reverse<i64>>, Option<&ClusterName>) {
+        (self.priorities.len(), &self.priorities, 1, self.share, Some(self.best), Some(self.name))
+    }
+
+    /// Returns whether a draft with this bound may come before one of this rank.
+    fn may_precede(&self, rank: &Rank<'_, '_>) -> bool {
+        let order = (rank.bindings, &*rank.priorities, rank.clusters, rank.share, rank.best, rank.name);
+        self.order() <= order
+    }
+}
+
 /// Order of drafts: fewest victims, then the lowest priorities, then fewest clusters, then the least that is evicted,
 /// then the best cluster.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'s, 'a> {
     bindings: usize,
-    priorities: SmallVec<[i32; 6]>,
+    priorities: Few<i32>,
     clusters: usize,
     share: u128,
     best: Option<Reverse<i64>>,
@@ -173,10 +191,6 @@ impl<'s, 'a> Rank<'s, 'a> {
             name: draft.units.keys().map(|at| sites[*at].name()).min(),
             cost,
         }
-    }
-
-    fn bound(&self) -> Bound {
-        (self.bindings, self.priorities.first().copied().unwrap_or(i32::MIN))
     }
 }
 

@@ -20,11 +20,8 @@ use std::{
     sync::Arc,
 };
 
-use ironclad_api::{
-    conditions::{self, cluster::READY},
-    work::PreemptionPolicy,
-};
-use ironclad_fleet::{BindingKey, BindingRef, ClusterName, because::schedule::Unhelpful};
+use ironclad_api::work::PreemptionPolicy;
+use ironclad_fleet::{BindingKey, BindingRef, because::schedule::Unhelpful};
 use jiff::{SignedDuration, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
@@ -104,10 +101,11 @@ pub(crate) fn plan(
     let eligibility = Eligibility::of(seen, placed, now);
     let site = |candidate: Candidate| {
         let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
-        let on = on.filter(|_| may_evict_from(seen, &candidate.name));
+        // Figures of a cluster that is not ready are old, and it deletes nothing (specification/scheduling.md 15.11).
+        let on = on.filter(|_| !seen.capacity.is_silent(&candidate.name));
         let found = on.and_then(|on| {
-            let room = seen.capacity.room(&candidate.name, &request, pending.counting, &asker)?;
-            let units = eligibility.units(on, &seen.capacity.share(&candidate.name), &room);
+            let (room, share) = seen.capacity.room(&candidate.name, &request, pending.counting, &asker)?;
+            let units = eligibility.units(on, &share, &room);
             Some((room, units))
         });
         let (room, units) = found.map_or_else(|| (None, Vec::new()), |(room, units)| (Some(room), units));
@@ -125,15 +123,6 @@ pub(crate) fn plan(
         clusters::choose(&sparing, wanted, fits)
     });
     sparing.flatten().or_else(|| clusters::choose(&all, wanted, fits)).ok_or(Unhelpful::StillTooLittle)
-}
-
-/// Returns whether bindings may be evicted from the cluster: figures of a cluster that is not ready are old, and it
-/// deletes nothing (specification/scheduling.md 15.11).
-fn may_evict_from(seen: &Seen<'_>, cluster: &ClusterName) -> bool {
-    let status = seen.clusters.get(cluster).and_then(|cluster| cluster.status.as_ref());
-    status.is_some_and(|status| {
-        status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == conditions::TRUE)
-    })
 }
 
 /// Rules by which bindings may leave clusters for one preemptor (specification/scheduling.md 15.3).
@@ -177,7 +166,7 @@ impl<'s> Eligibility<'s> {
         // Members that stay pin the others to the cluster, which could then never be placed again.
         let staying = self.is_grouped.then(|| on.from(self.priority)).into_iter().flatten();
         let mut pinned: BTreeSet<_> = staying.filter_map(|(other, occupant)| self.group_of(other, occupant)).collect();
-        let mut singles = Vec::new();
+        let mut singles = Vec::with_capacity(on.len());
         let mut groups: BTreeMap<_, Unit<'a>> = BTreeMap::new();
         for (priority, other, occupant) in on.below(self.priority) {
             let group = self.group_of(other, occupant);

@@ -81,6 +81,11 @@ fn footprint(spec: &ResourceBindingSpec, replicas: i32) -> Footprint {
 pub(super) struct Occupants(BTreeMap<(i32, BindingKey), Occupant>);
 
 impl Occupants {
+    /// Number of bindings.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns whether any has a priority below this one.
     pub(super) fn has_below(&self, priority: i32) -> bool {
         self.0.first_key_value().is_some_and(|((lowest, _), _)| *lowest < priority)

@@ -12,7 +12,7 @@ use crate::capacity::Amounts;
 const SUBSETS_MAX: u128 = 10_000;
 
 /// Most sets of victims are this small; larger ones are on the heap.
-type Few<T> = SmallVec<[T; 6]>;
+pub(super) type Few<T> = SmallVec<[T; 6]>;
 
 /// Bindings that leave a cluster together: one, or all members of its affinity group there.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,18 +138,20 @@ pub(super) fn cheapest(units: &[Unit<'_>], missing: &[i64]) -> Option<Vec<usize>
     Some(chosen)
 }
 
-/// Lower bound of the cost of a set that frees `missing`: its number of bindings, and the highest priority among them.
-/// Far cheaper than the search for the set. `None` if no set suffices.
-pub(super) fn bound(units: &[Unit<'_>], missing: &[i64]) -> Option<(usize, i32)> {
-    let useful: Few<usize> = (0..units.len()).filter(|at| helps(&units[*at], missing)).collect();
+/// Lower bound of the cost of a set that frees `missing`: no set has fewer bindings, and one with as many has these
+/// priorities and this share or higher ones. Far cheaper than the search for the set. `None` if no set suffices.
+pub(super) fn bound(units: &[Unit<'_>], missing: &[i64]) -> Option<(Few<i32>, u128)> {
+    let useful: SmallVec<[usize; 16]> = (0..units.len()).filter(|at| helps(&units[*at], missing)).collect();
     if !covers(&freed(missing.len(), useful.iter().map(|at| &units[*at])), missing) {
         return None;
     }
     let count = fewest(units, &useful, missing).max(1);
-    let mut priorities: Few<i32> = useful.iter().map(|at| units[*at].priority()).collect();
+    let mut priorities: SmallVec<[i32; 16]> = useful.iter().map(|at| units[*at].priority()).collect();
+    let mut shares: SmallVec<[u128; 16]> = useful.iter().map(|at| units[*at].share).collect();
     priorities.sort_unstable();
-    // Whoever else is in a set of that size has the priority of the lowest ones or a higher one.
-    Some((count, *priorities.get(count - 1)?))
+    shares.sort_unstable();
+    // A set of this number of bindings has as many units, each of one binding.
+    Some((priorities.iter().take(count).rev().copied().collect(), shares.iter().take(count).sum()))
 }
 
 fn helps(unit: &Unit<'_>, missing: &[i64]) -> bool {

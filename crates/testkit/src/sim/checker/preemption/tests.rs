@@ -214,7 +214,10 @@ fn capacity_is_promised_once() {
 
     let mut hall = Hall::settled(allowed(), &RUNNING);
     hall.checker.quota_set(S(5), Some(15_000));
-    assert!(!found(&hall.binding(6, "d", 0, &[("m1", 2)], two.clone()), "more than the quota"), "it is not counted yet");
+    assert!(
+        !found(&hall.binding(6, "d", 0, &[("m1", 2)], two.clone()), "more than the quota"),
+        "it is not counted yet"
+    );
     hall.binding(7, "d", 0, &[], two.clone());
     assert!(found(&hall.binding(100, "d", 0, &[("m1", 2)], two), "more than the quota"));
 }

@@ -61,11 +61,7 @@ pub(super) fn deleted(
     if is_former || template.pointer("/metadata/deletionTimestamp").is_some() {
         return;
     }
-    let binding = fleet.bindings.values().find(|binding| {
-        let resource = &binding.spec.resource;
-        *resource.namespace == *object.namespace && *resource.name == *object.name && *resource.kind == *object.gvk.kind
-    });
-    let Some(binding) = binding else { return };
+    let Some(binding) = binding_of(object, fleet) else { return };
     let behaviour = binding.spec.failover.as_ref();
     let mode = behaviour.and_then(|f| f.cluster.as_ref()).map_or(rules.purge_mode, |c| c.purge_mode());
     let directly = mode == PurgeMode::Directly
@@ -81,6 +77,22 @@ pub(super) fn deleted(
         return;
     }
     broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));
+}
+
+/// Returns whether another cluster has a copy that is to stay: its Work is not being deleted.
+pub(super) fn is_kept_elsewhere(cluster: &ClusterName, object: &ObjectKey, fleet: &Fleet) -> bool {
+    let Some(binding) = binding_of(object, fleet) else { return false };
+    let is_kept = |work: &Work| work.metadata.deletion_timestamp.is_none() && id(work) == id(binding);
+    let mut works = fleet.works.iter().filter(|(key, work)| key.cluster != *cluster && is_kept(work));
+    works.any(|(key, _)| fleet.members.get(&key.cluster).is_some_and(|copies| copies.contains_key(object)))
+}
+
+fn binding_of<'a>(object: &ObjectKey, fleet: &'a Fleet) -> Option<&'a ResourceBinding> {
+    let is_of = |binding: &&ResourceBinding| {
+        let resource = &binding.spec.resource;
+        *resource.namespace == *object.namespace && *resource.name == *object.name && *resource.kind == *object.gvk.kind
+    };
+    fleet.bindings.values().map(|binding| &**binding).find(is_of)
 }
 
 /// A copy went with its Cluster, and the command had said that nothing is lost by deleting that: then a copy that is

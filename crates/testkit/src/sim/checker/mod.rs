@@ -100,7 +100,8 @@ pub struct Checker {
     starts: Vec<Duration>,
     /// Copies that are deleted in their members, not by the control plane.
     taken: BTreeSet<(ClusterName, ObjectKey)>,
-    /// Workloads that lost a copy because a Cluster was deleted without a drain, until they have another one.
+    /// Workloads that lost a copy because a Cluster was deleted without a drain, or their last one because they were
+    /// preempted, until they have another one.
     abandoned: BTreeSet<ObjectKey>,
     /// Clusters that are deleted after the command said that nothing is lost by that.
     nothing_to_lose: BTreeSet<ClusterName>,
@@ -218,6 +219,9 @@ impl Checker {
                     }
                     if !self.preemptions.has_left(cluster, object) {
                         copies::deleted(cluster, object, template, fleet, &self.rules, abandoned, &mut broken);
+                    } else if !copies::is_kept_elsewhere(cluster, object, fleet) {
+                        // What was released before goes once its cluster can be reached.
+                        abandoned.insert(object.clone());
                     }
                 }
             }

@@ -42,9 +42,16 @@ impl Site<'_> {
     }
 
     /// Lower bound of a draft that makes room here for `more` further replicas; `None` if all units together do not.
-    fn bound(&self, more: i64) -> Option<Bound<'_>> {
+    fn bound(&self, more: i64) -> Option<Order<'_>> {
         let (priorities, share) = victims::bound(&self.units, &self.room.as_ref()?.missing(more))?;
-        Some(Bound { priorities, share, best: Reverse(self.candidate.score), name: self.name() })
+        Some(Order {
+            bindings: priorities.len(),
+            priorities,
+            clusters: 1,
+            share,
+            best: Some(Reverse(self.candidate.score)),
+            name: Some(self.name()),
+        })
     }
 
     /// The cheapest units that make room for `more` further replicas.
@@ -115,23 +122,15 @@ struct Drafts<'s, 'a> {
     sites: &'s [Site<'a>],
     made: BTreeMap<Rank<'s, 'a>, Draft>,
     /// Clusters that could close the gap, with the replicas to make room for; the one with the lowest bound is last.
-    left: Vec<(Bound<'s>, usize, i64)>,
-}
-
-/// Lower bound of the rank of a draft for one cluster, which has one victim for each priority or more of them.
-struct Bound<'s> {
-    priorities: Few<i32>,
-    share: u128,
-    best: Reverse<i64>,
-    name: &'s ClusterName,
+    left: Vec<(Order<'s>, usize, i64)>,
 }
 
 impl<'s, 'a> Drafts<'s, 'a> {
     /// A draft for each of these clusters, with the replicas to make room for.
     fn each(sites: &'s [Site<'a>], clusters: impl Iterator<Item = (usize, i64)>) -> Self {
         let bounded = |(at, missing): (usize, i64)| Some((sites[at].bound(missing)?, at, missing));
-        let mut left: Vec<(Bound<'s>, usize, i64)> = clusters.filter_map(bounded).collect();
-        left.sort_unstable_by(|(a, ..), (b, ..)| b.order().cmp(&a.order()));
+        let mut left: Vec<(Order<'s>, usize, i64)> = clusters.filter_map(bounded).collect();
+        left.sort_unstable_by(|a, b| b.cmp(a));
         Self { sites, made: BTreeMap::new(), left }
     }
 
@@ -142,8 +141,8 @@ impl<'s, 'a> Drafts<'s, 'a> {
 
     fn next(&mut self) -> Option<Draft> {
         loop {
-            let best = self.made.first_key_value().map(|(rank, _)| rank);
-            let next = self.left.pop_if(|(bound, _, _)| best.is_none_or(|best| bound.may_precede(best)));
+            let best = self.made.first_key_value().map(|(rank, _)| &rank.order);
+            let next = self.left.pop_if(|(bound, _, _)| best.is_none_or(|best| *bound <= *best));
             let Some((_, at, missing)) = next else { return self.made.pop_first().map(|(_, draft)| draft) };
             let Some(chosen) = self.sites[at].cheapest(missing) else { continue };
             let draft = Draft { units: [(at, chosen)].into(), shares: [(at, missing)].into() };
@@ -152,29 +151,22 @@ impl<'s, 'a> Drafts<'s, 'a> {
     }
 }
 
-impl Bound<'_> {
-    /// The order of bounds, which is the order of the ranks that they bound.
-    fn order(&self) -> (usize, &[i32], usize, u128, Option<Reverse<i64>>, Option<&ClusterName>) {
-        (self.priorities.len(), &self.priorities, 1, self.share, Some(self.best), Some(self.name))
-    }
-
-    /// Returns whether a draft with this bound may come before one of this rank.
-    fn may_precede(&self, rank: &Rank<'_, '_>) -> bool {
-        let order = (rank.bindings, &*rank.priorities, rank.clusters, rank.share, rank.best, rank.name);
-        self.order() <= order
-    }
-}
-
 /// Order of drafts: fewest victims, then the lowest priorities, then fewest clusters, then the least that is evicted,
-/// then the best cluster.
+/// then the best cluster. That of a draft, or a lower bound of it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Rank<'s, 'a> {
+struct Order<'s> {
     bindings: usize,
     priorities: Few<i32>,
     clusters: usize,
     share: u128,
     best: Option<Reverse<i64>>,
     name: Option<&'s ClusterName>,
+}
+
+/// The order of a draft; among equal ones the cost of its victims decides.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank<'s, 'a> {
+    order: Order<'s>,
     cost: Cost<'a>,
 }
 
@@ -182,15 +174,15 @@ impl<'s, 'a> Rank<'s, 'a> {
     fn of(sites: &'s [Site<'a>], draft: &Draft) -> Self {
         let units = draft.units.iter().flat_map(|(at, chosen)| chosen.iter().map(|unit| &sites[*at].units[*unit]));
         let cost = Cost::of(units);
-        Self {
+        let order = Order {
             bindings: cost.bindings,
             priorities: cost.priorities.clone(),
             clusters: draft.units.len(),
             share: cost.share,
             best: draft.units.keys().map(|at| Reverse(sites[*at].candidate.score)).min(),
             name: draft.units.keys().map(|at| sites[*at].name()).min(),
-            cost,
-        }
+        };
+        Self { order, cost }
     }
 }
 

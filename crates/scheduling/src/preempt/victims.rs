@@ -151,7 +151,8 @@ pub(super) fn bound(units: &[Unit<'_>], missing: &[i64]) -> Option<(Few<i32>, u1
     priorities.sort_unstable();
     shares.sort_unstable();
     // A set of this number of bindings has as many units, each of one binding.
-    Some((priorities.iter().take(count).rev().copied().collect(), shares.iter().take(count).sum()))
+    let lowest = priorities.get(..count)?.iter().rev().copied().collect();
+    Some((lowest, shares.iter().take(count).sum()))
 }
 
 fn helps(unit: &Unit<'_>, missing: &[i64]) -> bool {

@@ -34,10 +34,10 @@ pub fn repelling<'a>(taints: &'a [Taint], tolerations: &[Toleration], failover: 
     repelling_at(taints, tolerations, failover, Timestamp::MIN, None)
 }
 
-/// The same at this time, for who was last evicted from the cluster by a taint at `evicted`: a NoExecute taint that is
-/// tolerated for some seconds only keeps new placements away once these have passed, or once the workload was evicted
-/// while the cluster had it. It would be placed straight back, and evicted again (specification/failover.md 13,
-/// invariant 21).
+/// The same at this time, for a workload that a NoExecute taint last evicted from the cluster at `evicted`. A NoExecute
+/// taint that is tolerated for some seconds keeps new placements away once these have passed, and at once if the
+/// workload was evicted since the taint was added: it would be evicted again (specification/failover.md 13, invariant
+/// 21; specification/scheduling.md 5.2).
 #[must_use]
 pub fn repelling_at<'a>(
     taints: &'a [Taint],
@@ -47,11 +47,9 @@ pub fn repelling_at<'a>(
     evicted: Option<Timestamp>,
 ) -> Option<&'a Taint> {
     let lasts = |toleration: &Toleration, taint: &Taint| match (toleration.toleration_seconds, &taint.time_added) {
-        (Some(_), Some(added)) if taint.effect == NO_EXECUTE && evicted.is_some_and(|evicted| added.0 <= evicted) => {
-            false
-        }
         (Some(seconds), Some(added)) if taint.effect == NO_EXECUTE => {
-            added.0.saturating_add(SignedDuration::from_secs(seconds)).is_ok_and(|until| now < until)
+            evicted.is_none_or(|evicted| evicted < added.0)
+                && added.0.saturating_add(SignedDuration::from_secs(seconds)).is_ok_and(|until| now < until)
         }
         _ => true,
     };

@@ -221,13 +221,24 @@ mod tests {
     use crate::testkit::{affinity, at, binding, cluster, failover, group, spread, taint, task, toleration};
     use ironclad_api::{
         policy::{SpreadByField, SpreadConstraint},
-        work::GracefulEvictionTask,
+        work::{GracefulEvictionTask, ResourceBinding},
     };
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Fit {
         tier: u32,
         score: i64,
+    }
+
+    fn filter_of<'a>(binding: &'a ResourceBinding, placement: &'a Placement) -> Filter<'a> {
+        Filter {
+            spec: &binding.spec,
+            placement,
+            group: None,
+            plugins: Plugins::default(),
+            history: &[],
+            now: Timestamp::MIN,
+        }
     }
 
     fn fit(filter: &Filter<'_>, cluster: &Cluster, state: TargetState) -> Result<Fit, Refusal> {
@@ -268,14 +279,7 @@ mod tests {
             let placement = Placement { cluster_tolerations: tolerations, ..Placement::default() };
             let mut cluster = cluster("m1");
             cluster.spec.taints = taints;
-            let filter = Filter {
-                spec: &binding.spec,
-                placement: &placement,
-                group: None,
-                plugins: Plugins::default(),
-                history: &[],
-                now: Timestamp::MIN,
-            };
+            let filter = filter_of(&binding, &placement);
             assert_eq!(fit(&filter, &cluster, state), want, "{name}");
         }
     }
@@ -295,14 +299,8 @@ mod tests {
             cluster.metadata.annotations = draining.then(|| [(DRAINING.to_owned(), "now".to_owned())].into());
             let mut binding = binding("web", 1, &[]);
             binding.spec.graceful_eviction_tasks = vec![task("m1", reason, None)];
-            let filter = Filter {
-                spec: &binding.spec,
-                placement: &Placement::default(),
-                group: None,
-                plugins: Plugins::default(),
-                history: &[],
-                now: Timestamp::MIN,
-            };
+            let placement = Placement::default();
+            let filter = filter_of(&binding, &placement);
             assert_eq!(fit(&filter, &cluster, TargetState::New), want, "{reason}, draining: {draining}");
         }
     }
@@ -335,14 +333,7 @@ mod tests {
             ("twice", vec![record("m1", TAINT_UNTOLERATED, 170), record("m1", TAINT_UNTOLERATED, 20)], 120, false),
         ] {
             let binding = binding("web", 1, &[]);
-            let filter = Filter {
-                spec: &binding.spec,
-                placement: &placement,
-                group: None,
-                plugins: Plugins::default(),
-                history: &history,
-                now: at(now),
-            };
+            let filter = Filter { history: &history, now: at(now), ..filter_of(&binding, &placement) };
             assert_eq!(filter.test(&cluster, TargetState::New).is_ok(), want, "{name}");
         }
         // The task is written before the status.
@@ -356,14 +347,7 @@ mod tests {
             let created = created.map(|second| Time(at(second)));
             binding.spec.graceful_eviction_tasks =
                 vec![GracefulEvictionTask { creation_timestamp: created, ..task("m1", reason, None) }];
-            let filter = Filter {
-                spec: &binding.spec,
-                placement: &placement,
-                group: None,
-                plugins: Plugins::default(),
-                history: &[],
-                now: at(120),
-            };
+            let filter = Filter { now: at(120), ..filter_of(&binding, &placement) };
             assert_eq!(filter.test(&cluster, TargetState::New).is_ok(), want, "{name}");
         }
     }
@@ -372,14 +356,7 @@ mod tests {
     fn affinity_rejects_targets_and_api_enablement_does_not() {
         let binding = binding("web", 1, &[]);
         let placement = Placement { cluster_affinity: Some(affinity(&["m2"])), ..Placement::default() };
-        let filter = Filter {
-            spec: &binding.spec,
-            placement: &placement,
-            group: None,
-            plugins: Plugins::default(),
-            history: &[],
-            now: Timestamp::MIN,
-        };
+        let filter = filter_of(&binding, &placement);
         assert_eq!(fit(&filter, &cluster("m1"), TargetState::Target), Err(Refusal::Affinity));
         let mut bare = cluster("m2");
         bare.status = None;
@@ -395,14 +372,7 @@ mod tests {
         let placement = Placement { cluster_affinities: vec![group.clone()], ..Placement::default() };
         let tiers = |replicas| {
             let binding = binding("web", replicas, &[]);
-            let filter = Filter {
-                spec: &binding.spec,
-                placement: &placement,
-                group: Some(&group),
-                plugins: Plugins::default(),
-                history: &[],
-                now: Timestamp::MIN,
-            };
+            let filter = Filter { group: Some(&group), ..filter_of(&binding, &placement) };
             ["m1", "m2", "m3", "m4"].map(|name| fit(&filter, &cluster(name), TargetState::New).ok().map(|fit| fit.tier))
         };
         assert_eq!(tiers(1), [Some(0), Some(1), Some(2), None]);
@@ -420,14 +390,7 @@ mod tests {
             (by_label, Refusal::NoLabel { key: "rack".into() }),
         ] {
             let placement = Placement { spread_constraints: vec![field.clone()], ..Placement::default() };
-            let filter = Filter {
-                spec: &binding.spec,
-                placement: &placement,
-                group: None,
-                plugins: Plugins::default(),
-                history: &[],
-                now: Timestamp::MIN,
-            };
+            let filter = filter_of(&binding, &placement);
             assert_eq!(fit(&filter, &cluster("m1"), TargetState::Target), Err(want), "{field:?}, also for targets");
             let mut placed = cluster("m1");
             placed.spec.provider = "p".into();

@@ -295,7 +295,7 @@ fn restart_restores_unreported_assignments() {
     }
 }
 
-/// What was assigned to a lost cluster, and never ran there, stays assumed while a task holds its copy.
+/// Replicas that were assigned to a lost cluster, and never ran there, stay assumed while a task holds the copy.
 #[test]
 fn eviction_keeps_assumptions_and_other_moves_end_them() {
     for (name, tasks, want) in [

@@ -213,8 +213,8 @@ impl Capacity {
     }
 
     /// Restores the assumptions of a binding at start (specification/scheduling.md 16.33): assignments that no cluster
-    /// reports, if they are recent, or the cluster is not ready. Assumptions that are there stay. `wall` is the present
-    /// time.
+    /// reports, if they are recent, or the cluster is not ready; and those of the last seconds, since the pods may be
+    /// newer than the summary. Assumptions that are there stay. `wall` is the present time.
     pub fn found(
         &mut self,
         binding: BindingRef<'_>,
@@ -243,11 +243,15 @@ impl Capacity {
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
         let ends = now + ASSUMED_TTL.saturating_sub(age);
+        let summarized = (self.summaries_every + SUMMARY_DELAY).saturating_sub(age);
         for (cluster, replicas) in open {
             let wanted = if sets { 1 } else { replicas };
             let has = pods_in(reports, &cluster.0, wanted, sets);
             if has < wanted {
                 self.extend(&key, &cluster, &parts, wanted - has, wanted, ends);
+            } else if wanted > 0 && !summarized.is_zero() {
+                self.extend(&key, &cluster, &parts, wanted, wanted, ends);
+                self.end_at(&key, &cluster, now + summarized);
             }
         }
     }

@@ -273,6 +273,8 @@ fn restart_restores_unreported_assignments() {
         ("some pods exist", report(3, Unhealthy), 100, true, true, Some((9, S(200)))),
         ("healthy, with fewer replicas before", report(3, Healthy), 100, true, true, Some((9, S(200)))),
         ("healthy, of a kind that reports no pods", without_pods(), 100, true, true, None),
+        ("all pods exist, and a summary may be older", report(4, Healthy), 10, true, true, Some((6, S(5)))),
+        ("all pods exist, and a summary came since", report(4, Healthy), 15, true, true, None),
         ("long ago", vec![], 300, true, true, None),
         ("the process ended before it wrote the time", vec![], 300, false, true, Some((6, S(300)))),
         ("long ago, and no summary has come since", vec![], 1_000, true, false, Some((6, S(0)))),

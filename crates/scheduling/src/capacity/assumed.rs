@@ -249,7 +249,7 @@ impl Capacity {
             let has = pods_in(reports, &cluster.0, wanted, sets);
             if has < wanted {
                 self.extend(&key, &cluster, &parts, wanted - has, wanted, ends);
-            } else if wanted > 0 && !summarized.is_zero() {
+            } else if wanted > 0 && !summarized.is_zero() && spec.target(&cluster.0).is_some() {
                 self.extend(&key, &cluster, &parts, wanted, wanted, ends);
                 self.end_at(&key, &cluster, now + summarized);
             }

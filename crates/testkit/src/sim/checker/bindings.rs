@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) stuck: Option<(Duration, &'static str)>,
     /// The clusters in its result, and since when they are there.
     pub(super) on: BTreeMap<String, Duration>,
+    /// The clusters that it left because it was scaled and did not fit there any more.
+    pub(super) outgrown: BTreeSet<String>,
 }
 
 /// Inputs of an eviction decision besides taints.
@@ -110,6 +112,15 @@ fn task<'a>(binding: &'a ResourceBinding, cluster: &str) -> Option<&'a GracefulE
     binding.spec.graceful_eviction_tasks.iter().find(|task| task.from_cluster == cluster)
 }
 
+/// The clusters that a workload leaves because it was scaled, and does not fit there any more.
+fn outgrown<'a>(old: &'a ResourceBinding, new: &'a ResourceBinding) -> impl Iterator<Item = &'a TargetCluster> {
+    let before: i32 = old.spec.clusters.iter().map(|target| target.replicas).sum();
+    let is_left = move |target: &&TargetCluster| {
+        before != new.spec.replicas && new.spec.target(&target.name).is_none() && task(new, &target.name).is_none()
+    };
+    old.spec.clusters.iter().filter(is_left)
+}
+
 impl Bindings {
     pub(super) fn get(&self, key: &BindingKey) -> Option<&State> {
         self.0.get(key)
@@ -146,6 +157,8 @@ impl Bindings {
         for target in &new.spec.clusters {
             state.on.entry(target.name.clone()).or_insert(at);
         }
+        state.outgrown.retain(|cluster| new.spec.target(cluster).is_none());
+        state.outgrown.extend(old.into_iter().flat_map(|old| outgrown(old, new)).map(|target| target.name.clone()));
         state.stuck = match (state.stuck, stuck(new)) {
             (Some((since, _)), Some(why)) => Some((since, why)),
             (None, Some(why)) => Some((at, why)),

@@ -5,13 +5,18 @@ use std::{collections::BTreeSet, time::Duration};
 use ironclad_api::{
     labels,
     policy::{ClusterAffinity, PurgeMode},
-    work::{ResourceBinding, Work},
+    work::{Manifest, ResourceBinding, Work},
 };
-use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, WorkKey, World as Fleet, affinity};
+use ironclad_fleet::{BindingKey, BindingRef, ClusterName, ObjectKey, WorkKey, World as Fleet, affinity};
 use kube::{Resource, ResourceExt as _};
 use serde_json::Value;
 
-use super::{Rules, bindings, clusters::Clusters};
+use super::{
+    Rules,
+    bindings::{self, Bindings},
+    clusters::Clusters,
+};
+use crate::sim::objects::CONFIG_SUFFIX;
 
 /// Checks a new Work: with Directly the copy in a Ready cluster must be deleted before.
 pub(super) fn work(
@@ -46,6 +51,7 @@ pub(super) fn deleted(
     object: &ObjectKey,
     of: &str,
     fleet: &Fleet,
+    bindings: &Bindings,
     rules: &Rules,
     abandoned: &mut BTreeSet<ObjectKey>,
     broken: &mut Vec<String>,
@@ -68,11 +74,13 @@ pub(super) fn deleted(
         || binding.spec.graceful_eviction_tasks.iter().any(|t| t.purge_mode == Some(PurgeMode::Directly));
     let elsewhere = fleet.members.iter().any(|(name, objects)| name != cluster && objects.contains_key(object));
     let was_abandoned = abandoned.contains(object);
+    let state = bindings.get(&BindingRef::from(binding).key());
+    let outgrown = state.is_some_and(|state| state.outgrown.contains(&*cluster.0));
     if directly
         || elsewhere
         || was_abandoned
         || binding.metadata.deletion_timestamp.is_some()
-        || was_asked_for(cluster, binding, fleet)
+        || was_asked_for(cluster, binding, fleet, outgrown)
     {
         return;
     }
@@ -136,21 +144,35 @@ pub(super) fn config_deleted(
         *object.gvk.kind == *"Deployment" && *object.namespace == *key.namespace && *object.name == *workload
     };
     let copy = fleet.members.get(cluster).is_some_and(|objects| objects.keys().any(of_workload));
-    // One of a workload that was deleted and made again goes with its Work, in any order.
+    // One of a workload that was deleted and made again goes with its Work, in any order, and so does its ConfigMap.
     let is_live = |work: &Work| work.metadata.deletion_timestamp.is_none() && id(work) == id(&**binding);
     let copy = copy && fleet.works.iter().any(|(key, work)| key.cluster == *cluster && is_live(work));
+    let of_former = fleet.works.iter().any(|(key, work)| {
+        let ended = work.metadata.deletion_timestamp.as_ref();
+        let is_former = ended.is_some_and(|ended| Some(ended) <= binding.metadata.creation_timestamp.as_ref());
+        is_former && key.cluster == *cluster && carries_config(work, workload)
+    });
     let since = state.and_then(|state| state.on.get(&*cluster.0));
     let is_target = binding.spec.target(&cluster.0).is_some() && since.is_some_and(|s| *s + 2 * rules.stale < at);
     let is_leaving = binding.spec.eviction(&cluster.0).is_some_and(|t| t.purge_mode != Some(PurgeMode::Directly));
-    if joined && copy && (is_target || is_leaving) {
+    if joined && copy && !of_former && (is_target || is_leaving) {
         broken.push(format!("dependencies: the ConfigMap of {key} went from {cluster}, where its copy stays"));
     }
 }
 
+/// Returns whether the Work has the ConfigMap of this workload.
+fn carries_config(work: &Work, workload: &str) -> bool {
+    let is_config = |manifest: &Manifest| {
+        let named = manifest.named();
+        named.kind == "ConfigMap" && named.metadata.name.strip_suffix(CONFIG_SUFFIX) == Some(workload)
+    };
+    work.spec.workload.manifests.iter().any(is_config)
+}
+
 /// A user's placement leaves this cluster out, prefers an affinity group without it, or gives it no replica by its
-/// weights, and the next copy is being made (decision 13), or there is to be none: as for a workload of no replicas
-/// (specification/scheduling.md 8.7).
-fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet) -> bool {
+/// weights, or a user scaled what it does not fit into any more, and the next copy is being made (decision 13), or there
+/// is to be none: as for a workload of no replicas (specification/scheduling.md 8.7).
+fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet, outgrown: bool) -> bool {
     if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
         return true;
     }
@@ -175,7 +197,7 @@ fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet
     });
     // The user's weights divide the replicas afresh, wherever they were before (specification/scheduling.md 8.4).
     let is_weighed_out = placement.ignores_spread() && binding.spec.target(&cluster.0).is_none();
-    (is_left_out && targets.is_empty()) || ((is_left_out || is_weighed_out) && in_making)
+    (is_left_out && targets.is_empty()) || ((is_left_out || is_weighed_out || outgrown) && in_making)
 }
 
 /// Returns the permanent id in the labels of a binding or Work.

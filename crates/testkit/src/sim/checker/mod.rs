@@ -218,7 +218,8 @@ impl Checker {
                         copies::unjoined(cluster, object, template, fleet, &mut broken);
                     }
                     if !self.preemptions.has_left(cluster, object) {
-                        copies::deleted(cluster, object, template, fleet, &self.rules, abandoned, &mut broken);
+                        let (bindings, rules) = (&self.bindings, &self.rules);
+                        copies::deleted(cluster, object, template, fleet, bindings, rules, abandoned, &mut broken);
                     } else if !copies::is_kept_elsewhere(cluster, object, fleet) {
                         // What was released before goes once its cluster can be reached.
                         abandoned.insert(object.clone());

@@ -96,6 +96,8 @@ pub enum Next {
     Recheck,
     /// As soon as capacity may have appeared: the unschedulable queue.
     WhenCapacity,
+    /// When capacity appears, or quota, within which it could preempt others.
+    WhenCapacityOrQuota,
     /// The same while capacity is held for the binding: soon in any case.
     Nominated,
     /// After a backoff.

@@ -11,6 +11,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, policy::FederatedResourceQuota};
 use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
+use ironclad_propagation::quota::usage;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests,
@@ -194,7 +195,10 @@ impl Scheduler {
             }
             return Ok(Next::After(scheduling::UNSCHEDULABLE_AGAIN));
         }
-        if decision.next == scheduling::Next::WhenCapacity {
+        if decision.next == scheduling::Next::WhenCapacityOrQuota && missed.quota {
+            self.enqueue_within_quota(&key.namespace);
+        }
+        if matches!(decision.next, scheduling::Next::WhenCapacity | scheduling::Next::WhenCapacityOrQuota) {
             missed.grown.iter().for_each(|cluster| self.enqueue_waiting(cluster));
         }
         outcome
@@ -241,6 +245,11 @@ impl Scheduler {
             next @ (scheduling::Next::WhenCapacity | scheduling::Next::Nominated) => {
                 let is_nominated = next == scheduling::Next::Nominated;
                 self.waiting.lock().for_capacity(key, binding, is_nominated, self.capacity.options());
+            }
+            scheduling::Next::WhenCapacityOrQuota => {
+                // An unreadable quantity is refused by the quota at each attempt.
+                let lacking = usage::lacking(binding.spec()).unwrap_or_default();
+                self.waiting.lock().for_capacity_or_quota(key, binding, lacking, self.capacity.options());
             }
             scheduling::Next::Recheck => self.waiting.lock().for_fit(key),
             scheduling::Next::Backoff => self.waiting.lock().backs_off(key),

@@ -40,6 +40,8 @@ enum Reason {
     Backoff,
     /// It waits for capacity.
     Capacity,
+    /// It waits for free capacity, or for quota, within which it could preempt others.
+    CapacityOrQuota,
     /// It waits for a cluster that fits.
     Fit,
     /// It waits for quota.
@@ -51,6 +53,10 @@ impl Waiting {
     pub(crate) fn leave(&mut self, key: &Key) {
         match self.reasons.remove(key) {
             Some(Reason::Capacity) => self.line.leave(key),
+            Some(Reason::CapacityOrQuota) => {
+                self.line.leave(key);
+                self.quota.leave(key);
+            }
             Some(Reason::Quota) => self.quota.leave(key),
             Some(Reason::Backoff) => self.backing_off -= 1,
             Some(Reason::Fit) | None => {}
@@ -101,13 +107,28 @@ impl Waiting {
     /// True if the binding waits for capacity, for a cluster that fits or for quota: trying again helps only if one of
     /// them appears.
     pub(crate) fn is_unschedulable(&self, key: &Key) -> bool {
-        matches!(self.reasons.get(key), Some(Reason::Capacity | Reason::Fit | Reason::Quota))
+        matches!(self.reasons.get(key), Some(Reason::Capacity | Reason::CapacityOrQuota | Reason::Fit | Reason::Quota))
     }
 
     /// Notes that the binding waits for quota. `lacking` is the usage that was refused.
     pub(crate) fn for_quota(&mut self, key: &Key, binding: BindingRef<'_>, lacking: Amounts) {
         self.leave(key);
         self.reasons.insert(key.clone(), Reason::Quota);
+        self.quota.enter(key, &key.namespace, priority(binding.spec()), lacking);
+    }
+
+    /// Notes that the binding waits for free capacity, or for quota, within which it could preempt others. `lacking` is
+    /// the usage that a quota would refuse.
+    pub(crate) fn for_capacity_or_quota(
+        &mut self,
+        key: &Key,
+        binding: BindingRef<'_>,
+        lacking: Amounts,
+        options: &Options,
+    ) {
+        self.leave(key);
+        self.reasons.insert(key.clone(), Reason::CapacityOrQuota);
+        self.line.enter(key, binding, false, options);
         self.quota.enter(key, &key.namespace, priority(binding.spec()), lacking);
     }
 
@@ -207,6 +228,11 @@ mod tests {
         waiting.backs_off(&b);
         waiting.leave(&a);
         assert_eq!((line(&waiting), waiting.counts()), (vec![], (0, 2)));
+        waiting.for_capacity_or_quota(&c, (&binding).into(), Amounts::new(), &options);
+        assert_eq!((line(&waiting), waiting.counts()), (vec![c.clone()], (1, 1)), "it waits for capacity");
+        assert_eq!(waiting.within_quota("n", &[]), [c.clone()], "and for quota");
+        waiting.backs_off(&c);
+        assert_eq!((line(&waiting), waiting.within_quota("n", &[])), (vec![], vec![]), "it backs off only");
         waiting.for_fit(&b);
         waiting.for_capacity(&a, (&binding).into(), false, &options);
         assert_eq!(

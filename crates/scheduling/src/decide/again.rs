@@ -36,7 +36,7 @@ pub fn again(next: Next, now: Timestamp, assumed_expires: Option<Duration>) -> A
         Next::Backoff => Again::Backoff,
         Next::Recheck => Again::After(UNSCHEDULABLE_AGAIN),
         Next::Nominated => Again::After(NOMINATED_AGAIN),
-        Next::WhenCapacity => {
+        Next::WhenCapacity | Next::WhenCapacityOrQuota => {
             let ends = assumed_expires.unwrap_or(UNSCHEDULABLE_AGAIN);
             Again::After(ends.clamp(PROMISE_AGAIN, UNSCHEDULABLE_AGAIN))
         }
@@ -64,6 +64,7 @@ mod tests {
             ("or when assumed replicas expire", Next::WhenCapacity, Some(S(60)), Again::After(S(60))),
             ("but not immediately", Next::WhenCapacity, Some(S(14)), Again::After(S(15))),
             ("but not later", Next::WhenCapacity, Some(S(301)), Again::After(S(300))),
+            ("quota may be freed, too", Next::WhenCapacityOrQuota, None, Again::After(S(300))),
             ("capacity is held for it", Next::Nominated, Some(S(60)), Again::After(S(10))),
             ("an error", Next::Backoff, None, Again::Backoff),
             ("a result is withdrawn later", Next::At(at(1_240)), None, Again::After(S(240))),

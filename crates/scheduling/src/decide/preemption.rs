@@ -61,13 +61,13 @@ pub(super) fn considered(
         (Turn::Attempt, Some(why)) => Considered {
             outcome: Outcome::Refused(Unhelpful::OverQuota),
             message: unhelpful_message(failure, why),
-            next: Some(Next::Backoff),
+            next: Some(Next::WhenCapacityOrQuota),
         },
         // The capacity would be held in vain.
         (Turn::Resume(_) | Turn::Wait { .. }, Some(why)) => Considered {
             outcome: Outcome::Expired,
             message: unhelpful_message(failure, why),
-            next: Some(Next::Backoff),
+            next: Some(Next::WhenCapacityOrQuota),
         },
         (turn, _) => on_turn(seen, preempting, failure, turn, now),
     })

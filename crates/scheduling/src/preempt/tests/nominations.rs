@@ -128,7 +128,7 @@ fn a_quota_is_asked_before_victims_are_chosen() {
     let key = BindingRef::from(&pending).key();
     let refused = world.decide(&pending, 1_000);
     assert_eq!(refused.preemption, Some(Outcome::Refused(Unhelpful::OverQuota)));
-    assert_eq!(refused.next, crate::Next::Backoff, "quota may be freed at any time");
+    assert_eq!(refused.next, crate::Next::WhenCapacityOrQuota, "capacity helps as well as quota");
     let message = applied(&pending, &refused).status.unwrap().conditions[0].message.clone();
     assert!(
         message.ends_with("Preemption is not helpful: a quota would refuse the result: FederatedResourceQuota(shop/q) exceeded for resource cpu: requested sum 9, limit 8."),

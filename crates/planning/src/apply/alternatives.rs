@@ -177,16 +177,25 @@ fn add_amounts(sum: &mut ResourceList, more: Amounts) {
     }
 }
 
-/// Frees these amounts in a cluster. On which nodes is not known, so resource models are left out.
+/// Frees these amounts in a cluster, pods that wait for a node first. On which nodes is not known, so resource models
+/// are left out.
 fn free(cluster: &mut Cluster, amounts: ResourceList) {
     cluster.spec.resource_models.clear();
     let Some(summary) = cluster.status.as_mut().and_then(|status| status.resource_summary.as_mut()) else { return };
     for (resource, amount) in &amounts {
-        let Some(allocated) = summary.allocated.get_mut(resource) else { continue };
-        if let (Ok(before), Ok(freed)) = (Amount::try_from(&*allocated), Amount::try_from(amount)) {
-            *allocated = (before + freed * -1).into();
-        }
+        let Ok(amount) = Amount::try_from(amount) else { continue };
+        let left = take(&mut summary.allocating, resource, amount);
+        take(&mut summary.allocated, resource, left);
     }
+}
+
+/// Takes an amount of a resource out of a list. Returns the part that is not there.
+fn take(list: &mut ResourceList, resource: &str, amount: Amount) -> Amount {
+    let Some(present) = list.get_mut(resource) else { return amount };
+    let Ok(before) = Amount::try_from(&*present) else { return amount };
+    let taken = before.min(amount);
+    *present = (before + taken * -1).into();
+    amount + taken * -1
 }
 
 /// Takes in the outcomes that are not known yet.
@@ -247,6 +256,36 @@ fn permutations(taken: &mut Vec<ObjectKey>, keys: &[ObjectKey], found: &mut Vec<
             taken.push(key.clone());
             permutations(taken, keys, found);
             taken.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What goes is counted where the cluster reports it: with the pods that wait for a node, or with those that have
+    /// one.
+    #[test]
+    fn copies_that_go_free_reported_amounts() {
+        for (name, allocating, allocated, freed, want) in [
+            ("all pods have a node", json!({}), json!({"cpu": "6"}), "4", (json!({}), json!({"cpu": "2"}))),
+            ("none has", json!({"cpu": "4"}), json!({}), "4", (json!({"cpu": "0"}), json!({}))),
+            ("some have", json!({"cpu": "1"}), json!({"cpu": "6"}), "4", (json!({"cpu": "0"}), json!({"cpu": "3"}))),
+            ("more than is reported", json!({}), json!({"cpu": "1"}), "4", (json!({}), json!({"cpu": "0"}))),
+            ("not reported", json!({}), json!({"pods": "1"}), "4", (json!({}), json!({"pods": "1"}))),
+        ] {
+            let mut cluster: Cluster = serde_json::from_value(json!({
+                "metadata": {"name": "m1"},
+                "spec": {"syncMode": "Push"},
+                "status": {"resourceSummary": {"allocating": allocating, "allocated": allocated}},
+            }))
+            .unwrap();
+            free(&mut cluster, serde_json::from_value(json!({"cpu": freed})).unwrap());
+            let summary = cluster.status.and_then(|status| status.resource_summary).unwrap();
+            assert_eq!((json!(summary.allocating), json!(summary.allocated)), want, "{name}");
         }
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) stuck: Option<(Duration, &'static str)>,
     /// The clusters in its result, and since when they are there.
     pub(super) on: BTreeMap<String, Duration>,
+    /// The clusters of its tasks, and since when there is one.
+    pub(super) leaving: BTreeMap<String, Duration>,
     /// The clusters that it left because it was scaled and did not fit there any more.
     pub(super) outgrown: BTreeSet<String>,
 }
@@ -156,6 +158,10 @@ impl Bindings {
         });
         for target in &new.spec.clusters {
             state.on.entry(target.name.clone()).or_insert(at);
+        }
+        state.leaving.retain(|cluster, _| task(new, cluster).is_some());
+        for task in &new.spec.graceful_eviction_tasks {
+            state.leaving.entry(task.from_cluster.clone()).or_insert(at);
         }
         state.outgrown.retain(|cluster| new.spec.target(cluster).is_none());
         state.outgrown.extend(old.into_iter().flat_map(|old| outgrown(old, new)).map(|target| target.name.clone()));

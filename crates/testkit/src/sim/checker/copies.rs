@@ -26,6 +26,7 @@ pub(super) fn work(
     new: Option<&Work>,
     fleet: &Fleet,
     clusters: &Clusters,
+    bindings: &Bindings,
     rules: &Rules,
     broken: &mut Vec<String>,
 ) {
@@ -35,6 +36,12 @@ pub(super) fn work(
     for task in binding.spec.graceful_eviction_tasks.iter().filter(|t| t.purge_mode == Some(PurgeMode::Directly)) {
         let from = ClusterName::from(task.from_cluster.as_str());
         if from == key.cluster || binding.spec.target(&task.from_cluster).is_some() {
+            continue;
+        }
+        // The copy was asked for before the eviction.
+        let state = bindings.get(&BindingRef::from(&**binding).key());
+        let since = state.and_then(|state| Some((state.on.get(&*key.cluster.0)?, state.leaving.get(&*from.0)?)));
+        if since.is_some_and(|(asked, evicted)| asked < evicted && *evicted + rules.stale >= at) {
             continue;
         }
         let ready = clusters.get(&from).is_some_and(|state| state.is_surely_ready(at, rules.stale));

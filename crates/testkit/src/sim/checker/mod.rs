@@ -201,7 +201,8 @@ impl Checker {
             }
             Changed::Work { key, old, new } => {
                 let (old, new) = (old.as_deref(), new.as_deref());
-                copies::work(write.at, key, old, new, fleet, &self.clusters, &self.rules, &mut broken);
+                let (clusters, bindings) = (&self.clusters, &self.bindings);
+                copies::work(write.at, key, old, new, fleet, clusters, bindings, &self.rules, &mut broken);
             }
             Changed::ConfigDeleted { cluster, namespace, workload } => {
                 let key = BindingKey { namespace: namespace.clone(), name: format!("{workload}-deployment").into() };

@@ -184,7 +184,7 @@ impl Preemption {
             let current = Binding::Namespaced(current);
             self.bindings.patch(&self.writer, &current, eviction.patch).await?;
             evicted_any = true;
-            self.state.lock().preemptors.evicted(now);
+            self.state.lock().preemptors.evicted(&preemptor.view().key(), now);
             self.events.record_all(&eviction.events);
         }
         Ok(Progress::Done)

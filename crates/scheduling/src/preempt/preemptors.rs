@@ -41,6 +41,8 @@ struct Nomination {
     since: Timestamp,
     /// The plan until all its victims are evicted.
     open: Option<Plan>,
+    /// Victims of the plan that are not evicted yet.
+    pending: usize,
 }
 
 /// Next step of a binding that lacks capacity.
@@ -134,14 +136,17 @@ impl Preemptors {
     }
 
     /// Time at which this number of victims may be evicted under the limit of evictions per minute; `now` if at once,
-    /// `None` if never.
+    /// `None` if never. The victims of plans that are not carried out yet count as evicted now.
     #[must_use]
     pub fn allowed_at(&self, victims: usize, limits: &Limits, now: Timestamp) -> Option<Timestamp> {
         let limit = limits.evictions_per_minute;
         if victims > limit {
             return None;
         }
-        let recent: Vec<Timestamp> = self.evictions.iter().copied().filter(|at| is_recent(*at, now)).collect();
+        let nominations = self.records.values().filter_map(|record| record.nomination.as_ref());
+        let pending = nominations.filter(|one| one.open.is_some()).map(|one| one.pending).sum();
+        let recent = self.evictions.iter().copied().filter(|at| is_recent(*at, now));
+        let recent: Vec<Timestamp> = recent.chain(std::iter::repeat_n(now, pending)).collect();
         let too_many = (recent.len() + victims).saturating_sub(limit);
         // The first ones have to leave the window.
         let last = too_many.checked_sub(1).and_then(|at| recent.get(at));
@@ -169,12 +174,13 @@ impl Preemptors {
                 }
                 if record.nomination.is_none() {
                     record.attempts += 1;
-                    record.nomination = Some(Nomination { since: now, open: Some(plan.clone()) });
+                    let open = Some(plan.clone());
+                    record.nomination = Some(Nomination { since: now, open, pending: plan.victims.len() });
                 }
                 None
             }
             Outcome::Waits => {
-                let nomination = Some(Nomination { since: now, open: None });
+                let nomination = Some(Nomination { since: now, open: None, pending: 0 });
                 let found = Record { generation, attempts: 1, nomination, ended: None };
                 self.records.entry(key.clone()).or_insert(found);
                 None
@@ -189,8 +195,11 @@ impl Preemptors {
         }
     }
 
-    /// Records an eviction.
-    pub fn evicted(&mut self, now: Timestamp) {
+    /// Records an eviction for this preemptor.
+    pub fn evicted(&mut self, key: &BindingKey, now: Timestamp) {
+        if let Some(nomination) = self.records.get_mut(key).and_then(|record| record.nomination.as_mut()) {
+            nomination.pending = nomination.pending.saturating_sub(1);
+        }
         while self.evictions.front().is_some_and(|at| !is_recent(*at, now)) {
             self.evictions.pop_front();
         }

@@ -199,13 +199,36 @@ fn attempts_are_limited() {
 #[test]
 fn evictions_per_minute_are_limited() {
     let limits = Limits { victims: 16, evictions_per_minute: 3 };
+    let key = BindingKey { namespace: "n".into(), name: "p".into() };
     let mut all = Preemptors::default();
     assert_eq!(all.allowed_at(3, &limits, at(100)), Some(at(100)));
     assert_eq!(all.allowed_at(4, &limits, at(100)), None, "never");
-    all.evicted(at(100));
-    all.evicted(at(110));
+    all.evicted(&key, at(100));
+    all.evicted(&key, at(110));
     assert_eq!(all.allowed_at(1, &limits, at(120)), Some(at(120)));
     assert_eq!(all.allowed_at(2, &limits, at(120)), Some(at(160)), "when the first one is a minute old");
     assert_eq!(all.allowed_at(3, &limits, at(120)), Some(at(170)));
     assert_eq!(all.allowed_at(3, &limits, at(170)), Some(at(170)));
+}
+
+/// Two preemptors that plan at the same moment share the limit.
+#[test]
+fn victims_of_open_plans_count_as_evicted() {
+    let limits = Limits { victims: 16, evictions_per_minute: 2 };
+    let world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("a", 0, "2"), ("b", 0, "2")]);
+    let plan = world.plan(&preemptor(5, 2, &[("cpu", "2")])).unwrap();
+    assert_eq!(plan.victims.len(), 2);
+    let key = BindingKey { namespace: "n".into(), name: "p".into() };
+    let mut all = Preemptors::default();
+    all.record(&key, 1, &Outcome::Nominated(plan.clone()), at(100));
+    assert_eq!(all.allowed_at(1, &limits, at(105)), Some(at(165)), "none is evicted yet");
+    all.evicted(&key, at(110));
+    assert_eq!(all.allowed_at(1, &limits, at(115)), Some(at(170)), "one is");
+    all.evicted(&key, at(120));
+    all.all_evicted(&key);
+    assert_eq!(all.allowed_at(1, &limits, at(125)), Some(at(170)), "both are, and count once");
+    let mut all = Preemptors::default();
+    all.record(&key, 1, &Outcome::Nominated(plan), at(100));
+    all.voided(&key, false);
+    assert_eq!(all.allowed_at(2, &limits, at(105)), Some(at(105)), "the plan is not carried on");
 }

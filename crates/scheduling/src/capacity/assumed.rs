@@ -27,6 +27,9 @@ use crate::{Options, options::schedules_component_sets};
 
 /// Allowance for a summary that was sent before the cluster reported the pods.
 const SUMMARY_DELAY: Duration = Duration::from_secs(5);
+/// Intervals between summaries that a start may find missing: nobody collects between the end of one leader and the
+/// start of the next, and members may be slow.
+const SUMMARIES_MISSING: u32 = 4;
 
 /// Assumed replicas of one binding in one cluster.
 #[derive(Debug, Clone)]
@@ -213,8 +216,8 @@ impl Capacity {
     }
 
     /// Restores the assumptions of a binding at start (specification/scheduling.md 16.33): assignments that no cluster
-    /// reports, if they are recent, or the cluster is not ready; and those of the last seconds, since the pods may be
-    /// newer than the summary. Assumptions that are there stay. `wall` is the present time.
+    /// reports, if they are recent, or the cluster is not ready; and the latest ones until the next summary, since their
+    /// pods may be newer than the last one. Assumptions that are there stay. `wall` is the present time.
     pub fn found(
         &mut self,
         binding: BindingRef<'_>,
@@ -243,15 +246,15 @@ impl Capacity {
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
         let ends = now + ASSUMED_TTL.saturating_sub(age);
-        let summarized = (self.summaries_every + SUMMARY_DELAY).saturating_sub(age);
+        let may_lack = age < self.summaries_every * SUMMARIES_MISSING + SUMMARY_DELAY;
         for (cluster, replicas) in open {
             let wanted = if sets { 1 } else { replicas };
             let has = pods_in(reports, &cluster.0, wanted, sets);
             if has < wanted {
                 self.extend(&key, &cluster, &parts, wanted - has, wanted, ends);
-            } else if wanted > 0 && !summarized.is_zero() && spec.target(&cluster.0).is_some() {
+            } else if wanted > 0 && may_lack && spec.target(&cluster.0).is_some() {
                 self.extend(&key, &cluster, &parts, wanted, wanted, ends);
-                self.end_at(&key, &cluster, now + summarized);
+                self.end_at(&key, &cluster, now + self.summaries_every + SUMMARY_DELAY);
             }
         }
     }

@@ -332,8 +332,8 @@ impl Scheduler {
         for cluster in &self.capacity.on_cluster(&name, change) {
             self.enqueue_waiting(cluster);
         }
-        if old.is_none() && new.is_some_and(|new| !new.is_ready()) {
-            // Bindings may have been listed before it.
+        if old.is_none_or(Cluster::is_ready) && new.is_some_and(|new| !new.is_ready()) {
+            // Bindings may have been listed before it, and its last summary may lack what it got last.
             for binding in self.bindings.by_index(BY_TARGET, &name.0) {
                 if let Binding::Namespaced(binding) = binding {
                     self.capacity.found(&binding);

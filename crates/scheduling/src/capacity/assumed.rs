@@ -30,6 +30,8 @@ const SUMMARY_DELAY: Duration = Duration::from_secs(5);
 /// Intervals between summaries that a start may find missing: nobody collects between the end of one leader and the
 /// start of the next, and members may be slow.
 const SUMMARIES_MISSING: u32 = 4;
+/// The same for a cluster that is not ready: it was lost some intervals before that showed.
+const SUMMARIES_MISSING_WHEN_LOST: u32 = 8;
 
 /// Assumed replicas of one binding in one cluster.
 #[derive(Debug, Clone)]
@@ -215,7 +217,8 @@ impl Capacity {
         }
     }
 
-    /// Restores the assumptions of a binding at start (specification/scheduling.md 16.33): assignments that no cluster
+    /// Restores the assumptions of a binding at start (specification/scheduling.md 16.33), or when a cluster of its
+    /// result is lost: assignments that no cluster
     /// reports, if they are recent, or the cluster is not ready; and the latest ones until the next summary, since their
     /// pods may be newer than the last one. Assumptions that are there stay. `wall` is the present time.
     pub fn found(
@@ -246,8 +249,9 @@ impl Capacity {
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
         let ends = now + ASSUMED_TTL.saturating_sub(age);
-        let may_lack = age < self.summaries_every * SUMMARIES_MISSING + SUMMARY_DELAY;
         for (cluster, replicas) in open {
+            let missing = if self.is_silent(&cluster) { SUMMARIES_MISSING_WHEN_LOST } else { SUMMARIES_MISSING };
+            let may_lack = age < self.summaries_every * missing + SUMMARY_DELAY;
             let wanted = if sets { 1 } else { replicas };
             let has = pods_in(reports, &cluster.0, wanted, sets);
             if has < wanted {
@@ -278,7 +282,9 @@ impl Capacity {
                 break;
             }
             if self.is_silent(&cluster) {
-                self.move_end(&key, &cluster, now + ASSUMED_TTL);
+                let is_seen = self.assumed.get(&key).and_then(|all| all.get(&cluster)).is_some_and(|one| one.seen);
+                let prolonged = if is_seen { self.summaries_every + SUMMARY_DELAY } else { ASSUMED_TTL };
+                self.move_end(&key, &cluster, now + prolonged);
                 continue;
             }
             self.release(&key, &cluster);
@@ -351,15 +357,24 @@ impl Capacity {
 
     /// Replicas of an eviction task that estimates subtract, and that the binding gets back if it returns: those that
     /// the cluster reports, since its summary includes what the eviction has not removed yet, and those that are
-    /// assumed. Others never ran there.
+    /// assumed, as far as they fit. Others never ran there.
     #[must_use]
     pub fn returning(&self, binding: BindingRef<'_>, cluster: &ClusterName) -> i64 {
         let Some(replicas) = binding.spec().eviction(&cluster.0).and_then(|task| task.replicas) else { return 0 };
         let replicas = i64::from(replicas.max(0));
         let reports = binding.status().map_or(&[][..], |status| &status.aggregated_status);
         let assumed = self.assumed.get(&binding.key()).and_then(|all| all.get(cluster));
-        let unseen = assumed.filter(|assumed| !assumed.seen).map_or(0, |assumed| assumed.count);
+        let unseen = assumed.filter(|assumed| !assumed.seen);
+        let unseen = unseen.map_or(0, |assumed| assumed.count.min(self.fits_without(assumed, cluster, binding)));
         replicas.min(pods_in(reports, &cluster.0, replicas, false) + unseen)
+    }
+
+    /// Replicas of the binding that fit by the summary beside what is assumed of others.
+    fn fits_without(&self, assumed: &AssumedReplicas, cluster: &ClusterName, binding: BindingRef<'_>) -> i64 {
+        let Some(slot) = self.slots.get(cluster) else { return 0 };
+        let mut others = slot.assumed.clone();
+        others.add(&assumed.parts, -assumed.count);
+        slot.free.as_ref().map_or(0, |free| free.fits(&Demand::of(binding.spec(), false), &others, None))
     }
 
     fn extend(

@@ -91,6 +91,15 @@ fn only_gained_replicas_are_assumed() {
     returning.status.get_or_insert_default().aggregated_status = report(3, ResourceHealth::Unknown);
     assign(&mut capacity, &returning, &[("m1", 4)], S(0));
     assert_eq!(free(&capacity), 9, "what an eviction still runs there is in the summary");
+    // Assumed replicas are given back as far as they would fit without themselves.
+    for (name, cores, want) in [("enough", "10", 4), ("the cluster has shrunk", "2", 2), ("no node is left", "0", 0)] {
+        let mut capacity = ten_cores();
+        assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
+        capacity.cluster(&"m1".into(), None, Some(&with_cores("m1", cores)));
+        let mut evicted = asking(4, &[]);
+        evicted.spec.graceful_eviction_tasks = vec![task("m1", "TaintUntolerated", Some(4))];
+        assert_eq!(capacity.returning((&evicted).into(), &"m1".into()), want, "{name}");
+    }
 
     // Two of four run when the cluster is lost; the others are assumed from then on, also through an eviction and back.
     let mut capacity = ten_cores();
@@ -278,7 +287,8 @@ fn restart_restores_unreported_assignments() {
         ("long ago", vec![], 300, true, true, None),
         ("the process ended before it wrote the time", vec![], 300, false, true, Some((6, S(300)))),
         ("long ago, and no summary has come since", vec![], 1_000, true, false, Some((6, S(0)))),
-        ("the same, and all pods were reported before", report(4, Healthy), 1_000, true, false, None),
+        ("all pods exist, and the cluster was lost soon after", report(4, Healthy), 84, true, false, Some((6, S(15)))),
+        ("all pods exist, and the cluster was lost later", report(4, Healthy), 1_000, true, false, None),
     ] {
         let mut capacity = ten_cores();
         if !is_ready {

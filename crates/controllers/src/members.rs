@@ -10,7 +10,7 @@ use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_runtime::Queue;
 use ironclad_seam::Tasks;
 use kube::Client;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::{awaiting::Awaiting, member_object::MemberObject, objects::Objects};
@@ -35,9 +35,14 @@ pub(crate) struct Member {
     pub(crate) kinds_changed: AtomicBool,
     /// The uid of its namespace kube-system, once it was read; `None` if the member does not tell.
     pub(crate) kube_system: OnceLock<Option<String>>,
+    /// Retries of the watches that only some controllers have.
+    pub(crate) further_retries: Mutex<Vec<Retry>>,
     /// Everything that runs over this connection.
     pub(crate) tasks: Tasks,
 }
+
+/// Retries a broken watch now.
+pub(crate) type Retry = Box<dyn Fn() + Send + Sync>;
 
 impl Member {
     /// Retries broken watches now, since the server is known to be back: what its summary counts must not be older than
@@ -45,6 +50,12 @@ impl Member {
     pub(crate) fn retry_watches(&self) {
         self.objects.retry_now();
         self.resources.retry_now();
+        self.further_retries.lock().iter().for_each(|retry| retry());
+    }
+
+    /// Adds a watch to those that [`Member::retry_watches`] retries.
+    pub(crate) fn also_retry(&self, retry: impl Fn() + Send + Sync + 'static) {
+        self.further_retries.lock().push(Box::new(retry));
     }
 }
 

@@ -22,7 +22,11 @@ use ironclad_scheduling::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{Fleet, replay::Replay, schedule::State};
+use crate::{
+    Fleet,
+    replay::Replay,
+    schedule::{self, State},
+};
 
 /// Preemption for a binding, as it would be.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,6 +39,9 @@ pub struct PreemptionPlan {
     /// The answer.
     #[serde(flatten)]
     pub answer: Answer,
+    /// Clusters whose nodes decide on it or on its victims, and that were not asked for them.
+    #[serde(skip)]
+    pub unasked: BTreeSet<ClusterName>,
 }
 
 /// Answer of the scheduler.
@@ -91,6 +98,9 @@ pub struct ClassPlan {
     pub placed: usize,
     /// Its other workloads, in the order of the scheduler's queue.
     pub waiting: Vec<PreemptionPlan>,
+    /// Clusters whose nodes decide on any of its workloads, and that were not asked for them.
+    #[serde(skip)]
+    pub unasked: BTreeSet<ClusterName>,
 }
 
 /// Plans for all ResourceBindings whose policy takes the priority from this class, as if each were written anew now.
@@ -117,12 +127,13 @@ pub fn of_class(fleet: Fleet, class: &str, interpreter: &Interpreter, now: Times
     let preempts = found.preemption_policy.as_deref() != Some("Never");
     let (all, world) = (bindings.len(), &replay.fleet.world);
     let mut waiting = of_bindings(&replay.fleet, bindings, As::default(), now);
+    let unasked = waiting.iter().flat_map(|plan| plan.unasked.iter().cloned()).collect();
     waiting.retain(|plan| match &plan.answer {
         Answer::Fits { clusters } => world.binding(&plan.binding).is_none_or(|one| one.spec().clusters != *clusters),
         _ => true,
     });
     let (class, value) = (class.to_owned(), found.value);
-    Some(ClassPlan { class, value, preempts, placed: all - waiting.len(), waiting })
+    Some(ClassPlan { class, value, preempts, placed: all - waiting.len(), waiting, unasked })
 }
 
 /// Plans for several bindings, the highest priority first, each by itself over the fleet as it is.
@@ -175,12 +186,15 @@ pub fn preemption(fleet: &Fleet, key: &BindingKey, given: As, now: Timestamp) ->
     let seen = state.seen(BindingRef::from(&pending), &world.clusters, &options);
     let seen = Seen { preempting: Some(preempting), ..seen };
     let decision = scheduling::decide(&seen, now);
+    let mut unasked = unasked_of(fleet, &pending, &state, &options, now);
     let answer = match (decision.preemption, decision.failure) {
         (Some(Outcome::Nominated(plan)), _) => {
             state.capacity.nominate(&pending, &plan.nominated, &options);
             let mut leaving = |victim: &scheduling::preempt::Victim| {
                 let Some(Binding::Namespaced(binding)) = world.binding(&victim.key) else { return None };
-                let (clusters, homeless) = afterwards(&binding, &victim.cluster, world, &mut state, &options);
+                let left = without(&binding, &victim.cluster);
+                let (clusters, homeless) = afterwards(&left, world, &mut state, &options);
+                unasked.append(&mut unasked_of(fleet, &left, &state, &options, now));
                 let (binding, from) = (victim.key.clone(), victim.cluster.clone());
                 Some(Leaving { binding, from, priority: victim.priority, clusters, homeless })
             };
@@ -206,7 +220,7 @@ pub fn preemption(fleet: &Fleet, key: &BindingKey, given: As, now: Timestamp) ->
             Answer::Fits { clusters: result.unwrap_or_else(|| pending.spec.clusters.clone()) }
         }
     };
-    Some(PreemptionPlan { binding: key.clone(), priority, answer })
+    Some(PreemptionPlan { binding: key.clone(), priority, answer, unasked })
 }
 
 /// Message of the quota that would refuse the replicas that a binding lacks, where quotas are enforced.
@@ -217,15 +231,24 @@ fn over_quota(fleet: &Fleet, binding: &ResourceBinding) -> Option<String> {
     usage::over_quota(&binding.spec, quotas.map(|quota| &**quota))
 }
 
-/// Clusters of a victim once it left this one, beside what is held for the preemptor; with the reason if the scheduler
-/// finds no place for what left.
-fn afterwards(
-    victim: &ResourceBinding,
-    from: &ClusterName,
-    world: &World,
-    state: &mut State,
+/// Clusters whose nodes decide on a binding, and that were not asked for them.
+fn unasked_of(
+    fleet: &Fleet,
+    binding: &ResourceBinding,
+    state: &State,
     options: &Options,
-) -> (Vec<TargetCluster>, Option<String>) {
+    now: Timestamp,
+) -> BTreeSet<ClusterName> {
+    if !fleet.settings.estimators {
+        return BTreeSet::new();
+    }
+    let binding = Binding::Namespaced(Arc::new(binding.clone()));
+    let scheduling = schedule::schedule(&binding, &fleet.world.clusters, state, options, now);
+    schedule::unasked(fleet, binding.view(), &scheduling)
+}
+
+/// A victim that has left this cluster.
+fn without(victim: &ResourceBinding, from: &ClusterName) -> ResourceBinding {
     let mut left = victim.clone();
     left.spec.clusters.retain(|target| *target.name != *from.0);
     left.spec.graceful_eviction_tasks.push(GracefulEvictionTask {
@@ -233,8 +256,19 @@ fn afterwards(
         reason: BINDING_PREEMPTED.to_owned(),
         ..GracefulEvictionTask::default()
     });
-    state.ask(BindingRef::from(&left), world, options);
-    let seen = state.seen(BindingRef::from(&left), &world.clusters, options);
+    left
+}
+
+/// Clusters of a victim that has left one, beside what is held for the preemptor; with the reason if the scheduler finds
+/// no place for what left.
+fn afterwards(
+    left: &ResourceBinding,
+    world: &World,
+    state: &mut State,
+    options: &Options,
+) -> (Vec<TargetCluster>, Option<String>) {
+    state.ask(BindingRef::from(left), world, options);
+    let seen = state.seen(BindingRef::from(left), &world.clusters, options);
     match scheduling::dry_run(&seen, &BTreeSet::new()).0 {
         Ok(found) => (found.targets, None),
         Err(failure) => (left.spec.clusters.clone(), Some(failure.to_string())),
@@ -243,6 +277,7 @@ fn afterwards(
 
 #[cfg(test)]
 mod tests {
+    use ironclad_scheduling::estimator::{Index, Node};
     use serde_json::{Value, json};
 
     use super::*;
@@ -328,6 +363,33 @@ mod tests {
         ] {
             assert_eq!(planned["outcome"], "Preempts", "{name}");
         }
+    }
+
+    /// Nodes of members count where the leader asks accurate estimators.
+    #[test]
+    fn nodes_decide_where_they_are_known() {
+        let planned = |nodes: &[(&str, &[i64])]| {
+            let mut fleet = small_fleet();
+            fleet.settings.estimators = true;
+            for (cluster, cores) in nodes {
+                let mut index = Index::default();
+                for (n, cores) in cores.iter().enumerate() {
+                    let allocatable = [("cpu".to_owned(), cores * 1_000), ("pods".to_owned(), 100)].into();
+                    index.node(&format!("n{n}"), Some(Node { allocatable, ..Node::default() }));
+                }
+                fleet.nodes.insert((*cluster).into(), Arc::new(index));
+            }
+            let key = BindingKey { namespace: "shop".into(), name: "new".into() };
+            let given = As { priority: None, preemption_policy: Some(PreemptionPolicy::PreemptLowerPriority) };
+            let plan = preemption(&fleet, &key, given, Timestamp::UNIX_EPOCH).unwrap();
+            let unasked: Vec<String> = plan.unasked.iter().map(ToString::to_string).collect();
+            let Answer::Preempts { nominated, .. } = plan.answer else { panic!("{:?}", plan.answer) };
+            let nominated: Vec<String> = nominated.iter().map(|one| format!("{}:{}", one.name, one.replicas)).collect();
+            (nominated.join(" "), unasked.join(" "))
+        };
+        let owned = |nominated: &str, unasked: &str| (nominated.to_owned(), unasked.to_owned());
+        assert_eq!(planned(&[]), owned("m1:2 m2:3", "m1 m2"), "by the summaries");
+        assert_eq!(planned(&[("m2", &[1, 1])]), owned("m1:3 m2:2", "m1"), "m2 has three cores, and two on nodes");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! `ironclad plan preemption` and `ironclad plan priority-class`: who would leave for a workload, or for those of a
 //! class, and where to.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use ironclad_api::work::PreemptionPolicy;
-use ironclad_fleet::{Binding, BindingKey, World};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, World};
 use ironclad_interpreter::webhook::Webhooks;
 use ironclad_planning::{
     Fleet,
@@ -14,10 +17,12 @@ use ironclad_planning::{
 };
 use ironclad_propagation::priority::Class;
 use ironclad_seam::Clock;
+use kube::Client;
 
 use super::{apply, command::Format, read, victims::table};
 use crate::{
     connect::Plane,
+    nodes::Asked,
     print,
     report::{Exit, Misused, WOULD_MOVE},
     why,
@@ -93,34 +98,53 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
 }
 
 async fn of_name(how: &How, name: &str, given: As, clock: &Clock) -> anyhow::Result<PreemptionPlan> {
-    let (fleet, namespace) = match &how.source.dump {
-        Some(file) => (Fleet { world: read::dump(file)?, ..Fleet::default() }, "default".to_owned()),
+    let (mut fleet, namespace, plane) = match &how.source.dump {
+        Some(file) => (Fleet { world: read::dump(file)?, ..Fleet::default() }, "default".to_owned(), None),
         None => {
             let client = how.source.plane.client().await?;
             let settings = crate::leader::settings(&client).await;
             let quotas = read::quotas(&client, &settings).await?;
             let fleet = Fleet { world: read::lists(&client).await?, settings, quotas, ..Fleet::default() };
-            (fleet, client.default_namespace().to_owned())
+            (fleet, client.default_namespace().to_owned(), Some(client))
         }
     };
     let key = find(&fleet.world, how.namespace.as_deref().unwrap_or(&namespace), name)?;
-    preemption(&fleet, &key, given, clock.wall_seconds()).with_context(|| format!("there is no ResourceBinding {key}"))
+    let mut members = Asked::default();
+    loop {
+        let plan = preemption(&fleet, &key, given, clock.wall_seconds());
+        let plan = plan.with_context(|| format!("there is no ResourceBinding {key}"))?;
+        if !how.source.ask(&mut members, &fleet, &plan.unasked, plane.as_ref(), clock).await {
+            return Ok(plan);
+        }
+        fleet.nodes.clone_from(&members.nodes);
+    }
 }
 
 async fn of_file(how: &How, file: &Path, given: As, clock: &Clock) -> anyhow::Result<Vec<PreemptionPlan>> {
     let documents = read::dumped(file)?;
-    let planned = match &how.source.dump {
+    let (mut planned, plane) = match &how.source.dump {
         Some(dump) => {
             print::note("not known without a control plane: what admission would refuse or fill in");
-            Planned::of_dump(read::dumped(dump)?, documents, how.namespace.as_deref().unwrap_or("default"))?
+            let namespace = how.namespace.as_deref().unwrap_or("default");
+            (Planned::of_dump(read::dumped(dump)?, documents, namespace)?, None)
         }
         None => {
             let client = how.source.plane.client().await?;
-            apply::read::live(&client, documents, how.namespace.as_deref(), print::note).await?.0
+            let planned = apply::read::live(&client, documents, how.namespace.as_deref(), print::note).await?.0;
+            (planned, Some(client))
         }
     };
     let interpreter = why::read::interpreter(clock, &planned.after.customizations, Webhooks::default());
-    let plans = planned.preemptions(given, &interpreter, clock.wall_seconds());
+    let mut members = Asked::default();
+    let plans = loop {
+        let plans = planned.preemptions(given, &interpreter, clock.wall_seconds());
+        let unasked = plans.iter().flat_map(|plan| plan.unasked.iter().cloned()).collect();
+        if !how.source.ask(&mut members, &planned.after, &unasked, plane.as_ref(), clock).await {
+            break plans;
+        }
+        planned.before.nodes.clone_from(&members.nodes);
+        planned.after.nodes.clone_from(&members.nodes);
+    };
     if plans.is_empty() {
         print::note(
             "no policy places a workload of the file as a ResourceBinding, so nobody would leave for it\n  try: ironclad \
@@ -130,14 +154,40 @@ async fn of_file(how: &How, file: &Path, given: As, clock: &Clock) -> anyhow::Re
     Ok(plans)
 }
 
+impl Source {
+    /// Asks members for their nodes, as [`Asked::ask`]; those of a dump can't be asked. Names the silent ones once all
+    /// were asked.
+    async fn ask(
+        &self,
+        members: &mut Asked,
+        fleet: &Fleet,
+        clusters: &BTreeSet<ClusterName>,
+        plane: Option<&Client>,
+        clock: &Clock,
+    ) -> bool {
+        if let Some(plane) = plane
+            && members.ask(fleet, clusters, plane, self.plane.kubeconfig().ok().as_ref(), clock).await
+        {
+            return true;
+        }
+        for (cluster, why) in &members.unknown {
+            print::note(&format!("what fits into {cluster} is by its summary, as its nodes are not known here: {why}"));
+        }
+        false
+    }
+}
+
 /// Runs `plan priority-class`.
 ///
 /// # Errors
 /// If the fleet can't be read or has no such class; and [`Exit`] with 3 if somebody would leave.
 pub async fn run_of_class(how: &OfClass, clock: &Clock) -> anyhow::Result<()> {
-    let mut fleet = match &how.source.dump {
-        Some(dump) => read::fleet(read::dumped(dump)?)?,
-        None => apply::read::fleet(&how.source.plane.client().await?).await?,
+    let (mut fleet, plane) = match &how.source.dump {
+        Some(dump) => (read::fleet(read::dumped(dump)?)?, None),
+        None => {
+            let client = how.source.plane.client().await?;
+            (apply::read::fleet(&client).await?, Some(client))
+        }
     };
     if let Some(value) = how.value {
         let known = fleet.priority_classes.iter().flatten().find(|class| class.name == how.name).cloned();
@@ -145,12 +195,19 @@ pub async fn run_of_class(how: &OfClass, clock: &Clock) -> anyhow::Result<()> {
         fleet.insert_class(Class { value, ..known.unwrap_or_else(new) });
     }
     let interpreter = why::read::interpreter(clock, &fleet.customizations, Webhooks::default());
-    let Some(plan) = of_class(fleet, &how.name, &interpreter, clock.wall_seconds()) else {
-        let message = format!(
-            "there is no PriorityClass {}\n  try: --value NUMBER, to plan as if there were one, or kubectl get priorityclasses",
-            how.name
-        );
-        return Err(Misused(message).into());
+    let mut members = Asked::default();
+    let plan = loop {
+        let Some(plan) = of_class(fleet.clone(), &how.name, &interpreter, clock.wall_seconds()) else {
+            let message = format!(
+                "there is no PriorityClass {}\n  try: --value NUMBER, to plan as if there were one, or kubectl get priorityclasses",
+                how.name
+            );
+            return Err(Misused(message).into());
+        };
+        if !how.source.ask(&mut members, &fleet, &plan.unasked, plane.as_ref(), clock).await {
+            break plan;
+        }
+        fleet.nodes.clone_from(&members.nodes);
     };
     let text = match how.source.output {
         Format::Table => class_table(&plan),

@@ -57,7 +57,10 @@ mod tests {
             clusters,
             homeless: homeless.map(str::to_owned),
         };
-        let plan = |answer| PreemptionPlan { binding: key("web-deployment"), priority: 10, answer };
+        let plan = |answer| {
+            let unasked = std::collections::BTreeSet::new();
+            PreemptionPlan { binding: key("web-deployment"), priority: 10, answer, unasked }
+        };
         let answer = Answer::Preempts {
             victims: vec![leaving("a", on("m2", 3), None), leaving("b", Vec::new(), Some("no room."))],
             nominated: on("m1", 4),

@@ -139,6 +139,7 @@ impl Connections {
             statuses,
             kinds_changed: AtomicBool::new(false),
             kube_system: OnceLock::new(),
+            further_retries: Mutex::default(),
             tasks: seam.tasks,
         }))
     }

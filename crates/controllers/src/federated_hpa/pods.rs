@@ -91,6 +91,8 @@ impl PodCaches {
         let pods = Informer::new(&[]);
         let api = Api::all(member.client.clone());
         pods.start("autoscaled pods", &self.seam, &member.tasks, api, &WatchScope::default());
+        let watched = pods.clone();
+        member.also_retry(move || watched.retry_now());
         caches.retain(|_, (connection, _)| connection.strong_count() > 0);
         caches.insert(member.name.clone(), (this, pods.clone()));
         pods

@@ -19,6 +19,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::settings::Settings;
 
 type OnGrowth = Box<dyn Fn() + Send + Sync>;
+type IsSummarized = Box<dyn Fn(&ClusterName, Duration) -> bool + Send + Sync>;
 
 /// The capacity, with the options under which it is used. Cheap to clone.
 #[derive(Clone)]
@@ -32,6 +33,9 @@ struct Shared {
     /// Told when assumptions are made, or may end earlier.
     assumed: Notify,
     handlers: RwLock<Vec<OnGrowth>>,
+    /// Tells whether the summary of a cluster shows what it reported until then; `None` if summaries are collected
+    /// elsewhere.
+    is_summarized: RwLock<Option<IsSummarized>>,
 }
 
 impl FleetCapacity {
@@ -40,10 +44,19 @@ impl FleetCapacity {
         let began = clock.mono();
         let capacity = Mutex::new(Capacity::new(modelling, settings.failover.health.status_update_frequency));
         let options = settings.scheduler.with_gates(&settings.gates);
-        Self(Arc::new(Shared { options, clock, began, capacity, assumed: Notify::new(), handlers: RwLock::default() }))
+        Self(Arc::new(Shared {
+            options,
+            clock,
+            began,
+            capacity,
+            assumed: Notify::new(),
+            handlers: RwLock::default(),
+            is_summarized: RwLock::default(),
+        }))
     }
 
-    fn now(&self) -> Duration {
+    /// The time by which assumptions end.
+    pub(crate) fn now(&self) -> Duration {
         self.0.clock.mono() - self.0.began
     }
 
@@ -62,15 +75,34 @@ impl FleetCapacity {
         self.0.handlers.write().push(Box::new(handler));
     }
 
+    /// Asks this whether the summary of a cluster shows what it reported until then.
+    pub(crate) fn ask_for_summaries(
+        &self,
+        is_summarized: impl Fn(&ClusterName, Duration) -> bool + Send + Sync + 'static,
+    ) {
+        *self.0.is_summarized.write() = Some(Box::new(is_summarized));
+    }
+
+    /// Notes that a cluster has sent a summary, even if it is the same as before.
+    pub(crate) fn summarized(&self, cluster: &ClusterName) {
+        if self.lock().recount(cluster) {
+            self.0.assumed.notify_one();
+        }
+    }
+
+    fn ended(&self, capacity: &mut Capacity, now: Duration) -> Vec<ClusterName> {
+        let asked = self.0.is_summarized.read();
+        capacity.expire(now, |cluster, until| asked.as_ref().is_none_or(|asked| asked(cluster, until)))
+    }
+
     /// Takes in a changed cluster. Returns the clusters with more capacity than before.
     pub(crate) fn on_cluster(&self, name: &ClusterName, change: &Change<Cluster>) -> Vec<ClusterName> {
         let now = self.now();
         let grown = {
             let mut capacity = self.lock();
-            let mut grown = capacity.expire(now);
-            if capacity.cluster(name, change.old.as_deref(), change.new.as_deref()) {
-                grown.push(name.clone());
-            }
+            let has_grown = capacity.cluster(name, change.old.as_deref(), change.new.as_deref());
+            let mut grown = self.ended(&mut capacity, now);
+            grown.extend(has_grown.then(|| name.clone()));
             grown.sort();
             grown.dedup();
             grown
@@ -138,7 +170,7 @@ impl FleetCapacity {
     /// Ends the assumed results that have expired. Returns the clusters with more capacity by that.
     pub(crate) fn expire(&self) -> Vec<ClusterName> {
         let now = self.now();
-        let freed = self.lock().expire(now);
+        let freed = self.ended(&mut self.lock(), now);
         if !freed.is_empty() {
             self.0.handlers.read().iter().for_each(|handler| handler());
         }

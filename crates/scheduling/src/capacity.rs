@@ -70,6 +70,8 @@ pub struct Capacity {
     silent: BTreeSet<ClusterName>,
     /// Assumptions in the order in which they expire.
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
+    /// Assumptions of a start that a summary may count already.
+    recounted: BTreeSet<(ClusterName, BindingKey)>,
     /// Bindings with a result that is being written.
     being_written: BTreeSet<BindingKey>,
     /// Assumptions that changed since they were taken; `None` if nobody takes them.
@@ -121,6 +123,9 @@ impl Capacity {
         let known = self.slots.get(name).is_some_and(|slot| slot.free.is_some());
         if known && old.zip(new).is_some_and(|(old, new)| read_of(old) == read_of(new)) {
             return false;
+        }
+        if known {
+            self.recount(name);
         }
         self.answers.forget(name);
         let free = new.map(|cluster| FreeCapacity::of(cluster, self.modelling));

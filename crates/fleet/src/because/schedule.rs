@@ -178,6 +178,8 @@ pub enum Unhelpful {
     NoProgress,
     /// A quota would refuse the result.
     OverQuota,
+    /// Clusters are still to send a summary since the start.
+    Recounting,
 }
 
 impl fmt::Display for Unhelpful {
@@ -188,6 +190,7 @@ impl fmt::Display for Unhelpful {
             Self::TooMany => "victim limit exceeded",
             Self::NoProgress => "preemption made no progress",
             Self::OverQuota => "a quota would refuse the result",
+            Self::Recounting => "clusters are still to report since the start",
         })
     }
 }

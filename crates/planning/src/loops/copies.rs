@@ -203,7 +203,7 @@ impl Plan<'_> {
 
     pub(super) fn schedule(&mut self, key: &BindingKey) {
         let Some(binding) = self.fleet.world.binding(key) else { return };
-        self.capacity.expire(self.now);
+        self.capacity.expire(self.now, |_, _| true);
         let seen = scheduling::Seen {
             binding: binding.view(),
             clusters: &self.fleet.world.clusters,

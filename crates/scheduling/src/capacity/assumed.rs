@@ -40,8 +40,8 @@ pub(super) struct AssumedReplicas {
     parts: Arc<[Part]>,
     count: i64,
     ends: Duration,
-    /// True if the cluster reports the pods; the assumption then ends with the next summary.
-    seen: bool,
+    /// Time since which the cluster reports the pods; the assumption then ends with the next summary.
+    seen: Option<Duration>,
 }
 
 /// Pods of one assumed replica or set, and the number of replicas or sets.
@@ -97,8 +97,10 @@ impl Capacity {
                 continue;
             }
             self.insert(&key, &cluster, assumed);
-            if let Some(reported) = meanwhile.get(&cluster).filter(|assumed| assumed.seen) {
-                self.end_at(&key, &cluster, reported.ends);
+            if let Some(reported) = meanwhile.get(&cluster)
+                && let Some(seen) = reported.seen
+            {
+                self.end_at(&key, &cluster, seen, reported.ends);
             }
         }
     }
@@ -204,7 +206,7 @@ impl Capacity {
             };
             let report = of(new, name).and_then(|at| new.get(at));
             let before = of(old, name).and_then(|at| old.get(at));
-            if !assumed.seen && report.is_some_and(|report| shows(report, before, wanted)) {
+            if assumed.seen.is_none() && report.is_some_and(|report| shows(report, before, wanted)) {
                 seen.push(name.clone());
             }
         }
@@ -213,7 +215,7 @@ impl Capacity {
         }
         let ends = now + self.summaries_every + SUMMARY_DELAY;
         for cluster in &seen {
-            self.end_at(key, cluster, ends);
+            self.end_at(key, cluster, now, ends);
         }
     }
 
@@ -251,14 +253,15 @@ impl Capacity {
         let ends = now + ASSUMED_TTL.saturating_sub(age);
         for (cluster, replicas) in open {
             let missing = if self.is_silent(&cluster) { SUMMARIES_MISSING_WHEN_LOST } else { SUMMARIES_MISSING };
-            let may_lack = age < self.summaries_every * missing + SUMMARY_DELAY;
+            let may_lack = !self.summaries_every.is_zero() && age < self.summaries_every * missing + SUMMARY_DELAY;
             let wanted = if sets { 1 } else { replicas };
             let has = pods_in(reports, &cluster.0, wanted, sets);
             if has < wanted {
                 self.extend(&key, &cluster, &parts, wanted - has, wanted, ends);
             } else if wanted > 0 && may_lack && spec.target(&cluster.0).is_some() {
                 self.extend(&key, &cluster, &parts, wanted, wanted, ends);
-                self.end_at(&key, &cluster, now + self.summaries_every + SUMMARY_DELAY);
+                self.end_at(&key, &cluster, now, now + self.summaries_every + SUMMARY_DELAY);
+                self.recounted.insert((cluster, key.clone()));
             }
         }
     }
@@ -273,18 +276,46 @@ impl Capacity {
         }
     }
 
+    /// Returns whether some assumptions of a start may count twice: their clusters report the pods, and a summary that
+    /// certainly shows them is still to come.
+    #[must_use]
+    pub fn is_recounting(&self) -> bool {
+        self.recounted.iter().any(|(cluster, _)| !self.is_silent(cluster))
+    }
+
+    /// Lets [`Capacity::expire`] end the assumptions of a start in this cluster now, since it has sent a summary.
+    /// Returns whether there are any.
+    pub fn recount(&mut self, cluster: &ClusterName) -> bool {
+        let first = (cluster.clone(), BindingKey { namespace: "".into(), name: "".into() });
+        let here = self.recounted.range(first..).take_while(|(other, _)| other == cluster);
+        let here: Vec<BindingKey> = here.map(|(_, key)| key.clone()).collect();
+        for key in &here {
+            self.move_end(key, cluster, Duration::ZERO);
+        }
+        !here.is_empty()
+    }
+
     /// Ends expired assumptions. Returns the clusters whose available capacity grows by that. Those in clusters that
-    /// are not ready are prolonged.
-    pub fn expire(&mut self, now: Duration) -> Vec<ClusterName> {
+    /// are not ready are prolonged; so are those that the summary of their cluster may not show yet, at most five
+    /// minutes. `is_summarized` tells whether the summary shows what the cluster reported until then.
+    pub fn expire(
+        &mut self,
+        now: Duration,
+        is_summarized: impl Fn(&ClusterName, Duration) -> bool,
+    ) -> Vec<ClusterName> {
         let mut freed = Vec::new();
         while let Some((ends, key, cluster)) = self.ends.first().cloned() {
             if ends > now {
                 break;
             }
+            let seen = self.assumed.get(&key).and_then(|all| all.get(&cluster)).and_then(|assumed| assumed.seen);
             if self.is_silent(&cluster) {
-                let is_seen = self.assumed.get(&key).and_then(|all| all.get(&cluster)).is_some_and(|one| one.seen);
-                let prolonged = if is_seen { self.summaries_every + SUMMARY_DELAY } else { ASSUMED_TTL };
+                let prolonged = if seen.is_some() { self.summaries_every + SUMMARY_DELAY } else { ASSUMED_TTL };
                 self.move_end(&key, &cluster, now + prolonged);
+                continue;
+            }
+            if seen.is_some_and(|seen| now < seen + ASSUMED_TTL && !is_summarized(&cluster, seen)) {
+                self.move_end(&key, &cluster, now + SUMMARY_DELAY);
                 continue;
             }
             self.release(&key, &cluster);
@@ -364,7 +395,7 @@ impl Capacity {
         let replicas = i64::from(replicas.max(0));
         let reports = binding.status().map_or(&[][..], |status| &status.aggregated_status);
         let assumed = self.assumed.get(&binding.key()).and_then(|all| all.get(cluster));
-        let unseen = assumed.filter(|assumed| !assumed.seen);
+        let unseen = assumed.filter(|assumed| assumed.seen.is_none());
         let unseen = unseen.map_or(0, |assumed| assumed.count.min(self.fits_without(assumed, cluster, binding)));
         replicas.min(pods_in(reports, &cluster.0, replicas, false) + unseen)
     }
@@ -389,7 +420,7 @@ impl Capacity {
         let before = self.assumed.get(key).and_then(|all| all.get(cluster)).filter(|assumed| assumed.parts == *parts);
         let count = before.map_or(0, |assumed| assumed.count).saturating_add(more).min(at_most);
         self.release(key, cluster);
-        self.insert(key, cluster, AssumedReplicas { parts: parts.clone(), count, ends, seen: false });
+        self.insert(key, cluster, AssumedReplicas { parts: parts.clone(), count, ends, seen: None });
     }
 
     /// Adds an assumption of a binding that has none in this cluster.
@@ -416,15 +447,15 @@ impl Capacity {
         self.release(key, cluster);
         if at_most > 0 {
             self.extend(key, cluster, &parts, at_most, at_most, ends);
-            if seen {
-                self.end_at(key, cluster, ends);
+            if let Some(seen) = seen {
+                self.end_at(key, cluster, seen, ends);
             }
         }
     }
 
-    fn end_at(&mut self, key: &BindingKey, cluster: &ClusterName, ends: Duration) {
+    fn end_at(&mut self, key: &BindingKey, cluster: &ClusterName, seen: Duration, ends: Duration) {
         let Some(assumed) = self.assumed.get_mut(key).and_then(|all| all.get_mut(cluster)) else { return };
-        assumed.seen = true;
+        assumed.seen = Some(seen);
         if ends < assumed.ends {
             self.move_end(key, cluster, ends);
         }
@@ -443,6 +474,7 @@ impl Capacity {
         if all.is_empty() {
             self.assumed.remove(key);
         }
+        self.recounted.remove(&(cluster.clone(), key.clone()));
         self.note_change(key, cluster);
         self.ends.remove(&(assumed.ends, key.clone(), cluster.clone()));
         self.answers.forget(cluster);

@@ -153,15 +153,15 @@ fn assumptions_in_clusters_that_are_not_ready_do_not_expire() {
         capacity.cluster(&"m1".into(), None, Some(&ready));
         assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
         capacity.cluster(&"m1".into(), Some(&ready), Some(between));
-        capacity.expire(S(299));
+        capacity.expire(S(299), |_, _| true);
         assert_eq!(free(&capacity), 6, "{name}");
-        capacity.expire(S(300));
+        capacity.expire(S(300), |_, _| true);
         assert_eq!((free(&capacity), capacity.assumed_count()), want, "{name}");
         // Whether its copies run there is known again soon after it returns.
         capacity.cluster(&"m1".into(), Some(between), Some(&ready));
-        capacity.expire(S(599));
+        capacity.expire(S(599), |_, _| true);
         assert_eq!((free(&capacity), capacity.assumed_count()), want, "{name}");
-        capacity.expire(S(600));
+        capacity.expire(S(600), |_, _| true);
         assert_eq!((free(&capacity), capacity.assumed_count()), (10, 0), "{name}");
     }
 }
@@ -181,8 +181,12 @@ fn result_being_written_counts_until_it_is_reverted() {
     assert_eq!((free(&capacity), capacity.is_being_written(&key)), (5, true), "the next decision sees it");
     capacity.confirm(&assumed);
     assert_eq!((free(&capacity), capacity.is_being_written(&key)), (5, false), "written");
-    assert_eq!((capacity.expire(S(399)).len(), free(&capacity)), (0, 5));
-    assert_eq!((capacity.expire(S(400)).len(), free(&capacity)), (1, 10), "it lasts from the assumption on");
+    assert_eq!((capacity.expire(S(399), |_, _| true).len(), free(&capacity)), (0, 5));
+    assert_eq!(
+        (capacity.expire(S(400), |_, _| true).len(), free(&capacity)),
+        (1, 10),
+        "it lasts from the assumption on"
+    );
 
     for (name, meanwhile, now, want, ends) in [
         ("not written", (|_| {}) as fn(&mut Capacity), S(101), 8, Some(S(300))),
@@ -255,8 +259,8 @@ fn assumption_ends_after_the_cluster_reports_the_pods() {
         assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
         capacity.reported(&key, &spec, &old, &new, S(10));
         assert_eq!(capacity.expires_next(), Some(ends), "{name}");
-        assert!(capacity.expire(ends - Duration::from_nanos(1)).is_empty(), "{name}");
-        assert_eq!((free(&capacity), capacity.expire(ends)), (6, vec!["m1".into()]), "{name}");
+        assert!(capacity.expire(ends - Duration::from_nanos(1), |_, _| true).is_empty(), "{name}");
+        assert_eq!((free(&capacity), capacity.expire(ends, |_, _| true)), (6, vec!["m1".into()]), "{name}");
         assert_eq!((free(&capacity), capacity.assumed_count()), (10, 0), "{name}");
     }
     let mut capacity = ten_cores();
@@ -410,7 +414,7 @@ fn assumed_replicas_occupy_nodes_of_the_models() {
     assert_eq!(free(&capacity), 10);
     assign(&mut capacity, &large, &[("m1", 3)], S(0));
     assert_eq!(free(&capacity), 4, "three nodes have half a core left each");
-    capacity.expire(S(300));
+    capacity.expire(S(300), |_, _| true);
     assert_eq!(free(&capacity), 10);
 }
 
@@ -465,4 +469,34 @@ proptest! {
             prop_assert!(given.get(&name).copied().unwrap_or(0) <= *cores, "{name} has {cores} cores: {given:?}");
         }
     }
+}
+
+/// What a start counts twice ends with the next summary, and no assumption ends before a summary can show the pods.
+#[test]
+fn reported_assumptions_end_with_a_summary() {
+    let found = || {
+        let mut capacity = ten_cores();
+        let mut binding = asking(4, &[("m1", 4)]);
+        binding.status.get_or_insert_default().last_scheduled_time = Some(Time(at(1_990)));
+        let reports = report(4, ResourceHealth::Healthy);
+        capacity.found((&binding).into(), &reports, at(2_000), &Options::default(), S(0));
+        assert_eq!((free(&capacity), capacity.is_recounting()), (6, true));
+        capacity
+    };
+    let mut capacity = found();
+    assert!(capacity.expire(S(14), |_, _| true).is_empty());
+    assert_eq!(capacity.expire(S(15), |_, _| true), ["m1".into()], "when a summary must have come");
+    assert!(!capacity.is_recounting());
+    let mut capacity = found();
+    capacity.cluster(&"m1".into(), Some(&with_cores("m1", "10")), Some(&with_cores("m1", "9")));
+    assert!(capacity.expire(S(1), |_, _| false).is_empty(), "the summary does not show them yet");
+    assert_eq!(capacity.expire(S(6), |_, _| true), ["m1".into()], "it does");
+    let mut capacity = found();
+    assert!(capacity.recount(&"m1".into()) && !capacity.recount(&"m2".into()));
+    assert_eq!(capacity.expire(S(1), |_, _| true), ["m1".into()], "the same summary came again");
+    let mut capacity = found();
+    for second in [15, 20, 295] {
+        assert!(capacity.expire(S(second), |_, until| until > S(0)).is_empty(), "no summary is sent");
+    }
+    assert_eq!(capacity.expire(S(300), |_, _| false), ["m1".into()], "after five minutes at the latest");
 }

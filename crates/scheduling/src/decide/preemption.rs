@@ -11,7 +11,7 @@ use ironclad_fleet::{
     BindingRef, Event, Plan, StatusPart,
     because::schedule::{Reason, Unhelpful},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Effect, Next};
@@ -20,6 +20,9 @@ use crate::{
     cycle::GroupFailure,
     preempt::{self, Mode, NOMINATED_CLUSTERS, Outcome, Preempting, Turn, may_preempt},
 };
+
+/// Interval of the attempts while clusters are still to send a summary since the start.
+const RECOUNTS_WITHIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// Result of preemption for a binding that lacks capacity.
 pub(super) struct Considered {
@@ -69,6 +72,11 @@ pub(super) fn considered(
             message: unhelpful_message(failure, why),
             next: Some(Next::WhenCapacityOrQuota),
         },
+        // Capacity may be there that counts as taken twice.
+        (Turn::Attempt, None) if seen.capacity.is_recounting() => {
+            let again = now.checked_add(RECOUNTS_WITHIN).unwrap_or(Timestamp::MAX);
+            refused(failure, Unhelpful::Recounting, Some(Next::At(again)))
+        }
         (turn, _) => on_turn(seen, preempting, failure, turn, now),
     })
 }

@@ -95,14 +95,16 @@ impl Outcome {
     /// Label `result` of `karmada_scheduler_preemption_attempts_total`; `None` if it was no attempt.
     #[must_use]
     pub fn result(&self) -> Option<&'static str> {
-        use ironclad_fleet::because::schedule::Unhelpful::{NoProgress, NoVictims, OverQuota, StillTooLittle, TooMany};
+        use ironclad_fleet::because::schedule::Unhelpful::{
+            NoProgress, NoVictims, OverQuota, Recounting, StillTooLittle, TooMany,
+        };
         match self {
             Self::Nominated(_) => Some("nominated"),
             Self::Observed(_) => Some("observed"),
             Self::Refused(NoVictims) => Some("no_victims"),
             Self::Refused(StillTooLittle | OverQuota) => Some("not_helpful"),
             Self::Refused(TooMany) => Some("limited"),
-            Self::Refused(NoProgress) | Self::Waits | Self::Bound | Self::Expired | Self::Dropped => None,
+            Self::Refused(NoProgress | Recounting) | Self::Waits | Self::Bound | Self::Expired | Self::Dropped => None,
         }
     }
 }

@@ -241,7 +241,8 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// Completes the relist: objects that are not in it were deleted, unless we wrote them meanwhile.
+    /// Completes the relist: objects that are not in it were deleted, unless we wrote them meanwhile. Of a write that the
+    /// list includes, the watch shows no event any more.
     pub fn relist_done(&mut self) -> Vec<Change<K>> {
         let Some(relist) = self.relist.take() else { return Vec::new() };
         self.flights.listed = Some(self.flights.tick());
@@ -254,7 +255,9 @@ impl<K: Resource + Clone> Cache<K> {
             .collect();
         changes.extend(deleted.iter().filter_map(|key| self.remove(key)));
         for (key, object) in relist.listed {
-            if relist.written_since.contains(&key) {
+            if relist.written_since.contains(&key)
+                && self.entries.get(&key).is_none_or(|entry| !includes(&object, &entry.object))
+            {
                 continue;
             }
             self.deleted.remove(&key);
@@ -371,6 +374,15 @@ impl<K> Index<K> {
             }
         }
     }
+}
+
+/// Returns whether the listed object is the written one or a later version of it. Versions that are no numbers are
+/// compared for equality only.
+fn includes<K: Resource>(listed: &K, written: &K) -> bool {
+    let version = |object: &K| object.meta().resource_version.clone().unwrap_or_default();
+    let (listed, written) = (version(listed), version(written));
+    let later = listed.parse::<u64>().ok().zip(written.parse::<u64>().ok()).is_some_and(|(one, other)| one > other);
+    later || listed == written
 }
 
 #[cfg(test)]
@@ -540,6 +552,27 @@ mod tests {
         cache.relist_started();
         assert_eq!(cache.relist_done().len(), 1);
         assert!(cache.is_empty());
+    }
+
+    /// The watch after a list shows what is later than the list, so no event is awaited that the list has included.
+    #[test]
+    fn a_write_that_the_relist_includes_is_not_awaited() {
+        for (name, listed, shown_then, next, want) in [
+            ("older than our write, whose event comes", "9", "10", "10", "10"),
+            ("our write", "10", "10", "11", "11"),
+            ("a later write of somebody else", "11", "11", "12", "12"),
+        ] {
+            let mut cache = with(&["9"]);
+            cache.relist_started();
+            cache.relisted(object("u", listed));
+            assert!(cache.written(Some("9"), object("u", "10")).is_some());
+            cache.relist_done();
+            assert_eq!(shown(&cache).as_deref(), Some(shown_then), "{name}");
+            cache.applied(object("u", next));
+            assert_eq!(shown(&cache).as_deref(), Some(want), "{name}");
+            cache.applied(object("u", "20"));
+            assert_eq!(shown(&cache).as_deref(), Some("20"), "{name}: events are taken in again");
+        }
     }
 
     #[test]

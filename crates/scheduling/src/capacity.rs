@@ -23,9 +23,10 @@ use std::{
 
 use ironclad_api::{
     cluster::{Cluster, ResourceModel, ResourceSummary},
-    conditions::TRUE,
+    conditions::{self, TRUE, cluster::READY},
 };
 use ironclad_fleet::{BindingKey, ClusterName};
+use jiff::Timestamp;
 
 pub use assumed::{Assumption, Reservation};
 pub(crate) use demand::Amounts;
@@ -68,6 +69,8 @@ pub struct Capacity {
     assumed: BTreeMap<BindingKey, BTreeMap<ClusterName, AssumedReplicas>>,
     /// Clusters that are not ready. They send no summary, so assumptions do not expire there.
     silent: BTreeSet<ClusterName>,
+    /// Since when the others are ready.
+    ready_since: BTreeMap<ClusterName, Timestamp>,
     /// Assumptions in the order in which they expire.
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
     /// Assumptions of a start that a summary may count already.
@@ -119,6 +122,11 @@ impl Capacity {
             self.silent.insert(name.clone());
         } else {
             self.silent.remove(name);
+        }
+        let conditions = new.and_then(|cluster| cluster.status.as_ref()).map_or(&[][..], |status| &status.conditions);
+        match conditions::get(conditions, READY).filter(|ready| ready.status == TRUE) {
+            Some(ready) => drop(self.ready_since.insert(name.clone(), ready.last_transition_time.0)),
+            None => drop(self.ready_since.remove(name)),
         }
         let known = self.slots.get(name).is_some_and(|slot| slot.free.is_some());
         if known && old.zip(new).is_some_and(|(old, new)| read_of(old) == read_of(new)) {

@@ -237,21 +237,28 @@ impl Capacity {
         }
         let (key, age) = (binding.key(), age_of_assignment(binding, wall));
         let known = self.assumed.get(&key);
+        // A cluster that was not ready starts what it got since it is ready again.
+        let waits = |cluster: &ClusterName| {
+            let ready = self.ready_since.get(cluster).map(|since| wall.duration_since(*since));
+            ready.map_or(age, |ready| age.min(Duration::try_from(ready).unwrap_or_default()))
+        };
         let is_open = |cluster: &ClusterName| {
-            (age < ASSUMED_TTL || self.is_silent(cluster)) && known.is_none_or(|known| !known.contains_key(cluster))
+            (waits(cluster) < ASSUMED_TTL || self.is_silent(cluster))
+                && known.is_none_or(|known| !known.contains_key(cluster))
         };
         let named = spec.clusters.iter().map(|target| (target.name.as_str(), target.replicas));
         let leaving = spec.graceful_eviction_tasks.iter().filter(|task| spec.target(&task.from_cluster).is_none());
         let leaving = leaving.map(|task| (task.from_cluster.as_str(), task.replicas.unwrap_or(0)));
         let all = named.chain(leaving).map(|(cluster, replicas)| (ClusterName::from(cluster), i64::from(replicas)));
-        let open: Vec<(ClusterName, i64)> = all.filter(|(cluster, _)| is_open(cluster)).collect();
+        let open = all.filter(|(cluster, _)| is_open(cluster));
+        let open: Vec<_> = open.map(|(cluster, replicas)| (waits(&cluster), cluster, replicas)).collect();
         if open.is_empty() {
             return;
         }
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
-        let ends = now + ASSUMED_TTL.saturating_sub(age);
-        for (cluster, replicas) in open {
+        for (waits, cluster, replicas) in open {
+            let ends = now + ASSUMED_TTL.saturating_sub(waits);
             let missing = if self.is_silent(&cluster) { SUMMARIES_MISSING_WHEN_LOST } else { SUMMARIES_MISSING };
             let may_lack = !self.summaries_every.is_zero() && age < self.summaries_every * missing + SUMMARY_DELAY;
             let wanted = if sets { 1 } else { replicas };

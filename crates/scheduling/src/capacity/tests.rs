@@ -1,7 +1,7 @@
 use std::sync::LazyLock;
 
 use ironclad_api::{
-    Time, conditions,
+    Condition, Time, conditions,
     policy::{Placement, SpreadByField},
     work::{
         AggregatedStatusItem, Component, ReplicaRequirements, ResourceBinding, ResourceBindingSpec, ResourceHealth,
@@ -276,6 +276,12 @@ fn restart_restores_unreported_assignments() {
         cluster.status.as_mut().unwrap().conditions = vec![conditions::condition("Ready", "False", "", "")];
         cluster
     };
+    let ready = |mut cluster: Cluster, since| {
+        let condition = conditions::condition("Ready", "True", "", "");
+        cluster.status.as_mut().unwrap().conditions =
+            vec![Condition { last_transition_time: Time(at(since)), ..condition }];
+        cluster
+    };
     let without_pods = || {
         let mut healthy = report(0, Healthy);
         healthy[0].status = None;
@@ -290,6 +296,7 @@ fn restart_restores_unreported_assignments() {
         ("all pods exist, and a summary came since", report(4, Healthy), 45, true, true, None),
         ("long ago", vec![], 300, true, true, None),
         ("the process ended before it wrote the time", vec![], 300, false, true, Some((6, S(300)))),
+        ("long ago, and the cluster is ready since a short time", vec![], 1_001, true, true, Some((6, S(200)))),
         ("long ago, and no summary has come since", vec![], 1_000, true, false, Some((6, S(0)))),
         ("all pods exist, and the cluster was lost soon after", report(4, Healthy), 84, true, false, Some((6, S(15)))),
         ("all pods exist, and the cluster was lost later", report(4, Healthy), 1_000, true, false, None),
@@ -297,6 +304,8 @@ fn restart_restores_unreported_assignments() {
         let mut capacity = ten_cores();
         if !is_ready {
             capacity.cluster(&"m1".into(), None, Some(&silent(with_cores("m1", "10"))));
+        } else if age == 1_001 {
+            capacity.cluster(&"m1".into(), None, Some(&ready(with_cores("m1", "10"), 1_900)));
         }
         let mut binding = asking(4, &[("m1", 4)]);
         binding.metadata.generation = Some(2);

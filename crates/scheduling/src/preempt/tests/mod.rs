@@ -6,7 +6,7 @@ mod nominations;
 mod oracle;
 mod rules;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{
     Condition, Time,
@@ -36,6 +36,8 @@ struct World {
     options: Options,
     /// Message of a quota that refuses what the pending binding lacks.
     over_quota: Option<&'static str>,
+    /// A binding that a start finds, and whose cluster is still to send a summary.
+    found: Option<ResourceBinding>,
 }
 
 /// Amounts as `[("cpu", "4")]`.
@@ -145,7 +147,14 @@ impl World {
 
     fn decide(&self, pending: &ResourceBinding, now: i64) -> Decision {
         let placed = Placed::of(&self.bindings);
-        let mut capacity = Capacity::of(&self.clusters, Modelling::On);
+        let mut capacity = Capacity::new(Modelling::On, Duration::from_secs(10));
+        for (name, cluster) in &self.clusters {
+            capacity.cluster(name, None, Some(cluster));
+        }
+        if let Some(found) = &self.found {
+            let reports = found.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
+            capacity.found(found.into(), reports, at(now), &self.options, Duration::ZERO);
+        }
         for binding in &self.bindings {
             let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
             capacity.nominate(binding, nominated, &self.options);

@@ -232,3 +232,20 @@ fn victims_of_open_plans_count_as_evicted() {
     all.voided(&key, false);
     assert_eq!(all.allowed_at(2, &limits, at(105)), Some(at(105)), "the plan is not carried on");
 }
+
+/// What a start counts twice must not cost anybody a place.
+#[test]
+fn nobody_is_preempted_before_clusters_have_reported_since_a_start() {
+    let mut world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);
+    let pending = preemptor(5, 1, &[("cpu", "4")]);
+    assert!(matches!(world.decide(&pending, 1_000).preemption, Some(Outcome::Nominated(_))));
+    let mut found = workload("low", 0, 1, &[("cpu", "4")], &[("m1", 1)]);
+    let status = found.status.get_or_insert_default();
+    status.last_scheduled_time = Some(Time(at(990)));
+    let report = json!([{"clusterName": "m1", "health": "Healthy", "status": {"replicas": 1}}]);
+    status.aggregated_status = serde_json::from_value(report).unwrap();
+    world.found = Some(found);
+    let waits = world.decide(&pending, 1_000);
+    assert_eq!(waits.preemption, Some(Outcome::Refused(Unhelpful::Recounting)));
+    assert_eq!(waits.next, crate::Next::At(at(1_001)));
+}

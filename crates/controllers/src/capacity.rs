@@ -100,8 +100,10 @@ impl FleetCapacity {
         let now = self.now();
         let grown = {
             let mut capacity = self.lock();
-            let has_grown = capacity.cluster(name, change.old.as_deref(), change.new.as_deref());
+            // What would have ended while the cluster was not ready is prolonged before it counts as ready.
             let mut grown = self.ended(&mut capacity, now);
+            let has_grown = capacity.cluster(name, change.old.as_deref(), change.new.as_deref());
+            grown.extend(self.ended(&mut capacity, now));
             grown.extend(has_grown.then(|| name.clone()));
             grown.sort();
             grown.dedup();

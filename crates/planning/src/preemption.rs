@@ -259,8 +259,8 @@ fn without(victim: &ResourceBinding, from: &ClusterName) -> ResourceBinding {
     left
 }
 
-/// Clusters of a victim that has left one, beside what is held for the preemptor; with the reason if the scheduler finds
-/// no place for what left.
+/// Clusters of a victim that has left one, beside what is held for the preemptor; with the reason if the scheduler
+/// finds no place for what left.
 fn afterwards(
     left: &ResourceBinding,
     world: &World,

@@ -241,8 +241,8 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// Completes the relist: objects that are not in it were deleted, unless we wrote them meanwhile. Of a write that the
-    /// list includes, the watch shows no event any more.
+    /// Completes the relist: objects that are not in it were deleted, unless we wrote them meanwhile. Of a write that
+    /// the list includes, the watch shows no event any more.
     pub fn relist_done(&mut self) -> Vec<Change<K>> {
         let Some(relist) = self.relist.take() else { return Vec::new() };
         self.flights.listed = Some(self.flights.tick());

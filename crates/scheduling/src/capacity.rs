@@ -123,9 +123,8 @@ impl Capacity {
         } else {
             self.silent.remove(name);
         }
-        let conditions = new.and_then(|cluster| cluster.status.as_ref()).map_or(&[][..], |status| &status.conditions);
-        match conditions::get(conditions, READY).filter(|ready| ready.status == TRUE) {
-            Some(ready) => drop(self.ready_since.insert(name.clone(), ready.last_transition_time.0)),
+        match new.and_then(ready_since) {
+            Some(since) => drop(self.ready_since.insert(name.clone(), since)),
             None => drop(self.ready_since.remove(name)),
         }
         let known = self.slots.get(name).is_some_and(|slot| slot.free.is_some());
@@ -178,6 +177,26 @@ impl Capacity {
         };
         Some(fits.clamp(0, LARGEST))
     }
+}
+
+/// Returns whether the assumptions of the bindings in a cluster are restored when it changes: it was not known before
+/// and is not ready, or not for long, or it is lost. Its bindings may have been listed before it.
+#[must_use]
+pub fn restores(old: Option<&Cluster>, new: Option<&Cluster>, wall: Timestamp) -> bool {
+    let Some(new) = new else { return false };
+    let Some(old) = old else { return !new.is_ready() || ready_since(new).is_some_and(|since| is_recent(since, wall)) };
+    old.is_ready() && !new.is_ready()
+}
+
+fn is_recent(since: Timestamp, wall: Timestamp) -> bool {
+    Duration::try_from(wall.duration_since(since)).is_ok_and(|passed| passed < ASSUMED_TTL)
+}
+
+/// Time since which a cluster is ready; `None` if it is not.
+fn ready_since(cluster: &Cluster) -> Option<Timestamp> {
+    let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let ready = conditions::get(conditions, READY).filter(|ready| ready.status == TRUE);
+    ready.map(|ready| ready.last_transition_time.0)
 }
 
 impl Slot {

@@ -37,7 +37,7 @@ struct Sums {
     published: Mutex<Published>,
 }
 
-/// What of the sums of a member was published.
+/// The last published sums of a member.
 #[derive(Default)]
 struct Published {
     /// True if they have changed since.

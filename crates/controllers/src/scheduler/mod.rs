@@ -14,7 +14,7 @@ use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
 use ironclad_propagation::quota::usage;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, run_workers};
 use ironclad_scheduling::{
-    self as scheduling, Available, Decision, Interests,
+    self as scheduling, Available, Decision, Interests, capacity,
     trigger::{Wakes, api_appears, concerns, is_unsettled, may_help, wakes},
     wakes::Wake,
 };
@@ -332,8 +332,7 @@ impl Scheduler {
         for cluster in &self.capacity.on_cluster(&name, change) {
             self.enqueue_waiting(cluster);
         }
-        if old.is_none_or(Cluster::is_ready) && new.is_some_and(|new| !new.is_ready()) {
-            // Bindings may have been listed before it, and its last summary may lack what it got last.
+        if capacity::restores(old, new, self.seam.clock.wall()) {
             for binding in self.bindings.by_index(BY_TARGET, &name.0) {
                 if let Binding::Namespaced(binding) = binding {
                     self.capacity.found(&binding);

@@ -266,8 +266,8 @@ mod tests {
 
     use super::*;
 
-    /// What goes is counted where the cluster reports it: with the pods that wait for a node, or with those that have
-    /// one.
+    /// Copies that go are taken out where the cluster counts them: among pods that wait for a node, or among those that
+    /// have one.
     #[test]
     fn copies_that_go_free_reported_amounts() {
         for (name, allocating, allocated, freed, want) in [

@@ -220,9 +220,9 @@ impl Capacity {
     }
 
     /// Restores the assumptions of a binding at start (specification/scheduling.md 16.33), or when a cluster of its
-    /// result is lost: assignments that no cluster
-    /// reports, if they are recent, or the cluster is not ready; and the latest ones until the next summary, since their
-    /// pods may be newer than the last one. Assumptions that are there stay. `wall` is the present time.
+    /// result is lost: assignments that no cluster reports, if they are recent, or the cluster is not ready; and the
+    /// latest ones until the next summary, since their pods may be newer than the last one. Assumptions that are there
+    /// stay. `wall` is the present time.
     pub fn found(
         &mut self,
         binding: BindingRef<'_>,
@@ -239,7 +239,8 @@ impl Capacity {
         let known = self.assumed.get(&key);
         // A cluster that was not ready starts what it got since it is ready again.
         let waits = |cluster: &ClusterName| {
-            let ready = self.ready_since.get(cluster).map(|since| wall.duration_since(*since));
+            let ready = self.ready_since.get(cluster).filter(|since| **since <= wall);
+            let ready = ready.map(|since| wall.duration_since(*since));
             ready.map_or(age, |ready| age.min(Duration::try_from(ready).unwrap_or_default()))
         };
         let is_open = |cluster: &ClusterName| {
@@ -284,7 +285,7 @@ impl Capacity {
     }
 
     /// Returns whether some assumptions of a start may count twice: their clusters report the pods, and a summary that
-    /// certainly shows them is still to come.
+    /// shows them for certain is still to come.
     #[must_use]
     pub fn is_recounting(&self) -> bool {
         self.recounted.iter().any(|(cluster, _)| !self.is_silent(cluster))

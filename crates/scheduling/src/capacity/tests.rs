@@ -480,7 +480,7 @@ proptest! {
     }
 }
 
-/// What a start counts twice ends with the next summary, and no assumption ends before a summary can show the pods.
+/// Assumptions that a start counts twice end with the next summary, and none ends before a summary can show the pods.
 #[test]
 fn reported_assumptions_end_with_a_summary() {
     let found = || {
@@ -508,4 +508,27 @@ fn reported_assumptions_end_with_a_summary() {
         assert!(capacity.expire(S(second), |_, until| until > S(0)).is_empty(), "no summary is sent");
     }
     assert_eq!(capacity.expire(S(300), |_, _| false), ["m1".into()], "after five minutes at the latest");
+}
+
+#[test]
+fn assumptions_are_restored_when_a_cluster_is_found_or_lost() {
+    let found = |status: &str, since: i64| {
+        let mut cluster = with_cores("m1", "10");
+        let condition = conditions::condition("Ready", status, "", "");
+        cluster.status.as_mut().unwrap().conditions =
+            vec![Condition { last_transition_time: Time(at(since)), ..condition }];
+        cluster
+    };
+    let (ready, recent, lost) = (found("True", 1_000), found("True", 1_900), found("False", 1_000));
+    for (name, old, new, want) in [
+        ("found, and ready since long ago", None, Some(&ready), false),
+        ("found, and ready since a short time", None, Some(&recent), true),
+        ("found, and not ready", None, Some(&lost), true),
+        ("lost", Some(&ready), Some(&lost), true),
+        ("it returns", Some(&lost), Some(&recent), false),
+        ("it stays ready", Some(&recent), Some(&recent), false),
+        ("removed", Some(&ready), None, false),
+    ] {
+        assert_eq!(restores(old, new, at(2_000)), want, "{name}");
+    }
 }

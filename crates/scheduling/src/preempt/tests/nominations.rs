@@ -233,7 +233,7 @@ fn victims_of_open_plans_count_as_evicted() {
     assert_eq!(all.allowed_at(2, &limits, at(105)), Some(at(105)), "the plan is not carried on");
 }
 
-/// What a start counts twice must not cost anybody a place.
+/// Capacity that a start counts as taken twice must not cost anybody a place.
 #[test]
 fn nobody_is_preempted_before_clusters_have_reported_since_a_start() {
     let mut world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);

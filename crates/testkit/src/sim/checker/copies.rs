@@ -177,8 +177,8 @@ fn carries_config(work: &Work, workload: &str) -> bool {
 }
 
 /// A user's placement leaves this cluster out, prefers an affinity group without it, or gives it no replica by its
-/// weights, or a user scaled what it does not fit into any more, and the next copy is being made (decision 13), or there
-/// is to be none: as for a workload of no replicas (specification/scheduling.md 8.7).
+/// weights, or a user scaled what it does not fit into any more, and the next copy is being made (decision 13), or
+/// there is to be none: as for a workload of no replicas (specification/scheduling.md 8.7).
 fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet, outgrown: bool) -> bool {
     if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
         return true;

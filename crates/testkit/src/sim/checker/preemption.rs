@@ -25,8 +25,6 @@ use crate::sim::objects::Class;
 const GRACE: i32 = 300;
 /// Time within which a preempted binding is spared.
 const SPARED: Duration = Duration::from_secs(300);
-/// Time in which a cluster that became ready sends a summary: one interval, and what it may lag.
-const SUMMARIZED_WITHIN: Duration = Duration::from_secs(15);
 /// Time without changes after which reports and results agree in every view: two summaries and what they may lag.
 const SETTLED: Duration = Duration::from_secs(30);
 /// Evictions of one binding by the same version of another one.
@@ -203,7 +201,7 @@ impl Checker {
             }
         }
         self.preemptions.nominate(at, key, new, allowed, &self.rules, &self.clusters, fleet, broken);
-        self.preemptions.promise(at, key, old, new, &self.clusters, fleet, &self.rules, broken);
+        self.preemptions.promise(at, key, old, new, fleet, &self.rules, broken);
     }
 
     pub(super) fn capacity_changed(&mut self, at: Duration) {
@@ -496,7 +494,6 @@ impl Preemptions {
         key: &BindingKey,
         old: Option<&ResourceBinding>,
         new: &ResourceBinding,
-        clusters: &Clusters,
         fleet: &Fleet,
         rules: &Rules,
         broken: &mut Vec<String>,
@@ -509,9 +506,7 @@ impl Preemptions {
         for target in spec.clusters.iter().filter(|target| of_target(spec, target) > had(&target.name)) {
             let cluster = ClusterName::from(target.name.as_str());
             let (promised, all) = (capacity::promised(fleet, &cluster), capacity::allocatable(fleet, &cluster));
-            // Until a cluster that returned sends a summary, the last one may lack what it got before it was lost.
-            let is_summarized = clusters.get(&cluster).is_none_or(|state| state.is_surely_ready(at, SUMMARIZED_WITHIN));
-            if promised > all && is_summarized {
+            if promised > all {
                 let holders = capacity::holders(fleet, &cluster);
                 broken.push(format!("{promised}m of {all}m are promised in {cluster}, the last to {key}: {holders}"));
             }

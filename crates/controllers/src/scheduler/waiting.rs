@@ -230,7 +230,7 @@ mod tests {
         assert_eq!((line(&waiting), waiting.counts()), (vec![], (0, 2)));
         waiting.for_capacity_or_quota(&c, (&binding).into(), Amounts::new(), &options);
         assert_eq!((line(&waiting), waiting.counts()), (vec![c.clone()], (1, 1)), "it waits for capacity");
-        assert_eq!(waiting.within_quota("n", &[]), [c.clone()], "and for quota");
+        assert_eq!(waiting.within_quota("n", &[]), std::slice::from_ref(&c), "and for quota");
         waiting.backs_off(&c);
         assert_eq!((line(&waiting), waiting.within_quota("n", &[])), (vec![], vec![]), "it backs off only");
         waiting.for_fit(&b);

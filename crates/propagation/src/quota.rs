@@ -172,8 +172,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     plan
 }
 
-/// The counted usage if it differs from the booked one, and the time to wait until it replaces that. There is no wait if
-/// the quota limits a resource that it did not limit before: bookings of that one lack what was in use already.
+/// The counted usage if it differs from the booked one, and the time to wait until it replaces that. There is no wait
+/// if the quota limits a resource that it did not limit before: bookings of that one lack what was in use already.
 fn correction<'a>(overall: &Overall<'a>, quota: &FederatedResourceQuota) -> Option<(&'a ResourceList, Duration)> {
     let Overall::Counted { taken, steady } = *overall else { return None };
     let limited = quota.status.as_ref().map(|status| &status.overall);

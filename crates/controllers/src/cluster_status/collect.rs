@@ -9,15 +9,12 @@ use std::{
     time::Duration,
 };
 
-use ironclad_api::{
-    cluster::{Cluster, ResourceSummary},
-    conditions,
-};
+use ironclad_api::{cluster::Cluster, conditions};
 use ironclad_estimator::{Node, Pod};
 use ironclad_failover::cluster::nodes;
 use ironclad_fleet::{ClusterName, StatusPart, gates::Gate};
 use ironclad_runtime::{Change, Informer, Key, StatusWriter};
-use ironclad_scheduling::summary::Ledger;
+use ironclad_scheduling::summary::{Ledger, Published};
 use ironclad_seam::Seam;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
@@ -37,19 +34,10 @@ struct Sums {
     published: Mutex<Published>,
 }
 
-/// The last published sums of a member.
-#[derive(Default)]
-struct Published {
-    /// True if they have changed since.
-    is_outdated: bool,
-    /// The last summary, and when it was made.
-    last: Option<(Duration, ResourceSummary)>,
-}
-
 impl Sums {
     fn change(&self, change: impl FnOnce(&mut Ledger)) {
         change(&mut self.ledger.lock());
-        self.published.lock().is_outdated = true;
+        self.published.lock().changed();
         self.changed.notify_one();
     }
 }
@@ -86,12 +74,9 @@ impl Collector {
     /// summarized here.
     fn is_summarized(&self, cluster: &ClusterName, until: Duration) -> bool {
         let Some(sums) = self.sums.lock().get(cluster).and_then(Weak::upgrade) else { return true };
-        let published = sums.published.lock();
-        let Some((at, last)) = &published.last else { return false };
         let status = self.clusters.get("", &cluster.0);
         let status = status.as_ref().and_then(|cluster| cluster.status.as_ref());
-        let is_shown = status.is_some_and(|status| status.resource_summary.as_ref() == Some(last));
-        is_shown && (*at >= until || !published.is_outdated)
+        sums.published.lock().counts(until, status.and_then(|status| status.resource_summary.as_ref()))
     }
 
     /// Sums the nodes and pods of a member in a task of its connection.
@@ -148,7 +133,7 @@ impl Collector {
         let (summary, resources) = {
             let (ledger, mut published) = (sums.ledger.lock(), sums.published.lock());
             let (summary, resources) = ledger.summary(models);
-            *published = Published { is_outdated: false, last: Some((self.capacity.now(), resources.clone())) };
+            published.publish(self.capacity.now(), resources.clone());
             (summary, resources)
         };
         let fields = [("nodeSummary", json!(summary)), ("resourceSummary", json!(resources))];

@@ -178,7 +178,7 @@ pub enum Unhelpful {
     NoProgress,
     /// A quota would refuse the result.
     OverQuota,
-    /// Clusters are still to send a summary since the start.
+    /// Clusters have not sent a summary since the restart of the scheduler.
     Recounting,
 }
 
@@ -190,7 +190,7 @@ impl fmt::Display for Unhelpful {
             Self::TooMany => "victim limit exceeded",
             Self::NoProgress => "preemption made no progress",
             Self::OverQuota => "a quota would refuse the result",
-            Self::Recounting => "clusters are still to report since the start",
+            Self::Recounting => "clusters have not sent a summary since the restart",
         })
     }
 }

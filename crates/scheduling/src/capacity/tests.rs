@@ -287,26 +287,24 @@ fn restart_restores_unreported_assignments() {
         healthy[0].status = None;
         healthy
     };
-    for (name, reports, age, is_observed, is_ready, want) in [
-        ("nothing reported", vec![], 100, true, true, Some((6, S(200)))),
-        ("some pods exist", report(3, Unhealthy), 100, true, true, Some((9, S(200)))),
-        ("healthy, with fewer replicas before", report(3, Healthy), 100, true, true, Some((9, S(200)))),
-        ("healthy, of a kind that reports no pods", without_pods(), 100, true, true, None),
-        ("all pods exist, and a summary may be older", report(4, Healthy), 44, true, true, Some((6, S(15)))),
-        ("all pods exist, and a summary came since", report(4, Healthy), 45, true, true, None),
-        ("long ago", vec![], 300, true, true, None),
-        ("the process ended before it wrote the time", vec![], 300, false, true, Some((6, S(300)))),
-        ("long ago, and the cluster is ready since a short time", vec![], 1_001, true, true, Some((6, S(200)))),
-        ("long ago, and no summary has come since", vec![], 1_000, true, false, Some((6, S(0)))),
-        ("all pods exist, and the cluster was lost soon after", report(4, Healthy), 84, true, false, Some((6, S(15)))),
-        ("all pods exist, and the cluster was lost later", report(4, Healthy), 1_000, true, false, None),
+    for (name, reports, age, is_observed, ready_since, want) in [
+        ("nothing reported", vec![], 100, true, Some(0), Some((6, S(200)))),
+        ("some pods exist", report(3, Unhealthy), 100, true, Some(0), Some((9, S(200)))),
+        ("healthy, with fewer replicas before", report(3, Healthy), 100, true, Some(0), Some((9, S(200)))),
+        ("healthy, of a kind that reports no pods", without_pods(), 100, true, Some(0), None),
+        ("all pods exist, and a summary may be older", report(4, Healthy), 44, true, Some(0), Some((6, S(15)))),
+        ("all pods exist, and a summary came since", report(4, Healthy), 45, true, Some(0), None),
+        ("long ago", vec![], 300, true, Some(0), None),
+        ("the process ended before it wrote the time", vec![], 300, false, Some(0), Some((6, S(300)))),
+        ("long ago, and the cluster is ready since a short time", vec![], 1_000, true, Some(1_900), Some((6, S(200)))),
+        ("long ago, and no summary has come since", vec![], 1_000, true, None, Some((6, S(0)))),
+        ("all pods exist, and the cluster was lost soon after", report(4, Healthy), 84, true, None, Some((6, S(15)))),
+        ("all pods exist, and the cluster was lost later", report(4, Healthy), 1_000, true, None, None),
     ] {
         let mut capacity = ten_cores();
-        if !is_ready {
-            capacity.cluster(&"m1".into(), None, Some(&silent(with_cores("m1", "10"))));
-        } else if age == 1_001 {
-            capacity.cluster(&"m1".into(), None, Some(&ready(with_cores("m1", "10"), 1_900)));
-        }
+        let cluster = with_cores("m1", "10");
+        let cluster = ready_since.map_or_else(|| silent(cluster.clone()), |since| ready(cluster.clone(), since));
+        capacity.cluster(&"m1".into(), None, Some(&cluster));
         let mut binding = asking(4, &[("m1", 4)]);
         binding.metadata.generation = Some(2);
         let status = binding.status.get_or_insert_default();

@@ -21,6 +21,7 @@ use crate::{
     taint_manager::pre_scheduling_check::{AvailableReplicas, Snapshot, has_capacity, has_target},
     taint_manager::queue::{Abandoned, Element, Key, Place},
     taint_manager::rate::Token,
+    taint_manager::verdict::Causes,
 };
 use crate::{duration::in_words, eviction_history::recorded};
 
@@ -193,11 +194,17 @@ pub(super) fn decide(
         clusters_before_failover: spec.clusters.iter().map(|target| target.name.clone()).collect(),
         ..eviction_task::task(spec, &key.cluster, &why)
     };
-    let task = eviction_task::dated(task, now.wall);
+    let task = eviction_task::dated(task, evicted_at(causes, now));
     match eviction_task::patch(spec, std::slice::from_ref(&task)) {
         Some(patch) => Step::Evict(Box::new(Planned { patch, task })),
         None => Step::Drop(Abandoned::Obsolete),
     }
+}
+
+/// The time that an eviction is recorded with. It is not before the eviction was due, although the clock may have been
+/// set back since: the scheduler compares it with the time of the taint ([`ironclad_fleet::taint::repelling_at`]).
+fn evicted_at(causes: &Causes, now: Now) -> jiff::Timestamp {
+    now.wall.max(causes.due())
 }
 
 /// Labels that the new copy inherits, if requested and the gate is on (5.4).
@@ -351,7 +358,7 @@ impl Evictions {
             from: key.cluster.to_string(),
             reason: causes.task_reason().to_owned(),
             decided_at: seconds(now.wall_at(element.enqueued_at.unwrap_or(now.mono))),
-            evicted_at: seconds(now.wall),
+            evicted_at: seconds(evicted_at(causes, now)),
             targets: Vec::new(),
             cleared_at: None,
             original_clusters: binding.spec().clusters.iter().map(|target| target.name.clone()).collect(),

@@ -189,7 +189,7 @@ proptest! {
         prop_assert_eq!((before, world.evicted()), (after, 0));
     }
 
-    // A jump of the wall clock changes neither waits nor the rate.
+    // A jump of the wall clock changes neither waits nor the rate, and no eviction seems to be older than its taint.
     #[test]
     fn clock_jumps_do_not_change_eviction_times(jump in -300..300i64) {
         let mut world = World::new(3);
@@ -198,6 +198,7 @@ proptest! {
         }
         world.fail("m1", NO_EXECUTE);
         world.run(READY_AT + 5);
+        let taint = world.clusters[&"m1".into()].spec.taints[0].time_added.clone();
         let wall = world.now.wall + jiff::SignedDuration::from_secs(jump);
         let skewed: Timestamp = wall;
         world.now.wall = skewed;
@@ -206,6 +207,7 @@ proptest! {
             world.now = Now { wall: skewed + jiff::SignedDuration::from_secs(i64::try_from(second).unwrap()), mono };
             let bindings = &world.bindings;
             if let Next::Evict(eviction) = world.evictions.next(&world.clusters, |key| bindings.get(key).cloned(), world.now) {
+                prop_assert!(eviction.task.creation_timestamp >= taint && eviction.record.evicted_at >= taint);
                 world.write(&eviction);
             }
         }

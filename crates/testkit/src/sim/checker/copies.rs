@@ -208,6 +208,6 @@ fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet
 }
 
 /// Returns the permanent id in the labels of a binding or Work.
-fn id<K: Resource>(object: &K) -> Option<&str> {
+pub(super) fn id<K: Resource>(object: &K) -> Option<&str> {
     object.labels().get(labels::RESOURCE_BINDING_PERMANENT_ID).map(String::as_str)
 }

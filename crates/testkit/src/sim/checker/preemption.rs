@@ -9,7 +9,7 @@ use std::{
 use ironclad_api::{
     eviction::{BINDING_PREEMPTED, PRODUCER_SCHEDULER},
     policy::{PurgeMode, ReplicaSchedulingType, SpreadByField},
-    work::{GracefulEvictionTask, PreemptionPolicy, ResourceBinding, ResourceBindingSpec},
+    work::{GracefulEvictionTask, PreemptionPolicy, ResourceBinding, ResourceBindingSpec, Work},
 };
 use ironclad_fleet::{BindingKey, ClusterName, Gvk, ObjectKey, World as Fleet, eviction_task};
 use ironclad_scheduling::preempt::{Limits, Mode};
@@ -18,6 +18,7 @@ use super::{
     Checker, Rules, Write,
     capacity::{self, Figures, Holder, cpu, of_target, priority},
     clusters::Clusters,
+    copies,
 };
 use crate::sim::objects::Class;
 
@@ -549,8 +550,14 @@ impl Preemptions {
             broken.push(format!("{key} gets more than the quota has: {used}m of {quota}m"));
         }
         if grows {
-            self.left
-                .retain(|(cluster, object)| *object.name != *spec.resource.name || spec.target(&cluster.0).is_none());
+            // A copy that could not be deleted yet goes although its workload returns: its Work is being deleted.
+            let is_going = |cluster: &ClusterName| {
+                let ends = |work: &Work| copies::id(work) == copies::id(new) && work.metadata.deletion_timestamp.is_some();
+                fleet.works.iter().any(|(key, work)| key.cluster == *cluster && ends(work))
+            };
+            self.left.retain(|(cluster, object)| {
+                *object.name != *spec.resource.name || spec.target(&cluster.0).is_none() || is_going(cluster)
+            });
         }
     }
 

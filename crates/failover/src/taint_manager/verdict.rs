@@ -26,30 +26,36 @@ const PREFER_NO_EXECUTE_WAIT_SECONDS: i32 = 300;
 /// A user's failover settings of one binding, as they were when the fault was first seen (IR-10).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FailoverSettings {
-    /// The tolerations of the placement that was applied last.
+    /// The tolerations of the placement that was applied last, and of the present one.
     tolerations: Box<[Toleration]>,
     /// `failover.cluster`: its purge mode and its seconds; `None` where the binding did not opt in.
     opted_in: Option<(PurgeMode, i32)>,
 }
 
 impl FailoverSettings {
-    /// Reads it from a binding: tolerations from the placement as last scheduled, or from the spec where no scheduling
-    /// was recorded.
+    /// Reads it from a binding. Tolerations of the placement as last scheduled count, and those of the present one, which
+    /// may wait for clusters (docs/decisions/0203).
     ///
     /// # Errors
     /// If there is no placement, or it can't be read: then nothing is evicted (IR-9).
     pub fn of(binding: &Binding) -> Result<Self, Reason> {
         let annotations = binding.metadata().annotations.as_ref();
-        let tolerations = match annotations.and_then(|all| all.get(APPLIED_PLACEMENT)) {
+        let present = binding.spec().placement.as_ref().map(|placement| &placement.cluster_tolerations);
+        let mut tolerations = match annotations.and_then(|all| all.get(APPLIED_PLACEMENT)) {
             Some(text) => match serde_json::from_str::<Placement>(text) {
                 Ok(placement) => placement.cluster_tolerations,
                 Err(error) => return Err(Reason::PlacementUnreadable { error: error.to_string() }),
             },
-            None => match &binding.spec().placement {
-                Some(placement) => placement.cluster_tolerations.clone(),
-                None => return Err(Reason::PlacementUnreadable { error: "there is none".to_owned() }),
-            },
+            None if present.is_none() => {
+                return Err(Reason::PlacementUnreadable { error: "there is none".to_owned() });
+            }
+            None => Vec::new(),
         };
+        for toleration in present.into_iter().flatten() {
+            if !tolerations.contains(toleration) {
+                tolerations.push(toleration.clone());
+            }
+        }
         let cluster = binding.spec().failover.as_ref().and_then(|failover| failover.cluster.as_ref());
         let seconds = |seconds: Option<i32>| seconds.unwrap_or(PREFER_NO_EXECUTE_WAIT_SECONDS);
         Ok(Self {

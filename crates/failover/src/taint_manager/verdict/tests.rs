@@ -227,6 +227,31 @@ fn unreadable_placement_is_an_error() {
     assert!(with(None, Some(Placement::default())).is_ok(), "never scheduled: the placement of the spec applies");
 }
 
+/// A placement that can't be scheduled yet is what the user wants, and the applied one is what Karmada reads.
+#[test]
+fn tolerations_of_the_applied_and_of_the_present_placement_count() {
+    let (none, limited, endless) = (vec![], vec![tolerates_for("k", Some(30))], vec![tolerates_for("k", None)]);
+    for (name, applied, present, want) in [
+        ("neither tolerates", &none, &none, Some(0)),
+        ("the user took the toleration away", &endless, &none, None),
+        ("the user added it", &none, &endless, None),
+        ("the user extended it", &limited, &endless, None),
+        ("the user shortened it", &endless, &limited, None),
+        ("both for some seconds", &limited, &limited, Some(30)),
+    ] {
+        let Binding::Namespaced(shared) = binding(applied, None) else { unreachable!() };
+        let mut binding = (*shared).clone();
+        let placement = Placement { cluster_tolerations: present.clone(), ..Placement::default() };
+        binding.spec.placement = Some(placement.into());
+        let settings = FailoverSettings::of(&Binding::Namespaced(Arc::new(binding))).unwrap();
+        let due = match judge(&settings, &[taint("k", NO_EXECUTE, 0)], |_| at(7), &EvictionFlags::default()) {
+            Verdict::Stays(_) => None,
+            Verdict::Goes { causes, .. } => Some(causes.due().as_second()),
+        };
+        assert_eq!(due, want, "{name}");
+    }
+}
+
 proptest! {
     // Invariant 7.
     #[test]

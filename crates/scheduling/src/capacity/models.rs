@@ -51,14 +51,21 @@ impl Group {
         fits.fold(self.pods, i64::min).max(0)
     }
 
-    /// `count` of the nodes after each received `pods` pods.
-    fn after(&self, count: i64, request: &Units, pods: i64) -> Self {
-        let mut left = self.left.clone();
-        for (resource, amount) in &mut left {
+    /// Splits off this number of the nodes, each of which receives `pods` pods.
+    fn split_off(&mut self, count: i64, request: &Units, pods: i64) -> Self {
+        let mut taken = Self { count, ..self.clone() };
+        taken.receive(request, pods);
+        self.count -= count;
+        taken
+    }
+
+    /// Places `pods` pods on each of the nodes.
+    fn receive(&mut self, request: &Units, pods: i64) {
+        for (resource, amount) in &mut self.left {
             let taken = request.get(resource).map_or(0, |asked| asked.saturating_mul(pods));
             *amount = amount.saturating_sub(taken);
         }
-        Self { left, pods: self.pods - pods, count }
+        self.pods -= pods;
     }
 }
 
@@ -116,30 +123,54 @@ impl Nodes {
         sets
     }
 
-    /// Places pods on the nodes, first fit. Returns how many fit.
+    /// Places pods on the nodes, first fit. Returns how many fit. Groups without one of these nodes are not touched.
     pub(super) fn place(&mut self, request: &Units, pods: i64) -> i64 {
-        let mut rest = pods;
-        let mut groups: Vec<Group> = Vec::with_capacity(self.0.len() + 2);
-        for group in std::mem::take(&mut self.0) {
+        let (mut rest, mut at) = (pods, 0);
+        while rest > 0 && at < self.0.len() {
+            let group = &mut self.0[at];
             let each = group.per_node(request);
-            if rest <= 0 || each == 0 {
-                join(&mut groups, group);
+            if each == 0 {
+                at = self.joined(at) + 1;
                 continue;
             }
             let full = (rest / each).min(group.count);
             rest -= full * each;
-            let part = if full < group.count { rest } else { 0 };
-            rest -= part;
-            for (count, pods) in
-                [(full, each), (i64::from(part > 0), part), (group.count - full - i64::from(part > 0), 0)]
-            {
-                if count > 0 {
-                    join(&mut groups, group.after(count, request, pods));
-                }
+            if full == group.count {
+                group.receive(request, each);
+                at = self.joined(at) + 1;
+                continue;
             }
+            let full = (full > 0).then(|| group.split_off(full, request, each));
+            let part = (rest > 0).then(|| {
+                if group.count == 1 {
+                    group.receive(request, rest);
+                    return None;
+                }
+                Some(group.split_off(1, request, rest))
+            });
+            let split: SmallVec<[Group; 2]> = full.into_iter().chain(part.flatten()).collect();
+            let end = at + split.len();
+            drop(self.0.splice(at..at, split));
+            // From behind, as a join moves those behind it.
+            for at in (at..=end + 1).rev() {
+                self.joined(at);
+            }
+            return pods;
         }
-        self.0 = groups;
-        pods - rest.max(0)
+        self.joined(at);
+        pods - rest
+    }
+
+    /// Joins a group with the one before it if their nodes are equal. Returns the place of the group afterwards.
+    fn joined(&mut self, at: usize) -> usize {
+        let pair = at.checked_sub(1).and_then(|before| self.0.get(before..=at));
+        let is_equal = pair.is_some_and(|pair| pair[0].left == pair[1].left && pair[0].pods == pair[1].pods);
+        if !is_equal {
+            return at;
+        }
+        let group = self.0.remove(at);
+        self.0[at - 1].count = self.0[at - 1].count.saturating_add(group.count);
+        at - 1
     }
 }
 
@@ -312,16 +343,6 @@ fn place_reduced(groups: &mut Vec<ReducedGroup>, request: &Amounts, pods: i64) -
     rest <= 0
 }
 
-/// Appends a group; joins it with the last one if the nodes are equal.
-fn join(groups: &mut Vec<Group>, next: Group) {
-    match groups.last_mut() {
-        Some(last) if last.left == next.left && last.pods == next.pods => {
-            last.count = last.count.saturating_add(next.count);
-        }
-        _ => groups.push(next),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -448,24 +469,31 @@ mod tests {
         /// Reference: places replica by replica on node by node, as upstream counts.
         #[test]
         fn division_agrees_with_the_slow_simulation(
-            grades in prop::collection::vec((0_i64..5, 0_i64..5), 1..5), cpu in 0_i64..4, pods in 0_i64..60,
+            grades in prop::collection::vec((0_i64..5, 0_i64..5), 1..5), steps in prop::collection::vec((0_i64..4, 0_i64..60), 1..5),
         ) {
             let rows: Vec<_> = grades.iter().map(|(cpu, count)| (cpu.to_string(), None, *count)).collect();
             let rows: Vec<_> = rows.iter().map(|(cpu, memory, count)| (cpu.as_str(), *memory, *count)).collect();
-            let asked = request(&cpu.to_string(), "");
             let mut slow: Vec<(i64, i64)> =
                 grades.iter().flat_map(|(cpu, count)| (0..*count).map(|_| (*cpu, PODS_PER_NODE))).collect();
-            let mut placed = 0;
-            while placed < pods {
-                let Some(node) = slow.iter_mut().find(|(left, pods)| *pods > 0 && *left >= cpu) else { break };
-                *node = (node.0 - cpu, node.1 - 1);
-                placed += 1;
-            }
             let mut fast = nodes(&rows);
-            let all = fast.replicas(&asked);
-            prop_assert_eq!(fast.place(&asked, pods), placed);
-            prop_assert_eq!(placed, all.min(pods));
-            prop_assert_eq!(fast.replicas(&asked), all - placed, "placing uses exactly the placed amount");
+            for (cpu, pods) in steps {
+                let asked = request(&cpu.to_string(), "");
+                let mut placed = 0;
+                while placed < pods {
+                    let Some(node) = slow.iter_mut().find(|(left, pods)| *pods > 0 && *left >= cpu) else { break };
+                    *node = (node.0 - cpu, node.1 - 1);
+                    placed += 1;
+                }
+                let all = fast.replicas(&asked);
+                prop_assert_eq!(fast.place(&asked, pods), placed);
+                prop_assert_eq!(placed, all.min(pods));
+                prop_assert_eq!(fast.replicas(&asked), all - placed, "placing uses exactly the placed amount");
+                let cpu_of = |group: &Group| group.left.get("cpu").copied().unwrap_or_default() / 1000;
+                let each = |group: &Group| std::iter::repeat_n((cpu_of(group), group.pods), group.count as usize);
+                prop_assert_eq!(&fast.0.iter().flat_map(each).collect::<Vec<_>>(), &slow, "node by node");
+                let is_joined = |pair: &[Group]| pair[0].left != pair[1].left || pair[0].pods != pair[1].pods;
+                prop_assert!(grades.windows(2).any(|pair| pair[0].0 >= pair[1].0) || fast.0.windows(2).all(is_joined));
+            }
         }
     }
 }

@@ -63,6 +63,11 @@ impl Asked {
     }
 }
 
+/// Says that the nodes of a cluster could not be asked, for this reason.
+pub(crate) fn unknown(cluster: &ClusterName, why: &str) -> String {
+    format!("what fits into {cluster} is by its summary, as its nodes are not known here: {why}")
+}
+
 #[cfg(test)]
 mod tests {
     use ironclad_apiserver::{Identity, Options, Server};

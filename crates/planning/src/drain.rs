@@ -1,6 +1,9 @@
 //! Preview of a drain: the bindings on the cluster, where each of them would go, and which can't be moved.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_api::{policy::PurgeMode, work::TargetCluster};
 use ironclad_failover::{
@@ -9,14 +12,14 @@ use ironclad_failover::{
     taint_manager::pre_scheduling_check::Snapshot,
 };
 use ironclad_fleet::{Binding, ClusterName, Clusters, World, because::migration::Reason};
-use ironclad_scheduling::Peers;
+use ironclad_scheduling::{Peers, estimator::Index};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     Settings,
-    schedule::{State, search},
-    world::{patched_binding, with_result},
+    schedule::{State, search, unasked_in},
+    world::{patched_binding, put_binding, with_result},
 };
 
 /// The cluster that is drained, and how.
@@ -30,6 +33,8 @@ pub struct Drain {
     pub purge_mode: PurgeMode,
     /// Flags and gates of the leader, whose scheduler is asked.
     pub settings: Settings,
+    /// Nodes and pods of the members that were asked for them.
+    pub nodes: BTreeMap<ClusterName, Arc<Index>>,
     /// Time at which the check is made.
     pub now: Timestamp,
 }
@@ -38,7 +43,7 @@ impl Drain {
     /// Drain with the default flags of the leader.
     #[must_use]
     pub fn new(cluster: ClusterName, check: Check, purge_mode: PurgeMode, now: Timestamp) -> Self {
-        Self { cluster, check, purge_mode, settings: Settings::default(), now }
+        Self { cluster, check, purge_mode, settings: Settings::default(), nodes: BTreeMap::new(), now }
     }
 
     /// Verdict on a binding whatever its groups say; `None` if it is not on the cluster, or is leaving already.
@@ -134,6 +139,8 @@ pub struct Survey {
     pub items: Vec<Item>,
     /// Bindings that a drain moved and whose old copies remain.
     pub under_way: Vec<Binding>,
+    /// Clusters whose nodes decide on bindings, and that were not asked for them.
+    pub unasked: BTreeSet<ClusterName>,
 }
 
 impl Survey {
@@ -142,17 +149,43 @@ impl Survey {
     #[must_use]
     pub fn of(mut bindings: Vec<Binding>, world: &World, drain: &Drain) -> Self {
         bindings.sort_by_cached_key(drain::order);
-        let mut state = State::of(world, &drain.settings, drain.now);
-        let mut survey = Self::default();
+        let mut state = State::of(world, &drain.settings, drain.now).beside(&drain.nodes);
+        let (mut survey, mut after) = (Self::default(), world.clone());
         for binding in bindings {
             let peers = state.peers.as_ref().map(|peers| drain.peers_that_stay(&binding, peers, world));
             match drain.judge_beside(&binding, &world.clusters, peers.as_ref()) {
-                Some(verdict) => survey.items.push(item(binding, verdict, &world.clusters, &mut state, drain)),
+                Some(Verdict::Moves) => {
+                    let item = survey.placed(binding, &mut after, &mut state, drain);
+                    survey.items.push(item);
+                }
+                Some(verdict) => survey.items.push(Item { binding, verdict, to: Vec::new() }),
                 None if drain::is_under_way(binding.spec(), &drain.cluster) => survey.under_way.push(binding),
                 None => {}
             }
         }
         survey
+    }
+
+    /// A binding that passes the pre-scheduling check, after which the scheduler decides: it may still find no cluster.
+    fn placed(&mut self, binding: Binding, after: &mut World, state: &mut State, drain: &Drain) -> Item {
+        let evicted = drain::patch(binding.spec(), &drain.cluster, drain.purge_mode)
+            .map_or_else(|| binding.clone(), |patch| patched_binding(&binding, &patch));
+        let options = &drain.settings.scheduler;
+        state.ask(evicted.view(), after, options);
+        let (found, trace) =
+            search(&evicted, &after.clusters, state, options, &BTreeSet::from([drain.cluster.clone()]));
+        if drain.settings.estimators {
+            self.unasked.extend(unasked_in(&trace, evicted.spec(), state, options));
+        }
+        match found {
+            Ok(to) => {
+                let placed = with_result(&evicted, to.clone());
+                state.written(&evicted, &placed, options);
+                put_binding(after, &binding.key(), placed);
+                Item { binding, verdict: Verdict::Moves, to }
+            }
+            Err(why) => Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to: Vec::new() },
+        }
     }
 
     /// Bindings that the drain moves.
@@ -203,29 +236,12 @@ pub fn counts(binding: &Binding) -> bool {
     is_nominated || binding.spec().workload_affinity_groups.is_some()
 }
 
-/// The scheduler decides after the pre-scheduling check: a binding that passes the check may still find no cluster.
-fn item(binding: Binding, verdict: Verdict, clusters: &Clusters, state: &mut State, drain: &Drain) -> Item {
-    if verdict != Verdict::Moves {
-        return Item { binding, verdict, to: Vec::new() };
-    }
-    let evicted = drain::patch(binding.spec(), &drain.cluster, drain.purge_mode)
-        .map_or_else(|| binding.clone(), |patch| patched_binding(&binding, &patch));
-    let options = &drain.settings.scheduler;
-    match search(&evicted, clusters, state, options, &BTreeSet::from([drain.cluster.clone()])) {
-        Ok(to) => {
-            state.written(&evicted, &with_result(&evicted, to.clone()), options);
-            Item { binding, verdict, to }
-        }
-        Err(why) => Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to: Vec::new() },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ironclad_failover::flags::eviction::Check;
 
     use super::*;
-    use crate::testkit::world_of;
+    use crate::testkit::{nodes_of, world_of};
 
     const READY: &str = "apiEnablements: [{groupVersion: apps/v1, resources: [{name: deployments, kind: Deployment}]}], conditions: [{type: Ready, status: \"True\", reason: ClusterReady, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]";
 
@@ -246,15 +262,20 @@ mod tests {
 
     /// The verdicts and targets of a drain of m1.
     fn survey(text: &str, settings: Settings) -> Vec<String> {
+        surveyed(text, settings, &[]).0
+    }
+
+    /// The same with these nodes of members, and the members whose nodes are still to be asked for.
+    fn surveyed(text: &str, settings: Settings, nodes: &[(&str, &[i64])]) -> (Vec<String>, String) {
         let world = world_of(text);
         let bindings: Vec<Binding> = world.all_bindings().collect();
+        let nodes = nodes.iter().map(|(cluster, cores)| ((*cluster).into(), nodes_of(cores))).collect();
         let drain = Drain::new("m1".into(), Check::Strict, PurgeMode::Gracefully, Timestamp::UNIX_EPOCH);
-        let survey = Survey::of(bindings, &world, &Drain { settings, ..drain });
-        survey
-            .items
-            .iter()
-            .map(|item| format!("{} {} {}", item.binding.key().name, item.word(), item.detail()))
-            .collect()
+        let survey = Survey::of(bindings, &world, &Drain { settings, nodes, ..drain });
+        let items = survey.items.iter();
+        let items = items.map(|item| format!("{} {} {}", item.binding.key().name, item.word(), item.detail()));
+        let unasked: Vec<String> = survey.unasked.iter().map(ToString::to_string).collect();
+        (items.collect(), unasked.join(" "))
     }
 
     #[test]
@@ -290,5 +311,34 @@ mod tests {
             .replace("placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}", divided);
         let went = survey(&fleet, Settings::default());
         assert_eq!(went, ["a moves m2:1", "b moves m3:1"]);
+    }
+
+    /// The nodes of members count where the leader asks accurate estimators.
+    #[test]
+    fn nodes_of_members_that_were_asked_count() {
+        let room = ", resourceSummary: {allocatable: {cpu: \"8\", pods: \"9\"}}";
+        let needs = ", replicaRequirements: {resourceRequest: {cpu: \"3\"}}";
+        let fleet = cluster("m1", room)
+            + &cluster("m2", room)
+            + &cluster("m3", room)
+            + &binding("a", "m1", needs)
+            + &binding("b", "m1", needs);
+        let divided =
+            "placement: {replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}";
+        let fleet = fleet
+            .replace("placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}", divided);
+        let asks = Settings::default().with_estimators(true);
+        let small: &[(&str, &[i64])] = &[("m2", &[2, 2, 2, 2]), ("m3", &[2, 3, 3])];
+        let one: &[(&str, &[i64])] = &[("m2", &[2, 2, 2, 2]), ("m3", &[3, 2])];
+        for (name, settings, nodes, verdicts, unasked) in [
+            ("nobody asks", Settings::default(), &[][..], ["a moves m2:1", "b moves m3:1"], ""),
+            ("both are to be asked", asks.clone(), &[], ["a moves m2:1", "b moves m3:1"], "m2 m3"),
+            ("m2 has small nodes", asks.clone(), small, ["a moves m3:1", "b moves m3:1"], ""),
+            ("the first takes the only node", asks.clone(), one, ["a moves m3:1", "b unmovable "], ""),
+        ] {
+            let (found, still) = surveyed(&fleet, settings, nodes);
+            assert_eq!(still, unasked, "{name}");
+            assert!(found.iter().zip(verdicts).all(|(found, want)| found.starts_with(want)), "{name}: {found:?}");
+        }
     }
 }

@@ -277,10 +277,10 @@ fn afterwards(
 
 #[cfg(test)]
 mod tests {
-    use ironclad_scheduling::estimator::{Index, Node};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testkit::nodes_of;
 
     /// A member with this many free cores of 100.
     fn member(name: &str, free: i64) -> Value {
@@ -372,12 +372,7 @@ mod tests {
             let mut fleet = small_fleet();
             fleet.settings.estimators = true;
             for (cluster, cores) in nodes {
-                let mut index = Index::default();
-                for (n, cores) in cores.iter().enumerate() {
-                    let allocatable = [("cpu".to_owned(), cores * 1_000), ("pods".to_owned(), 100)].into();
-                    index.node(&format!("n{n}"), Some(Node { allocatable, ..Node::default() }));
-                }
-                fleet.nodes.insert((*cluster).into(), Arc::new(index));
+                fleet.nodes.insert((*cluster).into(), nodes_of(cores));
             }
             let key = BindingKey { namespace: "shop".into(), name: "new".into() };
             let given = As { priority: None, preemption_policy: Some(PreemptionPolicy::PreemptLowerPriority) };

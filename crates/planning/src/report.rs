@@ -1,6 +1,10 @@
 //! Result of planning for changes of clusters.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use ironclad_fleet::{BindingKey, ClusterName};
 use serde::Serialize;
@@ -113,6 +117,12 @@ pub struct FailoverPlan {
     /// Reason that nothing is evicted or waits; `None` if something is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_because: Option<String>,
+    /// Clusters whose nodes decide on workloads, and that were not asked for them.
+    #[serde(skip)]
+    pub unasked: BTreeSet<ClusterName>,
+    /// Clusters whose nodes could not be asked, each with the reason: what fits there is by their summaries.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes_unknown: BTreeMap<ClusterName, String>,
 }
 
 impl FailoverPlan {

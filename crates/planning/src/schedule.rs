@@ -105,14 +105,19 @@ impl State {
     /// The same, with the nodes and pods of the members that were asked.
     #[must_use]
     pub fn of_fleet(fleet: &Fleet, now: Timestamp) -> Self {
-        let mut state = Self::of(&fleet.world, &fleet.settings, now);
-        state.nodes = fleet.nodes.iter().map(|(cluster, index)| (cluster.clone(), Index::clone(index))).collect();
+        let mut state = Self::of(&fleet.world, &fleet.settings, now).beside(&fleet.nodes);
         state.answers.clone_from(&fleet.answers);
-        if !state.nodes.is_empty() {
-            state.capacity.record_changes();
-            state.nodes.keys().for_each(|cluster| state.capacity.mark_changed(cluster));
-        }
         state
+    }
+
+    /// The same state, with these nodes and pods of members.
+    pub(crate) fn beside(mut self, nodes: &BTreeMap<ClusterName, Arc<Index>>) -> Self {
+        self.nodes = nodes.iter().map(|(cluster, index)| (cluster.clone(), Index::clone(index))).collect();
+        if !self.nodes.is_empty() {
+            self.capacity.record_changes();
+            self.nodes.keys().for_each(|cluster| self.capacity.mark_changed(cluster));
+        }
+        self
     }
 
     /// Asks the nodes and pods of members about a binding, beside what is assumed there, before it is scheduled.
@@ -200,6 +205,23 @@ pub(crate) fn unasked(fleet: &Fleet, binding: BindingRef<'_>, scheduling: &Sched
     fitting.filter(|cluster| !is_known(cluster)).collect()
 }
 
+/// The same by the trace of a decision, with the nodes that a state knows.
+pub(crate) fn unasked_in(
+    trace: &[Because],
+    spec: &ResourceBindingSpec,
+    state: &State,
+    options: &Options,
+) -> BTreeSet<ClusterName> {
+    if question_of(spec, options).is_none() {
+        return BTreeSet::new();
+    }
+    let fitting = trace.iter().filter_map(|because| match because {
+        Because::Schedule(Reason::Fits { cluster, .. }) => Some(cluster),
+        _ => None,
+    });
+    fitting.filter(|cluster| !state.nodes.contains_key(*cluster)).cloned().collect()
+}
+
 /// Free capacity, less the replicas that were assigned lately and that no cluster reports, and what is held for
 /// preemptors.
 #[must_use]
@@ -216,20 +238,17 @@ pub fn assumed(world: &World, modelling: Modelling, options: &Options, now: Time
 }
 
 /// Runs the search for clusters on its own, whether or not the scheduler has a reason to run it, without these
-/// clusters.
-///
-/// # Errors
-/// If no result satisfies the placement.
+/// clusters. Returns the result, or the reason why there is none, and the trace.
 pub fn search(
     binding: &Binding,
     clusters: &Clusters,
     state: &State,
     options: &Options,
     without: &BTreeSet<ClusterName>,
-) -> Result<Vec<TargetCluster>, String> {
+) -> (Result<Vec<TargetCluster>, String>, Vec<Because>) {
     let seen = state.seen(binding.view(), clusters, options);
-    let (found, _) = scheduling::dry_run(&seen, without);
-    found.map(|found| found.targets).map_err(|failure| failure.to_string())
+    let (found, trace) = scheduling::dry_run(&seen, without);
+    (found.map(|found| found.targets).map_err(|failure| failure.to_string()), trace)
 }
 
 /// The scheduler's decision on a binding. Where the next reconcile runs no cycle,

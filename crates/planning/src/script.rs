@@ -1,11 +1,11 @@
 //! Changes of the fleet, and the flags with which it reacts.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::Taint;
 use ironclad_failover::Flags;
 use ironclad_fleet::ClusterName;
-use ironclad_scheduling::{self as scheduling, capacity::Modelling};
+use ironclad_scheduling::{self as scheduling, capacity::Modelling, estimator::Index};
 
 /// One change from outside.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +54,10 @@ pub struct Options {
     pub scheduling: scheduling::Options,
     /// Use of resource models.
     pub modelling: Modelling,
+    /// True if the scheduler asks accurate estimators.
+    pub estimators: bool,
+    /// Nodes and pods of the members that were asked for them.
+    pub nodes: BTreeMap<ClusterName, Arc<Index>>,
     /// Time from the creation of a copy until it is healthy.
     pub startup: Duration,
     /// End of the simulation.
@@ -67,6 +71,8 @@ impl Default for Options {
             flags: Flags::default(),
             scheduling: scheduling::Options::default(),
             modelling: Modelling::default(),
+            estimators: false,
+            nodes: BTreeMap::new(),
             startup: Duration::from_secs(10),
             horizon: Duration::from_secs(24 * 3_600),
         }

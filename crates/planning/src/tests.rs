@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Change, FailoverPlan, MoveStatus, Options, Script, plan_failover};
+use crate::{Change, FailoverPlan, MoveStatus, Options, Script, plan_failover, testkit::nodes_of};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 const START: i64 = 1_790_000_000;
@@ -187,6 +187,36 @@ fn replicas_that_may_not_fit_on_the_nodes_are_named() {
         let one = found.moves.first().unwrap();
         let status = if replicas < 5 { MoveStatus::Moved } else { MoveStatus::NotRunning };
         assert_eq!((one.status, one.because.as_deref()), (status, want), "{replicas}: {:?}", found.moves);
+    }
+}
+
+/// The nodes of members count where the leader asks accurate estimators.
+#[test]
+fn nodes_of_members_that_were_asked_count() {
+    let small: &[(&str, &[i64])] = &[("m2", &[2, 2, 2, 2]), ("m3", &[3, 3])];
+    for (name, estimators, nodes, ends, unasked) in [
+        ("nobody asks", false, &[][..], &[("m2", 2)][..], ""),
+        ("both are to be asked", true, &[], &[("m2", 2)], "m2 m3"),
+        ("only one node of m3 is large enough for each", true, small, &[("m3", 2)], ""),
+    ] {
+        let mut world = fleet(3);
+        for cluster in world.clusters.values_mut() {
+            let summary = json!({"allocatable": {"cpu": "8", "pods": "1000"}});
+            let status = Arc::make_mut(cluster).status.get_or_insert_default();
+            status.resource_summary = Some(serde_json::from_value(summary).unwrap());
+        }
+        bind(&mut world, "web", &divided(), Value::Null, &[("m1", 2)]);
+        rebind(&mut world, "web", |binding| {
+            binding["spec"]["replicaRequirements"] = json!({"resourceRequest": {"cpu": "3"}});
+        });
+        let nodes = nodes.iter().map(|(cluster, cores)| ((*cluster).into(), nodes_of(cores))).collect();
+        let options = Options { estimators, nodes, ..Options::default() };
+        let found = plan_failover(&world, &tainted("m1", "NoExecute", None), &options, start());
+        let one = found.moves.first().unwrap();
+        let want = ends.iter().map(|(cluster, replicas)| ((*cluster).to_owned(), *replicas)).collect();
+        assert_eq!((&one.ends, one.status, &one.because), (&want, MoveStatus::Moved, &None), "{name}");
+        let still: Vec<String> = found.unasked.iter().map(ToString::to_string).collect();
+        assert_eq!(still.join(" "), unasked, "{name}");
     }
 }
 

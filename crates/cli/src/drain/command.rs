@@ -155,7 +155,8 @@ impl Command {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let options = command.options()?;
     let plane = command.plane.client().await?;
-    let options = Options { settings: crate::leader::settings(&plane).await, ..options };
+    let (settings, kubeconfig) = (crate::leader::settings(&plane).await, command.plane.kubeconfig().ok());
+    let options = Options { settings, kubeconfig, ..options };
     let name = options.cluster.clone();
     if command.abort {
         let before = find(&plane, &name).await?;
@@ -164,7 +165,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     if command.status || command.dry_run != DryRun::None {
         let cluster = find(&plane, &name).await?;
-        let survey = preview(&plane, &options, clock.wall_seconds()).await?;
+        let survey = preview(&plane, &options, clock, print::note).await?;
         print::out(&shown(command, &survey, &cluster)?)?;
         let refused = refused(&options, &survey).filter(|_| !command.status);
         return refused.map_or(Ok(()), |(stuck, total)| {
@@ -228,7 +229,7 @@ pub async fn whole(
         TaintError::NotFound { name } => DrainError::NotFound { name },
         source => DrainError::Cordon { name: name.to_string(), source },
     })?;
-    let survey = preview(plane, options, clock.wall_seconds()).await?;
+    let survey = preview(plane, options, clock, &mut say).await?;
     say(&summary(name, &survey));
     for item in survey.stuck() {
         say(&format!("  {} {}: {}", item.word(), item.binding.key(), item.detail()));
@@ -252,7 +253,7 @@ pub async fn whole(
     if waits {
         wait(plane, clock, options, left, limit, &mut progress, &mut report).await?;
     }
-    let after = preview(plane, options, clock.wall_seconds()).await?;
+    let after = preview(plane, options, clock, |_| {}).await?;
     let remaining = after.remaining(options.stuck);
     if remaining.is_empty() {
         return Ok(progress);

@@ -22,20 +22,27 @@ use ironclad_fleet::count::count;
 use ironclad_fleet::{Binding, ClusterName, Clusters, World};
 use ironclad_patch::selector::LabelSelector;
 use ironclad_planning::{
-    Settings,
+    Fleet, Settings,
     drain::{concerns, counts},
 };
+use ironclad_seam::Clock;
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+    config::Kubeconfig,
 };
 use serde_json::{Value, json};
 
 pub use ironclad_planning::drain::{Drain, Item, Stuck, Survey};
 pub use steps::{Limit, Progress, Report, evict, wait};
 
-use crate::{taint::TaintError, unjoin::each, write::FIELD_MANAGER};
+use crate::{
+    nodes::{self, Asked},
+    taint::TaintError,
+    unjoin::each,
+    write::FIELD_MANAGER,
+};
 
 /// Tries of a write that others get in the way of.
 const TRIES: usize = 5;
@@ -63,6 +70,8 @@ pub struct Options {
     pub stuck: Stuck,
     /// Flags and gates of the leader, as far as they are known.
     pub settings: Settings,
+    /// Kubeconfig with access to members whose Cluster has none.
+    pub kubeconfig: Option<Kubeconfig>,
 }
 
 impl Options {
@@ -80,6 +89,7 @@ impl Options {
             health: Health::Heeded,
             stuck: Stuck::Refuse,
             settings: Settings::default(),
+            kubeconfig: None,
         }
     }
 }
@@ -300,16 +310,23 @@ const READ_MAX: usize = 50;
 /// Interval between checks of the fleet.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Lists the bindings on the cluster and decides on them.
+/// Lists the bindings on the cluster and decides on them. Members are asked for their nodes where the leader's scheduler
+/// asks accurate estimators. `say` is given the reasons of those that do not answer.
 ///
 /// # Errors
 /// If the control plane can't be asked.
-pub async fn preview(plane: &Client, options: &Options, now: Timestamp) -> Result<Survey, DrainError> {
+pub async fn preview(
+    plane: &Client,
+    options: &Options,
+    clock: &Clock,
+    mut say: impl FnMut(&str),
+) -> Result<Survey, DrainError> {
+    let now = clock.wall_seconds();
     let clusters = clusters(plane, &options.cluster).await?;
     if !clusters.contains_key(&options.cluster) {
         return Err(DrainError::NotFound { name: options.cluster.to_string() });
     }
-    let drain = options.drain(now);
+    let mut drain = options.drain(now);
     let mut world = World { clusters, ..World::default() };
     let mut others = Vec::new();
     let found = bindings(plane, options, |binding| {
@@ -326,8 +343,17 @@ pub async fn preview(plane: &Client, options: &Options, now: Timestamp) -> Resul
         .map(|binding| async move { Ok(labelled(plane, options, &binding).await?.then_some(binding)) }.boxed())
         .collect();
     let read: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
-    let concerned = read.into_iter().flatten().collect();
-    Ok(Survey::of(concerned, &world, &drain))
+    let concerned: Vec<Binding> = read.into_iter().flatten().collect();
+    let fleet = Fleet { world, settings: options.settings.clone(), ..Fleet::default() };
+    let mut members = Asked::default();
+    loop {
+        let survey = Survey::of(concerned.clone(), &fleet.world, &drain);
+        if !members.ask(&fleet, &survey.unasked, plane, options.kubeconfig.as_ref(), clock).await {
+            members.unknown.iter().for_each(|(cluster, why)| say(&nodes::unknown(cluster, why)));
+            return Ok(survey);
+        }
+        drain.nodes.clone_from(&members.nodes);
+    }
 }
 
 /// True if the template has the requested labels.

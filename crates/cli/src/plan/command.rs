@@ -11,13 +11,15 @@ use ironclad_failover::{
     flags::eviction::{Check, Mode, no_execute_purge_mode},
 };
 use ironclad_fleet::{ClusterName, World};
-use ironclad_planning::{Options, Script, Settings, plan_failover};
+use ironclad_planning::{FailoverPlan, Fleet, Options, Script, Settings, plan_failover};
 use ironclad_seam::Clock;
+use kube::Client;
 
 use super::{apply, load, preemption, print::table, read};
 use crate::{
     connect::Plane,
     evictions::observe::{LeaderReport, leader_report_if_readable},
+    nodes::Asked,
     print,
     report::{Exit, Misused, WOULD_MOVE},
 };
@@ -305,23 +307,50 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Plan::Fleet(what) => what,
     };
     let how = how(what)?;
-    let (world, leader) = match &how.filename {
-        Some(file) => (read::dump(file)?, Leader::default()),
+    let (world, leader, plane) = match &how.filename {
+        Some(file) => (read::dump(file)?, Leader::default(), None),
         None => {
             let client = how.plane.client().await?;
             let report = leader_report_if_readable(&client).await;
-            (read::lists(&client).await?, Leader::of(&report, &how))
+            (read::lists(&client).await?, Leader::of(&report, &how), Some(client))
         }
     };
     let options = options(&how, &leader)?;
     let script = script(what, &world)?;
-    let found = plan_failover(&world, &script, &options, clock.wall_seconds());
+    let found = foresee(&how, world, leader.settings, options, &script, plane.as_ref(), clock).await;
     let text = match how.output {
         Format::Table => table(&found, how.timeline),
         Format::Json => serde_json::to_string_pretty(&found)? + "\n",
     };
     print::out(&text)?;
     if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
+}
+
+/// The consequences of the script. Members are asked for their nodes where the leader's scheduler asks accurate
+/// estimators.
+async fn foresee(
+    how: &How,
+    world: World,
+    settings: Settings,
+    mut options: Options,
+    script: &Script,
+    plane: Option<&Client>,
+    clock: &Clock,
+) -> FailoverPlan {
+    let fleet = Fleet { world, settings, ..Fleet::default() };
+    let (mut members, start) = (Asked::default(), clock.wall_seconds());
+    loop {
+        let mut found = plan_failover(&fleet.world, script, &options, start);
+        let kubeconfig = || how.plane.kubeconfig().ok();
+        if let Some(plane) = plane
+            && members.ask(&fleet, &found.unasked, plane, kubeconfig().as_ref(), clock).await
+        {
+            options.nodes.clone_from(&members.nodes);
+            continue;
+        }
+        found.nodes_unknown = members.unknown;
+        return found;
+    }
 }
 
 /// Options of the plan. `plan rate` takes the rate from its argument.
@@ -354,7 +383,9 @@ pub(super) fn options(how: &How, leader: &Leader) -> anyhow::Result<Options> {
     }
     let (scheduling, modelling) = (leader.settings.scheduler.clone(), leader.settings.modelling());
     flags.scheduler = scheduling.clone();
-    Ok(Options { gate, flags, scheduling, modelling, startup: how.startup, horizon: how.horizon })
+    let estimators = leader.settings.estimators;
+    let (startup, horizon) = (how.startup, how.horizon);
+    Ok(Options { gate, flags, scheduling, modelling, estimators, startup, horizon, ..Options::default() })
 }
 
 pub(super) fn script(what: &What, world: &World) -> anyhow::Result<Script> {

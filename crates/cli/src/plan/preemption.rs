@@ -22,7 +22,7 @@ use kube::Client;
 use super::{apply, command::Format, read, victims::table};
 use crate::{
     connect::Plane,
-    nodes::Asked,
+    nodes::{self, Asked},
     print,
     report::{Exit, Misused, WOULD_MOVE},
     why,
@@ -171,7 +171,7 @@ impl Source {
             return true;
         }
         for (cluster, why) in &members.unknown {
-            print::note(&format!("what fits into {cluster} is by its summary, as its nodes are not known here: {why}"));
+            print::note(&nodes::unknown(cluster, why));
         }
         false
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use ironclad_fleet::count::count;
 use ironclad_planning::{FailoverPlan, MoveStatus};
 
-use crate::print;
+use crate::{nodes, print};
 
 /// Prints a plan: timeline, moves, bindings that stay with their reasons, and totals.
 #[must_use]
@@ -63,6 +63,10 @@ pub fn table(found: &FailoverPlan, whole_timeline: bool) -> String {
         text.push('\n');
     }
     sums(found, &mut text);
+    for (cluster, why) in &found.nodes_unknown {
+        text.push_str(&nodes::unknown(cluster, why));
+        text.push('\n');
+    }
     text
 }
 

@@ -213,7 +213,7 @@ async fn unmovable_binding_stops_a_drain_unless_skipped_or_forced() {
     let world = world().await;
     bind(&world, "free", &["m2"]).await;
     bind(&world, "stuck", &[]).await;
-    let survey = preview(&world.plane.client, &Options::new("m1"), world.seam.clock.wall_seconds()).await.unwrap();
+    let survey = preview(&world.plane.client, &Options::new("m1"), &world.seam.clock, |_| {}).await.unwrap();
     let items: Vec<_> = survey.items.iter().map(|item| (item.word(), item.detail())).collect();
     assert_eq!(items[0], ("moves", "m2:2".to_owned()), "the target is shown");
     assert!(items[1].0 == "unmovable" && items[1].1.starts_with("nowhere to go: "), "{items:?}");

@@ -4,11 +4,16 @@ use std::{fmt::Write as _, sync::Arc};
 
 use ironclad_fleet::gates::Gate;
 use ironclad_interpreter::Interpreter;
-use ironclad_scheduling::estimator::{Index, Node};
+use ironclad_scheduling::estimator::Index;
 use jiff::Timestamp;
 
 use super::Planned;
-use crate::{Preemption, Settings, replay::Replay, testkit::objects, why::explain};
+use crate::{
+    Preemption, Settings,
+    replay::Replay,
+    testkit::{nodes_of, objects},
+    why::explain,
+};
 
 /// m2 is cordoned, m3 does not serve Deployments; `web` and `db` wait for a policy.
 const FLEET: &str = r#"
@@ -386,15 +391,6 @@ fn workloads_that_compete_have_several_outcomes() {
 /// The nodes of members count where the leader asks accurate estimators.
 #[test]
 fn nodes_of_members_that_were_asked_count() {
-    let node =
-        |cpu: i64| Node { allocatable: [("cpu".to_owned(), cpu), ("pods".to_owned(), 100)].into(), ..Node::default() };
-    let index = |cores: &[i64]| {
-        let mut index = Index::default();
-        for (n, cores) in cores.iter().enumerate() {
-            index.node(&format!("n{n}"), Some(node(cores * 1_000)));
-        }
-        Arc::new(index)
-    };
     let aggregated = policy("all", "", "[m1, m4]", "").replace(
         "clusterNames: [m1, m4]}",
         "clusterNames: [m1, m4]}, replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}",
@@ -411,14 +407,19 @@ fn nodes_of_members_that_were_asked_count() {
         let unasked: Vec<String> = found.unasked.iter().map(ToString::to_string).collect();
         (on.collect::<Vec<_>>().join(" "), unasked.join(" "))
     };
-    let four_small = || index(&[1, 1, 1, 1]);
+    let four_small = || nodes_of(&[1, 1, 1, 1]);
     let owned = |on: &str, unasked: &str| (on.to_owned(), unasked.to_owned());
     for (name, estimators, nodes, want) in [
         ("nobody asks", false, vec![], owned("m1:2", "")),
         ("both are to be asked", true, vec![], owned("m1:2", "m1 m4")),
         ("one is still to be asked", true, vec![("m1", four_small())], owned("", "m4")),
-        ("four cores, one on each node", true, vec![("m1", four_small()), ("m4", index(&[4]))], owned("", "")),
-        ("one of two fits on each", true, vec![("m1", index(&[2])), ("m4", index(&[1, 2]))], owned("m1:1 m4:1", "")),
+        ("four cores, one on each node", true, vec![("m1", four_small()), ("m4", nodes_of(&[4]))], owned("", "")),
+        (
+            "one of two fits on each",
+            true,
+            vec![("m1", nodes_of(&[2])), ("m4", nodes_of(&[1, 2]))],
+            owned("m1:1 m4:1", ""),
+        ),
     ] {
         assert_eq!(plan(estimators, &nodes), want, "{name}");
     }

@@ -10,13 +10,13 @@ use ironclad_api::{
 };
 use ironclad_failover::graceful_eviction;
 use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, eviction_task, targets};
-use ironclad_scheduling::{self as scheduling, Available};
+use ironclad_scheduling::{self as scheduling, estimator::question_of};
 use serde_json::json;
 
 use super::{Due, Plan};
 use crate::{
     MoveStatus,
-    schedule::{fits_within, waits},
+    schedule::{fits_within, unasked_in, waits},
     world::{patched_binding, with_reports, with_status},
 };
 
@@ -46,14 +46,14 @@ impl Plan<'_> {
 
     /// Takes in a changed member of a group of workloads. Others may fit elsewhere now.
     fn regroup(&mut self, before: Option<&Binding>, after: &Binding) {
-        let (Some(peers), Binding::Namespaced(changed)) = (&mut self.peers, after) else { return };
+        let (Some(peers), Binding::Namespaced(changed)) = (&mut self.scheduler.peers, after) else { return };
         let group_moved = peers.moves(&after.key(), Some(changed));
         peers.update(changed);
         if before.is_some_and(|before| before.spec().clusters == after.spec().clusters) {
             return;
         }
         let moment = self.moment();
-        let Some(peers) = &self.peers else { return };
+        let Some(peers) = &self.scheduler.peers else { return };
         for fellow in peers.fellows(&after.key()) {
             if let Some(evictions) = &mut self.evictions {
                 evictions.fellow_moved(&fellow, moment);
@@ -132,7 +132,10 @@ impl Plan<'_> {
             let cluster = ClusterName::from(target.name.as_str());
             let had = before.spec().target(&target.name).map_or(0, |target| target.replicas);
             let gains = i64::from(target.replicas.saturating_sub(had));
-            let certain = fits_within(&self.least, spec, &cluster, &self.options.scheduling);
+            // The scheduler counted what fits on nodes that are known.
+            let is_counted =
+                self.scheduler.nodes.contains_key(&cluster) && question_of(spec, &self.options.scheduling).is_some();
+            let certain = fits_within(&self.least, spec, &cluster, &self.options.scheduling).filter(|_| !is_counted);
             if let Some(certain) = certain.filter(|certain| *certain < gains) {
                 let gains = count(gains, "replica");
                 doubtful.push((
@@ -203,19 +206,14 @@ impl Plan<'_> {
 
     pub(super) fn schedule(&mut self, key: &BindingKey) {
         let Some(binding) = self.fleet.world.binding(key) else { return };
-        self.capacity.expire(self.now, |_, _| true);
-        let seen = scheduling::Seen {
-            binding: binding.view(),
-            clusters: &self.fleet.world.clusters,
-            available: &Available::new(),
-            capacity: &self.capacity,
-            options: &self.options.scheduling,
-            api_appeared: false,
-            preempting: None,
-            peers: self.peers.as_ref(),
-            index: None,
-        };
-        let decision = scheduling::decide(&seen, self.wall());
+        let (options, world) = (&self.options.scheduling, &self.fleet.world);
+        self.scheduler.capacity.expire(self.now, |_, _| true);
+        self.scheduler.ask(binding.view(), world, options);
+        let decision = scheduling::decide(&self.scheduler.seen(binding.view(), &world.clusters, options), self.wall());
+        if self.options.estimators {
+            let trace = &decision.plan.because;
+            self.found.unasked.extend(unasked_in(trace, binding.spec(), &self.scheduler, options));
+        }
         let mut current = binding.clone();
         for effect in &decision.plan.effects {
             match effect {
@@ -243,7 +241,7 @@ impl Plan<'_> {
                 let starting: Vec<TargetCluster> = targets.iter().filter(starts).cloned().collect();
                 // No cluster ever reports copies that do not start, so that they are assumed for a while only.
                 let since = if starting.len() < targets.len() { self.now } else { TO_THE_END };
-                self.capacity.assigned(before, targets, options, since);
+                self.scheduler.capacity.assigned(before, targets, options, since);
                 self.free.assigned(before, &starting, options, TO_THE_END);
                 self.least.assigned(before, &starting, options, TO_THE_END);
             }

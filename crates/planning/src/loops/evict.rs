@@ -25,12 +25,13 @@ impl Plan<'_> {
         let moment = self.moment();
         let Some(evictions) = &mut self.evictions else { return false };
         let world = &self.fleet.world;
-        let (capacity, options) = (&self.capacity, &self.options.scheduling);
+        let (capacity, options) = (&self.scheduler.capacity, &self.options.scheduling);
         let available_replicas = |spec: &ResourceBindingSpec, cluster: &ClusterName| {
             scheduling::available_replicas_for_eviction(spec, cluster, capacity, options)
         };
         let clusters = &self.fleet.world.clusters;
-        let around = Surroundings { clusters, available: Some(&available_replicas), peers: self.peers.as_ref() };
+        let around =
+            Surroundings { clusters, available: Some(&available_replicas), peers: self.scheduler.peers.as_ref() };
         let next = evictions.next_in(around, |key| world.binding(key), moment);
         let events = evictions.take_events();
         let _ = evictions.take_waited();
@@ -130,7 +131,7 @@ impl Plan<'_> {
         let left_out = BTreeSet::from([from.clone()]);
         let (clusters, scheduler) = (&self.fleet.world.clusters, &self.options.flags.scheduler);
         let now = self.moment();
-        let peers = self.peers.as_ref().zip(self.evictions.as_ref()).map(|(peers, evictions)| {
+        let peers = self.scheduler.peers.as_ref().zip(self.evictions.as_ref()).map(|(peers, evictions)| {
             let element = queue::Key { cluster: from.clone(), binding: key.clone() };
             evictions.peers_that_stay(&element, peers, clusters, |key| self.fleet.world.binding(key), now)
         });

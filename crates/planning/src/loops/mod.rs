@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::fleet::Fleet;
 use crate::{
     FailoverPlan, MoveStatus, Options, Script, TimelineEntry,
-    schedule::{assumed, fits_within, most},
+    schedule::{State, assumed, fits_within, most},
 };
 
 /// Assumed time since the leader started: its warm-up is over.
@@ -91,16 +91,14 @@ struct Plan<'a> {
     options: &'a Options,
     script: &'a Script,
     fleet: Fleet,
-    /// Free capacity, less what is assumed. No resource summary is collected here, so replicas that are assigned here
-    /// and start stay assumed to the end.
-    capacity: Capacity,
+    /// State of the scheduler: free capacity, less what is assumed, and groups of workloads. No resource summary is
+    /// collected here, so replicas that are assigned here and start stay assumed to the end.
+    scheduler: State,
     /// The most that may be free, with the upper bounds of the nodes' grades: what does not fit certainly does not
     /// start.
     free: Capacity,
     /// Capacity that is certainly free, with the lower bounds of the nodes' grades: what fits in it certainly starts.
     least: Capacity,
-    /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
-    peers: Option<Peers>,
     /// Workloads that are not healthy where they run, although nothing says that their cluster is the reason, each with
     /// one such cluster. No copy elsewhere is expected to become healthy.
     ailing: BTreeMap<BindingKey, ClusterName>,
@@ -134,19 +132,18 @@ impl<'a> Plan<'a> {
         let born = start.checked_sub(SignedDuration::try_from(LED_FOR).unwrap_or_default()).unwrap_or(start);
         let evictions =
             options.gate.then(|| Evictions::new(options.flags.clone(), Now { wall: born, mono: Duration::ZERO }));
+        let capacity = assumed(world, options.modelling, &options.scheduling, start);
+        let bindings = || world.bindings.values().map(|binding| &**binding);
+        let peers = options.scheduling.workload_affinity.then(|| Peers::of(bindings()));
         let (free, least) = (most(&world.clusters), assumed(world, Modelling::On, &options.scheduling, start));
         Self {
             options,
             script,
             fleet: Fleet::of(world),
-            capacity: assumed(world, options.modelling, &options.scheduling, start),
+            scheduler: State { capacity, peers, ..State::default() }.beside(&options.nodes),
             ailing: ailing(world, &least, options, start),
             free,
             least,
-            peers: options
-                .scheduling
-                .workload_affinity
-                .then(|| Peers::of(world.bindings.values().map(|binding| &**binding))),
             blocked: BTreeMap::new(),
             doubtful: BTreeMap::new(),
             evictions,

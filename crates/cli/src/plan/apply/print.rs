@@ -7,7 +7,7 @@ use ironclad_fleet::{Because, because::propagation::Reason};
 use ironclad_fleet::count::count;
 use ironclad_planning::apply::{ApplyPlan, CopyChange, Object, TemplateChange};
 
-use crate::{print, why};
+use crate::{nodes, print, why};
 
 /// Prints the change of each object, and then of each template.
 pub(super) fn table(objects: &[Object], found: &ApplyPlan) -> String {
@@ -30,7 +30,7 @@ pub(super) fn table(objects: &[Object], found: &ApplyPlan) -> String {
         let _ = writeln!(text, "the effect of {object} on copies is not followed");
     }
     for (cluster, why) in &found.nodes_unknown {
-        let _ = writeln!(text, "what fits into {cluster} is by its summary, as its nodes are not known here: {why}");
+        let _ = writeln!(text, "{}", nodes::unknown(cluster, why));
     }
     if found.unchanged > 0 {
         let _ = writeln!(text, "{} would not change", count(found.unchanged, "other template"));

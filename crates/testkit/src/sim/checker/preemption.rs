@@ -552,7 +552,8 @@ impl Preemptions {
         if grows {
             // A copy that could not be deleted yet goes although its workload returns: its Work is being deleted.
             let is_going = |cluster: &ClusterName| {
-                let ends = |work: &Work| copies::id(work) == copies::id(new) && work.metadata.deletion_timestamp.is_some();
+                let ends =
+                    |work: &Work| copies::id(work) == copies::id(new) && work.metadata.deletion_timestamp.is_some();
                 fleet.works.iter().any(|(key, work)| key.cluster == *cluster && ends(work))
             };
             self.left.retain(|(cluster, object)| {

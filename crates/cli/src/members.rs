@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use ironclad_api::{addresses::is_never_a_server, cluster::Cluster};
 use ironclad_runtime::{TokenAccess, client_by_token};
 use ironclad_seam::Clock;
@@ -72,11 +72,11 @@ pub async fn clusters(plane: &Client, names: &[String]) -> anyhow::Result<Vec<Cl
 /// Members with access to them: by the Secret that `join` wrote, else by the context of the kubeconfig that has the
 /// cluster's name and its endpoint (as `ironclad up` writes it for simulated members).
 pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: &[Cluster]) -> Vec<Member> {
-    let members = clusters.iter().map(async |cluster| {
-        let access = access(plane, kubeconfig, cluster).await;
-        Member { name: cluster.name_any(), access }
-    });
-    stream::iter(members).buffered(ASKED_MAX).collect().await
+    // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
+    let found: Vec<BoxFuture<'_, _>> = clusters.iter().map(|each| access(plane, kubeconfig, each).boxed()).collect();
+    let found: Vec<_> = stream::iter(found).buffered(ASKED_MAX).collect().await;
+    let found = clusters.iter().zip(found);
+    found.map(|(cluster, access)| Member { name: cluster.name_any(), access }).collect()
 }
 
 async fn access(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster) -> Result<Access, String> {

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{ClusterName, gates::Gate};
 use ironclad_planning::Fleet;
@@ -54,13 +55,23 @@ impl Asked {
     }
 
     async fn ask_members(&mut self, members: &[Member], quotas: bool, clock: &Clock) {
-        let answers = members::ask(members, clock, PATIENCE, async |_, client| {
-            ironclad_estimator::listed(&client, quotas).await.map_err(|error| report::answer(&error))
-        })
-        .await;
-        self.nodes.extend(answers.answered.into_iter().map(|(name, index)| (name.as_str().into(), Arc::new(index))));
-        self.unknown.extend(answers.silent.iter().map(|(name, why)| (name.into(), why.to_owned())));
+        // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
+        let asked: Vec<BoxFuture<'_, _>> = members.iter().map(|member| listed(member, quotas, clock).boxed()).collect();
+        let answers: Vec<_> = stream::iter(asked).buffered(members::ASKED_MAX).collect().await;
+        for (member, answer) in members.iter().zip(answers) {
+            let name = ClusterName::from(member.name.as_str());
+            match answer {
+                Ok(index) => drop(self.nodes.insert(name, Arc::new(index))),
+                Err(why) => drop(self.unknown.insert(name, why)),
+            }
+        }
     }
+}
+
+async fn listed(member: &Member, quotas: bool, clock: &Clock) -> Result<Index, String> {
+    let client = member.client()?;
+    let listed = members::within(clock, PATIENCE, ironclad_estimator::listed(&client, quotas)).await?;
+    listed.map_err(|error| report::answer(&error))
 }
 
 /// Says that the nodes of a cluster could not be asked, for this reason.

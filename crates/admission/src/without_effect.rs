@@ -15,7 +15,7 @@ pub const WHOLE_KIND: &str = "*";
 pub enum Class {
     /// No code reads it.
     Unread,
-    /// It is read only to fill fields of the list, which the guard cannot tell.
+    /// It is read only to fill fields of the list, which the guard cannot know.
     Copied,
     /// No code reads it, since another field must say the same; no warning.
     Implied,
@@ -83,8 +83,8 @@ pub fn of_object(kind: &str, object: &Value) -> Vec<String> {
 /// Warnings about the fields of an object that have no effect.
 pub(crate) fn warnings(kind: &str, object: &Value) -> Vec<String> {
     let of_kind = list().iter().filter(|entry| entry.path != WHOLE_KIND && entry.kinds.contains(&kind));
-    let told = of_kind.filter(|entry| entry.class.is_warned_of() && is_set(object, entry.path));
-    told.map(|entry| format!("{} has no effect: {}", entry.path, entry.reason)).collect()
+    let found = of_kind.filter(|entry| entry.class.is_warned_of() && is_set(object, entry.path));
+    found.map(|entry| format!("{} has no effect: {}", entry.path, entry.reason)).collect()
 }
 
 /// Returns true if the path leads to a value that is not empty.

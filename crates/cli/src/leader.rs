@@ -51,7 +51,7 @@ fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
 /// The reason why it is not known.
 pub(crate) async fn configuration(client: &Client) -> Result<Configuration, String> {
     match read(client, "configuration").await {
-        Ok(told) => parsed(told),
+        Ok(found) => parsed(found),
         Err(unknown) if unknown.is_served => Err(unknown.why),
         Err(unknown) => announced(client).await.map_err(|why| format!("{}; {why}", unknown.why)),
     }
@@ -85,9 +85,9 @@ async fn announced(client: &Client) -> Result<Configuration, String> {
     Announcement::combined(&all, |lease: &LeaseName| holders.get(lease).cloned().unwrap_or_default())
 }
 
-/// The leader's settings, or the defaults if it does not tell them.
+/// The leader's settings, or the defaults if it announces none.
 pub(crate) async fn settings(client: &Client) -> Settings {
-    configuration(client).await.map_or_else(|_| Settings::default(), |told| told.settings())
+    configuration(client).await.map_or_else(|_| Settings::default(), |found| found.settings())
 }
 
 /// Answers of accurate estimators about a binding; none where the leader has no such estimators, or tells nothing.

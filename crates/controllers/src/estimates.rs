@@ -48,7 +48,7 @@ use crate::{
 const GROWTH_EVERY: Duration = Duration::from_secs(1);
 /// Largest number of assumed workloads that are sent with one call.
 const ASSUMED_MAX: usize = 1_000;
-/// Largest number of answers of one estimator that are remembered, to tell of them.
+/// Largest number of answers of one estimator that are remembered, to show them.
 const REMEMBERED_MAX: usize = 512;
 
 /// Figures that are computed from members' nodes and pods with these settings.
@@ -241,7 +241,7 @@ impl Estimates {
         available
     }
 
-    /// Answers about a binding, to tell of them: of the members whose nodes are watched those at present, of each
+    /// Answers about a binding, to show them: of the members whose nodes are watched those at present, of each
     /// server the last.
     pub(crate) fn explain(&self, binding: BindingRef<'_>) -> Vec<EstimatorAnswer> {
         let Some(this) = self.enabled() else { return Vec::new() };
@@ -264,7 +264,7 @@ impl Estimates {
                 found.push(EstimatorAnswer { fits, age_ms: Some(0), error, ..answer("Nodes") });
             }
             if let Some(remote) = this.remotes.read().get(&name) {
-                let told = match remote.last.lock().get(&subject(binding.spec())) {
+                let shown = match remote.last.lock().get(&subject(binding.spec())) {
                     None => answer("Server"),
                     Some((last, at)) => {
                         let age = this.now().saturating_sub(*at).as_millis();
@@ -276,7 +276,7 @@ impl Estimates {
                         EstimatorAnswer { fits: last.limit(), age_ms, error, ..answer("Server") }
                     }
                 };
-                found.push(told);
+                found.push(shown);
             }
         }
         found
@@ -319,7 +319,7 @@ impl Shared {
         self.calls.get_or_create(&CallLabels { result, r#type: method }).inc();
     }
 
-    /// Keeps an answer, to tell of it.
+    /// Keeps an answer, to show it.
     fn remember(&self, cluster: &ClusterName, subject: String, answer: &Answer) {
         let (now, remotes) = (self.now(), self.remotes.read());
         let Some(remote) = remotes.get(cluster) else { return };

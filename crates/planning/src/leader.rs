@@ -73,7 +73,7 @@ pub struct Configuration {
     /// Flags of the scheduler.
     #[serde(default)]
     pub scheduler: SchedulerFlags,
-    /// Flags of evictions; `None` if it decides on none, or is of a version that does not tell.
+    /// Flags of evictions; `None` if it decides on none, or is of a version that does not announce them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evictions: Option<EvictionSettings>,
     /// Flags of FederatedHPAs.
@@ -435,23 +435,23 @@ mod tests {
         assert!(settings.scheduler.workload_affinity && settings.detector().workload_affinity);
         let mut failover = Flags::default();
         failover.eviction.resource_eviction_rate = 7.0;
-        let told = |state| {
+        let announced = |state| {
             let controller = ControllerState { name: EVICTIONS.to_owned(), state, gate: None, acts_on: Vec::new() };
             let configuration = Configuration::new(&settings, vec![controller]).with_evictions(&failover);
             serde_json::from_value::<Configuration>(json!(configuration)).unwrap()
         };
-        let read = told(Running::Running);
+        let read = announced(Running::Running);
         assert_eq!(read.settings(), settings);
         assert_eq!(read.evictions.as_ref().unwrap().flags(), failover);
         assert!(!read.evicts_nothing());
-        let off = told(Running::GateOff);
+        let off = announced(Running::GateOff);
         assert!(off.evictions.is_none() && off.evicts_nothing());
         assert!(!Configuration::default().evicts_nothing(), "an older leader, which tells no controllers");
     }
 
     #[test]
     fn newer_and_older_leaders_are_understood() {
-        let read = |told: serde_json::Value| serde_json::from_value::<Configuration>(told).unwrap();
+        let read = |text: serde_json::Value| serde_json::from_value::<Configuration>(text).unwrap();
         assert_eq!(read(json!({})).settings(), Settings::default(), "a leader that tells nothing");
         let newer = read(json!({
             "gates": {"Unheard": true, "WorkloadAffinity": true}, "unheard": 1,

@@ -56,7 +56,7 @@ impl Filter<'_> {
         Question { spec: self.spec, placement: self.placement, group: self.group, now: self.now, evicted: None }
     }
 
-    /// Time of the last eviction from the cluster by a NoExecute taint, of which the status may not tell yet.
+    /// Time of the last eviction from the cluster by a NoExecute taint, which the status may not show yet.
     fn evicted_from(&self, cluster: &Cluster) -> Option<Timestamp> {
         if self.history.is_empty() && self.spec.graceful_eviction_tasks.is_empty() {
             return None;

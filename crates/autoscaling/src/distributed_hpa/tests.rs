@@ -739,8 +739,8 @@ fn the_first_of_two_autoscalers_works() {
         assert_eq!(able.starts_with("False"), !want.is_empty(), "{name}: {able}");
         assert!(able.contains(want), "{name}: {able}");
         assert_eq!((world.works.is_empty(), world.policy.is_none()), (!want.is_empty(), !want.is_empty()), "{name}");
-        let told = world.events.iter().filter(|event| event.starts_with(want)).count();
-        assert_eq!(told, usize::from(!want.is_empty()), "{name}: {:?}", world.events);
+        let recorded = world.events.iter().filter(|event| event.starts_with(want)).count();
+        assert_eq!(recorded, usize::from(!want.is_empty()), "{name}: {:?}", world.events);
         world.rivals.clear();
         world.settle();
         assert_eq!(world.bounds(), "A(1,34) B(1,33) C(1,33)", "{name}: once it is alone");
@@ -893,8 +893,8 @@ fn members_get_the_version_that_they_serve() {
     assert_eq!(versions, ["autoscaling/v2beta2", "autoscaling/v2beta1"]);
     assert_eq!(world.bounds(), "A(2,50) B(1,50)", "the share of C goes to the others");
     assert!(world.condition("AbleToScale").contains("cluster C has no share: it serves neither"));
-    let told = world.events.iter().filter(|event| event.starts_with("BehaviorNotSupported: cluster B")).count();
-    assert_eq!(told, 1, "{:?}", world.events);
+    let recorded = world.events.iter().filter(|event| event.starts_with("BehaviorNotSupported: cluster B")).count();
+    assert_eq!(recorded, 1, "{:?}", world.events);
     world.change("A", &served("autoscaling/v2"));
     assert!(world.settle().contains(&"patch A".to_owned()), "in place");
 }
@@ -933,9 +933,9 @@ fn overrides_of_users() {
     world.report("A", 8, 8, READY);
     world.settle();
     assert_eq!(world.rules(), "A=8");
-    let told =
+    let recorded =
         world.events.iter().filter(|event| event.starts_with("ReplicasOverriddenByUserPolicy: OverridePolicy mine"));
-    assert_eq!(told.count(), 1, "{:?}", world.events);
+    assert_eq!(recorded.count(), 1, "{:?}", world.events);
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl History {
         self.settling
     }
 
-    /// Returns the events that say something new: a warning that stays the same is told once and not in every round.
+    /// Returns the events that say something new: a warning that stays the same is reported once and not in every round.
     #[must_use]
     pub fn news(&mut self, events: Vec<Notice>) -> Vec<Notice> {
         let warnings: Vec<Notice> = events.iter().filter(|event| event.is_warning).cloned().collect();
@@ -159,7 +159,7 @@ mod tests {
             ("another one", vec![warning("a"), warning("b")], vec![warning("b")]),
             ("none", vec![], vec![]),
             ("again, after it had ended", vec![warning("a"), rescaled.clone()], vec![warning("a"), rescaled.clone()]),
-            ("changes are always told", vec![warning("a"), rescaled.clone()], vec![rescaled.clone()]),
+            ("changes are always reported", vec![warning("a"), rescaled.clone()], vec![rescaled.clone()]),
         ] {
             assert_eq!(history.news(events), want, "{name}");
         }

@@ -165,12 +165,12 @@ fn statuses_of_rounds() {
 #[test]
 fn outcomes_are_told() {
     let plan = decided(4, Some(60), Some(30));
-    let told = |written| plan.notice_of(&written).map(|notice| (notice.is_warning, notice.reason, notice.message));
+    let notice = |written| plan.notice_of(&written).map(|notice| (notice.is_warning, notice.reason, notice.message));
     let because = "reason: cpu resource utilization (percentage of request) above target";
-    assert_eq!(told(Written::Nothing), None);
-    assert_eq!(told(Written::Rescaled), Some((false, "SuccessfulRescale", format!("New size: 5; {because}"))));
+    assert_eq!(notice(Written::Nothing), None);
+    assert_eq!(notice(Written::Rescaled), Some((false, "SuccessfulRescale", format!("New size: 5; {because}"))));
     assert_eq!(
-        told(Written::Failed("no".into())),
+        notice(Written::Failed("no".into())),
         Some((true, "FailedRescale", format!("New size: 5; {because}; error: no")))
     );
     assert_eq!(decided(4, Some(30), Some(30)).because, "All metrics below target");

@@ -265,7 +265,7 @@ member1   1m30s   12        28        k:NoExecute
                 silence: SILENT.to_owned(),
                 is_off: false,
                 settings: Default::default(),
-                told: None,
+                announced: None,
             };
             page(&leader, at(100))
         };

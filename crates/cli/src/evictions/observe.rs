@@ -42,17 +42,17 @@ pub(crate) struct LeaderReport {
     pub(crate) silence: String,
     /// The leader decides on no evictions at all, as `silence` says.
     pub(crate) is_off: bool,
-    /// Its settings; the defaults if it does not tell them.
+    /// Its settings; the defaults if it announces none.
     pub(crate) settings: Settings,
     /// Its flags of evictions, if it tells them without a report.
-    pub(crate) told: Option<EvictionSettings>,
+    pub(crate) announced: Option<EvictionSettings>,
 }
 
 impl LeaderReport {
-    /// Flags of the leader; the defaults if it does not tell them.
+    /// Flags of the leader; the defaults if it announces none.
     pub(crate) fn flags(&self) -> Flags {
         let reported = self.report.as_ref().map(Report::flags);
-        let flags = reported.or_else(|| self.told.as_ref().map(EvictionSettings::flags)).unwrap_or_default();
+        let flags = reported.or_else(|| self.announced.as_ref().map(EvictionSettings::flags)).unwrap_or_default();
         Flags { scheduler: self.settings.scheduler.clone(), ..flags }
     }
 
@@ -83,7 +83,7 @@ pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderRepor
     let pause = api.get_opt(PAUSE_CONFIG_MAP).await?;
     let paused = guards::is_paused(pause.as_ref().and_then(|map| map.data.as_ref()));
     let configuration = crate::leader::configuration(client).await.unwrap_or_default();
-    let (settings, told) = (configuration.settings(), configuration.evictions.clone());
+    let (settings, announced) = (configuration.settings(), configuration.evictions.clone());
     let unknown = LeaderReport {
         report: None,
         source: Source::Leader,
@@ -91,7 +91,7 @@ pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderRepor
         silence: String::new(),
         is_off: false,
         settings,
-        told,
+        announced,
     };
     match asked(client).await {
         Ok(report) => return Ok(LeaderReport { report: Some(report), ..unknown }),
@@ -115,7 +115,7 @@ pub(crate) async fn leader_report_if_readable(client: &Client) -> LeaderReport {
         silence: format!("the report of the leader can't be read: {error}"),
         is_off: false,
         settings: Settings::default(),
-        told: None,
+        announced: None,
     })
 }
 
@@ -204,7 +204,7 @@ pub(super) async fn eviction_queue(
     let seen = objects(client, None).await?;
     queue.rebuilt = seen.rows(leader.flags(), now);
     if !queue.rebuilt.is_empty() {
-        let flags = if leader.told.is_some() { "its flags" } else { "feature gate Failover and default flags" };
+        let flags = if leader.announced.is_some() { "its flags" } else { "feature gate Failover and default flags" };
         queue.notes.push(format!("positions and times assume a leader that starts now with {flags}"));
     }
     Ok((queue, Some(seen)))
@@ -343,10 +343,10 @@ mod tests {
         };
         let now = Now { wall: Timestamp::UNIX_EPOCH, mono: std::time::Duration::ZERO };
         let report = Some(Evictions::new(of(7.0), now).report(now));
-        let told = Some(EvictionSettings::from(&of(3.0)));
-        for (name, report, told, want) in [
-            ("reported", report, told.clone(), 7.0),
-            ("told", None, told, 3.0),
+        let announced = Some(EvictionSettings::from(&of(3.0)));
+        for (name, report, announced, want) in [
+            ("reported", report, announced.clone(), 7.0),
+            ("announced", None, announced, 3.0),
             ("unknown", None, None, rate(&Flags::default())),
         ] {
             let leader = LeaderReport {
@@ -356,7 +356,7 @@ mod tests {
                 silence: String::new(),
                 is_off: false,
                 settings: Settings::default(),
-                told,
+                announced,
             };
             assert!((rate(&leader.flags()) - want).abs() < 1e-9, "{name}");
         }

@@ -43,7 +43,7 @@ where
 }
 
 /// All FederatedResourceQuotas, if the leader enforces them. A user who may not read them plans without them, and is
-/// told so.
+/// warned.
 ///
 /// # Errors
 /// If the control plane does not answer.

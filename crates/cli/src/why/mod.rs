@@ -164,14 +164,14 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
         return Err(Misused(format!("{kind} without a name\n  try: ironclad why {kind}/NAME")).into());
     };
     let namespace = about.namespace.as_deref();
-    let mut told = LeaderSettings::Assumed;
+    let mut known = LeaderSettings::Assumed;
     let (mut fleet, interpreter, key): (Fleet, Interpreter, ObjectKey) = match &about.filename {
         Some(file) => read::dump(file, clock, &kind, namespace, name)?,
         None => {
             let client = plane.client().await?;
             let configuration = crate::leader::configuration(&client).await;
             if configuration.is_ok() {
-                told = LeaderSettings::Told;
+                known = LeaderSettings::Told;
             }
             let settings = configuration.map_or_else(|_| Settings::default(), |configuration| configuration.settings());
             read::live(&client, clock, &kind, namespace, name, settings).await?
@@ -193,7 +193,7 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
             Err(because) => Queue::No { because },
         });
     }
-    Ok((fleet, explanation, told))
+    Ok((fleet, explanation, known))
 }
 
 /// Explains again with accurate estimators, where the leader asks some: with its answers about the binding, and with

@@ -42,7 +42,7 @@ impl Applier {
         self.writer.scale(&api, &target.name, replicas).await
     }
 
-    pub(super) fn tell(&self, about: &ObjectReference, notices: Vec<Notice>) {
+    pub(super) fn record_events(&self, about: &ObjectReference, notices: Vec<Notice>) {
         for notice in notices {
             let type_ = if notice.is_warning { EventType::Warning } else { EventType::Normal };
             let about = about.clone();

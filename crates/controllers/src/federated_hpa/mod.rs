@@ -266,7 +266,7 @@ impl Autoscaler {
         plan.record(history, written, now);
         history.forget(&self.spec(object), &self.options, now);
         let news = history.news(events);
-        self.applier.tell(&about, news);
+        self.applier.record_events(&about, news);
         let status = status(object.status.as_ref(), object.metadata.generation, plan, written, now);
         self.applier.write_status(object, &about, &status).await
     }

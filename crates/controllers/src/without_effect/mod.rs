@@ -70,7 +70,7 @@ impl Controller for WithoutEffect {
                 let (Some(this), Some(new), None) = (this.upgrade(), &change.new, &change.old) else { return };
                 let Some(because) = of_kind(kind) else { return };
                 let about = reference(&api_version, kind, &new.metadata);
-                this.tell(about, format!("no controller acts on a {kind}: {because}"));
+                this.warn(about, format!("no controller acts on a {kind}: {because}"));
             });
             let api = Api::all_with(self.plane.clone(), &resource);
             informer.start(kind, &self.seam, &self.seam.tasks, api, &WatchScope::default());
@@ -89,18 +89,18 @@ impl WithoutEffect {
         K: Resource<DynamicType = ()> + Serialize,
     {
         let Some(new) = &change.new else { return };
-        let told = |policy: &Arc<K>| {
+        let warned = |policy: &Arc<K>| {
             serde_json::to_value(&**policy).map_or_else(|_| Vec::new(), |json| of_object(kind, &json))
         };
-        let before = change.old.as_ref().map(told).unwrap_or_default();
-        let mut now = told(new);
+        let before = change.old.as_ref().map(warned).unwrap_or_default();
+        let mut now = warned(new);
         now.retain(|line| !before.contains(line));
         if !now.is_empty() {
-            self.tell(reference(&K::api_version(&()), kind, new.meta()), now.join("; "));
+            self.warn(reference(&K::api_version(&()), kind, new.meta()), now.join("; "));
         }
     }
 
-    fn tell(&self, about: ObjectReference, message: String) {
+    fn warn(&self, about: ObjectReference, message: String) {
         self.events.record(&Event::warning(about, NO_EFFECT, message));
     }
 }

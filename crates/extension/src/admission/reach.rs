@@ -4,7 +4,7 @@ use ironclad_apiserver::{Objects, Review};
 use serde_json::Value;
 
 /// Returns a warning for each webhook of a ResourceInterpreterWebhookConfiguration whose Service is not of type
-/// ExternalName. Webhooks that the write leaves as they are were told of before.
+/// ExternalName. Webhooks that the write leaves as they are were reported before.
 pub(super) fn unreachable(review: &Review<'_>, objects: &Objects<'_>) -> Vec<String> {
     let Some(new) = review.object.filter(|_| {
         review.group == "config.karmada.io"
@@ -16,10 +16,10 @@ pub(super) fn unreachable(review: &Review<'_>, objects: &Objects<'_>) -> Vec<Str
     let client = |object: &Value, i: usize| object["webhooks"][i]["clientConfig"].clone();
     let count = new["webhooks"].as_array().map_or(0, Vec::len);
     let changed = (0..count).filter(|i| review.old.is_none_or(|old| client(old, *i) != client(new, *i)));
-    changed.filter_map(|i| Some((i, warning(&client(new, i)["service"], objects)?))).map(told).collect()
+    changed.filter_map(|i| Some((i, warning(&client(new, i)["service"], objects)?))).map(text).collect()
 }
 
-fn told((i, why): (usize, String)) -> String {
+fn text((i, why): (usize, String)) -> String {
     format!("webhooks[{i}].clientConfig.service: {why}")
 }
 

@@ -120,7 +120,7 @@ pub struct Decision {
 }
 
 /// The probe of a healthy server, by the uid of its namespace kube-system and that of the control plane's. A server
-/// that does not tell, or a control plane whose uid is not known yet, counts as healthy.
+/// that does not report its uid, or a control plane whose uid is not known yet, counts as healthy.
 #[must_use]
 pub fn identify(plane: Option<&str>, member: Option<&str>) -> Probe {
     match member.filter(|uid| !uid.is_empty() && plane == Some(*uid)) {
@@ -337,7 +337,7 @@ mod tests {
         for (name, plane, member, want) in [
             ("another server", Some("p"), Some("m"), Probe::Healthy),
             ("the same", Some("p"), Some("p"), itself),
-            ("the member does not tell", Some("p"), None, Probe::Healthy),
+            ("the member does not report its uid", Some("p"), None, Probe::Healthy),
             ("the control plane is not known yet", None, Some("m"), Probe::Healthy),
             ("neither is known", None, None, Probe::Healthy),
             ("empty ids say nothing", Some(""), Some(""), Probe::Healthy),

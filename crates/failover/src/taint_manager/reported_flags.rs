@@ -69,7 +69,7 @@ impl Default for ReportedFlags {
     }
 }
 
-/// Flags of a leader about evictions, told without a report.
+/// Flags of a leader about evictions, known without a report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvictionSettings {

@@ -153,9 +153,9 @@ impl Controller {
         let history = &mut state.history;
         plan.record(history, &written, now);
         history.forget(&spec, &self.options, now);
-        let told = history.news(plan.events.iter().cloned().chain(plan.notice_of(&written)).collect());
+        let news = history.news(plan.events.iter().cloned().chain(plan.notice_of(&written)).collect());
         self.states.lock().insert(key.clone(), state);
-        told.iter().for_each(|notice| self.event(&hpa, notice));
+        news.iter().for_each(|notice| self.event(&hpa, notice));
         self.write_status(&hpa, status(hpa.status.as_ref(), hpa.metadata.generation, &plan, &written, now)).await?;
         Ok(again)
     }

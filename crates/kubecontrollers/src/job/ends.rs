@@ -43,7 +43,7 @@ pub(super) struct Ends {
     pub(super) completed: BTreeSet<i32>,
     /// Indexes that failed more often than `backoffLimitPerIndex`.
     pub(super) failed_indexes: BTreeSet<i32>,
-    /// Failures of each index as far as its pods tell.
+    /// Failures of each index as far as its pods show.
     pub(super) index_failures: BTreeMap<i32, i32>,
     /// Message of a rule of `podFailurePolicy` that fails the Job.
     pub(super) fails_job: Option<String>,
@@ -51,7 +51,7 @@ pub(super) struct Ends {
     pub(super) release: Vec<Arc<Pod>>,
     /// Failures since the last success, and the time of the last of them.
     pub(super) since_success: Option<Failures>,
-    /// The same of each index as far as its pods tell, for Jobs with `backoffLimitPerIndex`. Ignored failures count.
+    /// The same of each index as far as its pods show, for Jobs with `backoffLimitPerIndex`. Ignored failures count.
     pub(super) of_index: BTreeMap<i32, Failures>,
 }
 
@@ -204,7 +204,7 @@ impl Ends {
     }
 }
 
-/// Returns the failures after the last success, as far as pods tell.
+/// Returns the failures after the last success, as far as pods show.
 fn since_success(pods: &[Arc<Pod>]) -> Option<Failures> {
     let ends = |of: &'static str| pods.iter().filter(move |p| phase(p) == of).filter_map(|p| ended_at(p));
     let success = ends("Succeeded").max();

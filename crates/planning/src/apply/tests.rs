@@ -65,10 +65,10 @@ const IMAGE: &str = "---\napiVersion: policy.karmada.io/v1alpha1\nkind: Override
 
 /// The plan of a file as text: the change of each copy, and every reason.
 fn story(fleet: &str, file: &str, preemption: bool) -> String {
-    told(&Planned::of_dump(objects(fleet), objects(file), "shop").unwrap(), preemption)
+    answer(&Planned::of_dump(objects(fleet), objects(file), "shop").unwrap(), preemption)
 }
 
-fn told(planned: &Planned, preemption: bool) -> String {
+fn answer(planned: &Planned, preemption: bool) -> String {
     let preemption = if preemption { Preemption::On } else { Preemption::Off };
     let now = Timestamp::from_second(1_790_000_000).unwrap();
     let found = planned.plan_apply(preemption, &Interpreter::default(), now);
@@ -384,7 +384,7 @@ fn workloads_that_compete_have_several_outcomes() {
             let gates = fleet.settings.gates.clone().with(Gate::SchedulingOvercommitProtection, protected);
             fleet.settings = Settings::new(gates, &fleet.settings.scheduler);
         }
-        assert_eq!(told(&planned, false), want, "{name}");
+        assert_eq!(answer(&planned, false), want, "{name}");
     }
 }
 

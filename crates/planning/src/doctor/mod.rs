@@ -364,8 +364,8 @@ items:
             "spec: {syncMode: Push, taints: [{key: k, effect: NoExecute}]}, status: &ready",
         )];
         let faulty = lines(&world(&tainted), Leader { off, ..Leader::default() });
-        let told = format!("{why}; evicting taints are on m1");
-        assert!(faulty.contains(&(Grade::Warning, told)), "{faulty:?}");
+        let text = format!("{why}; evicting taints are on m1");
+        assert!(faulty.contains(&(Grade::Warning, text)), "{faulty:?}");
         let silent = lines(&world(&tainted), Leader::default());
         assert!(
             silent.iter().any(|(_, what)| what.starts_with("evicting taints are on m1, and no leader reports")),
@@ -374,8 +374,8 @@ items:
         let mut report = report();
         report.flags.enable_no_execute_taint_eviction = false;
         let no_execute = lines(&world(&tainted), Leader { report: Some(&report), ..Leader::default() });
-        let told = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false".to_owned();
-        assert!(no_execute.contains(&(Grade::Warning, told)), "{no_execute:?}");
+        let text = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false".to_owned();
+        assert!(no_execute.contains(&(Grade::Warning, text)), "{no_execute:?}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ struct Plan<'a> {
     ailing: BTreeMap<BindingKey, ClusterName>,
     /// New copies that can't start, with the reason.
     blocked: BTreeMap<(BindingKey, ClusterName), String>,
-    /// New copies that may not start, since reports do not tell what is free on each node.
+    /// New copies that may not start, since reports do not show what is free on each node.
     doubtful: BTreeMap<(BindingKey, ClusterName), String>,
     /// `None` while the gate is off.
     evictions: Option<Evictions>,

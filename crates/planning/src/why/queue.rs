@@ -15,7 +15,7 @@ const AHEAD_MAX: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "known", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Queue {
-    /// The leader does not tell.
+    /// The leader does not announce it.
     No {
         /// Reason.
         because: String,

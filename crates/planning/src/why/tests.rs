@@ -250,7 +250,7 @@ fn last_copies_of_others_are_named_to_what_waits_for_their_capacity() {
     ] {
         let world = format!("{full}{}{}{deployment}", binding("new", cluster, ""), binding("old", "m1", &other));
         let explained = explanation(&world, "apps/v1", "Deployment", "shop", "new");
-        let told: Vec<String> = explained.last_copies.iter().map(ToString::to_string).collect();
-        assert_eq!(told, want, "{name}");
+        let copies: Vec<String> = explained.last_copies.iter().map(ToString::to_string).collect();
+        assert_eq!(copies, want, "{name}");
     }
 }

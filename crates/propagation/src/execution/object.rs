@@ -54,7 +54,7 @@ pub fn successor(gvk: &Gvk) -> Option<Gvk> {
 #[must_use]
 pub fn missing_replicas_path(work: &Work, interpreter: &Interpreter) -> Option<Gvk> {
     let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
-    // Most manifests need not be parsed to tell.
+    // Most manifests need not be parsed to know.
     let text = manifest.as_str();
     if !text.contains(labels::RETAIN_REPLICAS) && !text.contains(annotations::FEDERATED_HPA_APPLIED_REPLICAS) {
         return None;

@@ -630,8 +630,8 @@ fn cluster_resource_binding_reports_with_its_own_text() {
         index: None,
     };
     let decision = decide(&seen, at(1));
-    let told = success(seen.binding, &decision.plan.effects);
-    assert_eq!(told[0].message, "Binding has been scheduled successfully. Result {m1:0}");
+    let found = success(seen.binding, &decision.plan.effects);
+    assert_eq!(found[0].message, "Binding has been scheduled successfully. Result {m1:0}");
     let none = Clusters::new();
     let seen = Seen { clusters: &none, ..seen };
     let text = "0/0 clusters are available: no cluster exists.";

@@ -270,7 +270,7 @@ proptest! {
             .collect();
         tried.sort();
         prop_assert_eq!(tried, fleet.keys().collect::<Vec<_>>(), "each cluster once");
-        let told: Vec<(&str, i32)> = reasons
+        let targets: Vec<(&str, i32)> = reasons
             .iter()
             .filter_map(|reason| match reason {
                 Reason::Target { cluster, replicas, .. } => Some((&*cluster.0, *replicas)),
@@ -282,9 +282,9 @@ proptest! {
         let after = applied(&pending, &decision);
         if decision.failure.is_none() {
             let result: Vec<(&str, i32)> = after.spec.clusters.iter().map(|t| (t.name.as_str(), t.replicas)).collect();
-            prop_assert_eq!(told, result);
+            prop_assert_eq!(targets, result);
         } else {
-            prop_assert!(told.is_empty(), "nothing is placed by an attempt that failed");
+            prop_assert!(targets.is_empty(), "nothing is placed by an attempt that failed");
         }
     }
 }

@@ -9,7 +9,7 @@ pub enum Mode {
     /// No binding preempts.
     #[default]
     Off,
-    /// Conditions, events and metrics tell what would be preempted; nothing is.
+    /// Conditions, events and metrics show what would be preempted; nothing is.
     Observe,
     /// Victims are evicted.
     Evict,

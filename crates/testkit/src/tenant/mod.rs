@@ -1,5 +1,5 @@
 //! A tenant with all rights in one namespace writes every field of every kind of our API, with values that reach
-//! outside: nothing there may change, in the control plane or in a member, and nothing from there may be told
+//! outside: nothing there may change, in the control plane or in a member, and nothing from there may be disclosed
 //! (specification/admission.md 8).
 //!
 //! Fields come from the CRDs' schemas, values and verbs from a seed.
@@ -338,7 +338,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// The state outside of the tenant's namespace; what is inside may tell nothing of it.
+    /// The state outside of the tenant's namespace; what is inside may disclose nothing of it.
     async fn look(&self) -> anyhow::Result<State> {
         let mut outside = State::new();
         let mut servers = vec![("plane", self.world.user())];

@@ -77,7 +77,7 @@ struct Args {
     /// Run the scenario of propagation instead, with one seed
     #[arg(long, requires = "seed")]
     propagation: bool,
-    /// Check that what is told of the seeds' fleets is what then happens: why, apply or loss
+    /// Check that statements about the seeds' fleets come true: why, apply or loss
     #[arg(long, value_name = "PROPERTY", value_parser = Property::parse, conflicts_with_all = ["keep", "show", "digest"])]
     foretold: Option<Property>,
     /// Simulated members of propagation
@@ -155,7 +155,7 @@ fn scaled(args: &Args) -> anyhow::Result<()> {
     if failures.is_empty() { Ok(()) } else { bail!("{} seeds failed", failures.len()) }
 }
 
-/// Checks a property of what is told for one seed, or for many.
+/// Checks a property of statements for one seed, or for many.
 fn foretold(args: &Args, property: Property) -> anyhow::Result<()> {
     if let Some(seed) = args.seed {
         let (met, history) = property.traced(seed);

@@ -135,7 +135,7 @@ fn ends(found: &FailoverPlan, after: &World) -> anyhow::Result<()> {
         let kept = binding.spec.eviction(&moved.from.0).is_some();
         let foreseen = moved.cleared.is_none() && binding.spec.target(&moved.from.0).is_none();
         if moved.status == MoveStatus::Moved && moved.because.is_some() {
-            // Reports do not tell whether it fits on the nodes, and the plan says so.
+            // Reports do not show whether it fits on the nodes, and the plan says so.
             continue;
         }
         let reports = binding.status.as_ref().map(|status| &status.aggregated_status);

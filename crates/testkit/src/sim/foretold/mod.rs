@@ -8,7 +8,7 @@
 mod apply;
 mod draw;
 mod loss;
-mod told;
+mod why;
 
 use std::{
     cell::OnceCell,
@@ -71,7 +71,7 @@ impl Property {
     /// Checks the property for the fleet of a seed.
     ///
     /// # Errors
-    /// If what was told differs from what happened; the error says how to run the seed again.
+    /// If a statement differs from what happened; the error says how to run the seed again.
     pub fn check(self, seed: u64) -> anyhow::Result<Met> {
         self.traced(seed).0
     }
@@ -82,7 +82,7 @@ impl Property {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         let met = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
             let checked: Pin<Box<dyn Future<Output = anyhow::Result<Met>>>> = match self {
-                Self::Why => Box::pin(told::check(seed, &trace)),
+                Self::Why => Box::pin(why::check(seed, &trace)),
                 Self::Apply => Box::pin(apply::check(seed, &trace)),
                 Self::Loss => Box::pin(loss::check(seed, &trace)),
             };

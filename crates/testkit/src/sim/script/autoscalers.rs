@@ -60,7 +60,7 @@ const CONSTANT: Duration = Duration::from_secs(600);
 /// Kinds of faults ([`draw::action`]): members, writes, watches, processes.
 const FAULTS: [usize; 9] = [0, 1, 3, 4, 5, 7, 8, 9, 10];
 /// Beginnings of the lines of history that an error shows besides the last ones.
-const TOLD: [&str; 3] = ["ACTION ", "HEAL", "REPLICAS "];
+const PRINTED: [&str; 3] = ["ACTION ", "HEAL", "REPLICAS "];
 /// Last lines of history in an error.
 const HISTORY_SHOWN: usize = 40;
 
@@ -150,14 +150,14 @@ pub fn check(seed: u64) -> anyhow::Result<Outcome> {
             workloads,
             changes: 0,
             last: BTreeMap::new(),
-            told: BTreeMap::new(),
+            printed: BTreeMap::new(),
             directions: None,
         };
         let played = scene.play(&steps).await;
         let lines = scene.world.history.lines();
-        let told = |line: &&String| TOLD.iter().any(|start| line.contains(&format!("Z {start}")));
-        let told: String = lines.iter().filter(told).map(|line| format!("{line}\n")).collect();
-        let story = format!("{story}what happened\n{told}");
+        let printed = |line: &&String| PRINTED.iter().any(|start| line.contains(&format!("Z {start}")));
+        let printed: String = lines.iter().filter(printed).map(|line| format!("{line}\n")).collect();
+        let story = format!("{story}what happened\n{printed}");
         match played {
             Ok(()) => Ok(Outcome {
                 changes: scene.changes,
@@ -247,7 +247,7 @@ struct Scene {
     /// Time of the last change of them.
     changed: tokio::time::Instant,
     /// Last line of the history about each workload.
-    told: BTreeMap<&'static str, String>,
+    printed: BTreeMap<&'static str, String>,
     /// Directions of the changes of each workload since the last fault, repetitions left out.
     directions: Option<BTreeMap<&'static str, Vec<Ordering>>>,
 }
@@ -432,9 +432,9 @@ impl Scene {
                 }
             }
             let line = format!("REPLICAS {name} {seen:?} within {bounds:?}");
-            if self.told.get(name) != Some(&line) {
+            if self.printed.get(name) != Some(&line) {
                 self.world.history.log(&line);
-                self.told.insert(name, line);
+                self.printed.insert(name, line);
             }
             if self.last.get(name) != Some(&seen) {
                 self.changed = self.world.clock().mono();

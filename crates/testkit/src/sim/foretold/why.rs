@@ -32,7 +32,7 @@ use super::{
 };
 use crate::sim::{runner::Runner, script::HAND_KEY};
 
-/// Time within which what was told must show, beyond the ten minutes of a Deployment's progress deadline.
+/// Time within which a statement must come true, beyond the ten minutes of a Deployment's progress deadline.
 const SHOWS: Duration = Duration::from_secs(630);
 
 /// Waits for somebody outside of the control plane, as `tree` says it.
@@ -43,12 +43,12 @@ const WAITS_FOR_OTHERS: [&str; 7] = [
 ];
 
 /// Statements about one workload.
-struct Told {
+struct Answer {
     why: Explanation,
     tree: Tree,
 }
 
-/// Checks what is told of the workloads of a seed's fleet at a drawn moment.
+/// Checks the statements about the workloads of a seed's fleet at a drawn moment.
 pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     let (setup, draws) = draw::world(seed);
     let gate = setup.settings.gates.clone();
@@ -70,13 +70,13 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
         runner.world.pass(Duration::from_millis(draws.below(at_most))).await?;
     }
     if !lost.is_empty() {
-        // Nobody can tell of what nobody has noticed.
+        // Nobody can know what nobody has noticed.
         runner.world.pass(Duration::from_secs(90)).await?;
     }
     let now = runner.world.clock().wall_seconds();
     let shown = now.checked_add(SHOWS)?;
     let evicted_before = runner.evictions().len();
-    let told = tell(&runner, &lost).await?;
+    let answers = ask(&runner, &lost).await?;
     let before = fleet(&runner.world).await?;
     let settings = before.settings;
     runner.world.pass(SHOWS).await?;
@@ -90,12 +90,12 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     if !all_reported {
         met.insert("members report their capacity later");
     }
-    let after_tree = tell(&runner, &lost).await?;
+    let after_tree = ask(&runner, &lost).await?;
     let evictions = runner.evictions();
     let evicted: BTreeSet<&str> = evictions[evicted_before..].iter().map(|one| one.binding.as_str()).collect();
-    for (key, Told { why, tree }) in &told {
+    for (key, Answer { why, tree }) in &answers {
         let binding = after.world.binding_of(key);
-        let Told { why: why_then, tree: then } = after_tree.get(key).with_context(|| format!("{key} is gone"))?;
+        let Answer { why: why_then, tree: then } = after_tree.get(key).with_context(|| format!("{key} is gone"))?;
         let story = || {
             format!(
                 "\nat {now}, with gates {gate:?} and {lost:?} lost\nwhy: {}\ntree: {}\nten minutes later: {}\nbinding: {}\nresources: {}\nthen: {}",
@@ -133,7 +133,7 @@ fn loses_its_policy(why: &Explanation) -> bool {
 }
 
 fn is_new_in_a_group(why: &Explanation, binding: Option<&Binding>) -> bool {
-    let is_new = why.binding.as_ref().is_some_and(|told| !told.made);
+    let is_new = why.binding.as_ref().is_some_and(|binding| !binding.made);
     is_new && binding.is_some_and(|binding| binding.spec().workload_affinity_groups.is_some())
 }
 
@@ -164,7 +164,7 @@ fn summaries(world: &World) -> Vec<Value> {
 }
 
 /// Reads what `why` and `tree` say now of all Deployments.
-async fn tell(runner: &Runner, lost: &BTreeSet<String>) -> anyhow::Result<BTreeMap<ObjectKey, Told>> {
+async fn ask(runner: &Runner, lost: &BTreeSet<String>) -> anyhow::Result<BTreeMap<ObjectKey, Answer>> {
     let (interpreter, now) = (Interpreter::default(), runner.world.clock().wall_seconds());
     let mut fleet = fleet(&runner.world).await?;
     for (key, template) in deployments(&runner.world.user()).await? {
@@ -174,14 +174,14 @@ async fn tell(runner: &Runner, lost: &BTreeSet<String>) -> anyhow::Result<BTreeM
     fleet.world.members.retain(|name, _| !lost.contains(&*name.0));
     let keys: Vec<ObjectKey> =
         fleet.world.templates.keys().filter(|key| &*key.gvk.kind == "Deployment").cloned().collect();
-    let mut told = BTreeMap::new();
+    let mut answers = BTreeMap::new();
     for key in keys {
         let why = explain(&fleet, &key, &interpreter, now).with_context(|| format!("{key} can't be explained"))?;
         let explained = if explains_itself(&fleet.world, &key) { Explained::default() } else { why.for_tree() };
         let tree = tree(&fleet.world, &key, &explained).with_context(|| format!("{key} has no tree"))?;
-        told.insert(key, Told { why, tree });
+        answers.insert(key, Answer { why, tree });
     }
-    Ok(told)
+    Ok(answers)
 }
 
 /// The binding is where `why` said that the scheduler places it.
@@ -192,7 +192,7 @@ fn placement(
     shown: Timestamp,
     met: &mut Met,
 ) -> anyhow::Result<()> {
-    let Some(told) = &why.binding else {
+    let Some(binding) = &why.binding else {
         ensure!(then.is_none(), "it was said that there would be no binding");
         ensure!(!why.policy_lines().is_empty(), "no reason was given for the lack of a binding");
         met.insert("no binding");
@@ -200,7 +200,7 @@ fn placement(
     };
     let then = then.context("it was said that there would be a binding")?;
     let Some(scheduling) = &why.scheduling else { return Ok(()) };
-    if !told.made {
+    if !binding.made {
         met.insert("binding foretold");
     }
     let real = shares(then.spec().clusters.iter().map(|target| (target.name.as_str(), target.replicas)));
@@ -218,7 +218,7 @@ fn placement(
         if scheduling.runs {
             ensure!(
                 scheduled != scheduling.failure.is_some(),
-                "Scheduled is {scheduled}, told {:?}",
+                "Scheduled is {scheduled}, and why says {:?}",
                 scheduling.failure
             );
         }

@@ -296,37 +296,27 @@ mod tests {
         assert_eq!(survey(&fleet(&["m1", "m2"]), Settings::default()), ["web moves m2:1"], "the gate is off");
     }
 
-    #[test]
-    fn each_binding_is_placed_beside_those_before() {
-        let room = ", resourceSummary: {allocatable: {cpu: \"4\", pods: \"9\"}}";
+    /// Three clusters with these cores each, and on m1 two workloads of three cores, divided by capacity.
+    fn two_divided(cores: &str) -> String {
+        let room = format!(", resourceSummary: {{allocatable: {{cpu: \"{cores}\", pods: \"9\"}}}}");
+        let clusters: String = ["m1", "m2", "m3"].iter().map(|name| cluster(name, &room)).collect();
         let needs = ", replicaRequirements: {resourceRequest: {cpu: \"3\"}}";
-        let fleet = cluster("m1", room)
-            + &cluster("m2", room)
-            + &cluster("m3", room)
-            + &binding("a", "m1", needs)
-            + &binding("b", "m1", needs);
+        let bindings: String = ["a", "b"].iter().map(|name| binding(name, "m1", needs)).collect();
         let divided =
             "placement: {replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}";
-        let fleet = fleet
-            .replace("placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}", divided);
-        let went = survey(&fleet, Settings::default());
+        let one = "placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}";
+        (clusters + &bindings).replace(one, divided)
+    }
+
+    #[test]
+    fn each_binding_is_placed_beside_those_before() {
+        let went = survey(&two_divided("4"), Settings::default());
         assert_eq!(went, ["a moves m2:1", "b moves m3:1"]);
     }
 
     /// The nodes of members count where the leader asks accurate estimators.
     #[test]
     fn nodes_of_members_that_were_asked_count() {
-        let room = ", resourceSummary: {allocatable: {cpu: \"8\", pods: \"9\"}}";
-        let needs = ", replicaRequirements: {resourceRequest: {cpu: \"3\"}}";
-        let fleet = cluster("m1", room)
-            + &cluster("m2", room)
-            + &cluster("m3", room)
-            + &binding("a", "m1", needs)
-            + &binding("b", "m1", needs);
-        let divided =
-            "placement: {replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}";
-        let fleet = fleet
-            .replace("placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}", divided);
         let asks = Settings::default().with_estimators(true);
         let small: &[(&str, &[i64])] = &[("m2", &[2, 2, 2, 2]), ("m3", &[2, 3, 3])];
         let one: &[(&str, &[i64])] = &[("m2", &[2, 2, 2, 2]), ("m3", &[3, 2])];
@@ -336,7 +326,7 @@ mod tests {
             ("m2 has small nodes", asks.clone(), small, ["a moves m3:1", "b moves m3:1"], ""),
             ("the first takes the only node", asks.clone(), one, ["a moves m3:1", "b unmovable "], ""),
         ] {
-            let (found, still) = surveyed(&fleet, settings, nodes);
+            let (found, still) = surveyed(&two_divided("8"), settings, nodes);
             assert_eq!(still, unasked, "{name}");
             assert!(found.iter().zip(verdicts).all(|(found, want)| found.starts_with(want)), "{name}: {found:?}");
         }

@@ -69,7 +69,7 @@ impl History {
         self.settling
     }
 
-    /// Returns the events that say something new: a warning that stays the same is reported once and not in every round.
+    /// Returns the events that say something new: a warning that stays the same is reported once, not in every round.
     #[must_use]
     pub fn news(&mut self, events: Vec<Notice>) -> Vec<Notice> {
         let warnings: Vec<Notice> = events.iter().filter(|event| event.is_warning).cloned().collect();

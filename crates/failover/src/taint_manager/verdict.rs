@@ -33,8 +33,8 @@ pub struct FailoverSettings {
 }
 
 impl FailoverSettings {
-    /// Reads it from a binding. Tolerations of the placement as last scheduled count, and those of the present one, which
-    /// may wait for clusters (docs/decisions/0203).
+    /// Reads it from a binding. Tolerations of the placement as last scheduled count, and those of the present one,
+    /// which may wait for clusters (docs/decisions/0203).
     ///
     /// # Errors
     /// If there is no placement, or it can't be read: then nothing is evicted (IR-9).

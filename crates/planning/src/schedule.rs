@@ -193,7 +193,7 @@ pub(crate) fn waits(binding: &Binding) -> bool {
 /// leader asks accurate estimators and the result depends on capacity.
 #[must_use]
 pub(crate) fn unasked(fleet: &Fleet, binding: BindingRef<'_>, scheduling: &Scheduling) -> BTreeSet<ClusterName> {
-    if !fleet.settings.estimators || question_of(binding.spec(), &fleet.settings.scheduler).is_none() {
+    if !fleet.settings.estimators {
         return BTreeSet::new();
     }
     let known = fleet.answers.get(&binding.key());
@@ -201,8 +201,8 @@ pub(crate) fn unasked(fleet: &Fleet, binding: BindingRef<'_>, scheduling: &Sched
         fleet.nodes.contains_key(cluster) || known.is_some_and(|answers| answers.contains_key(cluster))
     };
     let fitting = scheduling.cycles.iter().flat_map(|cycle| &cycle.clusters);
-    let fitting = fitting.filter(|(_, outcome)| outcome.score.is_some()).map(|(cluster, _)| cluster.clone());
-    fitting.filter(|cluster| !is_known(cluster)).collect()
+    let fitting = fitting.filter(|(_, outcome)| outcome.score.is_some()).map(|(cluster, _)| cluster);
+    to_ask(binding.spec(), &fleet.settings.scheduler, fitting, is_known)
 }
 
 /// The same by the trace of a decision, with the nodes that a state knows.
@@ -212,14 +212,24 @@ pub(crate) fn unasked_in(
     state: &State,
     options: &Options,
 ) -> BTreeSet<ClusterName> {
-    if question_of(spec, options).is_none() {
-        return BTreeSet::new();
-    }
     let fitting = trace.iter().filter_map(|because| match because {
         Because::Schedule(Reason::Fits { cluster, .. }) => Some(cluster),
         _ => None,
     });
-    fitting.filter(|cluster| !state.nodes.contains_key(*cluster)).cloned().collect()
+    to_ask(spec, options, fitting, |cluster| state.nodes.contains_key(cluster))
+}
+
+/// Those of the clusters that pass the filters whose nodes are not known, if they decide on a workload.
+fn to_ask<'a>(
+    spec: &ResourceBindingSpec,
+    options: &Options,
+    fitting: impl Iterator<Item = &'a ClusterName>,
+    is_known: impl Fn(&ClusterName) -> bool,
+) -> BTreeSet<ClusterName> {
+    if question_of(spec, options).is_none() {
+        return BTreeSet::new();
+    }
+    fitting.filter(|cluster| !is_known(cluster)).cloned().collect()
 }
 
 /// Free capacity, less the replicas that were assigned lately and that no cluster reports, and what is held for

@@ -44,7 +44,7 @@ pub(crate) struct LeaderReport {
     pub(crate) is_off: bool,
     /// Its settings; the defaults if it announces none.
     pub(crate) settings: Settings,
-    /// Its flags of evictions, if it tells them without a report.
+    /// Its flags of evictions, if it announces them without a report.
     pub(crate) announced: Option<EvictionSettings>,
 }
 

@@ -141,8 +141,8 @@ async fn autoscaler(about: &About, plane: &Plane) -> anyhow::Result<()> {
 /// Knowledge of the leader's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LeaderSettings {
-    /// It tells them.
-    Told,
+    /// It announces them.
+    Announced,
     /// The defaults are assumed.
     Assumed,
 }
@@ -150,7 +150,7 @@ enum LeaderSettings {
 /// Notes the inputs that are not known here.
 fn unknown_here(settings: LeaderSettings) {
     output::note(match settings {
-        LeaderSettings::Told => "not known here: answers of interpreter webhooks",
+        LeaderSettings::Announced => "not known here: answers of interpreter webhooks",
         LeaderSettings::Assumed => {
             "not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks"
         }
@@ -171,7 +171,7 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
             let client = plane.client().await?;
             let configuration = crate::leader::configuration(&client).await;
             if configuration.is_ok() {
-                known = LeaderSettings::Told;
+                known = LeaderSettings::Announced;
             }
             let settings = configuration.map_or_else(|_| Settings::default(), |configuration| configuration.settings());
             read::live(&client, clock, &kind, namespace, name, settings).await?

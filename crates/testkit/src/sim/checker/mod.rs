@@ -218,7 +218,7 @@ impl Checker {
                     if self.nothing_to_lose.contains(cluster) {
                         copies::unjoined(cluster, object, template, fleet, &mut broken);
                     }
-                    if !self.preemptions.has_left(cluster, object) {
+                    if !self.preemptions.take_left(cluster, object) {
                         let (bindings, rules) = (&self.bindings, &self.rules);
                         copies::deleted(cluster, object, template, fleet, bindings, rules, abandoned, &mut broken);
                     } else if !copies::is_kept_elsewhere(cluster, object, fleet) {

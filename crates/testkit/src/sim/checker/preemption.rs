@@ -303,8 +303,9 @@ impl Preemptions {
         self.nominations.values_mut().for_each(|nomination| nomination.figures = None);
     }
 
-    pub(super) fn has_left(&self, cluster: &ClusterName, object: &ObjectKey) -> bool {
-        self.left.contains(&(cluster.clone(), object.clone()))
+    /// Returns whether a deleted copy was left behind by a preempted binding. Only its first deletion is excused.
+    pub(super) fn take_left(&mut self, cluster: &ClusterName, object: &ObjectKey) -> bool {
+        self.left.remove(&(cluster.clone(), object.clone()))
     }
 
     /// Confirms suspicions about nominations that did not end in time.

@@ -87,7 +87,7 @@ pub(crate) async fn run(args: EstimatorArgs) -> anyhow::Result<()> {
         args.insecure_skip_grpc_client_verify,
     )?;
     let seam = Seam::system("estimator");
-    let traffic = Arc::new(Traffic::default());
+    let traffic = Arc::new(Traffic::without_managed_fields());
     let kubeconfig = connect::read(args.kubeconfig.as_ref())?;
     let config = connect::config(kubeconfig, args.context.as_deref(), "member").await?;
     let client = client_from_kubeconfig(config, traffic.clone())?;

@@ -115,7 +115,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         .clone()
         .or_else(scripts::default_directory)
         .and_then(|dir| scripts::open(&dir, &seam.clock));
-    let (plane, members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
+    let (plane, members) = (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
     let kubeconfig = connect::read(args.kubeconfig.as_ref())?;
     let config = connect::config(kubeconfig, args.context.as_deref(), "control plane").await?;
     let server = config.cluster_url.to_string();

@@ -192,7 +192,8 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     print_members(&simulated);
     announce(&format!("kubeconfig: {}", kubeconfig.display()));
 
-    let (to_plane, to_members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
+    let (to_plane, to_members) =
+        (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
     let client = in_process_client(plane.in_process(Identity::admin(CONTROLLERS_USER)), to_plane.clone());
     let network = NetworkConnector::new(to_members.clone());
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));

@@ -1,17 +1,9 @@
 //! Clients over the network and in-process. They do not retry: queues retry, and know which failures to retry.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use base64::Engine as _;
-use http::{HeaderMap, Method, Request, Response};
+use http::{Request, Response};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::rt::TokioExecutor;
 use kube::{
@@ -21,11 +13,11 @@ use kube::{
 };
 use rustls::pki_types::ServerName;
 use secrecy::SecretString;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn};
 
 use crate::{
+    Traffic,
     proxy::{Bars, ProxyConnector},
-    warnings::{self, Warn},
     webhook_tls::WebhookVerifier,
 };
 
@@ -67,43 +59,6 @@ pub enum ClientError {
         /// The problem.
         source: Box<kube::Error>,
     },
-}
-
-/// Observer of a client's requests and answers: counters, for metrics and for tests that a converged fleet sends no
-/// requests, and what is called with the warnings of servers.
-#[derive(Debug, Default)]
-pub struct Traffic {
-    /// GET requests, lists among them, watches not.
-    pub reads: AtomicU64,
-    /// Watches begun.
-    pub watches: AtomicU64,
-    /// POST, PUT, PATCH and DELETE requests.
-    pub writes: AtomicU64,
-    warn: Option<Warn>,
-}
-
-impl Traffic {
-    /// An observer that calls this function with the text of each `Warning` header (specification/operations.md 3).
-    #[must_use]
-    pub fn with_warnings(warn: Warn) -> Self {
-        Self { warn: Some(warn), ..Self::default() }
-    }
-
-    fn pass_warnings(&self, headers: &HeaderMap) {
-        if let Some(warn) = self.warn {
-            warnings::texts(headers).iter().for_each(|text| warn(text));
-        }
-    }
-
-    fn count(&self, request: &Request<Body>) {
-        let watch = request.uri().query().is_some_and(|q| q.split('&').any(|p| p == "watch=true" || p == "watch=1"));
-        let counter = match (request.method(), watch) {
-            (&Method::GET, true) => &self.watches,
-            (&Method::GET | &Method::HEAD, false) => &self.reads,
-            _ => &self.writes,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// The client configuration of a context (the current one if none is named) of a kubeconfig file.
@@ -180,16 +135,8 @@ fn client_with(config: Config, traffic: Arc<Traffic>, route: Route) -> Result<Cl
             builder.enable_http1().wrap_connector(connector)
         }
     };
-    let answered = traffic.clone();
     let service = ServiceBuilder::new()
-        .map_request(move |request: Request<Body>| {
-            traffic.count(&request);
-            request
-        })
-        .map_response(move |response: Response<_>| {
-            answered.pass_warnings(response.headers());
-            response
-        })
+        .layer(layer_fn(move |service| traffic.clone().before(service)))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
@@ -338,17 +285,6 @@ where
     B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let answered = traffic.clone();
-    let counted = service.map_request(move |request: Request<Body>| {
-        traffic.count(&request);
-        request
-    });
-    let service = ServiceBuilder::new()
-        .timeout(REQUEST_DEADLINE)
-        .map_response(move |response: Response<B>| {
-            answered.pass_warnings(response.headers());
-            response
-        })
-        .service(counted);
+    let service = ServiceBuilder::new().timeout(REQUEST_DEADLINE).service(traffic.before(service));
     Client::new(service, "default")
 }

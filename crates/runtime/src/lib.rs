@@ -13,12 +13,14 @@ mod failure;
 mod hot_loop;
 mod informer;
 pub mod leader;
+mod managed_fields;
 mod metrics;
 mod panics;
 mod proxy;
 mod queue;
 mod reconcile;
 mod status;
+mod traffic;
 mod warnings;
 mod webhook_tls;
 mod write;
@@ -27,7 +29,7 @@ mod yields;
 pub use cache::{Cache, Change, Key};
 pub use caches::{CacheSpec, Caches};
 pub use client::{
-    AggregatedAccess, ClientError, TokenAccess, Traffic, aggregated_client, client_by_token, client_config,
+    AggregatedAccess, ClientError, TokenAccess, aggregated_client, client_by_token, client_config,
     client_from_kubeconfig, in_process_client, kubeconfig_client_config, webhook_client,
 };
 pub use discovery::{aggregated_groups, discover};
@@ -41,6 +43,7 @@ pub use proxy::Bars;
 pub use queue::{Queue, Queued, QueuedState};
 pub use reconcile::{Next, Worker, run_workers};
 pub use status::{Current, StatusTarget, StatusWriter};
+pub use traffic::Traffic;
 pub use warnings::Warn;
 pub use write::Writer;
 pub use yields::Yields;

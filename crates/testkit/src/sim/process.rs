@@ -91,7 +91,7 @@ impl Slot {
             self.faults.clone(),
             history.clone(),
         );
-        let client = in_process_client(link, Arc::new(Traffic::default()));
+        let client = in_process_client(link, Arc::new(Traffic::without_managed_fields()));
         let elector =
             (lead == Lead::Elected).then(|| Elector::new(client.clone(), seam.clone(), LeaderOptions::new(&name)));
         let fence = elector.as_ref().map(Elector::fence);
@@ -208,10 +208,16 @@ impl Connector for SimConnector {
         assert!(!self.connect_panics.lock().contains(&name), "connecting {name} panics");
         let identity = Identity::admin("ironclad");
         let client = if name == CONTROL_PLANE {
-            in_process_client(self.link(self.plane.in_process(identity), &name), Arc::new(Traffic::default()))
+            in_process_client(
+                self.link(self.plane.in_process(identity), &name),
+                Arc::new(Traffic::without_managed_fields()),
+            )
         } else {
             let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
-            in_process_client(self.link(member.faulted_service(identity), &name), Arc::new(Traffic::default()))
+            in_process_client(
+                self.link(member.faulted_service(identity), &name),
+                Arc::new(Traffic::without_managed_fields()),
+            )
         };
         Ok(match &self.fence {
             Some(fence) => fenced(client, fence.clone()),

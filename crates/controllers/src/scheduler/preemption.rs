@@ -124,7 +124,7 @@ impl Preemption {
         if let Some(lasted) = lasted {
             let label = match outcome {
                 Outcome::Bound => "bound",
-                Outcome::Expired => "expired",
+                Outcome::Expired(_) => "expired",
                 _ => "dropped",
             };
             self.metrics.nomination_ended(label, lasted);

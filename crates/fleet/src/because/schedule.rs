@@ -176,6 +176,8 @@ pub enum Unhelpful {
     TooMany,
     /// Bindings were preempted before, and it did not fit.
     NoProgress,
+    /// Bindings of higher priority were scheduled into the capacity that was held.
+    Overtaken,
     /// A quota would refuse the result.
     OverQuota,
     /// Clusters have not sent a summary since the restart of the scheduler.
@@ -189,6 +191,7 @@ impl fmt::Display for Unhelpful {
             Self::StillTooLittle => "insufficient capacity even after preemption",
             Self::TooMany => "victim limit exceeded",
             Self::NoProgress => "preemption made no progress",
+            Self::Overtaken => "bindings of higher priority took the capacity",
             Self::OverQuota => "a quota would refuse the result",
             Self::Recounting => "clusters have not sent a summary since the restart",
         })

@@ -68,7 +68,7 @@ pub(super) fn considered(
         },
         // The capacity would be held in vain.
         (Turn::Resume(_) | Turn::Wait { .. }, Some(why)) => Considered {
-            outcome: Outcome::Expired,
+            outcome: Outcome::Expired(Unhelpful::OverQuota),
             message: unhelpful_message(failure, why),
             next: Some(Next::WhenCapacityOrQuota),
         },
@@ -85,15 +85,14 @@ fn on_turn(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, turn:
     match turn {
         Turn::Attempt => attempt(seen, preempting, failure, now),
         Turn::Resume(plan) => nominating(failure, plan),
+        Turn::Wait { since, .. } if preempt::is_overtaken(seen, preempting.placed, since) => {
+            expired(failure, Unhelpful::Overtaken)
+        }
         Turn::Wait { .. } => {
             let message = waiting_message(seen.binding, failure);
             Considered { outcome: Outcome::Waits, message, next: Some(Next::Nominated) }
         }
-        Turn::GiveUp => Considered {
-            outcome: Outcome::Expired,
-            message: unhelpful_message(failure, Unhelpful::NoProgress),
-            next: Some(Next::Nominated),
-        },
+        Turn::GiveUp => expired(failure, Unhelpful::NoProgress),
         Turn::Pause { until } | Turn::Rest { until } => refused(failure, Unhelpful::NoProgress, Some(Next::At(until))),
     }
 }
@@ -130,6 +129,11 @@ fn sentence(verb: &str, plan: &preempt::Plan, end: &str) -> String {
 
 fn refused(failure: &Failure, because: Unhelpful, next: Option<Next>) -> Considered {
     Considered { outcome: Outcome::Refused(because), message: unhelpful_message(failure, because), next }
+}
+
+fn expired(failure: &Failure, because: Unhelpful) -> Considered {
+    let message = unhelpful_message(failure, because);
+    Considered { outcome: Outcome::Expired(because), message, next: Some(Next::Nominated) }
 }
 
 fn unhelpful_message(failure: &Failure, because: impl std::fmt::Display) -> String {
@@ -189,8 +193,8 @@ pub(super) fn effects(binding: BindingRef<'_>, considered: &Considered, is_new: 
                 plan.effects.extend(failed(binding, &considered.message));
             }
         }
-        Outcome::Expired => {
-            plan.note(Reason::NotPreempting { because: Unhelpful::NoProgress }.into());
+        Outcome::Expired(because) => {
+            plan.note(Reason::NotPreempting { because: *because }.into());
             plan.effects.extend(failed(binding, &considered.message));
         }
         Outcome::Bound | Outcome::Dropped => {}

@@ -55,6 +55,8 @@ pub enum Turn {
     Resume(Plan),
     /// Wait for the capacity that is held for it, at most until then.
     Wait {
+        /// Begin of the nomination.
+        since: Timestamp,
         /// End of the nomination.
         until: Timestamp,
     },
@@ -85,8 +87,8 @@ pub enum Outcome {
     Refused(ironclad_fleet::because::schedule::Unhelpful),
     /// The binding is scheduled, and its nomination ends.
     Bound,
-    /// Its nomination ended without a result.
-    Expired,
+    /// Its nomination ended without a result, for this reason.
+    Expired(ironclad_fleet::because::schedule::Unhelpful),
     /// It may not preempt any more, or no longer needs to.
     Dropped,
 }
@@ -96,7 +98,7 @@ impl Outcome {
     #[must_use]
     pub fn result(&self) -> Option<&'static str> {
         use ironclad_fleet::because::schedule::Unhelpful::{
-            NoProgress, NoVictims, OverQuota, Recounting, StillTooLittle, TooMany,
+            NoProgress, NoVictims, OverQuota, Overtaken, Recounting, StillTooLittle, TooMany,
         };
         match self {
             Self::Nominated(_) => Some("nominated"),
@@ -104,7 +106,11 @@ impl Outcome {
             Self::Refused(NoVictims) => Some("no_victims"),
             Self::Refused(StillTooLittle | OverQuota) => Some("not_helpful"),
             Self::Refused(TooMany) => Some("limited"),
-            Self::Refused(NoProgress | Recounting) | Self::Waits | Self::Bound | Self::Expired | Self::Dropped => None,
+            Self::Refused(NoProgress | Overtaken | Recounting)
+            | Self::Waits
+            | Self::Bound
+            | Self::Expired(_)
+            | Self::Dropped => None,
         }
     }
 }
@@ -118,14 +124,14 @@ impl Preemptors {
         let Some(record) = self.records.get(key).filter(|record| record.generation == generation) else {
             // A nomination of an earlier process.
             let of_before = nominated && leaving && !self.records.contains_key(key);
-            return if of_before { Turn::Wait { until: after(now, NOMINATED_FOR) } } else { Turn::Attempt };
+            return if of_before { Turn::Wait { since: now, until: after(now, NOMINATED_FOR) } } else { Turn::Attempt };
         };
         if let Some(nomination) = &record.nomination {
             let until = after(nomination.since, NOMINATED_FOR);
             return match &nomination.open {
                 _ if now >= until => Turn::GiveUp,
                 Some(plan) => Turn::Resume(plan.clone()),
-                None => Turn::Wait { until },
+                None => Turn::Wait { since: nomination.since, until },
             };
         }
         let Some(ended) = record.ended else { return Turn::Attempt };
@@ -188,7 +194,7 @@ impl Preemptors {
                 None
             }
             Outcome::Bound | Outcome::Dropped => self.records.remove(key).as_ref().and_then(lasted),
-            Outcome::Expired | Outcome::Observed(_) | Outcome::Refused(_) => {
+            Outcome::Expired(_) | Outcome::Observed(_) | Outcome::Refused(_) => {
                 let record = self.records.get_mut(key).filter(|record| record.nomination.is_some())?;
                 let lasted = lasted(record);
                 (record.nomination, record.ended) = (None, Some(now));

@@ -70,13 +70,75 @@ fn a_nomination_from_attempt_to_result() {
     assert_eq!(second.preemption, Some(Outcome::Waits), "nobody else is evicted while it waits");
     assert!(second.plan.effects.is_empty(), "and nothing is written");
     let third = world.decide(&waiting, 1_600);
-    assert_eq!(third.preemption, Some(Outcome::Expired));
+    assert_eq!(third.preemption, Some(Outcome::Expired(Unhelpful::NoProgress)));
     assert_eq!(applied(&waiting, &third).status.unwrap().nominated_clusters, []);
     let roomy = World::new().cluster("m1", &[("cpu", "4")]);
     let bound = roomy.decide(&waiting, 1_020);
     assert_eq!(bound.preemption, Some(Outcome::Bound));
     let bound = applied(&waiting, &bound);
     assert_eq!((bound.status.unwrap().nominated_clusters, bound.spec.clusters), (vec![], targets(&[("m1", 1)])));
+}
+
+/// Who may ignore what is held may use it up.
+#[test]
+fn a_nomination_ends_once_higher_priorities_took_what_it_held() {
+    let other = |name: &str, priority, cores: &str, on: &str, scheduled| {
+        let mut other = workload(name, priority, 1, &[("cpu", cores)], &[(on, 1)]);
+        other.status.as_mut().unwrap().last_scheduled_time = Some(Time(at(scheduled)));
+        other
+    };
+    let leaving = || {
+        let mut leaving = workload("low", 0, 1, &[("cpu", "4")], &[]);
+        leaving.spec.graceful_eviction_tasks = vec![task("m1", "BindingPreempted", Some(1))];
+        leaving
+    };
+    let one = [("m1", 1)];
+    let rows: [(_, &[(&str, i32)], _, _); 9] = [
+        ("nobody came", &one, vec![], Outcome::Waits),
+        ("one that took all", &one, vec![other("a", 6, "4", "m1", 1_000)], Outcome::Expired(Unhelpful::Overtaken)),
+        (
+            "two that took all",
+            &one,
+            vec![other("a", 6, "2", "m1", 1_001), other("b", 9, "2", "m1", 1_002)],
+            Outcome::Expired(Unhelpful::Overtaken),
+        ),
+        ("less than it lacks: the rest is still to come", &one, vec![other("a", 6, "3", "m1", 1_001)], Outcome::Waits),
+        ("its own priority", &one, vec![other("a", 5, "4", "m1", 1_001)], Outcome::Waits),
+        ("one that was there before", &one, vec![other("a", 6, "4", "m1", 999)], Outcome::Waits),
+        ("one elsewhere", &one, vec![other("a", 6, "4", "m2", 1_001)], Outcome::Waits),
+        (
+            "the task of a victim lasts longer than its copy",
+            &one,
+            vec![other("a", 6, "4", "m1", 1_001), leaving()],
+            Outcome::Expired(Unhelpful::Overtaken),
+        ),
+        (
+            "one of two clusters",
+            &[("m1", 1), ("m2", 1)],
+            vec![other("a", 6, "4", "m1", 1_001)],
+            Outcome::Expired(Unhelpful::Overtaken),
+        ),
+    ];
+    for (name, clusters, others, want) in rows {
+        let replicas = i32::try_from(clusters.len()).unwrap();
+        let pending = nominated(preemptor(5, replicas, &[("cpu", "4")]), clusters);
+        let key = BindingRef::from(&pending).key();
+        let free = if clusters.len() > 1 { "4" } else { "0" };
+        let mut world = World::new().cluster("m1", &[("cpu", "0")]).cluster("m2", &[("cpu", free)]);
+        world.bindings = others;
+        let plan = Plan { victims: Vec::new(), nominated: targets(clusters) };
+        world.preemptors.record(&key, 1, &Outcome::Nominated(plan), at(1_000));
+        world.preemptors.all_evicted(&key);
+        let decision = world.decide(&pending, 1_010);
+        assert_eq!(decision.preemption, Some(want.clone()), "{name}");
+        let held = applied(&pending, &decision).status.unwrap().nominated_clusters;
+        assert_eq!(held.is_empty(), want != Outcome::Waits, "{name}");
+        world.preemptors.record(&key, 1, &want, at(1_010));
+        let again = world.preemptors.turn(&key, 1, false, false, at(1_020));
+        let ended = Turn::Pause { until: at(1_070) };
+        let goes_on = Turn::Wait { since: at(1_000), until: at(1_600) };
+        assert_eq!(again, if want == Outcome::Waits { goes_on } else { ended }, "{name}");
+    }
 }
 
 /// A process that ends after the eviction leaves the task only.
@@ -143,7 +205,7 @@ fn a_quota_is_asked_before_victims_are_chosen() {
             world.preemptors.all_evicted(&key);
         }
         let given_up = world.decide(&waiting, 1_010);
-        assert_eq!(given_up.preemption, Some(Outcome::Expired));
+        assert_eq!(given_up.preemption, Some(Outcome::Expired(Unhelpful::OverQuota)));
         assert_eq!(applied(&waiting, &given_up).status.unwrap().nominated_clusters, []);
         assert!(given_up.plan.effects.iter().all(|effect| !matches!(effect, Effect::Preempt(_))), "nobody leaves");
     }
@@ -174,17 +236,24 @@ fn attempts_are_limited() {
     assert_eq!(turn(&all, 1, 5), Turn::Attempt, "a victim changed");
     all.record(&key, 1, &plan, at(5));
     all.voided(&key, true);
-    assert_eq!(turn(&all, 1, 6), Turn::Wait { until: at(605) }, "a victim changed after others were evicted");
+    assert_eq!(
+        turn(&all, 1, 6),
+        Turn::Wait { since: at(5), until: at(605) },
+        "a victim changed after others were evicted"
+    );
     all.all_evicted(&key);
-    assert_eq!(turn(&all, 1, 6), Turn::Wait { until: at(605) });
+    assert_eq!(turn(&all, 1, 6), Turn::Wait { since: at(5), until: at(605) });
     assert_eq!(turn(&all, 1, 605), Turn::GiveUp);
-    assert_eq!(all.record(&key, 1, &Outcome::Expired, at(605)).map(|lasted| lasted.as_secs()), Some(600));
+    assert_eq!(
+        all.record(&key, 1, &Outcome::Expired(Unhelpful::NoProgress), at(605)).map(|lasted| lasted.as_secs()),
+        Some(600)
+    );
     assert_eq!(turn(&all, 1, 606), Turn::Pause { until: at(665) });
     assert_eq!(turn(&all, 1, 665), Turn::Attempt);
     for begun in [665, 1_400] {
         all.record(&key, 1, &plan, at(begun));
         all.all_evicted(&key);
-        all.record(&key, 1, &Outcome::Expired, at(begun + 600));
+        all.record(&key, 1, &Outcome::Expired(Unhelpful::NoProgress), at(begun + 600));
     }
     assert_eq!(turn(&all, 1, 2_100), Turn::Rest { until: at(3_800) }, "three attempts are all");
     assert_eq!(turn(&all, 2, 2_100), Turn::Attempt, "until its spec changes");

@@ -344,10 +344,14 @@ impl<K: Resource + Clone> Cache<K> {
         let new = Arc::new(object);
         let old = self.entries.insert(key.clone(), Entry { object: new.clone(), awaiting }).map(|e| e.object);
         for index in self.indexes.values_mut() {
-            if let Some(old) = &old {
-                index.strike(&key, old);
+            let before = old.as_ref().map(|old| (index.values_of)(old)).unwrap_or_default();
+            let after = (index.values_of)(&new);
+            // The usual change is one of a status.
+            if before == after {
+                continue;
             }
-            for value in (index.values_of)(&new) {
+            index.strike(&key, before);
+            for value in after {
                 index.keys.entry(value).or_default().insert(key.clone());
             }
         }
@@ -357,15 +361,16 @@ impl<K: Resource + Clone> Cache<K> {
     fn remove(&mut self, key: &Key) -> Option<Change<K>> {
         let old = self.entries.remove(key)?.object;
         for index in self.indexes.values_mut() {
-            index.strike(key, &old);
+            let values = (index.values_of)(&old);
+            index.strike(key, values);
         }
         Some(Change { old: Some(old), new: None, ours: false })
     }
 }
 
 impl<K> Index<K> {
-    fn strike(&mut self, key: &Key, object: &K) {
-        for value in (self.values_of)(object) {
+    fn strike(&mut self, key: &Key, values: Vec<String>) {
+        for value in values {
             if let Some(keys) = self.keys.get_mut(&value) {
                 keys.remove(key);
                 if keys.is_empty() {
@@ -388,6 +393,7 @@ fn includes<K: Resource>(listed: &K, written: &K) -> bool {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
+    use proptest::{collection, prelude::*};
 
     use super::*;
 
@@ -600,5 +606,36 @@ mod tests {
         assert_eq!(cache.by_index("uid", "v").len(), 1);
         cache.deleted(&object("v", "3"));
         assert!(cache.by_index("uid", "v").is_empty());
+    }
+
+    proptest! {
+        /// An index has what a look at every object gives, however values stay, move, multiply and go.
+        #[test]
+        fn an_index_agrees_with_the_objects(
+            steps in collection::vec((0..3usize, collection::vec(0..4usize, 0..4), any::<bool>()), 0..40),
+        ) {
+            fn values(object: &ConfigMap) -> Vec<String> {
+                object.data.iter().flatten().map(|(_, value)| value.clone()).collect()
+            }
+            let mut cache = Cache::<ConfigMap>::default();
+            cache.add_index("value", values);
+            for (at, (name, wanted, is_deleted)) in steps.into_iter().enumerate() {
+                let mut object = object(&format!("u{name}"), &at.to_string());
+                object.metadata.name = Some(format!("o{name}"));
+                object.data = Some(wanted.iter().enumerate().map(|(key, value)| (key.to_string(), value.to_string())).collect());
+                if is_deleted {
+                    cache.deleted(&object);
+                } else {
+                    cache.applied(object);
+                }
+                for value in 0..4 {
+                    let value = value.to_string();
+                    let slow = cache.iter().filter(|object| values(object).contains(&value)).cloned();
+                    prop_assert_eq!(cache.by_index("value", &value), slow.collect::<Vec<_>>());
+                }
+            }
+            let unused: usize = cache.indexes.values().map(|index| index.keys.values().filter(|keys| keys.is_empty()).count()).sum();
+            prop_assert_eq!(unused, 0, "no value without an object is kept");
+        }
     }
 }

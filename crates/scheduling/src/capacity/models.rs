@@ -46,9 +46,16 @@ struct Group {
 impl Group {
     /// Number of pods with this request that fit on one of the nodes.
     fn per_node(&self, request: &Units) -> i64 {
-        let named = request.iter().filter(|(_, amount)| **amount > 0);
-        let fits = named.filter_map(|(resource, amount)| Some(self.left.get(resource)? / amount));
-        fits.fold(self.pods, i64::min).max(0)
+        let mut fits = self.pods;
+        for (resource, amount) in request.iter().filter(|(_, amount)| **amount > 0) {
+            match self.left.get(resource) {
+                // Full nodes are the most frequent ones, and a division takes long.
+                Some(left) if left < amount => return 0,
+                Some(left) => fits = fits.min(left / amount),
+                None => {}
+            }
+        }
+        fits.max(0)
     }
 
     /// Splits off this number of the nodes, each of which receives `pods` pods.

@@ -85,7 +85,7 @@ fn on_turn(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, turn:
     match turn {
         Turn::Attempt => attempt(seen, preempting, failure, now),
         Turn::Resume(plan) => nominating(failure, plan),
-        Turn::Wait { since, .. } if preempt::is_overtaken(seen, preempting.placed, since) => {
+        Turn::Wait { since, .. } if preempt::is_overtaken(seen, preempting.placed, since, now) => {
             expired(failure, Unhelpful::Overtaken)
         }
         Turn::Wait { .. } => {

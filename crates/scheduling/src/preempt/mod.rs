@@ -49,6 +49,10 @@ use crate::{
 /// (specification/scheduling.md 15.8).
 const SPARED_FOR: SignedDuration = SignedDuration::from_mins(5);
 
+/// Time for victims to leave and summaries to show it. A binding that was scheduled anew where it runs seems to have
+/// come, and without this time it could end a nomination whose capacity is still to appear.
+const HELD_AT_LEAST: SignedDuration = SignedDuration::from_mins(1);
+
 /// Field of a binding's status with its nomination.
 pub const NOMINATED_CLUSTERS: &str = "nominatedClusters";
 
@@ -128,6 +132,7 @@ pub(crate) fn plan(
 /// Returns whether bindings of higher priority, scheduled to the clusters of a nomination since it began, use what the
 /// preemptor lacks there: without them everything that is held would fit. While the summaries lack what victims free,
 /// it would not, so that it is waited for (specification/scheduling.md 15.7).
+/// A nomination lasts [`HELD_AT_LEAST`] in any case.
 pub(crate) fn overtaken(
     seen: &Seen<'_>,
     placed: &Placed,
@@ -143,7 +148,8 @@ pub(crate) fn overtaken(
         let cluster = ClusterName::from(target.name.as_str());
         let (room, _) = seen.capacity.room(&cluster, request, counting, &asker)?;
         let share = i64::from(target.replicas).max(1);
-        let is_new = |occupant: &Occupant| occupant.scheduled.is_some_and(|scheduled| scheduled >= since);
+        // Times have whole seconds: in the second of the nomination it is not known who came first.
+        let is_new = |occupant: &Occupant| occupant.scheduled.is_some_and(|scheduled| scheduled > since);
         let others = placed.on(&cluster).zip(above).into_iter().flat_map(|(on, above)| on.from(above));
         let mut freed: Amounts = smallvec![0; room.width()];
         for (_, other) in others.filter(|(_, other)| is_new(other)) {

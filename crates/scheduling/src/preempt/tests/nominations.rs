@@ -95,7 +95,7 @@ fn a_nomination_ends_once_higher_priorities_took_what_it_held() {
     let one = [("m1", 1)];
     let rows: [(_, &[(&str, i32)], _, _); 9] = [
         ("nobody came", &one, vec![], Outcome::Waits),
-        ("one that took all", &one, vec![other("a", 6, "4", "m1", 1_000)], Outcome::Expired(Unhelpful::Overtaken)),
+        ("one that took all", &one, vec![other("a", 6, "4", "m1", 1_001)], Outcome::Expired(Unhelpful::Overtaken)),
         (
             "two that took all",
             &one,
@@ -104,7 +104,7 @@ fn a_nomination_ends_once_higher_priorities_took_what_it_held() {
         ),
         ("less than it lacks: the rest is still to come", &one, vec![other("a", 6, "3", "m1", 1_001)], Outcome::Waits),
         ("its own priority", &one, vec![other("a", 5, "4", "m1", 1_001)], Outcome::Waits),
-        ("one that was there before", &one, vec![other("a", 6, "4", "m1", 999)], Outcome::Waits),
+        ("one that was there before", &one, vec![other("a", 6, "4", "m1", 1_000)], Outcome::Waits),
         ("one elsewhere", &one, vec![other("a", 6, "4", "m2", 1_001)], Outcome::Waits),
         (
             "the task of a victim lasts longer than its copy",
@@ -129,13 +129,15 @@ fn a_nomination_ends_once_higher_priorities_took_what_it_held() {
         let plan = Plan { victims: Vec::new(), nominated: targets(clusters) };
         world.preemptors.record(&key, 1, &Outcome::Nominated(plan), at(1_000));
         world.preemptors.all_evicted(&key);
-        let decision = world.decide(&pending, 1_010);
+        let early = world.decide(&pending, 1_059);
+        assert_eq!(early.preemption, Some(Outcome::Waits), "{name}");
+        let decision = world.decide(&pending, 1_060);
         assert_eq!(decision.preemption, Some(want.clone()), "{name}");
         let held = applied(&pending, &decision).status.unwrap().nominated_clusters;
         assert_eq!(held.is_empty(), want != Outcome::Waits, "{name}");
-        world.preemptors.record(&key, 1, &want, at(1_010));
-        let again = world.preemptors.turn(&key, 1, false, false, at(1_020));
-        let ended = Turn::Pause { until: at(1_070) };
+        world.preemptors.record(&key, 1, &want, at(1_060));
+        let again = world.preemptors.turn(&key, 1, false, false, at(1_070));
+        let ended = Turn::Pause { until: at(1_120) };
         let goes_on = Turn::Wait { since: at(1_000), until: at(1_600) };
         assert_eq!(again, if want == Outcome::Waits { goes_on } else { ended }, "{name}");
     }

@@ -85,7 +85,7 @@ impl Filter {
         }
     }
 
-    /// What is left of the next part.
+    /// Returns the next part without what is removed from it.
     fn pass(&mut self, part: Bytes) -> Bytes {
         let mut left: Option<Vec<u8>> = None;
         // Everything before `from` is in `left` or was cut.
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// What is left of this text if it arrives in parts of this many bytes.
+    /// Passes this text through a filter in parts of this many bytes.
     fn left(shape: Shape, text: &str, part: usize) -> String {
         let mut filter = Filter::new(shape);
         let parts = text.as_bytes().chunks(part.max(1));

@@ -1,4 +1,4 @@
-//! What stands between a client and its server: counters, and what is done with answers.
+//! Observer between a client and its server: it counts requests, passes warnings on and removes `managedFields`.
 
 use std::{
     future::Future,

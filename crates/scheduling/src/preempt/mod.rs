@@ -7,6 +7,7 @@
 
 mod clusters;
 mod execute;
+mod overtaken;
 mod placed;
 mod plan;
 mod preemptors;
@@ -20,18 +21,19 @@ use std::{
     sync::Arc,
 };
 
-use ironclad_api::work::{PreemptionPolicy, TargetCluster};
-use ironclad_fleet::{BindingKey, BindingRef, ClusterName, because::schedule::Unhelpful};
+use ironclad_api::work::PreemptionPolicy;
+use ironclad_fleet::{BindingKey, BindingRef, because::schedule::Unhelpful};
 use jiff::{SignedDuration, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
 pub use crate::seen::Preempting;
 pub use execute::{Eviction, Stale, evict, is_wanted, succeeded};
 pub(crate) use execute::{condition, listed};
+pub(crate) use overtaken::is_overtaken;
 pub use placed::Placed;
 pub use plan::{Limits, Mode, Plan, Victim};
 pub use preemptors::{Outcome, Preemptors, Turn};
-pub(crate) use search::{is_overtaken, search};
+pub(crate) use search::search;
 
 use self::{
     clusters::{Site, Wanted},
@@ -40,7 +42,7 @@ use self::{
 };
 use crate::{
     Candidate, Room, Seen,
-    capacity::{Amounts, Asker, Counting, Demand, Request, Share, demand},
+    capacity::{Asker, Counting, Demand, Request, Share, demand},
     priority::priority,
     spread::{Need, Spread},
 };
@@ -48,10 +50,6 @@ use crate::{
 /// Time within which a binding that was preempted is chosen again only if no plan spares it
 /// (specification/scheduling.md 15.8).
 const SPARED_FOR: SignedDuration = SignedDuration::from_mins(5);
-
-/// Time for victims to leave and summaries to show it. A binding that was scheduled anew where it runs seems to have
-/// come, and without this time it could end a nomination whose capacity is still to appear.
-const HELD_AT_LEAST: SignedDuration = SignedDuration::from_mins(1);
 
 /// Field of a binding's status with its nomination.
 pub const NOMINATED_CLUSTERS: &str = "nominatedClusters";
@@ -127,40 +125,6 @@ pub(crate) fn plan(
         clusters::choose(&sparing, wanted, fits)
     });
     sparing.flatten().or_else(|| clusters::choose(&all, wanted, fits)).ok_or(Unhelpful::StillTooLittle)
-}
-
-/// Returns whether bindings of higher priority, scheduled to the clusters of a nomination since it began, use what the
-/// preemptor lacks there: without them everything that is held would fit. While the summaries lack what victims free,
-/// it would not, so that it is waited for (specification/scheduling.md 15.7).
-/// A nomination lasts [`HELD_AT_LEAST`] in any case.
-pub(crate) fn overtaken(
-    seen: &Seen<'_>,
-    placed: &Placed,
-    nominated: &[TargetCluster],
-    request: &Request,
-    counting: Counting,
-    since: Timestamp,
-) -> bool {
-    let asker = Asker::of(seen.binding.spec());
-    let above = priority(seen.binding.spec()).checked_add(1);
-    // Whether the share of a cluster is lacking, if it would fit without the others.
-    let lacks = |target: &TargetCluster| {
-        let cluster = ClusterName::from(target.name.as_str());
-        let (room, _) = seen.capacity.room(&cluster, request, counting, &asker)?;
-        let share = i64::from(target.replicas).max(1);
-        // Times have whole seconds: in the second of the nomination it is not known who came first.
-        let is_new = |occupant: &Occupant| occupant.scheduled.is_some_and(|scheduled| scheduled > since);
-        let others = placed.on(&cluster).zip(above).into_iter().flat_map(|(on, above)| on.from(above));
-        let mut freed: Amounts = smallvec![0; room.width()];
-        for (_, other) in others.filter(|(_, other)| is_new(other)) {
-            for (sum, more) in freed.iter_mut().zip(&room.amounts(&other.footprint)) {
-                *sum = sum.saturating_add(*more);
-            }
-        }
-        (room.base().saturating_add(room.gain(&freed)) >= share).then(|| room.base() < share)
-    };
-    let lacking: Option<Vec<bool>> = nominated.iter().map(lacks).collect();
-    lacking.is_some_and(|lacking| lacking.contains(&true))
 }
 
 /// Rules by which bindings may leave clusters for one preemptor (specification/scheduling.md 15.3).

@@ -9,10 +9,10 @@ use ironclad_api::{
 use ironclad_fleet::because::schedule::Unhelpful;
 use jiff::Timestamp;
 
-use super::{HELD_AT_LEAST, Pending, Placed, Plan, overtaken, plan};
+use super::{Pending, Placed, Plan, plan};
 use crate::{
     Candidate, Seen,
-    capacity::{Demand, Request},
+    capacity::Demand,
     cycle::{self, Trace},
     filter::Filter,
     options,
@@ -37,19 +37,6 @@ pub(crate) fn search(seen: &Seen<'_>, placed: &Placed, now: Timestamp) -> Result
         }
     }
     Err(why.unwrap_or(Unhelpful::NoVictims))
-}
-
-/// Returns whether bindings of higher priority took the capacity that is held for a nominated binding
-/// (specification/scheduling.md 15.7). `since` is the begin of the nomination.
-pub(crate) fn is_overtaken(seen: &Seen<'_>, placed: &Placed, since: Timestamp, now: Timestamp) -> bool {
-    if now.duration_since(since) < HELD_AT_LEAST {
-        return false;
-    }
-    let spec = seen.binding.spec();
-    let nominated = seen.binding.status().map_or(&[][..], |status| &status.nominated_clusters);
-    let Some(placement) = spec.placement.as_ref().filter(|_| !nominated.is_empty()) else { return false };
-    let demand = Demand::of(spec, options::schedules_component_sets(seen.options, spec, placement));
-    overtaken(seen, placed, nominated, &Request::of(&demand), cycle::counting(spec, seen.options), since)
 }
 
 fn in_group(

@@ -79,7 +79,7 @@ fn a_nomination_from_attempt_to_result() {
     assert_eq!((bound.status.unwrap().nominated_clusters, bound.spec.clusters), (vec![], targets(&[("m1", 1)])));
 }
 
-/// Who may ignore what is held may use it up.
+/// Bindings of higher priority ignore a nomination, and may use up its capacity.
 #[test]
 fn a_nomination_ends_once_higher_priorities_took_what_it_held() {
     let other = |name: &str, priority, cores: &str, on: &str, scheduled| {

@@ -1,4 +1,4 @@
-//! Nodes and pods of members, for verbs that foresee what accurate estimators answer the leader
+//! Nodes and pods of members, for verbs that foresee what fits by the leader's accounts of clusters
 //! (specification/scheduling.md 10.6).
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use ironclad_api::cluster::Cluster;
-use ironclad_fleet::{ClusterName, gates::Gate};
+use ironclad_fleet::ClusterName;
 use ironclad_planning::Fleet;
 use ironclad_scheduling::estimator::Index;
 use ironclad_seam::Clock;
@@ -49,14 +49,13 @@ impl Asked {
         if new.is_empty() {
             return false;
         }
-        let quotas = fleet.settings.gates.enabled(Gate::ResourceQuotaEstimate);
-        self.ask_members(&members::connect(plane, kubeconfig, &new).await, quotas, clock).await;
+        self.ask_members(&members::connect(plane, kubeconfig, &new).await, clock).await;
         true
     }
 
-    async fn ask_members(&mut self, members: &[Member], quotas: bool, clock: &Clock) {
+    async fn ask_members(&mut self, members: &[Member], clock: &Clock) {
         // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
-        let asked: Vec<BoxFuture<'_, _>> = members.iter().map(|member| listed(member, quotas, clock).boxed()).collect();
+        let asked: Vec<BoxFuture<'_, _>> = members.iter().map(|member| listed(member, clock).boxed()).collect();
         let answers: Vec<_> = stream::iter(asked).buffered(members::ASKED_MAX).collect().await;
         for (member, answer) in members.iter().zip(answers) {
             let name = ClusterName::from(member.name.as_str());
@@ -68,9 +67,9 @@ impl Asked {
     }
 }
 
-async fn listed(member: &Member, quotas: bool, clock: &Clock) -> Result<Index, String> {
+async fn listed(member: &Member, clock: &Clock) -> Result<Index, String> {
     let client = member.client()?;
-    let listed = members::within(clock, PATIENCE, ironclad_estimator::listed(&client, quotas)).await?;
+    let listed = members::within(clock, PATIENCE, ironclad_estimator::listed(&client)).await?;
     listed.map_err(|error| report::answer(&error))
 }
 
@@ -83,7 +82,7 @@ pub(crate) fn unknown(cluster: &ClusterName, why: &str) -> String {
 mod tests {
     use ironclad_apiserver::{Identity, Options, Server};
     use ironclad_runtime::in_process_client;
-    use ironclad_scheduling::estimator::{Question, Subtracting};
+    use ironclad_scheduling::estimator::Question;
     use ironclad_seam::{Rng, Seam, Tasks};
     use ironclad_store::{Commit, Engine, MemoryBackend};
     use jiff::Timestamp;
@@ -115,11 +114,10 @@ mod tests {
         let access = [("m1", Ok(Access::Client(client))), ("m2", Err("no route".to_owned()))];
         let members = access.map(|(name, access)| Member { name: name.to_owned(), access });
         let mut asked = Asked::default();
-        asked.ask_members(&members, true, &clock).await;
+        asked.ask_members(&members, &clock).await;
         let needs = serde_json::from_value(json!({"resourceRequest": {"cpu": "2"}})).unwrap();
         let question = Question::replicas("shop", Some(&needs));
-        let mut index = Index::clone(&asked.nodes[&ClusterName::from("m1")]);
-        assert_eq!(index.fits(&question, Subtracting::Assigned), 2, "one on each of two nodes of three cores");
+        assert_eq!(asked.nodes[&ClusterName::from("m1")].fits(&question), 2, "one on each of two nodes of three cores");
         assert_eq!(asked.unknown, [("m2".into(), "no route".to_owned())].into());
         seam.tasks.stop();
     }

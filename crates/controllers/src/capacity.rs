@@ -1,25 +1,31 @@
 //! Capacity of the fleet, as the scheduler assumes it between its cycles. A new leader finds it in the objects.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{
     cluster::Cluster,
     work::{AggregatedStatusItem, ResourceBinding, TargetCluster},
 };
-use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
+use ironclad_estimator::Pod;
+use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName};
+use ironclad_planning::leader::EstimatorAnswer;
 use ironclad_runtime::Change;
 use ironclad_scheduling::{
     Capacity, Options,
-    capacity::{Modelling, Reservation},
+    capacity::{Asker, Modelling, Reservation},
+    estimator::question_of,
 };
 use ironclad_seam::Clock;
+use kube::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::settings::Settings;
+use crate::{bindings::Bindings, index::BY_TARGET, members::Member, settings::Settings};
+
+/// Growth of a cluster within this time enqueues what waits for it once (specification/scheduling.md 16.3).
+const GROWTH_EVERY: Duration = Duration::from_millis(200);
 
 type OnGrowth = Box<dyn Fn() + Send + Sync>;
-type IsSummarized = Box<dyn Fn(&ClusterName, Duration) -> bool + Send + Sync>;
 
 /// The capacity, with the options under which it is used. Cheap to clone.
 #[derive(Clone)]
@@ -30,33 +36,32 @@ struct Shared {
     clock: Clock,
     began: Instant,
     capacity: Mutex<Capacity>,
-    /// Told when assumptions are made, or may end earlier.
-    assumed: Notify,
+    /// Told when something became free, or promises may end earlier.
+    changed: Notify,
     handlers: RwLock<Vec<OnGrowth>>,
-    /// Tells whether the summary of a cluster shows what it reported until then; `None` if summaries are collected
-    /// elsewhere.
-    is_summarized: RwLock<Option<IsSummarized>>,
 }
 
 impl FleetCapacity {
     pub(crate) fn new(settings: &Settings, clock: Clock) -> Self {
         let modelling = Modelling::of(&settings.gates);
         let began = clock.mono();
-        let capacity = Mutex::new(Capacity::new(modelling, settings.failover.health.status_update_frequency));
+        let mut capacity = Capacity::new(modelling, settings.failover.health.status_update_frequency);
+        if settings.propagation.resource_modeling.is_on() {
+            capacity.starts(Duration::ZERO);
+        }
         let options = settings.scheduler.with_gates(&settings.gates);
         Self(Arc::new(Shared {
             options,
             clock,
             began,
-            capacity,
-            assumed: Notify::new(),
+            capacity: Mutex::new(capacity),
+            changed: Notify::new(),
             handlers: RwLock::default(),
-            is_summarized: RwLock::default(),
         }))
     }
 
-    /// The time by which assumptions end.
-    pub(crate) fn now(&self) -> Duration {
+    /// The time by which promises end.
+    fn now(&self) -> Duration {
         self.0.clock.mono() - self.0.began
     }
 
@@ -75,51 +80,70 @@ impl FleetCapacity {
         self.0.handlers.write().push(Box::new(handler));
     }
 
-    /// Asks this whether the summary of a cluster shows what it reported until then.
-    pub(crate) fn ask_for_summaries(
-        &self,
-        is_summarized: impl Fn(&ClusterName, Duration) -> bool + Send + Sync + 'static,
-    ) {
-        *self.0.is_summarized.write() = Some(Box::new(is_summarized));
+    /// Changes the account, and tells those who follow its growth.
+    fn change<T>(&self, change: impl FnOnce(&mut Capacity, Duration) -> T) -> T {
+        let (changed, now) = (&self.0.changed, self.now());
+        let changing = change(&mut self.lock(), now);
+        changed.notify_one();
+        changing
     }
 
-    /// Notes that a cluster has sent a summary, even if it is the same as before.
-    pub(crate) fn summarized(&self, cluster: &ClusterName) {
-        if self.lock().recount(cluster) {
-            self.0.assumed.notify_one();
+    /// Keeps the account of a member by its nodes, pods and quotas from the time at which they are listed.
+    pub(crate) fn follow(&self, member: &Arc<Member>, bindings: &Bindings, clock: &Clock) {
+        let (name, resources) = (member.name.clone(), member.resources.clone());
+        self.change(|capacity, _| capacity.lists(&name));
+        let (this, cluster) = (self.clone(), name.clone());
+        resources.nodes().on_change(move |change| {
+            let Some(node) = change.new.as_ref().or(change.old.as_ref()) else { return };
+            let of = change.new.as_ref().map(|node| node.capacity());
+            this.change(|capacity, _| capacity.node(&cluster, &node.name_any(), of));
+        });
+        let (this, cluster) = (self.clone(), name.clone());
+        resources.pods().on_change(move |change| {
+            let (old, new) = (change.old.as_deref().map(Pod::observed), change.new.as_deref().map(Pod::observed));
+            if old != new {
+                this.change(|capacity, now| capacity.pod(&cluster, old.as_ref(), new.as_ref(), now));
+            }
+        });
+        let (this, cluster) = (self.clone(), name.clone());
+        resources.on_quota(move |namespace, quota, free| {
+            this.change(|capacity, _| capacity.quota(&cluster, namespace, quota, free));
+        });
+        let (this, bindings) = (self.clone(), bindings.clone());
+        member.tasks.supervise(clock, "account", move || {
+            let (this, bindings, resources, name) = (this.clone(), bindings.clone(), resources.clone(), name.clone());
+            async move {
+                resources.nodes().synced().await;
+                resources.pods().synced().await;
+                this.change(|capacity, _| capacity.listed(&name));
+                this.restore(&bindings, &name);
+            }
+        });
+    }
+
+    /// Restores the promises to the bindings in a cluster.
+    pub(crate) fn restore(&self, bindings: &Bindings, cluster: &ClusterName) {
+        for binding in bindings.by_index(BY_TARGET, &cluster.0) {
+            if let Binding::Namespaced(binding) = binding {
+                self.found(&binding);
+            }
         }
     }
 
-    fn ended(&self, capacity: &mut Capacity, now: Duration) -> Vec<ClusterName> {
-        let asked = self.0.is_summarized.read();
-        capacity.expire(now, |cluster, until| asked.as_ref().is_none_or(|asked| asked(cluster, until)))
-    }
-
-    /// Takes in a changed cluster. Returns the clusters with more capacity than before.
-    pub(crate) fn on_cluster(&self, name: &ClusterName, change: &Change<Cluster>) -> Vec<ClusterName> {
-        let now = self.now();
-        let grown = {
-            let mut capacity = self.lock();
+    /// Takes in a changed cluster.
+    pub(crate) fn on_cluster(&self, name: &ClusterName, change: &Change<Cluster>) {
+        self.change(|capacity, now| {
             // What would have ended while the cluster was not ready is prolonged before it counts as ready.
-            let mut grown = self.ended(&mut capacity, now);
-            let has_grown = capacity.cluster(name, change.old.as_deref(), change.new.as_deref());
-            grown.extend(self.ended(&mut capacity, now));
-            grown.extend(has_grown.then(|| name.clone()));
-            grown.sort();
-            grown.dedup();
-            grown
-        };
-        if !grown.is_empty() {
-            self.0.handlers.read().iter().for_each(|handler| handler());
-        }
-        grown
+            capacity.expire(now);
+            capacity.cluster(name, change.old.as_deref(), change.new.as_deref());
+        });
     }
 
-    /// Takes in a changed ResourceBinding: an assumed result may be reported by now, or be void.
+    /// Takes in a changed ResourceBinding: a promised result may be observed by now, or be void.
     pub(crate) fn on_binding(&self, change: &Change<ResourceBinding>) {
         let Some(new) = change.new.as_deref() else {
             if let Some(old) = change.old.as_deref() {
-                self.lock().forget(&BindingRef::from(old).key());
+                self.change(|capacity, _| capacity.forget(&BindingRef::from(old).key()));
             }
             return;
         };
@@ -127,73 +151,103 @@ impl FleetCapacity {
             self.found(new);
             return;
         };
-        let (key, now) = (BindingRef::from(new).key(), self.now());
-        let mut capacity = self.lock();
-        // A result of somebody else, or one of ours whose answer was lost.
-        if old.spec.clusters != new.spec.clusters && !capacity.is_being_written(&key) {
-            capacity.observed(BindingRef::from(old), &new.spec, self.options(), now);
-        }
-        if capacity.assumed_count() > 0 {
-            capacity.reported(&key, &new.spec, reports(old), reports(new), now);
-            self.0.assumed.notify_one();
-        }
+        let key = BindingRef::from(new).key();
+        self.change(|capacity, now| {
+            // A result of somebody else, or one of ours whose answer was lost.
+            if names(old) != names(new) && !capacity.is_being_written(&key) {
+                capacity.observed(BindingRef::from(old), &new.spec, self.options(), now);
+            }
+            if capacity.promised_count() > 0 {
+                capacity.reported(&key, &new.spec, reports(old), reports(new), now);
+            }
+            if new.spec.scheduling_suspended() || new.metadata.deletion_timestamp.is_some() {
+                capacity.withdraw_nomination(&key);
+            }
+        });
     }
 
     /// Takes in a binding that was scheduled before this process knew it, or before it knew a cluster of its result.
-    pub(crate) fn found(&self, binding: &ResourceBinding) {
+    fn found(&self, binding: &ResourceBinding) {
         let wall = self.0.clock.wall();
-        self.lock().found(BindingRef::from(binding), reports(binding), wall, self.options(), self.now());
-        self.0.assumed.notify_one();
+        self.change(|capacity, now| {
+            capacity.found(BindingRef::from(binding), reports(binding), wall, self.options(), now);
+        });
     }
 
-    /// Assumes a result that is about to be written over `before`. It counts until its write is known to have failed.
+    /// Promises a result that is about to be written over `before`. It counts until its write is known to have failed.
     pub(crate) fn assume(&self, before: BindingRef<'_>, after: &[TargetCluster]) -> BeingWritten {
-        let assumed = self.lock().assume(before, after, self.options(), self.now());
-        self.0.assumed.notify_one();
+        let assumed = self.change(|capacity, now| capacity.assume(before, after, self.options(), now));
         BeingWritten { capacity: self.clone(), assumed }
     }
 
     /// Holds capacity for a preemptor, instead of what was held for it before.
     pub(crate) fn nominate(&self, binding: &ResourceBinding, nominated: &[TargetCluster]) {
-        self.lock().nominate(binding, nominated, self.options());
+        self.change(|capacity, _| capacity.nominate(binding, nominated, self.options()));
     }
 
-    /// Gives up what is held for a preemptor. Returns the clusters that have more capacity for others by that.
-    pub(crate) fn withdraw_nomination(&self, key: &BindingKey) -> Vec<ClusterName> {
-        self.lock().withdraw_nomination(key)
+    /// Gives up what is held for a preemptor.
+    pub(crate) fn withdraw_nomination(&self, key: &BindingKey) {
+        self.change(|capacity, _| capacity.withdraw_nomination(key));
     }
 
-    /// Time until the first assumed result expires, if there is one.
-    pub(crate) fn expires_in(&self) -> Option<Duration> {
+    /// Time until the first promise expires, if there is one.
+    fn expires_in(&self) -> Option<Duration> {
         let expires = self.lock().expires_next();
         expires.map(|at| at.saturating_sub(self.now()))
     }
 
-    /// Ends the assumed results that have expired. Returns the clusters with more capacity by that.
-    pub(crate) fn expire(&self) -> Vec<ClusterName> {
-        let now = self.now();
-        let freed = self.ended(&mut self.lock(), now);
-        if !freed.is_empty() {
-            self.0.handlers.read().iter().for_each(|handler| handler());
-        }
-        freed
+    /// Answers of the accounts that are kept by node about a binding, to show them.
+    pub(crate) fn explain(&self, binding: BindingRef<'_>) -> Vec<EstimatorAnswer> {
+        let Some(question) = question_of(binding.spec(), self.options()) else { return Vec::new() };
+        let (capacity, asker) = (self.lock(), Asker::of(binding.spec()));
+        let answer = |cluster: &ClusterName| EstimatorAnswer {
+            cluster: cluster.to_string(),
+            source: "Nodes".to_owned(),
+            fits: capacity.fits(cluster, &question, &asker),
+            account: capacity.describe(cluster, &question, &asker),
+            age_ms: Some(0),
+            error: None,
+        };
+        capacity.by_node().map(answer).collect()
     }
 
-    /// Waits until assumed results have expired. Returns the clusters with more capacity by that.
-    pub(crate) async fn expired(&self) -> Vec<ClusterName> {
+    /// Ends the promises that have expired.
+    pub(crate) fn expire(&self) {
+        let now = self.now();
+        self.lock().expire(now);
+    }
+
+    /// Notes that something may fit into a cluster that was not tried.
+    pub(crate) fn grew(&self, cluster: &ClusterName) {
+        self.change(|capacity, _| capacity.grew(cluster));
+    }
+
+    /// Waits until something became free, and returns the clusters in which it did.
+    pub(crate) async fn grown(&self) -> BTreeSet<ClusterName> {
         loop {
+            self.expire();
+            let grown = self.lock().take_grown();
+            if !grown.is_empty() {
+                self.0.handlers.read().iter().for_each(|handler| handler());
+                // What becomes free within this time is tried together.
+                self.0.clock.sleep(GROWTH_EVERY).await;
+                let more = self.lock().take_grown();
+                return grown.into_iter().chain(more).collect();
+            }
             let wait = self.expires_in();
             tokio::select! {
                 biased;
-                () = self.0.assumed.notified() => {}
+                () = self.0.changed.notified() => {}
                 () = self.0.clock.sleep(wait.unwrap_or_default()), if wait.is_some() => {}
-            }
-            let freed = self.expire();
-            if !freed.is_empty() {
-                return freed;
             }
         }
     }
+}
+
+/// Fields by which a binding holds capacity: its result, its eviction tasks, and where it is not dispatched.
+fn names(binding: &ResourceBinding) -> impl PartialEq + use<'_> {
+    let spec = &binding.spec;
+    (&spec.clusters, &spec.graceful_eviction_tasks, &spec.suspension)
 }
 
 /// An assumed result that is being written. It is reverted when this is dropped.
@@ -214,7 +268,7 @@ impl BeingWritten {
 impl Drop for BeingWritten {
     fn drop(&mut self) {
         if let Some(assumed) = self.assumed.take() {
-            self.capacity.lock().revert(assumed, self.capacity.now());
+            self.capacity.change(|capacity, now| capacity.revert(assumed, now));
         }
     }
 }

@@ -1,14 +1,9 @@
-//! Accurate estimators of the fleet: the shared caches of connected members, and estimators over gRPC
-//! (specification/scheduling.md 10.1, 10.5).
+//! Estimators of members over gRPC (specification/scheduling.md 10.1, 10.5), and what the descheduler asks.
 //!
-//! The caches answer without waiting. Estimators over gRPC are asked before a cycle begins, all at once, under one
+//! They are asked before a cycle begins, all at once, under one
 //! deadline; one that fails limits nothing, and is not asked for some time if it fails again and again.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use ironclad_api::{
@@ -16,14 +11,13 @@ use ironclad_api::{
     work::{Component, ComponentReplicaRequirements, ResourceBindingSpec},
 };
 use ironclad_estimator::{Assumed, Call, Estimator, Needs, Workload};
-use ironclad_fleet::{BindingKey, BindingRef, ClusterName, gates::Gate};
+use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use ironclad_planning::leader::EstimatorAnswer;
 use ironclad_runtime::{Change, Informer, Key, WatchScope};
 use ironclad_scheduling::{
     Available, Seen, capacity,
     estimator::{
-        Answer, Answers, Breaker, Estimate, EstimatorService, NoAnswer, Subtracting, Wanted, addresses, assumed_parts,
-        meaning, question_of,
+        Answer, Breaker, EstimatorService, NoAnswer, Wanted, addresses, meaning, question_of,
     },
     trigger::{ScheduleDecision, may_fit, schedule_decision},
 };
@@ -35,30 +29,20 @@ use parking_lot::{Mutex, RwLock};
 use prometheus_client::{
     encoding::EncodeLabelSet, metrics::counter::Counter, metrics::family::Family, registry::Registry,
 };
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 use crate::{
     bindings::Bindings, capacity::FleetCapacity, connector::Connector, members::Members, metrics, settings::Settings,
 };
 
-/// Growth of a member within this time wakes waiting bindings once (specification/scheduling.md 16.3).
-const GROWTH_EVERY: Duration = Duration::from_secs(1);
 /// Largest number of assumed workloads that are sent with one call.
 const ASSUMED_MAX: usize = 1_000;
 /// Largest number of answers of one estimator that are remembered, to show them.
 const REMEMBERED_MAX: usize = 512;
 
-/// Figures that are computed from members' nodes and pods with these settings.
+/// Figures that are computed from members' nodes and pods with these settings, beside the accounts of the clusters.
 pub(crate) fn member_needs(settings: &Settings) -> Needs {
-    let capacity = settings.estimators.enabled;
-    Needs {
-        capacity,
-        quotas: capacity && settings.gates.enabled(Gate::ResourceQuotaEstimate),
-        unschedulable: settings.deschedules(),
-    }
+    Needs { capacity: false, quotas: true, unschedulable: settings.deschedules() }
 }
 
 /// Parts of [`Estimates`].
@@ -88,10 +72,7 @@ struct Shared {
     members: Arc<Members>,
     bindings: Bindings,
     capacity: FleetCapacity,
-    answers: Mutex<Answers>,
     remotes: RwLock<BTreeMap<ClusterName, Remote>>,
-    grown: Mutex<BTreeSet<ClusterName>>,
-    growth: Notify,
     calls: Family<CallLabels, Counter>,
 }
 
@@ -135,15 +116,9 @@ impl Estimates {
             members: parts.members.clone(),
             bindings: parts.bindings.clone(),
             capacity: parts.capacity.clone(),
-            answers: Mutex::default(),
             remotes: RwLock::default(),
-            grown: Mutex::default(),
-            growth: Notify::new(),
             calls,
         });
-        if settings.estimators.enabled {
-            this.capacity.lock().record_changes();
-        }
         let weak = Arc::downgrade(&this);
         parts.clusters.on_change(move |change| {
             if let Some(this) = weak.upgrade() {
@@ -159,38 +134,12 @@ impl Estimates {
         let api = Api::namespaced(parts.plane.clone(), &settings.estimators.discovery.service_namespace);
         let scope = WatchScope::default();
         this.services.start("estimator services", parts.seam, &parts.seam.tasks, api, &scope);
-        let weak = Arc::downgrade(&this);
-        parts.members.on_connect(move |member| {
-            let Some(this) = weak.upgrade().filter(|this| this.settings.estimators.enabled) else { return };
-            let (name, from) = (member.name.clone(), weak.clone());
-            member.resources.on_change(move |effect| {
-                if let Some(this) = from.upgrade() {
-                    this.changed(&name, effect);
-                }
-            });
-            let (name, from, resources) = (member.name.clone(), weak.clone(), member.resources.clone());
-            member.tasks.supervise(&this.seam.clock, "estimator", move || {
-                let (name, from, resources) = (name.clone(), from.clone(), resources.clone());
-                async move {
-                    resources.synced().await;
-                    if let Some(this) = from.upgrade() {
-                        this.capacity.lock().mark_changed(&name);
-                        this.changed(&name, Estimate::Grew);
-                    }
-                }
-            });
-        });
         Self(Some(this))
     }
 
     /// The estimators, if the scheduler asks them.
     fn enabled(&self) -> Option<&Arc<Shared>> {
         self.0.as_ref().filter(|this| this.settings.estimators.enabled)
-    }
-
-    /// True if the scheduler asks accurate estimators.
-    pub(crate) fn answers(&self) -> bool {
-        self.enabled().is_some()
     }
 
     /// True if some are asked over gRPC.
@@ -218,68 +167,52 @@ impl Estimates {
         join_all(answers).await.into_iter().flatten().collect()
     }
 
-    /// Answers about a binding: those of connected members, and these.
+    /// Answers of estimators over gRPC about a binding.
     pub(crate) fn available(&self, binding: BindingRef<'_>, remote: Vec<(ClusterName, i64)>) -> Available {
-        let Some(this) = self.enabled() else { return Available::new() };
-        let Some((question, subtracting)) = question_of(binding.spec(), this.capacity.options()) else {
-            return Available::new();
-        };
-        this.take_assumptions();
+        let mut available = Available::new();
+        let Some(this) = self.enabled() else { return available };
+        let Some(question) = question_of(binding.spec(), this.capacity.options()) else { return available };
         let method = match question.wanted {
             Wanted::Replicas(_) => "MaxAvailableReplicas",
             Wanted::Sets(_) => "MaxAvailableComponentSets",
         };
         this.count(method, "success");
-        let shared = this
-            .answers
-            .lock()
-            .ask(&question, subtracting, |cluster| this.members.get(cluster)?.resources.fits(&question, subtracting));
-        let mut available = Available::shared(shared);
         for (cluster, fits) in &remote {
             available.limit(cluster, *fits);
         }
         available
     }
 
-    /// Answers about a binding, to show them: of the members whose nodes are watched those at present, of each
-    /// server the last.
+    /// Last answers of estimators over gRPC about a binding, to show them.
     pub(crate) fn explain(&self, binding: BindingRef<'_>) -> Vec<EstimatorAnswer> {
         let Some(this) = self.enabled() else { return Vec::new() };
-        let Some((question, subtracting)) = question_of(binding.spec(), this.capacity.options()) else {
+        if question_of(binding.spec(), this.capacity.options()).is_none() {
             return Vec::new();
-        };
-        let mut found = Vec::new();
-        for cluster in this.clusters.list() {
-            let name = ClusterName::from(cluster.name_any().as_str());
-            let answer = |source: &str| EstimatorAnswer {
+        }
+        let remotes = this.remotes.read();
+        let answer = |(name, remote): (&ClusterName, &Remote)| {
+            let answer = EstimatorAnswer {
                 cluster: name.to_string(),
-                source: source.to_owned(),
+                source: "Server".to_owned(),
                 fits: None,
+                account: None,
                 age_ms: None,
                 error: None,
             };
-            if let Some(member) = this.members.get(&name) {
-                let fits = member.resources.fits(&question, subtracting);
-                let error = fits.is_none().then(|| "its nodes and pods are not listed yet".to_owned());
-                found.push(EstimatorAnswer { fits, age_ms: Some(0), error, ..answer("Nodes") });
+            match remote.last.lock().get(&subject(binding.spec())) {
+                None => answer,
+                Some((last, at)) => {
+                    let age = this.now().saturating_sub(*at).as_millis();
+                    let error = match last {
+                        Answer::Failed(why) => Some(why.to_string()),
+                        Answer::Fits(_) | Answer::NoOpinion => None,
+                    };
+                    let age_ms = Some(u64::try_from(age).unwrap_or(u64::MAX));
+                    EstimatorAnswer { fits: last.limit(), age_ms, error, ..answer }
+                }
             }
-            if let Some(remote) = this.remotes.read().get(&name) {
-                let shown = match remote.last.lock().get(&subject(binding.spec())) {
-                    None => answer("Server"),
-                    Some((last, at)) => {
-                        let age = this.now().saturating_sub(*at).as_millis();
-                        let error = match last {
-                            Answer::Failed(why) => Some(why.to_string()),
-                            Answer::Fits(_) | Answer::NoOpinion => None,
-                        };
-                        let age_ms = Some(u64::try_from(age).unwrap_or(u64::MAX));
-                        EstimatorAnswer { fits: last.limit(), age_ms, error, ..answer("Server") }
-                    }
-                };
-                found.push(shown);
-            }
-        }
-        found
+        };
+        remotes.iter().map(answer).collect()
     }
 
     /// Replicas of a Deployment that a cluster has found no node for, for longer than the threshold; `None` is no
@@ -299,14 +232,6 @@ impl Estimates {
         let call = Call::Unschedulable(threshold);
         let answer = this.call(cluster, &Workload::of(spec), &call, &[]).await;
         answer.limit().and_then(|count| i32::try_from(count).ok())
-    }
-
-    /// Waits until members have grown, and returns them. Never returns without accurate estimators.
-    pub(crate) async fn grown(&self) -> BTreeSet<ClusterName> {
-        let Some(this) = &self.0 else { return std::future::pending().await };
-        this.growth.notified().await;
-        this.seam.clock.sleep(GROWTH_EVERY).await;
-        std::mem::take(&mut *this.grown.lock())
     }
 }
 
@@ -333,28 +258,6 @@ impl Shared {
         last.insert(subject, (answer.clone(), now));
     }
 
-    /// Takes in that what fits into a member changed.
-    fn changed(&self, cluster: &ClusterName, effect: Estimate) {
-        self.answers.lock().changed(cluster);
-        if effect == Estimate::Grew && self.grown.lock().insert(cluster.clone()) {
-            self.growth.notify_one();
-        }
-    }
-
-    /// Passes on the results that the scheduler assumed since.
-    fn take_assumptions(&self) {
-        let changed = self.capacity.lock().take_changed();
-        for (key, cluster, assumed) in changed {
-            let Some(member) = self.members.get(&cluster) else { continue };
-            let binding = self.bindings.get(&Key::new(&key.namespace, &key.name));
-            let assumed = assumed.zip(binding.as_ref());
-            let assumed = assumed.map(|((parts, count), binding)| (assumed_parts(binding.spec(), &parts), count));
-            let namespace = binding.as_ref().map_or("", |binding| &binding.spec().resource.namespace);
-            member.resources.assume(&key.to_string(), namespace, assumed);
-            self.answers.lock().changed(&cluster);
-        }
-    }
-
     /// Calls about a binding that a cycle would run for: to the clusters with an estimator over gRPC that may take
     /// replicas by their summary.
     fn calls_for(&self, seen: &Seen<'_>) -> Option<Vec<RemoteCall>> {
@@ -363,17 +266,14 @@ impl Shared {
             return None;
         }
         let options = self.capacity.options();
-        let (question, subtracting) = question_of(seen.binding.spec(), options)?;
+        let question = question_of(seen.binding.spec(), options)?;
         let call = Call::fits(seen.binding.spec(), matches!(question.wanted, Wanted::Sets(_)));
         let may_take = |name: &ClusterName| {
             let cluster = seen.clusters.get(name);
             cluster.is_some_and(|cluster| may_fit(seen.binding, cluster, seen.capacity, options))
         };
         let calls = asked.into_iter().filter(may_take).map(|name| {
-            let assumed = match subtracting {
-                Subtracting::Assigned => Vec::new(),
-                Subtracting::Assumed => self.assumed_in(seen, &name),
-            };
+            let assumed = self.assumed_in(seen, &name);
             (name, call.clone(), assumed)
         });
         Some(calls.collect())
@@ -381,7 +281,7 @@ impl Shared {
 
     /// Assumed workloads of a cluster as the protocol carries them: one set each.
     fn assumed_in(&self, seen: &Seen<'_>, cluster: &ClusterName) -> Vec<Assumed> {
-        let all = seen.capacity.assumed_in(cluster).take(ASSUMED_MAX);
+        let all = seen.capacity.promised_in(cluster).take(ASSUMED_MAX);
         let read = |(key, parts, count): (&BindingKey, &[capacity::demand::Part], i64)| {
             let binding = self.bindings.get(&Key::new(&key.namespace, &key.name))?;
             let spec = binding.spec();
@@ -433,12 +333,9 @@ impl Shared {
     }
 
     fn on_cluster(&self, change: &Change<Cluster>) {
-        let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
-        let name = ClusterName::from(cluster.name_any().as_str());
-        if change.new.is_none() {
-            self.answers.lock().changed(&name);
+        if let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) {
+            self.discover(&cluster.name_any().as_str().into());
         }
-        self.discover(&name);
     }
 
     fn on_service(&self, change: &Change<Service>) {

@@ -92,7 +92,7 @@ impl Controllers {
         Configuration::new(
             &planning::Settings::new(settings.gates.clone(), &settings.scheduler)
                 .with_autoscaler(&settings.federated_hpa)
-                .with_estimators(settings.estimators.enabled),
+                .with_estimators(settings.propagation.resource_modeling.is_on()),
             registry::states(settings),
         )
         .with_evictions(&settings.failover)
@@ -117,7 +117,11 @@ impl Controllers {
     #[must_use]
     pub fn explain_estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer> {
         let found = self.setup.bindings.get(&Key::new(&binding.namespace, &binding.name));
-        found.map_or_else(Vec::new, |binding| self.setup.estimates.explain(binding.view()))
+        found.map_or_else(Vec::new, |binding| {
+            let mut answers = self.setup.capacity.explain(binding.view());
+            answers.extend(self.setup.estimates.explain(binding.view()));
+            answers
+        })
     }
 
     /// The last round of a FederatedHPA; `None` if this process has evaluated none of this name.

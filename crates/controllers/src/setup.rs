@@ -131,6 +131,8 @@ impl Setup {
         let capacity = FleetCapacity::new(&settings, seam.clock.clone());
         let groups = Groups::follow(&bindings.namespaced, capacity.options().workload_affinity);
         let members = Arc::new(Members::new(seam.tasks.clone()));
+        let (account, followed, clock) = (capacity.clone(), bindings.clone(), seam.clock.clone());
+        members.on_connect(move |member| account.follow(member, &followed, &clock));
         let settings = Arc::new(settings);
         let estimates = Estimates::new(EstimateParts {
             settings: &settings,

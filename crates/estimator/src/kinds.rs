@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use ironclad_api::{ObjectMeta, ResourceList, StringMap, Taint, conditions, quantity::Amount};
+use ironclad_api::{
+    NodeSelector, ObjectMeta, ResourceList, StringMap, Taint, Toleration, conditions, quantity::Amount, work::NodeClaim,
+};
 use ironclad_scheduling::{
     capacity::demand::{Units, in_units, units},
     estimator, summary,
@@ -19,13 +21,17 @@ const POD_SCHEDULED: &str = "PodScheduled";
 const UNSCHEDULABLE: &str = "Unschedulable";
 /// Annotation of a ReplicaSet: number of its revision of the Deployment.
 const REVISION: &str = "deployment.kubernetes.io/revision";
+/// Label of a pod of a Deployment: the end of the name of its ReplicaSet.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+/// Kind whose pods count as its replicas after they have ended.
+const JOB: &str = "Job";
 
 /// A Pod.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pod {
     #[serde(default, deserialize_with = "identity_and_owner")]
     metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "claimed_while_waiting")]
     spec: PodSpec,
     #[serde(default)]
     status: PodStatus,
@@ -38,6 +44,22 @@ struct PodSpec {
     containers: Vec<Container>,
     init_containers: Vec<Container>,
     overhead: ResourceList,
+    /// These three only while the pod has no node.
+    node_selector: StringMap,
+    affinity: Option<Box<Affinity>>,
+    tolerations: Vec<Toleration>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeAffinity {
+    required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -153,7 +175,24 @@ fn identity_and_owner<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMe
         owners.retain(|owner| owner.controller == Some(true));
         owners
     });
-    Ok(ObjectMeta { owner_references: owners.filter(|owners| !owners.is_empty()), ..stripped(&whole) })
+    let labels = whole.labels.take().map(|mut all| {
+        all.retain(|key, _| key == TEMPLATE_HASH);
+        all
+    });
+    Ok(ObjectMeta {
+        owner_references: owners.filter(|owners| !owners.is_empty()),
+        labels: labels.filter(|labels| !labels.is_empty()),
+        deletion_timestamp: whole.deletion_timestamp.take(),
+        ..stripped(&whole)
+    })
+}
+
+fn claimed_while_waiting<'de, D: Deserializer<'de>>(spec: D) -> Result<PodSpec, D::Error> {
+    let whole = PodSpec::deserialize(spec)?;
+    if whole.node_name.is_empty() {
+        return Ok(whole);
+    }
+    Ok(PodSpec { node_selector: StringMap::new(), affinity: None, tolerations: Vec::new(), ..whole })
 }
 
 fn identity_and_labels<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
@@ -244,11 +283,51 @@ impl Pod {
 
     /// Its share of its node; `None` if it has no node or has ended.
     pub(crate) fn assigned(&self) -> Option<estimator::Pod> {
-        let counted = self.counted().filter(|pod| !pod.node.is_empty())?;
+        Some(self.observed()).filter(|pod| !pod.has_ended && !pod.node.is_empty())
+    }
+
+    /// Its part in the account of the cluster.
+    #[must_use]
+    pub fn observed(&self) -> estimator::Pod {
+        let (namespace, name) =
+            (self.metadata.namespace.as_deref().unwrap_or_default(), self.metadata.name.as_deref().unwrap_or_default());
+        let counted = self.counted();
+        let has_ended = counted.is_none();
         let read = |(name, amount): (&String, &Amount)| (name.clone(), in_units(name, *amount));
-        let mut request: Units = counted.requests.iter().map(read).collect();
+        let mut request: Units = counted.iter().flat_map(|pod| &pod.requests).map(read).collect();
         request.retain(|_, amount| *amount != 0);
-        Some(estimator::Pod { node: counted.node, request })
+        let is_leaving = self.metadata.deletion_timestamp.is_some();
+        let (kind, owner) = self.owner().unwrap_or(("Pod", name));
+        let waits = self.spec.node_name.is_empty() && !has_ended;
+        estimator::Pod {
+            node: self.spec.node_name.as_str().into(),
+            request,
+            workload: estimator::Workload::new(kind, namespace, owner),
+            has_ended,
+            is_leaving,
+            is_replica: !is_leaving && (!has_ended || kind == JOB),
+            waiting: waits.then(|| Box::new((format!("{namespace}/{name}"), self.claim()))),
+        }
+    }
+
+    /// Kind and name of its workload: the Deployment rather than a ReplicaSet of it.
+    fn owner(&self) -> Option<(&str, &str)> {
+        let owner = self.metadata.owner_references.as_ref()?.first()?;
+        let hash = self.metadata.labels.as_ref().and_then(|labels| labels.get(TEMPLATE_HASH));
+        let deployment = hash.filter(|_| owner.kind == "ReplicaSet");
+        let deployment = deployment.and_then(|hash| owner.name.strip_suffix(hash.as_str())?.strip_suffix('-'));
+        Some(deployment.map_or((owner.kind.as_str(), owner.name.as_str()), |name| ("Deployment", name)))
+    }
+
+    fn claim(&self) -> estimator::Claim {
+        let affinity = self.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let claim = NodeClaim {
+            node_selector: self.spec.node_selector.clone(),
+            hard_node_affinity: affinity
+                .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.clone()),
+            tolerations: self.spec.tolerations.clone(),
+        };
+        estimator::Claim::from(Some(&claim))
     }
 
     /// Its state if the scheduler finds no node for it.
@@ -271,7 +350,8 @@ impl Node {
     }
 
     /// The fields that decide which pods fit.
-    pub(crate) fn capacity(&self) -> estimator::Node {
+    #[must_use]
+    pub fn capacity(&self) -> estimator::Node {
         estimator::Node {
             labels: self.metadata.labels.clone().unwrap_or_default() as StringMap,
             taints: self.spec.taints.clone(),

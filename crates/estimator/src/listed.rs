@@ -11,27 +11,24 @@ use crate::kinds::{Node, Pod, ResourceQuota};
 /// Objects per page.
 const PAGE: u32 = 500;
 
-/// Index of what a member has now, as [`Member`](crate::Member) computes it: nodes, pods, and ResourceQuotas where gate
-/// `ResourceQuotaEstimate` is on.
+/// Index of what a member has now, as the account of its cluster is kept: nodes, pods and ResourceQuotas.
 ///
 /// # Errors
 /// If a list is refused, or the member does not answer.
-pub async fn listed(client: &Client, quotas: bool) -> Result<Index, kube::Error> {
+pub async fn listed(client: &Client) -> Result<Index, kube::Error> {
     let mut index = Index::default();
     each::<Node>(client, |node| {
         index.node(&node.name_any(), Some(node.capacity()));
     })
     .await?;
     each::<Pod>(client, |pod| {
-        index.pod(None, pod.assigned().as_ref());
+        index.pod(None, Some(&pod.observed()));
     })
     .await?;
-    if quotas {
-        each::<ResourceQuota>(client, |quota| {
-            index.quota(&quota.namespace().unwrap_or_default(), &quota.name_any(), Some(quota.free()));
-        })
-        .await?;
-    }
+    each::<ResourceQuota>(client, |quota| {
+        index.quota(&quota.namespace().unwrap_or_default(), &quota.name_any(), Some(quota.free()));
+    })
+    .await?;
     Ok(index)
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use ironclad_runtime::{Change, Informer, WatchScope};
-use ironclad_scheduling::estimator::{Estimate, EstimatePart, Index, Pending, Question, SetPart, Subtracting};
+use ironclad_scheduling::estimator::{EstimatePart, Index, Pending, Question, Quota, SetPart, Workload};
 use ironclad_seam::{Seam, Tasks};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client, ResourceExt as _};
@@ -14,15 +14,15 @@ use crate::kinds::{Node, Pod, ReplicaSet, ResourceQuota};
 /// Parts that are computed beside the plain caches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Free capacity per node.
+    /// Free capacity per node, for an estimator that is a server of its own.
     pub capacity: bool,
-    /// ResourceQuotas: gate `ResourceQuotaEstimate`.
+    /// ResourceQuotas.
     pub quotas: bool,
     /// Unschedulable replicas of Deployments.
     pub unschedulable: bool,
 }
 
-type OnChange = Box<dyn Fn(Estimate) + Send + Sync>;
+type OnQuota = Box<dyn Fn(&str, &str, Option<Quota>) + Send + Sync>;
 
 /// Nodes and pods of one member, and what is computed from them. Handlers are added before [`Member::start`].
 pub struct Member {
@@ -33,7 +33,7 @@ pub struct Member {
     needs: Needs,
     index: Mutex<Index>,
     pending: Mutex<Pending>,
-    handlers: RwLock<Vec<OnChange>>,
+    quota_handlers: RwLock<Vec<OnQuota>>,
 }
 
 impl fmt::Debug for Member {
@@ -54,7 +54,7 @@ impl Member {
             needs,
             index: Mutex::default(),
             pending: Mutex::default(),
-            handlers: RwLock::default(),
+            quota_handlers: RwLock::default(),
         });
         if needs.capacity {
             let weak = Arc::downgrade(&this);
@@ -81,7 +81,7 @@ impl Member {
         let weak = Arc::downgrade(&this);
         this.quotas.on_change(move |change| {
             if let Some(this) = weak.upgrade() {
-                this.on_quota(change);
+                this.quota_changed(change);
             }
         });
         this
@@ -99,9 +99,10 @@ impl Member {
         &self.pods
     }
 
-    /// Calls this when what fits into the member may have changed. It must not wait.
-    pub fn on_change(&self, handler: impl Fn(Estimate) + Send + Sync + 'static) {
-        self.handlers.write().push(Box::new(handler));
+    /// Calls this for each ResourceQuota that was added, changed or (`None`) removed, with its namespace, its name and
+    /// the part of it that is not used. It must not wait.
+    pub fn on_quota(&self, handler: impl Fn(&str, &str, Option<Quota>) + Send + Sync + 'static) {
+        self.quota_handlers.write().push(Box::new(handler));
     }
 
     /// Starts the watches as tasks of this group.
@@ -132,9 +133,14 @@ impl Member {
         if self.needs.unschedulable {
             self.replica_sets.synced().await;
         }
-        if self.needs.quotas {
+        if self.waits_for_quotas() {
             self.quotas.synced().await;
         }
+    }
+
+    /// True if answers wait for the quotas. The account of a cluster does not: a member may refuse to list them.
+    fn waits_for_quotas(&self) -> bool {
+        self.needs.quotas && self.needs.capacity
     }
 
     /// True once the first lists are complete.
@@ -143,13 +149,13 @@ impl Member {
         self.nodes.is_synced()
             && self.pods.is_synced()
             && (!self.needs.unschedulable || self.replica_sets.is_synced())
-            && (!self.needs.quotas || self.quotas.is_synced())
+            && (!self.waits_for_quotas() || self.quotas.is_synced())
     }
 
     /// Further replicas or sets that fit; `None` while the first lists are incomplete.
     #[must_use]
-    pub fn fits(&self, question: &Question, subtracting: Subtracting) -> Option<i64> {
-        (self.needs.capacity && self.is_synced()).then(|| self.index.lock().fits(question, subtracting))
+    pub fn fits(&self, question: &Question) -> Option<i64> {
+        self.fits_beside(question, &[], &mut |_| {})
     }
 
     /// The same beside assumed workloads that are named with the question: one set of each. `ended` is called as each
@@ -164,23 +170,15 @@ impl Member {
             return None;
         }
         let mut index = self.index.lock();
-        if assumed.is_empty() {
-            return Some(index.fits_observed(question, Subtracting::Assigned, ended));
-        }
         let key = |at: usize| format!("asked/{at}");
         for (at, (namespace, parts)) in assumed.iter().enumerate() {
-            index.assume(&key(at), namespace, Some((parts.clone(), 1)));
+            index.expect(&key(at), Workload::NONE, namespace, Some((parts.clone(), 1)));
         }
-        let fits = index.fits_observed(question, Subtracting::Assumed, ended);
-        for (at, (namespace, _)) in assumed.iter().enumerate() {
-            index.assume(&key(at), namespace, None);
+        let fits = index.fits_observed(question, ended);
+        for at in 0..assumed.len() {
+            index.expect(&key(at), Workload::NONE, "", None);
         }
         Some(fits)
-    }
-
-    /// Records an assumed workload, or that it is assumed no more.
-    pub fn assume(&self, key: &str, namespace: &str, assumed: Option<(Vec<SetPart>, i64)>) {
-        self.index.lock().assume(key, namespace, assumed);
     }
 
     /// Replicas of a Deployment that have been unschedulable for longer than the threshold; `None` while the first
@@ -197,17 +195,10 @@ impl Member {
         answers.then(|| self.pending.lock().unschedulable(namespace, deployment, threshold, now))
     }
 
-    fn changed(&self, effect: Estimate) {
-        if effect != Estimate::Unchanged {
-            self.handlers.read().iter().for_each(|handler| handler(effect));
-        }
-    }
-
     fn on_node(&self, change: &Change<Node>) {
         let Some(node) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let capacity = change.new.as_ref().map(|node| node.capacity());
-        let effect = self.index.lock().node(&node.name_any(), capacity);
-        self.changed(effect);
+        self.index.lock().node(&node.name_any(), capacity);
     }
 
     fn on_pod(&self, change: &Change<Pod>) {
@@ -215,8 +206,7 @@ impl Member {
         let Some(pod) = new.or(old) else { return };
         if self.needs.capacity {
             let (old, new) = (old.and_then(Pod::assigned), new.and_then(Pod::assigned));
-            let effect = self.index.lock().pod(old.as_ref(), new.as_ref());
-            self.changed(effect);
+            self.index.lock().pod(old.as_ref(), new.as_ref());
         }
         if self.needs.unschedulable {
             let (old, new) = (old.and_then(Pod::pending), new.and_then(Pod::pending));
@@ -233,10 +223,13 @@ impl Member {
         self.pending.lock().replica_set(&namespace, &set.name_any(), old.as_ref(), new.as_ref());
     }
 
-    fn on_quota(&self, change: &Change<ResourceQuota>) {
+    fn quota_changed(&self, change: &Change<ResourceQuota>) {
         let Some(quota) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let free = change.new.as_ref().map(|quota| quota.free());
-        let effect = self.index.lock().quota(&quota.namespace().unwrap_or_default(), &quota.name_any(), free);
-        self.changed(effect);
+        let (namespace, name) = (quota.namespace().unwrap_or_default(), quota.name_any());
+        self.quota_handlers.read().iter().for_each(|handler| handler(&namespace, &name, free.clone()));
+        if self.needs.capacity {
+            self.index.lock().quota(&namespace, &name, free);
+        }
     }
 }

@@ -207,6 +207,7 @@ mod tests {
                 cluster: "m1".into(),
                 source: "Nodes".into(),
                 fits: Some(7),
+                account: None,
                 age_ms: Some(0),
                 error: None,
             };

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use ironclad_api::{
     ObjectMeta,
     annotations::PROCEED_WITHOUT_CLEANUP,
-    policy::PurgeMode,
+    eviction::BINDING_PREEMPTED,
+    policy::{PurgeMode, ReplicaSchedulingType},
     work::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster},
 };
 
@@ -51,9 +52,31 @@ pub fn clusters_of_referrer(spec: &ResourceBindingSpec) -> Vec<TargetCluster> {
     clusters
 }
 
-/// Tasks whose old copy runs on until they end.
+/// Tasks whose old copy runs on: until they end, or with purge mode Directly until another copy is scheduled to start.
 pub fn old_copies(spec: &ResourceBindingSpec) -> impl Iterator<Item = &GracefulEvictionTask> {
-    spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode != Some(PurgeMode::Directly))
+    let has_successor = has_successor(spec);
+    spec.graceful_eviction_tasks.iter().filter(move |task| {
+        task.purge_mode != Some(PurgeMode::Directly) || !(has_successor || task.reason == BINDING_PREEMPTED)
+    })
+}
+
+/// Returns whether the result has all replicas, in clusters to which the workload is dispatched. Without it the copy
+/// that a task leaves may be the last one, so that it stays, unless a preemptor needs its capacity
+/// (specification/failover.md 4.4).
+#[must_use]
+pub fn has_successor(spec: &ResourceBindingSpec) -> bool {
+    let suspension = spec.suspension.as_ref();
+    let on = suspension.and_then(|suspension| suspension.dispatching_on_clusters.as_ref());
+    let is_dispatched = |target: &&TargetCluster| {
+        suspension.is_none_or(|suspension| suspension.dispatching != Some(true))
+            && on.is_none_or(|on| on.cluster_names.iter().all(|name| *name != target.name))
+    };
+    let started: Vec<&TargetCluster> = spec.clusters.iter().filter(is_dispatched).collect();
+    let is_divided = spec.placement.as_ref().is_some_and(|placement| {
+        placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && spec.replicas > 0
+    });
+    let replicas = started.iter().fold(0_i64, |sum, target| sum.saturating_add(target.replicas.into()));
+    !started.is_empty() && (!is_divided || replicas >= i64::from(spec.replicas))
 }
 
 /// Returns whether a copy with purge mode Directly must be deleted before a new one starts

@@ -149,7 +149,7 @@ impl Survey {
     #[must_use]
     pub fn of(mut bindings: Vec<Binding>, world: &World, drain: &Drain) -> Self {
         bindings.sort_by_cached_key(drain::order);
-        let mut state = State::of(world, &drain.settings, drain.now).beside(&drain.nodes);
+        let mut state = State::of(world, &drain.settings, &drain.nodes, drain.now);
         let (mut survey, mut after) = (Self::default(), world.clone());
         for binding in bindings {
             let peers = state.peers.as_ref().map(|peers| drain.peers_that_stay(&binding, peers, world));
@@ -171,7 +171,7 @@ impl Survey {
         let evicted = drain::patch(binding.spec(), &drain.cluster, drain.purge_mode)
             .map_or_else(|| binding.clone(), |patch| patched_binding(&binding, &patch));
         let options = &drain.settings.scheduler;
-        state.ask(evicted.view(), after, options);
+        state.ask(evicted.view(), options);
         let (found, trace) =
             search(&evicted, &after.clusters, state, options, &BTreeSet::from([drain.cluster.clone()]));
         if drain.settings.estimators {

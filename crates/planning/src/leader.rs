@@ -327,6 +327,9 @@ pub struct EstimatorAnswer {
     /// Replicas or component sets that fit; absent for no opinion and without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fits: Option<i64>,
+    /// The account behind an answer by nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// Milliseconds since the answer; absent if it was never asked about the binding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
@@ -344,7 +347,12 @@ impl fmt::Display for EstimatorAnswer {
         }
         match (&self.error, self.fits, self.age_ms) {
             (Some(error), ..) => write!(f, "no answer, others decide: {error}")?,
-            (None, Some(fits), _) => write!(f, "{fits} more")?,
+            (None, Some(fits), _) => {
+                write!(f, "{fits} more")?;
+                if let Some(account) = &self.account {
+                    write!(f, " ({account})")?;
+                }
+            }
             (None, None, Some(_)) => f.write_str("no opinion")?,
             (None, None, None) => f.write_str("not asked about this binding yet")?,
         }
@@ -392,10 +400,16 @@ mod tests {
             cluster: "m1".into(),
             source: source.into(),
             fits,
+            account: None,
             age_ms,
             error: error.map(str::to_owned),
         };
+        let account = Some("3 of 10 cpu free on n1; 2 promised to default/web, not started".to_owned());
         for (answer, want) in [
+            (
+                EstimatorAnswer { account, ..of("Nodes", Some(1), Some(0), None) },
+                "m1, by its nodes: 1 more (3 of 10 cpu free on n1; 2 promised to default/web, not started)",
+            ),
             (of("Nodes", Some(7), Some(0), None), "m1, by its nodes: 7 more"),
             (of("Server", Some(0), Some(4_900), None), "m1, by its estimator server: 0 more, 4 s ago"),
             (of("Server", None, Some(1_000), None), "m1, by its estimator server: no opinion, 1 s ago"),

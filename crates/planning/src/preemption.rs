@@ -179,7 +179,7 @@ pub fn preemption(fleet: &Fleet, key: &BindingKey, given: As, now: Timestamp) ->
         .collect();
     let placed = Placed::of(namespaced.iter().map(|binding| &**binding));
     let mut state = State::of_fleet(fleet, now);
-    state.ask(BindingRef::from(&pending), world, &options);
+    state.ask(BindingRef::from(&pending), &options);
     let preemptors = Preemptors::default();
     let over_quota = over_quota(fleet, &pending);
     let preempting = Preempting { placed: &placed, preemptors: &preemptors, over_quota: over_quota.as_deref() };
@@ -267,7 +267,7 @@ fn afterwards(
     state: &mut State,
     options: &Options,
 ) -> (Vec<TargetCluster>, Option<String>) {
-    state.ask(BindingRef::from(left), world, options);
+    state.ask(BindingRef::from(left), options);
     let seen = state.seen(BindingRef::from(left), &world.clusters, options);
     match scheduling::dry_run(&seen, &BTreeSet::new()).0 {
         Ok(found) => (found.targets, None),

@@ -17,7 +17,7 @@ use ironclad_scheduling::{
     self as scheduling, Available, Capacity, Options, Peers, Seen,
     capacity::Modelling,
     deschedule,
-    estimator::{Index, assumed_parts, question_of},
+    estimator::{Index, question_of},
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -84,62 +84,58 @@ pub struct State {
     pub capacity: Capacity,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
     pub peers: Option<Peers>,
-    /// Answers of accurate estimators about the binding of the last [`State::ask`].
+    /// Answers of the leader about the binding of the last [`State::ask`].
     pub available: Available,
-    /// Nodes and pods of members.
-    pub(crate) nodes: BTreeMap<ClusterName, Index>,
-    /// Answers of the leader's estimators.
+    /// Answers of the leader's estimators over gRPC.
     pub(crate) answers: BTreeMap<BindingKey, BTreeMap<ClusterName, Option<i64>>>,
+    /// Answers of the leader's accounts of clusters.
+    pub(crate) accounts: BTreeMap<BindingKey, BTreeMap<ClusterName, i64>>,
 }
 
 impl State {
-    /// Reads the state from the objects, as a new leader does.
+    /// Reads the state from the objects, as a new leader does, and from the nodes and pods of the members that were
+    /// asked.
     #[must_use]
-    pub fn of(world: &World, settings: &Settings, now: Timestamp) -> Self {
+    pub fn of(
+        world: &World,
+        settings: &Settings,
+        nodes: &BTreeMap<ClusterName, Arc<Index>>,
+        now: Timestamp,
+    ) -> Self {
         let options = &settings.scheduler;
-        let capacity = assumed(world, settings.modelling(), options, now);
+        let capacity = assumed(world, settings.modelling(), nodes, options, now);
         let peers = options.workload_affinity.then(|| Peers::of(world.bindings.values().map(|binding| &**binding)));
         Self { capacity, peers, ..Self::default() }
     }
 
-    /// The same, with the nodes and pods of the members that were asked.
+    /// The same, with the answers of the leader.
     #[must_use]
     pub fn of_fleet(fleet: &Fleet, now: Timestamp) -> Self {
-        let mut state = Self::of(&fleet.world, &fleet.settings, now).beside(&fleet.nodes);
-        state.answers.clone_from(&fleet.answers);
-        state
+        let state = Self::of(&fleet.world, &fleet.settings, &fleet.nodes, now);
+        Self { answers: fleet.answers.clone(), accounts: fleet.accounts.clone(), ..state }
     }
 
-    /// The same state, with these nodes and pods of members.
-    pub(crate) fn beside(mut self, nodes: &BTreeMap<ClusterName, Arc<Index>>) -> Self {
-        self.nodes = nodes.iter().map(|(cluster, index)| (cluster.clone(), Index::clone(index))).collect();
-        if !self.nodes.is_empty() {
-            self.capacity.record_changes();
-            self.nodes.keys().for_each(|cluster| self.capacity.mark_changed(cluster));
-        }
-        self
-    }
-
-    /// Asks the nodes and pods of members about a binding, beside what is assumed there, before it is scheduled.
-    pub fn ask(&mut self, binding: BindingRef<'_>, world: &World, options: &Options) {
-        for (key, cluster, assumed) in self.capacity.take_changed() {
-            let Some(index) = self.nodes.get_mut(&cluster) else { continue };
-            let binding = world.binding(&key);
-            let assumed = assumed.zip(binding.as_ref());
-            let assumed = assumed.map(|((parts, count), binding)| (assumed_parts(binding.spec(), &parts), count));
-            let namespace = binding.as_ref().map_or("", |binding| &binding.spec().resource.namespace);
-            index.assume(&key.to_string(), namespace, assumed);
-        }
+    /// Takes up the answers of the leader about a binding, before it is scheduled.
+    pub fn ask(&mut self, binding: BindingRef<'_>, options: &Options) {
         self.available = Available::new();
-        let Some((question, subtracting)) = question_of(binding.spec(), options) else { return };
-        for (cluster, index) in &mut self.nodes {
-            self.available.limit(cluster, index.fits(&question, subtracting));
+        if question_of(binding.spec(), options).is_none() {
+            return;
+        }
+        for (cluster, fits) in self.accounts.get(&binding.key()).into_iter().flatten() {
+            if !self.capacity.is_by_node(cluster) {
+                self.available.account(cluster, *fits);
+            }
         }
         for (cluster, answer) in self.answers.get(&binding.key()).into_iter().flatten() {
             if let Some(fits) = answer {
                 self.available.limit(cluster, *fits);
             }
         }
+    }
+
+    /// Returns whether what fits into a cluster follows from its nodes.
+    fn is_by_node(&self, cluster: &ClusterName) -> bool {
+        self.capacity.is_by_node(cluster) || self.available.is_exact(cluster)
     }
 
     /// Input of a decision on a binding.
@@ -190,13 +186,13 @@ pub(crate) fn waits(binding: &Binding) -> bool {
 }
 
 /// Clusters whose nodes decide on a binding, and that were not asked for them: those that pass the filters, if the
-/// leader asks accurate estimators and the result depends on capacity.
+/// leader keeps accounts by node and the result depends on capacity.
 #[must_use]
 pub(crate) fn unasked(fleet: &Fleet, binding: BindingRef<'_>, scheduling: &Scheduling) -> BTreeSet<ClusterName> {
     if !fleet.settings.estimators {
         return BTreeSet::new();
     }
-    let known = fleet.answers.get(&binding.key());
+    let known = fleet.accounts.get(&binding.key());
     let is_known = |cluster: &ClusterName| {
         fleet.nodes.contains_key(cluster) || known.is_some_and(|answers| answers.contains_key(cluster))
     };
@@ -216,7 +212,7 @@ pub(crate) fn unasked_in(
         Because::Schedule(Reason::Fits { cluster, .. }) => Some(cluster),
         _ => None,
     });
-    to_ask(spec, options, fitting, |cluster| state.nodes.contains_key(cluster))
+    to_ask(spec, options, fitting, |cluster| state.is_by_node(cluster))
 }
 
 /// Those of the clusters that pass the filters whose nodes are not known, if they decide on a workload.
@@ -232,17 +228,31 @@ fn to_ask<'a>(
     fitting.filter(|cluster| !is_known(cluster)).cloned().collect()
 }
 
-/// Free capacity, less the replicas that were assigned lately and that no cluster reports, and what is held for
-/// preemptors.
+/// The account of the fleet: by node where nodes are known, less what was assigned lately and nobody observes, and what
+/// is held for preemptors.
 #[must_use]
-pub fn assumed(world: &World, modelling: Modelling, options: &Options, now: Timestamp) -> Capacity {
-    let mut capacity = Capacity::of(&world.clusters, modelling);
+pub fn assumed(
+    world: &World,
+    modelling: Modelling,
+    nodes: &BTreeMap<ClusterName, Arc<Index>>,
+    options: &Options,
+    now: Timestamp,
+) -> Capacity {
+    let mut capacity = beside(Capacity::of(&world.clusters, modelling), nodes);
     for binding in world.bindings.values() {
         let view = BindingRef::from(&**binding);
         let reports = binding.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
         capacity.found(view, reports, now, options, Duration::ZERO);
         let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
         capacity.nominate(binding, nominated, options);
+    }
+    capacity
+}
+
+/// The same capacity, with these nodes and pods of members.
+fn beside(mut capacity: Capacity, nodes: &BTreeMap<ClusterName, Arc<Index>>) -> Capacity {
+    for (cluster, index) in nodes {
+        capacity.watch(cluster, Index::clone(index));
     }
     capacity
 }
@@ -296,7 +306,7 @@ pub fn schedule(
         }
     };
     let mut cycles = cycles(trace, group);
-    count_without_models(&mut cycles, view, clusters, options);
+    count_without_models(&mut cycles, view, clusters, state, options);
     let agrees = failure.is_none()
         && cycles.last().is_some_and(|cycle| {
             let targets = cycle.clusters.iter().filter_map(|(name, outcome)| match outcome.because {
@@ -317,8 +327,8 @@ pub fn schedule(
 /// The most that may be free in clusters: with the upper bounds of the nodes' grades, where models are counted, and
 /// without pods that wait for a node.
 #[must_use]
-pub fn most(clusters: &Clusters) -> Capacity {
-    Capacity::of(clusters, Modelling::Most)
+pub fn most(clusters: &Clusters, nodes: &BTreeMap<ClusterName, Arc<Index>>) -> Capacity {
+    beside(Capacity::of(clusters, Modelling::Most), nodes)
 }
 
 /// Further replicas of a workload that fit into a cluster beside what was assigned to it, by one of the bounds on what
@@ -331,19 +341,25 @@ pub fn fits_within(
     cluster: &ClusterName,
     options: &Options,
 ) -> Option<i64> {
-    bound.has_summary(cluster).then_some(())?;
-    scheduling::available_replicas_for_eviction(spec, cluster, bound, options)
+    bound.is_known(cluster).then_some(())?;
+    scheduling::available_replicas(spec, cluster, bound, options)
 }
 
 /// Counts what would fit without resource models, which count each node with the least of its grade.
-fn count_without_models(cycles: &mut [Cycle], binding: BindingRef<'_>, clusters: &Clusters, options: &Options) {
+fn count_without_models(
+    cycles: &mut [Cycle],
+    binding: BindingRef<'_>,
+    clusters: &Clusters,
+    state: &State,
+    options: &Options,
+) {
     let outcomes = || cycles.iter().flat_map(|cycle| cycle.clusters.values());
     if outcomes().all(|outcome| outcome.available.is_none()) {
         return;
     }
     let sums = Capacity::of(clusters, Modelling::Off);
     for (cluster, outcome) in cycles.iter_mut().flat_map(|cycle| &mut cycle.clusters) {
-        if outcome.descheduled_until.is_some() {
+        if outcome.descheduled_until.is_some() || state.is_by_node(cluster) {
             continue;
         }
         let fits = scheduling::available_replicas(binding.spec(), cluster, &sums, options);

@@ -51,7 +51,9 @@ pub struct Fleet {
     pub quotas: Vec<Arc<FederatedResourceQuota>>,
     /// Nodes and pods of the members that were asked for them, as the accurate estimators of the leader count them.
     pub nodes: BTreeMap<ClusterName, Arc<Index>>,
-    /// Answers of the leader's accurate estimators about bindings; `None` is no opinion.
+    /// Answers of the leader's accounts of clusters about bindings.
+    pub accounts: BTreeMap<BindingKey, BTreeMap<ClusterName, i64>>,
+    /// Answers of the leader's estimators over gRPC about bindings; `None` is no opinion.
     pub answers: BTreeMap<BindingKey, BTreeMap<ClusterName, Option<i64>>>,
     /// Flags and gates of the leader.
     pub settings: Settings,

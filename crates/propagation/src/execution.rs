@@ -21,7 +21,7 @@ mod tests;
 
 use std::time::Duration;
 
-use ironclad_api::{conditions, work::Work};
+use ironclad_api::{conditions, policy::PurgeMode, work::Work};
 use ironclad_fleet::{Plan, StatusPart, WorkKey, because::propagation::Reason};
 use jiff::Timestamp;
 
@@ -53,6 +53,17 @@ pub fn is_wanted_again(work: &Work, binding: Binding<'_>) -> bool {
     });
     let here = |key: WorkKey| ironclad_fleet::targets::targets(spec).iter().any(|target| target.cluster == key.cluster);
     !binding.is_deleting() && same_binding && same_object && work::key_of(work).is_some_and(here)
+}
+
+/// Returns true if new copies of the binding wait for the end of the copy of this Work, which is being deleted
+/// (purge mode Directly; specification/failover.md 4.4).
+#[must_use]
+pub fn is_awaited(work: &Work, binding: Binding<'_>) -> bool {
+    let Some(key) = work::key_of(work) else { return false };
+    let spec = binding.spec();
+    let mut tasks = spec.graceful_eviction_tasks.iter();
+    spec.target(&key.cluster.0).is_none()
+        && tasks.any(|task| task.purge_mode == Some(PurgeMode::Directly) && *task.from_cluster == *key.cluster.0)
 }
 
 /// Returns true if a failed write to the member is the member's answer about the Work, by the class of the failure, or

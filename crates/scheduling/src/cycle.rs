@@ -25,15 +25,16 @@ use crate::{
     assign::{self, AssignError, Fill, Mode, Shares},
     avoided::avoided,
     candidate::{self, Preference},
-    capacity::{Asker, Capacity, Counting, Demand},
+    capacity::{Asker, Capacity},
     divide::{TieOrder, Weight},
+    estimator::Question,
     filter::{Filter, FitError},
     groups::{AtTheEnd, Start, attempts},
     index::{Entry, Index, Numbers},
     memberships::Memberships,
     options::schedules_component_sets,
     plugin::TargetState,
-    preempt::Mode as Preemption,
+    preempt,
     spread::{self, Bounds, Grouping, Need, SelectError, Selection, Spread, Topology},
     topology::{self, Figures, Fleet, GroupNames},
 };
@@ -264,7 +265,7 @@ fn scored<'a>(
 
 /// Result of selection and division.
 pub(crate) struct Placing {
-    targets: Vec<TargetCluster>,
+    pub(crate) targets: Vec<TargetCluster>,
     selected: Vec<Candidate>,
     rest: Vec<Candidate>,
 }
@@ -383,7 +384,8 @@ fn feasible_of_all<'a>(
         let state = if before.contains_key(&*name.0) { TargetState::Target } else { TargetState::New };
         (trace.on_event)(CycleEvent::Cluster);
         let passed = filter.test_observed(cluster, state, trace.on_event);
-        match passed.and_then(|tier| refused_by_peers(seen, name, state).map_or(Ok(tier), Err)) {
+        let by_others = || refused_by_peers(seen, name, state).or_else(|| refused_for_others(seen, name, state));
+        match passed.and_then(|tier| by_others().map_or(Ok(tier), Err)) {
             Err(refusal) => {
                 trace.note_clusters([Reason::Refused { cluster: name.clone(), because: refusal.clone() }]);
                 *error.refusals.entry(refusal).or_default() += 1;
@@ -430,6 +432,7 @@ fn feasible_by_index<'a>(
         };
         if let Ok(tier) = passed
             && refused_by_peers(seen, name, state).is_none()
+            && refused_for_others(seen, name, state).is_none()
         {
             let is_tainted = index.is_tainted(number);
             all.push(Feasible { name, cluster, indexed: Some((number, entry)), tier, state, is_tainted });
@@ -441,6 +444,24 @@ fn feasible_by_index<'a>(
 /// Why other workloads keep the binding away from a cluster.
 fn refused_by_peers(seen: &Seen<'_>, cluster: &ClusterName, state: TargetState) -> Option<Refusal> {
     seen.peers?.test(seen.binding, &cluster.0, state).err()
+}
+
+/// Refuses a cluster to a workload whose result does not depend on capacity while it would take what is held for, or
+/// promised to, workloads that it yields to: a preempted binding would take back what it made room with.
+fn refused_for_others(seen: &Seen<'_>, cluster: &ClusterName, state: TargetState) -> Option<Refusal> {
+    let spec = seen.binding.spec();
+    if seen.options.preemption != preempt::Mode::Evict || state != TargetState::New {
+        return None;
+    }
+    let asker = Asker::of(spec);
+    if !seen.capacity.awaits_others(cluster, &asker) {
+        return None;
+    }
+    let placement = spec.placement.as_ref().filter(|placement| !depends_on_capacity(spec, placement))?;
+    let is_duplicated = placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated;
+    let wanted = if is_duplicated { i64::from(spec.replicas).max(1) } else { 1 };
+    let fits = available_replicas(spec, cluster, seen.capacity, seen.options)?;
+    (fits < wanted).then_some(Refusal::HeldForOthers)
 }
 
 fn fits(candidate: &Candidate) -> Reason {
@@ -455,16 +476,16 @@ struct Weighing<'a> {
     spread: Spread,
     /// True if component sets are scheduled as a whole.
     sets: bool,
-    /// Requests, if the result depends on capacity.
-    demand: Option<Demand>,
+    /// The question to the account, if the result depends on capacity.
+    question: Option<Question>,
 }
 
 impl<'a> Weighing<'a> {
     fn of(seen: &'a Seen<'_>, placement: &Placement) -> Self {
         let spec = seen.binding.spec();
         let sets = schedules_component_sets(seen.options, spec, placement);
-        let demand = depends_on_capacity(spec, placement).then(|| Demand::of(spec, sets));
-        Self { seen, spec, spread: spread_of(spec, placement), sets, demand }
+        let question = depends_on_capacity(spec, placement).then(|| Question::of(spec, sets));
+        Self { seen, spec, spread: spread_of(spec, placement), sets, question }
     }
 
     /// Figures of the feasible clusters, in their order.
@@ -472,25 +493,28 @@ impl<'a> Weighing<'a> {
         let Scored { feasible, scores, avoided } = scored;
         let (seen, spec) = (self.seen, self.spec);
         // Without an estimate every requested count fits (specification/scheduling.md 10.1).
-        let unknown = if self.demand.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
-        let (counting, asker) = (counting(spec, seen.options), Asker::of(spec));
+        let unknown = if self.question.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
+        let asker = Asker::of(spec);
         let mut remembered = self
-            .demand
+            .question
             .as_ref()
             .filter(|_| seen.index.is_some() && feasible.len() >= REMEMBERED_FROM)
-            .map(|demand| seen.capacity.remembered(demand, counting, asker));
+            .map(|question| seen.capacity.remembered(question, asker));
         let mut estimate = |f: &Feasible<'_>| {
-            let demand = self.demand.as_ref()?;
+            let question = self.question.as_ref()?;
+            if let Some(exact) = seen.available.exact(f.name) {
+                return smallest(Some(exact), seen.available.get(f.name));
+            }
             let general = match (&mut remembered, f.indexed) {
                 (Some(remembered), Some((number, _))) => remembered.fits(number, f.name),
-                _ => seen.capacity.fits(f.name, demand, counting, &asker),
+                _ => seen.capacity.fits(f.name, question, &asker),
             };
             smallest(general, seen.available.get(f.name))
         };
         let returns = may_return(seen.binding);
         let weight = |(at, (f, score)): (usize, (&Feasible<'_>, &i64))| {
             let mut estimate = estimate(f);
-            if self.demand.is_some() && !avoided.is_empty() && avoided.contains_key(f.name) {
+            if self.question.is_some() && !avoided.is_empty() && avoided.contains_key(f.name) {
                 estimate = Some(0);
             }
             let target = (f.state == TargetState::Target).then(|| before.get(&*f.name.0)).flatten();
@@ -568,21 +592,8 @@ fn smallest(general: Option<i64>, accurate: Option<i64>) -> Option<i64> {
     answers.min().map(|fits| fits.clamp(0, UNLIMITED))
 }
 
-/// Chooses what an estimate subtracts. Assumed replicas are subtracted if the gate is on, and always for workloads that
-/// leave a faulty cluster: otherwise a burst of evictions would count the same capacity several times
-/// (specification/failover.md 8.5). With preemption they always are: victims would leave for capacity that is taken
-/// already, and a victim that no summary counts yet would free nothing.
-pub(crate) fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
-    let preempts = options.preemption != Preemption::Off;
-    if options.overcommit_protection || preempts || !spec.graceful_eviction_tasks.is_empty() {
-        Counting::Assumed
-    } else {
-        Counting::Reported
-    }
-}
-
-/// Further replicas (or component sets) of a binding that fit into the cluster, as a scheduling cycle estimates it.
-/// `None` if the cluster is unknown or the binding requests no capacity.
+/// Further replicas (or component sets) of a binding that fit into the cluster by the account. `None` if the cluster is
+/// unknown or the binding requests no capacity.
 #[must_use]
 pub fn available_replicas(
     spec: &ResourceBindingSpec,
@@ -590,31 +601,9 @@ pub fn available_replicas(
     capacity: &Capacity,
     options: &Options,
 ) -> Option<i64> {
-    further_replicas(spec, cluster, capacity, options, counting(spec, options))
-}
-
-/// Same for a binding that is about to be evicted: assumed replicas are subtracted in any case, as in the cycle that
-/// follows.
-#[must_use]
-pub fn available_replicas_for_eviction(
-    spec: &ResourceBindingSpec,
-    cluster: &ClusterName,
-    capacity: &Capacity,
-    options: &Options,
-) -> Option<i64> {
-    further_replicas(spec, cluster, capacity, options, Counting::Assumed)
-}
-
-fn further_replicas(
-    spec: &ResourceBindingSpec,
-    cluster: &ClusterName,
-    capacity: &Capacity,
-    options: &Options,
-    counting: Counting,
-) -> Option<i64> {
     let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
     let requests_capacity = spec.replicas != 0 || !spec.components.is_empty();
-    requests_capacity.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting, &Asker::of(spec))).flatten()
+    requests_capacity.then(|| capacity.fits(cluster, &Question::of(spec, sets), &Asker::of(spec))).flatten()
 }
 
 /// Returns whether the result depends on capacity. It does not for workloads without replicas, or if every feasible

@@ -186,6 +186,9 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
             if reason == Reason::NoPlacement {
                 decision.next = Next::Backoff;
             }
+            if reason == Reason::Suspended {
+                decision.preemption = preemption::drop_nomination(seen.binding, &mut decision.plan);
+            }
             decision.plan.note(reason.into());
             return decision;
         }
@@ -298,7 +301,7 @@ fn warn_insufficient_capacity(seen: &Seen<'_>, targets: &[TargetCluster], plan: 
         let more = target.replicas.saturating_sub(spec.target(&target.name).map_or(0, |before| before.replicas));
         let cluster = ClusterName::from(target.name.as_str());
         more > 0
-            && seen.capacity.has_summary(&cluster)
+            && seen.capacity.is_known(&cluster)
             && available_replicas(spec, &cluster, seen.capacity, seen.options)
                 .is_some_and(|replicas| replicas < i64::from(more))
     };

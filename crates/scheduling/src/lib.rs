@@ -39,11 +39,11 @@ pub mod trigger;
 pub mod wakes;
 
 pub use candidate::Candidate;
-pub use capacity::{Capacity, Room};
+pub use capacity::Capacity;
 pub use index::Index;
 pub use ironclad_fleet::divide;
 
-pub use cycle::{Class, Failure, ScheduleResult, available_replicas, available_replicas_for_eviction, dry_run};
+pub use cycle::{Class, Failure, ScheduleResult, available_replicas, dry_run};
 pub use decide::{
     Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
     observed_generation, refused, success, template_accepted, template_refused,

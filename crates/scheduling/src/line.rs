@@ -19,13 +19,8 @@ use ironclad_api::{
 use ironclad_fleet::{BindingRef, ClusterName, affinity};
 
 use crate::{
-    Capacity, Options,
-    capacity::{Asker, Counting, Demand},
-    cycle::counting,
-    interests,
-    options::schedules_component_sets,
-    priority::priority,
-    trigger::responsible,
+    Capacity, Options, capacity::Asker, estimator::Question, interests, options::schedules_component_sets,
+    priority::priority, trigger::responsible,
 };
 
 /// Largest number of groups that are compared with a cluster, those whose first binding is in front. The others follow
@@ -68,8 +63,7 @@ struct Group {
 struct Ask {
     /// The affinities as text.
     affinities: String,
-    demand: Demand,
-    counting: Counting,
+    question: Question,
     priority: i32,
     /// The template of a binding for which capacity is held: that capacity is its own.
     nominated: Option<Template>,
@@ -100,8 +94,7 @@ impl Ask {
         let sets = schedules_component_sets(options, spec, placement);
         let ask = Self {
             affinities: interests::text(affinities.as_deref()),
-            demand: Demand::of(spec, sets),
-            counting: counting(spec, options),
+            question: Question::of(spec, sets),
             priority: priority(spec),
             nominated: is_nominated.then(|| Template::of(spec)),
         };
@@ -111,7 +104,7 @@ impl Ask {
     fn fits(&self, cluster: &ClusterName, capacity: &Capacity) -> bool {
         let template = self.nominated.as_ref().map(Template::reference);
         let asker = Asker::with(template.as_ref(), self.priority);
-        capacity.fits(cluster, &self.demand, self.counting, &asker).is_some_and(|fits| fits > 0)
+        capacity.fits(cluster, &self.question, &asker).is_some_and(|fits| fits > 0)
     }
 }
 
@@ -230,6 +223,11 @@ impl<K: Ord + Clone> Line<K> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// The first bindings, at most `at_most`, that have a higher priority than this one.
+    pub fn above(&self, priority: i32, at_most: usize) -> impl Iterator<Item = &K> {
+        self.all.range(..(Reverse(priority), 0)).map(|(_, key)| key).take(at_most)
     }
 
     /// The bindings in the order in which they wait.

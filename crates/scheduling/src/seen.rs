@@ -17,6 +17,8 @@ pub struct Available {
     shared: Option<Arc<BTreeMap<ClusterName, i64>>>,
     /// Answers for this binding alone.
     own: BTreeMap<ClusterName, i64>,
+    /// Answers of the leader's account, where this process does not keep it.
+    exact: BTreeMap<ClusterName, i64>,
 }
 
 impl Available {
@@ -29,12 +31,29 @@ impl Available {
     /// Answers that other bindings use, too.
     #[must_use]
     pub fn shared(shared: Arc<BTreeMap<ClusterName, i64>>) -> Self {
-        Self { shared: Some(shared), own: BTreeMap::new() }
+        Self { shared: Some(shared), ..Self::default() }
     }
 
     /// Adds an answer for this binding. The least answer for a cluster counts.
     pub fn limit(&mut self, cluster: &ClusterName, fits: i64) {
         self.own.entry(cluster.clone()).and_modify(|least| *least = fits.min(*least)).or_insert(fits);
+    }
+
+    /// Adds an answer of the leader's account, which counts instead of one of this process.
+    pub fn account(&mut self, cluster: &ClusterName, fits: i64) {
+        self.exact.insert(cluster.clone(), fits);
+    }
+
+    /// Returns whether the leader's account answered for a cluster.
+    #[must_use]
+    pub fn is_exact(&self, cluster: &ClusterName) -> bool {
+        self.exact.contains_key(cluster)
+    }
+
+    /// Answer of the leader's account for a cluster.
+    #[must_use]
+    pub(crate) fn exact(&self, cluster: &ClusterName) -> Option<i64> {
+        self.exact.get(cluster).copied()
     }
 
     /// Least answer for a cluster.

@@ -7,7 +7,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use ironclad_api::{
@@ -165,64 +164,11 @@ fn grade(models: &[ResourceModel], allocatable: &Amounts, asked: &Amounts) -> Op
     resources.into_iter().map(of).try_fold(usize::MAX, |least, at| Some(least.min(at?)))
 }
 
-/// The last summary of a member that was published, and whether its pods or nodes have changed since
-/// (specification/scheduling.md 11).
-#[derive(Debug, Default)]
-pub struct Published {
-    is_outdated: bool,
-    /// The summary, and the time at which it was made.
-    last: Option<(Duration, ResourceSummary)>,
-}
-
-impl Published {
-    /// Notes that a pod or a node changed.
-    pub fn changed(&mut self) {
-        self.is_outdated = true;
-    }
-
-    /// Notes that this summary, made now, is about to be written.
-    pub fn publish(&mut self, now: Duration, summary: ResourceSummary) {
-        *self = Self { is_outdated: false, last: Some((now, summary)) };
-    }
-
-    /// Returns whether the summary in the status of the cluster counts the pods that the member had at this time.
-    #[must_use]
-    pub fn counts(&self, until: Duration, in_status: Option<&ResourceSummary>) -> bool {
-        let Some((made, last)) = &self.last else { return false };
-        in_status == Some(last) && (*made >= until || !self.is_outdated)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_published_summary_counts_the_pods_once_the_status_shows_it() {
-        const S: fn(u64) -> Duration = Duration::from_secs;
-        let of_cpu =
-            |cpu: &str| serde_json::from_value::<ResourceSummary>(json!({"allocatable": {"cpu": cpu}})).unwrap();
-        let (new, old) = (of_cpu("4"), of_cpu("8"));
-        for (name, published, changed, in_status, want) in [
-            ("nothing is published", None, false, Some(&new), false),
-            ("made later", Some(12), true, Some(&new), true),
-            ("made before, and nothing changed since", Some(8), false, Some(&new), true),
-            ("made before, and something changed since", Some(8), true, Some(&new), false),
-            ("not written yet", Some(12), false, Some(&old), false),
-            ("the status has none", Some(12), false, None, false),
-        ] {
-            let mut last = Published::default();
-            if let Some(made) = published {
-                last.publish(S(made), new.clone());
-            }
-            if changed {
-                last.changed();
-            }
-            assert_eq!(last.counts(S(10), in_status), want, "{name}");
-        }
-    }
 
     fn of(list: &[(&str, &str)]) -> Amounts {
         list.iter().map(|(name, text)| ((*name).to_owned(), Amount::parse(text).unwrap())).collect()

@@ -209,10 +209,15 @@ async fn estimate(
     let mut estimates = Vec::new();
     if let Some(binding) = &explanation.binding {
         estimates = crate::leader::estimates(&client, &binding.key).await;
+        let accounts = fleet.accounts.entry(binding.key.clone()).or_default();
         let answers = fleet.answers.entry(binding.key.clone()).or_default();
         for answer in &estimates {
-            let least = answers.entry(answer.cluster.as_str().into()).or_default();
-            *least = [*least, answer.fits].into_iter().flatten().min();
+            let cluster = ClusterName::from(answer.cluster.as_str());
+            match (answer.source.as_str(), answer.fits) {
+                ("Nodes", Some(fits)) => drop(accounts.insert(cluster, fits)),
+                ("Nodes", None) => {}
+                (_, fits) => drop(answers.insert(cluster, fits)),
+            }
         }
     }
     let mut members = Asked::default();
@@ -227,6 +232,7 @@ async fn estimate(
         cluster: cluster.to_string(),
         source: "Nodes".to_owned(),
         fits: None,
+        account: None,
         age_ms: None,
         error: Some(why),
     }));

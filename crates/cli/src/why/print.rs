@@ -8,6 +8,9 @@ use ironclad_planning::{
 
 use crate::{plan::victims::table as preemption, print};
 
+/// Estimates that are printed at most.
+const ESTIMATES_MAX: usize = 10;
+
 /// The whole answer.
 #[must_use]
 pub fn placement(explanation: &Explanation) -> String {
@@ -39,7 +42,10 @@ pub fn placement(explanation: &Explanation) -> String {
     lines("held", &held);
     lines("kept", &explanation.last_copies.iter().map(ToString::to_string).collect::<Vec<_>>());
     lines("waits", &explanation.queue.iter().map(Queue::to_string).collect::<Vec<_>>());
-    lines("estimates", &explanation.estimates.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let mut estimates: Vec<String> = explanation.estimates.iter().take(ESTIMATES_MAX).map(ToString::to_string).collect();
+    let more = explanation.estimates.len().saturating_sub(ESTIMATES_MAX);
+    estimates.extend((more > 0).then(|| format!("and {more} more (-o json)")));
+    lines("estimates", &estimates);
     let Some(scheduling) = &explanation.scheduling else { return text };
     let trigger: Vec<String> = scheduling.trigger.iter().map(Because::to_string).collect();
     lines("scheduler", &trigger);

@@ -3,25 +3,21 @@
 //! The watches of the member's nodes and pods are shared with the estimators. Nothing is listed again, and nothing is
 //! written while the sums are the same.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, conditions};
 use ironclad_estimator::{Node, Pod};
 use ironclad_failover::cluster::nodes;
-use ironclad_fleet::{ClusterName, StatusPart, gates::Gate};
+use ironclad_fleet::{StatusPart, gates::Gate};
 use ironclad_runtime::{Change, Informer, Key, StatusWriter};
-use ironclad_scheduling::summary::{Ledger, Published};
+use ironclad_scheduling::summary::Ledger;
 use ironclad_seam::Seam;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::{capacity::FleetCapacity, members::Member, settings::Settings, setup::Setup, targets::Typed};
+use crate::{members::Member, settings::Settings, setup::Setup, targets::Typed};
 
 /// Time between two writes of changing sums.
 const EVERY: Duration = Duration::from_secs(10);
@@ -31,13 +27,11 @@ const EVERY: Duration = Duration::from_secs(10);
 struct Sums {
     ledger: Mutex<Ledger>,
     changed: Notify,
-    published: Mutex<Published>,
 }
 
 impl Sums {
     fn change(&self, change: impl FnOnce(&mut Ledger)) {
         change(&mut self.ledger.lock());
-        self.published.lock().changed();
         self.changed.notify_one();
     }
 }
@@ -48,35 +42,16 @@ pub(super) struct Collector {
     settings: Arc<Settings>,
     clusters: Informer<Cluster>,
     status: StatusWriter<Typed<Cluster>>,
-    capacity: FleetCapacity,
-    /// The sums of the connected members.
-    sums: Mutex<BTreeMap<ClusterName, Weak<Sums>>>,
 }
 
 impl Collector {
     pub(super) fn new(setup: &Setup) -> Arc<Self> {
-        let this = Arc::new(Self {
+        Arc::new(Self {
             seam: setup.seam.clone(),
             settings: setup.settings.clone(),
             clusters: setup.clusters.clone(),
             status: setup.cluster_status.clone(),
-            capacity: setup.capacity.clone(),
-            sums: Mutex::default(),
-        });
-        let weak = Arc::downgrade(&this);
-        setup.capacity.ask_for_summaries(move |cluster, until| {
-            weak.upgrade().is_none_or(|this| this.is_summarized(cluster, until))
-        });
-        this
-    }
-
-    /// Returns whether the status of a cluster shows the pods that it had until then. True for those that are not
-    /// summarized here.
-    fn is_summarized(&self, cluster: &ClusterName, until: Duration) -> bool {
-        let Some(sums) = self.sums.lock().get(cluster).and_then(Weak::upgrade) else { return true };
-        let status = self.clusters.get("", &cluster.0);
-        let status = status.as_ref().and_then(|cluster| cluster.status.as_ref());
-        sums.published.lock().counts(until, status.and_then(|status| status.resource_summary.as_ref()))
+        })
     }
 
     /// Sums the nodes and pods of a member in a task of its connection.
@@ -85,7 +60,6 @@ impl Collector {
             return;
         }
         let sums = Arc::new(Sums::default());
-        self.sums.lock().insert(member.name.clone(), Arc::downgrade(&sums));
         let (nodes, pods) = (member.resources.nodes().clone(), member.resources.pods().clone());
         let shared = sums.clone();
         nodes.on_change(move |change: &Change<Node>| {
@@ -130,12 +104,7 @@ impl Collector {
         let Some(cluster) = self.clusters.get("", name).filter(ready) else { return false };
         let customized = self.settings.gates.enabled(Gate::CustomizedClusterResourceModeling);
         let models = if customized { cluster.spec.resource_models.as_slice() } else { &[] };
-        let (summary, resources) = {
-            let (ledger, mut published) = (sums.ledger.lock(), sums.published.lock());
-            let (summary, resources) = ledger.summary(models);
-            published.publish(self.capacity.now(), resources.clone());
-            (summary, resources)
-        };
+        let (summary, resources) = sums.ledger.lock().summary(models);
         let fields = [("nodeSummary", json!(summary)), ("resourceSummary", json!(resources))];
         let ratio = self.settings.failover.health.nodes_ready_ratio;
         let now = self.seam.clock.wall_seconds();
@@ -145,9 +114,6 @@ impl Collector {
         };
         let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
         self.status.request(&Key::new("", name), uid, "clusterResources", part, false);
-        if cluster.status.as_ref().is_some_and(|status| status.resource_summary.as_ref() == Some(&resources)) {
-            self.capacity.summarized(&ClusterName::from(name));
-        }
         true
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct Observed {
     seen_work: Arc<Work>,
     /// Knowledge about whether the binding requires the copy again.
     pub(super) wanted_again: WantedAgain,
+    /// True if new copies wait for the end of this one.
+    is_awaited: bool,
     space: KnownSpace,
     /// Namespace events before anything of this was observed.
     pub(super) namespace_events: NamespaceEvents,
@@ -129,6 +131,7 @@ impl Observed {
             object,
             served: if self.place.is_some() { Served::Yes } else { Served::No },
             wanted_again: self.wanted_again,
+            is_awaited: self.is_awaited,
             namespace: self.space.seen(),
             interpreter: &self.interpreter,
         };
@@ -186,6 +189,7 @@ impl Observer {
             seen_work: self.work_status.as_requested(&work),
             cluster: self.clusters.get("", &member.name.0),
             wanted_again: self.wanted_again(&work),
+            is_awaited: self.is_awaited(&work),
             space: KnownSpace::default(),
             namespace_events: NamespaceEvents::default(),
             place: None,
@@ -238,5 +242,11 @@ impl Observer {
         let is_wanted = work.metadata.deletion_timestamp.is_some()
             && binding().is_some_and(|binding| execution::is_wanted_again(work, binding.view()));
         if is_wanted { WantedAgain::Cached } else { WantedAgain::No }
+    }
+
+    fn is_awaited(&self, work: &Work) -> bool {
+        let binding = || self.bindings.get(&binding_of(work)?);
+        work.metadata.deletion_timestamp.is_some()
+            && binding().is_some_and(|binding| execution::is_awaited(work, binding.view()))
     }
 }

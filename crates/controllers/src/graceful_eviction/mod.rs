@@ -93,8 +93,8 @@ impl GracefulEviction {
         }
         if let Some(preemptor) = &change.old
             && wakes::graceful_eviction::preemptor(
-                change.old.as_ref().map(Binding::metadata),
-                change.new.as_ref().map(Binding::metadata),
+                change.old.as_ref().map(Binding::view),
+                change.new.as_ref().map(Binding::view),
             )
         {
             for victim in self.bindings.by_index(BY_PREEMPTOR, &preemptor.view().key().to_string()) {

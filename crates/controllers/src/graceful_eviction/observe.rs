@@ -7,10 +7,10 @@ use ironclad_api::{
     work::{ResourceBindingStatus, Work},
 };
 use ironclad_failover::{
-    graceful_eviction::{Seen, runs_own_replicas},
+    graceful_eviction::{Seen, has_given_up, runs_own_replicas},
     wakes,
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, eviction_task, not_ready};
+use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, eviction_task, not_ready};
 use ironclad_runtime::{Informer, Key};
 
 use crate::{
@@ -35,7 +35,7 @@ pub(super) struct Observed {
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
     own_replicas: BTreeSet<ClusterName>,
-    deleted_preemptors: BTreeSet<BindingKey>,
+    gone_preemptors: BTreeSet<BindingKey>,
     stale_pending: bool,
 }
 
@@ -54,7 +54,7 @@ impl Observed {
             not_ready: &self.not_ready,
             copies: &self.copies,
             own_replicas: &self.own_replicas,
-            deleted_preemptors: &self.deleted_preemptors,
+            gone_preemptors: &self.gone_preemptors,
             plugins: &observer.settings.failover.evict_plugins,
             stale_pending: self.stale_pending,
         }
@@ -76,9 +76,9 @@ impl Observer {
         !crate::registry::evicts(&self.settings) && wakes::graceful_eviction::is_pending(status)
     }
 
-    fn is_deleted(&self, binding: &BindingKey) -> bool {
-        let found = self.bindings.namespaced.get(&binding.namespace, &binding.name);
-        found.is_none_or(|binding| binding.metadata.deletion_timestamp.is_some())
+    fn is_gone(&self, preemptor: &BindingKey) -> bool {
+        let found = self.bindings.namespaced.get(&preemptor.namespace, &preemptor.name);
+        has_given_up(found.as_deref().map(BindingRef::from))
     }
 
     pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
@@ -101,7 +101,7 @@ impl Observer {
         };
         let own_replicas = works.iter().filter_map(own).collect();
         let preemptors = spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor);
-        let deleted_preemptors = preemptors.filter(|key| self.is_deleted(key)).collect();
-        Some(Observed { binding, not_ready, copies, own_replicas, deleted_preemptors, stale_pending })
+        let gone_preemptors = preemptors.filter(|key| self.is_gone(key)).collect();
+        Some(Observed { binding, not_ready, copies, own_replicas, gone_preemptors, stale_pending })
     }
 }

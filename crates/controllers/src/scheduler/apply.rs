@@ -11,7 +11,7 @@ use ironclad_seam::Clock;
 use super::preemption::{Preemption, Progress};
 use crate::{
     bindings::Bindings,
-    capacity::{BeingWritten, FleetCapacity},
+    capacity::BeingWritten,
     events::Events,
     setup::Setup,
 };
@@ -28,7 +28,6 @@ pub(super) fn logs_reasons() -> bool {
 pub(super) struct Applier {
     writer: Writer,
     bindings: Bindings,
-    capacity: FleetCapacity,
     events: Events,
     clock: Clock,
     preemption: Arc<Preemption>,
@@ -52,7 +51,6 @@ impl Applier {
         Self {
             writer: setup.writer("scheduler"),
             bindings: setup.bindings.clone(),
-            capacity: setup.capacity.clone(),
             events: setup.events.clone(),
             clock: setup.seam.clock.clone(),
             preemption,
@@ -108,7 +106,7 @@ impl Applier {
         }
         let successes = self.events.successes(|| scheduling::success(binding.view(), &decision.plan.effects));
         self.events.record_all(&successes);
-        Ok(match scheduling::again(decision.next, self.clock.wall(), self.capacity.expires_in()) {
+        Ok(match scheduling::again(decision.next, self.clock.wall()) {
             Again::Never => Next::Forget,
             Again::Backoff => Next::Retry,
             Again::After(wait) => Next::After(wait),

@@ -7,14 +7,15 @@ mod observe;
 mod preemption;
 mod waiting;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, policy::FederatedResourceQuota};
 use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
 use ironclad_propagation::quota::usage;
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, QueuedState, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests, capacity,
+    preempt::Mode,
     trigger::{Wakes, api_appears, concerns, is_unsettled, may_help, wakes},
     wakes::Wake,
 };
@@ -47,10 +48,12 @@ use crate::{
 /// Bindings waiting for capacity that the growth of one cluster enqueues at most. The others follow with its next
 /// growth, or by their own recheck.
 const WOKEN_MAX: usize = 100;
+/// Bindings that are enqueued at most when one of lower priority is placed.
+const OFFERED_MAX: usize = 16;
 /// Results that are being written at once.
 const WRITES_MAX: usize = 16;
 /// Growth of several clusters within this time enqueues a binding once (specification/scheduling.md 16.3).
-const WAKE_DELAY: Duration = Duration::from_secs(1);
+const WAKE_DELAY: Duration = Duration::from_millis(500);
 
 struct Scheduler {
     seam: Seam,
@@ -127,17 +130,10 @@ impl Controller for Scheduler {
             async move { this.reconcile(key).await }
         });
         let this = self.clone();
-        self.seam.tasks.supervise(&self.seam.clock, "scheduler/assumed", move || {
+        self.seam.tasks.supervise(&self.seam.clock, "scheduler/growth", move || {
             let this = this.clone();
-            async move { this.follow_assumptions().await }
+            async move { this.follow_growth().await }
         });
-        if self.estimates.answers() {
-            let this = self.clone();
-            self.seam.tasks.supervise(&self.seam.clock, "scheduler/growth", move || {
-                let this = this.clone();
-                async move { this.follow_growth().await }
-            });
-        }
     }
 
     /// Bindings that fit no cluster are rechecked after minutes.
@@ -156,7 +152,7 @@ impl Scheduler {
             self.api_appeared.lock().remove(&key);
             return Ok(Next::Forget);
         };
-        self.capacity.expire().iter().for_each(|cluster| self.enqueue_waiting(cluster));
+        self.capacity.expire();
         let available = self.estimates.available(binding.view(), remote);
         let mut attempt = self.metrics.attempt(&self.seam.clock);
         self.waiting.lock().begins(&key);
@@ -174,9 +170,8 @@ impl Scheduler {
         if let Some(targets) = decision.result() {
             self.groups.assign(binding.view(), targets);
         }
-        let released = self.preemption.record(&binding, &decision);
+        self.preemption.record(&binding, &decision);
         drop(cycle);
-        released.iter().for_each(|cluster| self.enqueue_waiting(cluster));
         let applied = self.applier.apply(&key, &binding, &decision, assumed).await;
         let over_quota = applied.as_ref().ok().and_then(|applied| applied.over_quota.clone());
         let outcome = applied.map(|applied| applied.next);
@@ -220,19 +215,10 @@ impl Scheduler {
         self.estimates.ask(binding.spec(), calls).await
     }
 
-    /// Enqueues what waits for capacity when members have grown in a way that their summaries do not show.
+    /// Enqueues what waits for capacity when something became free in a cluster, whatever it was: the account tells.
     async fn follow_growth(&self) {
         loop {
-            for cluster in &self.estimates.grown().await {
-                self.enqueue_waiting(cluster);
-            }
-        }
-    }
-
-    /// Enqueues what waits for capacity when assumed results end: no report of a cluster tells of that.
-    async fn follow_assumptions(&self) {
-        loop {
-            for cluster in &self.capacity.expired().await {
+            for cluster in &self.capacity.grown().await {
                 self.enqueue_waiting(cluster);
             }
         }
@@ -270,6 +256,7 @@ impl Scheduler {
         if old.is_none_or(|old| !Interests::is_unchanged(old, new)) {
             self.interests.lock().update(new);
         }
+        self.offer_victim(old, new);
         let is_nominated = new.status().is_some_and(|status| !status.nominated_clusters.is_empty());
         self.waiting.lock().changed(&key_of(new), new, is_nominated, self.capacity.options());
         match scheduling::wakes::binding(old, new, self.capacity.options()) {
@@ -280,6 +267,26 @@ impl Scheduler {
             }
             Some(Wake::Updated) => self.enqueue(key_of(new), Incoming::BindingUpdate, Cause::User),
             None => {}
+        }
+    }
+
+    /// Enqueues the first bindings of higher priority that wait, once a binding is placed that could make room for them:
+    /// they may have been tried before anybody knew where it runs.
+    fn offer_victim(&self, old: Option<BindingRef<'_>>, new: BindingRef<'_>) {
+        let old = old.map_or(&[][..], |old| &old.spec().clusters);
+        let placed = new.spec().clusters.iter().filter(|target| old.iter().all(|other| other.name != target.name));
+        let clusters: Vec<ClusterName> = placed.map(|target| target.name.as_str().into()).collect();
+        if clusters.is_empty() || self.capacity.options().preemption == Mode::Off {
+            return;
+        }
+        let fleet = self.fleet.all();
+        let waiting = self.waiting.lock().above(scheduling::priority(new.spec()), OFFERED_MAX);
+        for key in waiting {
+            let Some(binding) = self.bindings.get(&key) else { continue };
+            let mut clusters = clusters.iter().filter_map(|cluster| fleet.get(cluster));
+            if clusters.any(|cluster| concerns(binding.view(), cluster, self.capacity.options())) {
+                self.queue.add_after(key, WAKE_DELAY);
+            }
         }
     }
 
@@ -329,15 +336,9 @@ impl Scheduler {
     fn on_cluster(&self, change: &Change<Cluster>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         let Some(name) = new.or(old).map(|cluster| ClusterName::from(cluster.name_any().as_str())) else { return };
-        for cluster in &self.capacity.on_cluster(&name, change) {
-            self.enqueue_waiting(cluster);
-        }
+        self.capacity.on_cluster(&name, change);
         if capacity::restores(old, new, self.seam.clock.wall()) {
-            for binding in self.bindings.by_index(BY_TARGET, &name.0) {
-                if let Binding::Namespaced(binding) = binding {
-                    self.capacity.found(&binding);
-                }
-            }
+            self.capacity.restore(&self.bindings, &name);
         }
         let wakes = wakes(old, new);
         if wakes == Wakes::Nobody {
@@ -379,15 +380,27 @@ impl Scheduler {
 
     /// Enqueues bindings that wait for capacity and may fit into this cluster, in the order in which they began to
     /// wait.
-    fn enqueue_waiting(&self, cluster: &ClusterName) {
-        self.waiting.lock().grew(cluster);
+    fn enqueue_waiting(&self, name: &ClusterName) {
+        self.waiting.lock().grew(name);
         let clusters = self.fleet.all();
-        let Some(cluster) = clusters.get(cluster) else { return };
+        let Some(cluster) = clusters.get(name) else { return };
         let fitting = {
             let capacity = self.capacity.lock();
             self.waiting.lock().fitting(cluster, &capacity, WOKEN_MAX)
         };
+        if fitting.len() == WOKEN_MAX {
+            // Others may fit, too, once these are placed.
+            self.capacity.grew(name);
+        }
         let concerned = |b: Binding| concerns(b.view(), cluster, self.capacity.options());
+        // A preempted copy returns once nothing is held for others any more.
+        let kept_away = self.preemption.kept_away().into_iter().filter(|key| {
+            let binding = self.bindings.get(key);
+            binding.is_some_and(|binding| binding.spec().target(&name.0).is_none() && concerned(binding))
+        });
+        for key in kept_away {
+            self.queue.add_after(key, WAKE_DELAY);
+        }
         for key in fitting.into_iter().filter(|key| self.bindings.get(key).is_some_and(concerned)) {
             self.metrics.incoming(Incoming::ClusterChanged);
             self.queue.add_after(key, WAKE_DELAY);
@@ -404,11 +417,12 @@ enum Cause {
     Replay,
 }
 
-/// Reads the queue: the bindings in it, and whether each waits for capacity or a cluster that fits.
+/// Reads the queue: the bindings in it, the highest priority first, and whether each waits for capacity or a cluster that fits.
 fn queue_reader(queue: &Queue<Key>, waiting: &Arc<Mutex<Waiting>>) -> impl Fn() -> Vec<QueuedBinding> + use<> {
     let (queue, waiting) = (queue.clone(), waiting.clone());
     move || {
-        let (all, waiting) = (queue.waiting(), waiting.lock());
+        let (mut all, waiting) = (queue.waiting(), waiting.lock());
+        all.sort_by_key(|queued| (queued.state != QueuedState::Working, Reverse(queued.rank)));
         let read =
             |queued: Queued<Key>| QueuedBinding { is_unschedulable: waiting.is_unschedulable(&queued.key), queued };
         all.into_iter().map(read).collect()

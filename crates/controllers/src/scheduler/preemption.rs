@@ -2,7 +2,7 @@
 //! (specification/scheduling.md 15).
 
 use ironclad_api::{policy::FederatedResourceQuota, work::ResourceBinding};
-use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
+use ironclad_fleet::{Binding, BindingRef, gates::Gate};
 use ironclad_propagation::quota::usage;
 use ironclad_runtime::{Change, Failure, Informer, Key, Writer};
 use ironclad_scheduling::{
@@ -111,10 +111,16 @@ impl Preemption {
         self.is_on().then(|| Read(self.state.lock()))
     }
 
-    /// Records what a decision came to, before the next one is made. Returns the clusters on which capacity is not held
-    /// any more.
-    pub(super) fn record(&self, binding: &Binding, decision: &Decision) -> Vec<ClusterName> {
-        let Some(outcome) = &decision.preemption else { return Vec::new() };
+    /// Bindings that were preempted lately, whose copies may be kept away from clusters for others.
+    pub(super) fn kept_away(&self) -> Vec<Key> {
+        let now = self.clock.wall_seconds();
+        let keys = self.state.lock().placed.preempted(now);
+        keys.into_iter().map(|key| Key::new(&key.namespace, &key.name)).collect()
+    }
+
+    /// Records what a decision came to, before the next one is made.
+    pub(super) fn record(&self, binding: &Binding, decision: &Decision) {
+        let Some(outcome) = &decision.preemption else { return };
         let view = binding.view();
         let (key, generation, now) = (view.key(), view.generation(), self.clock.wall_seconds());
         if let Some(result) = outcome.result().filter(|_| !matches!(outcome, Outcome::Nominated(_))) {
@@ -129,16 +135,14 @@ impl Preemption {
             };
             self.metrics.nomination_ended(label, lasted);
         }
-        let released = match (outcome, binding) {
+        match (outcome, binding) {
             (Outcome::Nominated(plan), Binding::Namespaced(binding)) => {
                 self.capacity.nominate(binding, &plan.nominated);
-                Vec::new()
             }
-            (Outcome::Waits, _) => Vec::new(),
+            (Outcome::Waits, _) => {}
             _ => self.capacity.withdraw_nomination(&key),
-        };
+        }
         self.metrics.nominated(self.capacity.lock().nominated_count());
-        released
     }
 
     /// Evicts the victims of a plan one after the other, once the nomination is written.

@@ -155,6 +155,11 @@ impl Waiting {
         self.line.fitting(cluster, capacity, at_most)
     }
 
+    /// The first bindings that wait for capacity with a higher priority than this one.
+    pub(crate) fn above(&self, priority: i32, at_most: usize) -> Vec<Key> {
+        self.line.above(priority, at_most).cloned().collect()
+    }
+
     /// The numbers of unschedulable bindings and of those that back off.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.reasons.len() - self.backing_off, self.backing_off)

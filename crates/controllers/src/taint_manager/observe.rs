@@ -121,7 +121,7 @@ impl Observer {
     /// Further replicas of a binding for which a cluster has capacity, as the scheduler would see them.
     pub(super) fn available(&self, spec: &ResourceBindingSpec, cluster: &ClusterName) -> Option<i64> {
         let capacity = self.capacity.lock();
-        ironclad_scheduling::available_replicas_for_eviction(spec, cluster, &capacity, self.capacity.options())
+        ironclad_scheduling::available_replicas(spec, cluster, &capacity, self.capacity.options())
     }
 
     /// The pause of evictions, as people requested it.

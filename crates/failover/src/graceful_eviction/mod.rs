@@ -17,7 +17,7 @@ use ironclad_api::{
     work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
 use ironclad_fleet::{
-    BindingKey, ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task, targets,
+    BindingKey, BindingRef, ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task, targets,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -47,8 +47,8 @@ pub struct Seen<'a> {
     pub copies: &'a BTreeSet<ClusterName>,
     /// Those of them whose copy does not run the replicas that the scheduler gave it: see [`runs_own_replicas`].
     pub own_replicas: &'a BTreeSet<ClusterName>,
-    /// Those of the preemptors that tasks name which are deleted, or being deleted.
-    pub deleted_preemptors: &'a BTreeSet<BindingKey>,
+    /// Those of the preemptors that tasks name which gave up ([`has_given_up`]).
+    pub gone_preemptors: &'a BTreeSet<BindingKey>,
     /// `--evict-plugins`.
     pub plugins: &'a Plugins,
     /// True if condition `EvictionPending` is set although no taint manager runs that would remove it.
@@ -88,6 +88,12 @@ pub struct Cleared {
     pub task: GracefulEvictionTask,
     /// The plugin or rule, as metrics name it.
     pub by: &'static str,
+}
+
+/// Returns whether a preemptor needs no capacity any more: it is deleted, being deleted, or its scheduling is suspended.
+#[must_use]
+pub fn has_given_up(preemptor: Option<BindingRef<'_>>) -> bool {
+    preemptor.is_none_or(|preemptor| preemptor.is_deleting() || preemptor.spec().scheduling_suspended())
 }
 
 /// Assesses every task of a binding on its own. `now` is in whole seconds.
@@ -210,7 +216,7 @@ fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now:
         return Verdict::Clear { by, because: Reason::Cleared { from: from(), by } };
     }
     // The Work of a preempted binding does not exist, so no copy is at stake: it may return to the cluster.
-    if eviction_task::preemptor(task).is_some_and(|preemptor| seen.deleted_preemptors.contains(&preemptor)) {
+    if eviction_task::preemptor(task).is_some_and(|preemptor| seen.gone_preemptors.contains(&preemptor)) {
         return Verdict::Clear { by: PREEMPTOR_DELETED, because: Reason::PreemptorDeleted { from: from() } };
     }
     if task.reason == BINDING_PREEMPTED && grace_over {

@@ -16,7 +16,7 @@ struct Case {
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
     own_replicas: BTreeSet<ClusterName>,
-    deleted_preemptors: BTreeSet<BindingKey>,
+    gone_preemptors: BTreeSet<BindingKey>,
     metadata: ObjectMeta,
     history: Vec<FailoverRecord>,
     plugins: Plugins,
@@ -36,7 +36,7 @@ fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<Ag
         not_ready,
         copies,
         own_replicas,
-        deleted_preemptors: BTreeSet::new(),
+        gone_preemptors: BTreeSet::new(),
         metadata,
         plugins: Plugins::default(),
         stale_pending: false,
@@ -72,7 +72,7 @@ impl Case {
             not_ready: &self.not_ready,
             copies: &self.copies,
             own_replicas: &self.own_replicas,
-            deleted_preemptors: &self.deleted_preemptors,
+            gone_preemptors: &self.gone_preemptors,
             plugins: &self.plugins,
             stale_pending: self.stale_pending,
         };
@@ -126,7 +126,7 @@ fn task_of_a_deleted_preemptor_ends_at_once() {
         ("a task of another cause", other, &[], "keep"),
         ("a person holds the task", held, &[], "keep"),
     ] {
-        let case = Case { deleted_preemptors: [key("gone")].into(), ..case(result, vec![task], vec![]) };
+        let case = Case { gone_preemptors: [key("gone")].into(), ..case(result, vec![task], vec![]) };
         assert_eq!(case.verdict(100), want, "{name}");
     }
 }

@@ -61,6 +61,8 @@ pub struct Evictions {
     recorded_state: State,
     /// Writes in flight.
     working: usize,
+    /// True if elements were parked for lack of capacity since some cluster had more.
+    parked_for_capacity: bool,
 }
 
 /// Maximum number of unread events.
@@ -84,6 +86,7 @@ impl Evictions {
             events: Vec::new(),
             recorded_state: State::Normal,
             working: 0,
+            parked_for_capacity: false,
             flags,
         }
     }
@@ -101,7 +104,7 @@ impl Evictions {
 
     /// Retries elements parked for lack of capacity: some cluster has more.
     pub fn capacity_appeared(&mut self) {
-        if self.flags.eviction.capacity_check {
+        if std::mem::take(&mut self.parked_for_capacity) {
             self.queue.look_again_at_parked();
         }
     }

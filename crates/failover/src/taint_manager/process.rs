@@ -5,10 +5,13 @@ use std::{collections::BTreeSet, time::Duration};
 use ironclad_api::{
     StringMap, Time, events,
     eviction::PRODUCER_TAINT_MANAGER,
+    policy::{PurgeMode, ReplicaSchedulingType},
     work::{FailoverRecord, GracefulEvictionTask},
 };
 use ironclad_fleet::{
-    Binding, BindingKey, ClusterName, Clusters, Event, StatusPart, because::eviction::Reason, eviction_task,
+    Binding, BindingKey, ClusterName, Clusters, Event, StatusPart,
+    because::eviction::{NoTarget, Reason},
+    eviction_task,
 };
 use ironclad_scheduling::{Options, Peers};
 use serde_json::{Map, Value};
@@ -172,7 +175,11 @@ pub(super) fn decide(
     if let Err(why) = has_target(binding, &left_out, &snapshot, flags.pre_scheduling_check) {
         return Step::Park(Reason::NoTarget(why));
     }
-    if let Some(available) = around.available.filter(|_| flags.capacity_check)
+    // The copy in a ready cluster may be the last one that runs: directly it leaves only for one that can start.
+    let is_last = element.request.purge_mode == PurgeMode::Directly
+        && is_ready(clusters, &key.cluster)
+        && (divides(binding) || !substitute);
+    if let Some(available) = around.available.filter(|_| flags.capacity_check || is_last)
         && let Err(why) = has_capacity(binding, &key.cluster, &left_out, &snapshot, available)
     {
         return Step::Park(Reason::NoTarget(why));
@@ -199,6 +206,12 @@ pub(super) fn decide(
         Some(patch) => Step::Evict(Box::new(Planned { patch, task })),
         None => Step::Drop(Abandoned::Obsolete),
     }
+}
+
+/// Returns whether the replicas of a binding are divided: each cluster has some that no other has.
+fn divides(binding: &Binding) -> bool {
+    let placement = binding.spec().placement.as_ref();
+    placement.is_some_and(|placement| placement.replica_scheduling_type() == ReplicaSchedulingType::Divided)
 }
 
 /// The time that an eviction is recorded with. It is not before the eviction was due, although the clock may have been
@@ -324,6 +337,7 @@ impl Evictions {
     }
 
     fn park(&mut self, key: &Key, element: &Element, reason: &Reason, now: Now) {
+        self.parked_for_capacity |= matches!(reason, Reason::NoTarget(NoTarget::InsufficientCapacity { .. }));
         if self.queue.park(key, now.mono) {
             self.record_failure(key, element, reason);
         } else {

@@ -6,8 +6,10 @@ use ironclad_api::{
     conditions::{self, binding::EVICTION_PENDING},
     work::ResourceBindingStatus,
 };
+use ironclad_fleet::BindingRef;
 
 use super::Parts;
+use crate::graceful_eviction::has_given_up;
 
 /// Returns true if the graceful eviction tasks of a binding have to be assessed again: it has some, and its spec,
 /// status or annotations changed.
@@ -22,11 +24,10 @@ pub fn binding(old: Option<Parts<'_>>, new: Option<Parts<'_>>) -> bool {
     })
 }
 
-/// Returns true if a binding is deleted, or begins to be: those that it preempted may return.
+/// Returns true if a binding gives up what it preempted others for: these may return.
 #[must_use]
-pub fn preemptor(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
-    let lives = |metadata: Option<&ObjectMeta>| metadata.is_some_and(|m| m.deletion_timestamp.is_none());
-    lives(old) && !lives(new)
+pub fn preemptor(old: Option<BindingRef<'_>>, new: Option<BindingRef<'_>>) -> bool {
+    !has_given_up(old) && has_given_up(new)
 }
 
 /// Returns true if condition `EvictionPending` of a binding is true.
@@ -81,12 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn victims_are_enqueued_when_their_preemptor_is_deleted() {
-        let lives = ObjectMeta::default();
-        let ends = ObjectMeta {
-            deletion_timestamp: Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH)),
-            ..ObjectMeta::default()
-        };
+    fn victims_are_enqueued_when_their_preemptor_gives_up() {
+        let lives: ResourceBinding = ResourceBinding::new("high", ResourceBindingSpec::default());
+        let mut ends = lives.clone();
+        ends.metadata.deletion_timestamp = Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH));
+        let mut waits = lives.clone();
+        waits.spec.suspension =
+            Some(BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() }.into());
         for (name, old, new, want) in [
             ("created", None, Some(&lives), false),
             ("changed", Some(&lives), Some(&lives), false),
@@ -94,8 +96,10 @@ mod tests {
             ("its deletion goes on", Some(&ends), Some(&ends), false),
             ("its deletion ends", Some(&ends), None, false),
             ("deleted at once", Some(&lives), None, true),
+            ("its scheduling is suspended", Some(&lives), Some(&waits), true),
+            ("and resumed", Some(&waits), Some(&lives), false),
         ] {
-            assert_eq!(preemptor(old, new), want, "{name}");
+            assert_eq!(preemptor(old.map(BindingRef::from), new.map(BindingRef::from)), want, "{name}");
         }
     }
 

@@ -180,7 +180,7 @@ pub enum Unhelpful {
     Overtaken,
     /// A quota would refuse the result.
     OverQuota,
-    /// Clusters have not sent a summary since the restart of the scheduler.
+    /// The pods of some clusters are not listed yet since the restart of the scheduler.
     Recounting,
 }
 
@@ -193,7 +193,7 @@ impl fmt::Display for Unhelpful {
             Self::NoProgress => "preemption made no progress",
             Self::Overtaken => "bindings of higher priority took the capacity",
             Self::OverQuota => "a quota would refuse the result",
-            Self::Recounting => "clusters have not sent a summary since the restart",
+            Self::Recounting => "the pods of some clusters are not listed yet since the restart",
         })
     }
 }
@@ -234,6 +234,8 @@ pub enum Refusal {
         /// Its binding.
         peer: String,
     },
+    /// Its capacity is held for workloads of higher priority, or promised to them.
+    HeldForOthers,
 }
 
 /// Reason why a result is kept although no cluster fits.
@@ -369,6 +371,7 @@ impl fmt::Display for Refusal {
             Self::BesidePeer { peer } => {
                 write!(f, "cluster already has workload with the same anti-affinity group ({peer})")
             }
+            Self::HeldForOthers => f.write_str("cluster(s) held their capacity for workloads of higher priority"),
         }
     }
 }

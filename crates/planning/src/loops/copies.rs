@@ -133,8 +133,8 @@ impl Plan<'_> {
             let had = before.spec().target(&target.name).map_or(0, |target| target.replicas);
             let gains = i64::from(target.replicas.saturating_sub(had));
             // The scheduler counted what fits on nodes that are known.
-            let is_counted =
-                self.scheduler.nodes.contains_key(&cluster) && question_of(spec, &self.options.scheduling).is_some();
+            let is_counted = self.scheduler.capacity.is_by_node(&cluster)
+                && question_of(spec, &self.options.scheduling).is_some();
             let certain = fits_within(&self.least, spec, &cluster, &self.options.scheduling).filter(|_| !is_counted);
             if let Some(certain) = certain.filter(|certain| *certain < gains) {
                 let gains = count(gains, "replica");
@@ -207,8 +207,8 @@ impl Plan<'_> {
     pub(super) fn schedule(&mut self, key: &BindingKey) {
         let Some(binding) = self.fleet.world.binding(key) else { return };
         let (options, world) = (&self.options.scheduling, &self.fleet.world);
-        self.scheduler.capacity.expire(self.now, |_, _| true);
-        self.scheduler.ask(binding.view(), world, options);
+        self.scheduler.capacity.expire(self.now);
+        self.scheduler.ask(binding.view(), options);
         let decision = scheduling::decide(&self.scheduler.seen(binding.view(), &world.clusters, options), self.wall());
         if self.options.estimators {
             let trace = &decision.plan.because;
@@ -266,9 +266,12 @@ impl Plan<'_> {
             |name: &ClusterName| self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
         let not_ready = named.map(|name| ClusterName::from(name.as_str())).filter(|name| !is_ready(name)).collect();
         let (status, copies) = (binding.status(), self.copies(&binding));
-        let exists = |preemptor: &BindingKey| self.fleet.world.bindings.contains_key(preemptor);
+        let is_gone = |preemptor: &BindingKey| {
+            let preemptor = self.fleet.world.bindings.get(preemptor);
+            graceful_eviction::has_given_up(preemptor.map(|preemptor| (&**preemptor).into()))
+        };
         let preemptors = spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor);
-        let deleted_preemptors = preemptors.filter(|preemptor| !exists(preemptor)).collect();
+        let gone_preemptors = preemptors.filter(is_gone).collect();
         let seen = graceful_eviction::Seen {
             about: binding.reference(),
             metadata: binding.metadata(),
@@ -279,7 +282,7 @@ impl Plan<'_> {
             not_ready: &not_ready,
             copies: &copies,
             own_replicas: &BTreeSet::new(),
-            deleted_preemptors: &deleted_preemptors,
+            gone_preemptors: &gone_preemptors,
             plugins: &self.options.flags.evict_plugins,
             stale_pending: false,
         };

@@ -27,7 +27,7 @@ impl Plan<'_> {
         let world = &self.fleet.world;
         let (capacity, options) = (&self.scheduler.capacity, &self.options.scheduling);
         let available_replicas = |spec: &ResourceBindingSpec, cluster: &ClusterName| {
-            scheduling::available_replicas_for_eviction(spec, cluster, capacity, options)
+            scheduling::available_replicas(spec, cluster, capacity, options)
         };
         let clusters = &self.fleet.world.clusters;
         let around =

@@ -132,15 +132,16 @@ impl<'a> Plan<'a> {
         let born = start.checked_sub(SignedDuration::try_from(LED_FOR).unwrap_or_default()).unwrap_or(start);
         let evictions =
             options.gate.then(|| Evictions::new(options.flags.clone(), Now { wall: born, mono: Duration::ZERO }));
-        let capacity = assumed(world, options.modelling, &options.scheduling, start);
+        let capacity = assumed(world, options.modelling, &options.nodes, &options.scheduling, start);
         let bindings = || world.bindings.values().map(|binding| &**binding);
         let peers = options.scheduling.workload_affinity.then(|| Peers::of(bindings()));
-        let (free, least) = (most(&world.clusters), assumed(world, Modelling::On, &options.scheduling, start));
+        let free = most(&world.clusters, &options.nodes);
+        let least = assumed(world, Modelling::On, &options.nodes, &options.scheduling, start);
         Self {
             options,
             script,
             fleet: Fleet::of(world),
-            scheduler: State { capacity, peers, ..State::default() }.beside(&options.nodes),
+            scheduler: State { capacity, peers, ..State::default() },
             ailing: ailing(world, &least, options, start),
             free,
             least,

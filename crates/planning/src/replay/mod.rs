@@ -170,7 +170,7 @@ impl<'a> Replay<'a> {
             let (fleet, world) = (&self.fleet, &self.fleet.world);
             let state = self.scheduler.get_or_insert_with(|| State::of_fleet(fleet, self.now));
             let options = &fleet.settings.scheduler;
-            state.ask(binding.view(), world, options);
+            state.ask(binding.view(), options);
             let scheduling = schedule::schedule(&binding, &world.clusters, state, options, self.now);
             placement.unasked = schedule::unasked(fleet, binding.view(), &scheduling);
             // A binding without a placement follows its referrers: the scheduler writes no result.

@@ -1,6 +1,8 @@
 //! Deletes the object in the member with its Work, or releases it (specification/propagation.md 13.7;
 //! specification/propagation.md 31 rows 2 and 3).
 
+use std::time::Duration;
+
 use ironclad_api::{annotations, cluster::ApiEnablement, finalizers, labels};
 use ironclad_fleet::{Because, Plan, because::propagation::Reason, finalizer};
 use serde_json::{Value, json};
@@ -16,7 +18,10 @@ use crate::{
     unified_auth,
 };
 
-/// Suspension does not delay a deletion. The Work does not wait for the end of the member object.
+/// Time after which an object is looked at again whose end is awaited, if no event tells of it.
+const AWAITED_AGAIN: Duration = Duration::from_secs(5);
+
+/// Suspension does not delay a deletion. The Work waits for the end of the member object only if new copies do.
 pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
     let work = cx.seen.work;
     let Some(rest) = finalizer::removed(&work.metadata, finalizers::EXECUTION_CONTROLLER) else { return };
@@ -75,13 +80,17 @@ fn cleaned(plan: &mut Plan<Effect>, cx: &Context<'_>) -> bool {
         }
         Observed::Absent => plan.note(Because::Gone { object: key }),
         Observed::Cached { object: observed, .. } | Observed::Present(observed) => {
-            remove(plan, cx, &manifest, observed)
+            if remove(plan, cx, &manifest, observed) && seen.is_awaited {
+                plan.effects.push(Effect::RetryAfter(AWAITED_AGAIN));
+                return false;
+            }
         }
     }
     true
 }
 
-fn remove(plan: &mut Plan<Effect>, cx: &Context<'_>, manifest: &Value, observed: &Value) {
+/// Returns true if the object is being deleted afterwards.
+fn remove(plan: &mut Plan<Effect>, cx: &Context<'_>, manifest: &Value, observed: &Value) -> bool {
     let key = Identity::of(manifest).key();
     let owner = owner::of(observed, &finished(cx.seen.work, manifest));
     let managed = template::label(observed, labels::MANAGED) == labels::TRUE;
@@ -89,6 +98,7 @@ fn remove(plan: &mut Plan<Effect>, cx: &Context<'_>, manifest: &Value, observed:
         // A removed managed label means that the object is to be kept.
         let owner = if let Owner::Other(other) = owner { Some(other) } else { None };
         plan.note(Reason::NotOurs { object: key, owner }.into());
+        false
     } else if cx.seen.work.spec.preserve_resources_on_deletion == Some(true)
         || keeps_workloads_on_removal(cx, manifest)
         || owner::is_adopted(observed)
@@ -96,11 +106,14 @@ fn remove(plan: &mut Plan<Effect>, cx: &Context<'_>, manifest: &Value, observed:
         if let Some(patch) = owner::release(observed) {
             plan.push(Effect::PatchInMember { key: key.clone(), patch }, Reason::Released { object: key }.into());
         }
+        false
     } else if template::is_deleting(observed) {
         plan.note(Reason::MemberObjectTerminating { object: key }.into());
+        true
     } else {
         let uid = template::text(observed, "/metadata/uid").to_owned();
         plan.push(Effect::DeleteInMember { key: key.clone(), uid }, Reason::MemberObjectDeleted { object: key }.into());
+        true
     }
 }
 

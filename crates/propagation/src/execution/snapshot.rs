@@ -77,6 +77,8 @@ pub struct Seen<'a> {
     /// Knowledge about whether the binding requires the copy again, although the Work is being deleted
     /// ([`super::is_wanted_again`]).
     pub wanted_again: WantedAgain,
+    /// True if new copies wait for the end of this one ([`super::is_awaited`]).
+    pub is_awaited: bool,
     /// Propagation of the object's namespace to this member.
     pub namespace: Space<'a>,
     /// Resource interpreter.

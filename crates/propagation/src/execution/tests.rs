@@ -107,6 +107,7 @@ struct Scene {
     cached: bool,
     served: Served,
     wanted_again: WantedAgain,
+    is_awaited: bool,
 }
 
 impl Scene {
@@ -119,6 +120,7 @@ impl Scene {
             cached: false,
             served: Served::Yes,
             wanted_again: WantedAgain::No,
+            is_awaited: false,
         }
     }
 
@@ -159,6 +161,7 @@ impl Scene {
             },
             served: self.served,
             wanted_again: self.wanted_again,
+            is_awaited: self.is_awaited,
             namespace: Space { exists: true, ..Space::default() },
             interpreter,
         }

@@ -43,7 +43,13 @@ impl Demand {
         if sets {
             return Self::Set(parts(&spec.components));
         }
-        spec.replica_requirements.as_ref().map_or(Self::Pod, |needs| Self::Replica(request(needs)))
+        Self::replica(spec.replica_requirements.as_deref())
+    }
+
+    /// Creates the demand of a replica with these requirements.
+    #[must_use]
+    pub fn replica(needs: Option<&ReplicaRequirements>) -> Self {
+        needs.map_or(Self::Pod, |needs| Self::Replica(request(needs)))
     }
 
     /// Pods of one replica or one set.

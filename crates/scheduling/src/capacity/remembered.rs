@@ -1,6 +1,6 @@
 //! Estimates of clusters that did not change, by request (specification/scheduling.md 10.2).
 //!
-//! Most decisions ask the same few requests about the same fleet. A changed summary, assumption or nomination of a
+//! Most decisions ask the same few requests about the same fleet. A change of the account of a
 //! cluster makes its answers void; those of the others stay. The rows of answers are bounded, so that many different
 //! requests cost time, never memory.
 
@@ -11,7 +11,8 @@ use std::{
 
 use ironclad_fleet::ClusterName;
 
-use super::{Asker, Capacity, Counting, Demand};
+use super::{Asker, Capacity};
+use crate::estimator::Question;
 
 /// Largest number of requests whose answers are kept; the one that was not asked for the longest time is replaced.
 const ROWS_MAX: usize = 64;
@@ -41,8 +42,7 @@ struct Table {
 /// Answers to one request, by the number of the cluster.
 #[derive(Debug)]
 struct Row {
-    demand: Demand,
-    counting: Counting,
+    question: Question,
     asked: u64,
     fits: Vec<i32>,
 }
@@ -62,11 +62,11 @@ impl Answers {
 }
 
 impl Table {
-    fn row(&mut self, demand: &Demand, counting: Counting) -> usize {
+    fn row(&mut self, question: &Question) -> usize {
         self.asked += 1;
-        let known = self.rows.iter().position(|row| row.counting == counting && row.demand == *demand);
+        let known = self.rows.iter().position(|row| row.question == *question);
         let row = known.unwrap_or_else(|| {
-            let new = Row { demand: demand.clone(), counting, asked: 0, fits: vec![UNKNOWN; self.names.len()] };
+            let new = Row { question: question.clone(), asked: 0, fits: vec![UNKNOWN; self.names.len()] };
             let oldest = (0..self.rows.len()).min_by_key(|row| self.rows[*row].asked);
             match oldest.filter(|_| self.rows.len() >= ROWS_MAX) {
                 Some(oldest) => {
@@ -133,17 +133,16 @@ pub(crate) struct Remembered<'a> {
     capacity: &'a Capacity,
     table: MutexGuard<'a, Table>,
     row: usize,
-    demand: &'a Demand,
-    counting: Counting,
+    question: &'a Question,
     asker: Asker<'a>,
 }
 
 impl Capacity {
     /// Estimates for this request, as [`Capacity::fits`] gives them.
-    pub(crate) fn remembered<'a>(&'a self, demand: &'a Demand, counting: Counting, asker: Asker<'a>) -> Remembered<'a> {
+    pub(crate) fn remembered<'a>(&'a self, question: &'a Question, asker: Asker<'a>) -> Remembered<'a> {
         let mut table = self.answers.lock();
-        let row = table.row(demand, counting);
-        Remembered { capacity: self, table, row, demand, counting, asker }
+        let row = table.row(question);
+        Remembered { capacity: self, table, row, question, asker }
     }
 }
 
@@ -153,7 +152,7 @@ impl Remembered<'_> {
         if let Some(known) = self.table.known(self.row, number, cluster) {
             return Some(known);
         }
-        let fits = self.capacity.fits(cluster, self.demand, self.counting, &self.asker)?;
+        let fits = self.capacity.fits(cluster, self.question, &self.asker)?;
         // What is held for preemptors counts for some workloads only.
         if self.capacity.slots.get(cluster).is_some_and(|slot| slot.nominated.is_empty()) {
             self.table.learn(self.row, number, cluster, fits);

@@ -1,20 +1,23 @@
-//! Capacity of one cluster in the resources that one workload requests, to compute what fits once other workloads have
+//! Account of one cluster in the resources that one workload requests, to compute what fits once other workloads have
 //! left (specification/scheduling.md 15.4).
 
 use std::sync::Arc;
 
 use ironclad_fleet::ClusterName;
+use smallvec::SmallVec;
 
 use super::{
-    Asker, Capacity, Counting, LARGEST,
+    Asker, Capacity, LARGEST,
     demand::{self, Amounts, Demand},
     footprint::{Footprint, Place, Share},
-    free::{Assumed, PODS},
+    free::PODS,
+    nominated,
 };
+use crate::estimator::{Before, Index, Leaving, Question, Workload};
 
 /// Amounts that one replica or one set of a workload requests, `pods` among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request(Arc<[Requested]>);
+struct Request(Arc<[Requested]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requested {
@@ -25,9 +28,7 @@ struct Requested {
 }
 
 impl Request {
-    /// Request of one replica or one set.
-    #[must_use]
-    pub fn of(demand: &Demand) -> Self {
+    fn of(demand: &Demand) -> Self {
         let parts = demand.clone().into_parts();
         let mut each = demand::total(&parts);
         each.insert(PODS.to_owned(), demand::pods(&parts).max(1));
@@ -40,77 +41,178 @@ impl Request {
     }
 }
 
-/// Free amounts of one cluster in the resources that a workload requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Room {
+/// A question, read once for all clusters.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) question: Question,
     request: Request,
-    /// Free amounts in the order of the request; negative where requests exceed what is allocatable.
-    free: Amounts,
 }
 
-impl Capacity {
-    /// Room of a cluster for this request, beside what is held for preemptors that the asker yields to, and the measure
-    /// of how much of the cluster a footprint takes. `None` if the cluster is unknown or reports no summary.
-    #[must_use]
-    pub(crate) fn room(
-        &self,
-        cluster: &ClusterName,
-        request: &Request,
-        counting: Counting,
-        asker: &Asker<'_>,
-    ) -> Option<(Room, Share<'_>)> {
-        let slot = self.slots.get(cluster)?;
-        let free = slot.free.as_ref().filter(|free| free.has_summary())?;
-        let nothing = Assumed::default();
-        let taken = match counting {
-            Counting::Reported => &nothing,
-            Counting::Assumed => &slot.assumed,
-        };
-        let held = slot.held(asker, taken, None);
-        let taken = held.as_ref().map_or(taken, |(taken, _)| taken);
-        let left = request.0.iter().map(|requested| free.left(&requested.resource, taken)).collect();
-        let share = Share::new(move |resource| free.allocatable(resource));
-        Some((Room { request: request.clone(), free: left }, share))
+impl From<Question> for Asked {
+    fn from(question: Question) -> Self {
+        Self { request: Request::of(&question.demand), question }
     }
 }
 
-impl Room {
+/// A workload that may leave a cluster, or is leaving it: who it is, and what its result names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Leaver {
+    pub(crate) workload: Workload,
+    pub(crate) footprint: Footprint,
+}
+
+/// What a workload frees in a cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Freed {
+    /// By the resources that the asker requests.
+    pub(crate) amounts: Amounts,
+    /// Part of the cluster, in billionths.
+    pub(crate) share: u128,
+    /// On which nodes; `None` where the account is not kept by node.
+    leaving: Option<Leaving>,
+}
+
+/// Free amounts of one cluster in the resources that a workload requests.
+#[derive(Debug, Clone)]
+pub(crate) struct Room<'a> {
+    request: Request,
+    /// Free amounts in the order of the request. By the summary, negative where requests exceed what is allocatable; by
+    /// node, at least what can be used.
+    free: Amounts,
+    base: i64,
+    /// `None` if only the summary is known.
+    nodes: Option<ByNode<'a>>,
+}
+
+#[derive(Debug, Clone)]
+struct ByNode<'a> {
+    index: &'a Index,
+    question: &'a Question,
+    /// What leaves in any case.
+    leaving: Vec<Leaving>,
+    /// What nominations hold.
+    before: Vec<Before>,
+}
+
+impl Capacity {
+    /// Room of a cluster for this question once those have left that are leaving, beside what is held for preemptors
+    /// that the asker yields to, and the measure of how much of the cluster a footprint takes. `None` if the cluster is
+    /// unknown, or nobody knows what it offers.
+    pub(crate) fn room<'a>(
+        &'a self,
+        cluster: &ClusterName,
+        asked: &'a Asked,
+        asker: &Asker<'_>,
+        leaving: &[&Leaver],
+    ) -> Option<(Room<'a>, Share<'a>)> {
+        let slot = self.slots.get(cluster)?;
+        let reported = slot.reported.as_ref()?;
+        let (held, request) = (slot.held(asker), asked.request.clone());
+        if let Some(index) = &slot.watched {
+            let leaving = leaving.iter().filter_map(|leaver| index.leaving(leaver.workload));
+            let leaving: Vec<Leaving> = leaving.chain(index.being_deleted()).collect();
+            let nodes = ByNode { index, question: &asked.question, leaving, before: nominated::before(&held) };
+            let (mut free, offered) = index.totals();
+            for (amounts, pods) in nodes.leaving.iter().map(Leaving::amounts) {
+                for (resource, amount) in amounts.iter().chain([(PODS, &pods)]) {
+                    let sum = free.entry(resource).or_default();
+                    *sum = sum.saturating_add(*amount);
+                }
+            }
+            let amount = |requested: &Requested| free.get(&requested.resource).copied().unwrap_or(0);
+            let free = request.0.iter().map(amount).collect();
+            let base = nodes.fits([]);
+            let share = Share::new(move |resource| offered.get(resource).copied().unwrap_or(0));
+            return Some((Room { request, free, base, nodes: Some(nodes) }, share));
+        }
+        if !reported.has_summary() {
+            return None;
+        }
+        let taken = (!held.is_empty()).then(|| slot.with(&held).0);
+        let taken = taken.as_ref().unwrap_or(&slot.assumed);
+        let left = |requested: &Requested| {
+            let freed = leaving.iter().map(|leaver| leaver.footprint.get(requested.place, &requested.resource));
+            freed.fold(reported.left(&requested.resource, taken), i64::saturating_add)
+        };
+        let free: Amounts = request.0.iter().map(left).collect();
+        let mut room = Room { request, free, base: 0, nodes: None };
+        room.base = room.by_sums(std::iter::repeat(0));
+        Some((room, Share::new(move |resource| reported.allocatable(resource))))
+    }
+}
+
+impl ByNode<'_> {
+    fn fits<'l>(&'l self, more: impl IntoIterator<Item = &'l Leaving>) -> i64 {
+        self.index.fits_if(self.question, self.leaving.iter().chain(more), &self.before)
+    }
+}
+
+impl Room<'_> {
     /// Requested and free amounts.
     fn amounts_of(&self) -> impl Iterator<Item = (i64, i64)> {
         self.request.0.iter().map(|requested| requested.each).zip(self.free.iter().copied())
     }
 
-    /// Replicas or sets that fit by the summary alone, `s_c({})`.
-    #[must_use]
-    pub fn base(&self) -> i64 {
-        self.amounts_of().map(|(each, free)| free.max(0) / each).min().unwrap_or(0).clamp(0, LARGEST)
+    fn by_sums(&self, freed: impl Iterator<Item = i64>) -> i64 {
+        let often = |((each, free), freed): ((i64, i64), i64)| free.saturating_add(freed).max(0) / each;
+        self.amounts_of().zip(freed).map(often).min().unwrap_or(0).clamp(0, LARGEST)
     }
 
-    /// Further replicas or sets that fit once these amounts, in the order of [`Room::amounts`], are free too.
-    #[must_use]
-    pub fn gain(&self, freed: &[i64]) -> i64 {
-        let often = |((each, free), freed): ((i64, i64), &i64)| free.saturating_add(*freed).max(0) / each;
-        let fits = self.amounts_of().zip(freed).map(often).min().unwrap_or(0);
-        fits.clamp(0, LARGEST).saturating_sub(self.base()).max(0)
+    /// Replicas or sets that fit if nobody else leaves, `s_c({})`.
+    pub(crate) fn base(&self) -> i64 {
+        self.base
     }
 
-    /// Amounts that have to become free for `more` further replicas or sets, in the order of [`Room::amounts`]; 0 where
-    /// enough is free. At most what 64 bits hold.
-    #[must_use]
+    /// What a workload frees; `None` if the account is kept by node and the workload holds nothing.
+    pub(crate) fn freed(&self, leaver: &Leaver, share: &Share<'_>) -> Option<Freed> {
+        let freed = |footprint: &Footprint, leaving| Freed {
+            amounts: self.amounts(footprint),
+            share: share.of(footprint),
+            leaving,
+        };
+        let Some(nodes) = &self.nodes else { return Some(freed(&leaver.footprint, None)) };
+        let leaving = nodes.index.leaving(leaver.workload)?;
+        let (amounts, pods) = leaving.amounts();
+        Some(freed(&Footprint::new(amounts, pods), Some(leaving)))
+    }
+
+    /// Further replicas or sets that fit once these workloads have left.
+    pub(crate) fn gain<'f>(&self, freed: impl Iterator<Item = &'f Freed> + Clone) -> i64 {
+        let fits = match &self.nodes {
+            Some(nodes) => nodes.fits(freed.filter_map(|freed| freed.leaving.as_ref())),
+            None => {
+                let sum = |at: usize| freed.clone().map(|freed| freed.amounts[at]).fold(0, i64::saturating_add);
+                self.by_sums((0..self.width()).map(sum))
+            }
+        };
+        fits.saturating_sub(self.base).max(0)
+    }
+
+    /// Further replicas or sets that would fit by the sums alone once these amounts are free.
+    pub(crate) fn gain_by_sums(&self, freed: &[i64]) -> i64 {
+        self.by_sums(freed.iter().copied()).saturating_sub(self.base).max(0)
+    }
+
+    /// Returns whether sums of amounts do not tell for certain what fits.
+    pub(crate) fn is_by_node(&self) -> bool {
+        self.nodes.is_some()
+    }
+
+    /// Amounts that have to become free at least for `more` further replicas or sets, in the order of the request; 0
+    /// where enough is free. At most what 64 bits hold.
     pub(crate) fn missing(&self, more: i64) -> Amounts {
-        let count = self.base().saturating_add(more);
+        let count = self.base.saturating_add(more);
         self.amounts_of().map(|(each, free)| each.saturating_mul(count).saturating_sub(free).max(0)).collect()
     }
 
     /// The part of a footprint that the workload can use: one amount by requested resource.
-    #[must_use]
     pub(crate) fn amounts(&self, footprint: &Footprint) -> Amounts {
-        self.request.0.iter().map(|requested| footprint.get(requested.place, &requested.resource)).collect()
+        let amounts = self.request.0.iter().map(|requested| footprint.get(requested.place, &requested.resource));
+        amounts.collect::<SmallVec<_>>()
     }
 
     /// Number of requested resources.
-    #[must_use]
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.free.len()
     }
 }

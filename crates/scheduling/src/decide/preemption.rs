@@ -77,11 +77,18 @@ pub(super) fn considered(
             let again = now.checked_add(RECOUNTS_WITHIN).unwrap_or(Timestamp::MAX);
             refused(failure, Unhelpful::Recounting, Some(Next::At(again)))
         }
-        (turn, _) => on_turn(seen, preempting, failure, turn, now),
+        (turn, _) => on_turn(seen, preempting, failure, turn, leaving, now),
     })
 }
 
-fn on_turn(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, turn: Turn, now: Timestamp) -> Considered {
+fn on_turn(
+    seen: &Seen<'_>,
+    preempting: Preempting<'_>,
+    failure: &Failure,
+    turn: Turn,
+    leaving: bool,
+    now: Timestamp,
+) -> Considered {
     match turn {
         Turn::Attempt => attempt(seen, preempting, failure, now),
         Turn::Resume(plan) => nominating(failure, plan),
@@ -89,7 +96,7 @@ fn on_turn(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, turn:
             expired(failure, Unhelpful::Overtaken)
         }
         Turn::Wait { .. } => {
-            let message = waiting_message(seen.binding, failure);
+            let message = waiting_message(seen.binding, failure, leaving);
             Considered { outcome: Outcome::Waits, message, next: Some(Next::Nominated) }
         }
         Turn::GiveUp => expired(failure, Unhelpful::NoProgress),
@@ -118,7 +125,11 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
 }
 
 fn nominating(failure: &Failure, plan: preempt::Plan) -> Considered {
-    let message = format!("{failure} {}", sentence("Preempting", &plan, " to make room."));
+    let message = if plan.victims.is_empty() {
+        waiting(failure)
+    } else {
+        format!("{failure} {}", sentence("Preempting", &plan, " to make room."))
+    };
     Considered { outcome: Outcome::Nominated(plan), message, next: Some(Next::Nominated) }
 }
 
@@ -140,15 +151,19 @@ fn unhelpful_message(failure: &Failure, because: impl std::fmt::Display) -> Stri
     format!("{failure} Preemption is not helpful: {because}.")
 }
 
-/// While it waits the message stays: it names the victims' clusters.
-fn waiting_message(binding: BindingRef<'_>, failure: &Failure) -> String {
+fn waiting(failure: &Failure) -> String {
+    format!("{failure} Waiting for the capacity of preempted bindings.")
+}
+
+/// While victims leave the message stays: it names their clusters.
+fn waiting_message(binding: BindingRef<'_>, failure: &Failure, leaving: bool) -> String {
     let present = binding.scheduled().filter(|scheduled| {
-        scheduled.status == FALSE && scheduled.reason == UNSCHEDULABLE && scheduled.message.contains(" Preempting ")
+        leaving
+            && scheduled.status == FALSE
+            && scheduled.reason == UNSCHEDULABLE
+            && scheduled.message.contains(" Preempting ")
     });
-    present.map_or_else(
-        || format!("{failure} Waiting for the capacity of preempted bindings."),
-        |condition| condition.message.clone(),
-    )
+    present.map_or_else(|| waiting(failure), |condition| condition.message.clone())
 }
 
 /// The status of a failed cycle: condition `Scheduled` if it changes, condition `Preempted`, and the nomination.
@@ -178,7 +193,12 @@ pub(super) fn effects(binding: BindingRef<'_>, considered: &Considered, is_new: 
     match &considered.outcome {
         Outcome::Nominated(found) => {
             let victims = preempt::listed(found);
-            plan.push(Effect::Preempt(found.clone()), Reason::Preempts { victims, observed: false }.into());
+            let because = if victims.is_empty() {
+                Reason::Nominated { clusters: found.nominated.iter().map(|target| target.name.clone()).collect() }
+            } else {
+                Reason::Preempts { victims, observed: false }
+            };
+            plan.push(Effect::Preempt(found.clone()), because.into());
         }
         Outcome::Observed(found) => {
             plan.note(Reason::Preempts { victims: preempt::listed(found), observed: true }.into());

@@ -15,7 +15,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NAME_FIELD: &str = "metadata.name";
 
 /// Fields of a node that decide which pods it admits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NodeFacts<'a> {
     /// `metadata.name`.
     pub name: &'a str,

@@ -1,21 +1,25 @@
-//! Incremental index of one member: its nodes, what pods request on them, assumed workloads, and quotas
-//! (specification/scheduling.md 10.6).
+//! Incremental index of one member: its nodes, the pods on them, pods and promised workloads that wait for a node, and
+//! quotas (specification/scheduling.md 10.6).
+//!
+//! For each node, what is free = what it offers - the pods on it - what of the waiting fits there. What waits is placed
+//! first fit: a pod without a node competes for free capacity, and one that no node takes holds none.
 //!
 //! Every change gets a number, and each node has the number of its last one. The answer to a question that was asked
 //! before is brought up to date from the nodes with later numbers only.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ops::Bound::{Excluded, Unbounded},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use ironclad_api::Taint;
 
 use super::{
-    Question, SetPart, Subtracting, Wanted,
+    Claim, PodTemplate, Question, SetPart, Wanted,
     claim::NodeFacts,
     place::{self, Group},
+    pods::{Pods, Workload},
     quota::{Quota, Quotas},
 };
 use crate::capacity::demand::Units;
@@ -25,6 +29,9 @@ use crate::capacity::demand::Units;
 const TRACKED_MAX: usize = 64;
 /// Upper limit of an answer, and of what one node contributes: replicas are 32-bit numbers in the API.
 const LARGEST: i64 = i32::MAX as i64;
+/// Upper limit of the amount of one resource that a node offers or a pod requests, so that the sum over the pods of a
+/// node is exact up to 2^17 pods: what was cut off could not be given back.
+const AMOUNT_MAX: i64 = 1 << 46;
 /// Resource that counts pods.
 const PODS: &str = "pods";
 
@@ -41,13 +48,23 @@ pub struct Node {
     pub allocatable: Units,
 }
 
-/// Fields of a pod that is assigned to a node and has not ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Fields of a pod.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pod {
-    /// The node.
+    /// The node; empty while it waits for one.
     pub node: Arc<str>,
     /// Resource request.
     pub request: Units,
+    /// Workload whose replica it is.
+    pub workload: Workload,
+    /// True if it has ended, so that it holds nothing.
+    pub has_ended: bool,
+    /// True if it is being deleted: it holds its node until it is gone.
+    pub is_leaving: bool,
+    /// True if it counts as a replica of its workload.
+    pub is_replica: bool,
+    /// Namespace and name, and its requirements on a node, while it waits for one.
+    pub waiting: Option<Box<(String, Claim)>>,
 }
 
 /// Effect of a change on what fits.
@@ -61,7 +78,7 @@ pub enum Estimate {
     Grew,
 }
 
-/// Nodes, pods, assumed workloads and quotas of one member.
+/// Nodes, pods, what waits for nodes, and quotas of one member.
 #[derive(Debug, Clone, Default)]
 pub struct Index {
     slots: Vec<Slot>,
@@ -71,10 +88,12 @@ pub struct Index {
     last: u64,
     /// Slots by the number of their last change.
     changes: BTreeMap<u64, usize>,
-    assumed: BTreeMap<Arc<str>, Assumption>,
+    pods: Pods,
+    waiting: BTreeMap<Arc<str>, Waiting>,
+    /// Those of `waiting` that no node takes as a whole.
+    unplaced: BTreeSet<Arc<str>>,
     quotas: Quotas,
-    tracked: BTreeMap<(Question, Subtracting), Tracked>,
-    asked: u64,
+    kept: Kept,
 }
 
 /// A node, or what pods request on a node that is not known yet.
@@ -82,8 +101,10 @@ pub struct Index {
 struct Slot {
     name: Arc<str>,
     node: Option<Node>,
+    /// Requests of the pods on it.
     requested: Taken,
-    assumed: Taken,
+    /// Requests of what waits for a node and fits here.
+    expected: Taken,
     /// Number of the last change.
     changed: u64,
 }
@@ -95,13 +116,67 @@ struct Taken {
     pods: i64,
 }
 
-/// Assumed workload, with the nodes that it was placed on.
+/// Pods that have no node: of a pod that waits for one, or of a workload whose pods do not exist yet.
 #[derive(Debug, Clone)]
-struct Assumption {
+struct Waiting {
+    workload: Workload,
+    /// Namespace whose quotas do not count it yet; empty for a pod that exists.
     namespace: String,
     parts: Vec<SetPart>,
     sets: i64,
-    placed: Vec<(Arc<str>, Units, i64)>,
+    /// Nodes that it is placed on: number of the node, number of the part, and pods.
+    placed: Vec<(usize, usize, i64)>,
+}
+
+impl Waiting {
+    /// Pods of a part that have no place.
+    fn rest(&self, part: usize) -> i64 {
+        let placed = self.placed.iter().filter(|(_, of, _)| *of == part).map(|(_, _, pods)| pods);
+        self.parts[part].replicas.saturating_mul(self.sets).saturating_sub(placed.sum())
+    }
+}
+
+/// What leaves a member with one workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Leaving {
+    workload: Workload,
+    /// What it holds, by the number of the node.
+    freed: Vec<(usize, Taken)>,
+}
+
+impl Leaving {
+    /// Amounts that become free, with pods as one of them.
+    pub(crate) fn amounts(&self) -> (Units, i64) {
+        let mut sum = Taken::default();
+        for (_, taken) in &self.freed {
+            sum.add(&taken.amounts, 1);
+        }
+        (sum.amounts, self.freed.iter().map(|(_, taken)| taken.pods).sum())
+    }
+}
+
+/// Pods that are placed before a question is answered: `sets` sets of these parts.
+#[derive(Debug, Clone)]
+pub(crate) struct Before {
+    /// Namespace whose quotas count them.
+    pub(crate) namespace: String,
+    /// Pods of one set.
+    pub(crate) parts: Vec<SetPart>,
+    /// Number of sets.
+    pub(crate) sets: i64,
+}
+
+/// What nodes would have left, by the number of the node: free resources and pod slots.
+type Changed = BTreeMap<usize, (Units, i64)>;
+
+/// Answers that are kept up to date. They follow from the rest, so a copy begins without any.
+#[derive(Debug, Default)]
+struct Kept(Mutex<(u64, BTreeMap<Question, Tracked>)>);
+
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// Answer that is kept up to date.
@@ -121,7 +196,7 @@ impl Taken {
         self.pods = self.pods.saturating_add(pods);
         for (resource, amount) in request {
             let sum = self.amounts.entry(resource).or_default();
-            *sum = sum.saturating_add(amount.saturating_mul(pods));
+            *sum = sum.saturating_add((*amount).clamp(0, AMOUNT_MAX).saturating_mul(pods));
         }
     }
 
@@ -136,22 +211,18 @@ impl Taken {
 }
 
 impl Slot {
-    /// Returns the free resources and pod slots; nothing without a node.
-    fn left(&self, subtracting: Subtracting) -> Option<(Units, i64)> {
+    /// Returns the free resources and pod slots, negative where more is requested; nothing without a node.
+    fn left(&self) -> Option<(Units, i64)> {
         let node = self.node.as_ref()?;
         let taken = |of: &Taken, resource: &str| of.amounts.get(resource).copied().unwrap_or(0);
         let (mut left, mut slots) = (node.allocatable.clone(), node.allocatable.get(PODS).copied().unwrap_or(0));
-        let all: &[&Taken] = match subtracting {
-            Subtracting::Assigned => &[&self.requested],
-            Subtracting::Assumed => &[&self.requested, &self.assumed],
-        };
-        for of in all {
+        for of in [&self.requested, &self.expected] {
             for (resource, amount) in &mut left {
                 *amount = amount.saturating_sub(taken(of, resource));
             }
             slots = slots.saturating_sub(of.pods);
         }
-        Some((left, slots.max(0)))
+        Some((left, slots))
     }
 
     fn admits(&self, part: &SetPart) -> bool {
@@ -159,17 +230,32 @@ impl Slot {
     }
 
     /// Further pods of the template.
-    fn fits(&self, part: &SetPart, subtracting: Subtracting) -> i64 {
+    fn fits(&self, part: &SetPart) -> i64 {
         if !self.admits(part) {
             return 0;
         }
-        let left = self.left(subtracting);
-        left.map_or(0, |(left, slots)| place::per_node(&left, slots, &part.template.request).min(LARGEST))
+        self.left().map_or(0, |(left, slots)| fits(&left, slots, part))
+    }
+
+    /// True if what waits is placed here beside pods that leave no room for it.
+    fn is_overfull(&self) -> bool {
+        if self.expected.is_empty() {
+            return false;
+        }
+        let counted = |resource: &str| self.expected.amounts.get(resource).is_some_and(|amount| *amount > 0);
+        self.left().is_none_or(|(left, slots)| {
+            slots < 0 || left.iter().any(|(resource, amount)| *amount < 0 && counted(resource))
+        })
     }
 
     fn is_unused(&self) -> bool {
-        self.node.is_none() && self.requested.is_empty() && self.assumed.is_empty()
+        self.node.is_none() && self.requested.is_empty() && self.expected.is_empty()
     }
+}
+
+/// Pods of a template that fit into what is left of a node.
+fn fits(left: &Units, slots: i64, part: &SetPart) -> i64 {
+    place::per_node(left, slots, &part.template.request).min(LARGEST)
 }
 
 fn facts<'a>(name: &'a str, node: &'a Node) -> NodeFacts<'a> {
@@ -187,7 +273,9 @@ pub enum EstimatePart {
 
 impl Index {
     /// Records a node that was added, changed or (`None`) removed.
-    pub fn node(&mut self, name: &str, node: Option<Node>) -> Estimate {
+    pub fn node(&mut self, name: &str, mut node: Option<Node>) -> Estimate {
+        let amounts = node.iter_mut().flat_map(|node| node.allocatable.values_mut());
+        amounts.for_each(|amount| *amount = (*amount).min(AMOUNT_MAX));
         let known = self.by_name.get(name).and_then(|at| self.slots.get(*at)).and_then(|slot| slot.node.as_ref());
         if known == node.as_ref() {
             return Estimate::Unchanged;
@@ -197,21 +285,51 @@ impl Index {
             (Some(old), Some(new)) if !grew(old, new) => Estimate::Shrank,
             _ => Estimate::Grew,
         };
-        self.change(name, |slot| slot.node = node);
+        let admits_the_same = known.zip(node.as_ref()).is_some_and(|(old, new)| facts(name, old) == facts(name, new));
+        let at = self.change(name, |slot| slot.node = node);
+        if !admits_the_same {
+            self.vacate(at);
+        }
+        self.settle(at);
         effect
     }
 
-    /// Records a pod that was added, changed or removed. One that is not assigned to a node or has ended is `None`.
+    /// Records a pod that was added, changed or removed.
     pub fn pod(&mut self, old: Option<&Pod>, new: Option<&Pod>) -> Estimate {
         if old == new {
             return Estimate::Unchanged;
         }
+        let mut changed = Vec::new();
         if let Some(old) = old {
-            self.change(&old.node, |slot| slot.requested.remove(&old.request, 1));
+            if old.is_replica {
+                self.pods.depart(old.workload);
+            }
+            if let Some(node) = holds(old) {
+                let (index, workload) = (self.slot(node), attributed(old));
+                self.pods.remove(workload, index, &old.request);
+                changed.push(self.change(node, |slot| slot.requested.remove(&old.request, 1)));
+            }
+            if let Some((name, _)) = waits(old) {
+                changed.extend(self.withdraw(&waiting_name(name)));
+            }
         }
         if let Some(new) = new {
-            self.change(&new.node, |slot| slot.requested.add(&new.request, 1));
+            if new.is_replica {
+                self.pods.arrive(new.workload);
+            }
+            if let Some(node) = holds(new) {
+                let index = self.slot(node);
+                self.pods.place(attributed(new), index, &new.request);
+                changed.push(self.change(node, |slot| slot.requested.add(&new.request, 1)));
+            }
+            if let Some((name, claim)) = waits(new) {
+                let template =
+                    PodTemplate { request: new.request.clone(), claim: claim.clone(), ..PodTemplate::default() };
+                let parts = vec![SetPart { replicas: 1, template }];
+                self.expect(&waiting_name(name), new.workload, "", Some((parts, 1)));
+            }
         }
+        changed.into_iter().for_each(|at| self.settle(at));
         if old.is_some() { Estimate::Grew } else { Estimate::Shrank }
     }
 
@@ -220,55 +338,250 @@ impl Index {
         if self.quotas.set(namespace, name, quota) { Estimate::Grew } else { Estimate::Unchanged }
     }
 
-    /// Records an assumed workload under this key, instead of a previous one: `sets` sets of these parts, placed first
-    /// fit. What does not fit is not subtracted. `None` ends it.
-    pub fn assume(&mut self, key: &str, namespace: &str, assumed: Option<(Vec<SetPart>, i64)>) {
-        if let Some(before) = self.assumed.remove(key) {
-            for (node, request, pods) in &before.placed {
-                self.change(node, |slot| slot.assumed.remove(request, *pods));
-            }
+    /// Pods of a workload that exist and are not being deleted.
+    #[must_use]
+    pub fn arrived(&self, workload: Workload) -> i64 {
+        self.pods.arrived(workload)
+    }
+
+    /// Records pods that are expected under this key, instead of previous ones: `sets` sets of these parts, placed
+    /// first fit. What does not fit is placed as soon as it does. `None` ends it.
+    pub fn expect(&mut self, key: &str, workload: Workload, namespace: &str, expected: Option<(Vec<SetPart>, i64)>) {
+        let freed = self.withdraw(key);
+        if let Some((parts, sets)) = expected.filter(|(_, sets)| *sets > 0) {
+            let key: Arc<str> = key.into();
+            let waiting = Waiting { workload, namespace: namespace.to_owned(), parts, sets, placed: Vec::new() };
+            self.waiting.insert(key.clone(), waiting);
+            self.place_on(&key, 0..self.slots.len());
         }
-        let Some((parts, sets)) = assumed else { return };
-        let mut placed = Vec::new();
-        for part in &parts {
-            let mut rest = part.replicas.saturating_mul(sets);
-            for at in 0..self.slots.len() {
-                let fits = self.slots[at].fits(part, Subtracting::Assumed).min(rest);
-                if fits > 0 {
-                    let name = self.slots[at].name.clone();
-                    self.change(&name, |slot| slot.assumed.add(&part.template.request, fits));
-                    placed.push((name, part.template.request.clone(), fits));
-                    rest -= fits;
-                }
+        freed.into_iter().for_each(|at| self.settle(at));
+    }
+
+    /// Expects pods no more. Returns the nodes on which they were placed.
+    fn withdraw(&mut self, key: &str) -> Vec<usize> {
+        let Some(before) = self.waiting.remove(key) else { return Vec::new() };
+        self.unplaced.remove(key);
+        for (at, part, pods) in &before.placed {
+            self.take_back(*at, &before.parts[*part], *pods);
+        }
+        before.placed.into_iter().map(|(at, ..)| at).collect()
+    }
+
+    /// Places what has no place yet on these nodes.
+    fn place_on(&mut self, key: &Arc<str>, nodes: std::ops::Range<usize>) {
+        let Some(mut waiting) = self.waiting.remove(key) else { return };
+        let mut is_whole = true;
+        for part in 0..waiting.parts.len() {
+            let mut rest = waiting.rest(part);
+            for at in nodes.clone() {
                 if rest <= 0 {
                     break;
                 }
+                let pods = self.slots[at].fits(&waiting.parts[part]).min(rest);
+                if pods > 0 {
+                    let request = &waiting.parts[part].template.request;
+                    self.change_at(at, |slot| slot.expected.add(request, pods));
+                    waiting.placed.push((at, part, pods));
+                    rest -= pods;
+                }
+            }
+            is_whole &= rest <= 0;
+        }
+        self.waiting.insert(key.clone(), waiting);
+        if is_whole {
+            self.unplaced.remove(key);
+        } else {
+            self.unplaced.insert(key.clone());
+        }
+    }
+
+    fn take_back(&mut self, at: usize, part: &SetPart, pods: i64) {
+        self.change_at(at, |slot| slot.expected.remove(&part.template.request, pods));
+    }
+
+    /// Moves what waits away from a node that has no room for it any more, and places there what had no room.
+    fn settle(&mut self, at: usize) {
+        if self.slots[at].is_overfull() {
+            self.vacate(at);
+        }
+        if self.slots[at].node.is_some() {
+            let unplaced: Vec<Arc<str>> = self.unplaced.iter().cloned().collect();
+            unplaced.iter().for_each(|key| self.place_on(key, at..at + 1));
+        }
+    }
+
+    /// Places anew what waits and is placed on a node.
+    fn vacate(&mut self, at: usize) {
+        if self.slots[at].expected.is_empty() {
+            return;
+        }
+        let is_here = |(_, waiting): &(&Arc<str>, &Waiting)| waiting.placed.iter().any(|(node, ..)| *node == at);
+        let here: Vec<Arc<str>> = self.waiting.iter().filter(is_here).map(|(key, _)| key.clone()).collect();
+        for key in &here {
+            let Some(waiting) = self.waiting.get_mut(key) else { continue };
+            let (gone, kept): (Vec<_>, _) =
+                std::mem::take(&mut waiting.placed).into_iter().partition(|(node, ..)| *node == at);
+            waiting.placed = kept;
+            let parts = waiting.parts.clone();
+            for (_, part, pods) in gone {
+                self.take_back(at, &parts[part], pods);
             }
         }
-        self.assumed.insert(key.into(), Assumption { namespace: namespace.to_owned(), parts, sets, placed });
+        here.iter().for_each(|key| self.place_on(key, 0..self.slots.len()));
     }
 
     /// Further replicas or complete sets that fit into the member, from 0 to the largest 32-bit number.
-    pub fn fits(&mut self, question: &Question, subtracting: Subtracting) -> i64 {
-        self.fits_observed(question, subtracting, &mut |_| {})
+    #[must_use]
+    pub fn fits(&self, question: &Question) -> i64 {
+        self.fits_observed(question, &mut |_| {})
     }
 
     /// The same; `ended` is called as each part of the estimate ends.
-    pub fn fits_observed(
-        &mut self,
-        question: &Question,
-        subtracting: Subtracting,
-        ended: &mut dyn FnMut(EstimatePart),
-    ) -> i64 {
-        let by_nodes = self.by_nodes(question, subtracting);
+    pub fn fits_observed(&self, question: &Question, ended: &mut dyn FnMut(EstimatePart)) -> i64 {
+        let by_nodes = self.by_nodes(question);
         ended(EstimatePart::Nodes);
-        let assumed: Vec<(SetPart, i64)> = match subtracting {
-            Subtracting::Assigned => Vec::new(),
-            Subtracting::Assumed => self.assumed_in(&question.namespace),
-        };
-        let by_quota = self.quotas.sets(&question.namespace, &question.parts(), &assumed);
+        let by_quota = self.by_quotas(question, &[]);
         ended(EstimatePart::Quotas);
-        by_quota.map_or(by_nodes, |sets| sets.min(by_nodes)).clamp(0, LARGEST)
+        by_quota.min(by_nodes).clamp(0, LARGEST)
+    }
+
+    /// The same once these workloads have left, beside further pods that are placed before.
+    #[must_use]
+    pub(crate) fn fits_if<'a>(
+        &self,
+        question: &Question,
+        without: impl IntoIterator<Item = &'a Leaving>,
+        beside: &[Before],
+    ) -> i64 {
+        let (mut changed, mut gone) = (Changed::new(), BTreeSet::new());
+        for leaving in without {
+            // Members of one group may be named twice.
+            if !gone.insert(leaving.workload) {
+                continue;
+            }
+            for (at, taken) in &leaving.freed {
+                let Some((left, slots)) = self.left_of(*at, &mut changed) else { continue };
+                for (resource, amount) in left {
+                    *amount = amount.saturating_add(taken.amounts.get(resource).copied().unwrap_or(0));
+                }
+                *slots = slots.saturating_add(taken.pods);
+            }
+        }
+        if !changed.is_empty() {
+            for waiting in self.unplaced.iter().filter_map(|key| self.waiting.get(key)) {
+                if gone.contains(&waiting.workload) {
+                    continue;
+                }
+                let nodes: Vec<usize> = changed.keys().copied().collect();
+                for (part, of) in waiting.parts.iter().enumerate() {
+                    self.place_if(of, waiting.rest(part), nodes.iter().copied(), &mut changed);
+                }
+            }
+        }
+        for before in beside {
+            for part in &before.parts {
+                self.place_if(part, part.replicas.saturating_mul(before.sets), 0..self.slots.len(), &mut changed);
+            }
+        }
+        let by_nodes = match &question.wanted {
+            Wanted::Sets(parts) => self.sets(parts, &changed),
+            Wanted::Replicas(template) => {
+                let part = SetPart { replicas: 1, template: template.clone() };
+                let differs = |(at, (left, slots)): (&usize, &(Units, i64))| {
+                    let slot = &self.slots[*at];
+                    if slot.admits(&part) { fits(left, *slots, &part) - slot.fits(&part) } else { 0 }
+                };
+                self.by_nodes(question) + changed.iter().map(differs).sum::<i64>()
+            }
+        };
+        self.by_quotas(question, beside).min(by_nodes).clamp(0, LARGEST)
+    }
+
+    fn left_of<'c>(&self, at: usize, changed: &'c mut Changed) -> Option<&'c mut (Units, i64)> {
+        match changed.entry(at) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(place) => Some(place.insert(self.slots.get(at)?.left()?)),
+        }
+    }
+
+    /// Places pods in what nodes would have left.
+    fn place_if(&self, part: &SetPart, pods: i64, nodes: impl Iterator<Item = usize>, changed: &mut Changed) {
+        let mut rest = pods;
+        for at in nodes {
+            if rest <= 0 {
+                return;
+            }
+            let slot = &self.slots[at];
+            if !slot.admits(part) {
+                continue;
+            }
+            let fitting = match changed.get(&at) {
+                Some((left, slots)) => fits(left, *slots, part),
+                None => slot.fits(part),
+            };
+            let pods = fitting.min(rest);
+            if pods > 0
+                && let Some((left, slots)) = self.left_of(at, changed)
+            {
+                place::take(left, &part.template.request, pods);
+                *slots -= pods;
+                rest -= pods;
+            }
+        }
+    }
+
+    /// What leaves the member with a workload: its pods, and those that are expected; `None` if it holds nothing.
+    pub(crate) fn leaving(&self, workload: Workload) -> Option<Leaving> {
+        let mut freed: BTreeMap<usize, Taken> = BTreeMap::new();
+        for (at, request, pods) in self.pods.of(workload) {
+            freed.entry(at).or_default().add(request, pods);
+        }
+        for waiting in self.waiting.values().filter(|waiting| waiting.workload == workload) {
+            for (at, part, pods) in &waiting.placed {
+                freed.entry(*at).or_default().add(&waiting.parts[*part].template.request, *pods);
+            }
+        }
+        (!freed.is_empty()).then(|| Leaving { workload, freed: freed.into_iter().collect() })
+    }
+
+    /// What leaves the member with the pods that are being deleted.
+    pub(crate) fn being_deleted(&self) -> Option<Leaving> {
+        self.leaving(Workload::LEAVING)
+    }
+
+    /// Sum over the nodes of what is free, where more is not requested, and of what they offer.
+    pub(crate) fn totals(&self) -> (Units, Units) {
+        let (mut free, mut offered) = (Units::new(), Units::new());
+        for slot in &self.slots {
+            let (Some(node), Some((left, slots))) = (&slot.node, slot.left()) else { continue };
+            for (resource, amount) in &node.allocatable {
+                let sum = offered.entry(resource).or_default();
+                *sum = sum.saturating_add(*amount);
+                let left = if resource == PODS { slots } else { left.get(resource).copied().unwrap_or(0) };
+                let sum = free.entry(resource).or_default();
+                *sum = sum.saturating_add(left.max(0));
+            }
+        }
+        (free, offered)
+    }
+
+    /// The node on which most of the first part of a question fits, or else the one with most of its first resource
+    /// free, as `3 of 10 cpu free on node-1`; `None` if no node admits it.
+    pub(crate) fn best_node(&self, question: &Question) -> Option<String> {
+        let parts = question.parts();
+        let part = parts.first()?;
+        let resource = part.template.request.keys().next().unwrap_or(PODS).to_owned();
+        let amounts = |slot: &Slot| {
+            let (left, slots) = slot.left()?;
+            let offered = slot.node.as_ref()?.allocatable.get(&resource).copied().unwrap_or(0);
+            let left = if resource == PODS { slots } else { left.get(&resource).copied().unwrap_or(0) };
+            Some((left.max(0), offered))
+        };
+        let admitting = self.slots.iter().filter(|slot| slot.admits(part));
+        let best = admitting.filter_map(|slot| Some((slot.fits(part), amounts(slot)?, slot)));
+        let (_, (left, offered), slot) = best.max_by_key(|(fits, amounts, _)| (*fits, *amounts))?;
+        let shown = |amount: i64| if resource == "cpu" { cores(amount) } else { amount.to_string() };
+        Some(format!("{} of {} {resource} free on {}", shown(left), shown(offered), slot.name))
     }
 
     /// Number of nodes.
@@ -277,53 +590,67 @@ impl Index {
         self.slots.iter().filter(|slot| slot.node.is_some()).count()
     }
 
-    fn assumed_in(&self, namespace: &str) -> Vec<(SetPart, i64)> {
-        let all = self.assumed.values().filter(|assumed| assumed.namespace == namespace);
-        all.flat_map(|assumed| assumed.parts.iter().map(|part| (part.clone(), assumed.sets))).collect()
+    /// Requests of the pods on a node.
+    #[cfg(test)]
+    pub(crate) fn observed(&self, node: &str) -> (Units, i64) {
+        let requested = self.by_name.get(node).map(|at| self.slots[*at].requested.clone()).unwrap_or_default();
+        (requested.amounts, requested.pods)
     }
 
-    fn by_nodes(&mut self, question: &Question, subtracting: Subtracting) -> i64 {
-        self.asked += 1;
-        let key = (question.clone(), subtracting);
-        if !self.tracked.contains_key(&key)
-            && self.tracked.len() >= TRACKED_MAX
-            && let Some(oldest) =
-                self.tracked.iter().min_by_key(|(_, tracked)| tracked.asked).map(|(key, _)| key.clone())
-        {
-            self.tracked.remove(&oldest);
+    /// Sets that quotas leave.
+    fn by_quotas(&self, question: &Question, beside: &[Before]) -> i64 {
+        if self.quotas.is_empty() {
+            return i64::MAX;
         }
-        let mut tracked = self.tracked.remove(&key).unwrap_or_default();
-        tracked.asked = self.asked;
+        let expected = self.waiting.values().map(|waiting| (&waiting.namespace, &waiting.parts, waiting.sets));
+        let expected = expected.chain(beside.iter().map(|before| (&before.namespace, &before.parts, before.sets)));
+        let here = expected.filter(|(namespace, ..)| **namespace == question.namespace);
+        let here: Vec<(SetPart, i64)> =
+            here.flat_map(|(_, parts, sets)| parts.iter().map(move |part| (part.clone(), sets))).collect();
+        self.quotas.sets(&question.namespace, &question.parts(), &here).unwrap_or(i64::MAX)
+    }
+
+    fn by_nodes(&self, question: &Question) -> i64 {
+        let mut kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (asked, all) = &mut *kept;
+        *asked += 1;
+        if !all.contains_key(question)
+            && all.len() >= TRACKED_MAX
+            && let Some(oldest) = all.iter().min_by_key(|(_, tracked)| tracked.asked).map(|(key, _)| key.clone())
+        {
+            all.remove(&oldest);
+        }
+        let tracked = all.entry(question.clone()).or_default();
+        tracked.asked = *asked;
         if tracked.seen < self.last {
             match &question.wanted {
                 Wanted::Replicas(template) => {
-                    self.update(&mut tracked, &SetPart { replicas: 1, template: template.clone() }, subtracting);
+                    self.update(tracked, &SetPart { replicas: 1, template: template.clone() });
                 }
-                Wanted::Sets(parts) => tracked.sum = self.sets(parts, subtracting),
+                Wanted::Sets(parts) => tracked.sum = self.sets(parts, &Changed::new()),
             }
             tracked.seen = self.last;
         }
-        let sum = tracked.sum;
-        self.tracked.insert(key, tracked);
-        sum
+        tracked.sum
     }
 
     /// Takes in the nodes that changed since the answer was given.
-    fn update(&self, tracked: &mut Tracked, part: &SetPart, subtracting: Subtracting) {
+    fn update(&self, tracked: &mut Tracked, part: &SetPart) {
         tracked.parts.resize(self.slots.len(), 0);
         for at in self.changes.range((Excluded(tracked.seen), Unbounded)).map(|(_, at)| *at) {
-            let fits = self.slots[at].fits(part, subtracting);
+            let fits = self.slots[at].fits(part);
             tracked.sum += fits - tracked.parts[at];
             tracked.parts[at] = fits;
         }
     }
 
-    fn sets(&self, parts: &[SetPart], subtracting: Subtracting) -> i64 {
+    fn sets(&self, parts: &[SetPart], changed: &Changed) -> i64 {
         let mut equal: BTreeMap<(Vec<bool>, i64, Units), i64> = BTreeMap::new();
-        for slot in &self.slots {
+        for (at, slot) in self.slots.iter().enumerate() {
             let admits: Vec<bool> = parts.iter().map(|part| slot.admits(part)).collect();
-            if let Some((left, slots)) = slot.left(subtracting).filter(|_| admits.contains(&true)) {
-                *equal.entry((admits, slots, left)).or_default() += 1;
+            let left = changed.get(&at).cloned().or_else(|| slot.left());
+            if let Some((left, slots)) = left.filter(|_| admits.contains(&true)) {
+                *equal.entry((admits, slots.max(0), left)).or_default() += 1;
             }
         }
         let in_set = parts.iter().fold(0_i64, |sum, part| sum.saturating_add(part.replicas));
@@ -336,17 +663,26 @@ impl Index {
         place::sets(groups.collect(), parts, slots / in_set)
     }
 
-    /// Changes one node and gives the change a number.
-    fn change(&mut self, name: &str, change: impl FnOnce(&mut Slot)) {
-        let at = self.by_name.get(name).copied().unwrap_or_else(|| self.new_slot(name));
+    /// Number of the slot of a node, which exists afterwards.
+    fn slot(&mut self, name: &str) -> usize {
+        self.by_name.get(name).copied().unwrap_or_else(|| self.new_slot(name))
+    }
+
+    /// Changes one node and gives the change a number. Returns the number of its slot.
+    fn change(&mut self, name: &str, change: impl FnOnce(&mut Slot)) -> usize {
+        let at = self.slot(name);
+        self.change_at(at, change);
+        at
+    }
+
+    fn change_at(&mut self, at: usize, change: impl FnOnce(&mut Slot)) {
         let slot = &mut self.slots[at];
         change(slot);
         self.last += 1;
         self.changes.remove(&slot.changed);
         slot.changed = self.last;
         self.changes.insert(self.last, at);
-        if slot.is_unused() {
-            self.by_name.remove(name);
+        if slot.is_unused() && self.by_name.remove(&slot.name).is_some() {
             self.unused.push(at);
         }
     }
@@ -361,6 +697,33 @@ impl Index {
         self.by_name.insert(name, at);
         at
     }
+}
+
+/// Millicores as cores, with as many decimals as they need.
+fn cores(millicores: i64) -> String {
+    let text = format!("{}.{:03}", millicores / 1_000, millicores % 1_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Node that a pod holds a part of.
+fn holds(pod: &Pod) -> Option<&str> {
+    (!pod.has_ended && !pod.node.is_empty()).then_some(&*pod.node)
+}
+
+/// Name and claim of a pod that waits for a node.
+fn waits(pod: &Pod) -> Option<(&str, &Claim)> {
+    let waits = !pod.has_ended && !pod.is_leaving && pod.node.is_empty();
+    pod.waiting.as_ref().filter(|_| waits).map(|waiting| (waiting.0.as_str(), &waiting.1))
+}
+
+/// Key of a pod that waits, which no workload has.
+fn waiting_name(pod: &str) -> String {
+    format!("pod {pod}")
+}
+
+/// Workload that what a pod holds leaves with.
+fn attributed(pod: &Pod) -> Workload {
+    if pod.is_leaving { Workload::LEAVING } else { pod.workload }
 }
 
 /// Returns whether a workload that the node did not admit may fit now.
@@ -387,7 +750,7 @@ mod tests {
     }
 
     fn pod(node: &str, cpu: i64) -> Pod {
-        Pod { node: node.into(), request: amounts(&[("cpu", cpu)]) }
+        Pod { node: node.into(), request: amounts(&[("cpu", cpu)]), ..Pod::default() }
     }
 
     fn replicas(needs: Value) -> Question {
@@ -426,9 +789,9 @@ mod tests {
             for pod in &pods {
                 index.pod(None, Some(pod));
             }
-            assert_eq!(index.fits(&question, Subtracting::Assigned), want, "{name}");
+            assert_eq!(index.fits(&question), want, "{name}");
         }
-        assert_eq!(Index::default().fits(&cores("1"), Subtracting::Assigned), 0, "no nodes");
+        assert_eq!(Index::default().fits(&cores("1")), 0, "no nodes");
     }
 
     #[test]
@@ -443,17 +806,17 @@ mod tests {
         index.node("b", Some(with(json!({}), false)));
         index.node("c", Some(with(json!({"disk": "ssd"}), true)));
         let ssd = replicas(json!({"resourceRequest": {"cpu": "1"}, "nodeClaim": {"nodeSelector": {"disk": "ssd"}}}));
-        assert_eq!(index.fits(&cores("1"), Subtracting::Assigned), 8);
-        assert_eq!(index.fits(&ssd, Subtracting::Assigned), 4);
+        assert_eq!(index.fits(&cores("1")), 8);
+        assert_eq!(index.fits(&ssd), 4);
         assert_eq!(index.node("c", Some(with(json!({"disk": "ssd"}), false))), Estimate::Grew, "uncordoned");
-        assert_eq!(index.fits(&ssd, Subtracting::Assigned), 8, "the kept answer follows");
+        assert_eq!(index.fits(&ssd), 8, "the kept answer follows");
         let quota = |cpu| Some(Quota::new(&amounts(&[("requests.cpu", cpu)]), &Units::new(), vec![]));
         assert_eq!(index.quota("shop", "q", quota(3_000)), Estimate::Grew);
-        assert_eq!((index.fits(&ssd, Subtracting::Assigned), index.fits(&cores("1"), Subtracting::Assigned)), (3, 3));
+        assert_eq!((index.fits(&ssd), index.fits(&cores("1"))), (3, 3));
         index.quota("shop", "q", quota(-1));
-        assert_eq!(index.fits(&ssd, Subtracting::Assigned), 0, "exceeded");
+        assert_eq!(index.fits(&ssd), 0, "exceeded");
         index.quota("shop", "q", None);
-        assert_eq!(index.fits(&ssd, Subtracting::Assigned), 8);
+        assert_eq!(index.fits(&ssd), 8);
     }
 
     #[test]
@@ -478,50 +841,155 @@ mod tests {
             ("pods bound the number", &[("a", 64_000)], job("1m", "1m", 4), 2),
             ("no nodes", &[], job("1m", "1m", 1), 0),
         ] {
-            let mut index = of(nodes);
-            assert_eq!(index.fits(&question, Subtracting::Assigned), want, "{name}");
-            assert_eq!(index.fits(&question, Subtracting::Assigned), want, "{name}, asked again");
+            let index = of(nodes);
+            assert_eq!(index.fits(&question), want, "{name}");
+            assert_eq!(index.fits(&question), want, "{name}, asked again");
         }
         let mut index = of(&[("a", 4_000), ("b", 4_000)]);
         let question = job("1", "1", 3);
-        assert_eq!(index.fits(&question, Subtracting::Assigned), 2);
+        assert_eq!(index.fits(&question), 2);
         index.pod(None, Some(&pod("a", 1_000)));
-        assert_eq!(index.fits(&question, Subtracting::Assigned), 1, "the kept answer follows");
+        assert_eq!(index.fits(&question), 1, "the kept answer follows");
         let claimed = sets(json!([
             {"name": "m", "replicas": 1, "replicaRequirements": {"nodeClaim": {"nodeSelector": {"role": "m"}}}},
             {"name": "w", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "4"}}},
         ]));
-        assert_eq!(index.fits(&claimed, Subtracting::Assigned), 0, "no node for m");
+        assert_eq!(index.fits(&claimed), 0, "no node for m");
         let labels = [("role".to_owned(), "m".to_owned())].into();
         index.node("a", Some(Node { labels, ..node(4_000, 64, 10) }));
-        assert_eq!(index.fits(&claimed, Subtracting::Assigned), 1, "m in a, w in b");
+        assert_eq!(index.fits(&claimed), 1, "m in a, w in b");
     }
 
     #[test]
-    fn assumed_workloads_are_placed_first() {
+    fn expected_pods_are_placed_first() {
         let mut index = Index::default();
         for name in ["a", "b"] {
             index.node(name, Some(node(4_000, 64, 10)));
         }
-        let both = |index: &mut Index, question: &Question| {
-            (index.fits(question, Subtracting::Assigned), index.fits(question, Subtracting::Assumed))
+        let expect = |index: &mut Index, name: &str, parts: Option<(Vec<SetPart>, i64)>| {
+            index.expect(name, Workload::new("Deployment", "shop", name), "shop", parts);
         };
         let three = cores("3").parts();
-        index.assume("shop/web", "shop", Some((three.clone(), 1)));
-        assert_eq!(both(&mut index, &cores("1")), (8, 5));
-        index.assume("shop/web", "shop", Some((three.clone(), 2)));
-        assert_eq!(both(&mut index, &cores("2")), (4, 0), "one core is left on each node");
-        index.assume("shop/more", "shop", Some((three, 5)));
-        assert_eq!(both(&mut index, &cores("1")), (8, 2), "what does not fit is not subtracted");
+        expect(&mut index, "web", Some((three.clone(), 1)));
+        assert_eq!(index.fits(&cores("1")), 5);
+        expect(&mut index, "web", Some((three.clone(), 2)));
+        assert_eq!(index.fits(&cores("2")), 0, "one core is left on each node");
+        expect(&mut index, "more", Some((three, 5)));
+        assert_eq!(index.fits(&cores("1")), 2, "what does not fit is not subtracted");
+        index.node("c", Some(node(7_000, 64, 10)));
+        assert_eq!(index.fits(&cores("1")), 3, "it is placed as soon as it fits");
         index.node("a", None);
-        assert_eq!(both(&mut index, &cores("1")), (4, 1));
-        index.assume("shop/web", "shop", None);
-        index.assume("shop/more", "shop", None);
-        assert_eq!(both(&mut index, &cores("1")), (4, 4));
-        assert_eq!(index.by_name.len(), 1, "nothing is kept for the node that is gone");
-        index.quota("shop", "q", Some(Quota::new(&amounts(&[("cpu", 3_000)]), &Units::new(), vec![])));
-        index.assume("shop/web", "shop", Some((cores("1").parts(), 1)));
-        assert_eq!(both(&mut index, &cores("1")), (3, 2), "quotas count them, too");
+        assert_eq!(index.fits(&cores("1")), 2);
+        index.node("c", None);
+        assert_eq!(index.fits(&cores("1")), 1, "and moves when its node goes");
+        index.pod(None, Some(&pod("b", 2_000)));
+        assert_eq!(index.fits(&cores("1")), 2, "or when pods take its place");
+        expect(&mut index, "web", None);
+        expect(&mut index, "more", None);
+        assert_eq!(index.fits(&cores("1")), 2);
+        assert_eq!(index.by_name.len(), 1, "nothing is kept for the nodes that are gone");
+        index.quota("shop", "q", Some(Quota::new(&amounts(&[("cpu", 1_500)]), &Units::new(), vec![])));
+        expect(&mut index, "web", Some((cores("1").parts(), 1)));
+        assert_eq!(index.fits(&cores("500m")), 1, "quotas count them, too");
+    }
+
+    #[test]
+    fn pods_without_a_node_compete_for_what_is_free() {
+        let mut index = Index::default();
+        for name in ["a", "b"] {
+            index.node(name, Some(node(4_000, 64, 10)));
+        }
+        let waiting = |name: &str, cpu: i64, claim: Value| {
+            let claim: ironclad_api::work::NodeClaim = serde_json::from_value(claim).unwrap();
+            let waiting = Some(Box::new((name.to_owned(), Claim::from(Some(&claim)))));
+            Pod { waiting, is_replica: true, ..pod("", cpu) }
+        };
+        let ssd = waiting("shop/db-0", 3_000, json!({"nodeSelector": {"disk": "ssd"}}));
+        index.pod(None, Some(&ssd));
+        assert_eq!(index.fits(&cores("2")), 4, "no node takes it");
+        let plain = waiting("shop/web-0", 3_000, json!({}));
+        index.pod(None, Some(&plain));
+        assert_eq!(index.fits(&cores("2")), 2);
+        let bound = Pod { node: "b".into(), waiting: None, ..plain.clone() };
+        assert_eq!(index.pod(Some(&plain), Some(&bound)), Estimate::Grew);
+        assert_eq!((index.fits(&cores("2")), index.arrived(Workload::NONE)), (2, 2));
+        let leaving = Pod { is_leaving: true, is_replica: false, ..bound.clone() };
+        index.pod(Some(&bound), Some(&leaving));
+        assert_eq!(
+            (index.fits(&cores("2")), index.arrived(Workload::NONE)),
+            (2, 1),
+            "it holds its node until it is gone"
+        );
+        let going = index.being_deleted();
+        assert_eq!(index.fits_if(&cores("2"), &going, &[]), 4);
+        let ended = Pod { has_ended: true, ..bound };
+        index.pod(Some(&leaving), Some(&ended));
+        assert_eq!(index.fits(&cores("2")), 4);
+    }
+
+    #[test]
+    fn victims_free_what_they_hold_where_they_hold_it() {
+        let of = |name: &str| Workload::new("Deployment", "shop", name);
+        let on = |node: &str, cpu: i64, name: &str| Pod { workload: of(name), is_replica: true, ..pod(node, cpu) };
+        let mut index = Index::default();
+        for name in ["a", "b"] {
+            index.node(name, Some(node(8_000, 64, 10)));
+        }
+        for (node, name) in [("a", "p0"), ("b", "p1"), ("a", "p2"), ("b", "p3")] {
+            index.pod(None, Some(&on(node, 4_000, name)));
+        }
+        let fits = |index: &Index, cpu: &str, names: &[&str], beside: &[Before]| {
+            let leaving: Vec<Leaving> = names.iter().filter_map(|name| index.leaving(of(name))).collect();
+            index.fits_if(&cores(cpu), &leaving, beside)
+        };
+        assert_eq!(fits(&index, "8", &["p0", "p1"], &[]), 0, "halves of two nodes are no node");
+        assert_eq!(fits(&index, "8", &["p0", "p2"], &[]), 1);
+        assert_eq!(fits(&index, "8", &["p0", "p2", "p2"], &[]), 1, "nobody leaves twice");
+        assert_eq!(fits(&index, "4", &["p0", "p1"], &[]), 2);
+        assert_eq!(index.leaving(of("unknown")), None, "who holds nothing frees nothing");
+        let held = [Before { namespace: String::new(), parts: cores("4").parts(), sets: 1 }];
+        assert_eq!(fits(&index, "4", &["p0", "p1"], &held), 1, "beside what is held");
+        index.expect("web", of("web"), "shop", Some((cores("3").parts(), 1)));
+        assert_eq!(fits(&index, "4", &["p0", "p1"], &[]), 1, "who waits comes first");
+        assert_eq!(fits(&index, "4", &["p0", "p1", "web"], &[]), 1, "a workload without a place holds nothing");
+        let (free, offered) = index.totals();
+        assert_eq!((free.get("cpu"), offered.get("cpu"), free.get(PODS)), (Some(&0), Some(&16_000), Some(&16)));
+        assert_eq!(index.leaving(of("p0")).unwrap().amounts(), (amounts(&[("cpu", 4_000)]), 1));
+    }
+
+    #[test]
+    fn pods_that_wait_leave_with_their_workload() {
+        let of = |name: &str| Workload::new("Deployment", "shop", name);
+        let mut index = Index::default();
+        index.node("a", Some(node(8_000, 64, 10)));
+        for name in ["p0", "p1"] {
+            index.pod(None, Some(&Pod { workload: of(name), ..pod("a", 4_000) }));
+        }
+        let waiting = Some(Box::new(("shop/p0-b".to_owned(), Claim::default())));
+        index.pod(None, Some(&Pod { workload: of("p0"), waiting, ..pod("", 4_000) }));
+        let fits = |name: &str| index.fits_if(&cores("4"), &index.leaving(of(name)), &[]);
+        assert_eq!((fits("p0"), fits("p1")), (1, 0), "what stays takes what p1 leaves");
+    }
+
+    #[test]
+    fn enormous_requests_are_given_back() {
+        let mut index = Index::default();
+        index.node("a", Some(node(i64::MAX / 2, i64::MAX / 2, i64::MAX)));
+        let before = index.fits(&cores("1"));
+        assert_eq!(before, LARGEST);
+        for amount in [i64::MAX, i64::MAX / 2, i64::MIN, -1] {
+            let one = Pod { workload: Workload::new("Deployment", "shop", "web"), ..pod("a", amount) };
+            for _ in 0..100_000 {
+                index.pod(None, Some(&one));
+            }
+            assert_eq!(index.fits(&cores("1")), if amount > 0 { 0 } else { before }, "{amount}");
+            let all = index.leaving(one.workload);
+            assert_eq!(index.fits_if(&cores("1"), &all, &[]), before, "{amount}");
+            for _ in 0..100_000 {
+                index.pod(Some(&one), None);
+            }
+            assert_eq!((index.fits(&cores("1")), index.observed("a")), (before, (Units::new(), 0)), "{amount}");
+        }
     }
 
     #[test]
@@ -543,10 +1011,10 @@ mod tests {
         let mut index = Index::default();
         index.node("a", Some(node(1_000, 1, 110)));
         for n in 1..=3 * TRACKED_MAX {
-            assert_eq!(index.fits(&cores(&format!("{n}m")), Subtracting::Assigned), (1_000 / n as i64).min(110));
-            assert_eq!(index.fits(&cores("1"), Subtracting::Assigned), 1);
+            assert_eq!(index.fits(&cores(&format!("{n}m"))), (1_000 / n as i64).min(110));
+            assert_eq!(index.fits(&cores("1")), 1);
         }
-        assert_eq!(index.tracked.len(), TRACKED_MAX);
+        assert_eq!(index.kept.0.lock().unwrap().1.len(), TRACKED_MAX);
     }
 
     /// One event: a node with its cpu, slots and label, or a pod on one of the nodes.
@@ -609,15 +1077,128 @@ mod tests {
                                 want += 1;
                             }
                         }
-                        prop_assert_eq!(index.fits(&replicas(needs.clone()), Subtracting::Assigned), want);
-                        let mut fresh = index.clone();
-                        fresh.tracked.clear();
+                        prop_assert_eq!(index.fits(&replicas(needs.clone())), want);
+                        let fresh = index.clone();
                         let components = json!([{"name": "c", "replicas": 2, "replicaRequirements": needs}]);
                         let set = sets(components);
-                        let kept = index.fits(&set, Subtracting::Assigned);
-                        prop_assert_eq!(kept, fresh.fits(&set, Subtracting::Assigned));
+                        let kept = index.fits(&set);
+                        prop_assert_eq!(kept, fresh.fits(&set));
                         prop_assert_eq!(kept, want / 2, "one component: half as many sets");
                     }
+                }
+            }
+        }
+
+        /// Reference: an index without those that leave. What waits takes its part of what they leave.
+        #[test]
+        fn what_fits_without_workloads_is_what_fits_where_they_are_not(
+            nodes in prop::collection::vec((0_i64..6_000, 0_i64..7, any::<bool>(), prop::bool::weighted(0.2)), 1..5),
+            pods in prop::collection::vec((0_usize..4, 0_usize..5, 0_i64..2_500, prop::bool::weighted(0.1)), 0..16),
+            gone in prop::collection::vec(any::<bool>(), 4),
+            asked in (1_i64..4, any::<bool>(), 0_i64..3),
+            waiting in prop::collection::vec((0_usize..4, 1_i64..3_000), 0..3),
+        ) {
+            let name = |at: usize| format!("n{at}");
+            let of = |at: usize| Workload::new("Deployment", "shop", &format!("w{at}"));
+            let (each, ssd, held) = asked;
+            let mut needs = json!({"resourceRequest": {"cpu": format!("{}m", each * 700)}});
+            if ssd {
+                needs["nodeClaim"] = json!({"nodeSelector": {"disk": "ssd"}});
+            }
+            let built = |stays: &dyn Fn(usize, bool) -> bool| {
+                let mut index = Index::default();
+                for (at, (cpu, slots, ssd, unschedulable)) in nodes.iter().enumerate() {
+                    let labels = if *ssd { [("disk".to_owned(), "ssd".to_owned())].into() } else { BTreeMap::new() };
+                    index.node(&name(at), Some(Node { labels, unschedulable: *unschedulable, ..node(*cpu, 1, *slots) }));
+                }
+                for (workload, at, cpu, is_leaving) in &pods {
+                    if stays(*workload, *is_leaving) {
+                        let workload = of(*workload);
+                        let one = Pod { workload, is_leaving: *is_leaving, is_replica: !is_leaving, ..pod(&name(*at), *cpu) };
+                        index.pod(None, Some(&one));
+                    }
+                }
+                index
+            };
+            let mut all = built(&|_, _| true);
+            let leaving: Vec<Leaving> = (0..4).filter(|at| gone[*at]).filter_map(|at| all.leaving(of(at))).collect();
+            let leaving: Vec<Leaving> = leaving.into_iter().chain(all.being_deleted()).collect();
+            let without = built(&|workload, is_leaving| !is_leaving && !gone[workload]);
+            let replica = replicas(needs.clone());
+            let before = [Before { namespace: "shop".into(), parts: replica.parts(), sets: held }];
+            let set = sets(json!([{"name": "c", "replicas": 2, "replicaRequirements": needs}]));
+            let room = without.fits(&replica);
+            prop_assert_eq!(all.fits_if(&replica, &leaving, &[]), room);
+            prop_assert_eq!(all.fits_if(&set, &leaving, &[]), without.fits(&set));
+            prop_assert_eq!(all.fits_if(&replica, &leaving, &before), (room - held).max(0), "beside equal pods");
+            prop_assert_eq!(all.fits_if(&replica, [], &[]), all.fits(&replica), "nobody leaves");
+            let sum = |index: &Index| index.totals().1;
+            prop_assert_eq!(sum(&all), sum(&without), "what nodes offer");
+            for (at, (workload, cpu)) in waiting.iter().enumerate() {
+                let waits = Some(Box::new((format!("shop/p{at}"), Claim::default())));
+                all.pod(None, Some(&Pod { workload: of(*workload), waiting: waits, ..pod("", *cpu) }));
+            }
+            let leaving: Vec<Leaving> = (0..4).filter(|at| gone[*at]).filter_map(|at| all.leaving(of(at))).collect();
+            let leaving: Vec<Leaving> = leaving.into_iter().chain(all.being_deleted()).collect();
+            let fits = all.fits_if(&replica, &leaving, &[]);
+            prop_assert!(fits <= room, "{} fit beside what waits, {} without it", fits, room);
+        }
+
+        /// What waits has a place on every node that has room for it and admits it, and on no other.
+        #[test]
+        fn what_waits_is_placed_where_it_fits(
+            events in prop::collection::vec((0_usize..3, 0_usize..4, 0_i64..4, 0_i64..5, any::<bool>(), any::<bool>()), 1..60),
+        ) {
+            let mut index = Index::default();
+            let mut pods: BTreeMap<usize, Pod> = BTreeMap::new();
+            for (kind, at, cpu, slots, is_there, flag) in events {
+                let name = format!("n{}", at % 3);
+                match kind {
+                    0 => {
+                        let labels = if flag { [("disk".to_owned(), "ssd".to_owned())].into() } else { BTreeMap::new() };
+                        index.node(&name, is_there.then(|| Node { labels, ..node(cpu * 1_000, 64, slots) }));
+                    }
+                    1 => {
+                        let needs = json!({"nodeSelector": if flag { json!({"disk": "ssd"}) } else { json!({}) }});
+                        let claim: ironclad_api::work::NodeClaim = serde_json::from_value(needs).unwrap();
+                        let waits = Some(Box::new((format!("shop/p{at}"), Claim::from(Some(&claim)))));
+                        let on = if slots > 2 { pod(&name, cpu * 700) } else { Pod { waiting: waits, ..pod("", cpu * 700) } };
+                        index.pod(pods.get(&at), is_there.then_some(&on));
+                        match is_there {
+                            true => drop(pods.insert(at, on)),
+                            false => drop(pods.remove(&at)),
+                        }
+                    }
+                    _ => {
+                        let mut parts = cores(&format!("{}m", cpu * 700)).parts();
+                        if flag {
+                            let needs = json!({"nodeSelector": {"disk": "ssd"}});
+                            let claim: ironclad_api::work::NodeClaim = serde_json::from_value(needs).unwrap();
+                            parts[0].template.claim = Claim::from(Some(&claim));
+                        }
+                        index.expect(&format!("w{at}"), Workload::NONE, "shop", is_there.then_some((parts, slots)));
+                    }
+                }
+                for slot in &index.slots {
+                    let (mut amounts, mut taken) = (Units::new(), 0);
+                    let here = index.by_name.get(&slot.name).filter(|at| std::ptr::eq(&raw const index.slots[**at], slot));
+                    for waiting in index.waiting.values() {
+                        for (_, part, pods) in waiting.placed.iter().filter(|(at, ..)| Some(at) == here) {
+                            prop_assert!(slot.admits(&waiting.parts[*part]), "{} admits what is placed there", slot.name);
+                            taken += pods;
+                            let sum = amounts.entry("cpu").or_default();
+                            *sum += pods * waiting.parts[*part].template.request.get("cpu").copied().unwrap_or(0);
+                        }
+                    }
+                    let expected = |resource: &str| slot.expected.amounts.get(resource).copied().unwrap_or(0);
+                    prop_assert_eq!((slot.expected.pods, expected("cpu")), (taken, amounts.get("cpu").copied().unwrap_or(0)));
+                    prop_assert!(!slot.is_overfull(), "{}", slot.name);
+                }
+                for (key, waiting) in &index.waiting {
+                    let rest = waiting.rest(0);
+                    prop_assert_eq!(index.unplaced.contains(key), rest > 0);
+                    let room: i64 = index.slots.iter().map(|slot| slot.fits(&waiting.parts[0])).sum();
+                    prop_assert!(rest == 0 || room == 0, "{} has no place for {} of its pods, and {} fit", key, rest, room);
                 }
             }
         }

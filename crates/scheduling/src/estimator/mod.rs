@@ -2,10 +2,8 @@
 //! combination of several estimators (10.1), and what a failing one means.
 //!
 //! An [`Index`] follows one member incrementally: a node or pod event costs the logarithm of the number of nodes, and a
-//! question that was asked before costs the nodes that changed since. [`Answers`] do the same for the fleet. Watches,
-//! connections and clocks stay outside.
+//! question that was asked before costs the nodes that changed since. Watches, connections and clocks stay outside.
 
-mod answers;
 mod breaker;
 mod claim;
 mod combine;
@@ -13,15 +11,17 @@ mod discovery;
 mod index;
 mod pending;
 mod place;
+mod pods;
 mod question;
 mod quota;
 
-pub use answers::Answers;
 pub use breaker::Breaker;
 pub use claim::{Claim, NodeFacts};
 pub use combine::{Answer, NoAnswer, meaning};
 pub use discovery::{Discovery, EstimatorService, Undiscovered, addresses};
+pub(crate) use index::{Before, Leaving};
 pub use index::{Estimate, EstimatePart, Index, Node, Pod};
 pub use pending::{Pending, PendingPod, ReplicaSet};
-pub use question::{PodTemplate, Question, SetPart, Subtracting, Wanted, assumed_parts, question_of};
+pub use pods::Workload;
+pub use question::{PodTemplate, Question, SetPart, Wanted, assumed_parts, question_of};
 pub use quota::{Quota, Scope};

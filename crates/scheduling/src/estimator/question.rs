@@ -1,16 +1,13 @@
 //! Question to an accurate estimator: how many more replicas or component sets fit (specification/scheduling.md 10.5).
 
-use std::{cmp::Ordering, sync::Arc};
+use std::cmp::Ordering;
 
-use ironclad_api::work::{Component, ReplicaRequirements, ResourceBindingSpec};
+use ironclad_api::work::{Component, NodeClaim, ReplicaRequirements, ResourceBindingSpec};
 
 use super::Claim;
 use crate::{
     Options,
-    capacity::{
-        Counting,
-        demand::{Part, Units, units},
-    },
+    capacity::demand::{Demand, Part, Units, parts, units},
     cycle, options,
 };
 
@@ -43,28 +40,28 @@ pub enum Wanted {
     Sets(Vec<SetPart>),
 }
 
-/// Pods that an answer subtracts from what nodes have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subtracting {
-    /// Those that are assigned to nodes.
-    Assigned,
-    /// The same, and the pods of assumed workloads.
-    Assumed,
-}
-
-/// A question. Equal questions have equal keys.
+/// A question. Equal questions have equal answers.
 #[derive(Debug, Clone)]
 pub struct Question {
-    key: Arc<str>,
     /// Namespace of the pods, for quotas; empty if unknown.
     pub namespace: String,
+    /// Resource request.
+    pub(crate) demand: Demand,
     /// The workload.
     pub wanted: Wanted,
+    /// Claims and priority classes as text; empty if there are none.
+    claims: String,
+}
+
+impl Question {
+    fn key(&self) -> (&str, &Demand, &str) {
+        (&self.namespace, &self.demand, &self.claims)
+    }
 }
 
 impl PartialEq for Question {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
+        self.key() == other.key()
     }
 }
 
@@ -78,7 +75,7 @@ impl PartialOrd for Question {
 
 impl Ord for Question {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key.cmp(&other.key)
+        self.key().cmp(&other.key())
     }
 }
 
@@ -120,16 +117,20 @@ impl Question {
     /// Question about replicas with these requirements.
     #[must_use]
     pub fn replicas(namespace: &str, needs: Option<&ReplicaRequirements>) -> Self {
-        let key = serde_json::to_string(&(namespace, needs)).unwrap_or_default();
-        Self { key: key.into(), namespace: namespace.to_owned(), wanted: Wanted::Replicas(PodTemplate::of(needs)) }
+        let claims = needs.map(|needs| (needs.node_claim.as_ref(), needs.priority_class_name.as_str()));
+        let wanted = Wanted::Replicas(PodTemplate::of(needs));
+        Self { namespace: namespace.to_owned(), demand: Demand::replica(needs), wanted, claims: text(&[claims]) }
     }
 
     /// Question about complete sets of these components.
     #[must_use]
     pub fn sets(namespace: &str, components: &[Component]) -> Self {
-        let key = serde_json::to_string(&(namespace, components)).unwrap_or_default();
+        let needs = components.iter().map(|component| component.replica_requirements.as_ref());
+        let claims: Vec<_> = needs
+            .map(|needs| needs.map(|needs| (needs.node_claim.as_ref(), needs.priority_class_name.as_str())))
+            .collect();
         let wanted = Wanted::Sets(components.iter().map(SetPart::of).collect());
-        Self { key: key.into(), namespace: namespace.to_owned(), wanted }
+        Self { namespace: namespace.to_owned(), demand: Demand::Set(parts(components)), wanted, claims: text(&claims) }
     }
 
     /// Pods of one replica or one set.
@@ -140,6 +141,14 @@ impl Question {
             Wanted::Sets(parts) => parts.clone(),
         }
     }
+}
+
+/// Claims and priority classes as text, which can be compared; empty if there are none.
+fn text(claims: &[Option<(Option<&NodeClaim>, &str)>]) -> String {
+    let is_none = |claim: &Option<(Option<&NodeClaim>, &str)>| {
+        claim.is_none_or(|(claim, class)| claim.is_none() && class.is_empty())
+    };
+    if claims.iter().all(is_none) { String::new() } else { serde_json::to_string(claims).unwrap_or_default() }
 }
 
 /// Assumed replicas or sets of a binding as an index places them: the counted requests, with the node claims of the
@@ -159,19 +168,12 @@ pub fn assumed_parts(spec: &ResourceBindingSpec, parts: &[Part]) -> Vec<SetPart>
     parts.iter().zip(claims).map(part).collect()
 }
 
-/// Returns the question that the scheduling cycles of a binding ask estimators, and whether the answer includes assumed
-/// workloads; `None` if its result does not depend on capacity.
+/// Returns the question that the scheduling cycles of a binding ask; `None` if its result does not depend on capacity.
 #[must_use]
-pub fn question_of(spec: &ResourceBindingSpec, options: &Options) -> Option<(Question, Subtracting)> {
+pub fn question_of(spec: &ResourceBindingSpec, options: &Options) -> Option<Question> {
     let placement = spec.placement.as_ref()?;
-    if !cycle::depends_on_capacity(spec, placement) {
-        return None;
-    }
-    let subtracting = match cycle::counting(spec, options) {
-        Counting::Reported => Subtracting::Assigned,
-        Counting::Assumed => Subtracting::Assumed,
-    };
-    Some((Question::of(spec, options::schedules_component_sets(options, spec, placement)), subtracting))
+    cycle::depends_on_capacity(spec, placement)
+        .then(|| Question::of(spec, options::schedules_component_sets(options, spec, placement)))
 }
 
 fn positive(mut request: Units) -> Units {

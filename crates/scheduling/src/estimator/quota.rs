@@ -119,6 +119,11 @@ impl Quotas {
         changed
     }
 
+    /// True if there is no quota.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Least number of sets over the quotas of the namespace; `None` if none limits them.
     pub(super) fn sets(&self, namespace: &str, parts: &[SetPart], assumed: &[(SetPart, i64)]) -> Option<i64> {
         let all = self.0.get(namespace)?;

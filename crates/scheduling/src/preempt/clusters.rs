@@ -7,10 +7,11 @@ use ironclad_fleet::{BindingKey, ClusterName};
 
 use super::{
     plan::{Plan, Victim},
-    victims::{self, Cost, Few, Unit},
+    victims::{self, Cost, Few, Suffices, Unit},
 };
 use crate::{
-    Candidate, Room,
+    Candidate,
+    capacity::{Freed, Room},
     spread::{self, Need, Spread},
 };
 
@@ -19,7 +20,7 @@ use crate::{
 pub(super) struct Site<'a> {
     pub(super) candidate: Candidate,
     /// `None` if its capacity is not known in amounts, or nothing may be evicted there.
-    pub(super) room: Option<Room>,
+    pub(super) room: Option<Room<'a>>,
     pub(super) units: Vec<Unit<'a>>,
 }
 
@@ -38,12 +39,21 @@ impl Site<'_> {
     }
 
     fn gain_with<'u, 'b: 'u>(&self, units: impl IntoIterator<Item = &'u Unit<'b>>) -> i64 {
-        self.room.as_ref().map_or(0, |room| room.gain(&victims::freed(room.width(), units)))
+        let freed: Vec<&Freed> = units.into_iter().flat_map(|unit| &unit.of).collect();
+        self.room.as_ref().map_or(0, |room| room.gain(freed.iter().copied()))
+    }
+
+    /// Answers with what has to become free for `more` further replicas.
+    fn asking<T>(&self, more: i64, answer: impl FnOnce(victims::Wanted<'_>) -> Option<T>) -> Option<T> {
+        let room = self.room.as_ref()?;
+        let suffices = |chosen: &[usize]| self.gain_of(chosen) >= more;
+        let suffices: Option<&Suffices<'_>> = if room.is_by_node() { Some(&suffices) } else { None };
+        answer(victims::Wanted { missing: &room.missing(more), suffices })
     }
 
     /// Lower bound of a draft that makes room here for `more` further replicas; `None` if all units together do not.
     fn bound(&self, more: i64) -> Option<Order<'_>> {
-        let (priorities, share) = victims::bound(&self.units, &self.room.as_ref()?.missing(more))?;
+        let (priorities, share) = self.asking(more, |wanted| victims::bound(&self.units, wanted))?;
         Some(Order {
             bindings: priorities.len(),
             priorities,
@@ -56,7 +66,7 @@ impl Site<'_> {
 
     /// The cheapest units that make room for `more` further replicas.
     fn cheapest(&self, more: i64) -> Option<Vec<usize>> {
-        victims::cheapest(&self.units, &self.room.as_ref()?.missing(more))
+        self.asking(more, |wanted| victims::cheapest(&self.units, wanted))
     }
 }
 
@@ -88,7 +98,7 @@ struct Draft {
 pub(super) fn choose(
     sites: &[Site<'_>],
     wanted: Wanted<'_>,
-    placed: &mut dyn FnMut(Vec<Candidate>) -> bool,
+    placed: &mut dyn FnMut(Vec<Candidate>) -> Option<Vec<TargetCluster>>,
 ) -> Option<Plan> {
     let (used, mut drafts) = if wanted.is_for_one_cluster() {
         ((0..sites.len()).collect(), on_one_cluster(sites, wanted))
@@ -109,7 +119,7 @@ pub(super) fn choose(
             let more = sites[*at].gain_of(chosen);
             candidates[*at].allocatable = candidates[*at].allocatable.saturating_add(more);
         }
-        if placed(candidates) {
+        if placed(candidates).is_some() {
             return Some(plan(sites, &used, wanted, &draft));
         }
     }

@@ -109,9 +109,12 @@ fn message(task: &GracefulEvictionTask) -> String {
     format!("preempted from cluster {} {by}", task.from_cluster)
 }
 
-/// Events on the preemptor and its template once all victims are evicted.
+/// Events on the preemptor and its template once all victims are evicted; none if there were none.
 #[must_use]
 pub fn succeeded(preemptor: BindingRef<'_>, plan: &Plan) -> Vec<Event> {
+    if plan.victims.is_empty() {
+        return Vec::new();
+    }
     let message =
         format!("Preempted {} binding(s): {}", plan.bindings(), crate::decide::cut_event(&listed(plan).join(", ")));
     let about = [preemptor.reference(), preemptor.spec().resource.clone()];

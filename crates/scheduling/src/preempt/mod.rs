@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-use ironclad_api::work::PreemptionPolicy;
+use ironclad_api::work::{PreemptionPolicy, TargetCluster};
 use ironclad_fleet::{BindingKey, BindingRef, because::schedule::Unhelpful};
 use jiff::{SignedDuration, Timestamp};
 use smallvec::{SmallVec, smallvec};
@@ -41,8 +41,9 @@ use self::{
     victims::{Member, Unit},
 };
 use crate::{
-    Candidate, Room, Seen,
-    capacity::{Asker, Counting, Demand, Request, Share, demand},
+    Candidate, Seen,
+    capacity::{Asked, Asker, Leaver, Room, Share, demand},
+    estimator::Question,
     priority::priority,
     spread::{Need, Spread},
 };
@@ -82,12 +83,11 @@ pub(crate) struct Pending {
     pub(crate) total: i64,
     pub(crate) spread: Spread,
     pub(crate) need: Need,
-    pub(crate) demand: Demand,
-    pub(crate) counting: Counting,
+    pub(crate) question: Question,
 }
 
-/// The cheapest plan for a binding. `placed` runs selection and division over changed candidates and returns whether
-/// all replicas have a place.
+/// The cheapest plan for a binding; one without victims if those suffice that are leaving already. `placed` runs
+/// selection and division over changed candidates and returns the result if all replicas have a place.
 ///
 /// # Errors
 /// Why no plan helps.
@@ -96,24 +96,37 @@ pub(crate) fn plan(
     placed: &Placed,
     pending: Pending,
     now: Timestamp,
-    fits: &mut dyn FnMut(Vec<Candidate>) -> bool,
+    fits: &mut dyn FnMut(Vec<Candidate>) -> Option<Vec<TargetCluster>>,
 ) -> Result<Plan, Unhelpful> {
     let asker = Asker::of(seen.binding.spec());
-    let request = Request::of(&pending.demand);
+    let asked = Asked::from(pending.question);
     let eligibility = Eligibility::of(seen, placed, now);
-    let site = |candidate: Candidate| {
-        let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
+    let mut leave = false;
+    let mut site = |mut candidate: Candidate| {
         // Figures of a cluster that is not ready are old, and it deletes nothing (specification/scheduling.md 15.11).
-        let on = on.filter(|_| !seen.capacity.is_silent(&candidate.name));
-        let found = on.and_then(|on| {
-            let (room, share) = seen.capacity.room(&candidate.name, &request, pending.counting, &asker)?;
-            let units = eligibility.units(on, &share, &room);
-            Some((room, units))
-        });
-        let (room, units) = found.map_or_else(|| (None, Vec::new()), |(room, units)| (Some(room), units));
-        Site { candidate, room, units }
+        if seen.capacity.is_silent(&candidate.name) {
+            return Site { candidate, room: None, units: Vec::new() };
+        }
+        let leaving: Vec<&Leaver> = placed.leaving(&candidate.name).collect();
+        let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
+        if on.is_none() && leaving.is_empty() && !seen.capacity.is_by_node(&candidate.name) {
+            return Site { candidate, room: None, units: Vec::new() };
+        }
+        let Some((room, share)) = seen.capacity.room(&candidate.name, &asked, &asker, &leaving) else {
+            return Site { candidate, room: None, units: Vec::new() };
+        };
+        let now = seen.capacity.fits(&candidate.name, &asked.question, &asker).unwrap_or(0);
+        let more = room.base().saturating_sub(now).max(0);
+        leave |= more > 0;
+        candidate.allocatable = candidate.allocatable.saturating_add(more);
+        let units = on.map_or_else(Vec::new, |on| eligibility.units(on, &share, &room));
+        Site { candidate, room: Some(room), units }
     };
-    let all: Vec<Site<'_>> = pending.candidates.into_iter().map(site).collect();
+    let all: Vec<Site<'_>> = pending.candidates.into_iter().map(&mut site).collect();
+    // What is on its way for another preemptor is not evicted again.
+    if leave && let Some(targets) = fits(all.iter().map(|site| site.candidate.clone()).collect()) {
+        return Ok(Plan { victims: Vec::new(), nominated: gained(seen, targets) });
+    }
     if all.iter().all(|site| site.units.is_empty()) {
         return Err(Unhelpful::NoVictims);
     }
@@ -125,6 +138,19 @@ pub(crate) fn plan(
         clusters::choose(&sparing, wanted, fits)
     });
     sparing.flatten().or_else(|| clusters::choose(&all, wanted, fits)).ok_or(Unhelpful::StillTooLittle)
+}
+
+/// Part of a result that the binding does not have yet.
+fn gained(seen: &Seen<'_>, targets: Vec<TargetCluster>) -> Vec<TargetCluster> {
+    let spec = seen.binding.spec();
+    let before = |name: &str| spec.target(name).map_or(0, |target| target.replicas);
+    let more = targets.into_iter().map(|target| TargetCluster {
+        replicas: target.replicas.saturating_sub(before(&target.name)),
+        components: Vec::new(),
+        ..target
+    });
+    let sets = spec.components.len() > 1;
+    more.filter(|target| target.replicas > 0 || (sets && spec.target(&target.name).is_none())).collect()
 }
 
 /// Rules by which bindings may leave clusters for one preemptor (specification/scheduling.md 15.3).
@@ -164,7 +190,7 @@ impl<'s> Eligibility<'s> {
     }
 
     /// Bindings on a cluster that may leave it.
-    fn units<'a>(&self, on: &'a Occupants, share: &Share<'_>, room: &Room) -> Vec<Unit<'a>> {
+    fn units<'a>(&self, on: &'a Occupants, share: &Share<'_>, room: &Room<'_>) -> Vec<Unit<'a>> {
         // Members that stay pin the others to the cluster, which could then never be placed again.
         let staying = self.is_grouped.then(|| on.from(self.priority)).into_iter().flatten();
         let mut pinned: BTreeSet<_> = staying.filter_map(|(other, occupant)| self.group_of(other, occupant)).collect();
@@ -184,21 +210,29 @@ impl<'s> Eligibility<'s> {
                 scheduled: occupant.scheduled,
                 is_spared: spared_until.is_some_and(|until| self.now < until),
             };
-            let (freed, share) = (room.amounts(&occupant.footprint), share.of(&occupant.footprint));
-            match group {
-                None => singles.push(Unit { members: smallvec![member], freed, share }),
-                Some(group) if self.group.as_ref() == Some(&group) => {}
-                Some(group) => {
+            let freed = room.freed(&occupant.leaver, share);
+            match (group, freed) {
+                // Who holds nothing frees nothing.
+                (None, None) => {}
+                (None, Some(freed)) => {
+                    let (amounts, share) = (freed.amounts.clone(), freed.share);
+                    singles.push(Unit { members: smallvec![member], freed: amounts, share, of: smallvec![freed] });
+                }
+                (Some(group), _) if self.group.as_ref() == Some(&group) => {}
+                (Some(group), freed) => {
                     let unit = groups.entry(group).or_insert_with(|| Unit {
                         members: SmallVec::new(),
-                        freed: smallvec![0; freed.len()],
+                        freed: smallvec![0; room.width()],
                         share: 0,
+                        of: SmallVec::new(),
                     });
                     unit.members.push(member);
-                    unit.share += share;
-                    for (sum, more) in unit.freed.iter_mut().zip(&freed) {
+                    let Some(freed) = freed else { continue };
+                    unit.share += freed.share;
+                    for (sum, more) in unit.freed.iter_mut().zip(&freed.amounts) {
                         *sum = sum.saturating_add(*more);
                     }
+                    unit.of.push(freed);
                 }
             }
         }

@@ -8,8 +8,9 @@ use smallvec::smallvec;
 use super::{Placed, placed::Occupant};
 use crate::{
     Seen,
-    capacity::{Amounts, Asker, Demand, Request},
-    cycle, options,
+    capacity::{Amounts, Asked, Asker},
+    estimator::Question,
+    options,
     priority::priority,
 };
 
@@ -26,25 +27,25 @@ pub(crate) fn is_overtaken(seen: &Seen<'_>, placed: &Placed, since: Timestamp, n
     if now.duration_since(since) < HELD_AT_LEAST {
         return false;
     }
-    let demand = Demand::of(spec, options::schedules_component_sets(seen.options, spec, placement));
-    let (request, counting) = (Request::of(&demand), cycle::counting(spec, seen.options));
+    let sets = options::schedules_component_sets(seen.options, spec, placement);
+    let asked = Asked::from(Question::of(spec, sets));
     let asker = Asker::of(spec);
     let above = priority(spec).checked_add(1);
     // Whether the share of a cluster is lacking, if it would fit without the others.
     let lacks = |target: &TargetCluster| {
         let cluster = ClusterName::from(target.name.as_str());
-        let (room, _) = seen.capacity.room(&cluster, &request, counting, &asker)?;
+        let (room, _) = seen.capacity.room(&cluster, &asked, &asker, &[])?;
         let share = i64::from(target.replicas).max(1);
         // Times have whole seconds: in the second of the nomination it is not known who came first.
         let is_new = |occupant: &Occupant| occupant.scheduled.is_some_and(|scheduled| scheduled > since);
         let others = placed.on(&cluster).zip(above).into_iter().flat_map(|(on, above)| on.from(above));
         let mut freed: Amounts = smallvec![0; room.width()];
         for (_, other) in others.filter(|(_, other)| is_new(other)) {
-            for (sum, more) in freed.iter_mut().zip(&room.amounts(&other.footprint)) {
+            for (sum, more) in freed.iter_mut().zip(&room.amounts(&other.leaver.footprint)) {
                 *sum = sum.saturating_add(*more);
             }
         }
-        (room.base().saturating_add(room.gain(&freed)) >= share).then(|| room.base() < share)
+        (room.base().saturating_add(room.gain_by_sums(&freed)) >= share).then(|| room.base() < share)
     };
     let nominated = seen.binding.status().map_or(&[][..], |status| &status.nominated_clusters);
     let lacking: Option<Vec<bool>> = nominated.iter().map(lacks).collect();

@@ -2,10 +2,7 @@
 //!
 //! A changed binding costs its own targets. A search on a cluster reads the bindings below a priority only.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{
     conditions::{TRUE, binding::PREEMPTED},
@@ -18,9 +15,11 @@ use jiff::Timestamp;
 
 use crate::{
     capacity::{
-        Footprint,
+        Footprint, Leaver,
         demand::{self, Demand},
     },
+    estimator::Workload,
+    preempt::preemptors::NOMINATED_FOR,
     priority::priority,
 };
 
@@ -29,7 +28,7 @@ use crate::{
 pub struct Placed {
     clusters: BTreeMap<ClusterName, Occupants>,
     entries: BTreeMap<BindingKey, Entry>,
-    leaving: BTreeMap<ClusterName, BTreeSet<BindingKey>>,
+    leaving: BTreeMap<ClusterName, BTreeMap<BindingKey, Leaver>>,
 }
 
 /// Places of one binding in the index.
@@ -51,8 +50,8 @@ struct Preemption {
 /// A binding on one cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Occupant {
-    /// Footprint on the cluster.
-    pub(super) footprint: Footprint,
+    /// Workload and footprint on the cluster.
+    pub(super) leaver: Leaver,
     /// Replicas of its target there.
     pub(super) replicas: i32,
     /// `status.lastScheduledTime`.
@@ -127,6 +126,7 @@ impl Placed {
         let group: Option<Arc<str>> = group.filter(|group| !group.is_empty()).map(Into::into);
         let priority = priority(spec);
         let may_leave = binding.metadata.deletion_timestamp.is_none() && !spec.scheduling_suspended();
+        let workload = Workload::from(&spec.resource);
         let (mut clusters, mut leaving) = (Vec::with_capacity(spec.clusters.len()), Vec::new());
         for target in &spec.clusters {
             let footprint = footprint(spec, target.replicas);
@@ -135,7 +135,7 @@ impl Placed {
                 continue;
             }
             let occupant = Occupant {
-                footprint,
+                leaver: Leaver { workload, footprint },
                 replicas: target.replicas,
                 scheduled: view.last_scheduled(),
                 group: group.clone(),
@@ -151,7 +151,8 @@ impl Placed {
         }
         for task in spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED) {
             let cluster = ClusterName::from(task.from_cluster.as_str());
-            self.leaving.entry(cluster.clone()).or_default().insert(key.clone());
+            let leaver = Leaver { workload, footprint: footprint(spec, task.replicas.unwrap_or(0)) };
+            self.leaving.entry(cluster.clone()).or_default().insert(key.clone(), leaver);
             leaving.push(cluster);
         }
         let was_preempted = !leaving.is_empty() || preempted.is_some();
@@ -197,6 +198,21 @@ impl Placed {
     #[must_use]
     pub fn is_anyone_leaving<'a>(&self, clusters: impl IntoIterator<Item = &'a str>) -> bool {
         clusters.into_iter().any(|cluster| self.leaving.contains_key(&ClusterName::from(cluster)))
+    }
+
+    /// Preempted bindings that have not left a cluster for good.
+    pub(super) fn leaving(&self, cluster: &ClusterName) -> impl Iterator<Item = &Leaver> {
+        self.leaving.get(cluster).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Bindings that were preempted lately: no nomination lasts longer.
+    #[must_use]
+    pub fn preempted(&self, now: Timestamp) -> Vec<BindingKey> {
+        let is_recent = |preemption: &Preemption| {
+            preemption.at.is_none_or(|at| now.duration_since(at) < NOMINATED_FOR.saturating_mul(2))
+        };
+        let preempted = |entry: &Entry| entry.preemption.as_ref().is_some_and(|preemption| is_recent(preemption));
+        self.entries.iter().filter(|(_, entry)| preempted(entry)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Bindings on the cluster.

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use super::{Pending, Placed, Plan, plan};
 use crate::{
     Candidate, Seen,
-    capacity::Demand,
     cycle::{self, Trace},
+    estimator::Question,
     filter::Filter,
     options,
 };
@@ -63,13 +63,12 @@ fn in_group(
             total: if sets { 1 } else { i64::from(spec.replicas) },
             spread: cycle::spread_of(spec, placement),
             need: cycle::need(seen.options, spec, placement),
-            demand: Demand::of(spec, sets),
-            counting: cycle::counting(spec, seen.options),
+            question: Question::of(spec, sets),
         },
         now,
         &mut |mut candidates| {
             Candidate::sort(&mut candidates);
-            cycle::place(seen, placement, candidates, &mut |_| {}).is_ok()
+            cycle::place(seen, placement, candidates, &mut |_| {}).ok().map(|placed| placed.targets)
         },
     )
 }

@@ -6,7 +6,7 @@ use ironclad_fleet::BindingKey;
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
-use crate::capacity::Amounts;
+use crate::capacity::{Amounts, Freed};
 
 /// Subsets of one size that are compared at most.
 const SUBSETS_MAX: u128 = 10_000;
@@ -22,6 +22,8 @@ pub(super) struct Unit<'a> {
     pub(super) freed: Amounts,
     /// Part of the cluster that becomes free, in billionths.
     pub(super) share: u128,
+    /// What each member frees.
+    pub(super) of: SmallVec<[Freed; 1]>,
 }
 
 /// A binding of a unit.
@@ -102,37 +104,64 @@ pub(super) fn freed<'a, 'b: 'a>(width: usize, units: impl IntoIterator<Item = &'
     sum
 }
 
-/// The cheapest set of units that frees at least `missing`; the indexes are in ascending order. `None` if all units
-/// together free too little.
+/// Returns whether a set of units makes the room that is wanted.
+pub(super) type Suffices<'w> = dyn Fn(&[usize]) -> bool + 'w;
+
+/// Room that a set of units has to make.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'w> {
+    /// Amounts that have to become free at least.
+    pub(super) missing: &'w [i64],
+    /// Returns whether a set that frees these amounts makes the room; `None` if they suffice.
+    pub(super) suffices: Option<&'w Suffices<'w>>,
+}
+
+impl Wanted<'_> {
+    fn is_met(&self, sum: &[i64], chosen: &[usize]) -> bool {
+        covers(sum, self.missing) && self.suffices.is_none_or(|suffices| suffices(chosen))
+    }
+
+    /// Returns whether a unit is of use: where enough is free in sum, it may be free in the wrong places.
+    fn helps(&self, unit: &Unit<'_>) -> bool {
+        let counts = |missing: i64| missing > 0 || self.suffices.is_some();
+        unit.freed.iter().zip(self.missing).any(|(freed, missing)| counts(*missing) && *freed > 0)
+    }
+}
+
+/// The cheapest set of units that makes the wanted room; the indexes are in ascending order. `None` if all units
+/// together do not.
 ///
 /// Sets are compared exactly as long as there are at most 10,000 of a size. Beyond that units are taken from the lowest
 /// priority upwards until enough is free, and those that turn out not to be needed are given back, the highest priority
 /// first.
-pub(super) fn cheapest(units: &[Unit<'_>], missing: &[i64]) -> Option<Vec<usize>> {
-    let mut useful: Vec<usize> = (0..units.len()).filter(|at| helps(&units[*at], missing)).collect();
-    if !covers(&freed(missing.len(), useful.iter().map(|at| &units[*at])), missing) {
+pub(super) fn cheapest(units: &[Unit<'_>], wanted: Wanted<'_>) -> Option<Vec<usize>> {
+    let missing = wanted.missing;
+    let mut useful: Vec<usize> = (0..units.len()).filter(|at| wanted.helps(&units[*at])).collect();
+    if !wanted.is_met(&freed(missing.len(), useful.iter().map(|at| &units[*at])), &useful) {
         return None;
     }
     // One binding that suffices is cheaper than any set of several.
-    let alone = useful.iter().filter(|at| covers(&units[**at].freed, missing));
-    if let Some(at) = alone.min_by(|a, b| units[**a].by_cost(&units[**b])).filter(|at| units[**at].members.len() == 1) {
-        return Some(vec![*at]);
+    let mut alone: Vec<usize> = useful.iter().copied().filter(|at| covers(&units[*at].freed, missing)).collect();
+    alone.sort_by(|a, b| units[*a].by_cost(&units[*b]));
+    let alone = alone.into_iter().find(|at| wanted.is_met(&units[*at].freed, &[*at]));
+    if let Some(at) = alone.filter(|at| units[*at].members.len() == 1) {
+        return Some(vec![at]);
     }
     useful.sort_by(|a, b| units[*a].by_worth(&units[*b]));
     let mut best: Option<(Cost<'_>, Few<usize>)> = None;
     let are_single = useful.iter().all(|at| units[*at].members.len() == 1);
-    for size in fewest(units, &useful, missing)..=useful.len() {
+    for size in fewest(units, &useful, missing).max(1)..=useful.len() {
         // A set of more units has more bindings than the best one.
         if best.as_ref().is_some_and(|(cost, _)| cost.bindings < size) || subsets(useful.len(), size) > SUBSETS_MAX {
             break;
         }
-        let mut search = Search { units, useful: &useful, missing, are_single, chosen: Few::new(), best };
+        let mut search = Search { units, useful: &useful, wanted, are_single, chosen: Few::new(), best };
         search.subsets(0, size, &smallvec::smallvec![0; missing.len()]);
         best = search.best;
     }
     let mut chosen = match best {
         Some((_, chosen)) => chosen.into_vec(),
-        None => accumulated(units, &useful, missing),
+        None => accumulated(units, &useful, wanted),
     };
     chosen.sort_unstable();
     Some(chosen)
@@ -140,8 +169,9 @@ pub(super) fn cheapest(units: &[Unit<'_>], missing: &[i64]) -> Option<Vec<usize>
 
 /// Lower bound of the cost of a set that frees `missing`: no set has fewer bindings, and one with as many has these
 /// priorities and this share or higher ones. Far cheaper than the search for the set. `None` if no set suffices.
-pub(super) fn bound(units: &[Unit<'_>], missing: &[i64]) -> Option<(Few<i32>, u128)> {
-    let useful: SmallVec<[usize; 16]> = (0..units.len()).filter(|at| helps(&units[*at], missing)).collect();
+pub(super) fn bound(units: &[Unit<'_>], wanted: Wanted<'_>) -> Option<(Few<i32>, u128)> {
+    let missing = wanted.missing;
+    let useful: SmallVec<[usize; 16]> = (0..units.len()).filter(|at| wanted.helps(&units[*at])).collect();
     if !covers(&freed(missing.len(), useful.iter().map(|at| &units[*at])), missing) {
         return None;
     }
@@ -153,10 +183,6 @@ pub(super) fn bound(units: &[Unit<'_>], missing: &[i64]) -> Option<(Few<i32>, u1
     // A set of this number of bindings has as many units, each of one binding.
     let lowest = priorities.get(..count)?.iter().rev().copied().collect();
     Some((lowest, shares.iter().take(count).sum()))
-}
-
-fn helps(unit: &Unit<'_>, missing: &[i64]) -> bool {
-    unit.freed.iter().zip(missing).any(|(freed, missing)| *missing > 0 && *freed > 0)
 }
 
 /// Returns whether these amounts suffice.
@@ -197,7 +223,7 @@ fn subsets(of: usize, size: usize) -> u128 {
 struct Search<'s, 'a> {
     units: &'s [Unit<'a>],
     useful: &'s [usize],
-    missing: &'s [i64],
+    wanted: Wanted<'s>,
     /// True if each unit is one binding: sets of one size then differ in their priorities first.
     are_single: bool,
     chosen: Few<usize>,
@@ -208,9 +234,9 @@ impl<'a> Search<'_, 'a> {
     /// Compares all sets that add `more` units from position `from` on to the chosen ones, which free `sum`.
     fn subsets(&mut self, from: usize, more: usize, sum: &Amounts) {
         if more == 0 {
-            if covers(sum, self.missing) {
+            if covers(sum, self.wanted.missing) {
                 let cost = Cost::of(self.chosen());
-                if self.best.as_ref().is_none_or(|(best, _)| cost < *best) {
+                if self.best.as_ref().is_none_or(|(best, _)| cost < *best) && self.wanted.is_met(sum, &self.chosen) {
                     self.best = Some((cost, self.chosen.clone()));
                 }
             }
@@ -245,11 +271,11 @@ impl<'a> Search<'_, 'a> {
     }
 }
 
-fn accumulated(units: &[Unit<'_>], useful: &[usize], missing: &[i64]) -> Vec<usize> {
+fn accumulated(units: &[Unit<'_>], useful: &[usize], wanted: Wanted<'_>) -> Vec<usize> {
     let mut chosen = Vec::new();
-    let mut sum: Amounts = smallvec::smallvec![0; missing.len()];
+    let mut sum: Amounts = smallvec::smallvec![0; wanted.missing.len()];
     for at in useful {
-        if covers(&sum, missing) {
+        if !chosen.is_empty() && wanted.is_met(&sum, &chosen) {
             break;
         }
         add(&mut sum, &units[*at].freed);
@@ -259,9 +285,9 @@ fn accumulated(units: &[Unit<'_>], useful: &[usize], missing: &[i64]) -> Vec<usi
     by_worth.sort_by(|a, b| units[*b].by_worth(&units[*a]));
     for at in by_worth {
         let rest: Amounts = sum.iter().zip(&units[at].freed).map(|(sum, amount)| sum.saturating_sub(*amount)).collect();
-        if covers(&rest, missing) {
-            chosen.retain(|other| *other != at);
-            sum = rest;
+        let others: Vec<usize> = chosen.iter().copied().filter(|other| *other != at).collect();
+        if wanted.is_met(&rest, &others) {
+            (chosen, sum) = (others, rest);
         }
     }
     chosen

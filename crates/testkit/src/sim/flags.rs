@@ -17,7 +17,7 @@ pub fn settings(gate: bool, rate: f64, check: Check) -> Settings {
 /// These settings with preemption, quotas and groups of workloads. Capacity is what summaries report, without resource
 /// models, by which a node of eight cores has room for four.
 pub fn with_preemption(mut settings: Settings, mode: Mode, limits: Limits) -> Settings {
-    let gates = settings.gates.with(Gate::CustomizedClusterResourceModeling, false);
+    let gates = settings.gates.clone();
     let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, mode != Mode::Off);
     let gates = gates.with(Gate::SchedulingOvercommitProtection, true).with(Gate::WorkloadAffinity, true);
     settings.gates = gates.with(Gate::FederatedQuotaEnforcement, true);

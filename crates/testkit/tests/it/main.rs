@@ -7,6 +7,7 @@ mod autoscalers;
 mod autoscaling_real;
 mod backup_up;
 mod bad_input;
+mod capacity_rows;
 mod capacity_sim;
 mod certificates_up;
 mod clients;

@@ -298,7 +298,7 @@ fn target_of(binding: &Binding, from: &ClusterName, decisions: &Decisions<'_>, r
             let found = candidates(binding, placement, &left_out, &snapshot);
             let spec = binding.spec();
             let moving = i64::from(spec.target(&from.0).map_or(0, |target| target.replicas));
-            let (most, options) = (most(clusters), &evictions.flags().scheduler);
+            let (most, options) = (most(clusters, &std::collections::BTreeMap::new()), &evictions.flags().scheduler);
             let named = |cluster: &&std::sync::Arc<Cluster>| {
                 let name = cluster.metadata.name.clone()?;
                 let fits = fits_within(&most, spec, &name.as_str().into(), options).filter(|fits| *fits < moving);

@@ -306,6 +306,7 @@ fn work_being_deleted() {
         "metadata": {"name": "karmada-impersonator", "uid": "uid-role"}});
     let release = r#"release ["other"]"#;
     let wanted = |scene: Scene| Scene { wanted_again: WantedAgain::Read, ..scene };
+    let awaited = |scene: Scene| Scene { is_awaited: true, ..scene };
     let maybe = |scene: Scene| Scene { wanted_again: WantedAgain::Cached, ..scene };
     for (name, scene, want) in [
         (
@@ -314,6 +315,17 @@ fn work_being_deleted() {
             vec!["delete uid-member", release],
         ),
         ("absent", Scene::of(terminating.clone()), vec![release]),
+        (
+            "new copies wait for its end: the finalizer stays",
+            awaited(Scene::of(terminating.clone()).has(there.clone())),
+            vec!["delete uid-member", "retry after 5 s"],
+        ),
+        (
+            "the same while a finalizer of the member keeps the object",
+            awaited(Scene::of(terminating.clone()).has(label(json!({"deletionTimestamp": "2026-01-02T00:00:00Z"})))),
+            vec!["retry after 5 s"],
+        ),
+        ("it has ended, and new copies may start", awaited(Scene::of(terminating.clone())), vec![release]),
         (
             "wanted again by a cached binding, which may be late: looked up",
             maybe(Scene::of(terminating.clone()).has(there.clone())),

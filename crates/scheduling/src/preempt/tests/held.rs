@@ -1,10 +1,8 @@
 //! Bindings that get the capacity that victims leave (specification/scheduling.md 15.7, 15.8).
 
-use ironclad_fleet::BindingRef;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testkit::applied;
 
 /// Capacity of a world: what runs is assumed on top of empty clusters.
 fn capacity(world: &World) -> Capacity {
@@ -99,5 +97,62 @@ proptest! {
         prop_assert_eq!(&bound.preemption, &Some(Outcome::Bound), "{:?}", bound.failure);
         let placed: i32 = bound.result().unwrap_or_default().iter().map(|target| target.replicas).sum();
         prop_assert_eq!(placed, replicas);
+    }
+
+    /// The same by node, where each pod requests one core: whether the victims' pods are gone before or after others
+    /// come, the preemptor is placed once they are.
+    #[test]
+    fn what_victims_leave_on_nodes_is_the_preemptors(
+        nodes in prop::collection::vec(1_i64..6, 1..4),
+        running in prop::collection::vec((0_usize..3, 0_i32..5), 0..12),
+        wanted in (1_i32..5, 1_i32..6),
+        others in prop::collection::vec((0_i32..6, 1_i32..4), 0..6),
+        gone_first: bool,
+    ) {
+        let names: Vec<String> = (0..nodes.len()).map(|at| format!("n{at}")).collect();
+        let rows: Vec<(&str, i64)> = names.iter().map(String::as_str).zip(nodes.iter().copied()).collect();
+        let mut world = World::new().watched("m1", &rows);
+        let mut free = nodes.clone();
+        for (at, (on, priority)) in running.iter().enumerate() {
+            let on = on % nodes.len();
+            if free[on] > 0 {
+                free[on] -= 1;
+                world = world.on_node("m1", &names[on], &[(&format!("b{at}"), *priority, 1)]);
+            }
+        }
+        let (replicas, priority) = wanted;
+        let pending = preemptor(priority, replicas, &[("cpu", "1")]);
+        let first = world.decide(&pending, 1_000);
+        if !matches!(first.preemption, Some(Outcome::Nominated(_))) {
+            prop_assert!(first.result().is_some() || first.preemption.is_some());
+            return Ok(());
+        }
+        let victims = world.preempt(&pending, 1_000);
+        let missing = i64::from(replicas) - free.iter().sum::<i64>();
+        prop_assert_eq!(i64::try_from(victims.len()).unwrap(), missing, "one for each core that is missing");
+        let mut room = world.capacity();
+        let leave = |room: &mut Capacity, world: &mut World| {
+            for victim in &victims {
+                for pod in world.pods_of(victim) {
+                    room.pod(&"m1".into(), Some(pod), None, Duration::ZERO);
+                }
+            }
+        };
+        if gone_first {
+            leave(&mut room, &mut world);
+        }
+        for (at, (other, replicas)) in others.iter().enumerate() {
+            let binding = workload(&format!("other{at}"), (*other).min(priority), *replicas, &[("cpu", "1")], &[]);
+            if let Some(result) = decide_with(&world, &binding, &room).result() {
+                room.assigned((&binding).into(), result, &world.options, Duration::ZERO);
+            }
+        }
+        if !gone_first {
+            leave(&mut room, &mut world);
+        }
+        let waiting = world.binding("p").clone();
+        let bound = decide_with(&world, &waiting, &room);
+        prop_assert_eq!(&bound.preemption, &Some(Outcome::Bound), "{:?}", bound.failure);
+        prop_assert_eq!(bound.result(), Some(&crate::testkit::targets(&[("m1", replicas)])[..]));
     }
 }

@@ -1,12 +1,13 @@
 //! Tests of preemption: the worked examples of the specification, properties, and the rules around a plan.
 
+mod by_node;
 mod examples;
 mod held;
 mod nominations;
 mod oracle;
 mod rules;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{
     Condition, Time,
@@ -17,14 +18,15 @@ use ironclad_api::{
         Component, PreemptionPolicy, ReplicaRequirements, ResolvedPriority, ResourceBinding, ResourceBindingStatus,
     },
 };
-use ironclad_fleet::Clusters;
+use ironclad_fleet::{BindingRef, ClusterName, Clusters};
 use serde_json::{Value, json};
 
 use super::{Mode, Outcome, Placed, Plan, Preempting, Preemptors};
 use crate::{
     Available, Capacity, Decision, Options, Seen,
     capacity::Modelling,
-    testkit::{at, binding, cluster, decide_both, dynamic, spread},
+    estimator::{Node, Pod, Workload},
+    testkit::{applied, at, binding, cluster, decide_both, dynamic, merge, spread},
 };
 
 /// A fleet with what runs in it.
@@ -36,8 +38,12 @@ struct World {
     options: Options,
     /// Message of a quota that refuses what the pending binding lacks.
     over_quota: Option<&'static str>,
-    /// A binding that a start finds, and whose cluster is still to send a summary.
-    found: Option<ResourceBinding>,
+    /// Nodes by name and pods of the clusters where they are watched.
+    watched: BTreeMap<ClusterName, (Vec<(String, Node)>, Vec<Pod>)>,
+    /// Bindings whose results are promised.
+    promised: Vec<&'static str>,
+    /// Seconds since the process started; `None` if that is long ago.
+    started: Option<u64>,
 }
 
 /// Amounts as `[("cpu", "4")]`.
@@ -145,20 +151,116 @@ impl World {
         })
     }
 
-    fn decide(&self, pending: &ResourceBinding, now: i64) -> Decision {
-        let placed = Placed::of(&self.bindings);
+    /// Adds a ready cluster whose nodes and pods are watched: names of nodes, and their cores. By its summary and
+    /// models nothing fits.
+    fn watched(mut self, name: &str, nodes: &[(&str, i64)]) -> Self {
+        self = self.cluster(name, &[("cpu", "0")]);
+        let cluster = Arc::make_mut(self.clusters.get_mut(&name.into()).unwrap());
+        let grades = json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "1"}]}]);
+        cluster.spec.resource_models = serde_json::from_value(grades).unwrap();
+        let summary = cluster.status.as_mut().unwrap().resource_summary.as_mut().unwrap();
+        let counts = json!([{"grade": 0, "count": nodes.len()}]);
+        summary.allocatable_modelings = serde_json::from_value(counts).unwrap();
+        let node = |(name, cores): &(&str, i64)| {
+            let allocatable = [("cpu".to_owned(), cores * 1_000), ("pods".to_owned(), 110)].into_iter().collect();
+            ((*name).to_owned(), Node { allocatable, ..Node::default() })
+        };
+        self.watched.insert(name.into(), (nodes.iter().map(node).collect(), Vec::new()));
+        self
+    }
+
+    /// Adds bindings of one pod that run on this node: name, priority, and cores.
+    fn on_node(self, cluster: &str, node: &str, rows: &[(&str, i32, i64)]) -> Self {
+        rows.iter().fold(self, |world, (name, priority, cores)| {
+            world.cores(cluster, &[(name, *priority, &cores.to_string())]).pod(cluster, node, name, *cores)
+        })
+    }
+
+    /// Adds a pod of a binding.
+    fn pod(mut self, cluster: &str, node: &str, of: &str, cores: i64) -> Self {
+        let pod = Pod {
+            node: node.into(),
+            request: [("cpu".to_owned(), cores * 1_000)].into_iter().collect(),
+            workload: Workload::new("Deployment", "default", of),
+            is_replica: true,
+            ..Pod::default()
+        };
+        self.watched.get_mut(&cluster.into()).unwrap().1.push(pod);
+        self
+    }
+
+    /// Pods of a binding in all clusters.
+    fn pods_of<'w>(&'w mut self, name: &str) -> impl Iterator<Item = &'w mut Pod> {
+        let workload = Workload::new("Deployment", "default", name);
+        self.watched.values_mut().flat_map(|(_, pods)| pods).filter(move |pod| pod.workload == workload)
+    }
+
+    /// Carries out the plan of a preemptor: it is nominated, and its victims are evicted. Their pods stay.
+    fn preempt(&mut self, pending: &ResourceBinding, now: i64) -> Vec<String> {
+        let decision = self.decide(pending, now);
+        let Some(Outcome::Nominated(plan)) = decision.preemption.clone() else {
+            panic!("no plan: {:?}", decision.preemption);
+        };
+        let key = BindingRef::from(pending).key();
+        let generation = pending.metadata.generation.unwrap();
+        self.preemptors.record(&key, generation, &Outcome::Nominated(plan.clone()), at(now));
+        self.preemptors.all_evicted(&key);
+        for victim in &plan.victims {
+            let binding = self.bindings.iter_mut().find(|binding| BindingRef::from(&**binding).key() == victim.key);
+            let binding = binding.unwrap();
+            let eviction = super::evict(binding, victim, pending.into(), at(now)).unwrap().unwrap();
+            let mut object = serde_json::to_value(&*binding).unwrap();
+            merge(&mut object, &eviction.patch);
+            *binding = serde_json::from_value(object).unwrap();
+        }
+        let waiting = applied(pending, &decision);
+        match self.bindings.iter_mut().find(|binding| BindingRef::from(&**binding).key() == key) {
+            Some(known) => *known = waiting,
+            None => self.bindings.push(waiting),
+        }
+        plan.victims.iter().map(|victim| victim.key.name.to_string()).collect()
+    }
+
+    /// A binding as it is now.
+    fn binding(&self, name: &str) -> &ResourceBinding {
+        self.bindings.iter().find(|binding| binding.metadata.name.as_deref() == Some(name)).unwrap()
+    }
+
+    /// The account of the clusters' capacity.
+    fn capacity(&self) -> Capacity {
         let mut capacity = Capacity::new(Modelling::On, Duration::from_secs(10));
+        if let Some(seconds) = self.started {
+            capacity.starts(Duration::ZERO);
+            capacity.expire(Duration::from_secs(seconds));
+        }
         for (name, cluster) in &self.clusters {
             capacity.cluster(name, None, Some(cluster));
         }
-        if let Some(found) = &self.found {
-            let reports = found.status.as_ref().map_or(&[][..], |status| &status.aggregated_status);
-            capacity.found(found.into(), reports, at(now), &self.options, Duration::ZERO);
+        for (name, (nodes, pods)) in &self.watched {
+            capacity.lists(name);
+            for (node, fields) in nodes {
+                capacity.node(name, node, Some(fields.clone()));
+            }
+            for pod in pods {
+                capacity.pod(name, None, Some(pod), Duration::ZERO);
+            }
+            capacity.listed(name);
         }
         for binding in &self.bindings {
             let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
             capacity.nominate(binding, nominated, &self.options);
+            if self.promised.contains(&binding.metadata.name.as_deref().unwrap()) {
+                let mut before = binding.clone();
+                before.spec.clusters.clear();
+                capacity.assigned((&before).into(), &binding.spec.clusters, &self.options, Duration::ZERO);
+            }
         }
+        capacity
+    }
+
+    fn decide(&self, pending: &ResourceBinding, now: i64) -> Decision {
+        let placed = Placed::of(&self.bindings);
+        let capacity = self.capacity();
         decide_both(
             &Seen {
                 binding: pending.into(),

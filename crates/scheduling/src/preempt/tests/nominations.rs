@@ -1,18 +1,22 @@
 //! Nominations, the capacity that they hold, and the limits of attempts (specification/scheduling.md 15.7).
 
-use ironclad_api::work::TargetCluster;
-use ironclad_fleet::{BindingKey, BindingRef, because::schedule::Unhelpful};
+use ironclad_api::work::{BindingSuspension, TargetCluster};
+use ironclad_fleet::{BindingKey, because::schedule::Unhelpful};
 
 use super::*;
 use crate::{
     Effect,
     preempt::{Limits, Turn},
-    testkit::{applied, merge, targets, task},
+    testkit::{targets, task},
 };
 
 fn nominated(mut binding: ResourceBinding, clusters: &[(&str, i32)]) -> ResourceBinding {
     binding.status.as_mut().unwrap().nominated_clusters = targets(clusters);
     binding
+}
+
+fn scheduling_suspended() -> BindingSuspension {
+    BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() }
 }
 
 #[test]
@@ -38,8 +42,28 @@ fn held_capacity_counts_for_lower_and_equal_priorities_only() {
     capacity.nominate(&holder, &targets(&[("m1", 2)]), &world.options);
     assert_eq!(capacity.nominated_count(), 1);
     let key = BindingRef::from(&holder).key();
-    assert_eq!(capacity.withdraw_nomination(&key), ["m1".into()]);
+    drop(capacity.take_grown());
+    capacity.withdraw_nomination(&key);
+    assert_eq!(capacity.take_grown(), ["m1".into()].into());
     assert_eq!(capacity.nominated_count(), 0);
+    for (name, change) in [
+        ("suspended", (|b| b.spec.suspension = Some(scheduling_suspended())) as fn(&mut ResourceBinding)),
+        ("being deleted", |b| b.metadata.deletion_timestamp = Some(Time(at(1)))),
+    ] {
+        capacity.nominate(&holder, &targets(&[("m1", 2)]), &world.options);
+        assert_eq!(capacity.take_grown(), [].into(), "{name}: what is held is not free");
+        let mut changed = holder.clone();
+        change(&mut changed);
+        capacity.nominate(&changed, &targets(&[("m1", 2)]), &world.options);
+        assert_eq!(capacity.take_grown(), ["m1".into()].into(), "{name}");
+        assert_eq!(capacity.nominated_count(), 0, "{name}");
+    }
+}
+
+/// Message of condition `Scheduled`.
+fn message(binding: &ResourceBinding) -> &str {
+    let conditions = &binding.status.as_ref().unwrap().conditions;
+    &conditions.iter().find(|condition| condition.type_ == "Scheduled").unwrap().message
 }
 
 /// Attempt, wait, success: what the status shows meanwhile.
@@ -66,9 +90,18 @@ fn a_nomination_from_attempt_to_result() {
     let outcome = first.preemption.unwrap();
     world.preemptors.record(&key, 1, &outcome, at(1_000));
     world.preemptors.all_evicted(&key);
+    world.bindings[0].spec.clusters.clear();
+    world.bindings[0].spec.graceful_eviction_tasks = vec![task("m1", "BindingPreempted", Some(1))];
     let second = world.decide(&waiting, 1_010);
     assert_eq!(second.preemption, Some(Outcome::Waits), "nobody else is evicted while it waits");
     assert!(second.plan.effects.is_empty(), "and nothing is written");
+    assert!(message(&waiting).ends_with(" Preempting 1 binding(s) on cluster(s) m1 to make room."));
+    world.bindings[0].spec.graceful_eviction_tasks.clear();
+    let left = world.decide(&waiting, 1_020);
+    assert_eq!(left.preemption, Some(Outcome::Waits));
+    let waiting = applied(&waiting, &left);
+    assert!(message(&waiting).ends_with("enough to schedule. Waiting for the capacity of preempted bindings."));
+    assert!(world.decide(&waiting, 1_030).plan.effects.is_empty(), "written once");
     let third = world.decide(&waiting, 1_600);
     assert_eq!(third.preemption, Some(Outcome::Expired(Unhelpful::NoProgress)));
     assert_eq!(applied(&waiting, &third).status.unwrap().nominated_clusters, []);
@@ -304,19 +337,34 @@ fn victims_of_open_plans_count_as_evicted() {
     assert_eq!(all.allowed_at(2, &limits, at(105)), Some(at(105)), "the plan is not carried on");
 }
 
-/// Capacity that a start counts as taken twice must not cost anybody a place.
+/// Until the pods of its cluster are listed nobody knows what is free, so that nobody leaves.
 #[test]
-fn nobody_is_preempted_before_clusters_have_reported_since_a_start() {
-    let mut world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);
+fn nobody_is_preempted_while_pods_are_listed_after_a_start() {
     let pending = preemptor(5, 1, &[("cpu", "4")]);
-    assert!(matches!(world.decide(&pending, 1_000).preemption, Some(Outcome::Nominated(_))));
-    let mut found = workload("low", 0, 1, &[("cpu", "4")], &[("m1", 1)]);
-    let status = found.status.get_or_insert_default();
-    status.last_scheduled_time = Some(Time(at(990)));
-    let report = json!([{"clusterName": "m1", "health": "Healthy", "status": {"replicas": 1}}]);
-    status.aggregated_status = serde_json::from_value(report).unwrap();
-    world.found = Some(found);
-    let waits = world.decide(&pending, 1_000);
-    assert_eq!(waits.preemption, Some(Outcome::Refused(Unhelpful::Recounting)));
-    assert_eq!(waits.next, crate::Next::At(at(1_001)));
+    let open = || World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);
+    let listed = || World::new().watched("m1", &[("n1", 4)]).on_node("m1", "n1", &[("low", 0, 4)]);
+    let lost = || {
+        let mut world = listed().cluster("m2", &[("cpu", "0")]);
+        let cluster = Arc::make_mut(world.clusters.get_mut(&"m2".into()).unwrap());
+        cluster.status.as_mut().unwrap().conditions[0].status = "False".into();
+        world
+    };
+    for (name, mut world, started, is_waited_for) in [
+        ("long ago", open(), None, false),
+        ("just now", open(), Some(0), true),
+        ("half a minute ago: its pods are not watched", open(), Some(29), true),
+        ("since then", open(), Some(30), false),
+        ("its pods are listed", listed(), Some(0), false),
+        ("another one is still to be listed", listed().cluster("m2", &[("cpu", "0")]), Some(0), true),
+        ("the other one is not ready", lost(), Some(0), false),
+    ] {
+        world.started = started;
+        let decision = world.decide(&pending, 1_000);
+        if is_waited_for {
+            assert_eq!(decision.preemption, Some(Outcome::Refused(Unhelpful::Recounting)), "{name}");
+            assert_eq!(decision.next, crate::Next::At(at(1_001)), "{name}");
+        } else {
+            assert!(matches!(decision.preemption, Some(Outcome::Nominated(_))), "{name}: {:?}", decision.preemption);
+        }
+    }
 }

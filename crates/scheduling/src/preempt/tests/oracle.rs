@@ -8,7 +8,12 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 
 use super::*;
-use crate::preempt::victims::{Cost, Member, Unit, cheapest, freed};
+use crate::preempt::victims::{Cost, Member, Unit, Wanted, cheapest, freed};
+
+/// Where sums tell what fits.
+fn by_sums(missing: &[i64]) -> Wanted<'_> {
+    Wanted { missing, suffices: None }
+}
 
 fn key(name: &str) -> BindingKey {
     BindingKey { namespace: "default".into(), name: name.into() }
@@ -48,10 +53,11 @@ proptest! {
                     .collect(),
                 freed: smallvec![*cpu, *memory],
                 share: u128::try_from(*cpu + *memory).unwrap(),
+                of: smallvec![],
             })
             .collect();
         let missing = [missing.0, missing.1.max(1)];
-        let found = cheapest(&units, &missing);
+        let found = cheapest(&units, by_sums(&missing));
         let cost = found.as_ref().map(|chosen| Cost::of(chosen.iter().map(|at| &units[*at])));
         prop_assert_eq!(cost, exhaustive(&units, &missing));
     }
@@ -68,12 +74,13 @@ proptest! {
                 members: smallvec![Member { key, priority: *priority, replicas: 1, scheduled: None, is_spared: false }],
                 freed: smallvec![*cpu, *memory],
                 share: u128::try_from(*cpu + *memory).unwrap(),
+                of: smallvec![],
             })
             .collect();
         let all = freed(2, &units);
         let missing = [all[0] * share / 10, all[1] * share / 10];
         prop_assume!(missing.iter().any(|amount| *amount > 0));
-        let chosen = cheapest(&units, &missing).unwrap();
+        let chosen = cheapest(&units, by_sums(&missing)).unwrap();
         let suffices = |left_out: Option<usize>| {
             let rest = chosen.iter().filter(|at| Some(**at) != left_out).map(|at| &units[*at]);
             freed(2, rest).iter().zip(missing).all(|(freed, missing)| *freed >= missing)
@@ -161,4 +168,128 @@ proptest! {
             }
         }
     }
+
+    /// Where nodes are watched: the victims make room on the nodes of one cluster, and no other set is better by
+    /// number, priorities, part of the cluster, cluster and names. Nobody leaves for a binding that fits, that fits
+    /// once those are gone that are leaving, or that fits nowhere.
+    #[test]
+    fn victims_by_node_are_those_of_the_exhaustive_search(
+        nodes in prop::collection::vec(prop::collection::vec(1_i64..9, 1..4), 1..3),
+        rows in prop::collection::vec(by_node_row(), 0..8),
+        wanted in (1_i32..4, 1_i64..7, 0_i32..6),
+    ) {
+        let (replicas, each, priority) = wanted;
+        let mut world = World::new();
+        let mut left = nodes.clone();
+        for (c, cores) in nodes.iter().enumerate() {
+            let names: Vec<String> = (0..cores.len()).map(|n| format!("n{n}")).collect();
+            let cores: Vec<(&str, i64)> = names.iter().map(String::as_str).zip(cores.iter().copied()).collect();
+            world = world.watched(&format!("c{c}"), &cores);
+        }
+        let mut runs: Vec<ByNode> = Vec::new();
+        for (at, (cluster, priority, cores, pods, life)) in rows.iter().enumerate() {
+            let (name, c) = (format!("b{at}"), cluster % nodes.len());
+            let cluster = format!("c{c}");
+            let mut on = Vec::new();
+            for n in pods {
+                let n = n % nodes[c].len();
+                if left[c][n] >= *cores {
+                    left[c][n] -= cores;
+                    on.push(n);
+                    world = world.pod(&cluster, &format!("n{n}"), &name, *cores);
+                }
+            }
+            match life {
+                Life::Runs => {}
+                Life::Leaves => world.pods_of(&name).for_each(|pod| (pod.is_leaving, pod.is_replica) = (true, false)),
+                Life::HasEnded => world.pods_of(&name).for_each(|pod| pod.has_ended = true),
+            }
+            let count = i32::try_from(pods.len()).unwrap();
+            world = world.running(workload(&name, *priority, count, &[("cpu", &cores.to_string())], &[(&cluster, count)]));
+            runs.push(ByNode { name, cluster: c, priority: *priority, cores: *cores, on, life: *life });
+        }
+        let mut pending = preemptor(priority, replicas, &[("cpu", &each.to_string())]);
+        pending.spec.placement = Some(one_cluster().into());
+        // Whether all replicas fit on one cluster if only these workloads hold what they run on.
+        let has_room = |cluster: usize, stays: &dyn Fn(&ByNode) -> bool| {
+            let mut left = nodes[cluster].clone();
+            for one in runs.iter().filter(|one| one.cluster == cluster && stays(one)) {
+                one.on.iter().for_each(|n| left[*n] -= one.cores);
+            }
+            left.iter().map(|left| left / each).sum::<i64>() >= i64::from(replicas)
+        };
+        let (now, later) = (|one: &ByNode| one.life != Life::HasEnded, |one: &ByNode| one.life == Life::Runs);
+        let clusters = 0..nodes.len();
+        let decision = world.decide(&pending, 1_000);
+        if clusters.clone().any(|cluster| has_room(cluster, &now)) {
+            prop_assert!(decision.result().is_some(), "it fits: {:?}", decision.preemption);
+            return Ok(());
+        }
+        prop_assert!(decision.result().is_none(), "it does not fit");
+        if clusters.clone().any(|cluster| has_room(cluster, &later)) {
+            let Some(Outcome::Nominated(plan)) = decision.preemption else { panic!("{:?}", decision.preemption) };
+            prop_assert_eq!(plan.victims, []);
+            return Ok(());
+        }
+        let best = clusters.flat_map(|cluster| {
+            let may_leave = |one: &&ByNode| one.cluster == cluster && later(one) && one.priority < priority && !one.on.is_empty();
+            let may_leave: Vec<&ByNode> = runs.iter().filter(may_leave).collect();
+            let count = may_leave.len();
+            let subset = move |mask: u32| {
+                let chosen = may_leave.iter().enumerate().filter(|(at, _)| mask & (1 << at) != 0);
+                chosen.map(|(_, one)| *one).collect::<Vec<&ByNode>>()
+            };
+            let makes_room = |gone: &Vec<&ByNode>| {
+                has_room(cluster, &|one| later(one) && gone.iter().all(|other| other.name != one.name))
+            };
+            let offered: i64 = nodes[cluster].iter().sum();
+            let slots = 110 * i64::try_from(nodes[cluster].len()).unwrap();
+            let cost = |gone: Vec<&ByNode>| {
+                let mut priorities: Vec<i32> = gone.iter().map(|one| one.priority).collect();
+                priorities.sort_unstable_by_key(|priority| std::cmp::Reverse(*priority));
+                let share = |one: &&ByNode| {
+                    let pods = i64::try_from(one.on.len()).unwrap();
+                    1_000_000_000 * pods * one.cores / offered + 1_000_000_000 * pods / slots
+                };
+                let share: i64 = gone.iter().map(share).sum();
+                let names: Vec<String> = gone.iter().map(|one| format!("{}@c{cluster}", one.name)).collect();
+                (gone.len(), priorities, share, cluster, names)
+            };
+            (0..1_u32 << count).map(subset).filter(makes_room).map(cost).min()
+        }).min();
+        match (best, decision.preemption) {
+            (Some((.., names)), Some(Outcome::Nominated(plan))) => {
+                let mut victims: Vec<String> =
+                    plan.victims.iter().map(|victim| format!("{}@{}", victim.key.name, victim.cluster)).collect();
+                victims.sort();
+                prop_assert_eq!(victims, names);
+            }
+            (best, found) => prop_assert!(best.is_none() && matches!(found, Some(Outcome::Refused(_))), "{:?} is best, and not {:?}", best, found),
+        }
+    }
+}
+
+/// What pods of a workload do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Runs,
+    Leaves,
+    HasEnded,
+}
+
+/// A workload with the nodes of its pods.
+#[derive(Debug)]
+struct ByNode {
+    name: String,
+    cluster: usize,
+    priority: i32,
+    cores: i64,
+    on: Vec<usize>,
+    life: Life,
+}
+
+/// A workload: its cluster, priority, cores of a pod, nodes of its pods, and what these do.
+fn by_node_row() -> impl Strategy<Value = (usize, i32, i64, Vec<usize>, Life)> {
+    let life = prop_oneof![8 => Just(Life::Runs), 1 => Just(Life::Leaves), 1 => Just(Life::HasEnded)];
+    (0_usize..2, 0_i32..5, 1_i64..5, prop::collection::vec(0_usize..3, 1..3), life)
 }

@@ -1,0 +1,616 @@
+//! Where nodes and pods are watched: what is promised until its pods have come, and the account against a recount.
+
+use ironclad_api::{
+    policy::{PurgeMode, SuspendClusters},
+    work::BindingSuspension,
+};
+
+use super::*;
+use crate::estimator::Claim;
+
+fn m1() -> ClusterName {
+    "m1".into()
+}
+
+fn node(cores: i64) -> Node {
+    let allocatable = [("cpu".to_owned(), cores * 1_000), ("pods".to_owned(), 110)].into_iter().collect();
+    Node { allocatable, ..Node::default() }
+}
+
+/// Pod of a Deployment, which requests one core; on no node, it waits for one.
+fn pod(of: &str, node: &str) -> Pod {
+    let waiting = node.is_empty().then(|| Box::new((format!("default/{of}"), Claim::default())));
+    Pod {
+        node: node.into(),
+        request: [("cpu".to_owned(), 1_000)].into_iter().collect(),
+        workload: Workload::new("Deployment", "default", of),
+        is_replica: true,
+        waiting,
+        ..Pod::default()
+    }
+}
+
+/// Cluster `m1` whose nodes and pods are watched: one node `n1` with ten cores.
+fn watched() -> Capacity {
+    let mut capacity = ten_cores();
+    capacity.lists(&m1());
+    capacity.node(&m1(), "n1", Some(node(10)));
+    capacity.listed(&m1());
+    drop(capacity.take_grown());
+    capacity
+}
+
+/// Four replicas of `web` are promised.
+fn promised() -> Capacity {
+    let mut capacity = watched();
+    assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
+    assert_eq!((free(&capacity), due(&capacity), grown(&mut capacity)), (6, 4, vec![]));
+    capacity
+}
+
+/// Replicas that are promised in `m1` and not observed.
+fn due(capacity: &Capacity) -> i64 {
+    capacity.promised_in(&m1()).map(|(_, _, due)| due).sum()
+}
+
+fn key() -> BindingKey {
+    BindingRef::from(&asking(1, &[])).key()
+}
+
+fn comes(capacity: &mut Capacity, pod: &Pod, now: Duration) {
+    capacity.pod(&m1(), None, Some(pod), now);
+}
+
+fn applied_there() -> Vec<AggregatedStatusItem> {
+    vec![AggregatedStatusItem { cluster_name: "m1".into(), applied: true, ..AggregatedStatusItem::default() }]
+}
+
+#[test]
+fn promised_replicas_count_until_their_pods_have_come() {
+    let (waiting, bound) = (pod("web", ""), pod("web", "n1"));
+    let leaving = Pod { is_leaving: true, is_replica: false, ..bound.clone() };
+    let ended = Pod { has_ended: true, ..bound.clone() };
+    let other = pod("other", "n1");
+    let nobodys = Pod { workload: Workload::NONE, ..bound.clone() };
+    type Pods<'a> = Option<&'a Pod>;
+    let steps: [(&str, Pods<'_>, Pods<'_>, i64, i64); 17] = [
+        ("a pod waits for a node", None, Some(&waiting), 6, 3),
+        ("it gets one", Some(&waiting), Some(&bound), 6, 3),
+        ("the second one has a node at once", None, Some(&bound), 6, 2),
+        ("a pod of another workload", None, Some(&other), 5, 2),
+        ("a pod that nobody controls", None, Some(&nobodys), 4, 2),
+        ("it goes", Some(&nobodys), None, 5, 2),
+        ("the third one", None, Some(&bound), 5, 1),
+        ("one is being deleted, so that another one comes: it holds its node", Some(&bound), Some(&leaving), 4, 2),
+        ("it is gone", Some(&leaving), None, 5, 2),
+        ("the third one again", None, Some(&bound), 5, 1),
+        ("the last one", None, Some(&bound), 5, 0),
+        ("more than promised, since its member scales it", None, Some(&bound), 4, 0),
+        ("pods end: the promise does not come back", Some(&bound), Some(&ended), 5, 0),
+        ("the next one", Some(&bound), Some(&ended), 6, 0),
+        ("they are removed", Some(&ended), None, 6, 0),
+        ("the next one", Some(&ended), None, 6, 0),
+        ("one that ran is deleted", Some(&bound), None, 7, 0),
+    ];
+    let mut capacity = promised();
+    for (name, old, new, want, open) in steps {
+        capacity.pod(&m1(), old, new, S(1));
+        assert_eq!((free(&capacity), due(&capacity)), (want, open), "{name}");
+        assert_eq!(capacity.promised_count(), usize::from(open > 0), "{name}");
+    }
+}
+
+/// A Job whose pods complete before the last one has come.
+#[test]
+fn pods_that_have_ended_have_come() {
+    let mut capacity = promised();
+    let ended = Pod { has_ended: true, ..pod("web", "n1") };
+    for (name, want) in [("first", (7, 3)), ("second", (8, 2)), ("third", (9, 1)), ("fourth", (10, 0))] {
+        comes(&mut capacity, &ended, S(1));
+        assert_eq!((free(&capacity), due(&capacity)), want, "{name}");
+    }
+    for _ in 0..4 {
+        capacity.pod(&m1(), Some(&ended), None, S(2));
+        assert_eq!((free(&capacity), due(&capacity)), (10, 0), "they are removed");
+    }
+}
+
+#[test]
+fn what_ends_a_promise_gives_its_room_back() {
+    type Change = fn(&mut Capacity);
+    let nothing: Change = |_| {};
+    let applied_at_10: Change = |capacity| {
+        capacity.reported(&key(), &asking(4, &[("m1", 4)]).spec, &[], &applied_there(), S(10));
+    };
+    let rows: [(&str, Change, Change, i64); 12] = [
+        (
+            "the result does not name the cluster any more",
+            nothing,
+            |c| c.observed((&asking(4, &[("m1", 4)])).into(), &asking(4, &[]).spec, &Options::default(), S(1)),
+            10,
+        ),
+        ("it names another one", nothing, |c| assign(c, &asking(4, &[("m1", 4)]), &[("m2", 4)], S(1)), 10),
+        ("no replicas are wanted", nothing, |c| assign(c, &asking(0, &[("m1", 4)]), &[("m1", 0)], S(1)), 10),
+        (
+            "fewer are wanted than have come",
+            |c| {
+                comes(c, &pod("web", "n1"), S(1));
+                comes(c, &pod("web", "n1"), S(1));
+            },
+            |c| assign(c, &asking(2, &[("m1", 4)]), &[("m1", 2)], S(2)),
+            8,
+        ),
+        (
+            "dispatching is suspended",
+            nothing,
+            |c| {
+                let (placed, mut suspended) = (asking(4, &[("m1", 4)]), asking(4, &[("m1", 4)]));
+                let all = BindingSuspension { dispatching: Some(true), ..BindingSuspension::default() };
+                suspended.spec.suspension = Some(all);
+                c.observed((&placed).into(), &suspended.spec, &Options::default(), S(1));
+            },
+            10,
+        ),
+        ("the binding is deleted", nothing, |c| c.forget(&key()), 10),
+        ("no pod comes after the member applied it", applied_at_10, |c| c.expire(S(25)), 10),
+        (
+            "no further pod comes for some time",
+            |c| {
+                comes(c, &pod("web", "n1"), S(5));
+                c.reported(&key(), &asking(4, &[("m1", 4)]).spec, &[], &applied_there(), S(10));
+                comes(c, &pod("web", "n1"), S(20));
+                c.expire(S(25));
+            },
+            |c| c.expire(S(35)),
+            8,
+        ),
+        ("nobody applies it", |c| c.expire(S(299)), |c| c.expire(S(300)), 10),
+        (
+            "another member applied it",
+            |c| {
+                let mut report = applied_there();
+                report[0].cluster_name = "m2".into();
+                c.reported(&key(), &asking(4, &[("m1", 4)]).spec, &[], &report, S(10));
+                c.expire(S(299));
+            },
+            |c| c.expire(S(300)),
+            10,
+        ),
+        (
+            "it is not applied",
+            |c| {
+                let mut report = applied_there();
+                report[0].applied = false;
+                c.reported(&key(), &asking(4, &[("m1", 4)]).spec, &[], &report, S(10));
+                c.expire(S(299));
+            },
+            |c| c.expire(S(300)),
+            10,
+        ),
+        (
+            "a task that deletes at once takes the result's place",
+            nothing,
+            |c| {
+                let mut evicted = asking(4, &[]);
+                evicted.spec.graceful_eviction_tasks = vec![task("m1", "BindingPreempted", Some(4))];
+                evicted.spec.graceful_eviction_tasks[0].purge_mode = Some(PurgeMode::Directly);
+                c.observed((&asking(4, &[("m1", 4)])).into(), &evicted.spec, &Options::default(), S(1));
+            },
+            10,
+        ),
+    ];
+    for (name, before, ends, want) in rows {
+        let mut capacity = promised();
+        before(&mut capacity);
+        capacity.expire(S(24));
+        drop(capacity.take_grown());
+        let open = due(&capacity);
+        assert!(open > 0 && free(&capacity) == want - open, "{name}: {open} are promised");
+        ends(&mut capacity);
+        assert_eq!((free(&capacity), capacity.promised_in(&m1()).count()), (want, 0), "{name}");
+        assert_eq!(grown(&mut capacity), ["m1"], "{name}");
+        // What has ended does not come back with pods that go.
+        comes(&mut capacity, &pod("web", "n1"), S(400));
+        capacity.pod(&m1(), Some(&pod("web", "n1")), None, S(400));
+        assert_eq!((free(&capacity), due(&capacity)), (want, 0), "{name}");
+    }
+}
+
+#[test]
+fn what_names_a_cluster_promises_replicas() {
+    let suspended = |suspension: BindingSuspension| {
+        let mut binding = asking(4, &[]);
+        binding.spec.suspension = Some(suspension);
+        binding
+    };
+    let on = |cluster: &str| BindingSuspension {
+        dispatching_on_clusters: Some(SuspendClusters { cluster_names: vec![cluster.to_owned()] }),
+        ..BindingSuspension::default()
+    };
+    let leaving = |purge_mode| {
+        let mut binding = asking(4, &[]);
+        binding.spec.graceful_eviction_tasks = vec![task("m1", "TaintUntolerated", Some(3))];
+        binding.spec.graceful_eviction_tasks[0].purge_mode = purge_mode;
+        binding
+    };
+    let all = BindingSuspension { dispatching: Some(true), ..BindingSuspension::default() };
+    let scheduling = BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() };
+    let (m1, m2) = ([("m1", 4)], [("m2", 4)]);
+    for (name, binding, after, want) in [
+        ("a target", asking(4, &[]), &m1, 6),
+        ("a target elsewhere", asking(4, &[]), &m2, 10),
+        ("dispatching is suspended", suspended(all), &m1, 10),
+        ("dispatching is suspended there", suspended(on("m1")), &m1, 10),
+        ("dispatching is suspended elsewhere", suspended(on("m2")), &m1, 6),
+        ("scheduling is suspended", suspended(scheduling), &m1, 6),
+        ("a task that deletes at once", leaving(Some(PurgeMode::Directly)), &m2, 10),
+        ("a task that deletes later", leaving(Some(PurgeMode::Gracefully)), &m2, 7),
+        ("a task that deletes later, by default", leaving(None), &m2, 7),
+        ("a task that never deletes", leaving(Some(PurgeMode::Never)), &m2, 7),
+        ("a task, and the binding returns", leaving(Some(PurgeMode::Directly)), &m1, 6),
+    ] {
+        let mut capacity = watched();
+        // What a task keeps was the result before.
+        let before = if binding.spec.graceful_eviction_tasks.is_empty() { vec![] } else { vec![("m1", 3)] };
+        assign(&mut capacity, &asking(3, &[]), &before, S(0));
+        if !before.is_empty() {
+            capacity.observed((&asking(3, &before)).into(), &binding.spec, &Options::default(), S(1));
+        }
+        assign(&mut capacity, &binding, after, S(2));
+        assert_eq!(free(&capacity), want, "{name}");
+    }
+    let (mut capacity, held) = (watched(), suspended(on("m1")));
+    assign(&mut capacity, &held, &[("m1", 4)], S(0));
+    let held = ResourceBinding { spec: ResourceBindingSpec { clusters: targets(&m1), ..held.spec }, ..held };
+    capacity.observed((&held).into(), &asking(4, &m1).spec, &Options::default(), S(1));
+    assert_eq!(free(&capacity), 6, "dispatching is resumed");
+}
+
+#[test]
+fn a_result_that_is_not_written_promises_nothing() {
+    let mut capacity = watched();
+    comes(&mut capacity, &pod("web", "n1"), S(0));
+    let before = asking(4, &[("m1", 1)]);
+    let reserved = capacity.assume((&before).into(), &targets(&[("m1", 4)]), &Options::default(), S(1)).unwrap();
+    assert_eq!((free(&capacity), due(&capacity)), (6, 3), "one of four runs");
+    comes(&mut capacity, &pod("web", "n1"), S(1));
+    assert_eq!((free(&capacity), due(&capacity)), (6, 2), "its pod may come before the answer");
+    capacity.revert(reserved, S(2));
+    assert_eq!((free(&capacity), due(&capacity)), (8, 0));
+}
+
+/// The account follows the summary until nodes and pods are listed, and never after.
+#[test]
+fn the_account_is_by_node_once_nodes_and_pods_are_listed() {
+    let mut capacity = ten_cores();
+    assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
+    capacity.starts(S(0));
+    capacity.lists(&m1());
+    capacity.node(&m1(), "n1", Some(node(8)));
+    comes(&mut capacity, &pod("web", "n1"), S(1));
+    comes(&mut capacity, &pod("web", "n1"), S(1));
+    assert_eq!((free(&capacity), due(&capacity), capacity.is_by_node(&m1())), (6, 4, false), "by the summary");
+    assert!(capacity.is_recounting());
+    assert_eq!(grown(&mut capacity), [""; 0]);
+    capacity.listed(&m1());
+    assert_eq!((free(&capacity), due(&capacity), capacity.is_by_node(&m1())), (4, 2, true), "two of four have come");
+    assert!(!capacity.is_recounting());
+    assert_eq!(grown(&mut capacity), ["m1"]);
+    let (old, new) = (with_cores("m1", "10"), with_cores("m1", "20"));
+    capacity.cluster(&m1(), Some(&old), Some(&new));
+    assert_eq!((free(&capacity), grown(&mut capacity)), (4, vec![]), "summaries do not count any more");
+    // It is listed anew, after a disconnection for example: what was known counts until then.
+    capacity.lists(&m1());
+    capacity.node(&m1(), "n2", Some(node(3)));
+    assert_eq!((free(&capacity), due(&capacity)), (4, 2));
+    assign(&mut capacity, &asking(5, &[("m1", 4)]), &[("m1", 5)], S(2));
+    assert_eq!((free(&capacity), due(&capacity)), (3, 3), "one more");
+    comes(&mut capacity, &pod("web", "n2"), S(3));
+    assert_eq!((free(&capacity), due(&capacity)), (3, 3));
+    capacity.listed(&m1());
+    assert_eq!((free(&capacity), due(&capacity)), (0, 4), "one of five has come, and two have a place");
+    capacity.node(&m1(), "n1", Some(node(8)));
+    assert_eq!(free(&capacity), 6);
+    capacity.listed(&m1());
+    assert_eq!((free(&capacity), due(&capacity)), (6, 4), "nothing was listed");
+}
+
+/// A cluster that is deleted and registered again, before its pods are listed.
+#[test]
+fn promises_outlive_the_nodes_of_a_cluster() {
+    let mut capacity = promised();
+    capacity.cluster(&m1(), Some(&with_cores("m1", "10")), None);
+    assert_eq!((capacity.is_by_node(&m1()), capacity.is_known(&m1())), (false, false));
+    capacity.cluster(&m1(), None, Some(&with_cores("m1", "10")));
+    assert_eq!((free(&capacity), due(&capacity)), (6, 4), "beside the summary");
+    capacity.forget(&key());
+    assert_eq!((free(&capacity), due(&capacity)), (10, 0));
+}
+
+#[test]
+fn promises_in_a_watched_cluster_that_is_not_ready_do_not_expire() {
+    let mut lost = with_cores("m1", "10");
+    lost.status.as_mut().unwrap().conditions = vec![conditions::condition("Ready", "False", "", "")];
+    let mut capacity = promised();
+    capacity.cluster(&m1(), Some(&with_cores("m1", "10")), Some(&lost));
+    capacity.expire(S(300));
+    assert_eq!((free(&capacity), due(&capacity)), (6, 4));
+    capacity.cluster(&m1(), Some(&lost), Some(&with_cores("m1", "10")));
+    capacity.expire(S(600));
+    assert_eq!((free(&capacity), due(&capacity)), (10, 0));
+}
+
+#[test]
+fn grades_limit_nothing_where_nodes_are_watched() {
+    let graded = |least: &str| {
+        let mut cluster = with_cores("m1", "100");
+        let ranges = json!([{"grade": 0, "ranges": [{"name": "cpu", "min": least, "max": "99"}]}]);
+        cluster.spec.resource_models = serde_json::from_value(ranges).unwrap();
+        cluster.status.as_mut().unwrap().resource_summary.as_mut().unwrap().allocatable_modelings =
+            serde_json::from_value(json!([{"grade": 0, "count": 1}])).unwrap();
+        cluster
+    };
+    for (name, cores, used, asked, least, by_grade) in
+        [("seven cores are free, by grade four", 10, 3, "5", "4", 0), ("an empty node", 6, 0, "6", "4", 0)]
+    {
+        let mut question = asking(1, &[]);
+        question.spec.replica_requirements.as_mut().unwrap().resource_request =
+            serde_json::from_value(json!({ "cpu": asked })).unwrap();
+        let question = Question::of(&question.spec, false);
+        let mut capacity = Capacity::new(Modelling::On, S(10));
+        capacity.cluster(&m1(), None, Some(&graded(least)));
+        assert_eq!(capacity.fits(&m1(), &question, &asker()), Some(by_grade), "{name}: by the models");
+        capacity.lists(&m1());
+        capacity.node(&m1(), "n1", Some(node(cores)));
+        (0..used).for_each(|_| comes(&mut capacity, &pod("other", "n1"), S(0)));
+        capacity.listed(&m1());
+        assert_eq!(capacity.fits(&m1(), &question, &asker()), Some(1), "{name}");
+    }
+}
+
+/// Cores or slots of a node, or the request of a pod.
+fn amount() -> impl Strategy<Value = i64> {
+    prop_oneof![Just(i64::MAX / 2), Just(i64::MIN / 2), Just(-5_000), 0_i64..9_000]
+}
+
+/// A pod: where it is in its life, its node and its request. Its workload follows from its number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Row {
+    life: Life,
+    node: usize,
+    request: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Waits,
+    /// Without a node, and nothing says what it waits for.
+    HasNoNode,
+    Runs,
+    Leaves,
+    LeavesBeforeItRan,
+    Ended,
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// Millicores, slots, and whether it is cordoned.
+    Node(usize, Option<(i64, i64, bool)>),
+    Pod(usize, Option<Row>),
+    Assign(usize, i32),
+    Forget(usize),
+    Passes(u64),
+    ListsAgain,
+}
+
+const WORKLOADS: usize = 3;
+
+fn ops(units: bool) -> impl Strategy<Value = Vec<Op>> {
+    use Life::{Ended, HasNoNode, Leaves, LeavesBeforeItRan, Runs, Waits};
+    let life = prop::sample::select(vec![Waits, Waits, HasNoNode, Runs, Runs, Runs, Leaves, LeavesBeforeItRan, Ended]);
+    let cores = if units { (0_i64..5).prop_map(|cores| cores * 1_000).boxed() } else { amount().boxed() };
+    let slots = if units { (0_i64..6).boxed() } else { amount().boxed() };
+    let request = if units { Just(1_000).boxed() } else { amount().boxed() };
+    let row = (life, 0_usize..3, request).prop_map(|(life, node, request)| Row { life, node, request });
+    let op = prop_oneof![
+        3 => (0_usize..3, proptest::option::of((cores, slots, prop::bool::weighted(0.2))))
+            .prop_map(|(at, node)| Op::Node(at, node)),
+        6 => (0_usize..9, proptest::option::weighted(0.8, row)).prop_map(|(at, row)| Op::Pod(at, row)),
+        3 => (0..WORKLOADS, 0_i32..5).prop_map(|(at, replicas)| Op::Assign(at, replicas)),
+        1 => (0..WORKLOADS).prop_map(Op::Forget),
+        1 => prop::sample::select(vec![1, 100, 299, 300]).prop_map(Op::Passes),
+        1 => Just(Op::ListsAgain),
+    ];
+    prop::collection::vec(op, 1..60)
+}
+
+/// The cluster as it is, and what follows from it by counting everything.
+#[derive(Debug, Default)]
+struct Recount {
+    nodes: BTreeMap<usize, (i64, i64, bool)>,
+    pods: BTreeMap<usize, Row>,
+    /// Replicas that results name.
+    named: [i64; WORKLOADS],
+    /// Ends of the open promises.
+    open: [Option<Duration>; WORKLOADS],
+}
+
+impl Recount {
+    fn workload(pod: usize) -> usize {
+        pod % WORKLOADS
+    }
+
+    /// Failed pods of a Deployment do not count as replicas, completed ones of a Job do.
+    fn is_replica(pod: usize, life: Life) -> bool {
+        matches!(life, Life::Waits | Life::HasNoNode | Life::Runs) || (life == Life::Ended && pod.is_multiple_of(2))
+    }
+
+    fn arrived(&self, workload: usize) -> i64 {
+        let is_one =
+            |(pod, row): &(&usize, &Row)| Self::workload(**pod) == workload && Self::is_replica(**pod, row.life);
+        self.pods.iter().filter(is_one).count() as i64
+    }
+
+    fn due(&self, workload: usize) -> i64 {
+        self.open[workload].map_or(0, |_| (self.named[workload] - self.arrived(workload)).max(0))
+    }
+
+    fn settle(&mut self) {
+        for workload in 0..WORKLOADS {
+            if self.due(workload) == 0 {
+                self.open[workload] = None;
+            }
+        }
+    }
+
+    fn waiting(&self) -> i64 {
+        self.pods.values().filter(|row| row.life == Life::Waits).count() as i64
+    }
+
+    /// Requested amount and number of the pods on a node. Who requests less than nothing holds nothing.
+    fn held(&self, node: usize) -> (i128, i64) {
+        let is_there = |row: &&Row| row.node == node && matches!(row.life, Life::Runs | Life::Leaves);
+        let there = self.pods.values().filter(is_there);
+        there.fold((0, 0), |(sum, count), row| (sum + i128::from(row.request.max(0)), count + 1))
+    }
+
+    /// Pods of this request that nodes take beside those that hold a part of them.
+    fn fits(&self, each: i64) -> i64 {
+        let of = |(at, (cores, slots, cordoned)): (&usize, &(i64, i64, bool))| {
+            let (held, pods) = self.held(*at);
+            let fits = ((i128::from(*cores) - held) / i128::from(each)).min(i128::from(*slots) - i128::from(pods));
+            if *cordoned { 0 } else { fits.max(0) }
+        };
+        i64::try_from(self.nodes.iter().map(of).sum::<i128>().min(i128::from(LARGEST))).unwrap()
+    }
+
+    fn pod(at: usize, row: Row) -> Pod {
+        let has_node = matches!(row.life, Life::Runs | Life::Leaves | Life::Ended);
+        let waits = matches!(row.life, Life::Waits | Life::LeavesBeforeItRan);
+        Pod {
+            node: if has_node { format!("n{}", row.node).as_str().into() } else { "".into() },
+            request: [("cpu".to_owned(), row.request)].into_iter().collect(),
+            workload: Workload::new("Deployment", "default", &format!("w{}", Self::workload(at))),
+            has_ended: row.life == Life::Ended,
+            is_leaving: matches!(row.life, Life::Leaves | Life::LeavesBeforeItRan),
+            is_replica: Self::is_replica(at, row.life),
+            waiting: waits.then(|| Box::new((format!("default/pod{at}"), Claim::default()))),
+        }
+    }
+
+    fn node((cores, slots, unschedulable): (i64, i64, bool)) -> Node {
+        let allocatable = [("cpu".to_owned(), cores), ("pods".to_owned(), slots)].into_iter().collect();
+        Node { allocatable, unschedulable, ..Node::default() }
+    }
+
+    /// A workload with this result.
+    fn binding(&self, workload: usize, replicas: i32) -> ResourceBinding {
+        let had = i32::try_from(self.named[workload]).unwrap();
+        let result = [("m1", had)];
+        let mut binding = asking(replicas, if had > 0 { &result } else { &[] });
+        binding.metadata.name = Some(format!("w{workload}"));
+        binding.spec.resource.name = format!("w{workload}");
+        binding
+    }
+
+    /// Carries out an operation here and in the account.
+    fn apply(&mut self, capacity: &mut Capacity, op: &Op, now: &mut Duration) {
+        let m1 = m1();
+        match op {
+            Op::Node(at, new) => {
+                capacity.node(&m1, &format!("n{at}"), new.map(Self::node));
+                match new {
+                    Some(new) => drop(self.nodes.insert(*at, *new)),
+                    None => drop(self.nodes.remove(at)),
+                }
+            }
+            Op::Pod(at, new) => {
+                let old = self.pods.get(at).map(|row| Self::pod(*at, *row));
+                capacity.pod(&m1, old.as_ref(), new.map(|row| Self::pod(*at, row)).as_ref(), *now);
+                match new {
+                    Some(new) => drop(self.pods.insert(*at, *new)),
+                    None => drop(self.pods.remove(at)),
+                }
+            }
+            Op::Assign(workload, replicas) => {
+                let before = self.binding(*workload, *replicas);
+                let after: &[(&str, i32)] = if *replicas > 0 { &[("m1", *replicas)] } else { &[] };
+                assign(capacity, &before, after, *now);
+                if i64::from(*replicas) > self.named[*workload] {
+                    self.open[*workload] = Some(*now + PROMISED_TTL);
+                }
+                self.named[*workload] = (*replicas).into();
+            }
+            Op::Forget(workload) => {
+                capacity.forget(&BindingRef::from(&self.binding(*workload, 0)).key());
+                (self.named[*workload], self.open[*workload]) = (0, None);
+            }
+            Op::Passes(seconds) => {
+                *now += S(*seconds);
+                capacity.expire(*now);
+                self.open.iter_mut().for_each(|open| *open = open.filter(|ends| *ends > *now));
+            }
+            Op::ListsAgain => {
+                capacity.lists(&m1);
+                // In another order than they came.
+                for (at, row) in self.pods.iter().rev() {
+                    capacity.pod(&m1, None, Some(&Self::pod(*at, *row)), *now);
+                }
+                for (at, node) in &self.nodes {
+                    capacity.node(&m1, &format!("n{at}"), Some(Self::node(*node)));
+                }
+                capacity.listed(&m1);
+            }
+        }
+        self.settle();
+    }
+}
+
+proptest! {
+    /// After each operation the account is that of a recount of everything. Where each pod requests one core and each
+    /// node has whole ones, what waits and what is promised takes exactly its number of what is free.
+    #[test]
+    fn account_agrees_with_a_recount((units, ops) in any::<bool>().prop_flat_map(|units| (Just(units), ops(units)))) {
+        let mut capacity = ten_cores();
+        capacity.watch(&m1(), Index::default());
+        let (mut recount, mut now) = (Recount::default(), S(0));
+        for op in &ops {
+            recount.apply(&mut capacity, op, &mut now);
+            let mut promised: BTreeMap<String, i64> = BTreeMap::new();
+            for (key, _, due) in capacity.promised_in(&m1()) {
+                promised.insert(key.name.to_string(), due);
+            }
+            for workload in 0..WORKLOADS {
+                let due = promised.remove(&format!("w{workload}")).unwrap_or(0);
+                prop_assert_eq!(due, recount.due(workload), "promised to w{} after {:?}", workload, op);
+            }
+            let index = capacity.slots[&m1()].watched.as_ref().unwrap();
+            for node in 0..3 {
+                let (amounts, pods) = index.observed(&format!("n{node}"));
+                let cores = i128::from(amounts.get("cpu").copied().unwrap_or(0));
+                let (held, count) = recount.held(node);
+                // Enormous requests are cut.
+                prop_assert!(if held < 1 << 40 { cores == held } else { cores >= 1 << 40 }, "{} and {} on n{}", cores, held, node);
+                prop_assert_eq!(pods, count);
+            }
+            let due: i64 = (0..WORKLOADS).map(|workload| recount.due(workload)).sum();
+            for each in 1..4 {
+                let needs = json!({"resourceRequest": {"cpu": each}});
+                let question = Question::replicas("default", Some(&serde_json::from_value(needs).unwrap()));
+                let fits = capacity.fits(&m1(), &question, &asker()).unwrap();
+                let observed = recount.fits(each * 1_000);
+                prop_assert!(fits <= observed, "{} fit, {} by what runs, after {:?}", fits, observed, op);
+                if due + recount.waiting() == 0 {
+                    prop_assert_eq!(fits, observed, "nothing waits, after {:?}", op);
+                } else if units && each == 1 {
+                    let want = (observed - due - recount.waiting()).max(0);
+                    prop_assert_eq!(fits, want, "{} due, {} waiting, after {:?}", due, recount.waiting(), op);
+                }
+            }
+        }
+        for workload in 0..WORKLOADS {
+            recount.apply(&mut capacity, &Op::Forget(workload), &mut now);
+        }
+        prop_assert_eq!((capacity.promised_count(), capacity.expires_next()), (0, None));
+    }
+}

@@ -1,0 +1,267 @@
+//! Preemption where the nodes and pods of a cluster are watched: what counts is what runs where
+//! (specification/scheduling.md 15.4).
+
+use ironclad_api::{NodeSelector, work::BindingSuspension};
+use ironclad_fleet::because::schedule::Unhelpful;
+
+use super::*;
+use crate::testkit::targets;
+
+/// Pending binding of this name; each of its pods requests this many cores.
+fn newcomer(name: &str, priority: i32, replicas: i32, cores: i64) -> ResourceBinding {
+    let mut pending = preemptor(priority, replicas, &[("cpu", &cores.to_string())]);
+    pending.metadata.name = Some(name.to_owned());
+    pending.spec.resource.name = name.to_owned();
+    pending
+}
+
+/// With a node selector that no node satisfies.
+fn nowhere(mut pending: ResourceBinding) -> ResourceBinding {
+    let needs = json!({"resourceRequest": {"cpu": "5"}, "nodeClaim": {"nodeSelector": {"disk": "ssd"}}});
+    pending.spec.replica_requirements = Some(serde_json::from_value(needs).unwrap());
+    pending
+}
+
+/// One node of 10 cores that is full: the example of the proposal.
+fn proposal() -> World {
+    World::new().watched("m1", &[("n1", 10)]).on_node("m1", "n1", &[("a", 0, 1), ("b", 1, 2), ("c", 2, 5), ("d", 3, 2)])
+}
+
+/// Two nodes of 8 cores, each with two workloads of 4.
+fn halves() -> World {
+    World::new().watched("m1", &[("n1", 8), ("n2", 8)]).on_node("m1", "n1", &[("p0", 0, 4), ("p2", 2, 4)]).on_node(
+        "m1",
+        "n2",
+        &[("p1", 1, 4), ("p3", 3, 4)],
+    )
+}
+
+#[test]
+fn victims_make_room_on_a_node() {
+    let fours = || World::new().watched("m1", &[("n1", 4), ("n2", 4)]);
+    let fours = || fours().on_node("m1", "n1", &[("a", 0, 4)]).on_node("m1", "n2", &[("b", 1, 4)]);
+    let spread_out = || {
+        let world = World::new().watched("m1", &[("n1", 8), ("n2", 8)]);
+        let world = world.on_node("m1", "n1", &[("x", 0, 4), ("y", 1, 4)]).on_node("m1", "n2", &[("z", 2, 5)]);
+        world.pod("m1", "n2", "x", 3)
+    };
+    let rows: &[(&str, World, ResourceBinding, &[&str])] = &[
+        ("A1: one that leaves five cores", proposal(), newcomer("p", 10, 1, 5), &["c"]),
+        ("A1: of those that suffice the lowest", proposal(), newcomer("p", 10, 1, 2), &["b"]),
+        ("A1: a node of seven free cores takes seven", proposal(), newcomer("p", 10, 1, 7), &["b", "c"]),
+        ("A2: halves of one node", halves(), newcomer("p", 10, 1, 8), &["p0", "p2"]),
+        ("A2: two pods of half a node each", halves(), newcomer("p", 10, 2, 4), &["p0", "p1"]),
+        ("A2: the second half has too high a priority", halves(), newcomer("p", 2, 1, 8), &[]),
+        ("A3: a node selector that no node satisfies", proposal(), nowhere(newcomer("p", 10, 1, 5)), &[]),
+        ("A3: more than any node has", fours(), newcomer("p", 10, 1, 5), &[]),
+        ("A3: the same for two pods", fours(), newcomer("p", 10, 2, 5), &[]),
+        ("A3: as much as a node has", fours(), newcomer("p", 10, 1, 4), &["a"]),
+        ("a workload of two nodes leaves both", spread_out(), newcomer("p", 10, 2, 4), &["x", "y"]),
+        ("what is free beside it counts", spread_out(), newcomer("p", 10, 2, 3), &["x"]),
+    ];
+    for (name, world, pending, want) in rows {
+        let plan = world.plan(pending);
+        let victims: Vec<&str> = plan.iter().flat_map(|plan| &plan.victims).map(|victim| &*victim.key.name).collect();
+        assert_eq!(victims, *want, "{name}");
+        if want.is_empty() {
+            let refused = world.decide(pending, 1_000).preemption;
+            assert_eq!(refused, Some(Outcome::Refused(Unhelpful::StillTooLittle)), "{name}");
+            continue;
+        }
+        // Without its victims it is placed, and nobody else has to leave.
+        let mut after = world.clone();
+        for victim in want.iter() {
+            after.bindings.retain(|binding| binding.metadata.name.as_deref() != Some(victim));
+            after.pods_of(victim).for_each(|pod| pod.has_ended = true);
+        }
+        let placed = after.decide(pending, 1_000);
+        assert_eq!(placed.result(), Some(&targets(&[("m1", pending.spec.replicas)])[..]), "{name}");
+    }
+}
+
+/// Nodes take what they have room for, whatever grades count for them.
+#[test]
+fn models_limit_nothing_where_nodes_are_watched() {
+    for (name, world, cores) in [
+        (
+            "three of ten cores are used",
+            World::new().watched("m1", &[("n1", 10)]).on_node("m1", "n1", &[("a", 9, 3)]),
+            5,
+        ),
+        ("an empty node", World::new().watched("m1", &[("n1", 6)]), 6),
+    ] {
+        let decision = world.decide(&newcomer("p", 5, 1, cores), 1_000);
+        assert_eq!(decision.result(), Some(&targets(&[("m1", 1)])[..]), "{name}");
+        let more = world.decide(&newcomer("p", 5, 2, cores), 1_000);
+        assert_eq!(more.result(), None, "{name}: one more");
+    }
+}
+
+#[test]
+fn who_holds_nothing_is_no_victim() {
+    let full = || World::new().watched("m1", &[("n1", 4)]).on_node("m1", "n1", &[("low", 0, 4), ("high", 9, 0)]);
+    let without_pods = || {
+        let mut world = full();
+        world.watched.get_mut(&"m1".into()).unwrap().1.clear();
+        world.pod("m1", "n1", "high", 4)
+    };
+    let each = |mut world: World, change: fn(&mut Pod)| {
+        world.pods_of("low").for_each(change);
+        world.pod("m1", "n1", "high", 4)
+    };
+    let promised = |of: World| World { promised: vec!["low"], ..of };
+    let only_promised = || {
+        let mut world = full();
+        world.watched.get_mut(&"m1".into()).unwrap().1.clear();
+        promised(world)
+    };
+    let suspended = || {
+        let mut world = only_promised();
+        let all = BindingSuspension { dispatching: Some(true), ..BindingSuspension::default() };
+        world.bindings[0].spec.suspension = Some(all);
+        world.pod("m1", "n1", "high", 4)
+    };
+    let refused = |because| Some(Outcome::Refused(because));
+    for (name, world, want) in [
+        ("its pod runs", full(), None),
+        ("it has no pods", without_pods(), refused(Unhelpful::NoVictims)),
+        ("its pod has ended", each(full(), |pod| pod.has_ended = true), refused(Unhelpful::NoVictims)),
+        ("its pod waits for a node", each(full(), |pod| pod.node = "".into()), refused(Unhelpful::NoVictims)),
+        ("its pod has not come yet", only_promised(), None),
+        ("dispatching is suspended", suspended(), refused(Unhelpful::NoVictims)),
+    ] {
+        let decision = world.decide(&newcomer("p", 5, 1, 4), 1_000);
+        let Some(want) = want else {
+            let Some(Outcome::Nominated(plan)) = decision.preemption else {
+                panic!("{name}: {:?}", decision.preemption)
+            };
+            assert_eq!(super::super::listed(&plan), ["default/low@m1"], "{name}");
+            continue;
+        };
+        assert_eq!(decision.preemption, Some(want), "{name}");
+    }
+    // Its pods are leaving already: they are waited for, and nobody is evicted.
+    let mut leaving = full();
+    leaving.pods_of("low").for_each(|pod| (pod.is_leaving, pod.is_replica) = (true, false));
+    assert_eq!(leaving.plan(&newcomer("p", 5, 1, 4)).unwrap().victims, []);
+    // Whoever leaves before its pod has come leaves at once.
+    let mut evicted = only_promised();
+    evicted.preempt(&newcomer("p", 5, 1, 4), 1_000);
+    assert_eq!(evicted.decide(evicted.binding("p"), 1_001).result(), Some(&targets(&[("m1", 1)])[..]));
+}
+
+/// Whether their pods still run, are being deleted or are gone: what leaves for one is not evicted again for the next.
+#[test]
+fn preemptors_that_wait_together_evict_as_many_as_needed() {
+    let names: Vec<String> = (0..15).map(|at| format!("low{at}")).collect();
+    let world = || {
+        let rows: Vec<(&str, i32, i64)> = names.iter().map(|name| (name.as_str(), 0, 1)).collect();
+        World::new().watched("m1", &[("n1", 15)]).on_node("m1", "n1", &rows)
+    };
+    type After = fn(&mut World, &str);
+    let stages: [(&str, After); 3] = [
+        ("pods still run", |_, _| {}),
+        ("pods are being deleted", |world, victim| {
+            world.pods_of(victim).for_each(|pod| (pod.is_leaving, pod.is_replica) = (true, false));
+        }),
+        ("pods are gone", |world, victim| world.pods_of(victim).for_each(|pod| pod.has_ended = true)),
+    ];
+    for (name, after) in stages {
+        for preemptors in [2, 5] {
+            let mut world = world();
+            let mut evicted = Vec::new();
+            for at in 0..preemptors {
+                let victims = world.preempt(&newcomer(&format!("p{at}"), 10, 1, 1), 1_000 + at);
+                assert_eq!(victims.len(), 1, "B1, B2: {name}: preemptor {at}");
+                victims.iter().for_each(|victim| after(&mut world, victim));
+                evicted.extend(victims);
+            }
+            evicted.dedup();
+            assert_eq!(i64::try_from(evicted.len()).unwrap(), preemptors, "B1, B2: {name}");
+        }
+        let mut world = world();
+        let victims = world.preempt(&newcomer("p", 10, 1, 1), 1_000);
+        victims.iter().for_each(|victim| after(&mut world, victim));
+        let mut scaled = world.binding("p").clone();
+        scaled.spec.replicas = 2;
+        scaled.metadata.generation = Some(2);
+        assert_eq!(world.preempt(&scaled, 1_001).len(), 1, "B3: {name}");
+        assert_eq!(world.binding("p").status.as_ref().unwrap().nominated_clusters, targets(&[("m1", 2)]), "B3: {name}");
+    }
+}
+
+/// Two preemptors of equal priority: the first one that was nominated gets what becomes free first.
+#[test]
+fn nominations_of_equal_priority_are_served_in_their_order() {
+    let mut world = World::new().watched("m1", &[("n1", 2)]).on_node("m1", "n1", &[("a", 0, 1), ("b", 0, 1)]);
+    // By their names the order would be the other one.
+    for (at, name) in ["z", "y"].into_iter().enumerate() {
+        world.preempt(&newcomer(name, 10, 1, 1), 1_000 + at as i64);
+    }
+    let placed = |world: &World, name: &str| world.decide(world.binding(name), 1_010).result().is_some();
+    assert_eq!((placed(&world, "z"), placed(&world, "y")), (false, false), "nobody has left");
+    world.pods_of("a").for_each(|pod| pod.has_ended = true);
+    assert_eq!((placed(&world, "z"), placed(&world, "y")), (true, false), "one has");
+    let other = newcomer("other", 10, 1, 1);
+    assert_eq!(world.decide(&other, 1_010).result(), None, "who is not nominated comes after them");
+    assert!(world.decide(&newcomer("other", 11, 1, 1), 1_010).result().is_some(), "unless its priority is higher");
+    world.pods_of("b").for_each(|pod| pod.has_ended = true);
+    assert_eq!((placed(&world, "z"), placed(&world, "y")), (true, true), "both have");
+}
+
+#[test]
+fn whose_scheduling_is_suspended_holds_nothing() {
+    let mut world = World::new().watched("m1", &[("n1", 4)]).on_node("m1", "n1", &[("low", 0, 4)]);
+    world.preempt(&newcomer("p", 10, 1, 4), 1_000);
+    world.pods_of("low").for_each(|pod| pod.has_ended = true);
+    let key = BindingRef::from(world.binding("p")).key();
+    let placed = |world: &World| world.decide(&newcomer("other", 0, 1, 4), 1_010).result().is_some();
+    let is_held = |world: &World| world.capacity().is_nominated(&key);
+    assert_eq!((placed(&world), is_held(&world)), (false, true));
+    let mut suspended = world.binding("p").clone();
+    suspended.spec.suspension = Some(BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() });
+    world.bindings.retain(|binding| binding.metadata.name.as_deref() != Some("p"));
+    world.bindings.push(suspended.clone());
+    assert_eq!((placed(&world), is_held(&world)), (true, false));
+    let decision = world.decide(&suspended, 1_010);
+    assert_eq!(decision.preemption, Some(Outcome::Dropped));
+    assert_eq!(applied(&suspended, &decision).status.unwrap().nominated_clusters, []);
+}
+
+/// What the condition says while victims leave, and once they have left.
+#[test]
+fn the_condition_says_the_present() {
+    let mut world = World::new().watched("m1", &[("n1", 4)]).on_node("m1", "n1", &[("low", 0, 4)]);
+    world.preempt(&newcomer("p", 10, 1, 4), 1_000);
+    let says = |world: &World| {
+        let waiting = applied(world.binding("p"), &world.decide(world.binding("p"), 1_010));
+        waiting.status.unwrap().conditions[0].message.clone()
+    };
+    assert!(says(&world).ends_with(" Preempting 1 binding(s) on cluster(s) m1 to make room."), "{}", says(&world));
+    // Its task is over, and its pod is still there.
+    world.bindings[0].spec.graceful_eviction_tasks.clear();
+    assert!(says(&world).ends_with(" Waiting for the capacity of preempted bindings."), "{}", says(&world));
+    assert!(!says(&world).contains("Preempting"));
+}
+
+/// Requirements on nodes are asked of what victims would leave, too.
+#[test]
+fn victims_leave_nodes_that_admit_the_preemptor() {
+    let mut world = World::new().watched("m1", &[("n1", 4), ("n2", 4)]).on_node("m1", "n1", &[("a", 0, 4)]).on_node(
+        "m1",
+        "n2",
+        &[("b", 5, 4)],
+    );
+    let (nodes, _) = world.watched.get_mut(&"m1".into()).unwrap();
+    nodes[1].1.labels.insert("disk".into(), "ssd".into());
+    let mut pending = newcomer("p", 10, 1, 4);
+    let affinity: NodeSelector = serde_json::from_value(json!({"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}))
+    .unwrap();
+    let needs = json!({"resourceRequest": {"cpu": "4"}, "nodeClaim": {"hardNodeAffinity": affinity}});
+    pending.spec.replica_requirements = Some(serde_json::from_value(needs).unwrap());
+    assert_eq!(world.victims(&pending), ["b@m1"]);
+    let (nodes, _) = world.watched.get_mut(&"m1".into()).unwrap();
+    nodes[1].1.unschedulable = true;
+    assert_eq!(world.victims(&pending), [""; 0], "the node is cordoned");
+}

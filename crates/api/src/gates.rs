@@ -45,10 +45,10 @@ gates! {
     Failover Beta false "Cluster failover: taints by policy, the eviction queue (failover.md).";
     GracefulEviction Beta true "Accepted and ignored: the mode of an eviction comes from purgeMode.";
     PropagateDeps Beta true "Dependencies follow their workload (propagation.md 8).";
-    CustomizedClusterResourceModeling Beta true "Resource models of clusters.";
+    CustomizedClusterResourceModeling Beta true "Resource models of clusters whose pods are not watched.";
     PropagationPolicyPreemption Alpha false "A policy of higher priority takes over templates (propagation.md 6.3).";
     MultiClusterService Alpha false "MultiClusterService (propagation.md 24).";
-    ResourceQuotaEstimate Alpha false "Accurate estimators heed ResourceQuotas (scheduling.md 10.6).";
+    ResourceQuotaEstimate Alpha false "`ironclad estimator` heeds ResourceQuotas; accounts of watched clusters always do (scheduling.md 10.6).";
     StatefulFailoverInjection Alpha false "State is preserved over a failover (failover.md 5.4).";
     PriorityBasedScheduling Beta true "Bindings are scheduled by priority (scheduling.md 14).";
     PriorityBasedPreemptiveScheduling Alpha false "Bindings of high priority evict those of low priority (scheduling.md 15).";
@@ -56,7 +56,7 @@ gates! {
     MultiplePodTemplatesScheduling Alpha false "Workloads of several pod templates are scheduled by component.";
     ControllerPriorityQueue Beta true "Changes by users go before what a restart replays.";
     WorkloadAffinity Alpha false "Affinity and anti-affinity between workloads.";
-    SchedulingOvercommitProtection Alpha false "What was assigned and is not seen yet is reserved.";
+    SchedulingOvercommitProtection Alpha false "Accepted without effect: what was assigned and is not seen yet always counts (scheduling.md 11).";
     FederatedHPAExternalMetrics Ours true "External metrics for FederatedHPA.";
     HPAScaleToZero Ours false "FederatedHPA may scale to zero.";
     LoggingAlphaOptions Alpha false "Kubernetes' own, accepted.";

@@ -13,7 +13,7 @@ use ironclad_runtime::Change;
 use ironclad_scheduling::{
     Capacity, Options,
     capacity::{Asker, Modelling, Reservation},
-    estimator::question_of,
+    question_of,
 };
 use ironclad_seam::Clock;
 use kube::ResourceExt as _;

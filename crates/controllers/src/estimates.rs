@@ -16,9 +16,8 @@ use ironclad_planning::leader::EstimatorAnswer;
 use ironclad_runtime::{Change, Informer, Key, WatchScope};
 use ironclad_scheduling::{
     Available, Seen, capacity,
-    estimator::{
-        Answer, Breaker, EstimatorService, NoAnswer, Wanted, addresses, meaning, question_of,
-    },
+    estimator::{Answer, Breaker, EstimatorService, NoAnswer, Wanted, addresses, meaning},
+    question_of,
     trigger::{ScheduleDecision, may_fit, schedule_decision},
 };
 use ironclad_seam::Seam;

@@ -12,6 +12,7 @@ use ironclad_planning::{
     leader::{Configuration, EstimatorAnswer},
 };
 use ironclad_runtime::Key;
+use ironclad_scheduling::Capacity;
 use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
@@ -110,6 +111,12 @@ impl Controllers {
         let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
         let waiting = self.setup.explain.scheduling_queue();
         waiting.into_iter().map(|waiting| (key(&waiting.queued.key), waiting)).collect()
+    }
+
+    /// The account of capacity as it is now. It costs a copy of it.
+    #[must_use]
+    pub fn capacity(&self) -> Capacity {
+        self.setup.capacity.lock().clone()
     }
 
     /// The answers of accurate estimators about a binding: those by nodes at present, and the last of each server. None

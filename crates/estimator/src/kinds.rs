@@ -412,7 +412,10 @@ mod tests {
         let containers = json!([{"resources": {"requests": {"cpu": "500m", "memory": "1Ki"}}}, {}]);
         let running = pod(json!({"nodeName": "n1", "containers": containers}), json!({"phase": "Running"}));
         let request = [("cpu".to_owned(), 500), ("memory".to_owned(), 1024)].into();
-        assert_eq!(running.assigned(), Some(estimator::Pod { node: "n1".into(), request }));
+        let workload = estimator::Workload::new("ReplicaSet", "", "web-1");
+        let want =
+            estimator::Pod { node: "n1".into(), request, workload, is_replica: true, ..estimator::Pod::default() };
+        assert_eq!(running.assigned(), Some(want));
         assert_eq!((running.pending(), &running.metadata.labels), (None, &None));
         for phase in ["Succeeded", "Failed"] {
             assert_eq!(pod(json!({"nodeName": "n1"}), json!({"phase": phase})).assigned(), None, "{phase}");
@@ -430,6 +433,60 @@ mod tests {
         ] {
             let pending = want.then(|| estimator::PendingPod { replica_set: "web-1".into(), since });
             assert_eq!(pod(spec, status).pending(), pending, "{name}");
+        }
+    }
+
+    #[test]
+    fn pods_are_replicas_of_their_workload() {
+        let workload = |kind: &str, name: &str| estimator::Workload::new(kind, "shop", name);
+        let of = |change: Value| {
+            let mut pod =
+                json!({"metadata": {"name": "a", "namespace": "shop"}, "spec": {"nodeName": "n1"}, "status": {}});
+            json_patch(&mut pod, &change);
+            serde_json::from_value::<Pod>(pod).unwrap().observed()
+        };
+        let owned = |kind: &str, name: &str, hash: &str| {
+            let owner = json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": "u", "controller": true}]);
+            let labels = if hash.is_empty() { json!({}) } else { json!({TEMPLATE_HASH: hash}) };
+            json!({"metadata": {"ownerReferences": owner, "labels": labels}})
+        };
+        for (name, change, want) in [
+            ("of a Deployment", owned("ReplicaSet", "web-5d7f", "5d7f"), workload("Deployment", "web")),
+            ("of a ReplicaSet", owned("ReplicaSet", "web-5d7f", ""), workload("ReplicaSet", "web-5d7f")),
+            ("another hash", owned("ReplicaSet", "web-5d7f", "7f"), workload("ReplicaSet", "web-5d7f")),
+            ("of a StatefulSet", owned("StatefulSet", "db", ""), workload("StatefulSet", "db")),
+            ("of nobody", json!({}), workload("Pod", "a")),
+        ] {
+            assert_eq!(of(change).workload, want, "{name}");
+        }
+        let state = |pod: estimator::Pod| (pod.has_ended, pod.is_leaving, pod.is_replica, pod.waiting.is_some());
+        let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let mut job = owned("Job", "once", "");
+        json_patch(&mut job, &json!({"status": {"phase": "Succeeded"}}));
+        for (name, change, want) in [
+            ("running", json!({}), (false, false, true, false)),
+            ("waits for a node", json!({"spec": {"nodeName": ""}}), (false, false, true, true)),
+            ("is being deleted", deleted, (false, true, false, false)),
+            ("has failed: another one follows", json!({"status": {"phase": "Failed"}}), (true, false, false, false)),
+            ("has completed a Job", job, (true, false, true, false)),
+        ] {
+            assert_eq!(state(of(change)), want, "{name}");
+        }
+        let claim = json!({"spec": {"nodeName": "", "nodeSelector": {"disk": "ssd"}}});
+        let (name, claim) = *of(claim).waiting.unwrap();
+        let labels = [("disk".to_owned(), "ssd".to_owned())].into();
+        let node = estimator::NodeFacts { name: "n1", labels: &labels, taints: &[], unschedulable: false };
+        assert!(name == "shop/a" && claim.admits(node));
+        assert!(!claim.admits(estimator::NodeFacts { labels: &StringMap::new(), ..node }));
+    }
+
+    /// Merges objects, as a merge patch does.
+    fn json_patch(into: &mut Value, patch: &Value) {
+        match (into, patch) {
+            (Value::Object(into), Value::Object(patch)) => {
+                patch.iter().for_each(|(key, value)| json_patch(into.entry(key).or_insert(Value::Null), value));
+            }
+            (into, patch) => *into = patch.clone(),
         }
     }
 

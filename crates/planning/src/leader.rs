@@ -346,6 +346,7 @@ impl fmt::Display for EstimatorAnswer {
             _ => write!(f, "{cluster}, by its estimator server: ")?,
         }
         match (&self.error, self.fits, self.age_ms) {
+            (Some(error), ..) if source == "Nodes" => write!(f, "no answer, its summary decides: {error}")?,
             (Some(error), ..) => write!(f, "no answer, others decide: {error}")?,
             (None, Some(fits), _) => {
                 write!(f, "{fits} more")?;

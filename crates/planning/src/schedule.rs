@@ -14,10 +14,8 @@ use ironclad_fleet::{
     Because, Binding, BindingKey, BindingRef, ClusterName, Clusters, World, because::schedule::Reason,
 };
 use ironclad_scheduling::{
-    self as scheduling, Available, Capacity, Options, Peers, Seen,
-    capacity::Modelling,
-    deschedule,
-    estimator::{Index, question_of},
+    self as scheduling, Available, Capacity, Options, Peers, Seen, capacity::Modelling, deschedule, estimator::Index,
+    question_of,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -96,12 +94,7 @@ impl State {
     /// Reads the state from the objects, as a new leader does, and from the nodes and pods of the members that were
     /// asked.
     #[must_use]
-    pub fn of(
-        world: &World,
-        settings: &Settings,
-        nodes: &BTreeMap<ClusterName, Arc<Index>>,
-        now: Timestamp,
-    ) -> Self {
+    pub fn of(world: &World, settings: &Settings, nodes: &BTreeMap<ClusterName, Arc<Index>>, now: Timestamp) -> Self {
         let options = &settings.scheduler;
         let capacity = assumed(world, settings.modelling(), nodes, options, now);
         let peers = options.workload_affinity.then(|| Peers::of(world.bindings.values().map(|binding| &**binding)));

@@ -8,6 +8,7 @@ use std::{
 
 use ironclad_api::{
     cluster::Cluster,
+    conditions::binding::PREEMPTED,
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED},
     policy::{
         ClusterAffinityTerm, Placement, ReplicaSchedulingType, SpreadByField, SpreadConstraint, StaticClusterWeight,
@@ -446,11 +447,19 @@ fn refused_by_peers(seen: &Seen<'_>, cluster: &ClusterName, state: TargetState) 
     seen.peers?.test(seen.binding, &cluster.0, state).err()
 }
 
-/// Refuses a cluster to a workload whose result does not depend on capacity while it would take what is held for, or
-/// promised to, workloads that it yields to: a preempted binding would take back what it made room with.
+/// Returns whether the binding was preempted, as far as this process or the binding itself knows.
+fn was_preempted(seen: &Seen<'_>) -> bool {
+    let conditions = seen.binding.status().map_or(&[][..], |status| &status.conditions);
+    seen.preempting.is_some_and(|preempting| preempting.placed.was_preempted(&seen.binding.key()))
+        || conditions.iter().any(|condition| condition.type_ == PREEMPTED)
+        || seen.binding.spec().graceful_eviction_tasks.iter().any(|task| task.reason == BINDING_PREEMPTED)
+}
+
+/// Refuses a cluster to a preempted binding whose result does not depend on capacity, while it would take what is held
+/// for, or promised to, workloads that it yields to: it would take back what it made room with.
 fn refused_for_others(seen: &Seen<'_>, cluster: &ClusterName, state: TargetState) -> Option<Refusal> {
     let spec = seen.binding.spec();
-    if seen.options.preemption != preempt::Mode::Evict || state != TargetState::New {
+    if seen.options.preemption != preempt::Mode::Evict || state != TargetState::New || !was_preempted(seen) {
         return None;
     }
     let asker = Asker::of(spec);
@@ -611,6 +620,13 @@ pub fn available_replicas(
 pub(crate) fn depends_on_capacity(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
     let requests_capacity = spec.replicas != 0 || !spec.components.is_empty();
     requests_capacity && (spread_of(spec, placement) != Spread::All || divides_by_capacity(placement))
+}
+
+/// Returns the question that the scheduling cycles of a binding ask; `None` if its result does not depend on capacity.
+#[must_use]
+pub fn question_of(spec: &ResourceBindingSpec, options: &Options) -> Option<Question> {
+    let placement = spec.placement.as_ref()?;
+    depends_on_capacity(spec, placement).then(|| Question::of(spec, schedules_component_sets(options, spec, placement)))
 }
 
 /// Returns whether shares follow capacity (specification/scheduling.md 8.2).

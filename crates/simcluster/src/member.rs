@@ -182,6 +182,12 @@ impl Member {
         }
     }
 
+    /// Its nodes.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.0.state.lock().options.shape.clone()
+    }
+
     /// Changes the member's nodes.
     pub fn reshape(&self, shape: Shape) {
         let mut state = self.0.state.lock();

@@ -223,7 +223,7 @@ pub struct LeaderFlags {
     /// Evictions from a cluster until a person decides; 0 is no limit
     #[arg(long, value_name = "NUMBER")]
     pub max_evictions_per_episode: Option<u32>,
-    /// true or false: evict only what other clusters have room for
+    /// true or false: evict only what other clusters have room for, also gracefully
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub eviction_capacity_check: Option<bool>,
     /// true or false: NoExecute taints evict

@@ -42,7 +42,8 @@ pub fn placement(explanation: &Explanation) -> String {
     lines("held", &held);
     lines("kept", &explanation.last_copies.iter().map(ToString::to_string).collect::<Vec<_>>());
     lines("waits", &explanation.queue.iter().map(Queue::to_string).collect::<Vec<_>>());
-    let mut estimates: Vec<String> = explanation.estimates.iter().take(ESTIMATES_MAX).map(ToString::to_string).collect();
+    let mut estimates: Vec<String> =
+        explanation.estimates.iter().take(ESTIMATES_MAX).map(ToString::to_string).collect();
     let more = explanation.estimates.len().saturating_sub(ESTIMATES_MAX);
     estimates.extend((more > 0).then(|| format!("and {more} more (-o json)")));
     lines("estimates", &estimates);

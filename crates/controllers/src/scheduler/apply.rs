@@ -9,12 +9,7 @@ use ironclad_scheduling::{self as scheduling, Again, Decision, Effect, preempt::
 use ironclad_seam::Clock;
 
 use super::preemption::{Preemption, Progress};
-use crate::{
-    bindings::Bindings,
-    capacity::BeingWritten,
-    events::Events,
-    setup::Setup,
-};
+use crate::{bindings::Bindings, capacity::BeingWritten, events::Events, setup::Setup};
 
 /// Time within which a nomination is written; the evictions follow it.
 const NOMINATION_WRITTEN: Duration = Duration::from_millis(100);

@@ -134,16 +134,12 @@ async fn server_answers_the_client_over_mutual_tls() -> anyhow::Result<()> {
     Api::<Pod>::namespaced(setting.member.client(), "default").create(&PostParams::default(), &pod).await?;
     let question = ironclad_scheduling::estimator::Question::replicas("default", Some(&needs("3")?));
     let cached = setting.cached.clone();
-    setting
-        .until("the pod takes room", move || {
-            cached.fits(&question, ironclad_scheduling::estimator::Subtracting::Assigned) == Some(2)
-        })
-        .await?;
+    setting.until("the pod takes room", move || cached.fits(&question) == Some(2)).await?;
     assert_eq!(ask(&cores("3")?, &[]).await, Ok(2), "the watched pods count");
-    let listed = ironclad_estimator::listed(&setting.member.client(), true).await?;
+    let listed = ironclad_estimator::listed(&setting.member.client()).await?;
     for (cpu, fits) in [("3", 2), ("2", 5), ("9", 0)] {
         let question = ironclad_scheduling::estimator::Question::replicas("default", Some(&needs(cpu)?));
-        let asked = listed.clone().fits(&question, ironclad_scheduling::estimator::Subtracting::Assigned);
+        let asked = listed.clone().fits(&question);
         let watched = ask(&cores(cpu)?, &[]).await.map(i64::from);
         assert_eq!((asked, watched), (fits, Ok(fits)), "{cpu} cores, by one list and by watches");
     }

@@ -47,7 +47,7 @@ pub fn cluster(old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ironclad_api::work::{GracefulEvictionTask, ResourceBindingSpec};
+    use ironclad_api::work::{BindingSuspension, GracefulEvictionTask, ResourceBinding, ResourceBindingSpec};
     use serde_json::json;
 
     use super::*;

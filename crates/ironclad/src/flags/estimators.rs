@@ -14,7 +14,7 @@ use super::Period;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Estimators and descheduler")]
 pub(crate) struct EstimatorArgs {
-    /// Limit schedule results to what fits on the nodes of members, not only into their summaries
+    /// Ask estimators over gRPC, too; their least answer limits schedule results
     #[arg(long, env = "IRONCLAD_ENABLE_SCHEDULER_ESTIMATOR", default_value_t = EstimatorSettings::default().enabled, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_scheduler_estimator: bool,
     /// Ask no estimators of members in Pull mode

@@ -65,7 +65,8 @@ pub(crate) struct EvictionArgs {
     /// Check that an evicted workload can be scheduled elsewhere: strict, relaxed or off
     #[arg(long, default_value = Check::default().as_str(), value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
     pre_scheduling_check: String,
-    /// Do not evict workloads for which the other clusters lack available replicas
+    /// Do not evict workloads for which the other clusters lack available replicas; evictions with purge mode Directly
+    /// from ready clusters always ask
     #[arg(long, default_value_t = EvictionFlags::default().capacity_check, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_EVICTION_CAPACITY_CHECK")]
     eviction_capacity_check: bool,
     /// Concurrent writes of evictions; does not raise the rate

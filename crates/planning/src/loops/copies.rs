@@ -10,7 +10,7 @@ use ironclad_api::{
 };
 use ironclad_failover::graceful_eviction;
 use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, eviction_task, targets};
-use ironclad_scheduling::{self as scheduling, estimator::question_of};
+use ironclad_scheduling::{self as scheduling, question_of};
 use serde_json::json;
 
 use super::{Due, Plan};
@@ -133,8 +133,8 @@ impl Plan<'_> {
             let had = before.spec().target(&target.name).map_or(0, |target| target.replicas);
             let gains = i64::from(target.replicas.saturating_sub(had));
             // The scheduler counted what fits on nodes that are known.
-            let is_counted = self.scheduler.capacity.is_by_node(&cluster)
-                && question_of(spec, &self.options.scheduling).is_some();
+            let is_counted =
+                self.scheduler.capacity.is_by_node(&cluster) && question_of(spec, &self.options.scheduling).is_some();
             let certain = fits_within(&self.least, spec, &cluster, &self.options.scheduling).filter(|_| !is_counted);
             if let Some(certain) = certain.filter(|certain| *certain < gains) {
                 let gains = count(gains, "replica");

@@ -35,6 +35,12 @@ impl<'a> Asker<'a> {
         Self::with(Some(&spec.resource), priority(spec))
     }
 
+    /// Somebody for whom no nomination counts, to look at the account without them.
+    #[must_use]
+    pub fn unyielding() -> Self {
+        Self::with(None, i32::MAX)
+    }
+
     /// A workload of this priority; without its template if nothing is held for it.
     #[must_use]
     pub(crate) fn with(template: Option<&'a ObjectReference>, priority: i32) -> Self {

@@ -61,7 +61,7 @@ pub(crate) struct Leaver {
     pub(crate) footprint: Footprint,
 }
 
-/// What a workload frees in a cluster.
+/// Amounts that a workload frees in a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Freed {
     /// By the resources that the asker requests.
@@ -88,14 +88,20 @@ pub(crate) struct Room<'a> {
 struct ByNode<'a> {
     index: &'a Index,
     question: &'a Question,
-    /// What leaves in any case.
+    /// Workloads that leave in any case.
     leaving: Vec<Leaving>,
-    /// What nominations hold.
+    /// Pods for which nominations hold capacity.
     before: Vec<Before>,
 }
 
 impl Capacity {
-    /// Room of a cluster for this question once those have left that are leaving, beside what is held for preemptors
+    /// Returns whether a workload that left by its result still holds something in a cluster, as far as that is known.
+    pub(crate) fn holds(&self, cluster: &ClusterName, leaver: &Leaver) -> bool {
+        let watched = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref());
+        watched.is_none_or(|index| index.leaving(leaver.workload).is_some())
+    }
+
+    /// Room of a cluster for this question once those have left that are leaving, where that is known, beside what is held for preemptors
     /// that the asker yields to, and the measure of how much of the cluster a footprint takes. `None` if the cluster is
     /// unknown, or nobody knows what it offers.
     pub(crate) fn room<'a>(
@@ -130,10 +136,8 @@ impl Capacity {
         }
         let taken = (!held.is_empty()).then(|| slot.with(&held).0);
         let taken = taken.as_ref().unwrap_or(&slot.assumed);
-        let left = |requested: &Requested| {
-            let freed = leaving.iter().map(|leaver| leaver.footprint.get(requested.place, &requested.resource));
-            freed.fold(reported.left(&requested.resource, taken), i64::saturating_add)
-        };
+        // By the summary it is not known who has left already.
+        let left = |requested: &Requested| reported.left(&requested.resource, taken);
         let free: Amounts = request.0.iter().map(left).collect();
         let mut room = Room { request, free, base: 0, nodes: None };
         room.base = room.by_sums(std::iter::repeat(0));
@@ -163,7 +167,7 @@ impl Room<'_> {
         self.base
     }
 
-    /// What a workload frees; `None` if the account is kept by node and the workload holds nothing.
+    /// Amounts that a workload frees; `None` if the account is kept by node and the workload holds nothing.
     pub(crate) fn freed(&self, leaver: &Leaver, share: &Share<'_>) -> Option<Freed> {
         let freed = |footprint: &Footprint, leaving| Freed {
             amounts: self.amounts(footprint),

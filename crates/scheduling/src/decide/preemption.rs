@@ -56,7 +56,7 @@ pub(super) fn considered(
     };
     let key = seen.binding.key();
     let names = nominated(seen.binding).iter().map(|target| target.name.as_str());
-    let leaving = preempting.placed.is_anyone_leaving(names);
+    let leaving = preempting.placed.is_anyone_leaving(names, seen.capacity);
     let is_nominated = !nominated(seen.binding).is_empty();
     let turn = preempting.preemptors.turn(&key, seen.binding.generation(), is_nominated, leaving, now);
     let over_quota = preempting.over_quota.map(|quota| format!("{}: {quota}", Unhelpful::OverQuota));
@@ -112,6 +112,9 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
     let limits = &seen.options.preemption_limits;
     if plan.bindings() > limits.victims {
         return refused(failure, Unhelpful::TooMany, None);
+    }
+    if seen.options.preemption == Mode::Observe && plan.victims.is_empty() {
+        return refused(failure, Unhelpful::NoVictims, None);
     }
     if seen.options.preemption == Mode::Observe {
         let message = format!("{failure} {}", sentence("Preemption is observed only and would evict", &plan, "."));

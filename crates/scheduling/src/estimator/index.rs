@@ -136,11 +136,11 @@ impl Waiting {
     }
 }
 
-/// What leaves a member with one workload.
+/// Requests that leave a member with one workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaving {
     workload: Workload,
-    /// What it holds, by the number of the node.
+    /// Requests that it holds, by the number of the node.
     freed: Vec<(usize, Taken)>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) struct Before {
     pub(crate) sets: i64,
 }
 
-/// What nodes would have left, by the number of the node: free resources and pod slots.
+/// Capacity that nodes would have left, by the number of the node: free resources and pod slots.
 type Changed = BTreeMap<usize, (Units, i64)>;
 
 /// Answers that are kept up to date. They follow from the rest, so a copy begins without any.
@@ -530,7 +530,7 @@ impl Index {
         }
     }
 
-    /// What leaves the member with a workload: its pods, and those that are expected; `None` if it holds nothing.
+    /// Requests that leave with a workload: of its pods, and of those that are expected; `None` if it holds nothing.
     pub(crate) fn leaving(&self, workload: Workload) -> Option<Leaving> {
         let mut freed: BTreeMap<usize, Taken> = BTreeMap::new();
         for (at, request, pods) in self.pods.of(workload) {
@@ -544,7 +544,7 @@ impl Index {
         (!freed.is_empty()).then(|| Leaving { workload, freed: freed.into_iter().collect() })
     }
 
-    /// What leaves the member with the pods that are being deleted.
+    /// Requests that leave with the pods that are being deleted.
     pub(crate) fn being_deleted(&self) -> Option<Leaving> {
         self.leaving(Workload::LEAVING)
     }
@@ -1144,7 +1144,7 @@ mod tests {
             prop_assert!(fits <= room, "{} fit beside what waits, {} without it", fits, room);
         }
 
-        /// What waits has a place on every node that has room for it and admits it, and on no other.
+        /// Each pod that waits has a place on every node that has room for it and admits it, and on no other.
         #[test]
         fn what_waits_is_placed_where_it_fits(
             events in prop::collection::vec((0_usize..3, 0_usize..4, 0_i64..4, 0_i64..5, any::<bool>(), any::<bool>()), 1..60),

@@ -23,5 +23,5 @@ pub(crate) use index::{Before, Leaving};
 pub use index::{Estimate, EstimatePart, Index, Node, Pod};
 pub use pending::{Pending, PendingPod, ReplicaSet};
 pub use pods::Workload;
-pub use question::{PodTemplate, Question, SetPart, Wanted, assumed_parts, question_of};
+pub use question::{PodTemplate, Question, SetPart, Wanted, assumed_parts};
 pub use quota::{Quota, Scope};

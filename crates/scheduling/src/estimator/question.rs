@@ -5,11 +5,7 @@ use std::cmp::Ordering;
 use ironclad_api::work::{Component, NodeClaim, ReplicaRequirements, ResourceBindingSpec};
 
 use super::Claim;
-use crate::{
-    Options,
-    capacity::demand::{Demand, Part, Units, parts, units},
-    cycle, options,
-};
+use crate::capacity::demand::{Demand, Part, Units, parts, units};
 
 /// A pod as an estimator sees it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -166,14 +162,6 @@ pub fn assumed_parts(spec: &ResourceBindingSpec, parts: &[Part]) -> Vec<SetPart>
         SetPart { replicas: part.replicas, template }
     };
     parts.iter().zip(claims).map(part).collect()
-}
-
-/// Returns the question that the scheduling cycles of a binding ask; `None` if its result does not depend on capacity.
-#[must_use]
-pub fn question_of(spec: &ResourceBindingSpec, options: &Options) -> Option<Question> {
-    let placement = spec.placement.as_ref()?;
-    cycle::depends_on_capacity(spec, placement)
-        .then(|| Question::of(spec, options::schedules_component_sets(options, spec, placement)))
 }
 
 fn positive(mut request: Units) -> Units {

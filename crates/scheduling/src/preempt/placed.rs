@@ -14,6 +14,7 @@ use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use jiff::Timestamp;
 
 use crate::{
+    Capacity,
     capacity::{
         Footprint, Leaver,
         demand::{self, Demand},
@@ -194,15 +195,24 @@ impl Placed {
         }
     }
 
-    /// Returns whether a preempted binding has not left one of these clusters for good.
+    /// Returns whether a preempted binding still holds something in one of these clusters.
     #[must_use]
-    pub fn is_anyone_leaving<'a>(&self, clusters: impl IntoIterator<Item = &'a str>) -> bool {
-        clusters.into_iter().any(|cluster| self.leaving.contains_key(&ClusterName::from(cluster)))
+    pub fn is_anyone_leaving<'a>(&self, clusters: impl IntoIterator<Item = &'a str>, capacity: &Capacity) -> bool {
+        clusters.into_iter().any(|cluster| {
+            let cluster = ClusterName::from(cluster);
+            self.leaving(&cluster).any(|leaver| capacity.holds(&cluster, leaver))
+        })
     }
 
     /// Preempted bindings that have not left a cluster for good.
     pub(super) fn leaving(&self, cluster: &ClusterName) -> impl Iterator<Item = &Leaver> {
         self.leaving.get(cluster).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Returns whether a binding was preempted while this index followed it.
+    #[must_use]
+    pub fn was_preempted(&self, key: &BindingKey) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.preemption.is_some())
     }
 
     /// Bindings that were preempted lately: no nomination lasts longer.

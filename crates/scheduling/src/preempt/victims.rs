@@ -22,7 +22,7 @@ pub(super) struct Unit<'a> {
     pub(super) freed: Amounts,
     /// Part of the cluster that becomes free, in billionths.
     pub(super) share: u128,
-    /// What each member frees.
+    /// Amounts that each member frees.
     pub(super) of: SmallVec<[Freed; 1]>,
 }
 

@@ -13,7 +13,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_simcluster::{Faults, Shape};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::api::resource::Quantity};
 use kube::{
     Api,
     api::{ListParams, PostParams},
@@ -56,6 +56,13 @@ impl Runner {
     /// Starts the world and waits until all clusters are Ready and the leader's warm-up is over.
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
         let mut world = World::start(setup).await?;
+        // Of clusters that are equal otherwise, the first by name has room for most pods, so that it is preferred.
+        for (at, member) in world.members.values().enumerate() {
+            let mut shape = member.shape();
+            let pods = 110 + 5 * (world.members.len() - at);
+            shape.capacity.insert("pods".to_owned(), Quantity(pods.to_string()));
+            member.reshape(shape);
+        }
         world.start_process(0);
         let clusters: Api<Cluster> = Api::all(world.user());
         world

@@ -10,9 +10,14 @@ use ironclad_api::{
     policy::PropagationPolicy,
     work::ResourceBinding,
 };
+use ironclad_controllers::Settings;
+use ironclad_failover::flags::eviction::Check;
 use ironclad_fleet::gates::Gate;
 use ironclad_simcluster::Shape;
-use ironclad_testkit::sim::{Setup, World, WorldOptions, propagation};
+use ironclad_testkit::sim::{
+    Setup, World, WorldOptions, flags, propagation,
+    script::{HAND_KEY, taint},
+};
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -54,7 +59,16 @@ const SECOND: Duration = Duration::from_secs(1);
 impl Fleet {
     /// Members with this number of nodes of so many cores each.
     async fn of(members: usize, nodes: u32, cores: i32) -> anyhow::Result<Self> {
-        let mut setup = Setup { nodes, ..Setup::from(WorldOptions { seed: 36, members }) };
+        Self::with(members, nodes, cores, Settings::default()).await
+    }
+
+    /// The same with gate `Failover`.
+    async fn failing_over(members: usize, cores: i32) -> anyhow::Result<Self> {
+        Self::with(members, 1, cores, flags::settings(true, 10.0, Check::Relaxed)).await
+    }
+
+    async fn with(members: usize, nodes: u32, cores: i32, settings: Settings) -> anyhow::Result<Self> {
+        let mut setup = Setup { nodes, settings, ..Setup::from(WorldOptions { seed: 36, members }) };
         setup.settings.gates = setup.settings.gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
         setup.settings.scheduler.preemption = ironclad_scheduling::preempt::Mode::Evict;
         let mut world = World::start(setup).await?;
@@ -176,6 +190,30 @@ impl Fleet {
         Ok(about.filter_map(|event| event.involved_object.name).collect())
     }
 
+    /// Changes the nodes of a member.
+    async fn reshape(&mut self, member: &str, cores: i32) -> anyhow::Result<()> {
+        let member = self.world.members.get(member).context("a member")?.clone();
+        let mut shape = member.shape();
+        shape.capacity.insert("cpu".to_owned(), Quantity(cores.to_string()));
+        member.reshape(shape);
+        self.world.pass(20 * SECOND).await
+    }
+
+    /// Lets a workload that runs in member1 run everywhere, with purge mode Directly.
+    async fn open(&self, name: &str) -> anyhow::Result<()> {
+        let open = json!({"spec": {
+            "failover": {"cluster": {"purgeMode": "Directly"}},
+            "placement": {"clusterAffinity": null},
+        }});
+        let policies: Api<PropagationPolicy> = Api::namespaced(self.user.clone(), "default");
+        policies.patch(name, &PatchParams::default(), &Patch::Merge(open)).await?;
+        Ok(())
+    }
+
+    async fn taint(&self, member: &str, effect: &str) -> anyhow::Result<()> {
+        taint(&self.user, member, HAND_KEY, effect, self.world.clock().wall_seconds()).await
+    }
+
     async fn delete(&self, name: &str) -> anyhow::Result<()> {
         self.deployments().delete(name, &DeleteParams::default()).await?;
         Ok(())
@@ -214,7 +252,7 @@ async fn the_proposals_example_frees_what_the_preemptor_takes() -> anyhow::Resul
     Ok(())
 }
 
-/// What the models of a node of ten cores count as four, and of six as four, is there all the same.
+/// A node counts with what it has, although models count one of six cores as four.
 #[tokio::test(start_paused = true)]
 async fn a_watched_node_counts_with_what_it_has() -> anyhow::Result<()> {
     let mut fleet = Fleet::of(1, 1, 6).await?;
@@ -239,7 +277,8 @@ async fn victims_leave_one_node() -> anyhow::Result<()> {
     fleet.until_bound(newcomer).await?;
     let victims = fleet.victims().await?;
     // The pair on one node with the lowest of the higher priorities.
-    let other = &on.iter().find(|(name, node)| name != "p3" && on.iter().any(|(n, of)| n != name && of == node && n != "p3"));
+    let other =
+        &on.iter().find(|(name, node)| name != "p3" && on.iter().any(|(n, of)| n != name && of == node && n != "p3"));
     let node = other.map(|(_, node)| node.clone()).unwrap_or_else(|| on[0].1.clone());
     let want: BTreeSet<String> = on.iter().filter(|(_, of)| *of == node).map(|(name, _)| name.clone()).collect();
     ensure!(victims.len() == 2 && victims == want, "{victims:?} of {on:?}");
@@ -267,7 +306,7 @@ async fn nobody_leaves_for_a_pod_that_no_node_takes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who holds nothing in the member frees nothing.
+/// A workload that holds nothing in the member is no victim.
 #[tokio::test(start_paused = true)]
 async fn nobody_leaves_who_frees_nothing() -> anyhow::Result<()> {
     let mut fleet = Fleet::of(1, 1, 8).await?;
@@ -372,7 +411,7 @@ async fn a_preemptor_that_grows_evicts_one_more() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What waits is tried as soon as something is free, whatever made it free.
+/// Waiting workloads are tried as soon as something is free, whatever made it free.
 #[tokio::test(start_paused = true)]
 async fn deleted_workloads_make_room_at_once() -> anyhow::Result<()> {
     for gap in [0, 300, 1_000, 5_000, 30_000] {
@@ -423,7 +462,7 @@ async fn a_restart_after_a_preemption_places_the_preemptor() -> anyhow::Result<(
     Ok(())
 }
 
-/// Who gives up a preemption holds nothing any more.
+/// A preemptor that gives up holds nothing any more.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_held_for_who_gave_up() -> anyhow::Result<()> {
     for what in ["suspended", "deleted"] {
@@ -442,8 +481,7 @@ async fn nothing_is_held_for_who_gave_up() -> anyhow::Result<()> {
         match what {
             "suspended" => {
                 let suspend = json!({"spec": {"suspension": {"scheduling": true}}});
-                let policies: Api<PropagationPolicy> = Api::namespaced(fleet.user.clone(), "default");
-                policies.patch("high", &PatchParams::default(), &Patch::Merge(suspend)).await?;
+                fleet.bindings().patch("high-deployment", &PatchParams::default(), &Patch::Merge(suspend)).await?;
             }
             _ => fleet.delete("high").await?,
         }
@@ -457,6 +495,93 @@ async fn nothing_is_held_for_who_gave_up() -> anyhow::Result<()> {
         ensure!(fleet.nominated("high").await? == 0, "{what}: still nominated");
     }
     Ok(())
+}
+
+fn only_member1(policy: &mut Value) {
+    policy["spec"]["placement"]["clusterAffinity"] = json!({"clusterNames": ["member1"]});
+}
+
+/// Finding F1 of failover: a copy does not leave directly while only a part of it fits elsewhere, and leaves once all
+/// of it does.
+#[tokio::test(start_paused = true)]
+async fn a_divided_workload_leaves_once_all_of_it_fits_elsewhere() -> anyhow::Result<()> {
+    for effect in ["PreferNoExecute", "NoExecute"] {
+        let mut fleet = Fleet::failing_over(3, 10).await?;
+        fleet.reshape("member2", 4).await?;
+        fleet.reshape("member3", 2).await?;
+        let whole = app("whole", 10, 1, 0);
+        fleet.create_with(whole, only_member1, |_| {}).await?;
+        fleet.until_bound(whole).await?;
+        fleet.open("whole").await?;
+        fleet.world.pass(60 * SECOND).await?;
+        fleet.taint("member1", effect).await?;
+        for _ in 0..300 {
+            fleet.world.pass(SECOND).await?;
+            let runs = fleet.bound("member1", "whole").await?.len();
+            ensure!(runs == 10, "{effect}: {runs} pods are left");
+        }
+        fleet.reshape("member3", 8).await?;
+        for _ in 0..300 {
+            fleet.world.pass(SECOND).await?;
+            if fleet.bound("member1", "whole").await?.is_empty() {
+                break;
+            }
+        }
+        let (second, third) =
+            (fleet.bound("member2", "whole").await?.len(), fleet.bound("member3", "whole").await?.len());
+        ensure!(second + third == 10, "{effect}: {second} and {third} of 10 once there is room");
+    }
+    Ok(())
+}
+
+/// Finding F1 of failover: a cluster to which nothing is dispatched is no other place for a copy.
+#[tokio::test(start_paused = true)]
+async fn the_last_copy_stays_while_nothing_is_dispatched_to_the_only_target() -> anyhow::Result<()> {
+    let mut fleet = Fleet::failing_over(2, 10).await?;
+    let held = App { duplicated: false, ..app("held", 2, 1, 0) };
+    fleet.create_with(held, only_member1, |_| {}).await?;
+    fleet.until_bound(held).await?;
+    let suspend = json!({"spec": {"suspension": {"dispatchingOnClusters": {"clusterNames": ["member2"]}}}});
+    let policies: Api<PropagationPolicy> = Api::namespaced(fleet.user.clone(), "default");
+    policies.patch("held", &PatchParams::default(), &Patch::Merge(suspend)).await?;
+    fleet.open("held").await?;
+    fleet.world.pass(30 * SECOND).await?;
+    fleet.taint("member1", "NoExecute").await?;
+    for _ in 0..300 {
+        fleet.world.pass(SECOND).await?;
+        ensure!(fleet.bound("member1", "held").await?.len() == 2, "the copy has gone");
+    }
+    Ok(())
+}
+
+/// Finding F2 of failover: with purge mode Directly the new copy starts when the old one is gone, also while a
+/// finalizer keeps it.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_in_the_member_delays_the_new_copy() -> anyhow::Result<()> {
+    let mut fleet = Fleet::failing_over(2, 10).await?;
+    let kept = app("kept", 1, 1, 0);
+    fleet.create_with(kept, only_member1, |_| {}).await?;
+    fleet.until_bound(kept).await?;
+    let copies: Api<Deployment> = Api::namespaced(fleet.world.member("member1")?.client(), "default");
+    let finalizers = |all: Value| Patch::Merge(json!({"metadata": {"finalizers": all}}));
+    copies.patch("kept", &PatchParams::default(), &finalizers(json!(["example.com/keep"]))).await?;
+    fleet.open("kept").await?;
+    fleet.world.pass(30 * SECOND).await?;
+    fleet.taint("member1", "NoExecute").await?;
+    for _ in 0..120 {
+        fleet.world.pass(SECOND).await?;
+        ensure!(copies.get_opt("kept").await?.is_some(), "the finalizer keeps it");
+        ensure!(fleet.bound("member2", "kept").await?.is_empty(), "both copies are there");
+    }
+    ensure!(copies.get("kept").await?.metadata.deletion_timestamp.is_some(), "it is being deleted");
+    copies.patch("kept", &PatchParams::default(), &finalizers(json!([]))).await?;
+    for _ in 0..60 {
+        fleet.world.pass(SECOND).await?;
+        if fleet.bound("member2", "kept").await?.len() == 1 {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("the new copy does not start")
 }
 
 /// Tasks of preempted workloads are named so.

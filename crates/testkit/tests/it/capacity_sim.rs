@@ -64,12 +64,11 @@ async fn replicas_are_placed_by_reported_capacity() -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn unplaced_workload_is_placed_when_a_member_grows() -> anyhow::Result<()> {
-    // A node of eight cores is in the grade with at least four.
-    let (mut world, bindings) = placed_by_capacity(12).await?;
+    let (mut world, bindings) = placed_by_capacity(20).await?;
     world
-        .until("nobody has room for twelve", async || {
+        .until("nobody has room for twenty", async || {
             let Some(binding) = bindings.get_opt("web-deployment").await? else { return Ok(false) };
-            let full = "failed to assign replicas: failed to scale up: Clusters available replicas 8 are not enough to schedule.";
+            let full = "failed to assign replicas: failed to scale up: Clusters available replicas 16 are not enough to schedule.";
             Ok(result(&binding).is_empty() && scheduled(&binding) == Some(("Unschedulable", full)))
         })
         .await?;
@@ -79,7 +78,7 @@ async fn unplaced_workload_is_placed_when_a_member_grows() -> anyhow::Result<()>
     world
         .until("the new nodes take them", async || {
             let binding = bindings.get("web-deployment").await?;
-            Ok(result(&binding) == [("member1", 9), ("member2", 3)]
+            Ok(result(&binding) == [("member1", 15), ("member2", 5)]
                 && scheduled(&binding).is_some_and(|(r, _)| r == "Success"))
         })
         .await?;

@@ -18,13 +18,16 @@ use ironclad_fleet::gates::Gate;
 use ironclad_testkit::sim::{Setup, World, WorldOptions, propagation};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Namespace, Pod, Service},
+    core::v1::{Namespace, Node, Pod, Service},
 };
-use kube::{Api, ResourceExt as _, api::PostParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 
 /// Two members with two nodes of eight cores each. In member1, a pod of five cores runs on each node: six cores are
-/// free, and no replica of four cores fits. Models are off, so that only the sums are reported.
+/// free, and no replica of four cores fits. Models are off.
 async fn fragmented(change: impl FnOnce(&mut Setup)) -> anyhow::Result<World> {
     let mut setup = Setup { nodes: 2, ..Setup::from(WorldOptions { seed: 7, members: 2 }) };
     setup.settings.gates = setup.settings.gates.with(Gate::CustomizedClusterResourceModeling, false);
@@ -78,13 +81,12 @@ async fn until_placed(world: &mut World, bindings: &Api<ResourceBinding>, want: 
 
 #[tokio::test(start_paused = true)]
 async fn replicas_avoid_a_fragmented_member() -> anyhow::Result<()> {
-    let mut by_sums = fragmented(|_| {}).await?;
-    let bindings = create(&by_sums, 4, "4").await?;
-    until_placed(&mut by_sums, &bindings, &[("member1", 1), ("member2", 3)]).await?;
-
-    let mut by_nodes = fragmented(|setup| setup.settings.estimators.enabled = true).await?;
-    let bindings = create(&by_nodes, 4, "4").await?;
-    until_placed(&mut by_nodes, &bindings, &[("member2", 4)]).await
+    for estimators in [false, true] {
+        let mut world = fragmented(|setup| setup.settings.estimators.enabled = estimators).await?;
+        let bindings = create(&world, 4, "4").await?;
+        until_placed(&mut world, &bindings, &[("member2", 4)]).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +102,7 @@ async fn waiting_workload_is_placed_when_a_node_has_room_again() -> anyhow::Resu
         .await?;
     let freed = world.clock().mono();
     let pods: Api<Pod> = Api::namespaced(world.member("member1")?.client(), "default");
-    pods.delete("a", &kube::api::DeleteParams::default()).await?;
+    pods.delete("a", &DeleteParams::default()).await?;
     world
         .until("all five are placed", async || {
             let binding = bindings.get("web-deployment").await?;
@@ -173,8 +175,21 @@ async fn descheduler_moves_replicas_that_find_no_node() -> anyhow::Result<()> {
         setup.settings.controllers = ControllerList::parse("*,descheduler").expect("both are names");
     })
     .await?;
+    let pods: Api<Pod> = Api::namespaced(world.member("member1")?.client(), "default");
+    pods.delete("b", &DeleteParams::default()).await?;
+    world.pass(Duration::from_secs(5)).await?;
     let bindings = create(&world, 4, "4").await?;
     until_placed(&mut world, &bindings, &[("member1", 1), ("member2", 3)]).await?;
+    world.until_quiet().await?;
+    // Its pod has to find a node again, and no node of the member takes any.
+    let nodes: Api<Node> = Api::all(world.member("member1")?.client());
+    for node in nodes.list(&ListParams::default()).await? {
+        let cordoned = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+        nodes.patch(&node.name_any(), &PatchParams::default(), &cordoned).await?;
+    }
+    for pod in pods.list(&ListParams::default()).await?.items.iter().filter(|pod| pod.name_any().starts_with("web")) {
+        pods.delete(&pod.name_any(), &DeleteParams::default()).await?;
+    }
     let placed = world.clock().mono();
     until_placed(&mut world, &bindings, &[("member2", 4)]).await?;
     let took = world.clock().mono() - placed;
@@ -186,7 +201,7 @@ async fn descheduler_moves_replicas_that_find_no_node() -> anyhow::Result<()> {
     let message = "Binding has been descheduled, 1 replica(s) in cluster(member1), 1 total descheduled replica(s)";
     world
         .until("an event that says so", async || {
-            let all = events.list(&kube::api::ListParams::default()).await?.items;
+            let all = events.list(&ListParams::default()).await?.items;
             Ok(all.iter().any(|event| event.message.as_deref() == Some(message)))
         })
         .await

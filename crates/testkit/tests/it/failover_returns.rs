@@ -23,7 +23,7 @@ async fn a_copy_that_is_placed_again_survives_the_deletion_of_its_work() -> anyh
     unchecked.settings.failover.eviction.pre_scheduling_check = Check::Off;
     let mut runner = Runner::new(unchecked).await?;
     let failover = Failover::Cluster { mode: "Directly", seconds: 0 };
-    let pinned = App { affinity: vec!["member1".into()], failover, ..App::new("web") };
+    let pinned = App { affinity: vec!["member1".into(), "member2".into()], failover, ..App::new("web") };
     // It tolerates unready clusters: otherwise only the return would place it there again.
     let anywhere = json!([{"key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}]);
     runner.add(&pinned, |policy| policy["spec"]["placement"]["clusterTolerations"] = anywhere).await?;
@@ -47,7 +47,9 @@ async fn a_copy_that_is_placed_again_survives_the_deletion_of_its_work() -> anyh
         })
         .await?;
     runner.untaint(&["member1"], "NoExecute").await?;
+    runner.taint(&["member2"], "NoExecute").await?;
     runner.until("it is placed there again", |runner| Ok(runner.placed("web")? == ["member1:1"])).await?;
+    runner.untaint(&["member2"], "NoExecute").await?;
     runner.fault("member1", Faults::default())?;
     runner.until_settled("web", &["member1:1"]).await?;
     runner.world.until_quiet().await?;

@@ -150,7 +150,7 @@ fn who_holds_nothing_is_no_victim() {
     assert_eq!(evicted.decide(evicted.binding("p"), 1_001).result(), Some(&targets(&[("m1", 1)])[..]));
 }
 
-/// Whether their pods still run, are being deleted or are gone: what leaves for one is not evicted again for the next.
+/// Their pods run, are being deleted or are gone: what leaves for one is not evicted again for the next.
 #[test]
 fn preemptors_that_wait_together_evict_as_many_as_needed() {
     let names: Vec<String> = (0..15).map(|at| format!("low{at}")).collect();
@@ -228,7 +228,7 @@ fn whose_scheduling_is_suspended_holds_nothing() {
     assert_eq!(applied(&suspended, &decision).status.unwrap().nominated_clusters, []);
 }
 
-/// What the condition says while victims leave, and once they have left.
+/// Message of the condition while victims leave, and once they have left.
 #[test]
 fn the_condition_says_the_present() {
     let mut world = World::new().watched("m1", &[("n1", 4)]).on_node("m1", "n1", &[("low", 0, 4)]);

@@ -269,7 +269,7 @@ proptest! {
     }
 }
 
-/// What pods of a workload do.
+/// State of the pods of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     Runs,

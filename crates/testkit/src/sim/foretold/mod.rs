@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::Context as _;
 use ironclad_api::policy::{ClusterOverridePolicy, ClusterTaintPolicy, OverridePolicy};
-use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
 use ironclad_planning::{Fleet, Settings};
 use ironclad_propagation::priority::Class;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, scheduling::v1::PriorityClass};
@@ -97,7 +97,15 @@ impl Property {
 async fn fleet(world: &World) -> anyhow::Result<Fleet> {
     let user = world.user();
     let mut fleet = Fleet { world: world.observe().await?, ..Fleet::default() };
-    fleet.settings = Settings::new(world.settings.gates.clone(), &world.settings.scheduler);
+    fleet.settings = Settings::new(world.settings.gates.clone(), &world.settings.scheduler).with_estimators(true);
+    for (name, member) in world.members.iter() {
+        let name = ClusterName::from(name.as_str());
+        let is_ready = fleet.world.clusters.get(&name).is_some_and(|cluster| cluster.is_ready());
+        // Who does not answer is counted by its summary.
+        if is_ready && let Ok(index) = ironclad_estimator::listed(&member.client()).await {
+            fleet.nodes.insert(name, Arc::new(index));
+        }
+    }
     for policy in all::<ClusterTaintPolicy>(&user).await? {
         fleet.world.insert_taint_policy(policy);
     }

@@ -22,7 +22,7 @@ use kube::{
 };
 
 use super::{
-    Action, App, CLASSES, Script, Shortage, Spread, TaintPolicy,
+    Action, App, CLASSES, Script, Shortage, Spread, TaintPolicy, account,
     action::{self, HAND_KEY, untaint},
     fairness,
     gauges::{self, Expect},
@@ -193,6 +193,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         world.model.look(|fleet| fairness::check(fleet, &apps, shortage)).context("at rest")?;
     }
     gauges::check(world, Expect::Empty)?;
+    account::check(world).await?;
     seen(world);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A script: a fleet, its workloads, and a list of faults with times. It is determined by a seed, so that a
 //! failing script replays exactly and can be shrunk by removing actions.
 
+mod account;
 mod action;
 mod apps;
 pub mod autoscalers;

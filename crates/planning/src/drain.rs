@@ -12,8 +12,8 @@ use ironclad_failover::{
     taint_manager::pre_scheduling_check::Snapshot,
 };
 use ironclad_fleet::{Binding, ClusterName, Clusters, World, because::migration::Reason};
-use ironclad_scheduling::{Peers, estimator::Index};
-use jiff::Timestamp;
+use ironclad_scheduling::{Peers, capacity::PROMISED_TTL, estimator::Index};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -229,11 +229,15 @@ pub fn concerns(binding: &Binding, clusters: &Clusters, drain: &Drain) -> bool {
     drain::is_under_way(binding.spec(), &drain.cluster) || drain.judge(binding, clusters).is_some()
 }
 
-/// True if the scheduler's answers about other bindings may depend on this one.
+/// True if the scheduler's answers about other bindings may depend on this one: its pods may be promised and not
+/// observed yet, capacity is held for it, or it belongs to groups of workloads.
 #[must_use]
-pub fn counts(binding: &Binding) -> bool {
+pub fn counts(binding: &Binding, now: Timestamp) -> bool {
     let is_nominated = binding.status().is_some_and(|status| !status.nominated_clusters.is_empty());
-    is_nominated || binding.spec().workload_affinity_groups.is_some()
+    let age = binding.view().last_scheduled().map(|scheduled| now.duration_since(scheduled));
+    let is_new = age.is_some_and(|age| age < SignedDuration::try_from(PROMISED_TTL).unwrap_or(SignedDuration::MAX));
+    let spec = binding.spec();
+    is_nominated || is_new || !spec.graceful_eviction_tasks.is_empty() || spec.workload_affinity_groups.is_some()
 }
 
 #[cfg(test)]

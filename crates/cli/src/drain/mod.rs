@@ -330,7 +330,7 @@ pub async fn preview(
     let mut world = World { clusters, ..World::default() };
     let mut others = Vec::new();
     let found = bindings(plane, options, |binding| {
-        if let (true, Binding::Namespaced(other)) = (counts(binding), binding) {
+        if let (true, Binding::Namespaced(other)) = (counts(binding, now), binding) {
             others.push(other.clone());
         }
         concerns(binding, &world.clusters, &drain)

@@ -394,7 +394,8 @@ impl Scheduler {
         }
         let concerned = |b: Binding| concerns(b.view(), cluster, self.capacity.options());
         // A preempted copy returns once nothing is held for others any more.
-        let kept_away = self.preemption.kept_away().into_iter().filter(|key| {
+        let kept_away = self.preemption.kept_away();
+        let kept_away = kept_away.into_iter().filter(|key| {
             let binding = self.bindings.get(key);
             binding.is_some_and(|binding| binding.spec().target(&name.0).is_none() && concerned(binding))
         });

@@ -113,6 +113,9 @@ impl Preemption {
 
     /// Bindings that were preempted lately, whose copies may be kept away from clusters for others.
     pub(super) fn kept_away(&self) -> Vec<Key> {
+        if !self.is_on() {
+            return Vec::new();
+        }
         let now = self.clock.wall_seconds();
         let keys = self.state.lock().placed.preempted(now);
         keys.into_iter().map(|key| Key::new(&key.namespace, &key.name)).collect()

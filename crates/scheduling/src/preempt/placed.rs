@@ -30,6 +30,8 @@ pub struct Placed {
     clusters: BTreeMap<ClusterName, Occupants>,
     entries: BTreeMap<BindingKey, Entry>,
     leaving: BTreeMap<ClusterName, BTreeMap<BindingKey, Leaver>>,
+    /// Bindings that were preempted, with the time of the last preemption.
+    preempted: BTreeMap<BindingKey, Option<Timestamp>>,
 }
 
 /// Places of one binding in the index.
@@ -157,6 +159,9 @@ impl Placed {
             leaving.push(cluster);
         }
         let was_preempted = !leaving.is_empty() || preempted.is_some();
+        if was_preempted {
+            self.preempted.insert(key.clone(), preempted);
+        }
         let preemption = was_preempted.then(|| Box::new(Preemption { leaving, at: preempted }));
         if !clusters.is_empty() || preemption.is_some() {
             self.entries.insert(key, Entry { priority, clusters: clusters.into(), preemption });
@@ -176,6 +181,7 @@ impl Placed {
 
     /// Forgets a binding.
     pub fn remove(&mut self, key: &BindingKey) {
+        self.preempted.remove(key);
         let Some(entry) = self.entries.remove(key) else { return };
         for cluster in &entry.clusters {
             if let Some(all) = self.clusters.get_mut(cluster) {
@@ -212,17 +218,15 @@ impl Placed {
     /// Returns whether a binding was preempted while this index followed it.
     #[must_use]
     pub fn was_preempted(&self, key: &BindingKey) -> bool {
-        self.entries.get(key).is_some_and(|entry| entry.preemption.is_some())
+        self.preempted.contains_key(key)
     }
 
     /// Bindings that were preempted lately: no nomination lasts longer.
     #[must_use]
     pub fn preempted(&self, now: Timestamp) -> Vec<BindingKey> {
-        let is_recent = |preemption: &Preemption| {
-            preemption.at.is_none_or(|at| now.duration_since(at) < NOMINATED_FOR.saturating_mul(2))
-        };
-        let preempted = |entry: &Entry| entry.preemption.as_ref().is_some_and(|preemption| is_recent(preemption));
-        self.entries.iter().filter(|(_, entry)| preempted(entry)).map(|(key, _)| key.clone()).collect()
+        let is_recent =
+            |at: &Option<Timestamp>| at.is_none_or(|at| now.duration_since(at) < NOMINATED_FOR.saturating_mul(2));
+        self.preempted.iter().filter(|(_, at)| is_recent(at)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Bindings on the cluster.

@@ -10,18 +10,17 @@ use ironclad_api::{
     policy::PropagationPolicy,
     work::ResourceBinding,
 };
-use ironclad_controllers::Settings;
 use ironclad_failover::flags::eviction::Check;
 use ironclad_fleet::gates::Gate;
 use ironclad_simcluster::Shape;
 use ironclad_testkit::sim::{
-    Setup, World, WorldOptions, flags, propagation,
+    Setup, World, WorldOptions, propagation, runner,
     script::{HAND_KEY, taint},
 };
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{Namespace, Pod, ResourceQuota},
+        core::v1::{Pod, ResourceQuota},
         scheduling::v1::PriorityClass,
     },
     apimachinery::pkg::api::resource::Quantity,
@@ -59,16 +58,18 @@ const SECOND: Duration = Duration::from_secs(1);
 impl Fleet {
     /// Members with this number of nodes of so many cores each.
     async fn of(members: usize, nodes: u32, cores: i32) -> anyhow::Result<Self> {
-        Self::with(members, nodes, cores, Settings::default()).await
+        Self::with(Setup { nodes, ..Setup::from(WorldOptions { seed: 36, members }) }, cores).await
     }
 
     /// The same with gate `Failover`.
     async fn failing_over(members: usize, cores: i32) -> anyhow::Result<Self> {
-        Self::with(members, 1, cores, flags::settings(true, 10.0, Check::Relaxed)).await
+        let mut setup = runner::setup(members, 10.0);
+        setup.settings.failover.eviction.pre_scheduling_check = Check::Relaxed;
+        Self::with(setup, cores).await
     }
 
-    async fn with(members: usize, nodes: u32, cores: i32, settings: Settings) -> anyhow::Result<Self> {
-        let mut setup = Setup { nodes, settings, ..Setup::from(WorldOptions { seed: 36, members }) };
+    async fn with(mut setup: Setup, cores: i32) -> anyhow::Result<Self> {
+        let nodes = setup.nodes;
         setup.settings.gates = setup.settings.gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
         setup.settings.scheduler.preemption = ironclad_scheduling::preempt::Mode::Evict;
         let mut world = World::start(setup).await?;
@@ -160,15 +161,13 @@ impl Fleet {
         self.until_bound(app).await
     }
 
-    /// Waits until all pods of a workload have a node in member1, or all copies have.
+    /// Waits until all pods of a workload have a node.
     async fn until_bound(&mut self, app: App) -> anyhow::Result<()> {
         let members: Vec<String> = self.world.members.keys().cloned().collect();
-        let (user, clients) = (self.user.clone(), members);
-        let wanted = if app.duplicated { app.replicas * i32::try_from(clients.len())? } else { app.replicas };
-        let _ = user;
+        let wanted = if app.duplicated { app.replicas * i32::try_from(members.len())? } else { app.replicas };
         for _ in 0..600 {
             let mut bound = 0;
-            for member in &clients {
+            for member in &members {
                 bound += self.bound(member, app.name).await?.len();
             }
             if i32::try_from(bound)? == wanted {
@@ -306,28 +305,23 @@ async fn nobody_leaves_for_a_pod_that_no_node_takes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A workload that holds nothing in the member is no victim.
+/// A workload that holds nothing in the member is no victim: a quota there refuses its pods.
 #[tokio::test(start_paused = true)]
 async fn nobody_leaves_who_frees_nothing() -> anyhow::Result<()> {
     let mut fleet = Fleet::of(1, 1, 8).await?;
-    // Its member refuses its pods.
-    let member = fleet.world.member("member1")?.client();
     fleet.run(app("real", 1, 5, 5)).await?;
-    let quota = json!({"metadata": {"name": "full"}, "spec": {"hard": {"pods": "1"}}});
-    let quotas: Api<ResourceQuota> = Api::namespaced(member.clone(), "default");
+    let quota = json!({"metadata": {"name": "full"}, "spec": {"hard": {"count/pods": "1"}}});
+    let quotas: Api<ResourceQuota> = Api::namespaced(fleet.world.member("member1")?.client(), "default");
     quotas.create(&PostParams::default(), &serde_json::from_value(quota)?).await?;
     fleet.create(app("refused", 1, 3, 0)).await?;
-    fleet.world.pass(5 * SECOND).await?;
-    let other: Api<Namespace> = Api::all(member);
-    let _ = other.get("default").await?;
-    // Its member runs none of it.
+    // Nothing is promised to it any more.
     fleet.world.pass(60 * SECOND).await?;
-    let _ = quotas.delete("full", &DeleteParams::default()).await?;
-    fleet.world.pass(SECOND).await?;
+    ensure!(fleet.placed("refused").await? == 1 && fleet.bound("member1", "refused").await?.is_empty());
+    quotas.delete("full", &DeleteParams::default()).await?;
     let newcomer = app("new", 1, 5, 10);
     fleet.create(newcomer).await?;
     fleet.until_bound(newcomer).await?;
-    ensure!(fleet.victims().await?.contains("real"), "{:?}", fleet.victims().await?);
+    ensure!(fleet.victims().await? == names(&["real"]), "{:?}", fleet.victims().await?);
     Ok(())
 }
 

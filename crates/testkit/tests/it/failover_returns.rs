@@ -47,9 +47,10 @@ async fn a_copy_that_is_placed_again_survives_the_deletion_of_its_work() -> anyh
         })
         .await?;
     runner.untaint(&["member1"], "NoExecute").await?;
-    runner.taint(&["member2"], "NoExecute").await?;
+    let only = Patch::Merge(json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}}}));
+    let policies: Api<PropagationPolicy> = Api::namespaced(runner.world.user(), "default");
+    policies.patch("web", &PatchParams::default(), &only).await?;
     runner.until("it is placed there again", |runner| Ok(runner.placed("web")? == ["member1:1"])).await?;
-    runner.untaint(&["member2"], "NoExecute").await?;
     runner.fault("member1", Faults::default())?;
     runner.until_settled("web", &["member1:1"]).await?;
     runner.world.until_quiet().await?;

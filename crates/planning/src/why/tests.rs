@@ -243,7 +243,14 @@ fn last_copies_of_others_are_named_to_what_waits_for_their_capacity() {
                 "m1: the last copy of shop/old-deployment, replicas 2: it stays until that workload is placed again, deleted or scaled down",
             ],
         ),
-        ("one that is deleted at once", "m1", task("m1", "Directly"), vec![]),
+        (
+            "one that is deleted as soon as another one is scheduled",
+            "m1",
+            task("m1", "Directly"),
+            vec![
+                "m1: the last copy of shop/old-deployment, replicas 2: it stays until that workload is placed again, deleted or scaled down",
+            ],
+        ),
         ("it is placed elsewhere, and leaves by itself", "m1", format!("{gracefully}{placed}"), vec![]),
         ("in a cluster that it can't use", "m1", task("m2", "Gracefully"), vec![]),
         ("it waits for nothing", "m2", gracefully.clone(), vec![]),

@@ -71,6 +71,13 @@ pub fn allocatable(fleet: &Fleet, cluster: &ClusterName) -> i64 {
     summary(fleet.clusters.get(cluster).map(|cluster| &**cluster)).0
 }
 
+/// Returns whether a cluster has sent a summary.
+#[must_use]
+pub fn is_reported(fleet: &Fleet, cluster: &ClusterName) -> bool {
+    let status = fleet.clusters.get(cluster).and_then(|cluster| cluster.status.as_ref());
+    status.is_some_and(|status| status.resource_summary.is_some())
+}
+
 /// Millicores that a cluster reports: allocatable ones, and those that its pods request.
 #[must_use]
 pub fn summary(cluster: Option<&Cluster>) -> (i64, i64) {

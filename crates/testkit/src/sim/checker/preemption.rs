@@ -508,6 +508,10 @@ impl Preemptions {
         for target in spec.clusters.iter().filter(|target| of_target(spec, target) > had(&target.name)) {
             let cluster = ClusterName::from(target.name.as_str());
             let (promised, all) = (capacity::promised(fleet, &cluster), capacity::allocatable(fleet, &cluster));
+            // The scheduler knows the nodes of a cluster before a summary tells of them.
+            if !capacity::is_reported(fleet, &cluster) {
+                continue;
+            }
             if promised > all {
                 let holders = capacity::holders(fleet, &cluster);
                 broken.push(format!("{promised}m of {all}m are promised in {cluster}, the last to {key}: {holders}"));

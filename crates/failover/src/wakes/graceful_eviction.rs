@@ -87,8 +87,7 @@ mod tests {
         let mut ends = lives.clone();
         ends.metadata.deletion_timestamp = Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH));
         let mut waits = lives.clone();
-        waits.spec.suspension =
-            Some(BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() }.into());
+        waits.spec.suspension = Some(BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() });
         for (name, old, new, want) in [
             ("created", None, Some(&lives), false),
             ("changed", Some(&lives), Some(&lives), false),

@@ -269,7 +269,7 @@ fn changes(args: &Args) -> anyhow::Result<()> {
             measure(args, |n| {
                 let (from, to) = (&versions[n % 2], &versions[(n + 1) % 2]);
                 index.update(name, Some(to));
-                black_box(capacity.cluster(name, Some(&**from), Some(&**to)));
+                capacity.cluster(name, Some(&**from), Some(&**to));
             })
         };
         let figures = [change(busier), change(moved.clone())];

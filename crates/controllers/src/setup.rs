@@ -86,7 +86,7 @@ pub(crate) struct Setup {
     pub(crate) capacity: FleetCapacity,
     /// Groups of workloads, as the scheduler assumes them.
     pub(crate) groups: Groups,
-    /// Answers of accurate estimators.
+    /// Answers of estimators over gRPC.
     pub(crate) estimates: Estimates,
     /// State in memory that is shown on request.
     pub(crate) explain: Explain,

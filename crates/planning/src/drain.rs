@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(went, ["a moves m2:1", "b moves m3:1"]);
     }
 
-    /// The nodes of members count where the leader asks accurate estimators.
+    /// The nodes of members count where the leader keeps accounts by node.
     #[test]
     fn nodes_of_members_that_were_asked_count() {
         let asks = Settings::default().with_estimators(true);

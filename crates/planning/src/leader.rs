@@ -27,7 +27,7 @@ pub struct Settings {
     pub scheduler: Options,
     /// Flags of FederatedHPAs, with the effect of the gates.
     pub autoscaler: AutoscalerOptions,
-    /// True if the scheduler asks accurate estimators: `--enable-scheduler-estimator`.
+    /// True if the leader keeps accounts of clusters by node: `--enable-cluster-resource-modeling`.
     pub estimators: bool,
 }
 
@@ -44,7 +44,7 @@ impl Settings {
         Self { autoscaler: options.clone().with_gates(&self.gates), ..self }
     }
 
-    /// Returns the settings with accurate estimators asked or not.
+    /// Returns the settings with accounts of clusters by node or not.
     #[must_use]
     pub fn with_estimators(self, estimators: bool) -> Self {
         Self { estimators, ..self }

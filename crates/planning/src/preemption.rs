@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Nodes of members count where the leader asks accurate estimators.
+    /// Nodes of members count where the leader keeps accounts by node.
     #[test]
     fn nodes_decide_where_they_are_known() {
         let planned = |nodes: &[(&str, &[i64])]| {

@@ -54,7 +54,7 @@ pub struct Options {
     pub scheduling: scheduling::Options,
     /// Use of resource models.
     pub modelling: Modelling,
-    /// True if the scheduler asks accurate estimators.
+    /// True if the leader keeps accounts of clusters by node.
     pub estimators: bool,
     /// Nodes and pods of the members that were asked for them.
     pub nodes: BTreeMap<ClusterName, Arc<Index>>,

@@ -190,7 +190,7 @@ fn replicas_that_may_not_fit_on_the_nodes_are_named() {
     }
 }
 
-/// The nodes of members count where the leader asks accurate estimators.
+/// The nodes of members count where the leader keeps accounts by node.
 #[test]
 fn nodes_of_members_that_were_asked_count() {
     let small: &[(&str, &[i64])] = &[("m2", &[2, 2, 2, 2]), ("m3", &[3, 3])];

@@ -49,7 +49,7 @@ pub struct Fleet {
     pub priority_classes: Option<Vec<Class>>,
     /// FederatedResourceQuotas, at least of the namespaces that are asked about.
     pub quotas: Vec<Arc<FederatedResourceQuota>>,
-    /// Nodes and pods of the members that were asked for them, as the accurate estimators of the leader count them.
+    /// Nodes and pods of the members that were asked for them, as the leader counts them.
     pub nodes: BTreeMap<ClusterName, Arc<Index>>,
     /// Answers of the leader's accounts of clusters about bindings.
     pub accounts: BTreeMap<BindingKey, BTreeMap<ClusterName, i64>>,

@@ -418,7 +418,8 @@ enum Cause {
     Replay,
 }
 
-/// Reads the queue: the bindings in it, the highest priority first, and whether each waits for capacity or a cluster that fits.
+/// Reads the queue: the bindings in it, the highest priority first, and whether each waits for
+/// capacity or a cluster that fits.
 fn queue_reader(queue: &Queue<Key>, waiting: &Arc<Mutex<Waiting>>) -> impl Fn() -> Vec<QueuedBinding> + use<> {
     let (queue, waiting) = (queue.clone(), waiting.clone());
     move || {

@@ -22,7 +22,7 @@ pub(super) struct Observed<'a> {
     clusters: Arc<Clusters>,
     /// `None` while reasons about each cluster are logged.
     index: Option<RwLockReadGuard<'a, Index>>,
-    /// Answers of accurate estimators.
+    /// Answers of estimators over gRPC.
     available: Available,
 }
 
@@ -61,7 +61,7 @@ impl Observer {
         self.bindings.get_as_requested(key)
     }
 
-    /// `available` are the answers of accurate estimators for the binding.
+    /// `available` are the answers of estimators over gRPC for the binding.
     pub(super) fn observe(&self, available: Available) -> Observed<'_> {
         let (index, clusters) = self.fleet.indexed();
         let index = (!logs_reasons()).then_some(index);

@@ -90,7 +90,7 @@ pub struct Cleared {
     pub by: &'static str,
 }
 
-/// Returns whether a preemptor needs no capacity any more: it is deleted, being deleted, or its scheduling is suspended.
+/// Returns whether a preemptor needs no capacity any more: it is deleted or being deleted, or not scheduled.
 #[must_use]
 pub fn has_given_up(preemptor: Option<BindingRef<'_>>) -> bool {
     preemptor.is_none_or(|preemptor| preemptor.is_deleting() || preemptor.spec().scheduling_suspended())

@@ -391,7 +391,7 @@ fn workloads_that_compete_have_several_outcomes() {
     }
 }
 
-/// The nodes of members count where the leader asks accurate estimators.
+/// The nodes of members count where the leader keeps accounts by node.
 #[test]
 fn nodes_of_members_that_were_asked_count() {
     let aggregated = policy("all", "", "[m1, m4]", "").replace(

@@ -276,7 +276,8 @@ impl Runner<'_> {
             Compared::Nothing => Value::Null,
             Compared::Code => json!({"code": output.code}),
             Compared::Whole => {
-                json!({"code": output.code, "stdout": lines(&output.stdout), "stderr": lines(&output.stderr)})
+                let stderr: Vec<&str> = output.stderr.lines().filter(|line| !is_own_log(line)).collect();
+                json!({"code": output.code, "stdout": lines(&output.stdout), "stderr": lines(&stderr.join("\n"))})
             }
         };
         let raw = Value::String(output.stdout);
@@ -426,4 +427,10 @@ fn from_base16(digits: &str) -> anyhow::Result<Vec<u8>> {
         .step_by(2)
         .map(|at| Ok(u8::from_str_radix(digits.get(at..at + 2).context("an odd number of digits")?, 16)?))
         .collect()
+}
+
+/// Reports whether a line of stderr is a message of kubectl's reflector about the end of its own time: at a timeout
+/// it opens a watch once more if its request ends before it is stopped, whatever the server answered.
+fn is_own_log(line: &str) -> bool {
+    line.starts_with('E') && line.contains("reflector.go") && line.contains("err=\"context deadline exceeded\"")
 }

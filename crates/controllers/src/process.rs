@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
-use ironclad_fleet::BindingKey;
+use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_planning::{
     self as planning,
     announcement::LeaseName,
@@ -111,6 +111,12 @@ impl Controllers {
         let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
         let waiting = self.setup.explain.scheduling_queue();
         waiting.into_iter().map(|waiting| (key(&waiting.queued.key), waiting)).collect()
+    }
+
+    /// The nodes, pods and quotas of a connected cluster as this process has them in its caches.
+    #[must_use]
+    pub fn observed(&self, cluster: &ClusterName) -> Option<Arc<ironclad_estimator::Member>> {
+        self.setup.members.get(cluster).map(|member| member.resources.clone())
     }
 
     /// The account of capacity as it is now. It costs a copy of it.

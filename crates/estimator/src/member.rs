@@ -105,6 +105,22 @@ impl Member {
         self.quota_handlers.write().push(Box::new(handler));
     }
 
+    /// Index of the cached nodes, pods and quotas, counted anew.
+    #[must_use]
+    pub fn recount(&self) -> Index {
+        let mut index = Index::default();
+        for node in self.nodes.list() {
+            index.node(&node.name_any(), Some(node.capacity()));
+        }
+        for pod in self.pods.list() {
+            index.pod(None, Some(&pod.observed()));
+        }
+        for quota in self.quotas.list() {
+            index.quota(&quota.namespace().unwrap_or_default(), &quota.name_any(), Some(quota.free()));
+        }
+        index
+    }
+
     /// Starts the watches as tasks of this group.
     pub fn start(&self, client: &Client, seam: &Seam, tasks: &Tasks) {
         let all = WatchScope::default();

@@ -7,6 +7,9 @@ use ironclad_api::{
     work::{ResourceBinding, Work},
 };
 use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, WorkKey};
+use k8s_openapi::api::core::v1::Node;
+
+use super::checker::machines::Held;
 
 #[derive(Debug, Clone)]
 pub enum Changed {
@@ -44,6 +47,17 @@ pub enum Changed {
         /// Name of the Deployment.
         workload: Arc<str>,
     },
+    /// A node of a member was added, changed or (`None`) removed.
+    Node { cluster: ClusterName, name: String, new: Option<Arc<Node>> },
+    /// A pod of a member was added, changed or (`None`) removed or ended.
+    Pod { cluster: ClusterName, name: String, new: Option<Held> },
+}
+
+impl Changed {
+    /// Returns whether invariants over the objects of the fleet may be broken by it.
+    pub fn is_of_the_fleet(&self) -> bool {
+        !matches!(self, Self::Node { .. } | Self::Pod { .. })
+    }
 }
 
 #[derive(Debug, Clone)]

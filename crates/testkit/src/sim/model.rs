@@ -16,7 +16,10 @@ use ironclad_fleet::{BindingKey, ClusterName, Gvk, ObjectKey, PolicyKey, WorkKey
 use ironclad_runtime::{Change, Informer, WatchScope};
 use ironclad_seam::{Clock, Seam};
 use ironclad_simcluster::Member;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Node, Pod},
+};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
@@ -24,7 +27,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     History,
     change::{Changed, Write},
-    checker::{Checker, Rules},
+    checker::{Checker, Rules, machines::Held},
     objects::CONFIG_SUFFIX,
 };
 
@@ -143,6 +146,17 @@ impl Model {
             })
         })
         .await;
+        let cluster = ClusterName::from(name);
+        self.kind::<Node>("nodes", &member.client(), seam, move |_, change| {
+            Some(Changed::Node { cluster: cluster.clone(), name: name_of(change), new: change.new.clone() })
+        })
+        .await;
+        let cluster = ClusterName::from(name);
+        self.kind::<Pod>("pods", &member.client(), seam, move |_, change| {
+            let name = format!("{}/{}", namespace_of(change), name_of(change));
+            Some(Changed::Pod { cluster: cluster.clone(), name, new: change.new.as_deref().and_then(Held::of) })
+        })
+        .await;
     }
 
     async fn kind<K>(
@@ -215,8 +229,9 @@ impl Inner {
     fn take(&self, take: impl FnOnce(&mut Fleet) -> Option<Changed>) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        state.changes += 1;
-        let Some(what) = take(&mut state.fleet) else { return };
+        let what = take(&mut state.fleet);
+        state.changes += u64::from(what.as_ref().is_none_or(Changed::is_of_the_fleet));
+        let Some(what) = what else { return };
         let write = Write { at: self.clock.mono() - self.began, wall: self.clock.wall().as_second(), what };
         for broken in state.checker.see(&write, &state.fleet) {
             self.history.log(format!("BROKEN {broken}"));

@@ -31,6 +31,7 @@ const MANY: u64 = 300;
   sim --seed 17 --history           one seed again, with everything that happened
   sim --seed 17 --keep 3,7          the same with two of its actions alone
   sim --seed 17 --timings 200       the same events with other delays between them
+  sim --varied --seeds 100          scarce capacity in members whose nodes differ
   sim --autoscalers --seeds 100     autoscalers of both designs among faults
   sim --foretold apply --seeds 300  whether plan apply foretells what happens; why and loss, too"
 )]
@@ -50,8 +51,11 @@ struct Args {
     /// In every run, not in every eighth: workloads that request more than there is, priorities, preemption and quotas
     #[arg(long, conflicts_with = "propagation")]
     scarce: bool,
+    /// Scarce capacity in members of several nodes with pods, Jobs and quotas of their own
+    #[arg(long, conflicts_with_all = ["scarce", "propagation"])]
+    varied: bool,
     /// Autoscalers of both designs among faults instead of failover
-    #[arg(long, conflicts_with_all = ["scarce", "propagation", "foretold", "keep", "timing", "timings", "show", "digest", "history"])]
+    #[arg(long, conflicts_with_all = ["scarce", "varied", "propagation", "foretold", "keep", "timing", "timings", "show", "digest", "history"])]
     autoscalers: bool,
     /// Only the actions at these places, or `none`
     #[arg(long, requires = "seed", value_name = "PLACES")]
@@ -208,7 +212,11 @@ fn on_the_propagation(args: &Args, seed: u64) -> anyhow::Result<()> {
 }
 
 fn draw(args: &Args, seed: u64) -> Script {
-    if args.scarce { Script::scarce(seed) } else { Script::from_seed(seed) }
+    match (args.varied, args.scarce) {
+        (true, _) => Script::varied(seed),
+        (_, true) => Script::scarce(seed),
+        _ => Script::from_seed(seed),
+    }
 }
 
 /// Script of one seed, with the actions and the delays that the arguments choose.
@@ -265,7 +273,10 @@ fn many(args: &Args) -> anyhow::Result<()> {
     println!("{} seeds from root {:#x}", args.seeds, root.seed());
     let draws = root.stream("seeds");
     let seeds = (0..args.seeds).map(|_| draws.u64());
-    if args.scarce { run_all(args, seeds.map(Script::scarce)) } else { run_all(args, Script::of_runs(seeds)) }
+    if args.scarce || args.varied {
+        return run_all(args, seeds.map(|seed| draw(args, seed)));
+    }
+    run_all(args, Script::of_runs(seeds))
 }
 
 /// Runs scripts until the time is over.
@@ -301,7 +312,7 @@ fn run_all(args: &Args, scripts: impl Iterator<Item = Script>) -> anyhow::Result
     for failure in &failures {
         println!("failed: {failure}");
     }
-    let many_scarce = args.scarce || ran / script::SCARCE_EVERY >= MANY;
+    let many_scarce = args.scarce || args.varied || ran / script::SCARCE_EVERY >= MANY;
     let expected = |what: &&str| many_scarce || !sometimes::SCARCE.contains(what);
     let never: Vec<_> = sometimes::counts()
         .into_iter()

@@ -11,6 +11,8 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, ClusterName, World as Fleet};
 
+use super::machines;
+
 /// Millicores in a list.
 fn in_list(list: &ResourceList) -> i64 {
     list.get("cpu").and_then(|quantity| Amount::try_from(quantity).ok()).map_or(0, Amount::milli_value)
@@ -89,7 +91,8 @@ pub fn summary(cluster: Option<&Cluster>) -> (i64, i64) {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) binding: String,
-    pub(super) cpu: i64,
+    /// Millicores on each node.
+    pub(super) cpu: Vec<i64>,
 }
 
 /// Capacity as a preemptor finds it, if every view shows the same.
@@ -100,24 +103,28 @@ pub(super) struct Figures {
     pub(super) cpu: i64,
     /// It takes one cluster.
     pub(super) single: bool,
-    /// Free millicores and holders of lower priority.
-    pub(super) clusters: BTreeMap<ClusterName, (i64, Vec<Holder>)>,
+    /// Free millicores on each node, and holders of lower priority.
+    pub(super) clusters: BTreeMap<ClusterName, (Vec<i64>, Vec<Holder>)>,
 }
 
 impl Figures {
     /// Smallest number of bindings that make room for all replicas on one cluster by leaving it, by trying all sets;
     /// `None` if no set does.
     pub(super) fn fewest(&self) -> Option<usize> {
-        self.clusters.values().filter_map(|(free, holders)| self.fewest_in(*free, holders)).min()
+        self.clusters.values().filter_map(|(free, holders)| self.fewest_in(free, holders)).min()
     }
 
-    fn fewest_in(&self, free: i64, holders: &[Holder]) -> Option<usize> {
+    fn fewest_in(&self, free: &[i64], holders: &[Holder]) -> Option<usize> {
         let sets = 0..1_u32 << holders.len().min(16);
-        let freed = |set: u32| -> i64 {
-            holders.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0).map(|(_, holder)| holder.cpu).sum()
-        };
-        let suffices = |set: &u32| (free + freed(*set)).max(0) / self.cpu >= self.replicas;
+        let gone = |set: u32| holders.iter().enumerate().filter(move |(at, _)| set & (1 << at) != 0).map(|(_, h)| h);
+        let suffices = |set: &u32| self.count(free, gone(*set)) >= self.replicas;
         sets.filter(suffices).map(|set| set.count_ones() as usize).min()
+    }
+
+    /// Replicas that fit into a cluster once these have left.
+    fn count<'a>(&self, free: &[i64], gone: impl Iterator<Item = &'a Holder> + Clone) -> i64 {
+        let freed = |at: usize| -> i64 { gone.clone().map(|holder| holder.cpu.get(at).copied().unwrap_or(0)).sum() };
+        machines::fits(free.iter().enumerate().map(|(at, free)| free + freed(at)), self.cpu)
     }
 
     /// Returns true if all replicas fit into these clusters once these bindings have left them.
@@ -126,10 +133,9 @@ impl Figures {
         into: &dyn Fn(&ClusterName) -> bool,
         left: impl Iterator<Item = &'a (String, ClusterName)> + Clone,
     ) -> bool {
-        let count = |(name, (free, holders)): (&ClusterName, &(i64, Vec<Holder>))| {
+        let count = |(name, (free, holders)): (&ClusterName, &(Vec<i64>, Vec<Holder>))| {
             let gone = |holder: &&Holder| left.clone().any(|(key, from)| *key == holder.binding && from == name);
-            let freed: i64 = holders.iter().filter(gone).map(|holder| holder.cpu).sum();
-            (free + freed).max(0) / self.cpu
+            self.count(free, holders.iter().filter(gone))
         };
         self.clusters.iter().filter(|(name, _)| into(name)).map(count).sum::<i64>() >= self.replicas
     }
@@ -140,9 +146,14 @@ mod tests {
     use super::*;
 
     fn figures(replicas: i64, free: i64, holders: &[i64]) -> Figures {
-        let holder = |(at, cpu): (usize, &i64)| Holder { binding: format!("b{at}"), cpu: *cpu };
+        let holders: Vec<&[i64]> = holders.iter().map(std::slice::from_ref).collect();
+        by_node(replicas, &[free], &holders)
+    }
+
+    fn by_node(replicas: i64, free: &[i64], holders: &[&[i64]]) -> Figures {
+        let holder = |(at, cpu): (usize, &&[i64])| Holder { binding: format!("b{at}"), cpu: cpu.to_vec() };
         let holders = holders.iter().enumerate().map(holder).collect();
-        Figures { replicas, cpu: 1_000, single: true, clusters: [("m1".into(), (free, holders))].into() }
+        Figures { replicas, cpu: 1_000, single: true, clusters: [("m1".into(), (free.to_vec(), holders))].into() }
     }
 
     #[test]
@@ -154,6 +165,8 @@ mod tests {
             ("a pair", figures(5, 0, &[2_000, 2_000, 3_000]), Some(2)),
             ("halves of replicas do not count", figures(2, 1_000, &[500, 500]), Some(2)),
             ("too little", figures(9, 0, &[1_000, 2_000]), None),
+            ("halves of two nodes are none", by_node(1, &[500, 500], &[&[0, 500]]), Some(1)),
+            ("who leaves two halves", by_node(1, &[0, 0], &[&[500, 500]]), None),
         ] {
             assert_eq!(figures.fewest(), want, "{name}");
         }

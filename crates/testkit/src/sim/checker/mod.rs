@@ -9,6 +9,7 @@ pub mod capacity;
 mod clusters;
 mod copies;
 mod late;
+pub mod machines;
 mod preemption;
 mod rate;
 mod scaled;
@@ -23,7 +24,7 @@ use std::{
 use ironclad_api::{Taint, cluster::Cluster, policy::PurgeMode};
 use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, World as Fleet};
 
-use self::{bindings::Bindings, clusters::Clusters, preemption::Preemptions};
+use self::{bindings::Bindings, clusters::Clusters, machines::Machines, preemption::Preemptions};
 pub use self::{preemption::Preemption, rate::Rates};
 use super::change::{Changed, Write};
 
@@ -107,6 +108,8 @@ pub struct Checker {
     nothing_to_lose: BTreeSet<ClusterName>,
     late: late::Late,
     preemptions: Preemptions,
+    /// Nodes and pods of members.
+    machines: BTreeMap<ClusterName, Machines>,
     /// Time at which a user last changed the taint policy or its taints.
     policy_edited: Option<Duration>,
     /// Events for the coverage of [`super::sometimes`].
@@ -128,6 +131,7 @@ impl Checker {
             nothing_to_lose: BTreeSet::new(),
             late: late::Late::default(),
             preemptions: Preemptions::default(),
+            machines: BTreeMap::new(),
             policy_edited: None,
             noted: BTreeSet::new(),
         }
@@ -156,6 +160,11 @@ impl Checker {
     /// Records that a user edits or deletes the taint policy, or removes one of its taints.
     pub fn policy_edited(&mut self, at: Duration) {
         self.policy_edited = Some(at);
+    }
+
+    /// Nodes and pods of members as they are.
+    pub fn machines(&self) -> &BTreeMap<ClusterName, Machines> {
+        &self.machines
     }
 
     pub fn evictions(&self) -> &[Eviction] {
@@ -203,6 +212,15 @@ impl Checker {
                 let (old, new) = (old.as_deref(), new.as_deref());
                 let (clusters, bindings) = (&self.clusters, &self.bindings);
                 copies::work(write.at, key, old, new, fleet, clusters, bindings, &self.rules, &mut broken);
+            }
+            Changed::Node { cluster, name, new } => {
+                self.machines.entry(cluster.clone()).or_default().node(name, new.as_deref());
+                self.capacity_changed(write.at);
+            }
+            Changed::Pod { cluster, name, new } => {
+                if self.machines.entry(cluster.clone()).or_default().pod(name, new.clone()) {
+                    self.capacity_changed(write.at);
+                }
             }
             Changed::ConfigDeleted { cluster, namespace, workload } => {
                 let key = BindingKey { namespace: namespace.clone(), name: format!("{workload}-deployment").into() };

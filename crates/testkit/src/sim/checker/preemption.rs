@@ -19,6 +19,7 @@ use super::{
     capacity::{self, Figures, Holder, cpu, of_target, priority},
     clusters::Clusters,
     copies,
+    machines::Machines,
 };
 use crate::sim::objects::Class;
 
@@ -32,6 +33,8 @@ const SETTLED: Duration = Duration::from_secs(30);
 const REPEATED_MAX: usize = 3;
 /// Time within which the end of a nomination is written.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// Time within which pods of a copy are created, and after which none is waited for.
+const STARTS_WITHIN: Duration = Duration::from_secs(15);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Gate and flags of preemption.
@@ -107,6 +110,12 @@ pub(super) struct Preemptions {
     healed: Option<Duration>,
     /// Changes of the clusters of each binding after the last fault.
     moves: BTreeMap<BindingKey, usize>,
+    /// Times at which bindings got capacity, with their priorities.
+    placements: Vec<(Duration, i32)>,
+    /// Times at which bindings were last given more of a cluster, and millicores that they have with it.
+    given: BTreeMap<(BindingKey, ClusterName), (Duration, i64)>,
+    /// Members limit pods by quotas of their own.
+    limited: bool,
 }
 
 fn priority_of(spec: &ResourceBindingSpec) -> Priority {
@@ -123,6 +132,12 @@ fn takes(binding: &ResourceBinding) -> impl PartialEq + use<> {
 
 fn preempted(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
     binding.spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED)
+}
+
+/// Millicores of the pods of a binding that have a node in the cluster.
+fn running(machines: &BTreeMap<ClusterName, Machines>, cluster: &ClusterName, spec: &ResourceBindingSpec) -> i64 {
+    let pods = machines.get(cluster).map_or(0, |there| there.running(&spec.resource.name));
+    i64::try_from(pods).unwrap_or(i64::MAX).saturating_mul(cpu(spec))
 }
 
 fn placed(spec: &ResourceBindingSpec) -> i32 {
@@ -147,6 +162,17 @@ impl Checker {
     /// Records that a user sets or deletes the quota of all bindings, in millicores.
     pub fn quota_set(&mut self, at: Duration, cpu: Option<i64>) {
         self.preemptions.quota.set(at, cpu);
+    }
+
+    /// Records that a member limits the pods of its namespace.
+    pub fn members_limited(&mut self) {
+        self.preemptions.limited = true;
+    }
+
+    /// Evictions since then whose preemptor was not placed, although it is the same and no higher priority got
+    /// capacity afterwards. Called at rest.
+    pub fn in_vain(&self, since: Duration, fleet: &Fleet) -> Vec<String> {
+        self.preemptions.in_vain(since, fleet)
     }
 
     pub(super) fn end_of_faults(&mut self, at: Duration) {
@@ -201,8 +227,9 @@ impl Checker {
                 self.noted.insert("a preempted binding finds another cluster");
             }
         }
-        self.preemptions.nominate(at, key, new, allowed, &self.rules, &self.clusters, fleet, broken);
-        self.preemptions.promise(at, key, old, new, fleet, &self.rules, broken);
+        let (clusters, machines) = (&self.clusters, &self.machines);
+        self.preemptions.nominate(at, key, new, allowed, &self.rules, clusters, machines, fleet, broken);
+        self.preemptions.promise(at, key, old, new, fleet, machines, &self.rules, broken);
     }
 
     pub(super) fn capacity_changed(&mut self, at: Duration) {
@@ -298,6 +325,19 @@ impl Checker {
 }
 
 impl Preemptions {
+    fn in_vain(&self, since: Duration, fleet: &Fleet) -> Vec<String> {
+        let waits = |eviction: &&Eviction| {
+            let (key, generation) = &eviction.by;
+            let by = fleet.bindings.get(key).filter(|by| by.metadata.generation == Some(*generation));
+            by.is_some_and(|by| {
+                let higher = |(at, of): &(Duration, i32)| *at >= eviction.at && *of > priority(&by.spec);
+                placed(&by.spec) < by.spec.replicas && !self.placements.iter().any(higher)
+            })
+        };
+        let recent = self.evictions.iter().filter(|eviction| eviction.at >= since && waits(eviction));
+        recent.map(|eviction| format!("{} left in vain for {}", eviction.victim, eviction.by.0)).collect()
+    }
+
     /// A plan that was made before something changed may be replaced under the same nomination.
     pub(super) fn forget_figures(&mut self) {
         self.nominations.values_mut().for_each(|nomination| nomination.figures = None);
@@ -367,6 +407,7 @@ impl Preemptions {
         allowed: Preemption,
         rules: &Rules,
         clusters: &Clusters,
+        machines: &BTreeMap<ClusterName, Machines>,
         fleet: &Fleet,
         broken: &mut Vec<String>,
     ) {
@@ -385,7 +426,7 @@ impl Preemptions {
         if allowed.mode != Mode::Evict {
             broken.push(format!("{key} is nominated in mode {:?}", allowed.mode));
         }
-        let figures = self.figures(at, key, new, rules, clusters, fleet);
+        let figures = self.figures(at, key, new, rules, clusters, machines, fleet);
         let generation = new.metadata.generation.unwrap_or_default();
         let nomination = Nomination { at, generation, clusters: held, figures, victims: BTreeSet::new() };
         self.nominations.insert(key.clone(), nomination);
@@ -399,6 +440,7 @@ impl Preemptions {
         new: &ResourceBinding,
         rules: &Rules,
         clusters: &Clusters,
+        machines: &BTreeMap<ClusterName, Machines>,
         fleet: &Fleet,
     ) -> Option<Figures> {
         let (spec, own) = (&new.spec, priority(&new.spec));
@@ -414,7 +456,7 @@ impl Preemptions {
             && cpu(spec) > 0;
         let stale = rules.stale;
         let spares = self.evictions.iter().any(|e| e.at + SPARED + stale + SETTLED >= at);
-        if !plain || spares || self.changed + stale + SETTLED >= at || self.nominations.keys().any(|other| other != key)
+        if !plain || spares || self.limited || self.changed + stale + SETTLED >= at || self.nominations.keys().any(|other| other != key)
         {
             return None;
         }
@@ -422,20 +464,26 @@ impl Preemptions {
         let mut found = BTreeMap::new();
         for (name, cluster) in &fleet.clusters {
             let state = clusters.get(name)?;
-            let (all, reported) = capacity::summary(Some(cluster));
+            let there = machines.get(name)?;
+            let runs = |binding: &ResourceBinding| {
+                let promised = binding.spec.target(&name.0).map_or(0, |target| target.replicas);
+                cpu(&binding.spec) == 0 || there.pods_of(&binding.spec.resource.name) == promised as usize
+            };
             let well = state.is_surely_ready(at, stale + SETTLED) && cluster.spec.taints.is_empty();
-            if !well || state.changed + stale + SETTLED >= at || reported != capacity::promised(fleet, name) {
+            let well = well && there.are_settled() && fleet.bindings.values().all(|binding| runs(binding));
+            if !well || state.changed + stale + SETTLED >= at {
                 return None;
             }
             if !named.is_empty() && !named.iter().any(|allowed| **allowed == *name.0) {
                 continue;
             }
-            let there = fleet.bindings.iter().filter_map(|(other, b)| Some((other, b, b.spec.target(&name.0)?)));
-            let lower = there.filter(|(_, b, _)| priority(&b.spec) < own && cpu(&b.spec) > 0);
-            let holders = lower
-                .map(|(other, b, target)| Holder { binding: other.to_string(), cpu: of_target(&b.spec, target) })
-                .collect();
-            found.insert(name.clone(), (all - reported, holders));
+            let here = fleet.bindings.iter().filter(|(_, binding)| binding.spec.target(&name.0).is_some());
+            let lower = here.filter(|(_, b)| priority(&b.spec) < own && cpu(&b.spec) > 0);
+            let holders = lower.map(|(other, b)| Holder {
+                binding: other.to_string(),
+                cpu: there.held_by(&b.spec.resource.name),
+            });
+            found.insert(name.clone(), (there.free(&|_| false), holders.collect()));
         }
         let single = placement.spread_constraints.iter().any(|c| c.max_groups == 1);
         Some(Figures { replicas: i64::from(spec.replicas), cpu: cpu(spec), single, clusters: found })
@@ -497,6 +545,7 @@ impl Preemptions {
         old: Option<&ResourceBinding>,
         new: &ResourceBinding,
         fleet: &Fleet,
+        machines: &BTreeMap<ClusterName, Machines>,
         rules: &Rules,
         broken: &mut Vec<String>,
     ) {
@@ -507,7 +556,14 @@ impl Preemptions {
         };
         for target in spec.clusters.iter().filter(|target| of_target(spec, target) > had(&target.name)) {
             let cluster = ClusterName::from(target.name.as_str());
-            let (promised, all) = (capacity::promised(fleet, &cluster), capacity::allocatable(fleet, &cluster));
+            let of = (key.clone(), cluster.clone());
+            let before = self.given.get(&of).filter(|(given, _)| *given + STARTS_WITHIN + rules.stale >= at);
+            let before = before.map_or_else(|| running(machines, &cluster, spec), |(_, with)| *with);
+            self.given.insert(of, (at, before + of_target(spec, target) - had(&target.name)));
+            let promised = self.holds(at, &cluster, fleet, machines, rules);
+            // A node may have come that no summary has yet, or have gone a moment ago.
+            let nodes = machines.get(&cluster).map_or(0, Machines::millicores);
+            let all = capacity::allocatable(fleet, &cluster).max(nodes);
             // The scheduler knows the nodes of a cluster before a summary tells of them.
             if !capacity::is_reported(fleet, &cluster) {
                 continue;
@@ -541,6 +597,9 @@ impl Preemptions {
             }
         }
         let grows = spec.clusters.iter().any(|target| of_target(spec, target) > had(&target.name));
+        if grows {
+            self.placements.push((at, priority(spec)));
+        }
         let taken = |spec: &ResourceBindingSpec| i64::from(placed(spec)) * cpu(spec);
         let used: i64 = fleet.bindings.values().map(|binding| taken(&binding.spec)).sum();
         let takes_more = taken(spec) > old.map_or(0, |old| taken(&old.spec));
@@ -565,6 +624,26 @@ impl Preemptions {
                 *object.name != *spec.resource.name || spec.target(&cluster.0).is_none() || is_going(cluster)
             });
         }
+    }
+
+    /// Millicores that bindings hold in a cluster: what they were given, or, once members had the time to start it, what
+    /// has a node of it: members may refuse pods, decide on replicas, and use nodes in another way than was foreseen.
+    fn holds(
+        &self,
+        at: Duration,
+        cluster: &ClusterName,
+        fleet: &Fleet,
+        machines: &BTreeMap<ClusterName, Machines>,
+        rules: &Rules,
+    ) -> i64 {
+        let of = |(key, binding): (&BindingKey, &std::sync::Arc<ResourceBinding>)| {
+            let spec = &binding.spec;
+            let promised = spec.target(&cluster.0).map_or(0, |target| of_target(spec, target));
+            let given = self.given.get(&(key.clone(), cluster.clone()));
+            let given = given.filter(|(given, _)| *given + STARTS_WITHIN + rules.stale >= at);
+            promised.min(given.map_or_else(|| running(machines, cluster, spec), |(_, with)| *with))
+        };
+        fleet.bindings.iter().map(of).sum()
     }
 
     /// Counts how often a binding changes its clusters after the last fault.

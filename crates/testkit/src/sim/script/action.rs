@@ -22,7 +22,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{App, Class, Failover, TaintPolicy};
+use super::{App, Class, Failover, TaintPolicy, varied};
 use crate::sim::{Cut, Fault, World, model::Model};
 
 /// Attempts of a user's edit in case of conflicts.
@@ -88,6 +88,14 @@ pub enum Action {
     DropClass(&'static str),
     /// The quota of all workloads becomes this many millicores, or is deleted.
     Quota(Option<i64>),
+    /// Users of a member start a Job of two pods that request this many millicores each and run for this time.
+    Job(usize, i64, Duration),
+    /// The namespace of a member may have this many pods, or any number.
+    MemberQuota(usize, Option<i64>),
+    /// A member has this many nodes.
+    Nodes(usize, u32),
+    /// A user of a member (the second) scales the copy of a workload there.
+    ScaleCopy(usize, usize, i32),
 }
 
 pub const HAND_KEY: &str = "hand";
@@ -270,6 +278,16 @@ impl Action {
             }
             Self::DropClass(name) => drop_class(world, name).await?,
             Self::Quota(cpu) => set_quota(world, *cpu).await?,
+            Self::Job(member, cpu, time) => varied::run_job(world, *member, *cpu, *time).await?,
+            Self::MemberQuota(member, pods) => {
+                world.model.with_checker(|checker, _| checker.members_limited());
+                varied::limit(world, *member, *pods).await?;
+            }
+            Self::Nodes(member, nodes) => varied::resize(world, *member, *nodes)?,
+            Self::ScaleCopy(app, member, replicas) => {
+                let Some(app) = apps.get(*app).filter(|app| app.exists) else { return Ok(()) };
+                varied::scale_copy(world, app, *member, *replicas).await?;
+            }
         }
         Ok(())
     }
@@ -536,6 +554,13 @@ impl fmt::Display for Action {
             Self::DropClass(name) => write!(f, "delete class {name}"),
             Self::Quota(Some(cpu)) => write!(f, "the quota becomes {cpu}m"),
             Self::Quota(None) => f.write_str("delete the quota"),
+            Self::Job(member, cpu, time) => write!(f, "a Job of 2 x {cpu}m in {} for {time:?}", name(*member)),
+            Self::MemberQuota(member, Some(pods)) => write!(f, "{} allows {pods} pods", name(*member)),
+            Self::MemberQuota(member, None) => write!(f, "{} allows any number of pods", name(*member)),
+            Self::Nodes(member, nodes) => write!(f, "{} has {nodes} nodes", name(*member)),
+            Self::ScaleCopy(app, member, replicas) => {
+                write!(f, "the copy of app{} in {} is scaled to {replicas}", app + 1, name(*member))
+            }
         }
     }
 }

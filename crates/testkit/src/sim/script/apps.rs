@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use ironclad_api::policy::{ClusterTaintPolicy, PropagationPolicy};
+use ironclad_api::{
+    labels::RETAIN_REPLICAS,
+    policy::{ClusterTaintPolicy, PropagationPolicy},
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json};
 
@@ -93,6 +96,8 @@ pub struct App {
     /// PriorityClass that its policy names.
     pub class: Option<&'static str>,
     pub peers: Peers,
+    /// Members decide on the replicas of its copies.
+    pub retains: bool,
     /// False until a user creates it, and after its deletion.
     pub exists: bool,
 }
@@ -112,6 +117,7 @@ impl App {
             cpu: 0,
             class: None,
             peers: Peers::None,
+            retains: false,
             exists: true,
         }
     }
@@ -148,6 +154,9 @@ impl App {
         let mut own = labels.clone();
         if let Some(label) = self.peers.label() {
             own[label] = json!("group");
+        }
+        if self.retains {
+            own[RETAIN_REPLICAS] = json!("true");
         }
         Ok(serde_json::from_value(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -246,6 +255,9 @@ impl fmt::Display for App {
         }
         if self.peers != Peers::None {
             write!(f, ", {:?}", self.peers)?;
+        }
+        if self.retains {
+            f.write_str(", members scale it")?;
         }
         if !self.exists {
             f.write_str(", created later")?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ironclad_api::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE};
 use ironclad_seam::{Rng, Stream};
 
-use super::{Action, App, Failover, Peers, Script, Spread, Step, TaintPolicy, shortage};
+use super::{Action, App, Failover, Peers, Script, Spread, Step, TaintPolicy, Variety, shortage, varied};
 use crate::sim::{Cut, Fault};
 
 /// Number of kinds of actions that are enabled or disabled for a whole run.
@@ -18,7 +18,24 @@ const GROUPED: u64 = 1;
 /// Draws the script of a seed with scarce capacity besides.
 pub(super) fn scarce(seed: u64) -> Script {
     let mut script = ungrouped(seed);
-    shortage::add(&Rng::from_seed(seed).child("shortage").stream("draws"), &mut script);
+    let capacity = shortage::MEMBER * script.members as i64;
+    shortage::add(&Rng::from_seed(seed).child("shortage").stream("draws"), &mut script, capacity);
+    script
+}
+
+/// Draws the script of a seed with scarce capacity in members that differ, without faults in half of them.
+pub(super) fn varied(seed: u64) -> Script {
+    let mut script = ungrouped(seed);
+    let (rng, members) = (Rng::from_seed(seed), script.members);
+    let variety = Variety::drawn(&rng.child("variety").stream("draws"), members);
+    if variety.calm {
+        (script.steps, script.kept) = (Vec::new(), Vec::new());
+        (script.standby, script.taint_policy) = (false, None);
+    }
+    let (first, capacity) = (script.apps.len(), variety.capacity());
+    script.variety = Some(variety);
+    shortage::add(&rng.child("shortage").stream("draws"), &mut script, capacity);
+    varied::add(&rng.child("varied").stream("draws"), &mut script, first);
     script
 }
 
@@ -215,6 +232,7 @@ pub(super) fn plain(seed: u64) -> Script {
         taint_policy,
         grouped: false,
         shortage: None,
+        variety: None,
         steps,
         kept,
     }

@@ -1,7 +1,7 @@
 //! Runs a script: the fleet settles, faults happen, all is healed, and everything settles again.
 
 use ironclad_failover::flags::eviction::Check;
-use ironclad_fleet::gates::Gate;
+use ironclad_fleet::{ClusterName, gates::Gate};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -24,20 +24,24 @@ use kube::{
 use super::{
     Action, App, CLASSES, Script, Shortage, Spread, TaintPolicy, account,
     action::{self, HAND_KEY, untaint},
-    fairness,
+    fairness::{self, AllMachines},
     gauges::{self, Expect},
     removal,
+    varied::Models,
 };
 use crate::sim::{
     Setup, World,
     checker::{POLICY_KEY, Preemption, Rates, Rules},
     flags,
+    model::Model,
     sometimes::happened,
 };
 
 /// Time after the last fault until capacity is shared by priority: nominations of ten minutes may have to end, then
 /// tasks of five, and what they freed is scheduled.
 const SHARED_WITHIN: Duration = Duration::from_secs(2_400);
+/// Time after the last fault from which on nobody may leave in vain: Jobs of members have ended, and their quotas.
+const VAIN_AFTER: Duration = Duration::from_secs(120);
 /// Lines of history in an error.
 const HISTORY_SHOWN: usize = 80;
 
@@ -113,6 +117,11 @@ fn setup(script: &Script) -> Setup {
     if let Some(shortage) = &script.shortage {
         settings = flags::with_preemption(settings, shortage.mode, shortage.limits);
     }
+    if let Some(variety) = &script.variety {
+        settings.failover.health.status_update_frequency = variety.summaries;
+        settings.estimators.enabled = variety.estimators;
+        settings.gates = settings.gates.with(Gate::CustomizedClusterResourceModeling, variety.models != Models::Off);
+    }
     let zones = if script.shortage.is_some_and(|shortage| shortage.zones) { 2 } else { 0 };
     Setup {
         seed: script.world_seed(),
@@ -129,9 +138,10 @@ fn setup(script: &Script) -> Setup {
 async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     let mut apps = script.apps.clone();
     settle(world, script, &apps).await.context("before anything went wrong")?;
+    in_vain(world, script, Duration::ZERO).context("before anything went wrong")?;
     let mut by_hand = ByHand::default();
     for step in &script.steps {
-        world.pass(step.after).await?;
+        pass(world, script, step.after).await?;
         step.action.take(world, &mut apps).await.with_context(|| step.to_string())?;
         match step.action {
             Action::Taint(member, effect) => drop(by_hand.insert((member, effect), uid(world, member))),
@@ -140,15 +150,19 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         }
         gauges::check(world, Expect::Equal)?;
     }
-    world.pass(Duration::from_secs(30)).await?;
+    pass(world, script, Duration::from_secs(30)).await?;
     manual_taints_remain(world, &by_hand)?;
     world.history.log("HEAL");
+    let healed = world.model.since_beginning(world.clock().mono());
     for member in world.members.values() {
         member.set_faults(Faults::default());
     }
     world.heal_processes();
     world.model.with_checker(|checker, at| checker.healed(at));
     let user = world.user();
+    if let Some(variety) = &script.variety {
+        variety.heal(world, &apps).await?;
+    }
     action::end_drains(world).await?;
     action::propagate_again(world, &apps).await?;
     // Before, since taints on all clusters can keep a workload on a Cluster in deletion; and after, for clusters that
@@ -169,16 +183,16 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         share_fairly(world, &apps, shortage).await?;
     }
     for app in apps.iter().filter(|app| app.exists) {
-        let name = app.binding();
+        let (name, model) = (app.binding(), world.model.clone());
         let waited = world
             .until(&format!("{} is where it should be", app.name), async || {
                 let Some(binding) = bindings.get_opt(&name).await? else { return Ok(false) };
-                Ok(is_settled(app, &binding, script.members).is_ok())
+                Ok(is_settled(app, &binding, script.members, &machines(&model)).is_ok())
             })
             .await;
         if let Err(error) = waited {
             let unsettled = match bindings.get_opt(&name).await? {
-                Some(binding) => is_settled(app, &binding, script.members).err(),
+                Some(binding) => is_settled(app, &binding, script.members, &machines(&world.model)).err(),
                 None => Some(anyhow::anyhow!("there is no binding")),
             };
             return Err(error.context(format!("{app}: {}", unsettled.map(|e| e.to_string()).unwrap_or_default())));
@@ -187,14 +201,46 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     rest(world, script).await?;
     for app in apps.iter().filter(|app| app.exists) {
         let binding = bindings.get(&app.binding()).await?;
-        is_settled(app, &binding, script.members).with_context(|| format!("at rest: {app}"))?;
+        is_settled(app, &binding, script.members, &machines(&world.model)).with_context(|| format!("at rest: {app}"))?;
     }
     if let Some(shortage) = &script.shortage {
-        world.model.look(|fleet| fairness::check(fleet, &apps, shortage)).context("at rest")?;
+        fairness::check(world, &apps, shortage).context("at rest")?;
     }
     gauges::check(world, Expect::Empty)?;
     account::check(world).await?;
+    in_vain(world, script, healed + VAIN_AFTER)?;
     seen(world);
+    Ok(())
+}
+
+/// Lets time pass; with members that differ, their accounts are compared with their caches every second.
+async fn pass(world: &mut World, script: &Script, time: Duration) -> anyhow::Result<()> {
+    let (mut left, mut before) = (time, [BTreeSet::new(), BTreeSet::new()]);
+    while let Some(variety) = script.variety.as_ref().filter(|_| !left.is_zero()) {
+        let second = left.min(Duration::from_secs(1));
+        world.pass(second).await?;
+        let twice = account::check_cached(world)?;
+        // A process may know of a change a moment later.
+        let lasts = twice.iter().find(|found| variety.calm && before.iter().all(|before| before.contains(*found)));
+        ensure!(lasts.is_none(), "invariant account: {lasts:?}");
+        before = [twice, std::mem::take(&mut before[0])];
+        left -= second;
+    }
+    world.pass(left).await
+}
+
+fn machines(model: &Model) -> AllMachines {
+    model.ask(|checker| checker.machines().clone())
+}
+
+/// Checks that nobody left for a preemptor that still waits, unless capacity changes by itself.
+fn in_vain(world: &World, script: &Script, since: Duration) -> anyhow::Result<()> {
+    if script.shortage.is_none() {
+        return Ok(());
+    }
+    let found = world.model.look(Clone::clone);
+    let found = world.model.ask(|checker| checker.in_vain(since, &found));
+    ensure!(found.is_empty(), "invariant in vain: {}", found.join("; "));
     Ok(())
 }
 
@@ -225,7 +271,7 @@ async fn rest(world: &mut World, script: &Script) -> anyhow::Result<()> {
 async fn share_fairly(world: &mut World, apps: &[App], shortage: &Shortage) -> anyhow::Result<()> {
     let began = world.clock().mono();
     loop {
-        let found = world.model.look(|fleet| fairness::check(fleet, apps, shortage));
+        let found = fairness::check(world, apps, shortage);
         if found.is_ok() || world.clock().mono() - began > SHARED_WITHIN {
             return found.context("capacity is not shared fairly, long after the last fault");
         }
@@ -273,6 +319,9 @@ async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
 /// Creates everything and waits until it is settled.
 async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Result<()> {
     let user = world.user();
+    if let Some(variety) = &script.variety {
+        variety.furnish(world).await?;
+    }
     world.start_process(0);
     if script.standby {
         world.start_process(1);
@@ -300,7 +349,7 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
 }
 
 /// Returns `true` if the workload is in the state that every healthy fleet reaches.
-fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::Result<()> {
+fn is_settled(app: &App, binding: &ResourceBinding, members: usize, machines: &AllMachines) -> anyhow::Result<()> {
     let spec = &binding.spec;
     let status = binding.status.clone().unwrap_or_default();
     let placed: i32 = spec.clusters.iter().map(|target| target.replicas).sum();
@@ -308,6 +357,7 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
     let waits = (app.cpu > 0).then(|| fairness::waits(app, binding)).flatten().transpose()?;
     match app.spread {
         _ if waits.is_some() => {}
+        _ if replicas == 0 => ensure!(placed == 0, "{:?}", spec.clusters),
         Spread::Copies(n) => {
             ensure!(groups == n && placed == replicas * n as i32, "{:?}", spec.clusters);
         }
@@ -324,8 +374,11 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
         ensure!(line.applied, "not applied in {}", target.name);
         let ready = line.status.as_ref().and_then(|s| s.value().get("readyReplicas")?.as_i64());
         let wanted = app.replicas_in(&target.name, target.replicas);
+        let of_cluster = machines.get(&ClusterName::from(target.name.as_str()));
+        // The member's own scheduler may have left room on several nodes, and on none of them enough.
+        let finds_no_node = of_cluster.is_some_and(|machines| machines.is_short_of(&app.name, app.cpu));
         ensure!(
-            ready.unwrap_or_default() == i64::from(wanted),
+            finds_no_node || ready.unwrap_or_default() == i64::from(wanted),
             "{ready:?} of {wanted} replicas are ready in {}",
             target.name
         );

@@ -1,7 +1,7 @@
 //! The end of a run in which capacity was scarce: who waits may wait, and nothing is left of preemptions
 //! (specification/scheduling.md 15; specification/proposals/002.md).
 //!
-//! Capacity is counted by the schedule results: all members are healthy, so that results, copies and reports agree.
+//! Capacity is counted by the nodes and pods of members.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,24 @@ use ironclad_fleet::{BindingKey, ClusterName, World as Fleet};
 use ironclad_scheduling::preempt::Mode;
 
 use super::{App, Peers, Shortage, Spread};
-use crate::sim::checker::capacity::{self, cpu, priority};
+use crate::sim::{
+    World,
+    checker::{
+        capacity::{self, priority},
+        machines::{self, Machines},
+    },
+};
+
+pub(super) type AllMachines = BTreeMap<ClusterName, Machines>;
 
 /// Checks all workloads that request capacity.
-pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow::Result<()> {
+pub(super) fn check(world: &World, apps: &[App], shortage: &Shortage) -> anyhow::Result<()> {
+    // One after the other: both are parts of one state.
+    let machines = world.model.ask(|checker| checker.machines().clone());
+    world.model.look(|fleet| check_in(fleet, &machines, apps, shortage))
+}
+
+fn check_in(fleet: &Fleet, machines: &AllMachines, apps: &[App], shortage: &Shortage) -> anyhow::Result<()> {
     let sized: Vec<(&App, &ResourceBinding)> = apps
         .iter()
         .filter(|app| app.exists && app.cpu > 0)
@@ -30,7 +44,9 @@ pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow:
         })
         .collect::<anyhow::Result<_>>()?;
     for name in fleet.clusters.keys() {
-        let (promised, all) = (capacity::promised(fleet, name), capacity::allocatable(fleet, name));
+        let promised = capacity::promised(fleet, name);
+        // The member's own scheduler may not find nodes for all of it.
+        let all = machines.get(name).map_or(0, |machines| machines.millicores() + machines.waiting());
         ensure!(promised <= all, "{promised}m of {all}m are promised in {name}");
     }
     let of: BTreeMap<&str, &App> = sized.iter().map(|(app, _)| (&*app.name, *app)).collect();
@@ -43,7 +59,7 @@ pub(super) fn check(fleet: &Fleet, apps: &[App], shortage: &Shortage) -> anyhow:
     for (app, binding) in &sized {
         if let Some(why) = waits(app, binding) {
             let why = why.with_context(|| format!("{app}"))?;
-            waits_rightly(fleet, &of, app, binding, why, shortage).with_context(|| format!("{app}"))?;
+            waits_rightly(fleet, machines, &of, app, binding, why, shortage).with_context(|| format!("{app}"))?;
         }
     }
     Ok(())
@@ -69,15 +85,6 @@ pub(super) fn kept_copies(binding: &ResourceBinding) -> impl Iterator<Item = &Gr
     tasks.filter(|task| task.purge_mode == Some(PurgeMode::Gracefully) && task.reason != BINDING_PREEMPTED)
 }
 
-/// Millicores that last copies hold in a cluster.
-fn kept(fleet: &Fleet, cluster: &ClusterName) -> i64 {
-    let in_cluster = |binding: &ResourceBinding| -> i64 {
-        let here = kept_copies(binding).filter(|task| *task.from_cluster == *cluster.0);
-        here.map(|task| i64::from(task.replicas.unwrap_or(0)) * cpu(&binding.spec)).sum()
-    };
-    fleet.bindings.values().map(|binding| in_cluster(binding)).sum()
-}
-
 fn placed(binding: &ResourceBinding) -> i32 {
     binding.spec.clusters.iter().map(|target| target.replicas).sum()
 }
@@ -97,9 +104,9 @@ pub(super) fn waits<'a>(app: &App, binding: &'a ResourceBinding) -> Option<anyho
     })
 }
 
-/// Replicas that a workload without any could place if these amounts were free.
-fn fits(app: &App, free: impl Iterator<Item = i64>) -> i64 {
-    let mut counts: Vec<i64> = free.map(|free| free.max(0) / app.cpu).collect();
+/// Replicas that a workload without any could place if so many fitted into each of its clusters.
+fn fits(app: &App, counts: impl Iterator<Item = i64>) -> i64 {
+    let mut counts: Vec<i64> = counts.collect();
     counts.sort_unstable();
     let at_most = if let Spread::Divided(n) = app.spread { n } else { counts.len() };
     counts.iter().rev().take(at_most).sum()
@@ -109,6 +116,7 @@ fn fits(app: &App, free: impl Iterator<Item = i64>) -> i64 {
 /// explains it.
 fn waits_rightly(
     fleet: &Fleet,
+    machines: &AllMachines,
     of: &BTreeMap<&str, &App>,
     app: &App,
     binding: &ResourceBinding,
@@ -120,12 +128,14 @@ fn waits_rightly(
     }
     let allowed = |name: &str| app.affinity.is_empty() || app.affinity.iter().any(|allowed| allowed == name);
     let clusters = || fleet.clusters.keys().filter(|name| allowed(&name.0));
-    let free = |name| capacity::allocatable(fleet, name) - capacity::promised(fleet, name) - kept(fleet, name);
+    let free = |name: &ClusterName, left: &dyn Fn(&str) -> bool| {
+        machines.get(name).map_or_else(Vec::new, |machines| machines.free(left))
+    };
+    let counts = |name: &ClusterName, left: &dyn Fn(&str) -> bool| machines::fits(free(name, left), app.cpu);
     let wanted = i64::from(app.replicas);
-    let now = fits(app, clusters().map(free));
+    let now = fits(app, clusters().map(|name| counts(name, &|_| false)));
     let shown = || -> Vec<String> {
-        let reported = |name: &ClusterName| capacity::summary(fleet.clusters.get(name).map(|cluster| &**cluster)).1;
-        clusters().map(|name| format!("{name}: {}m free, {}m used by its report", free(name), reported(name))).collect()
+        clusters().map(|name| format!("{name}: {:?}m free by node", free(name, &|_| false))).collect()
     };
     ensure!(now < wanted, "it waits although {now} replicas fit ({}): {why}", shown().join(", "));
     let resolved = binding.spec.schedule_priority.as_ref();
@@ -138,11 +148,12 @@ fn waits_rightly(
         let grouped = of.get(&*other.spec.resource.name).is_some_and(|app| app.peers != Peers::None);
         priority(&other.spec) < priority(&binding.spec) && !grouped
     };
-    let held = |name: &ClusterName| -> i64 {
-        let there = fleet.bindings.values().filter(lower);
-        there.map(|b| b.spec.target(&name.0).map_or(0, |t| i64::from(t.replicas)) * cpu(&b.spec)).sum()
+    let after = |name: &ClusterName| {
+        let there = fleet.bindings.values().filter(lower).filter(|b| b.spec.target(&name.0).is_some());
+        let lower: Vec<&str> = there.map(|b| &*b.spec.resource.name).collect();
+        counts(name, &|other| lower.contains(&other))
     };
-    let after = fits(app, clusters().map(|name| free(name) + held(name)));
+    let after = fits(app, clusters().map(after));
     ensure!(after < wanted, "lower priorities hold what it waits for, {after} replicas: {why}");
     Ok(())
 }

@@ -12,6 +12,7 @@ mod gauges;
 mod removal;
 mod shortage;
 mod shrink;
+mod varied;
 
 use ironclad_failover::flags::eviction::Check;
 use ironclad_seam::Rng;
@@ -23,6 +24,7 @@ pub use self::{
     drive::{Outcome, run, run_showing},
     shortage::{CLASSES, Shortage},
     shrink::{Shrunk, shrink},
+    varied::Variety,
 };
 pub use super::{checker::POLICY_KEY, objects::Class};
 
@@ -60,6 +62,8 @@ pub struct Script {
     pub grouped: bool,
     /// Workloads that request more than there is, and priorities.
     pub shortage: Option<Shortage>,
+    /// Members that differ.
+    pub variety: Option<Variety>,
     pub steps: Vec<Step>,
     /// Indexes of these steps in the full list.
     pub kept: Vec<usize>,
@@ -79,6 +83,11 @@ impl Script {
     /// Draws the script of a seed with scarce capacity besides.
     pub fn scarce(seed: u64) -> Self {
         draw::scarce(seed)
+    }
+
+    /// Draws the script of a seed with scarce capacity in members that differ.
+    pub fn varied(seed: u64) -> Self {
+        draw::varied(seed)
     }
 
     /// Draws the script of a seed without its long outage and without actions of users.
@@ -116,9 +125,10 @@ impl Script {
     }
 
     pub fn again(&self) -> String {
-        let (whole, scarce) = match self.shortage {
-            Some(_) => (Self::scarce(self.seed), " --scarce"),
-            None => (Self::from_seed(self.seed), ""),
+        let (whole, scarce) = match (&self.variety, self.shortage) {
+            (Some(_), _) => (Self::varied(self.seed), " --varied"),
+            (None, Some(_)) => (Self::scarce(self.seed), " --scarce"),
+            (None, None) => (Self::from_seed(self.seed), ""),
         };
         let timing = if self.timing == 0 { String::new() } else { format!(" --timing {}", self.timing) };
         let command = format!("cargo xtask sim{scarce} --seed {}{timing}", self.seed);
@@ -148,6 +158,9 @@ impl fmt::Display for Script {
         }
         if let Some(shortage) = &self.shortage {
             writeln!(f, "  {shortage}")?;
+        }
+        if let Some(variety) = &self.variety {
+            writeln!(f, "  {variety}")?;
         }
         if let Some(policy) = &self.taint_policy {
             writeln!(f, "  policy {policy}")?;

@@ -12,7 +12,7 @@ use super::{Action, App, Peers, Script, Spread, Step, action};
 use crate::sim::objects::Class;
 
 /// Millicores of a member.
-const MEMBER: i64 = 8_000;
+pub(super) const MEMBER: i64 = 8_000;
 /// Number of workloads that request capacity at most.
 const APPS_MAX: usize = 12;
 
@@ -42,8 +42,8 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Makes capacity scarce. Workloads and steps are added behind all others.
-pub(super) fn add(draws: &Stream, script: &mut Script) {
+/// Makes capacity, in millicores, scarce. Workloads and steps are added behind all others.
+pub(super) fn add(draws: &Stream, script: &mut Script, capacity: i64) {
     let mode = match draws.below(8) {
         0 => Mode::Off,
         1 => Mode::Observe,
@@ -55,7 +55,6 @@ pub(super) fn add(draws: &Stream, script: &mut Script) {
     };
     script.shortage = Some(Shortage { mode, limits, zones: draws.chance(0.3) });
     let (first, members) = (script.apps.len(), script.members);
-    let capacity = MEMBER * members as i64;
     let wanted = capacity * (110 + draws.below(90) as i64) / 100;
     let mut asked = 0;
     while asked < wanted && script.apps.len() < first + APPS_MAX {

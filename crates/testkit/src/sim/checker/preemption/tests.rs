@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use ironclad_api::cluster::Cluster;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
-use super::{super::Changed, *};
+use super::{
+    super::{Changed, machines::Held},
+    *,
+};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -35,6 +39,9 @@ impl Hall {
             },
         }))
         .unwrap();
+        let node: Node = serde_json::from_value(json!({"status": {"allocatable": {"cpu": "8"}}})).unwrap();
+        let (cluster_name, new) = (ClusterName::from(name), Some(Arc::new(node)));
+        self.see(at, Changed::Node { cluster: cluster_name, name: "node".to_owned(), new });
         let (name, new) = (ClusterName::from(name), Arc::new(cluster));
         let old = self.fleet.clusters.insert(name.clone(), new.clone());
         assert_eq!(self.see(at, Changed::Cluster { name, old, new: Some(new) }), Vec::<String>::new());
@@ -79,7 +86,21 @@ impl Hall {
         hall.binding(1, "full", 9_000, &[("m2", 8)], json!({"spec": {"replicas": 8}}));
         hall.cluster(2, "m1", running.iter().map(|(.., replicas)| i64::from(*replicas)).sum());
         hall.cluster(2, "m2", 8);
+        running.iter().for_each(|(name, _, replicas)| hall.pods("m1", name, *replicas));
+        hall.pods("m2", "full", 8);
         hall
+    }
+
+    fn pods(&mut self, cluster: &str, app: &str, replicas: i32) {
+        for number in 0..replicas {
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"labels": {"app": app}},
+                "spec": {"nodeName": "node", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            }))
+            .unwrap();
+            let (cluster, name) = (ClusterName::from(cluster), format!("default/{app}-{number}"));
+            self.see(2, Changed::Pod { cluster, name, new: Held::of(&pod) });
+        }
     }
 
     fn nominate(&mut self, at: u64) -> Vec<String> {

@@ -33,8 +33,8 @@ const SETTLED: Duration = Duration::from_secs(30);
 const REPEATED_MAX: usize = 3;
 /// Time within which the end of a nomination is written.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// Time within which pods of a copy are created, and after which none is waited for.
-const STARTS_WITHIN: Duration = Duration::from_secs(15);
+/// Time for which pods of a copy are waited for, at least.
+const STARTS_WITHIN: Duration = Duration::from_secs(12);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Gate and flags of preemption.
@@ -331,7 +331,9 @@ impl Preemptions {
             let by = fleet.bindings.get(key).filter(|by| by.metadata.generation == Some(*generation));
             by.is_some_and(|by| {
                 let higher = |(at, of): &(Duration, i32)| *at >= eviction.at && *of > priority(&by.spec);
-                placed(&by.spec) < by.spec.replicas && !self.placements.iter().any(higher)
+                // Members of its group may have been placed elsewhere meanwhile.
+                let grouped = by.spec.workload_affinity_groups.is_some();
+                !grouped && placed(&by.spec) < by.spec.replicas && !self.placements.iter().any(higher)
             })
         };
         let recent = self.evictions.iter().filter(|eviction| eviction.at >= since && waits(eviction));
@@ -517,8 +519,11 @@ impl Preemptions {
         if count > 1 {
             noted.insert("a preemption needs several victims");
         }
-        if count > limits.victims {
-            broken.push(format!("{by} preempts {count} bindings, at most {}", limits.victims));
+        // Of an earlier plan under the same nomination, others may have taken what was freed.
+        let evictions = self.evictions.iter().filter(|e| e.by.0 == *by && e.at + MINUTE >= at);
+        let lately = evictions.map(|e| &e.victim).collect::<BTreeSet<_>>().len();
+        if lately > limits.victims {
+            broken.push(format!("{by} preempts {lately} bindings, at most {}", limits.victims));
         }
         let Some(figures) = &nomination.figures else { return };
         noted.insert("the number of victims is compared with all sets");
@@ -557,10 +562,10 @@ impl Preemptions {
         for target in spec.clusters.iter().filter(|target| of_target(spec, target) > had(&target.name)) {
             let cluster = ClusterName::from(target.name.as_str());
             let of = (key.clone(), cluster.clone());
-            let before = self.given.get(&of).filter(|(given, _)| *given + STARTS_WITHIN + rules.stale >= at);
+            let before = self.given.get(&of).filter(|(given, _)| *given + STARTS_WITHIN >= at);
             let before = before.map_or_else(|| running(machines, &cluster, spec), |(_, with)| *with);
             self.given.insert(of, (at, before + of_target(spec, target) - had(&target.name)));
-            let promised = self.holds(at, &cluster, fleet, machines, rules);
+            let promised = self.holds(at, &cluster, fleet, machines);
             // A node may have come that no summary has yet, or have gone a moment ago.
             let nodes = machines.get(&cluster).map_or(0, Machines::millicores);
             let all = capacity::allocatable(fleet, &cluster).max(nodes);
@@ -634,13 +639,12 @@ impl Preemptions {
         cluster: &ClusterName,
         fleet: &Fleet,
         machines: &BTreeMap<ClusterName, Machines>,
-        rules: &Rules,
     ) -> i64 {
         let of = |(key, binding): (&BindingKey, &std::sync::Arc<ResourceBinding>)| {
             let spec = &binding.spec;
             let promised = spec.target(&cluster.0).map_or(0, |target| of_target(spec, target));
             let given = self.given.get(&(key.clone(), cluster.clone()));
-            let given = given.filter(|(given, _)| *given + STARTS_WITHIN + rules.stale >= at);
+            let given = given.filter(|(given, _)| *given + STARTS_WITHIN >= at);
             promised.min(given.map_or_else(|| running(machines, cluster, spec), |(_, with)| *with))
         };
         fleet.bindings.iter().map(of).sum()

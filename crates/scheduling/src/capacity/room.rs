@@ -94,8 +94,16 @@ struct ByNode<'a> {
     before: Vec<Before>,
 }
 
+impl Freed {
+    /// Returns whether the workload waits for what others free.
+    pub(crate) fn competes(&self) -> bool {
+        self.leaving.as_ref().is_some_and(|leaving| leaving.competes)
+    }
+}
+
 impl Capacity {
-    /// Returns whether a workload that left by its result still holds something in a cluster, as far as that is known.
+    /// Returns whether a workload that left by its result still holds something in a cluster, or waits for it, as far as
+    /// that is known.
     pub(crate) fn holds(&self, cluster: &ClusterName, leaver: &Leaver) -> bool {
         let watched = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref());
         watched.is_none_or(|index| index.leaving(leaver.workload).is_some())
@@ -167,7 +175,7 @@ impl Room<'_> {
         self.base
     }
 
-    /// Amounts that a workload frees; `None` if the account is kept by node and the workload holds nothing.
+    /// Amounts that a workload frees; `None` if the account is kept by node and the workload has nothing there.
     pub(crate) fn freed(&self, leaver: &Leaver, share: &Share<'_>) -> Option<Freed> {
         let freed = |footprint: &Footprint, leaving| Freed {
             amounts: self.amounts(footprint),

@@ -140,6 +140,8 @@ impl Waiting {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaving {
     workload: Workload,
+    /// True if pods of it wait without a place, so that they would take what others free.
+    pub(crate) competes: bool,
     /// Requests that it holds, by the number of the node.
     freed: Vec<(usize, Taken)>,
 }
@@ -530,9 +532,10 @@ impl Index {
         }
     }
 
-    /// Requests that leave with a workload: of its pods, and of those that are expected; `None` if it holds nothing.
+    /// Requests that leave with a workload: of its pods, and of those that are expected; `None` if it holds nothing and
+    /// waits for nothing.
     pub(crate) fn leaving(&self, workload: Workload) -> Option<Leaving> {
-        let mut freed: BTreeMap<usize, Taken> = BTreeMap::new();
+        let (mut freed, mut competes): (BTreeMap<usize, Taken>, _) = (BTreeMap::new(), false);
         for (at, request, pods) in self.pods.of(workload) {
             freed.entry(at).or_default().add(request, pods);
         }
@@ -540,8 +543,9 @@ impl Index {
             for (at, part, pods) in &waiting.placed {
                 freed.entry(*at).or_default().add(&waiting.parts[*part].template.request, *pods);
             }
+            competes |= (0..waiting.parts.len()).any(|part| waiting.rest(part) > 0);
         }
-        (!freed.is_empty()).then(|| Leaving { workload, freed: freed.into_iter().collect() })
+        (competes || !freed.is_empty()).then(|| Leaving { workload, competes, freed: freed.into_iter().collect() })
     }
 
     /// Requests that leave with the pods that are being deleted.
@@ -951,7 +955,8 @@ mod tests {
         assert_eq!(fits(&index, "4", &["p0", "p1"], &held), 1, "beside what is held");
         index.expect("web", of("web"), "shop", Some((cores("3").parts(), 1)));
         assert_eq!(fits(&index, "4", &["p0", "p1"], &[]), 1, "who waits comes first");
-        assert_eq!(fits(&index, "4", &["p0", "p1", "web"], &[]), 1, "a workload without a place holds nothing");
+        assert_eq!(fits(&index, "4", &["p0", "p1", "web"], &[]), 2, "unless it leaves, too");
+        assert_eq!(index.leaving(of("web")).map(|web| (web.amounts(), web.competes)), Some(((Units::new(), 0), true)));
         let (free, offered) = index.totals();
         assert_eq!((free.get("cpu"), offered.get("cpu"), free.get(PODS)), (Some(&0), Some(&16_000), Some(&16)));
         assert_eq!(index.leaving(of("p0")).unwrap().amounts(), (amounts(&[("cpu", 4_000)]), 1));

@@ -150,6 +150,65 @@ fn who_holds_nothing_is_no_victim() {
     assert_eq!(evicted.decide(evicted.binding("p"), 1_001).result(), Some(&targets(&[("m1", 1)])[..]));
 }
 
+/// Who waits for a node takes what victims leave, unless it leaves as well.
+#[test]
+fn who_waits_for_a_node_leaves_if_that_helps() {
+    let world = |rows: &[(&str, i32, i64)]| World::new().watched("m1", &[("n1", 8)]).on_node("m1", "n1", rows);
+    let waits = |world: World, name: &str, priority: i32, cores: i64| {
+        world.cores("m1", &[(name, priority, &cores.to_string())]).waits("m1", name, cores)
+    };
+    let a = || world(&[("a", 0, 4), ("high", 9, 4)]);
+    let halves = || world(&[("a", 0, 4), ("b", 3, 4)]);
+    let leaving = || {
+        let mut world = a();
+        world.pods_of("a").for_each(|pod| (pod.is_leaving, pod.is_replica) = (true, false));
+        world
+    };
+    let promised = || {
+        let world = a().cores("m1", &[("w", 1, "4")]);
+        World { promised: vec!["w"], ..world }
+    };
+    let changed = |name: &str, change: fn(&mut Pod)| {
+        let mut world = waits(a(), name, 1, 4);
+        world.pods_of(name).for_each(change);
+        world
+    };
+    let nowhere = |pod: &mut Pod| {
+        let claim: ironclad_api::work::NodeClaim =
+            serde_json::from_value(json!({"nodeSelector": {"disk": "ssd"}})).unwrap();
+        pod.waiting.as_mut().unwrap().1 = Claim::from(Some(&claim));
+    };
+    let crowd = || (0..150).fold(a(), |world, at| waits(world, &format!("w{at}"), 1, 5));
+    let rows: &[(&str, World, &[&str])] = &[
+        ("it would take what the victim leaves", waits(a(), "w", 1, 4), &["a", "w"]),
+        ("it leaves room beside it", waits(halves(), "w", 4, 2), &["a", "b"]),
+        ("it has a lower priority than another victim", waits(halves(), "w", 1, 2), &["a", "w"]),
+        ("it is too large for what becomes free", waits(a(), "w", 0, 5), &["a"]),
+        ("no node admits it", changed("w", nowhere), &["a"]),
+        ("it is being deleted", changed("w", |pod| pod.is_leaving = true), &["a"]),
+        ("its pod has ended", changed("w", |pod| pod.has_ended = true), &["a"]),
+        ("two of them", waits(waits(a(), "w1", 1, 4), "w2", 2, 4), &["a", "w1", "w2"]),
+        ("it would take what is being deleted", waits(leaving(), "w", 1, 4), &["w"]),
+        ("its pods have not come", promised(), &["a", "w"]),
+        ("its priority is higher", waits(a(), "w", 7, 4), &[]),
+        ("many that are too large for what becomes free", crowd(), &["a"]),
+        ("many of which one is not", waits(crowd(), "x", 1, 4), &["a", "x"]),
+    ];
+    let pending = newcomer("p", 5, 1, 4);
+    for (name, world, want) in rows {
+        let plan = world.plan(&pending);
+        let victims: Vec<&str> = plan.iter().flat_map(|plan| &plan.victims).map(|victim| &*victim.key.name).collect();
+        assert_eq!(victims, *want, "{name}");
+        let mut after = world.clone();
+        for victim in want.iter().copied().chain(["a"]) {
+            after.bindings.retain(|binding| binding.metadata.name.as_deref() != Some(victim));
+            after.pods_of(victim).for_each(|pod| pod.has_ended = true);
+        }
+        let placed = after.decide(&pending, 1_000);
+        assert_eq!(placed.result().is_some(), !want.is_empty(), "{name}: once they have left");
+    }
+}
+
 /// Their pods run, are being deleted or are gone: what leaves for one is not evicted again for the next.
 #[test]
 fn preemptors_that_wait_together_evict_as_many_as_needed() {

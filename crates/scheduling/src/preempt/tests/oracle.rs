@@ -171,7 +171,8 @@ proptest! {
 
     /// Where nodes are watched: the victims make room on the nodes of one cluster, and no other set is better by
     /// number, priorities, part of the cluster, cluster and names. Nobody leaves for a binding that fits, that fits
-    /// once those are gone that are leaving, or that fits nowhere.
+    /// once those are gone that are leaving, or that fits nowhere. Who waits for a node takes what becomes free before
+    /// the binding does, unless it is a victim, too.
     #[test]
     fn victims_by_node_are_those_of_the_exhaustive_search(
         nodes in prop::collection::vec(prop::collection::vec(1_i64..9, 1..4), 1..3),
@@ -187,7 +188,7 @@ proptest! {
             world = world.watched(&format!("c{c}"), &cores);
         }
         let mut runs: Vec<ByNode> = Vec::new();
-        for (at, (cluster, priority, cores, pods, life)) in rows.iter().enumerate() {
+        for (at, (cluster, priority, cores, pods, life, waits)) in rows.iter().enumerate() {
             let (name, c) = (format!("b{at}"), cluster % nodes.len());
             let cluster = format!("c{c}");
             let mut on = Vec::new();
@@ -204,17 +205,43 @@ proptest! {
                 Life::Leaves => world.pods_of(&name).for_each(|pod| (pod.is_leaving, pod.is_replica) = (true, false)),
                 Life::HasEnded => world.pods_of(&name).for_each(|pod| pod.has_ended = true),
             }
-            let count = i32::try_from(pods.len()).unwrap();
+            let waits = if *life == Life::Runs { *waits } else { 0 };
+            let count = i32::try_from(pods.len() + waits).unwrap();
             world = world.running(workload(&name, *priority, count, &[("cpu", &cores.to_string())], &[(&cluster, count)]));
-            runs.push(ByNode { name, cluster: c, priority: *priority, cores: *cores, on, life: *life });
+            runs.push(ByNode { name, cluster: c, priority: *priority, cores: *cores, on, life: *life, waits });
+        }
+        let mut left = nodes.clone();
+        for one in runs.iter().filter(|one| one.life != Life::HasEnded) {
+            one.on.iter().for_each(|n| left[one.cluster][*n] -= one.cores);
+        }
+        // What waits is placed first fit, and holds its place.
+        for one in &mut runs {
+            for _ in 0..one.waits {
+                world = world.waits(&format!("c{}", one.cluster), &one.name, one.cores);
+                if let Some(n) = left[one.cluster].iter().position(|left| *left >= one.cores) {
+                    left[one.cluster][n] -= one.cores;
+                    one.on.push(n);
+                    one.waits -= 1;
+                }
+            }
         }
         let mut pending = preemptor(priority, replicas, &[("cpu", &each.to_string())]);
         pending.spec.placement = Some(one_cluster().into());
-        // Whether all replicas fit on one cluster if only these workloads hold what they run on.
+        // Whether all replicas fit on one cluster once those have left that do not stay.
         let has_room = |cluster: usize, stays: &dyn Fn(&ByNode) -> bool| {
-            let mut left = nodes[cluster].clone();
+            let (mut left, mut freed) = (left[cluster].clone(), BTreeSet::new());
+            for one in runs.iter().filter(|one| one.cluster == cluster && one.life != Life::HasEnded && !stays(one)) {
+                for n in &one.on {
+                    left[*n] += one.cores;
+                    freed.insert(*n);
+                }
+            }
             for one in runs.iter().filter(|one| one.cluster == cluster && stays(one)) {
-                one.on.iter().for_each(|n| left[*n] -= one.cores);
+                for _ in 0..one.waits {
+                    if let Some(n) = freed.iter().find(|n| left[**n] >= one.cores) {
+                        left[*n] -= one.cores;
+                    }
+                }
             }
             left.iter().map(|left| left / each).sum::<i64>() >= i64::from(replicas)
         };
@@ -232,7 +259,7 @@ proptest! {
             return Ok(());
         }
         let best = clusters.flat_map(|cluster| {
-            let may_leave = |one: &&ByNode| one.cluster == cluster && later(one) && one.priority < priority && !one.on.is_empty();
+            let may_leave = |one: &&ByNode| one.cluster == cluster && later(one) && one.priority < priority && one.on.len() + one.waits > 0;
             let may_leave: Vec<&ByNode> = runs.iter().filter(may_leave).collect();
             let count = may_leave.len();
             let subset = move |mask: u32| {
@@ -255,7 +282,9 @@ proptest! {
                 let names: Vec<String> = gone.iter().map(|one| format!("{}@c{cluster}", one.name)).collect();
                 (gone.len(), priorities, share, cluster, names)
             };
-            (0..1_u32 << count).map(subset).filter(makes_room).map(cost).min()
+            // With all of them: a plan does not rest on somebody who stays and keeps others out.
+            let all = makes_room(&subset((1 << count) - 1));
+            (0..1_u32 << count).map(subset).filter(|gone| all && makes_room(gone)).map(cost).min()
         }).min();
         match (best, decision.preemption) {
             (Some((.., names)), Some(Outcome::Nominated(plan))) => {
@@ -284,12 +313,16 @@ struct ByNode {
     cluster: usize,
     priority: i32,
     cores: i64,
+    /// Nodes of its pods, and of those that wait for one and fit there.
     on: Vec<usize>,
     life: Life,
+    /// Pods that wait and have no place.
+    waits: usize,
 }
 
-/// A workload: its cluster, priority, cores of a pod, nodes of its pods, and what these do.
-fn by_node_row() -> impl Strategy<Value = (usize, i32, i64, Vec<usize>, Life)> {
+/// A workload: its cluster, priority, cores of a pod, nodes of its pods, what these do, and further pods that wait.
+fn by_node_row() -> impl Strategy<Value = (usize, i32, i64, Vec<usize>, Life, usize)> {
     let life = prop_oneof![8 => Just(Life::Runs), 1 => Just(Life::Leaves), 1 => Just(Life::HasEnded)];
-    (0_usize..2, 0_i32..5, 1_i64..5, prop::collection::vec(0_usize..3, 1..3), life)
+    let waits = prop_oneof![3 => Just(0_usize), 2 => 1_usize..3];
+    (0_usize..2, 0_i32..5, 1_i64..5, prop::collection::vec(0_usize..3, 0..3), life, waits)
 }

@@ -134,10 +134,10 @@ fn what_ends_a_promise_gives_its_room_back() {
         (
             "fewer are wanted than have come",
             |c| {
-                comes(c, &pod("web", "n1"), S(1));
-                comes(c, &pod("web", "n1"), S(1));
+                comes(c, &pod("web", "n1"), S(20));
+                comes(c, &pod("web", "n1"), S(20));
             },
-            |c| assign(c, &asking(2, &[("m1", 4)]), &[("m1", 2)], S(2)),
+            |c| assign(c, &asking(2, &[("m1", 4)]), &[("m1", 2)], S(24)),
             8,
         ),
         (
@@ -216,6 +216,85 @@ fn what_ends_a_promise_gives_its_room_back() {
     }
 }
 
+/// Two of four replicas run and were applied when the other two were assigned. A report that was there already says
+/// nothing about them, and neither does a pod that takes the place of another.
+#[test]
+fn only_what_concerns_the_result_ends_a_promise_early() {
+    let reports = |capacity: &mut Capacity, was_applied: bool, at: u64| {
+        let (mut old, mut new) = (applied_there(), applied_there());
+        old[0].applied = was_applied;
+        new[0].status = Some((&json!({"replicas": 2, "readyReplicas": 2})).into());
+        capacity.reported(&key(), &asking(4, &[("m1", 4)]).spec, &old, &new, S(at));
+    };
+    let replaced = |capacity: &mut Capacity, at: u64| {
+        capacity.pod(&m1(), Some(&pod("web", "n1")), None, S(at));
+        comes(capacity, &pod("web", "n1"), S(at));
+    };
+    type Change<'a> = &'a dyn Fn(&mut Capacity);
+    let rows: [(&str, Change<'_>, u64, i64); 8] = [
+        ("nothing happens", &|_| {}, 300, 2),
+        ("it was applied before", &|c| reports(c, true, 10), 300, 2),
+        ("it is applied anew", &|c| reports(c, false, 10), 25, 2),
+        ("a pod comes", &|c| comes(c, &pod("web", "n1"), S(10)), 25, 1),
+        ("a pod is replaced", &|c| replaced(c, 10), 300, 2),
+        ("a pod goes", &|c| c.pod(&m1(), Some(&pod("web", "n1")), None, S(10)), 300, 3),
+        (
+            "pods are replaced all the time",
+            &|c| {
+                reports(c, false, 10);
+                (11..25).for_each(|at| replaced(c, at));
+            },
+            25,
+            2,
+        ),
+        (
+            "a pod comes just before the end",
+            &|c| {
+                c.expire(S(299));
+                comes(c, &pod("web", "n1"), S(299));
+            },
+            314,
+            1,
+        ),
+    ];
+    for (name, change, ends, open) in rows {
+        let mut capacity = watched();
+        (0..2).for_each(|_| comes(&mut capacity, &pod("web", "n1"), S(0)));
+        assign(&mut capacity, &asking(4, &[("m1", 2)]), &[("m1", 4)], S(0));
+        assert_eq!((free(&capacity), due(&capacity)), (6, 2), "{name}");
+        change(&mut capacity);
+        capacity.expire(S(ends - 1));
+        assert_eq!(due(&capacity), open, "{name}: a second before");
+        capacity.expire(S(ends));
+        assert_eq!(due(&capacity), 0, "{name}");
+    }
+}
+
+/// The request is edited before all pods have come, which changes neither the result nor the end of the promise.
+#[test]
+fn a_promise_takes_the_request_of_the_present_spec() {
+    let requests = |cores: &str| {
+        let mut binding = asking(4, &[("m1", 4)]);
+        let request = serde_json::from_value(json!({ "cpu": cores })).unwrap();
+        binding.spec.replica_requirements =
+            Some(ReplicaRequirements { resource_request: request, ..Default::default() }.into());
+        binding
+    };
+    for (name, mut capacity) in [("by node", watched()), ("by summary", ten_cores())] {
+        assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
+        let edits =
+            [("1", "2", 2, false), ("2", "2500m", 0, false), ("2500m", "500m", 8, true), ("500m", "1", 6, false)];
+        for (old, new, want, grew) in edits {
+            drop(capacity.take_grown());
+            capacity.observed((&requests(old)).into(), &requests(new).spec, &Options::default(), S(100));
+            assert_eq!((free(&capacity), due(&capacity)), (want, 4), "{name}: {old} to {new}");
+            assert!(!grew || grown(&mut capacity) == ["m1"], "{name}: {old} to {new}");
+        }
+        capacity.expire(S(300));
+        assert_eq!((free(&capacity), due(&capacity)), (10, 0), "{name}");
+    }
+}
+
 #[test]
 fn what_names_a_cluster_promises_replicas() {
     let suspended = |suspension: BindingSuspension| {
@@ -277,6 +356,13 @@ fn a_result_that_is_not_written_promises_nothing() {
     assert_eq!((free(&capacity), due(&capacity)), (6, 2), "its pod may come before the answer");
     capacity.revert(reserved, S(2));
     assert_eq!((free(&capacity), due(&capacity)), (8, 0));
+    // What is restored counts the pods that came meanwhile.
+    let mut capacity = promised();
+    let reserved =
+        capacity.assume((&asking(5, &[("m1", 4)])).into(), &targets(&[("m1", 5)]), &Options::default(), S(1));
+    comes(&mut capacity, &pod("web", "n1"), S(1));
+    capacity.revert(reserved.unwrap(), S(2));
+    assert_eq!((free(&capacity), due(&capacity)), (6, 3));
 }
 
 /// The account follows the summary until nodes and pods are listed, and never after.
@@ -418,7 +504,7 @@ fn ops(units: bool) -> impl Strategy<Value = Vec<Op>> {
         6 => (0_usize..9, proptest::option::weighted(0.8, row)).prop_map(|(at, row)| Op::Pod(at, row)),
         3 => (0..WORKLOADS, 0_i32..5).prop_map(|(at, replicas)| Op::Assign(at, replicas)),
         1 => (0..WORKLOADS).prop_map(Op::Forget),
-        1 => prop::sample::select(vec![1, 100, 299, 300]).prop_map(Op::Passes),
+        1 => prop::sample::select(vec![1, 14, 100, 299, 300]).prop_map(Op::Passes),
         1 => Just(Op::ListsAgain),
     ];
     prop::collection::vec(op, 1..60)
@@ -431,8 +517,8 @@ struct Recount {
     pods: BTreeMap<usize, Row>,
     /// Replicas that results name.
     named: [i64; WORKLOADS],
-    /// Ends of the open promises.
-    open: [Option<Duration>; WORKLOADS],
+    /// Ends of the open promises, and the least that was due of each.
+    open: [Option<(Duration, i64)>; WORKLOADS],
 }
 
 impl Recount {
@@ -455,11 +541,12 @@ impl Recount {
         self.open[workload].map_or(0, |_| (self.named[workload] - self.arrived(workload)).max(0))
     }
 
-    fn settle(&mut self) {
+    /// A promise lasts 15 s after each pod that comes beyond those that were there.
+    fn settle(&mut self, now: Duration) {
         for workload in 0..WORKLOADS {
-            if self.due(workload) == 0 {
-                self.open[workload] = None;
-            }
+            let due = self.due(workload);
+            let lasts = |(ends, least)| if due < least { (now + S(15), due) } else { (ends, least) };
+            self.open[workload] = self.open[workload].filter(|_| due > 0).map(lasts);
         }
     }
 
@@ -536,10 +623,13 @@ impl Recount {
                 let before = self.binding(*workload, *replicas);
                 let after: &[(&str, i32)] = if *replicas > 0 { &[("m1", *replicas)] } else { &[] };
                 assign(capacity, &before, after, *now);
-                if i64::from(*replicas) > self.named[*workload] {
-                    self.open[*workload] = Some(*now + PROMISED_TTL);
-                }
+                let gains = i64::from(*replicas) > self.named[*workload];
                 self.named[*workload] = (*replicas).into();
+                if gains {
+                    self.open[*workload] = Some((*now + PROMISED_TTL, i64::MAX));
+                }
+                let (due, open) = (self.due(*workload), &mut self.open[*workload]);
+                *open = open.map(|(ends, least)| (ends, least.min(due)));
             }
             Op::Forget(workload) => {
                 capacity.forget(&BindingRef::from(&self.binding(*workload, 0)).key());
@@ -548,7 +638,7 @@ impl Recount {
             Op::Passes(seconds) => {
                 *now += S(*seconds);
                 capacity.expire(*now);
-                self.open.iter_mut().for_each(|open| *open = open.filter(|ends| *ends > *now));
+                self.open.iter_mut().for_each(|open| *open = open.filter(|(ends, _)| *ends > *now));
             }
             Op::ListsAgain => {
                 capacity.lists(&m1);
@@ -562,7 +652,7 @@ impl Recount {
                 capacity.listed(&m1);
             }
         }
-        self.settle();
+        self.settle(*now);
     }
 }
 

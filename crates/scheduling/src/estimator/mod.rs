@@ -22,6 +22,7 @@ pub use discovery::{Discovery, EstimatorService, Undiscovered, addresses};
 pub(crate) use index::{Before, Leaving};
 pub use index::{Estimate, EstimatePart, Index, Node, Pod};
 pub use pending::{Pending, PendingPod, ReplicaSet};
+pub(crate) use place::is_counted;
 pub use pods::Workload;
 pub use question::{PodTemplate, Question, SetPart, Wanted, assumed_parts};
 pub use quota::{Quota, Scope};

@@ -150,6 +150,50 @@ fn who_holds_nothing_is_no_victim() {
     assert_eq!(evicted.decide(evicted.binding("p"), 1_001).result(), Some(&targets(&[("m1", 1)])[..]));
 }
 
+/// A plan asks nodes for the same resources as the account does.
+#[test]
+fn requests_count_as_on_nodes() {
+    let offering = |offers: &[(&str, i64)]| {
+        let mut world = World::new().watched("m1", &[("n1", 4)]).on_node("m1", "n1", &[("low", 0, 4)]);
+        let (nodes, _) = world.watched.get_mut(&"m1".into()).unwrap();
+        offers.iter().for_each(|(name, amount)| nodes[0].1.allocatable.insert(*name, *amount));
+        world
+    };
+    let rows: [(&str, &[(&str, i64)], Request<'_>, &[&str]); 10] = [
+        ("cpu alone", &[], &[("cpu", "4")], &["low"]),
+        ("a native resource that Kubernetes ignores", &[], &[("cpu", "4"), ("magic", "1")], &["low"]),
+        ("pods as a resource", &[], &[("cpu", "4"), ("pods", "500")], &["low"]),
+        ("an amount of 0 of what no node offers", &[], &[("cpu", "4"), ("example.com/gpu", "0")], &["low"]),
+        ("a negative amount", &[], &[("cpu", "4"), ("memory", "-1")], &["low"]),
+        ("an extended resource that no node offers", &[], &[("cpu", "4"), ("example.com/gpu", "1")], &[]),
+        ("one that is free", &[("example.com/gpu", 1)], &[("cpu", "4"), ("example.com/gpu", "1")], &["low"]),
+        ("storage that no node offers", &[], &[("cpu", "4"), ("ephemeral-storage", "1")], &[]),
+        ("storage that is free", &[("ephemeral-storage", 9)], &[("cpu", "4"), ("ephemeral-storage", "9")], &["low"]),
+        ("huge pages that no node offers", &[], &[("cpu", "4"), ("hugepages-2Mi", "2Mi")], &[]),
+    ];
+    for (name, offers, request, want) in rows {
+        let (world, pending) = (offering(offers), preemptor(5, 1, request));
+        let plan = world.plan(&pending);
+        let victims: Vec<&str> = plan.iter().flat_map(|plan| &plan.victims).map(|victim| &*victim.key.name).collect();
+        assert_eq!(victims, want, "{name}");
+        let mut after = world.clone();
+        after.bindings.clear();
+        after.pods_of("low").for_each(|pod| pod.has_ended = true);
+        assert_eq!(after.decide(&pending, 1_000).result().is_some(), !want.is_empty(), "{name}: once it has left");
+    }
+    // The same for component sets, whose parts are not read alike.
+    for (name, request, want) in [
+        ("a native resource that Kubernetes ignores", &[("cpu", "2"), ("magic", "1")][..], &["low"][..]),
+        ("a negative amount", &[("cpu", "2"), ("memory", "-1")], &["low"]),
+        ("an extended resource that no node offers", &[("cpu", "2"), ("example.com/gpu", "1")], &[]),
+    ] {
+        let pending = set(preemptor(5, 1, &[]), &[("a", 1, &[("cpu", "2")]), ("b", 1, request)]);
+        let plan = offering(&[]).plan(&pending);
+        let victims: Vec<&str> = plan.iter().flat_map(|plan| &plan.victims).map(|victim| &*victim.key.name).collect();
+        assert_eq!(victims, want, "{name}: a set");
+    }
+}
+
 /// Who waits for a node takes what victims leave, unless it leaves as well.
 #[test]
 fn who_waits_for_a_node_leaves_if_that_helps() {

@@ -328,7 +328,9 @@ impl Capacity {
             let comes = due < promise.least;
             let ends = if comes { now + NO_POD_FOR } else { promise.ends };
             let promise = Promise { due, ends, is_applied: promise.is_applied || comes, ..promise.clone() };
-            self.renew(&key, cluster, promise);
+            self.put(&key, cluster, promise);
+            // A pod takes the place that was promised to it: what nodes have left tells whether more fits.
+            self.changed(cluster, false);
         }
     }
 
@@ -440,13 +442,19 @@ impl Capacity {
     }
 
     /// Replaces the promise to a binding in a cluster; one without replicas ends.
-    fn renew(&mut self, key: &BindingKey, cluster: &ClusterName, mut promise: Promise) {
+    fn renew(&mut self, key: &BindingKey, cluster: &ClusterName, promise: Promise) {
+        let before = self.promises.get(key).and_then(|all| all.get(cluster)).cloned();
+        self.put(key, cluster, promise);
+        let after = self.promises.get(key).and_then(|all| all.get(cluster));
+        let is_more = |before: Promise| after.is_none_or(|now| now.due < before.due || now.parts != before.parts);
+        self.changed(cluster, before.is_some_and(is_more));
+    }
+
+    fn put(&mut self, key: &BindingKey, cluster: &ClusterName, mut promise: Promise) {
         if self.counts_pods(cluster, &promise) {
             promise.due = promise.wanted - self.arrived(cluster, promise.workload);
         }
         promise.least = promise.least.min(promise.due);
-        let before = self.promises.get(key).and_then(|all| all.get(cluster));
-        let grew = before.is_some_and(|before| promise.due < before.due || promise.parts != before.parts);
         self.take_out(key, cluster);
         if promise.due > 0 {
             if self.ends.len() >= PROMISED_MAX
@@ -460,7 +468,6 @@ impl Capacity {
         } else {
             self.expect_no_more(key, cluster);
         }
-        self.changed(cluster, grew);
     }
 
     /// Ends the promise to a binding in a cluster.

@@ -20,7 +20,7 @@ pub use claim::{Claim, NodeFacts};
 pub use combine::{Answer, NoAnswer, meaning};
 pub use discovery::{Discovery, EstimatorService, Undiscovered, addresses};
 pub(crate) use index::{Before, Leaving};
-pub use index::{Estimate, EstimatePart, Index, Node, Pod};
+pub use index::{EstimatePart, Index, Node, Pod};
 pub use pending::{Pending, PendingPod, ReplicaSet};
 pub(crate) use place::is_counted;
 pub use pods::Workload;

@@ -216,6 +216,60 @@ fn what_ends_a_promise_gives_its_room_back() {
     }
 }
 
+/// Bindings that wait for capacity are tried again only if there is more of it.
+#[test]
+fn only_what_becomes_free_is_growth() {
+    let (waiting, bound) = (pod("web", ""), pod("web", "n1"));
+    let leaving = Pod { is_leaving: true, is_replica: false, ..bound.clone() };
+    let ended = Pod { has_ended: true, ..bound.clone() };
+    let large = Pod { request: [("cpu".to_owned(), 9_000)].into_iter().collect(), ..waiting.clone() };
+    let resized = Pod { request: [("cpu".to_owned(), 500)].into_iter().collect(), ..bound.clone() };
+    let elsewhere = Pod { node: "n2".into(), ..bound.clone() };
+    let unowned = Pod { workload: Workload::NONE, ..bound.clone() };
+    type Pods<'a> = Option<&'a Pod>;
+    let rows: [(&str, Pods<'_>, Pods<'_>, bool); 14] = [
+        ("it comes, and was promised", None, Some(&bound), false),
+        ("it comes and waits, and was promised", None, Some(&waiting), false),
+        ("it gets the node on which it was expected", Some(&waiting), Some(&bound), false),
+        ("it gets another one", Some(&waiting), Some(&elsewhere), true),
+        ("it is being deleted", Some(&bound), Some(&leaving), false),
+        ("its owner changes", Some(&bound), Some(&unowned), false),
+        ("it ends", Some(&bound), Some(&ended), true),
+        ("it ends while it is being deleted", Some(&leaving), Some(&ended), true),
+        ("it is gone", Some(&bound), None, true),
+        ("it is gone after its end", Some(&ended), None, false),
+        ("it waits no more", Some(&waiting), None, true),
+        ("no node had room for it, and it waits no more", Some(&large), None, true),
+        ("it requests less", Some(&bound), Some(&resized), true),
+        ("it requests more", Some(&resized), Some(&bound), false),
+    ];
+    for (name, old, new, want) in rows {
+        let mut capacity = watched();
+        capacity.node(&m1(), "n2", Some(node(1)));
+        (0..4).for_each(|_| comes(&mut capacity, &pod("other", "n1"), S(0)));
+        old.into_iter().for_each(|old| comes(&mut capacity, old, S(0)));
+        assign(&mut capacity, &asking(4, &[]), &[("m1", 4)], S(0));
+        drop(capacity.take_grown());
+        capacity.pod(&m1(), old, new, S(1));
+        assert_eq!(grown(&mut capacity), if want { &["m1"][..] } else { &[] }, "{name}");
+    }
+    for (name, nodes, want) in
+        [("a node shrinks", [9, 8], false), ("what was expected there leaves a rest", [8, 7], true)]
+    {
+        let mut capacity = watched();
+        capacity.node(&m1(), "n1", Some(node(nodes[0])));
+        let four = Pod { request: [("cpu".to_owned(), 4_000)].into_iter().collect(), ..waiting.clone() };
+        for at in 0..2 {
+            let waiting = Some(Box::new((format!("default/web{at}"), Claim::default())));
+            comes(&mut capacity, &Pod { waiting, ..four.clone() }, S(0));
+        }
+        drop(capacity.take_grown());
+        let before = free(&capacity);
+        capacity.node(&m1(), "n1", Some(node(nodes[1])));
+        assert_eq!((free(&capacity) > before, grown(&mut capacity) == ["m1"]), (want, want), "{name}");
+    }
+}
+
 /// Two of four replicas run and were applied when the other two were assigned. A report that was there already says
 /// nothing about them, and neither does a pod that takes the place of another.
 #[test]
@@ -664,7 +718,9 @@ proptest! {
         let mut capacity = ten_cores();
         capacity.watch(&m1(), Index::default());
         let (mut recount, mut now) = (Recount::default(), S(0));
+        let mut fitted = [0; 3];
         for op in &ops {
+            drop(capacity.take_grown());
             recount.apply(&mut capacity, op, &mut now);
             let mut promised: BTreeMap<String, i64> = BTreeMap::new();
             for (key, _, due) in capacity.promised_in(&m1()) {
@@ -689,6 +745,9 @@ proptest! {
                 let question = Question::replicas("default", Some(&serde_json::from_value(needs).unwrap()));
                 let fits = capacity.fits(&m1(), &question, &asker()).unwrap();
                 let observed = recount.fits(each * 1_000);
+                let fitted = std::mem::replace(&mut fitted[each as usize - 1], fits);
+                let has_grown = capacity.grown.contains(&m1());
+                prop_assert!(fits <= fitted || has_grown, "{} fit instead of {} after {:?}", fits, fitted, op);
                 prop_assert!(fits <= observed, "{} fit, {} by what runs, after {:?}", fits, observed, op);
                 if due + recount.waiting() == 0 {
                     prop_assert_eq!(fits, observed, "nothing waits, after {:?}", op);

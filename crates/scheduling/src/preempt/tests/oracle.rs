@@ -298,6 +298,71 @@ proptest! {
     }
 }
 
+/// Quantities of nodes and pods that make no sense, and some that do.
+fn absurd_amount() -> impl Strategy<Value = i64> {
+    let absurd = prop::sample::select(vec![i64::MAX, i64::MAX / 2, i64::MIN, -5_000, 0]);
+    prop_oneof![1 => absurd, 2 => 0_i64..9_000]
+}
+
+proptest! {
+    /// Whatever members report: nobody of equal or higher priority leaves, and where no pod waits, the binding is placed
+    /// once its victims have left, and not if one of them stays.
+    #[test]
+    fn absurd_reports_evict_nobody_in_vain(
+        nodes in prop::collection::vec((absurd_amount(), absurd_amount(), absurd_amount()), 1..4),
+        pods in prop::collection::vec(
+            (0_usize..5, 0_usize..5, absurd_amount(), absurd_amount(), any::<bool>(), prop::bool::weighted(0.2)), 0..12,
+        ),
+        priorities in prop::collection::vec(0_i32..5, 5),
+        wanted in (1_i32..4, 1_i64..5, 0_i32..5),
+    ) {
+        let (replicas, cores, priority) = wanted;
+        let mut world = World::new().watched("m1", &[]);
+        for (at, priority) in priorities.iter().enumerate() {
+            world = world.cores("m1", &[(&format!("b{at}"), *priority, "1")]);
+        }
+        let of = |cpu: i64, memory: i64| [("cpu".to_owned(), cpu), ("memory".to_owned(), memory)];
+        let (on, there) = world.watched.get_mut(&"m1".into()).unwrap();
+        for (at, (cpu, memory, slots)) in nodes.iter().enumerate() {
+            let allocatable = of(*cpu, *memory).into_iter().chain([("pods".to_owned(), *slots)]).collect();
+            on.push((format!("n{at}"), Node { allocatable, ..Node::default() }));
+        }
+        for (at, (workload, node, cpu, memory, waits, is_leaving)) in pods.iter().enumerate() {
+            // A fourth node is not known, and the last pods have none.
+            let node = if *node < 4 { format!("n{node}") } else { String::new() };
+            let waiting = (*waits && node.is_empty()).then(|| Box::new((format!("default/p{at}"), Claim::default())));
+            there.push(Pod {
+                node: node.as_str().into(),
+                request: of(*cpu, *memory).into_iter().collect(),
+                workload: Workload::new("Deployment", "default", &format!("b{workload}")),
+                is_leaving: *is_leaving,
+                is_replica: !is_leaving,
+                waiting,
+                ..Pod::default()
+            });
+        }
+        let pending = preemptor(priority, replicas, &[("cpu", &cores.to_string()), ("memory", "5")]);
+        let Some(plan) = world.plan(&pending) else { return Ok(()) };
+        prop_assert!(plan.victims.iter().all(|victim| victim.priority < priority));
+        if world.watched.values().any(|(_, pods)| pods.iter().any(|pod| pod.waiting.is_some())) {
+            return Ok(());
+        }
+        let is_placed = |stays: Option<&BindingKey>| {
+            let mut after = world.clone();
+            let gone = plan.victims.iter().filter(|victim| Some(&victim.key) != stays);
+            let gone: Vec<Workload> =
+                gone.map(|victim| Workload::new("Deployment", "default", &victim.key.name)).collect();
+            let (_, pods) = after.watched.get_mut(&"m1".into()).unwrap();
+            pods.retain(|pod| !pod.is_leaving && !gone.contains(&pod.workload));
+            after.decide(&pending, 1_000).result().is_some()
+        };
+        prop_assert!(is_placed(None), "{:?} make no room", plan.victims);
+        for victim in &plan.victims {
+            prop_assert!(!is_placed(Some(&victim.key)), "{:?} need not leave", victim);
+        }
+    }
+}
+
 /// State of the pods of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {

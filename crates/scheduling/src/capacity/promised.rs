@@ -450,6 +450,7 @@ impl Capacity {
         self.changed(cluster, before.is_some_and(is_more));
     }
 
+    /// Records a promise, less the pods that have come.
     fn put(&mut self, key: &BindingKey, cluster: &ClusterName, mut promise: Promise) {
         if self.counts_pods(cluster, &promise) {
             promise.due = promise.wanted - self.arrived(cluster, promise.workload);

@@ -108,16 +108,16 @@ impl Freed {
 }
 
 impl Capacity {
-    /// Returns whether a workload that left by its result still holds something in a cluster, or waits for it, as far as
-    /// that is known.
+    /// Returns whether a workload that left by its result still holds something in a cluster, or waits for it, as far
+    /// as that is known.
     pub(crate) fn holds(&self, cluster: &ClusterName, leaver: &Leaver) -> bool {
         let watched = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref());
         watched.is_none_or(|index| index.leaving(leaver.workload).is_some())
     }
 
     /// Room of a cluster for this question once those have left that are leaving, where that is known, beside what is
-    /// held for preemptors that the asker yields to, and the measure of how much of the cluster a footprint takes. `None`
-    /// if the cluster is unknown, or nobody knows what it offers.
+    /// held for preemptors that the asker yields to, and the measure of how much of the cluster a footprint takes.
+    /// `None` if the cluster is unknown, or nobody knows what it offers.
     pub(crate) fn room<'a>(
         &'a self,
         cluster: &ClusterName,

@@ -239,8 +239,8 @@ impl Preemptors {
     }
 }
 
-/// Returns whether less than a span has passed. A time that is further ahead was taken before the clock was set back, and
-/// would otherwise last until the clock has caught up.
+/// Returns whether less than a span has passed. A time that is further ahead was taken before the clock was set back,
+/// and would otherwise last until the clock has caught up.
 fn is_within(at: Timestamp, span: SignedDuration, now: Timestamp) -> bool {
     now.duration_since(at).abs() < span
 }

@@ -259,7 +259,8 @@ proptest! {
             return Ok(());
         }
         let best = clusters.flat_map(|cluster| {
-            let may_leave = |one: &&ByNode| one.cluster == cluster && later(one) && one.priority < priority && one.on.len() + one.waits > 0;
+            let is_there = |one: &ByNode| one.cluster == cluster && one.on.len() + one.waits > 0;
+            let may_leave = |one: &&ByNode| is_there(one) && later(one) && one.priority < priority;
             let may_leave: Vec<&ByNode> = runs.iter().filter(may_leave).collect();
             let count = may_leave.len();
             let subset = move |mask: u32| {
@@ -305,8 +306,8 @@ fn absurd_amount() -> impl Strategy<Value = i64> {
 }
 
 proptest! {
-    /// Whatever members report: nobody of equal or higher priority leaves, and where no pod waits, the binding is placed
-    /// once its victims have left, and not if one of them stays.
+    /// Whatever members report: nobody of equal or higher priority leaves, and where no pod waits, the binding is
+    /// placed once its victims have left, and not if one of them stays.
     #[test]
     fn absurd_reports_evict_nobody_in_vain(
         nodes in prop::collection::vec((absurd_amount(), absurd_amount(), absurd_amount()), 1..4),

@@ -153,7 +153,7 @@ impl FleetCapacity {
         };
         let key = BindingRef::from(new).key();
         self.change(|capacity, now| {
-            // A result of somebody else, or one of ours whose answer was lost.
+            // A result of somebody else, one of ours whose answer was lost, or another request.
             if names(old) != names(new) && !capacity.is_being_written(&key) {
                 capacity.observed(BindingRef::from(old), &new.spec, self.options(), now);
             }
@@ -244,10 +244,12 @@ impl FleetCapacity {
     }
 }
 
-/// Fields by which a binding holds capacity: its result, its eviction tasks, and where it is not dispatched.
+/// Fields by which a binding holds capacity: its result, its eviction tasks, where it is not dispatched, what it
+/// requests, and its priority.
 fn names(binding: &ResourceBinding) -> impl PartialEq + use<'_> {
     let spec = &binding.spec;
-    (&spec.clusters, &spec.graceful_eviction_tasks, &spec.suspension)
+    let requests = (&spec.replica_requirements, &spec.components, &spec.schedule_priority);
+    (&spec.clusters, &spec.graceful_eviction_tasks, &spec.suspension, requests)
 }
 
 /// An assumed result that is being written. It is reverted when this is dropped.

@@ -41,7 +41,7 @@ pub use nominated::Asker;
 pub use promised::Reservation;
 pub(crate) use room::{Asked, Freed, Leaver, Room};
 
-use crate::estimator::{Estimate, Index, Node, Pod, Question, Quota, Workload};
+use crate::estimator::{Index, Node, Pod, Question, Quota, Workload};
 use demand::Part;
 use free::{Assumed, FreeCapacity};
 use models::Nodes;
@@ -195,41 +195,42 @@ impl Capacity {
 
     /// Records a node of a cluster that was added, changed or (`None`) removed.
     pub fn node(&mut self, cluster: &ClusterName, name: &str, node: Option<Node>) {
-        let effect = self.index(cluster).map(|index| index.node(name, node));
-        self.took(cluster, effect);
+        let changes = self.index(cluster).is_some_and(|index| index.node(name, node));
+        self.took(cluster, changes);
     }
 
     /// Records a pod of a cluster that was added, changed or (`None`) removed. `now` is a monotonic time.
     pub fn pod(&mut self, cluster: &ClusterName, old: Option<&Pod>, new: Option<&Pod>, now: Duration) {
-        let effect = self.index(cluster).map(|index| index.pod(old, new));
-        self.took(cluster, effect);
-        if effect != Some(Estimate::Unchanged) {
+        let changes = self.index(cluster).is_some_and(|index| index.pod(old, new));
+        if changes {
             let of = |pod: Option<&Pod>| pod.map(|pod| pod.workload);
             let (old, new) = (of(old), of(new));
             old.into_iter()
                 .chain(new.filter(|_| new != old))
                 .for_each(|workload| self.arrivals(cluster, workload, now));
         }
+        self.took(cluster, changes);
     }
 
     /// Records a ResourceQuota of a cluster that was added, changed or (`None`) removed.
     pub fn quota(&mut self, cluster: &ClusterName, namespace: &str, name: &str, quota: Option<Quota>) {
-        let effect = self.index(cluster).map(|index| index.quota(namespace, name, quota));
-        self.took(cluster, effect);
+        let changes = self.index(cluster).is_some_and(|index| index.quota(namespace, name, quota));
+        self.took(cluster, changes);
     }
 
-    fn took(&mut self, cluster: &ClusterName, effect: Option<Estimate>) {
+    fn took(&mut self, cluster: &ClusterName, changes: bool) {
         // What is being listed does not count yet.
         let counts = self.slots.get(cluster).is_some_and(|slot| slot.listed.is_none());
-        if counts && effect.is_some_and(|effect| effect != Estimate::Unchanged) {
-            self.changed(cluster, effect == Some(Estimate::Grew));
+        if counts && changes {
+            self.changed(cluster, false);
         }
     }
 
-    /// Notes that an answer about a cluster may differ; `grew` if more may fit.
+    /// Notes that an answer about a cluster may differ; `grew` if more may fit, whatever its nodes say.
     fn changed(&mut self, cluster: &ClusterName, grew: bool) {
         self.answers.forget(cluster);
-        if grew {
+        let index = self.slots.get_mut(cluster).and_then(|slot| slot.watched.as_mut());
+        if index.is_some_and(Index::take_grown) || grew {
             self.grown.insert(cluster.clone());
         }
     }

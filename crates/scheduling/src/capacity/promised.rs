@@ -62,7 +62,9 @@ pub(super) struct Promise {
     /// Those of them that are not observed.
     pub(super) due: i64,
     ends: Duration,
-    /// True once the member has applied the workload.
+    /// Least number that was due so far.
+    least: i64,
+    /// True once the member has applied the result.
     is_applied: bool,
     /// Time since which the cluster reports the replicas, where its pods are not watched.
     seen: Option<Duration>,
@@ -205,21 +207,21 @@ impl Capacity {
             };
             let is_new = old.target(&cluster.0).is_none() && after.iter().any(|target| target.name == *cluster.0);
             let mut promise = Promise::new(spec, sets, parts, wanted, now);
-            let known = known.filter(|known| gained <= 0 || known.parts == promise.parts);
+            let known = known.filter(|known| gained <= 0 || !sets || known.parts == promise.parts);
             promise.due = known.as_ref().map_or(0, |known| known.due).saturating_add(gained.max(0)).min(wanted);
             if let Some(known) = known.filter(|_| gained <= 0) {
-                promise = Promise { wanted, due: promise.due, ..known };
+                let Promise { ends, least, is_applied, seen, .. } = known;
+                let fresh = Promise::new(spec, sets, requesting(&known.parts, &whole), wanted, now);
+                promise = Promise { due: promise.due, ends, least, is_applied, seen, ..fresh };
             } else if gained <= 0 && !(is_new && self.is_watched(&cluster)) {
                 continue;
-            }
-            if self.counts_pods(&cluster, &promise) {
-                promise.due = wanted - self.arrived(&cluster, promise.workload);
             }
             self.renew(&key, &cluster, promise);
         }
     }
 
-    /// Records that the clusters' reports of a binding changed.
+    /// Records that the clusters' reports of a binding changed. That a workload became applied since it was promised
+    /// concerns the result; a report that said so before may be about the previous one.
     pub fn reported(
         &mut self,
         key: &BindingKey,
@@ -244,8 +246,9 @@ impl Capacity {
             let Some(report) = of(new).and_then(|at| new.get(at)) else { continue };
             let before = of(old).and_then(|at| old.get(at));
             let shown = shows(report, before, wanted);
+            let turned_applied = report.applied && !before.is_some_and(|before| before.applied);
             match self.is_watched(name) {
-                true if promise.is_told && report.applied && !promise.is_applied => {
+                true if promise.is_told && turned_applied && !promise.is_applied => {
                     let ends = promise.ends.min(now + NO_POD_FOR);
                     updates.push((name.clone(), Some(Promise { is_applied: true, ends, ..promise.clone() })));
                 }
@@ -302,11 +305,7 @@ impl Capacity {
         for (waits, cluster, wanted) in open {
             let mut promise = Promise::new(spec, sets, whole.clone(), wanted, now);
             promise.ends = now + PROMISED_TTL.saturating_sub(waits);
-            promise.due = if self.counts_pods(&cluster, &promise) {
-                wanted - self.arrived(&cluster, promise.workload)
-            } else {
-                wanted - pods_in(reports, &cluster.0, wanted, sets)
-            };
+            promise.due = wanted - pods_in(reports, &cluster.0, wanted, sets);
             self.renew(&key, &cluster, promise);
         }
     }
@@ -324,19 +323,21 @@ impl Capacity {
             promise.due
         };
         if due != promise.due {
-            let ends = if promise.is_applied { now + NO_POD_FOR } else { promise.ends };
-            let promise = Promise { due, ends, ..promise.clone() };
-            self.renew(&key, cluster, promise);
+            // More pods than ever before are of this result, which prolongs it even beyond its time; one that takes the
+            // place of another tells nothing, so that nobody holds capacity for ever.
+            let comes = due < promise.least;
+            let ends = if comes { now + NO_POD_FOR } else { promise.ends };
+            let promise = Promise { due, ends, is_applied: promise.is_applied || comes, ..promise.clone() };
+            self.put(&key, cluster, promise);
+            // A pod takes the place that was promised to it: what nodes have left tells whether more fits.
+            self.changed(cluster, false);
         }
     }
 
     /// Counts all promises in a cluster anew, whose pods are listed now.
     pub(super) fn recount(&mut self, cluster: &ClusterName) {
         let here = self.promises.iter().filter_map(|(key, all)| Some((key.clone(), all.get(cluster)?.clone())));
-        for (key, mut promise) in here.collect::<Vec<_>>() {
-            if self.counts_pods(cluster, &promise) {
-                promise.due = promise.wanted - self.arrived(cluster, promise.workload);
-            }
+        for (key, promise) in here.collect::<Vec<_>>() {
             self.renew(&key, cluster, promise);
         }
     }
@@ -442,8 +443,19 @@ impl Capacity {
 
     /// Replaces the promise to a binding in a cluster; one without replicas ends.
     fn renew(&mut self, key: &BindingKey, cluster: &ClusterName, promise: Promise) {
-        let before = self.promises.get(key).and_then(|all| all.get(cluster)).map_or(0, |before| before.due);
-        let grew = promise.due < before;
+        let before = self.promises.get(key).and_then(|all| all.get(cluster)).cloned();
+        self.put(key, cluster, promise);
+        let after = self.promises.get(key).and_then(|all| all.get(cluster));
+        let is_more = |before: Promise| after.is_none_or(|now| now.due < before.due || now.parts != before.parts);
+        self.changed(cluster, before.is_some_and(is_more));
+    }
+
+    /// Records a promise, less the pods that have come.
+    fn put(&mut self, key: &BindingKey, cluster: &ClusterName, mut promise: Promise) {
+        if self.counts_pods(cluster, &promise) {
+            promise.due = promise.wanted - self.arrived(cluster, promise.workload);
+        }
+        promise.least = promise.least.min(promise.due);
         self.take_out(key, cluster);
         if promise.due > 0 {
             if self.ends.len() >= PROMISED_MAX
@@ -457,7 +469,6 @@ impl Capacity {
         } else {
             self.expect_no_more(key, cluster);
         }
-        self.changed(cluster, grew);
     }
 
     /// Ends the promise to a binding in a cluster.
@@ -500,6 +511,7 @@ impl Promise {
             is_told: !sets && TOLD.contains(&&*spec.resource.kind),
             wanted,
             due: 0,
+            least: i64::MAX,
             ends: now + PROMISED_TTL,
             is_applied: false,
             seen: None,
@@ -541,6 +553,15 @@ impl Slot {
         }
         self.place_again();
     }
+}
+
+/// The replicas of these parts with the requests of others, if they are parts of the same set.
+fn requesting(parts: &Arc<[Part]>, of: &[Part]) -> Arc<[Part]> {
+    if parts.len() != of.len() {
+        return parts.clone();
+    }
+    let request = |(part, of): (&Part, &Part)| Part { request: of.request.clone(), ..*part };
+    parts.iter().zip(of).map(request).collect()
 }
 
 fn demand_of(spec: &ResourceBindingSpec, sets: bool) -> Arc<[Part]> {

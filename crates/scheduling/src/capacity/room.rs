@@ -13,7 +13,7 @@ use super::{
     free::PODS,
     nominated,
 };
-use crate::estimator::{Before, Index, Leaving, Question, Workload};
+use crate::estimator::{Before, Index, Leaving, Question, Workload, is_counted};
 
 /// Amounts that one replica or one set of a workload requests, `pods` among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,12 @@ impl Request {
                 .map(|(resource, each)| Requested { place: Place::of(&resource), resource, each })
                 .collect(),
         )
+    }
+
+    /// The part of it that limits where pods fit on nodes.
+    fn on_nodes(&self) -> Self {
+        let counts = |requested: &&Requested| &*requested.resource == PODS || is_counted(&requested.resource);
+        Self(self.0.iter().filter(counts).cloned().collect())
     }
 }
 
@@ -94,16 +100,24 @@ struct ByNode<'a> {
     before: Vec<Before>,
 }
 
+impl Freed {
+    /// Returns whether the workload waits for what others free.
+    pub(crate) fn competes(&self) -> bool {
+        self.leaving.as_ref().is_some_and(|leaving| leaving.competes)
+    }
+}
+
 impl Capacity {
-    /// Returns whether a workload that left by its result still holds something in a cluster, as far as that is known.
+    /// Returns whether a workload that left by its result still holds something in a cluster, or waits for it, as far
+    /// as that is known.
     pub(crate) fn holds(&self, cluster: &ClusterName, leaver: &Leaver) -> bool {
         let watched = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref());
         watched.is_none_or(|index| index.leaving(leaver.workload).is_some())
     }
 
-    /// Room of a cluster for this question once those have left that are leaving, where that is known, beside what is held for preemptors
-    /// that the asker yields to, and the measure of how much of the cluster a footprint takes. `None` if the cluster is
-    /// unknown, or nobody knows what it offers.
+    /// Room of a cluster for this question once those have left that are leaving, where that is known, beside what is
+    /// held for preemptors that the asker yields to, and the measure of how much of the cluster a footprint takes.
+    /// `None` if the cluster is unknown, or nobody knows what it offers.
     pub(crate) fn room<'a>(
         &'a self,
         cluster: &ClusterName,
@@ -113,8 +127,9 @@ impl Capacity {
     ) -> Option<(Room<'a>, Share<'a>)> {
         let slot = self.slots.get(cluster)?;
         let reported = slot.reported.as_ref()?;
-        let (held, request) = (slot.held(asker), asked.request.clone());
+        let held = slot.held(asker);
         if let Some(index) = &slot.watched {
+            let request = asked.request.on_nodes();
             let leaving = leaving.iter().filter_map(|leaver| index.leaving(leaver.workload));
             let leaving: Vec<Leaving> = leaving.chain(index.being_deleted()).collect();
             let nodes = ByNode { index, question: &asked.question, leaving, before: nominated::before(&held) };
@@ -136,6 +151,7 @@ impl Capacity {
         }
         let taken = (!held.is_empty()).then(|| slot.with(&held).0);
         let taken = taken.as_ref().unwrap_or(&slot.assumed);
+        let request = asked.request.clone();
         // By the summary it is not known who has left already.
         let left = |requested: &Requested| reported.left(&requested.resource, taken);
         let free: Amounts = request.0.iter().map(left).collect();
@@ -167,7 +183,7 @@ impl Room<'_> {
         self.base
     }
 
-    /// Amounts that a workload frees; `None` if the account is kept by node and the workload holds nothing.
+    /// Amounts that a workload frees; `None` if the account is kept by node and the workload has nothing there.
     pub(crate) fn freed(&self, leaver: &Leaver, share: &Share<'_>) -> Option<Freed> {
         let freed = |footprint: &Footprint, leaving| Freed {
             amounts: self.amounts(footprint),

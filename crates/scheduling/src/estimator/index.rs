@@ -67,17 +67,6 @@ pub struct Pod {
     pub waiting: Option<Box<(String, Claim)>>,
 }
 
-/// Effect of a change on what fits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Estimate {
-    /// The same.
-    Unchanged,
-    /// Less, or the same.
-    Shrank,
-    /// A workload that did not fit may fit now.
-    Grew,
-}
-
 /// Nodes, pods, what waits for nodes, and quotas of one member.
 #[derive(Debug, Clone, Default)]
 pub struct Index {
@@ -93,6 +82,10 @@ pub struct Index {
     /// Those of `waiting` that no node takes as a whole.
     unplaced: BTreeSet<Arc<str>>,
     quotas: Quotas,
+    /// What was left of the nodes that changed since [`Index::take_grown`]; `None` for those that were not there.
+    before: BTreeMap<usize, Option<(Units, i64)>>,
+    /// True if something else became free since then.
+    freed: bool,
     kept: Kept,
 }
 
@@ -140,6 +133,8 @@ impl Waiting {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaving {
     workload: Workload,
+    /// True if pods of it wait without a place, so that they would take what others free.
+    pub(crate) competes: bool,
     /// Requests that it holds, by the number of the node.
     freed: Vec<(usize, Taken)>,
 }
@@ -272,33 +267,31 @@ pub enum EstimatePart {
 }
 
 impl Index {
-    /// Records a node that was added, changed or (`None`) removed.
-    pub fn node(&mut self, name: &str, mut node: Option<Node>) -> Estimate {
+    /// Records a node that was added, changed or (`None`) removed. Returns whether that is a change.
+    pub fn node(&mut self, name: &str, mut node: Option<Node>) -> bool {
         let amounts = node.iter_mut().flat_map(|node| node.allocatable.values_mut());
         amounts.for_each(|amount| *amount = (*amount).min(AMOUNT_MAX));
         let known = self.by_name.get(name).and_then(|at| self.slots.get(*at)).and_then(|slot| slot.node.as_ref());
         if known == node.as_ref() {
-            return Estimate::Unchanged;
+            return false;
         }
-        let effect = match (known, &node) {
-            (_, None) => Estimate::Shrank,
-            (Some(old), Some(new)) if !grew(old, new) => Estimate::Shrank,
-            _ => Estimate::Grew,
-        };
         let admits_the_same = known.zip(node.as_ref()).is_some_and(|(old, new)| facts(name, old) == facts(name, new));
+        // It may admit what it did not.
+        self.freed |= node.is_some() && !admits_the_same;
         let at = self.change(name, |slot| slot.node = node);
         if !admits_the_same {
             self.vacate(at);
         }
         self.settle(at);
-        effect
+        true
     }
 
-    /// Records a pod that was added, changed or removed.
-    pub fn pod(&mut self, old: Option<&Pod>, new: Option<&Pod>) -> Estimate {
+    /// Records a pod that was added, changed or removed. Returns whether that is a change.
+    pub fn pod(&mut self, old: Option<&Pod>, new: Option<&Pod>) -> bool {
         if old == new {
-            return Estimate::Unchanged;
+            return false;
         }
+        self.freed |= old.is_some_and(|old| asks_for_more(old, new));
         let mut changed = Vec::new();
         if let Some(old) = old {
             if old.is_replica {
@@ -330,12 +323,27 @@ impl Index {
             }
         }
         changed.into_iter().for_each(|at| self.settle(at));
-        if old.is_some() { Estimate::Grew } else { Estimate::Shrank }
+        true
     }
 
-    /// Records a quota that was added, changed or (`None`) removed.
-    pub fn quota(&mut self, namespace: &str, name: &str, quota: Option<Quota>) -> Estimate {
-        if self.quotas.set(namespace, name, quota) { Estimate::Grew } else { Estimate::Unchanged }
+    /// Records a quota that was added, changed or (`None`) removed. Returns whether that is a change.
+    pub fn quota(&mut self, namespace: &str, name: &str, quota: Option<Quota>) -> bool {
+        let changed = self.quotas.set(namespace, name, quota);
+        self.freed |= changed;
+        changed
+    }
+
+    /// Returns whether a workload that did not fit at the last call may fit now: more is left of a node, it admits
+    /// other pods, less is requested or waits, or quotas changed. What only moved within a node is no growth.
+    pub fn take_grown(&mut self) -> bool {
+        let is_more = |(at, before): (usize, Option<(Units, i64)>)| {
+            let Some((left, slots)) = self.slots.get(at).and_then(Slot::left) else { return false };
+            let (had, before) = before.unwrap_or_default();
+            let more = |(name, amount): (&str, &i64)| *amount > had.get(name).copied().unwrap_or(0).max(0);
+            slots > before.max(0) || left.iter().any(more)
+        };
+        let grew = std::mem::take(&mut self.before).into_iter().any(is_more);
+        std::mem::take(&mut self.freed) || grew
     }
 
     /// Pods of a workload that exist and are not being deleted.
@@ -360,6 +368,8 @@ impl Index {
     /// Expects pods no more. Returns the nodes on which they were placed.
     fn withdraw(&mut self, key: &str) -> Vec<usize> {
         let Some(before) = self.waiting.remove(key) else { return Vec::new() };
+        // Quotas count it wherever it is placed.
+        self.freed |= !before.namespace.is_empty() && !self.quotas.is_empty();
         self.unplaced.remove(key);
         for (at, part, pods) in &before.placed {
             self.take_back(*at, &before.parts[*part], *pods);
@@ -530,9 +540,10 @@ impl Index {
         }
     }
 
-    /// Requests that leave with a workload: of its pods, and of those that are expected; `None` if it holds nothing.
+    /// Requests that leave with a workload: of its pods, and of those that are expected; `None` if it holds nothing and
+    /// waits for nothing.
     pub(crate) fn leaving(&self, workload: Workload) -> Option<Leaving> {
-        let mut freed: BTreeMap<usize, Taken> = BTreeMap::new();
+        let (mut freed, mut competes): (BTreeMap<usize, Taken>, _) = (BTreeMap::new(), false);
         for (at, request, pods) in self.pods.of(workload) {
             freed.entry(at).or_default().add(request, pods);
         }
@@ -540,8 +551,9 @@ impl Index {
             for (at, part, pods) in &waiting.placed {
                 freed.entry(*at).or_default().add(&waiting.parts[*part].template.request, *pods);
             }
+            competes |= (0..waiting.parts.len()).any(|part| waiting.rest(part) > 0);
         }
-        (!freed.is_empty()).then(|| Leaving { workload, freed: freed.into_iter().collect() })
+        (competes || !freed.is_empty()).then(|| Leaving { workload, competes, freed: freed.into_iter().collect() })
     }
 
     /// Requests that leave with the pods that are being deleted.
@@ -677,6 +689,7 @@ impl Index {
 
     fn change_at(&mut self, at: usize, change: impl FnOnce(&mut Slot)) {
         let slot = &mut self.slots[at];
+        self.before.entry(at).or_insert_with(|| slot.left());
         change(slot);
         self.last += 1;
         self.changes.remove(&slot.changed);
@@ -726,11 +739,12 @@ fn attributed(pod: &Pod) -> Workload {
     if pod.is_leaving { Workload::LEAVING } else { pod.workload }
 }
 
-/// Returns whether a workload that the node did not admit may fit now.
-fn grew(old: &Node, new: &Node) -> bool {
-    let facts = (&old.labels, &old.taints, old.unschedulable) != (&new.labels, &new.taints, new.unschedulable);
-    let more = |(resource, amount): (&str, &i64)| *amount > old.allocatable.get(resource).copied().unwrap_or(0);
-    facts || new.allocatable.iter().any(more)
+/// Returns whether a pod holds or awaits more than it does afterwards, on whichever node.
+fn asks_for_more(old: &Pod, new: Option<&Pod>) -> bool {
+    let asks = |pod: &Pod| holds(pod).is_some() || waits(pod).is_some();
+    let Some(new) = new.filter(|new| asks(new)) else { return asks(old) };
+    let more = |(resource, amount): (&str, &i64)| *amount > new.request.get(resource).copied().unwrap_or(0).max(0);
+    asks(old) && old.request.iter().any(more)
 }
 
 #[cfg(test)]
@@ -808,10 +822,13 @@ mod tests {
         let ssd = replicas(json!({"resourceRequest": {"cpu": "1"}, "nodeClaim": {"nodeSelector": {"disk": "ssd"}}}));
         assert_eq!(index.fits(&cores("1")), 8);
         assert_eq!(index.fits(&ssd), 4);
-        assert_eq!(index.node("c", Some(with(json!({"disk": "ssd"}), false))), Estimate::Grew, "uncordoned");
+        index.take_grown();
+        index.node("c", Some(with(json!({"disk": "ssd"}), false)));
+        assert!(index.take_grown(), "uncordoned");
         assert_eq!(index.fits(&ssd), 8, "the kept answer follows");
         let quota = |cpu| Some(Quota::new(&amounts(&[("requests.cpu", cpu)]), &Units::new(), vec![]));
-        assert_eq!(index.quota("shop", "q", quota(3_000)), Estimate::Grew);
+        index.quota("shop", "q", quota(3_000));
+        assert!(index.take_grown());
         assert_eq!((index.fits(&ssd), index.fits(&cores("1"))), (3, 3));
         index.quota("shop", "q", quota(-1));
         assert_eq!(index.fits(&ssd), 0, "exceeded");
@@ -911,7 +928,9 @@ mod tests {
         index.pod(None, Some(&plain));
         assert_eq!(index.fits(&cores("2")), 2);
         let bound = Pod { node: "b".into(), waiting: None, ..plain.clone() };
-        assert_eq!(index.pod(Some(&plain), Some(&bound)), Estimate::Grew);
+        index.take_grown();
+        index.pod(Some(&plain), Some(&bound));
+        assert!(index.take_grown(), "its place was on another node");
         assert_eq!((index.fits(&cores("2")), index.arrived(Workload::NONE)), (2, 2));
         let leaving = Pod { is_leaving: true, is_replica: false, ..bound.clone() };
         index.pod(Some(&bound), Some(&leaving));
@@ -951,7 +970,8 @@ mod tests {
         assert_eq!(fits(&index, "4", &["p0", "p1"], &held), 1, "beside what is held");
         index.expect("web", of("web"), "shop", Some((cores("3").parts(), 1)));
         assert_eq!(fits(&index, "4", &["p0", "p1"], &[]), 1, "who waits comes first");
-        assert_eq!(fits(&index, "4", &["p0", "p1", "web"], &[]), 1, "a workload without a place holds nothing");
+        assert_eq!(fits(&index, "4", &["p0", "p1", "web"], &[]), 2, "unless it leaves, too");
+        assert_eq!(index.leaving(of("web")).map(|web| (web.amounts(), web.competes)), Some(((Units::new(), 0), true)));
         let (free, offered) = index.totals();
         assert_eq!((free.get("cpu"), offered.get("cpu"), free.get(PODS)), (Some(&0), Some(&16_000), Some(&16)));
         assert_eq!(index.leaving(of("p0")).unwrap().amounts(), (amounts(&[("cpu", 4_000)]), 1));
@@ -995,14 +1015,28 @@ mod tests {
     #[test]
     fn changes_tell_what_they_do() {
         let mut index = Index::default();
-        assert_eq!(index.node("a", Some(node(1, 1, 1))), Estimate::Grew, "a new node");
-        assert_eq!(index.node("a", Some(node(1, 1, 1))), Estimate::Unchanged, "the same");
-        assert_eq!(index.node("a", Some(node(0, 1, 1))), Estimate::Shrank, "less of it");
-        assert_eq!(index.node("a", Some(Node { unschedulable: true, ..node(0, 1, 1) })), Estimate::Grew, "other facts");
-        assert_eq!(index.pod(None, Some(&pod("a", 1))), Estimate::Shrank);
-        assert_eq!(index.pod(Some(&pod("a", 1)), Some(&pod("a", 1))), Estimate::Unchanged);
-        assert_eq!(index.pod(Some(&pod("a", 1)), None), Estimate::Grew, "a pod ended");
-        assert_eq!(index.node("a", None), Estimate::Shrank);
+        let one = pod("a", 1);
+        type Change<'a> = &'a dyn Fn(&mut Index) -> bool;
+        let rows: [(&str, Change<'_>, bool, bool); 10] = [
+            ("a new node", &|index| index.node("a", Some(node(1, 1, 1))), true, true),
+            ("the same", &|index| index.node("a", Some(node(1, 1, 1))), false, false),
+            ("less of it", &|index| index.node("a", Some(node(0, 1, 1))), true, false),
+            ("a cordon", &|index| index.node("a", Some(Node { unschedulable: true, ..node(0, 1, 1) })), true, true),
+            ("a pod comes", &|index| index.pod(None, Some(&one)), true, false),
+            ("the same pod", &|index| index.pod(Some(&one), Some(&one)), false, false),
+            ("another pod", &|index| index.pod(None, Some(&Pod { is_replica: true, ..one.clone() })), true, false),
+            (
+                "it is a replica no more",
+                &|index| index.pod(Some(&Pod { is_replica: true, ..one.clone() }), Some(&one)),
+                true,
+                false,
+            ),
+            ("a pod is gone", &|index| index.pod(Some(&one), None), true, true),
+            ("the node is gone", &|index| index.node("a", None), true, false),
+        ];
+        for (name, change, changes, grows) in rows {
+            assert_eq!((change(&mut index), index.take_grown()), (changes, grows), "{name}");
+        }
         assert_eq!(index.nodes(), 0);
     }
 
@@ -1144,16 +1178,34 @@ mod tests {
             prop_assert!(fits <= room, "{} fit beside what waits, {} without it", fits, room);
         }
 
-        /// Each pod that waits has a place on every node that has room for it and admits it, and on no other.
+        /// Each pod that waits has a place on every node that has room for it and admits it, and on no other. If more
+        /// fits than before, the index grew.
         #[test]
         fn what_waits_is_placed_where_it_fits(
-            events in prop::collection::vec((0_usize..3, 0_usize..4, 0_i64..4, 0_i64..5, any::<bool>(), any::<bool>()), 1..60),
+            events in prop::collection::vec(
+                (0_usize..4, 0_usize..4, 0_i64..4, 0_i64..5, any::<bool>(), any::<bool>()),
+                1..60,
+            ),
         ) {
             let mut index = Index::default();
             let mut pods: BTreeMap<usize, Pod> = BTreeMap::new();
+            let request = |cpu: i64| json!({"resourceRequest": {"cpu": format!("{}m", cpu * 700)}});
+            let ssd = json!({"nodeSelector": {"disk": "ssd"}});
+            let asked: Vec<Question> = (0..4)
+                .flat_map(|cpu| [json!(null), ssd.clone()].map(|claim| {
+                    let mut needs = request(cpu);
+                    needs["nodeClaim"] = claim;
+                    replicas(needs)
+                }))
+                .collect();
+            let mut fitted = vec![0; asked.len()];
             for (kind, at, cpu, slots, is_there, flag) in events {
                 let name = format!("n{}", at % 3);
                 match kind {
+                    3 => {
+                        let quota = Quota::new(&amounts(&[("cpu", cpu * 1_000)]), &Units::new(), vec![]);
+                        index.quota("shop", &name, is_there.then_some(quota));
+                    }
                     0 => {
                         let labels = if flag { [("disk".to_owned(), "ssd".to_owned())].into() } else { BTreeMap::new() };
                         index.node(&name, is_there.then(|| Node { labels, ..node(cpu * 1_000, 64, slots) }));
@@ -1178,6 +1230,12 @@ mod tests {
                         }
                         index.expect(&format!("w{at}"), Workload::NONE, "shop", is_there.then_some((parts, slots)));
                     }
+                }
+                let grew = index.take_grown();
+                for (question, fitted) in asked.iter().zip(&mut fitted) {
+                    let fits = index.fits(question);
+                    prop_assert!(fits <= *fitted || grew, "{} fit instead of {}", fits, fitted);
+                    *fitted = fits;
                 }
                 for slot in &index.slots {
                     let (mut amounts, mut taken) = (Units::new(), 0);

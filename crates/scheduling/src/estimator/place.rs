@@ -20,7 +20,7 @@ pub(super) struct Group {
 }
 
 /// Returns whether the resource limits where a pod fits. Kubernetes ignores native resources that it does not know.
-pub(super) fn is_counted(resource: &str) -> bool {
+pub(crate) fn is_counted(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory" | "ephemeral-storage")
         || resource.contains('/')
         || resource.starts_with("hugepages-")

@@ -116,9 +116,10 @@ pub(crate) fn plan(
             return Site { candidate, room: None, units: Vec::new() };
         };
         let now = seen.capacity.fits(&candidate.name, &asked.question, &asker).unwrap_or(0);
-        let more = room.base().saturating_sub(now).max(0);
+        // Less than now where a pod that waits takes what is leaving and more.
+        let more = room.base().saturating_sub(now);
         leave |= more > 0;
-        candidate.allocatable = candidate.allocatable.saturating_add(more);
+        candidate.allocatable = candidate.allocatable.saturating_add(more).max(0);
         let units = on.map_or_else(Vec::new, |on| eligibility.units(on, &share, &room));
         Site { candidate, room: Some(room), units }
     };
@@ -212,7 +213,7 @@ impl<'s> Eligibility<'s> {
             };
             let freed = room.freed(&occupant.leaver, share);
             match (group, freed) {
-                // Who holds nothing frees nothing.
+                // Who has nothing there frees nothing.
                 (None, None) => {}
                 (None, Some(freed)) => {
                     let (amounts, share) = (freed.amounts.clone(), freed.share);

@@ -129,7 +129,7 @@ impl Preemptors {
         if let Some(nomination) = &record.nomination {
             let until = after(nomination.since, NOMINATED_FOR);
             return match &nomination.open {
-                _ if now >= until => Turn::GiveUp,
+                _ if !is_within(nomination.since, NOMINATED_FOR, now) => Turn::GiveUp,
                 Some(plan) => Turn::Resume(plan.clone()),
                 None => Turn::Wait { since: nomination.since, until },
             };
@@ -137,8 +137,8 @@ impl Preemptors {
         let Some(ended) = record.ended else { return Turn::Attempt };
         let (pause, rest) = (after(ended, BETWEEN_ATTEMPTS), after(ended, RESTS_FOR));
         match record.attempts >= ATTEMPTS_MAX {
-            true if now < rest => Turn::Rest { until: rest },
-            false if now < pause => Turn::Pause { until: pause },
+            true if is_within(ended, RESTS_FOR, now) => Turn::Rest { until: rest },
+            false if is_within(ended, BETWEEN_ATTEMPTS, now) => Turn::Pause { until: pause },
             _ => Turn::Attempt,
         }
     }
@@ -153,7 +153,7 @@ impl Preemptors {
         }
         let nominations = self.records.values().filter_map(|record| record.nomination.as_ref());
         let pending = nominations.filter(|one| one.open.is_some()).map(|one| one.pending).sum();
-        let recent = self.evictions.iter().copied().filter(|at| is_recent(*at, now));
+        let recent = self.evictions.iter().copied().filter(|at| is_within(*at, MINUTE, now));
         let recent: Vec<Timestamp> = recent.chain(std::iter::repeat_n(now, pending)).collect();
         let too_many = (recent.len() + victims).saturating_sub(limit);
         // The first ones have to leave the window.
@@ -177,7 +177,7 @@ impl Preemptors {
                 if record.generation != generation {
                     *record = fresh;
                 }
-                if record.ended.is_some_and(|ended| now.duration_since(ended) >= RESTS_FOR) {
+                if record.ended.is_some_and(|ended| !is_within(ended, RESTS_FOR, now)) {
                     record.attempts = 0;
                 }
                 if record.nomination.is_none() {
@@ -208,7 +208,7 @@ impl Preemptors {
         if let Some(nomination) = self.records.get_mut(key).and_then(|record| record.nomination.as_mut()) {
             nomination.pending = nomination.pending.saturating_sub(1);
         }
-        while self.evictions.front().is_some_and(|at| !is_recent(*at, now)) {
+        while self.evictions.front().is_some_and(|at| !is_within(*at, MINUTE, now)) {
             self.evictions.pop_front();
         }
         self.evictions.push_back(now);
@@ -239,6 +239,8 @@ impl Preemptors {
     }
 }
 
-fn is_recent(at: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(at) < MINUTE
+/// Returns whether less than a span has passed. A time that is further ahead was taken before the clock was set back,
+/// and would otherwise last until the clock has caught up.
+fn is_within(at: Timestamp, span: SignedDuration, now: Timestamp) -> bool {
+    now.duration_since(at).abs() < span
 }

@@ -121,8 +121,12 @@ impl Wanted<'_> {
         covers(sum, self.missing) && self.suffices.is_none_or(|suffices| suffices(chosen))
     }
 
-    /// Returns whether a unit is of use: where enough is free in sum, it may be free in the wrong places.
+    /// Returns whether a unit may be of use: where enough is free in sum, it may be free in the wrong places, and who
+    /// waits for a node takes what others leave.
     fn helps(&self, unit: &Unit<'_>) -> bool {
+        if self.suffices.is_some() && unit.of.iter().any(Freed::competes) {
+            return true;
+        }
         let counts = |missing: i64| missing > 0 || self.suffices.is_some();
         unit.freed.iter().zip(self.missing).any(|(freed, missing)| counts(*missing) && *freed > 0)
     }

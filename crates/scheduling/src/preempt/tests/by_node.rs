@@ -150,6 +150,109 @@ fn who_holds_nothing_is_no_victim() {
     assert_eq!(evicted.decide(evicted.binding("p"), 1_001).result(), Some(&targets(&[("m1", 1)])[..]));
 }
 
+/// A plan asks nodes for the same resources as the account does.
+#[test]
+fn requests_count_as_on_nodes() {
+    let offering = |offers: &[(&str, i64)]| {
+        let mut world = World::new().watched("m1", &[("n1", 4)]).on_node("m1", "n1", &[("low", 0, 4)]);
+        let (nodes, _) = world.watched.get_mut(&"m1".into()).unwrap();
+        offers.iter().for_each(|(name, amount)| nodes[0].1.allocatable.insert(*name, *amount));
+        world
+    };
+    let rows: [(&str, &[(&str, i64)], Request<'_>, &[&str]); 10] = [
+        ("cpu alone", &[], &[("cpu", "4")], &["low"]),
+        ("a native resource that Kubernetes ignores", &[], &[("cpu", "4"), ("magic", "1")], &["low"]),
+        ("pods as a resource", &[], &[("cpu", "4"), ("pods", "500")], &["low"]),
+        ("an amount of 0 of what no node offers", &[], &[("cpu", "4"), ("example.com/gpu", "0")], &["low"]),
+        ("a negative amount", &[], &[("cpu", "4"), ("memory", "-1")], &["low"]),
+        ("an extended resource that no node offers", &[], &[("cpu", "4"), ("example.com/gpu", "1")], &[]),
+        ("one that is free", &[("example.com/gpu", 1)], &[("cpu", "4"), ("example.com/gpu", "1")], &["low"]),
+        ("storage that no node offers", &[], &[("cpu", "4"), ("ephemeral-storage", "1")], &[]),
+        ("storage that is free", &[("ephemeral-storage", 9)], &[("cpu", "4"), ("ephemeral-storage", "9")], &["low"]),
+        ("huge pages that no node offers", &[], &[("cpu", "4"), ("hugepages-2Mi", "2Mi")], &[]),
+    ];
+    for (name, offers, request, want) in rows {
+        let (world, pending) = (offering(offers), preemptor(5, 1, request));
+        let plan = world.plan(&pending);
+        let victims: Vec<&str> = plan.iter().flat_map(|plan| &plan.victims).map(|victim| &*victim.key.name).collect();
+        assert_eq!(victims, want, "{name}");
+        let mut after = world.clone();
+        after.bindings.clear();
+        after.pods_of("low").for_each(|pod| pod.has_ended = true);
+        assert_eq!(after.decide(&pending, 1_000).result().is_some(), !want.is_empty(), "{name}: once it has left");
+    }
+    // The same for component sets, whose parts are not read alike.
+    for (name, request, want) in [
+        ("a native resource that Kubernetes ignores", &[("cpu", "2"), ("magic", "1")][..], &["low"][..]),
+        ("a negative amount", &[("cpu", "2"), ("memory", "-1")], &["low"]),
+        ("an extended resource that no node offers", &[("cpu", "2"), ("example.com/gpu", "1")], &[]),
+    ] {
+        let pending = set(preemptor(5, 1, &[]), &[("a", 1, &[("cpu", "2")]), ("b", 1, request)]);
+        let plan = offering(&[]).plan(&pending);
+        let victims: Vec<&str> = plan.iter().flat_map(|plan| &plan.victims).map(|victim| &*victim.key.name).collect();
+        assert_eq!(victims, want, "{name}: a set");
+    }
+}
+
+/// Who waits for a node takes what victims leave, unless it leaves as well.
+#[test]
+fn who_waits_for_a_node_leaves_if_that_helps() {
+    let world = |rows: &[(&str, i32, i64)]| World::new().watched("m1", &[("n1", 8)]).on_node("m1", "n1", rows);
+    let waits = |world: World, name: &str, priority: i32, cores: i64| {
+        world.cores("m1", &[(name, priority, &cores.to_string())]).waits("m1", name, cores)
+    };
+    let a = || world(&[("a", 0, 4), ("high", 9, 4)]);
+    let halves = || world(&[("a", 0, 4), ("b", 3, 4)]);
+    let leaving = || {
+        let mut world = a();
+        world.pods_of("a").for_each(|pod| (pod.is_leaving, pod.is_replica) = (true, false));
+        world
+    };
+    let promised = || {
+        let world = a().cores("m1", &[("w", 1, "4")]);
+        World { promised: vec!["w"], ..world }
+    };
+    let changed = |name: &str, change: fn(&mut Pod)| {
+        let mut world = waits(a(), name, 1, 4);
+        world.pods_of(name).for_each(change);
+        world
+    };
+    let nowhere = |pod: &mut Pod| {
+        let claim: ironclad_api::work::NodeClaim =
+            serde_json::from_value(json!({"nodeSelector": {"disk": "ssd"}})).unwrap();
+        pod.waiting.as_mut().unwrap().1 = Claim::from(Some(&claim));
+    };
+    let crowd = || (0..150).fold(a(), |world, at| waits(world, &format!("w{at}"), 1, 5));
+    let rows: &[(&str, World, &[&str])] = &[
+        ("it would take what the victim leaves", waits(a(), "w", 1, 4), &["a", "w"]),
+        ("it leaves room beside it", waits(halves(), "w", 4, 2), &["a", "b"]),
+        ("it has a lower priority than another victim", waits(halves(), "w", 1, 2), &["a", "w"]),
+        ("it is too large for what becomes free", waits(a(), "w", 0, 5), &["a"]),
+        ("no node admits it", changed("w", nowhere), &["a"]),
+        ("it is being deleted", changed("w", |pod| pod.is_leaving = true), &["a"]),
+        ("its pod has ended", changed("w", |pod| pod.has_ended = true), &["a"]),
+        ("two of them", waits(waits(a(), "w1", 1, 4), "w2", 2, 4), &["a", "w1", "w2"]),
+        ("it would take what is being deleted", waits(leaving(), "w", 1, 4), &["w"]),
+        ("its pods have not come", promised(), &["a", "w"]),
+        ("its priority is higher", waits(a(), "w", 7, 4), &[]),
+        ("many that are too large for what becomes free", crowd(), &["a"]),
+        ("many of which one is not", waits(crowd(), "x", 1, 4), &["a", "x"]),
+    ];
+    let pending = newcomer("p", 5, 1, 4);
+    for (name, world, want) in rows {
+        let plan = world.plan(&pending);
+        let victims: Vec<&str> = plan.iter().flat_map(|plan| &plan.victims).map(|victim| &*victim.key.name).collect();
+        assert_eq!(victims, *want, "{name}");
+        let mut after = world.clone();
+        for victim in want.iter().copied().chain(["a"]) {
+            after.bindings.retain(|binding| binding.metadata.name.as_deref() != Some(victim));
+            after.pods_of(victim).for_each(|pod| pod.has_ended = true);
+        }
+        let placed = after.decide(&pending, 1_000);
+        assert_eq!(placed.result().is_some(), !want.is_empty(), "{name}: once they have left");
+    }
+}
+
 /// Their pods run, are being deleted or are gone: what leaves for one is not evicted again for the next.
 #[test]
 fn preemptors_that_wait_together_evict_as_many_as_needed() {

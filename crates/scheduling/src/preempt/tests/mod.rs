@@ -25,7 +25,7 @@ use super::{Mode, Outcome, Placed, Plan, Preempting, Preemptors};
 use crate::{
     Available, Capacity, Decision, Options, Seen,
     capacity::Modelling,
-    estimator::{Node, Pod, Workload},
+    estimator::{Claim, Node, Pod, Workload},
     testkit::{applied, at, binding, cluster, decide_both, dynamic, merge, spread},
 };
 
@@ -186,6 +186,15 @@ impl World {
             ..Pod::default()
         };
         self.watched.get_mut(&cluster.into()).unwrap().1.push(pod);
+        self
+    }
+
+    /// Adds a pod of a binding that waits for a node.
+    fn waits(mut self, cluster: &str, of: &str, cores: i64) -> Self {
+        self = self.pod(cluster, "", of, cores);
+        let pods = &mut self.watched.get_mut(&cluster.into()).unwrap().1;
+        let name = format!("default/{of}-{}", pods.len());
+        pods.last_mut().unwrap().waiting = Some(Box::new((name, Claim::default())));
         self
     }
 

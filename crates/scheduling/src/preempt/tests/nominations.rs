@@ -300,6 +300,26 @@ fn attempts_are_limited() {
     assert_eq!(turn(&all, 1, 4_000), Turn::Attempt);
 }
 
+/// A clock that jumps back by more than a time limit holds nobody up until it has caught up.
+#[test]
+fn clocks_that_jump_back_hold_nobody_up() {
+    let key = BindingKey { namespace: "n".into(), name: "p".into() };
+    let plan = Plan { victims: Vec::new(), nominated: Vec::<TargetCluster>::new() };
+    let mut all = Preemptors::default();
+    let turn = |all: &Preemptors, now| all.turn(&key, 1, false, false, at(now));
+    let limits = Limits { evictions_per_minute: 1, ..Limits::default() };
+    for (name, now, want) in [("a little", 99_990, Turn::Resume(plan.clone())), ("a lot", 1_000, Turn::GiveUp)] {
+        all.record(&key, 1, &Outcome::Nominated(plan.clone()), at(100_000));
+        assert_eq!(turn(&all, now), want, "{name}");
+    }
+    all.evicted(&key, at(100_000));
+    assert_eq!(all.allowed_at(1, &limits, at(99_990)), Some(at(100_060)));
+    assert_eq!(all.allowed_at(1, &limits, at(1_000)), Some(at(1_000)));
+    all.record(&key, 1, &Outcome::Expired(Unhelpful::NoProgress), at(100_000));
+    assert_eq!(turn(&all, 99_990), Turn::Pause { until: at(100_060) });
+    assert_eq!(turn(&all, 1_000), Turn::Attempt);
+}
+
 #[test]
 fn evictions_per_minute_are_limited() {
     let limits = Limits { victims: 16, evictions_per_minute: 3 };

@@ -171,7 +171,8 @@ proptest! {
 
     /// Where nodes are watched: the victims make room on the nodes of one cluster, and no other set is better by
     /// number, priorities, part of the cluster, cluster and names. Nobody leaves for a binding that fits, that fits
-    /// once those are gone that are leaving, or that fits nowhere.
+    /// once those are gone that are leaving, or that fits nowhere. Who waits for a node takes what becomes free before
+    /// the binding does, unless it is a victim, too.
     #[test]
     fn victims_by_node_are_those_of_the_exhaustive_search(
         nodes in prop::collection::vec(prop::collection::vec(1_i64..9, 1..4), 1..3),
@@ -187,7 +188,7 @@ proptest! {
             world = world.watched(&format!("c{c}"), &cores);
         }
         let mut runs: Vec<ByNode> = Vec::new();
-        for (at, (cluster, priority, cores, pods, life)) in rows.iter().enumerate() {
+        for (at, (cluster, priority, cores, pods, life, waits)) in rows.iter().enumerate() {
             let (name, c) = (format!("b{at}"), cluster % nodes.len());
             let cluster = format!("c{c}");
             let mut on = Vec::new();
@@ -204,17 +205,43 @@ proptest! {
                 Life::Leaves => world.pods_of(&name).for_each(|pod| (pod.is_leaving, pod.is_replica) = (true, false)),
                 Life::HasEnded => world.pods_of(&name).for_each(|pod| pod.has_ended = true),
             }
-            let count = i32::try_from(pods.len()).unwrap();
+            let waits = if *life == Life::Runs { *waits } else { 0 };
+            let count = i32::try_from(pods.len() + waits).unwrap();
             world = world.running(workload(&name, *priority, count, &[("cpu", &cores.to_string())], &[(&cluster, count)]));
-            runs.push(ByNode { name, cluster: c, priority: *priority, cores: *cores, on, life: *life });
+            runs.push(ByNode { name, cluster: c, priority: *priority, cores: *cores, on, life: *life, waits });
+        }
+        let mut left = nodes.clone();
+        for one in runs.iter().filter(|one| one.life != Life::HasEnded) {
+            one.on.iter().for_each(|n| left[one.cluster][*n] -= one.cores);
+        }
+        // What waits is placed first fit, and holds its place.
+        for one in &mut runs {
+            for _ in 0..one.waits {
+                world = world.waits(&format!("c{}", one.cluster), &one.name, one.cores);
+                if let Some(n) = left[one.cluster].iter().position(|left| *left >= one.cores) {
+                    left[one.cluster][n] -= one.cores;
+                    one.on.push(n);
+                    one.waits -= 1;
+                }
+            }
         }
         let mut pending = preemptor(priority, replicas, &[("cpu", &each.to_string())]);
         pending.spec.placement = Some(one_cluster().into());
-        // Whether all replicas fit on one cluster if only these workloads hold what they run on.
+        // Whether all replicas fit on one cluster once those have left that do not stay.
         let has_room = |cluster: usize, stays: &dyn Fn(&ByNode) -> bool| {
-            let mut left = nodes[cluster].clone();
+            let (mut left, mut freed) = (left[cluster].clone(), BTreeSet::new());
+            for one in runs.iter().filter(|one| one.cluster == cluster && one.life != Life::HasEnded && !stays(one)) {
+                for n in &one.on {
+                    left[*n] += one.cores;
+                    freed.insert(*n);
+                }
+            }
             for one in runs.iter().filter(|one| one.cluster == cluster && stays(one)) {
-                one.on.iter().for_each(|n| left[*n] -= one.cores);
+                for _ in 0..one.waits {
+                    if let Some(n) = freed.iter().find(|n| left[**n] >= one.cores) {
+                        left[*n] -= one.cores;
+                    }
+                }
             }
             left.iter().map(|left| left / each).sum::<i64>() >= i64::from(replicas)
         };
@@ -232,7 +259,8 @@ proptest! {
             return Ok(());
         }
         let best = clusters.flat_map(|cluster| {
-            let may_leave = |one: &&ByNode| one.cluster == cluster && later(one) && one.priority < priority && !one.on.is_empty();
+            let is_there = |one: &ByNode| one.cluster == cluster && one.on.len() + one.waits > 0;
+            let may_leave = |one: &&ByNode| is_there(one) && later(one) && one.priority < priority;
             let may_leave: Vec<&ByNode> = runs.iter().filter(may_leave).collect();
             let count = may_leave.len();
             let subset = move |mask: u32| {
@@ -255,7 +283,9 @@ proptest! {
                 let names: Vec<String> = gone.iter().map(|one| format!("{}@c{cluster}", one.name)).collect();
                 (gone.len(), priorities, share, cluster, names)
             };
-            (0..1_u32 << count).map(subset).filter(makes_room).map(cost).min()
+            // With all of them: a plan does not rest on somebody who stays and keeps others out.
+            let all = makes_room(&subset((1 << count) - 1));
+            (0..1_u32 << count).map(subset).filter(|gone| all && makes_room(gone)).map(cost).min()
         }).min();
         match (best, decision.preemption) {
             (Some((.., names)), Some(Outcome::Nominated(plan))) => {
@@ -265,6 +295,71 @@ proptest! {
                 prop_assert_eq!(victims, names);
             }
             (best, found) => prop_assert!(best.is_none() && matches!(found, Some(Outcome::Refused(_))), "{:?} is best, and not {:?}", best, found),
+        }
+    }
+}
+
+/// Quantities of nodes and pods that make no sense, and some that do.
+fn absurd_amount() -> impl Strategy<Value = i64> {
+    let absurd = prop::sample::select(vec![i64::MAX, i64::MAX / 2, i64::MIN, -5_000, 0]);
+    prop_oneof![1 => absurd, 2 => 0_i64..9_000]
+}
+
+proptest! {
+    /// Whatever members report: nobody of equal or higher priority leaves, and where no pod waits, the binding is
+    /// placed once its victims have left, and not if one of them stays.
+    #[test]
+    fn absurd_reports_evict_nobody_in_vain(
+        nodes in prop::collection::vec((absurd_amount(), absurd_amount(), absurd_amount()), 1..4),
+        pods in prop::collection::vec(
+            (0_usize..5, 0_usize..5, absurd_amount(), absurd_amount(), any::<bool>(), prop::bool::weighted(0.2)), 0..12,
+        ),
+        priorities in prop::collection::vec(0_i32..5, 5),
+        wanted in (1_i32..4, 1_i64..5, 0_i32..5),
+    ) {
+        let (replicas, cores, priority) = wanted;
+        let mut world = World::new().watched("m1", &[]);
+        for (at, priority) in priorities.iter().enumerate() {
+            world = world.cores("m1", &[(&format!("b{at}"), *priority, "1")]);
+        }
+        let of = |cpu: i64, memory: i64| [("cpu".to_owned(), cpu), ("memory".to_owned(), memory)];
+        let (on, there) = world.watched.get_mut(&"m1".into()).unwrap();
+        for (at, (cpu, memory, slots)) in nodes.iter().enumerate() {
+            let allocatable = of(*cpu, *memory).into_iter().chain([("pods".to_owned(), *slots)]).collect();
+            on.push((format!("n{at}"), Node { allocatable, ..Node::default() }));
+        }
+        for (at, (workload, node, cpu, memory, waits, is_leaving)) in pods.iter().enumerate() {
+            // A fourth node is not known, and the last pods have none.
+            let node = if *node < 4 { format!("n{node}") } else { String::new() };
+            let waiting = (*waits && node.is_empty()).then(|| Box::new((format!("default/p{at}"), Claim::default())));
+            there.push(Pod {
+                node: node.as_str().into(),
+                request: of(*cpu, *memory).into_iter().collect(),
+                workload: Workload::new("Deployment", "default", &format!("b{workload}")),
+                is_leaving: *is_leaving,
+                is_replica: !is_leaving,
+                waiting,
+                ..Pod::default()
+            });
+        }
+        let pending = preemptor(priority, replicas, &[("cpu", &cores.to_string()), ("memory", "5")]);
+        let Some(plan) = world.plan(&pending) else { return Ok(()) };
+        prop_assert!(plan.victims.iter().all(|victim| victim.priority < priority));
+        if world.watched.values().any(|(_, pods)| pods.iter().any(|pod| pod.waiting.is_some())) {
+            return Ok(());
+        }
+        let is_placed = |stays: Option<&BindingKey>| {
+            let mut after = world.clone();
+            let gone = plan.victims.iter().filter(|victim| Some(&victim.key) != stays);
+            let gone: Vec<Workload> =
+                gone.map(|victim| Workload::new("Deployment", "default", &victim.key.name)).collect();
+            let (_, pods) = after.watched.get_mut(&"m1".into()).unwrap();
+            pods.retain(|pod| !pod.is_leaving && !gone.contains(&pod.workload));
+            after.decide(&pending, 1_000).result().is_some()
+        };
+        prop_assert!(is_placed(None), "{:?} make no room", plan.victims);
+        for victim in &plan.victims {
+            prop_assert!(!is_placed(Some(&victim.key)), "{:?} need not leave", victim);
         }
     }
 }
@@ -284,12 +379,16 @@ struct ByNode {
     cluster: usize,
     priority: i32,
     cores: i64,
+    /// Nodes of its pods, and of those that wait for one and fit there.
     on: Vec<usize>,
     life: Life,
+    /// Pods that wait and have no place.
+    waits: usize,
 }
 
-/// A workload: its cluster, priority, cores of a pod, nodes of its pods, and what these do.
-fn by_node_row() -> impl Strategy<Value = (usize, i32, i64, Vec<usize>, Life)> {
+/// A workload: its cluster, priority, cores of a pod, nodes of its pods, what these do, and further pods that wait.
+fn by_node_row() -> impl Strategy<Value = (usize, i32, i64, Vec<usize>, Life, usize)> {
     let life = prop_oneof![8 => Just(Life::Runs), 1 => Just(Life::Leaves), 1 => Just(Life::HasEnded)];
-    (0_usize..2, 0_i32..5, 1_i64..5, prop::collection::vec(0_usize..3, 1..3), life)
+    let waits = prop_oneof![3 => Just(0_usize), 2 => 1_usize..3];
+    (0_usize..2, 0_i32..5, 1_i64..5, prop::collection::vec(0_usize..3, 0..3), life, waits)
 }

@@ -411,21 +411,24 @@ impl Capacity {
     }
 
     /// Replicas of an eviction task that estimates subtract, and that the binding gets back if it returns: those that
-    /// are observed in the cluster, and those that are promised, as far as they fit. Others never ran there.
+    /// are observed in the cluster, and those that are promised, as far as they have or find a node. Others never ran
+    /// there.
     #[must_use]
     pub fn returning(&self, binding: BindingRef<'_>, cluster: &ClusterName) -> i64 {
         let Some(replicas) = binding.spec().eviction(&cluster.0).and_then(|task| task.replicas) else { return 0 };
         let replicas = i64::from(replicas.max(0));
+        if TOLD.contains(&&*binding.spec().resource.kind)
+            && let Some(index) = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref())
+        {
+            // Pods without a place would not run there either.
+            let held = index.leaving(Workload::from(&binding.spec().resource));
+            return held.map_or(0, |held| replicas.min(held.amounts().1));
+        }
         let promise = self.promises.get(&binding.key()).and_then(|all| all.get(cluster));
         let unseen = promise.filter(|promise| promise.seen.is_none());
         let unseen = unseen.map_or(0, |promise| promise.due.min(self.fits_without(promise, cluster, binding)));
-        let workload = Workload::from(&binding.spec().resource);
-        let observed = if self.is_watched(cluster) && TOLD.contains(&&*binding.spec().resource.kind) {
-            self.arrived(cluster, workload)
-        } else {
-            let reports = binding.status().map_or(&[][..], |status| &status.aggregated_status);
-            pods_in(reports, &cluster.0, replicas, false)
-        };
+        let reports = binding.status().map_or(&[][..], |status| &status.aggregated_status);
+        let observed = pods_in(reports, &cluster.0, replicas, false);
         replicas.min(observed.saturating_add(unseen))
     }
 

@@ -2,13 +2,15 @@
 //! quotas (specification/scheduling.md 10.6).
 //!
 //! For each node, what is free = what it offers - the pods on it - what of the waiting fits there. What waits is placed
-//! first fit: a pod without a node competes for free capacity, and one that no node takes holds none.
+//! as Kubernetes' scheduler would by default: a pod without a node competes for free capacity, and one that no node takes
+//! holds none.
 //!
 //! Every change gets a number, and each node has the number of its last one. The answer to a question that was asked
 //! before is brought up to date from the nodes with later numbers only.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap, btree_map::Entry},
     ops::Bound::{Excluded, Unbounded},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -84,6 +86,8 @@ pub struct Index {
     quotas: Quotas,
     /// What was left of the nodes that changed since [`Index::take_grown`]; `None` for those that were not there.
     before: BTreeMap<usize, Option<(Units, i64)>>,
+    /// Number of the node that a pod got last.
+    bound: usize,
     /// True if something else became free since then.
     freed: bool,
     kept: Kept,
@@ -312,6 +316,7 @@ impl Index {
             }
             if let Some(node) = holds(new) {
                 let index = self.slot(node);
+                self.bound = index;
                 self.pods.place(attributed(new), index, &new.request);
                 changed.push(self.change(node, |slot| slot.requested.add(&new.request, 1)));
             }
@@ -352,9 +357,14 @@ impl Index {
         self.pods.arrived(workload)
     }
 
-    /// Records pods that are expected under this key, instead of previous ones: `sets` sets of these parts, placed
-    /// first fit. What does not fit is placed as soon as it does. `None` ends it.
+    /// Records pods that are expected under this key, instead of previous ones: `sets` sets of these parts. What does
+    /// not fit is placed as soon as it does. `None` ends it.
     pub fn expect(&mut self, key: &str, workload: Workload, namespace: &str, expected: Option<(Vec<SetPart>, i64)>) {
+        if let Some((parts, sets)) = &expected
+            && self.came(key, workload, parts, *sets)
+        {
+            return;
+        }
         let freed = self.withdraw(key);
         if let Some((parts, sets)) = expected.filter(|(_, sets)| *sets > 0) {
             let key: Arc<str> = key.into();
@@ -363,6 +373,40 @@ impl Index {
             self.place_on(&key, 0..self.slots.len());
         }
         freed.into_iter().for_each(|at| self.settle(at));
+    }
+
+    /// Expects fewer pods of one kind than before: the others keep their places. Returns false if that is not so.
+    fn came(&mut self, key: &str, workload: Workload, parts: &[SetPart], sets: i64) -> bool {
+        let Some(waiting) = self.waiting.get_mut(key) else { return false };
+        let [part] = parts else { return false };
+        if waiting.parts != parts || waiting.workload != workload || !(1..waiting.sets).contains(&sets) {
+            return false;
+        }
+        self.freed |= !waiting.namespace.is_empty() && !self.quotas.is_empty();
+        waiting.sets = sets;
+        let mut more = -waiting.rest(0);
+        let mut freed = Vec::new();
+        // The place of the one that came, if it was foreseen.
+        let bound = self.bound;
+        waiting.placed.sort_by_key(|(at, ..)| *at == bound);
+        while more > 0
+            && let Some((at, _, pods)) = waiting.placed.pop()
+        {
+            let gone = pods.min(more);
+            more -= gone;
+            freed.push((at, gone));
+            if pods > gone {
+                waiting.placed.push((at, 0, pods - gone));
+            }
+        }
+        if waiting.rest(0) <= 0 {
+            self.unplaced.remove(key);
+        }
+        for (at, pods) in &freed {
+            self.take_back(*at, part, *pods);
+        }
+        freed.into_iter().for_each(|(at, _)| self.settle(at));
+        true
     }
 
     /// Expects pods no more. Returns the nodes on which they were placed.
@@ -383,17 +427,11 @@ impl Index {
         let mut is_whole = true;
         for part in 0..waiting.parts.len() {
             let mut rest = waiting.rest(part);
-            for at in nodes.clone() {
-                if rest <= 0 {
-                    break;
-                }
-                let pods = self.slots[at].fits(&waiting.parts[part]).min(rest);
-                if pods > 0 {
-                    let request = &waiting.parts[part].template.request;
-                    self.change_at(at, |slot| slot.expected.add(request, pods));
-                    waiting.placed.push((at, part, pods));
-                    rest -= pods;
-                }
+            for (at, pods) in self.spread(&waiting.parts[part], rest, nodes.clone()) {
+                let request = &waiting.parts[part].template.request;
+                self.change_at(at, |slot| slot.expected.add(request, pods));
+                waiting.placed.push((at, part, pods));
+                rest -= pods;
             }
             is_whole &= rest <= 0;
         }
@@ -403,6 +441,35 @@ impl Index {
         } else {
             self.unplaced.insert(key.clone());
         }
+    }
+
+    /// Nodes that pods would get, with their numbers: one after the other the one that has the largest share of its
+    /// capacity free afterwards, as Kubernetes' scheduler does by default.
+    fn spread(&self, part: &SetPart, pods: i64, nodes: std::ops::Range<usize>) -> BTreeMap<usize, i64> {
+        let (request, mut rest) = (&part.template.request, pods);
+        let mut got = BTreeMap::new();
+        if rest <= 0 {
+            return got;
+        }
+        let share = |node: &Node, left: &Units, slots: i64| place::free_share(request, left, slots, &node.allocatable);
+        let open = nodes.filter_map(|at| {
+            let slot = self.slots.get(at).filter(|slot| slot.admits(part))?;
+            let (left, slots) = slot.left().filter(|(left, slots)| fits(left, *slots, part) > 0)?;
+            Some((share(slot.node.as_ref()?, &left, slots), Reverse(at), left, slots))
+        });
+        let mut open: BinaryHeap<_> = open.collect();
+        while rest > 0
+            && let Some((_, Reverse(at), mut left, mut slots)) = open.pop()
+        {
+            place::take(&mut left, request, 1);
+            slots -= 1;
+            rest -= 1;
+            *got.entry(at).or_default() += 1;
+            if let Some(node) = self.slots[at].node.as_ref().filter(|_| fits(&left, slots, part) > 0) {
+                open.push((share(node, &left, slots), Reverse(at), left, slots));
+            }
+        }
+        got
     }
 
     fn take_back(&mut self, at: usize, part: &SetPart, pods: i64) {

@@ -34,6 +34,17 @@ pub(super) fn per_node(left: &Units, pods: i64, request: &Units) -> i64 {
     fits.fold(pods, i64::min).max(0)
 }
 
+/// Share of a node that is free beside one more pod, in thousandths of each resource of the request that limits, or else
+/// of its pod slots.
+pub(super) fn free_share(request: &Units, left: &Units, slots: i64, allocatable: &Units) -> i64 {
+    let of = |left: i64, all: i64| left.saturating_mul(1_000) / all.max(1);
+    let named = request.iter().filter(|(resource, amount)| **amount > 0 && is_counted(resource));
+    let amount = |of: &Units, resource: &str| of.get(resource).copied().unwrap_or(0);
+    let free = |resource: &str, asked: i64| amount(left, resource).saturating_sub(asked);
+    let shares = named.map(|(resource, asked)| of(free(resource, *asked), amount(allocatable, resource)));
+    shares.reduce(i64::saturating_add).unwrap_or_else(|| of(slots, amount(allocatable, "pods")))
+}
+
 /// Subtracts pods with this request.
 pub(super) fn take(left: &mut Units, request: &Units, pods: i64) {
     for (resource, amount) in left {

@@ -48,9 +48,17 @@ pub enum Changed {
         workload: Arc<str>,
     },
     /// A node of a member was added, changed or (`None`) removed.
-    Node { cluster: ClusterName, name: String, new: Option<Arc<Node>> },
+    Node {
+        cluster: ClusterName,
+        name: String,
+        new: Option<Arc<Node>>,
+    },
     /// A pod of a member was added, changed or (`None`) removed or ended.
-    Pod { cluster: ClusterName, name: String, new: Option<Held> },
+    Pod {
+        cluster: ClusterName,
+        name: String,
+        new: Option<Held>,
+    },
 }
 
 impl Changed {

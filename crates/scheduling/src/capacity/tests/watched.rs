@@ -763,3 +763,30 @@ proptest! {
         prop_assert_eq!((capacity.promised_count(), capacity.expires_next()), (0, None));
     }
 }
+
+/// A workload that is evicted gets those replicas back that have a node.
+#[test]
+fn who_returns_gets_what_has_a_node() {
+    let mut evicted = asking(4, &[]);
+    let task = serde_json::json!({"fromCluster": "m1", "replicas": 4, "reason": "TaintUntolerated", "producer": "x"});
+    evicted.spec.graceful_eviction_tasks = vec![serde_json::from_value(task).unwrap()];
+    for (name, cores, bound, waiting, want) in [
+        ("all run", 10, 4, 0, 4),
+        ("two wait, and find a node", 10, 2, 2, 4),
+        ("two wait, and one finds a node", 3, 2, 2, 3),
+        ("some never came", 10, 1, 0, 1),
+        ("nodes went", 0, 0, 4, 0),
+    ] {
+        let mut capacity = watched();
+        capacity.node(&m1(), "n1", Some(node(cores)));
+        (0..bound).for_each(|_| comes(&mut capacity, &pod("web", "n1"), S(0)));
+        for at in 0..waiting {
+            let mut pod = pod("web", "");
+            if let Some(waits) = &mut pod.waiting {
+                waits.0 = format!("shop/web-{at}");
+            }
+            comes(&mut capacity, &pod, S(0));
+        }
+        assert_eq!(capacity.returning((&evicted).into(), &m1()), want, "{name}");
+    }
+}

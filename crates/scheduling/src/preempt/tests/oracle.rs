@@ -214,11 +214,14 @@ proptest! {
         for one in runs.iter().filter(|one| one.life != Life::HasEnded) {
             one.on.iter().for_each(|n| left[one.cluster][*n] -= one.cores);
         }
-        // What waits is placed first fit, and holds its place.
+        // What waits is placed on the emptiest node, and holds its place.
         for one in &mut runs {
             for _ in 0..one.waits {
                 world = world.waits(&format!("c{}", one.cluster), &one.name, one.cores);
-                if let Some(n) = left[one.cluster].iter().position(|left| *left >= one.cores) {
+                let (here, all) = (&left[one.cluster], &nodes[one.cluster]);
+                let share = |n: &usize| ((here[*n] - one.cores) * 1_000 / all[*n], std::cmp::Reverse(*n));
+                let room = (0..here.len()).filter(|n| here[*n] >= one.cores);
+                if let Some(n) = room.max_by_key(share) {
                     left[one.cluster][n] -= one.cores;
                     one.on.push(n);
                     one.waits -= 1;

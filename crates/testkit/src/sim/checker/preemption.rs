@@ -458,7 +458,11 @@ impl Preemptions {
             && cpu(spec) > 0;
         let stale = rules.stale;
         let spares = self.evictions.iter().any(|e| e.at + SPARED + stale + SETTLED >= at);
-        if !plain || spares || self.limited || self.changed + stale + SETTLED >= at || self.nominations.keys().any(|other| other != key)
+        if !plain
+            || spares
+            || self.limited
+            || self.changed + stale + SETTLED >= at
+            || self.nominations.keys().any(|other| other != key)
         {
             return None;
         }
@@ -481,10 +485,8 @@ impl Preemptions {
             }
             let here = fleet.bindings.iter().filter(|(_, binding)| binding.spec.target(&name.0).is_some());
             let lower = here.filter(|(_, b)| priority(&b.spec) < own && cpu(&b.spec) > 0);
-            let holders = lower.map(|(other, b)| Holder {
-                binding: other.to_string(),
-                cpu: there.held_by(&b.spec.resource.name),
-            });
+            let holders = lower
+                .map(|(other, b)| Holder { binding: other.to_string(), cpu: there.held_by(&b.spec.resource.name) });
             found.insert(name.clone(), (there.free(&|_| false), holders.collect()));
         }
         let single = placement.spread_constraints.iter().any(|c| c.max_groups == 1);

@@ -201,7 +201,8 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     rest(world, script).await?;
     for app in apps.iter().filter(|app| app.exists) {
         let binding = bindings.get(&app.binding()).await?;
-        is_settled(app, &binding, script.members, &machines(&world.model)).with_context(|| format!("at rest: {app}"))?;
+        is_settled(app, &binding, script.members, &machines(&world.model))
+            .with_context(|| format!("at rest: {app}"))?;
     }
     if let Some(shortage) = &script.shortage {
         fairness::check(world, &apps, shortage).context("at rest")?;

@@ -43,8 +43,9 @@ pub struct Settings {
 pub(crate) const DESCHEDULER: &str = "descheduler";
 
 impl Settings {
-    /// True if the descheduler runs.
-    pub(crate) fn deschedules(&self) -> bool {
+    /// Returns whether the descheduler runs.
+    #[must_use]
+    pub fn deschedules(&self) -> bool {
         self.controllers.enabled(DESCHEDULER)
     }
 }

@@ -19,7 +19,7 @@ pub struct Settings {
     pub propagation: ironclad_propagation::flags::Flags,
     /// Flags of the scheduler.
     pub scheduler: scheduling::Options,
-    /// Flags of accurate estimators.
+    /// Flags of estimators over gRPC.
     pub estimators: EstimatorSettings,
     /// Flags of the descheduler.
     pub descheduler: scheduling::deschedule::Options,
@@ -50,7 +50,7 @@ impl Settings {
     }
 }
 
-/// Flags of accurate estimators (specification/operations.md 8.3).
+/// Flags of estimators over gRPC (specification/operations.md 8.3).
 #[derive(Debug, Clone)]
 pub struct EstimatorSettings {
     /// `--enable-scheduler-estimator`.

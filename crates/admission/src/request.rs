@@ -166,6 +166,9 @@ pub struct Config {
     pub no_execute_policy: NoExecutePolicy,
     /// True if a namespace with protected objects is protected itself: `--protect-namespace-contents`.
     pub protect_namespace_contents: bool,
+    /// True if the nodes and pods of members in Push mode are watched, so that accounts by node count for them
+    /// (specification/scheduling.md 10).
+    pub watches_members: bool,
     /// User name of our own controllers. Their writes with a field manager `ironclad-…` are not reviewed
     /// (specification/admission.md 1.3).
     pub own_user: Option<String>,
@@ -179,6 +182,7 @@ impl Default for Config {
             gates: Gates::default(),
             no_execute_policy: NoExecutePolicy::default(),
             protect_namespace_contents: true,
+            watches_members: true,
             own_user: None,
             check_script: None,
         }
@@ -191,6 +195,7 @@ impl fmt::Debug for Config {
             .field("gates", &self.gates)
             .field("no_execute_policy", &self.no_execute_policy)
             .field("protect_namespace_contents", &self.protect_namespace_contents)
+            .field("watches_members", &self.watches_members)
             .field("own_user", &self.own_user)
             .field("check_script", &self.check_script.is_some())
             .finish()

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use ironclad_api::namespaces;
-use ironclad_fleet::BindingKey;
+use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_planning::{
-    Settings,
+    Fleet, Settings,
     announcement::{Announcement, CONFIG_MAP, LeaseName},
     leader::{Configuration, EstimatorAnswer, QueuedBinding},
 };
@@ -90,11 +90,26 @@ pub(crate) async fn settings(client: &Client) -> Settings {
     configuration(client).await.map_or_else(|_| Settings::default(), |found| found.settings())
 }
 
-/// Answers of accurate estimators about a binding; none where the leader has no such estimators, or tells nothing.
+/// Answers of the leader's account and of its estimators over gRPC about a binding; none where the leader has neither,
+/// or tells nothing.
 pub(crate) async fn estimates(client: &Client, binding: &BindingKey) -> Vec<EstimatorAnswer> {
     let what = format!("estimates?binding={}/{}", binding.namespace, binding.name);
     let Ok(mut list) = read(client, &what).await else { return Vec::new() };
     parsed(list.get_mut("items").map(Value::take).unwrap_or_default()).unwrap_or_default()
+}
+
+/// Takes answers of the leader about a binding into the fleet.
+pub(crate) fn take_estimates(fleet: &mut Fleet, binding: &BindingKey, told: &[EstimatorAnswer]) {
+    let accounts = fleet.accounts.entry(binding.clone()).or_default();
+    let answers = fleet.answers.entry(binding.clone()).or_default();
+    for answer in told {
+        let cluster = ClusterName::from(answer.cluster.as_str());
+        match (answer.source.as_str(), answer.fits) {
+            ("Nodes", Some(fits)) => drop(accounts.insert(cluster, fits)),
+            ("Nodes", None) => {}
+            (_, fits) => drop(answers.insert(cluster, fits)),
+        }
+    }
 }
 
 /// The bindings that wait for the scheduler, in order.

@@ -57,7 +57,7 @@ pub(crate) struct EstimateParts<'a> {
     pub(crate) registry: &'a mut Registry,
 }
 
-/// Accurate estimators. Cheap to clone.
+/// Estimators over gRPC, and replicas that find no node. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Estimates(Option<Arc<Shared>>);
 
@@ -102,7 +102,7 @@ impl Estimates {
         let calls = Family::default();
         parts.registry.register(
             "karmada_scheduler_estimator_estimating_request",
-            "Number of questions to accurate estimators",
+            "Number of questions to estimators over gRPC",
             calls.clone(),
         );
         let this = Arc::new(Shared {

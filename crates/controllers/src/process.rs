@@ -125,8 +125,8 @@ impl Controllers {
         self.setup.capacity.lock().clone()
     }
 
-    /// The answers of accurate estimators about a binding: those by nodes at present, and the last of each server. None
-    /// if the scheduler asks no such estimators, or if they do not matter to the binding.
+    /// The answers about a binding: those of the accounts by node at present, and the last of each estimator over gRPC.
+    /// None if there are neither, or if its result does not depend on capacity.
     #[must_use]
     pub fn explain_estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer> {
         let found = self.setup.bindings.get(&Key::new(&binding.namespace, &binding.name));

@@ -19,7 +19,7 @@ pub struct Settings {
     pub propagation: ironclad_propagation::flags::Flags,
     /// Flags of the scheduler.
     pub scheduler: scheduling::Options,
-    /// Flags of accurate estimators.
+    /// Flags of estimators over gRPC.
     pub estimators: EstimatorSettings,
     /// Flags of the descheduler.
     pub descheduler: scheduling::deschedule::Options,
@@ -43,13 +43,14 @@ pub struct Settings {
 pub(crate) const DESCHEDULER: &str = "descheduler";
 
 impl Settings {
-    /// True if the descheduler runs.
-    pub(crate) fn deschedules(&self) -> bool {
+    /// Returns whether the descheduler runs.
+    #[must_use]
+    pub fn deschedules(&self) -> bool {
         self.controllers.enabled(DESCHEDULER)
     }
 }
 
-/// Flags of accurate estimators (specification/operations.md 8.3).
+/// Flags of estimators over gRPC (specification/operations.md 8.3).
 #[derive(Debug, Clone)]
 pub struct EstimatorSettings {
     /// `--enable-scheduler-estimator`.

@@ -1,5 +1,5 @@
-//! Accurate estimators (specification/scheduling.md 10.5, 10.6): the caches of a member's nodes and pods that
-//! everything in a process shares, one-shot lists of them, and Karmada's gRPC protocol as client and server.
+//! Nodes and pods of members, and estimators over gRPC (specification/scheduling.md 10.5, 10.6): the caches that
+//! everything in a process shares, one-shot lists, and Karmada's protocol as client and server.
 //!
 //! Replicas are computed by [`ironclad_scheduling::estimator`]. The crate decides nothing; which estimators the
 //! scheduler asks is the controllers' part.

@@ -31,7 +31,8 @@ pub trait Leader: Send + Sync {
     /// The last round of a FederatedHPA, as JSON; `None` if it has not been evaluated.
     fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value>;
 
-    /// Answers of accurate estimators about a binding; none without such estimators, or if they do not matter to it.
+    /// Answers of the accounts of clusters and of estimators over gRPC about a binding; none if its result does not
+    /// depend on capacity.
     fn estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer>;
 
     /// Its settings and controllers; `None` while no controllers run in this process.

@@ -1,4 +1,4 @@
-//! `ironclad estimator`: the accurate estimator of one member over Karmada's gRPC protocol.
+//! `ironclad estimator`: the estimator of one member over Karmada's gRPC protocol.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 

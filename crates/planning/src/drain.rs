@@ -306,10 +306,15 @@ mod tests {
         let clusters: String = ["m1", "m2", "m3"].iter().map(|name| cluster(name, &room)).collect();
         let needs = ", replicaRequirements: {resourceRequest: {cpu: \"3\"}}";
         let bindings: String = ["a", "b"].iter().map(|name| binding(name, "m1", needs)).collect();
+        divided(&(clusters + &bindings))
+    }
+
+    /// The same objects with bindings that are divided by capacity.
+    fn divided(text: &str) -> String {
         let divided =
             "placement: {replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}";
         let one = "placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}";
-        (clusters + &bindings).replace(one, divided)
+        text.replace(one, divided)
     }
 
     #[test]
@@ -333,6 +338,34 @@ mod tests {
             let (found, still) = surveyed(&two_divided("8"), settings, nodes);
             assert_eq!(still, unasked, "{name}");
             assert!(found.iter().zip(verdicts).all(|(found, want)| found.starts_with(want)), "{name}: {found:?}");
+        }
+    }
+
+    /// What a drain moved a moment ago is promised where it went, before any summary or pod shows it.
+    #[test]
+    fn a_drain_sees_what_another_one_has_taken() {
+        let room = ", resourceSummary: {allocatable: {cpu: \"4\", pods: \"9\"}}";
+        let clusters: String = ["m1", "m2", "m3"].iter().map(|name| cluster(name, room)).collect();
+        let needs = ", replicaRequirements: {resourceRequest: {cpu: \"3\"}}";
+        let fleet = divided(&(clusters + &binding("b", "m1", needs)));
+        let moved = |from: &str, scheduled: &str| {
+            let task = format!("{{fromCluster: {from}, reason: ClusterDrain, producer: Drain, replicas: 1}}");
+            let moved = binding("a", "m2", &format!("{needs}, gracefulEvictionTasks: [{task}]"));
+            divided(&moved) + &format!("status: {{lastScheduledTime: \"{scheduled}\"}}\n")
+        };
+        let (now, long_ago) = ("1970-01-01T00:00:00Z", "1969-12-31T00:00:00Z");
+        let free: &[(&str, &[i64])] = &[("m2", &[4]), ("m3", &[4])];
+        for (name, other, nodes, want) in [
+            ("nothing was moved", String::new(), &[][..], "b moves m2:1"),
+            ("the same drain again", moved("m1", now), &[], "b moves m3:1"),
+            ("the same by nodes that have no pod of it yet", moved("m1", now), free, "b moves m3:1"),
+            ("a drain of another cluster, whose copy stays meanwhile", moved("m3", now), free, "b unmovable "),
+            ("the summary shows what was moved long ago", moved("m3", long_ago), &[], "b moves m2:1"),
+        ] {
+            let settings = Settings::default().with_estimators(!nodes.is_empty());
+            let (found, _) = surveyed(&(fleet.clone() + &other), settings, nodes);
+            let found: Vec<&String> = found.iter().filter(|line| line.starts_with("b ")).collect();
+            assert!(found.len() == 1 && found[0].starts_with(want), "{name}: {found:?}");
         }
     }
 }

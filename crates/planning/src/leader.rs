@@ -79,7 +79,7 @@ pub struct Configuration {
     /// Flags of FederatedHPAs.
     #[serde(default)]
     pub autoscaler: AutoscalerFlags,
-    /// `--enable-scheduler-estimator`.
+    /// True if it keeps accounts of clusters by node: `--enable-cluster-resource-modeling`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimators: bool,
     /// All controllers that it knows, in the order of its registry.
@@ -316,7 +316,7 @@ impl Configuration {
     }
 }
 
-/// Answer of an accurate estimator about a binding.
+/// Answer of the account of a cluster, or of an estimator over gRPC, about a binding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EstimatorAnswer {

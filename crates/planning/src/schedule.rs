@@ -126,6 +126,17 @@ impl State {
         }
     }
 
+    /// Further replicas of a binding that fit into a cluster, by the leader's answers about it, or by the account here.
+    /// `None` if the cluster is unknown or the binding requests no capacity.
+    #[must_use]
+    pub fn fits(&self, binding: BindingRef<'_>, cluster: &ClusterName, options: &Options) -> Option<i64> {
+        let (key, is_by_node) = (binding.key(), self.capacity.is_by_node(cluster));
+        let told = self.accounts.get(&key).and_then(|told| told.get(cluster)).filter(|_| !is_by_node).copied();
+        let account = told.or_else(|| scheduling::available_replicas(binding.spec(), cluster, &self.capacity, options));
+        let limit = self.answers.get(&key).and_then(|told| *told.get(cluster)?);
+        account.map(|account| limit.map_or(account, |limit| limit.min(account)))
+    }
+
     /// Returns whether what fits into a cluster follows from its nodes.
     fn is_by_node(&self, cluster: &ClusterName) -> bool {
         self.capacity.is_by_node(cluster) || self.available.is_exact(cluster)
@@ -182,6 +193,17 @@ pub(crate) fn waits(binding: &Binding) -> bool {
 /// leader keeps accounts by node and the result depends on capacity.
 #[must_use]
 pub(crate) fn unasked(fleet: &Fleet, binding: BindingRef<'_>, scheduling: &Scheduling) -> BTreeSet<ClusterName> {
+    let fitting = scheduling.cycles.iter().flat_map(|cycle| &cycle.clusters);
+    unasked_of(fleet, binding, fitting.filter(|(_, outcome)| outcome.score.is_some()).map(|(cluster, _)| cluster))
+}
+
+/// The same of these clusters that pass the filters.
+#[must_use]
+pub fn unasked_of<'a>(
+    fleet: &Fleet,
+    binding: BindingRef<'_>,
+    fitting: impl Iterator<Item = &'a ClusterName>,
+) -> BTreeSet<ClusterName> {
     if !fleet.settings.estimators {
         return BTreeSet::new();
     }
@@ -189,8 +211,6 @@ pub(crate) fn unasked(fleet: &Fleet, binding: BindingRef<'_>, scheduling: &Sched
     let is_known = |cluster: &ClusterName| {
         fleet.nodes.contains_key(cluster) || known.is_some_and(|answers| answers.contains_key(cluster))
     };
-    let fitting = scheduling.cycles.iter().flat_map(|cycle| &cycle.clusters);
-    let fitting = fitting.filter(|(_, outcome)| outcome.score.is_some()).map(|(cluster, _)| cluster);
     to_ask(binding.spec(), &fleet.settings.scheduler, fitting, is_known)
 }
 

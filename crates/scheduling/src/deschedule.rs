@@ -155,11 +155,23 @@ fn message(lost: &[(String, i32)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_api::work::AggregatedStatusItem;
+    use std::{sync::Arc, time::Duration};
+
+    use ironclad_api::{
+        conditions::{self, TRUE, cluster::READY},
+        work::{AggregatedStatusItem, PreemptionPolicy, ResolvedPriority},
+    };
+    use ironclad_fleet::Clusters;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testkit::{at, binding, duplicated, dynamic};
+    use crate::{
+        self as scheduling, Available, Capacity, Seen, available_replicas,
+        capacity::Modelling,
+        estimator::{Claim, Node, Pod, Workload},
+        preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
+        testkit::{applied, at, binding, decide_both, duplicated, dynamic, merge},
+    };
 
     fn placed(clusters: &[(&str, i32)], ready: &[(&str, Value)], placement: &Placement) -> ResourceBinding {
         let mut binding = binding("web", clusters.iter().map(|(_, replicas)| replicas).sum(), clusters);
@@ -247,6 +259,122 @@ mod tests {
         let after = decide(&binding, DecidedBy::Members, &unschedulable, at(700));
         let removed = Effect::Patch(json!({"metadata": {"annotations": {DESCHEDULED: null}}}));
         assert_eq!(after.effects, [removed], "what was recorded before ends all the same");
+    }
+
+    /// Account of m1 by its nodes, with this many cores each.
+    fn by_node(clusters: &Clusters, nodes: &[(&str, i64)]) -> Capacity {
+        let (m1, mut capacity) = ("m1".into(), Capacity::of(clusters, Modelling::On));
+        capacity.lists(&m1);
+        for (name, cores) in nodes {
+            let allocatable = [("cpu".to_owned(), cores * 1_000), ("pods".to_owned(), 110)].into_iter().collect();
+            capacity.node(&m1, name, Some(Node { allocatable, ..Node::default() }));
+        }
+        capacity.listed(&m1);
+        capacity
+    }
+
+    /// A pod of a Deployment; without a node it waits for one.
+    fn pod(of: &str, node: &str, cores: i64) -> Pod {
+        Pod {
+            node: node.into(),
+            request: [("cpu".to_owned(), cores * 1_000)].into_iter().collect(),
+            workload: Workload::new("Deployment", "default", of),
+            is_replica: true,
+            waiting: node.is_empty().then(|| Box::new((format!("default/{of}"), Claim::default()))),
+            ..Pod::default()
+        }
+    }
+
+    /// Adds cores for each replica, and a priority that preempts.
+    fn requesting(mut binding: ResourceBinding, cores: &str, priority: i32) -> ResourceBinding {
+        let needs = json!({"resourceRequest": {"cpu": cores}});
+        binding.spec.replica_requirements = serde_json::from_value(needs).unwrap();
+        binding.spec.placement = Some(dynamic().into());
+        let preemption_policy = Some(PreemptionPolicy::PreemptLowerPriority);
+        binding.spec.schedule_priority = Some(ResolvedPriority { priority, preemption_policy });
+        binding
+    }
+
+    /// The binding after the descheduler took this many replicas back from m1.
+    fn taken_back(binding: &ResourceBinding, unschedulable: i32) -> ResourceBinding {
+        let plan = decide(binding, DecidedBy::Scheduler, &answers(&[("m1", unschedulable)]), at(0));
+        let mut object = json!(binding);
+        for effect in &plan.effects {
+            if let Effect::Patch(patch) = effect {
+                merge(&mut object, patch);
+            }
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// Row A3: it was placed by sums, taken back, placed again, and each time a victim left for it.
+    #[test]
+    fn what_no_node_takes_is_taken_back_once_and_evicts_nobody() {
+        let mut m1 = crate::testkit::cluster("m1");
+        m1.status.as_mut().unwrap().conditions = vec![conditions::condition(READY, TRUE, "ClusterReady", "")];
+        let clusters = Clusters::from([("m1".into(), Arc::new(m1))]);
+        let low = requesting(binding("low", 1, &[("m1", 1)]), "4", 0);
+        let options = scheduling::Options { preemption: Mode::Evict, ..scheduling::Options::default() };
+        let later = AVOIDED_FOR.as_secs() + 1;
+        for (name, cores, now, victims) in [
+            ("no node takes it", "5", 1, 0),
+            ("no node takes it, and the cluster is not avoided any more", "5", later, 0),
+            ("a victim makes room, and the cluster is not avoided any more", "4", later, 1),
+        ] {
+            let web = requesting(placed(&[("m1", 1)], &[("m1", json!(0))], &dynamic()), cores, 10);
+            let web = taken_back(&web, 1);
+            assert_eq!(web.spec.clusters.iter().map(|target| target.replicas).sum::<i32>(), 0, "{name}");
+            let mut capacity = by_node(&clusters, &[("n1", 4)]);
+            capacity.pod(&"m1".into(), None, Some(&pod("low", "n1", 4)), Duration::ZERO);
+            let (running, preemptors) = (Placed::of(std::slice::from_ref(&low)), Preemptors::default());
+            let seen = Seen {
+                binding: (&web).into(),
+                clusters: &clusters,
+                available: &Available::new(),
+                capacity: &capacity,
+                options: &options,
+                api_appeared: false,
+                preempting: Some(Preempting { placed: &running, preemptors: &preemptors, over_quota: None }),
+                peers: None,
+                index: None,
+            };
+            let decision = decide_both(&seen, now);
+            let left = match &decision.preemption {
+                Some(Outcome::Nominated(plan)) => plan.victims.len(),
+                _ => 0,
+            };
+            assert_eq!(left, victims, "{name}: {:?}", decision.preemption);
+            let placed = applied(&web, &decision).spec.clusters.iter().map(|target| target.replicas).sum::<i32>();
+            assert_eq!(placed, 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_it_takes_back_is_free_at_once() {
+        let (m1, options, now) = (ClusterName::from("m1"), scheduling::Options::default(), Duration::ZERO);
+        let clusters = crate::testkit::clusters(&["m1"]);
+        let other = requesting(binding("other", 1, &[]), "1", 0);
+        let web = requesting(placed(&[("m1", 3)], &[("m1", json!(1))], &dynamic()), "1", 0);
+        let room = |capacity: &Capacity| available_replicas(&other.spec, &m1, capacity, &options);
+        let mut unplaced = web.clone();
+        unplaced.spec.clusters.clear();
+
+        let mut capacity = by_node(&clusters, &[("n1", 3)]);
+        capacity.assigned((&unplaced).into(), &web.spec.clusters, &options, now);
+        capacity.pod(&m1, None, Some(&pod("web", "n1", 1)), now);
+        let _ = capacity.take_grown();
+        assert_eq!(room(&capacity), Some(0), "two are promised beside the one that runs");
+        capacity.observed((&web).into(), &taken_back(&web, 2).spec, &options, now);
+        assert_eq!((room(&capacity), capacity.take_grown().contains(&m1)), (Some(2), true), "the promise ends");
+
+        // A pod that the member places nowhere for a reason that the account does not know holds room until it is gone.
+        capacity.pod(&m1, None, Some(&pod("web", "", 1)), now);
+        let _ = capacity.take_grown();
+        assert_eq!(room(&capacity), Some(1));
+        capacity.pod(&m1, Some(&pod("web", "", 1)), None, now);
+        assert_eq!((room(&capacity), capacity.take_grown().contains(&m1)), (Some(2), true), "the pod is gone");
+        capacity.pod(&m1, None, Some(&pod("web", "", 4)), now);
+        assert_eq!(room(&capacity), Some(2), "one that no node takes holds nothing");
     }
 
     #[test]

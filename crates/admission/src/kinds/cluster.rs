@@ -11,10 +11,10 @@ use ironclad_api::{
 use ironclad_failover::taints;
 use ironclad_fleet::gates::Gate;
 use ironclad_patch::names;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    lens::{at, edit, text},
+    lens::{at, edit, list, text},
     quota,
 };
 use crate::{
@@ -105,7 +105,8 @@ fn default_models() -> Vec<ResourceModel> {
         .collect()
 }
 
-const SYNC_MODES: [&str; 2] = ["Pull", "Push"];
+const PUSH: &str = "Push";
+const SYNC_MODES: [&str; 2] = ["Pull", PUSH];
 
 pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     // Before the object is decoded, which fails for an unknown mode.
@@ -203,9 +204,24 @@ fn check_credentials(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     Ok(())
 }
 
-/// Refuses changes of immutable fields, and credentials that the writer may not read.
+/// Warns of grades that somebody wrote for a cluster whose account is kept by node: they limit nothing there.
+fn check_use_of_models(cx: &Cx<'_>, out: &mut Findings) {
+    let Some(new) = cx.request.object else { return };
+    let models = list(new, "/spec/resourceModels");
+    let is_changed = cx.request.old.is_none_or(|old| list(old, "/spec/resourceModels") != models);
+    let is_own = !models.is_empty() && json!(models) != json!(default_models());
+    if cx.config.watches_members && is_changed && is_own && text(new, "/spec/syncMode") == PUSH {
+        out.warn(
+            "spec.resourceModels limits nothing: the nodes and Pods of clusters in Push mode are watched, and what is \
+             free on each node counts instead",
+        );
+    }
+}
+
+/// Refuses changes of immutable fields, and credentials that the writer may not read; warns of grades without effect.
 pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     check_credentials(cx, out)?;
+    check_use_of_models(cx, out);
     let (Operation::Update, Some(old), Some(new)) = (cx.request.operation, cx.request.old, cx.request.object) else {
         return Ok(());
     };

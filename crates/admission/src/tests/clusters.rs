@@ -84,6 +84,39 @@ fn cluster_defaults() {
     }
 }
 
+#[test]
+fn grades_that_limit_nothing_are_warned_of() {
+    const TEXT: &str = "spec.resourceModels limits nothing: the nodes and Pods of clusters in Push mode are watched, and \
+                        what is free on each node counts instead";
+    let max = "9223372036854775807";
+    let of = |mode: &str, spec: &Value| with_spec(&cluster(), &with(&json!({ "syncMode": mode }), spec));
+    let push = |spec: &Value| of("Push", spec);
+    let own = models(&[(0, "0", "3"), (1, "3", max)]);
+    let (other, none) = (models(&[(0, "0", max)]), json!({}));
+    let filled_in = Write::create(GROUP, "clusters", cluster()).mutated();
+    for (name, old, new, watches, is_warned) in [
+        ("the defaults of a new cluster", None, filled_in.clone(), true, false),
+        ("a new cluster without grades", None, cluster(), true, false),
+        ("a new cluster with grades", None, push(&own), true, true),
+        ("a new cluster in Pull mode", None, of("Pull", &own), true, false),
+        ("members are not watched", None, push(&own), false, false),
+        ("own grades in place of the defaults", Some(filled_in.clone()), push(&own), true, true),
+        ("other grades", Some(push(&own)), push(&other), true, true),
+        ("grades stay", Some(push(&own)), with_spec(&push(&own), &json!({"region": "r"})), true, false),
+        ("grades go", Some(push(&own)), push(&none), true, false),
+        ("the defaults again", Some(push(&own)), filled_in, true, false),
+    ] {
+        let mut write = match old {
+            None => Write::create(GROUP, "clusters", new),
+            Some(old) => Write::update(GROUP, "clusters", old, new),
+        };
+        write.config.watches_members = watches;
+        let verdict = write.validated();
+        let want = if is_warned { vec![TEXT.to_owned()] } else { vec![] };
+        assert_eq!((verdict.denial, verdict.warnings), (None, want), "{name}");
+    }
+}
+
 /// The right to get a Secret in `karmada-cluster`.
 fn may_get(name: &str) -> Need {
     let resource = crate::Resource { group: "", version: "v1", kind: "Secret", plural: "secrets" };

@@ -14,8 +14,8 @@ use ironclad_failover::{
     taint_manager::{EvictionSettings, PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, Report, Row},
     taint_policy, taints,
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
-use ironclad_planning::Settings;
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, World};
+use ironclad_planning::{Fleet, Settings};
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
@@ -265,6 +265,16 @@ impl Objects {
             |b: &Binding| b.metadata().namespace.as_deref().is_none_or(|own| namespace.is_none_or(|n| n == own));
         self.bindings.retain(is_in);
         self
+    }
+
+    /// The fleet of these objects, for a leader with these settings.
+    pub(super) fn fleet(&self, settings: &Settings) -> Fleet {
+        let namespaced = self.bindings.iter().filter_map(|binding| match binding {
+            Binding::Namespaced(one) => Some((binding.key(), one.clone())),
+            Binding::Cluster(_) => None,
+        });
+        let world = World { clusters: self.clusters.clone(), bindings: namespaced.collect(), ..World::default() };
+        Fleet { world, settings: settings.clone(), ..Fleet::default() }
     }
 
     /// Waiting evictions, decided from these objects, which must be those of all namespaces.

@@ -5,17 +5,25 @@ mod explanation;
 mod tests;
 mod text;
 
-use anyhow::bail;
-use ironclad_fleet::Binding;
-use ironclad_seam::Clock;
+use std::collections::BTreeSet;
 
-use self::explanation::{Decisions, Judged, explain};
+use anyhow::bail;
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use ironclad_fleet::{Binding, BindingKey};
+use ironclad_planning::Fleet;
+use ironclad_seam::Clock;
+use kube::Client;
+
+use self::explanation::{Answer, Decisions, Judged, explain};
 use super::{
     observe::{eviction_queue, leader_report, objects},
     show,
 };
 use crate::{
     connect::Plane,
+    leader,
+    members::ASKED_MAX,
+    nodes::{self, Asked},
     print::{self, Output},
     resource::is_word_for,
 };
@@ -52,7 +60,6 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         Some(all) => all.of(namespace.as_deref()),
         None => objects(&client, namespace.as_deref()).await?,
     };
-    let decisions = Decisions::of(&seen, leader.flags(), now);
     let names = &names_of(names);
     for name in names {
         if !seen.bindings.iter().any(|binding| is_named(binding, name)) {
@@ -61,10 +68,16 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         }
     }
     let wanted = |binding: &&Binding| names.is_empty() || names.iter().any(|name| is_named(binding, name));
-    let mut answers = Vec::new();
     let judged = Judged::of(&leader);
-    for binding in seen.bindings.iter().filter(wanted) {
-        answers.extend(explain(binding, &decisions, &queue, &judged, !names.is_empty()));
+    let explained = |fleet: &Fleet| -> Vec<Answer> {
+        let decisions = Decisions::of(&seen, fleet, leader.flags(), now);
+        let wanted = seen.bindings.iter().filter(wanted);
+        wanted.flat_map(|binding| explain(binding, &decisions, &queue, &judged, !names.is_empty())).collect()
+    };
+    let fleet = seen.fleet(&leader.settings);
+    let mut answers = explained(&fleet);
+    if answers.iter().any(|answer| answer.target.is_some()) {
+        answers = with_room(answers, explained, fleet, namespace.as_deref(), (plane, &client), clock).await;
     }
     answers
         .sort_by(|a, b| (a.rank(), a.place, &a.binding, &a.cluster).cmp(&(b.rank(), b.place, &b.binding, &b.cluster)));
@@ -83,6 +96,41 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     }
     let blocks: Vec<String> = answers.iter().map(|answer| answer.text(now)).collect();
     print::out(&blocks.join("\n"))
+}
+
+/// Explains again with the room that the targets have: by the leader's answers, and by the nodes and pods of members of
+/// which it tells none although it keeps accounts by node.
+async fn with_room(
+    mut answers: Vec<Answer>,
+    again: impl Fn(&Fleet) -> Vec<Answer>,
+    mut fleet: Fleet,
+    namespace: Option<&str>,
+    (plane, client): (&Plane, &Client),
+    clock: &Clock,
+) -> Vec<Answer> {
+    let moving = answers.iter().filter(|answer| answer.target.is_some());
+    let moving: BTreeSet<BindingKey> = moving.map(|answer| answer.binding.clone()).collect();
+    // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
+    let asked: Vec<BoxFuture<'_, _>> = moving.iter().map(|key| leader::estimates(client, key).boxed()).collect();
+    let told: Vec<_> = stream::iter(asked).buffered(ASKED_MAX).collect().await;
+    moving.iter().zip(&told).for_each(|(key, told)| leader::take_estimates(&mut fleet, key, told));
+    let (mut members, kubeconfig) = (Asked::default(), plane.kubeconfig().ok());
+    loop {
+        answers = again(&fleet);
+        let unasked = answers.iter().flat_map(|answer| answer.unasked.clone()).collect();
+        if !members.ask(&fleet, &unasked, client, kubeconfig.as_ref(), clock).await {
+            break;
+        }
+        // What is promised to workloads of other namespaces counts, too, where the leader does not say what is left.
+        if namespace.is_some()
+            && let Ok(all) = objects(client, None).await
+        {
+            fleet.world = all.fleet(&fleet.settings).world;
+        }
+        fleet.nodes.clone_from(&members.nodes);
+    }
+    members.unknown.iter().for_each(|(cluster, why)| print::note(&nodes::unknown(cluster, why)));
+    answers
 }
 
 /// Names as given; `TYPE NAME` in two words is `TYPE/NAME`, as in other verbs.

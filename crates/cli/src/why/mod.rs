@@ -196,8 +196,8 @@ async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<
     Ok((fleet, explanation, known))
 }
 
-/// Explains again with accurate estimators, where the leader asks some: with its answers about the binding, and with
-/// the nodes and pods of members of which it tells none.
+/// Explains again with the leader's answers about the binding, of its account and of estimators over gRPC, and with the
+/// nodes and pods of members of which it tells none although it keeps accounts by node.
 async fn estimate(
     fleet: &mut Fleet,
     mut explanation: Explanation,
@@ -209,16 +209,7 @@ async fn estimate(
     let mut estimates = Vec::new();
     if let Some(binding) = &explanation.binding {
         estimates = crate::leader::estimates(&client, &binding.key).await;
-        let accounts = fleet.accounts.entry(binding.key.clone()).or_default();
-        let answers = fleet.answers.entry(binding.key.clone()).or_default();
-        for answer in &estimates {
-            let cluster = ClusterName::from(answer.cluster.as_str());
-            match (answer.source.as_str(), answer.fits) {
-                ("Nodes", Some(fits)) => drop(accounts.insert(cluster, fits)),
-                ("Nodes", None) => {}
-                (_, fits) => drop(answers.insert(cluster, fits)),
-            }
-        }
+        crate::leader::take_estimates(fleet, &binding.key, &estimates);
     }
     let mut members = Asked::default();
     loop {

@@ -440,3 +440,40 @@ fn key_of(binding: BindingRef<'_>) -> Key {
     let key = binding.key();
     Key::new(&key.namespace, &key.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use ironclad_seam::{Clock, Rng};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn queue_is_shown_with_the_highest_priority_first() {
+        let priority = |key: &Key| key.name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+        let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
+        let queue = Queue::new(clock, Rng::from_seed(1).stream("queue")).ranked(priority);
+        let waiting = Arc::new(Mutex::new(Waiting::default()));
+        let key = |name: &str| Key::new("n", name);
+        queue.add(key("working-0"));
+        let working = queue.next().await;
+        for (name, wait) in [("waits-5", 300), ("waits-100", 300), ("waits-1", 200), ("retries-7", 10)] {
+            queue.add_after(key(name), Duration::from_secs(wait));
+        }
+        for name in ["waits-5", "waits-100", "waits-1"] {
+            waiting.lock().for_fit(&key(name));
+        }
+        queue.add_low_priority(key("replayed-5"));
+        queue.add(key("changed-5"));
+        queue.add(key("changed-50"));
+        let shown = queue_reader(&queue, &waiting)();
+        let names: Vec<&str> = shown.iter().map(|one| &*one.queued.key.name).collect();
+        let want =
+            ["working-0", "waits-100", "changed-50", "retries-7", "changed-5", "replayed-5", "waits-5", "waits-1"];
+        assert_eq!(names, want);
+        let unschedulable: Vec<&str> =
+            shown.iter().filter(|one| one.is_unschedulable).map(|one| &*one.queued.key.name).collect();
+        assert_eq!(unschedulable, ["waits-100", "waits-5", "waits-1"]);
+        queue.done(&working);
+    }
+}

@@ -39,6 +39,7 @@ impl AdmissionFlags {
             gates: settings.gates.clone(),
             no_execute_policy: settings.failover.no_execute_policy,
             protect_namespace_contents: self.protect_namespace_contents,
+            watches_members: settings.propagation.resource_modeling.is_on() || settings.deschedules(),
             own_user,
             check_script: Some(Arc::new(move |operation, text| check_script(&host, operation, text))),
         }

@@ -1,4 +1,4 @@
-//! Flags of accurate estimators and of the descheduler (specification/operations.md 8.3).
+//! Flags of estimators over gRPC and of the descheduler (specification/operations.md 8.3).
 
 use std::path::PathBuf;
 

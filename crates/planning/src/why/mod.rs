@@ -59,7 +59,7 @@ pub struct Explanation {
     /// Its place in the queue of the scheduler, if it waits and somebody asked for the place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// Answers of accurate estimators, if the leader has some and somebody asked for them.
+    /// Answers of the accounts of clusters, and of estimators over gRPC, if somebody asked the leader for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub estimates: Vec<EstimatorAnswer>,
     /// Last copies of other workloads, in clusters that it could use if they had the capacity.

@@ -1,5 +1,5 @@
-//! Accurate estimators: free capacity by the nodes and pods of a member (specification/scheduling.md 10.5, 10.6), the
-//! combination of several estimators (10.1), and what a failing one means.
+//! Free capacity by the nodes and pods of a member (specification/scheduling.md 10.6), for the account of a cluster and
+//! for `ironclad estimator`; what estimators over gRPC answer (10.1, 10.5), and what a failing one means.
 //!
 //! An [`Index`] follows one member incrementally: a node or pod event costs the logarithm of the number of nodes, and a
 //! question that was asked before costs the nodes that changed since. Watches, connections and clocks stay outside.

@@ -1,4 +1,5 @@
-//! Question to an accurate estimator: how many more replicas or component sets fit (specification/scheduling.md 10.5).
+//! Question to the account of a cluster, or to an estimator over gRPC: how many more replicas or component sets fit
+//! (specification/scheduling.md 10).
 
 use std::cmp::Ordering;
 

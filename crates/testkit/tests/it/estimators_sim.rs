@@ -1,4 +1,4 @@
-//! Accurate estimators and the descheduler in virtual time: a member whose summary has room while its nodes have none,
+//! Accounts by node and the descheduler in virtual time: a member whose summary has room while its nodes have none,
 //! and estimators over gRPC that hang, lie or answer nonsense.
 
 use std::{

@@ -3,13 +3,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
+    fmt::{Display, Write as _},
     time::Duration,
 };
 
-use ironclad_api::{
-    annotations::PROCEED_WITHOUT_CLEANUP, cluster::Cluster, eviction::PRODUCER_TAINT_MANAGER, policy::PurgeMode,
-};
+use ironclad_api::{annotations::PROCEED_WITHOUT_CLEANUP, eviction::PRODUCER_TAINT_MANAGER, policy::PurgeMode};
 use ironclad_failover::{
     Evictions, Flags, Now,
     flags::eviction::Mode,
@@ -19,7 +17,10 @@ use ironclad_failover::{
     taint_manager::{Row, Waiting},
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::NoTarget, targets};
-use ironclad_planning::schedule::{fits_within, most};
+use ironclad_planning::{
+    Fleet,
+    schedule::{State, unasked_of},
+};
 use ironclad_scheduling::Peers;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -28,6 +29,8 @@ use crate::evictions::observe::{EvictionQueue, LeaderReport, Objects};
 
 /// Most clusters that are named with what is against each.
 const REFUSED_MAX: usize = 5;
+/// Most clusters that are named as targets.
+const TARGETS_MAX: usize = 5;
 
 /// The leader's judgement of bindings on faulty clusters, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +111,9 @@ pub(super) struct Answer {
     pub(super) purge_mode: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
+    /// Clusters whose nodes say how many replicas of the target can start, and that were not asked for them.
+    #[serde(skip)]
+    pub(super) unasked: BTreeSet<ClusterName>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) cancels: Vec<String>,
 }
@@ -118,16 +124,22 @@ pub(super) struct Decisions<'a> {
     bindings: BTreeMap<BindingKey, Binding>,
     /// `None` while gate `WorkloadAffinity` is off.
     peers: Option<Peers>,
+    fleet: &'a Fleet,
+    /// Account of the fleet's capacity, as a leader that starts now has it.
+    state: State,
     evictions: Evictions,
     pub(super) now: Timestamp,
 }
 
 impl<'a> Decisions<'a> {
-    pub(super) fn of(seen: &'a Objects, flags: Flags, now: Timestamp) -> Self {
+    /// Decides over the objects; the fleet has what is known of its capacity.
+    pub(super) fn of(seen: &'a Objects, fleet: &'a Fleet, flags: Flags, now: Timestamp) -> Self {
         Self {
             clusters: &seen.clusters,
             bindings: seen.bindings.iter().map(|binding| (binding.key(), binding.clone())).collect(),
             peers: peers(&flags.scheduler, &seen.bindings),
+            fleet,
+            state: State::of_fleet(fleet, now),
             evictions: seen.decisions(flags, now),
             now,
         }
@@ -168,6 +180,7 @@ pub(super) fn explain(
         expected: None,
         purge_mode: None,
         target: None,
+        unasked: BTreeSet::new(),
         cancels: Vec::new(),
     };
     let mut answers = Vec::new();
@@ -244,7 +257,8 @@ pub(super) fn explain(
                 continue;
             }
         };
-        answer.target = Some(target_of(binding, &name, decisions, row));
+        let (target, unasked) = target_of(binding, &name, decisions, row);
+        (answer.target, answer.unasked) = (Some(target), unasked);
         answer.cancels = cancels(&name, row);
         if let Some(row) = row {
             // Settings that the leader recorded at the start of the episode, not those of the objects now.
@@ -268,13 +282,20 @@ fn waits_for_source(binding: &Binding, from: &str, clusters: &Clusters) -> bool 
     directly && !is_ready && targets::waits_for_source(spec, binding.metadata(), is_ready)
 }
 
-fn target_of(binding: &Binding, from: &ClusterName, decisions: &Decisions<'_>, row: Option<&Row>) -> String {
-    let Decisions { clusters, evictions, now, .. } = decisions;
-    // The leader knows the capacity of the clusters, too.
+/// Clusters to which the binding can go, and those of them whose nodes are not known although they decide.
+fn target_of(
+    binding: &Binding,
+    from: &ClusterName,
+    decisions: &Decisions<'_>,
+    row: Option<&Row>,
+) -> (String, BTreeSet<ClusterName>) {
+    let Decisions { clusters, fleet, state, evictions, now, .. } = decisions;
+    let none = |why: &dyn Display| (format!("none: {why}"), BTreeSet::new());
+    // The leader has checked the capacity of the clusters, too.
     if let Some(why) = row.filter(|row| row.state == Waiting::Parked).and_then(|row| row.because.as_ref())
         && !why.contains(&NoTarget::NoCandidate.to_string())
     {
-        return format!("none: {}", why.trim_start_matches("no available target cluster: "));
+        return none(&why.trim_start_matches("no available target cluster: "));
     }
     let peers = decisions.peers_that_stay(binding, from);
     let snapshot = Snapshot { clusters, scheduler: &evictions.flags().scheduler, peers: peers.as_ref(), now: *now };
@@ -289,27 +310,26 @@ fn target_of(binding: &Binding, from: &ClusterName, decisions: &Decisions<'_>, r
             if more > 0 {
                 let _ = write!(named, "; and {more} more");
             }
-            if named.is_empty() { format!("none: {why}") } else { format!("none: {why} ({named})") }
+            if named.is_empty() { none(&why) } else { none(&format!("{why} ({named})")) }
         }
-        Err(why) => format!("none: {why}"),
+        Err(why) => none(&why),
         Ok(()) => {
             let everywhere = ironclad_api::policy::Placement::default();
             let placement = binding.spec().placement.as_deref().unwrap_or(&everywhere);
             let found = candidates(binding, placement, &left_out, &snapshot);
-            let spec = binding.spec();
-            let moving = i64::from(spec.target(&from.0).map_or(0, |target| target.replicas));
-            let (most, options) = (most(clusters, &std::collections::BTreeMap::new()), &evictions.flags().scheduler);
-            let named = |cluster: &&std::sync::Arc<Cluster>| {
-                let name = cluster.metadata.name.clone()?;
-                let fits = fits_within(&most, spec, &name.as_str().into(), options).filter(|fits| *fits < moving);
-                Some(
-                    fits.map_or(name.clone(), |fits| format!("{name} (at most {fits} of {moving} replicas can start)")),
-                )
+            let found = found.iter().filter_map(|cluster| cluster.metadata.name.as_deref()).map(ClusterName::from);
+            let found: Vec<ClusterName> = found.collect();
+            let moving = i64::from(binding.spec().target(&from.0).map_or(0, |target| target.replicas));
+            let options = &evictions.flags().scheduler;
+            let named = |cluster: &ClusterName| {
+                let fits = state.fits(binding.view(), cluster, options).filter(|fits| *fits < moving);
+                fits.map_or(cluster.to_string(), |fits| format!("{cluster} (room for {fits} of {moving} replicas)"))
             };
-            let names: Vec<String> = found.iter().filter_map(named).take(5).collect();
+            let names: Vec<String> = found.iter().take(TARGETS_MAX).map(named).collect();
             let more = found.len().saturating_sub(names.len());
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{}{more}", names.join(", "))
+            let unasked = unasked_of(fleet, binding.view(), found.iter().take(TARGETS_MAX));
+            (format!("{}{more}", names.join(", ")), unasked)
         }
     }
 }

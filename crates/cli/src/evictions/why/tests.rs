@@ -20,6 +20,8 @@ use ironclad_failover::{
     taint_manager::{Row, Waiting},
 };
 use ironclad_fleet::{Binding, ClusterName};
+use ironclad_planning::{Fleet, Settings};
+use ironclad_scheduling::estimator::{Index, Node};
 use jiff::Timestamp;
 
 use super::{
@@ -46,6 +48,7 @@ fn cluster(name: &str, status: &str, taint: Option<&str>) -> (ClusterName, Arc<C
     let apis = vec![APIEnablement { group_version: "apps/v1".into(), resources }];
     let state = cluster.status.get_or_insert_default();
     (state.conditions, state.api_enablements) = (vec![ready], apis.into());
+    state.resource_summary = serde_json::from_value(serde_json::json!({"allocatable": {"pods": "110"}})).unwrap();
     (name.into(), Arc::new(cluster))
 }
 
@@ -89,14 +92,15 @@ fn world(effect: &str, binding: ResourceBinding) -> Objects {
     }
 }
 
-fn decisions(seen: &Objects) -> Decisions<'_> {
-    let mut decisions = Decisions::of(seen, Flags::default(), at(1_010));
+/// Answers about the first binding, with what is known of the capacity of the fleet.
+fn answers_with(seen: &Objects, fleet: &Fleet, queue: &EvictionQueue, judged: &Judged) -> Vec<Answer> {
+    let mut decisions = Decisions::of(seen, fleet, Flags::default(), at(1_010));
     decisions.now = at(1_000);
-    decisions
+    explain(&seen.bindings[0], &decisions, queue, judged, true)
 }
 
 fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {
-    explain(&seen.bindings[0], &decisions(seen), queue, &Judged::Unknown, true)
+    answers_with(seen, &seen.fleet(&Settings::default()), queue, &Judged::Unknown)
 }
 
 fn known(mode: Mode) -> Judged {
@@ -144,7 +148,7 @@ fn bindings_are_told_as_the_leader_judged_them() {
         ("held", leaves(), Some(&limit), known(Mode::Enforce), "Held", "try      remove the evicting taints of"),
     ] {
         let queue = EvictionQueue { reported: row.cloned().into_iter().collect(), ..EvictionQueue::default() };
-        let answers = explain(&seen.bindings[0], &decisions(&seen), &queue, &judged, true);
+        let answers = answers_with(&seen, &seen.fleet(&Settings::default()), &queue, &judged);
         let text = answers[0].text(at(1_012));
         assert_eq!((answers.len(), answers[0].state.as_str()), (1, state), "{name}: {text}");
         assert!(text.contains(want), "{name}: {text}");
@@ -152,7 +156,7 @@ fn bindings_are_told_as_the_leader_judged_them() {
 }
 
 #[test]
-fn targets_whose_nodes_are_smaller_than_a_pod_are_told() {
+fn room_of_targets_is_that_of_the_account_that_decides() {
     let mut large = binding();
     large.spec.replica_requirements =
         serde_json::from_value(serde_json::json!({"resourceRequest": {"cpu": "3"}})).unwrap();
@@ -168,8 +172,43 @@ fn targets_whose_nodes_are_smaller_than_a_pod_are_told() {
         "allocatableModelings": [{"grade": 0, "count": 4}, {"grade": 1, "count": 0}],
     }))
     .unwrap();
-    let answers = answers(&seen, &EvictionQueue::default());
-    assert_eq!(answers[0].target.as_deref(), Some("member2 (at most 0 of 2 replicas can start), member3"));
+    let nodes = |cores: &[i64]| {
+        let mut index = Index::default();
+        for (n, cores) in cores.iter().enumerate() {
+            let allocatable = [("cpu".to_owned(), cores * 1_000), ("pods".to_owned(), 100)].into();
+            index.node(&format!("n{n}"), Some(Node { allocatable, ..Node::default() }));
+        }
+        Arc::new(index)
+    };
+    let asking = Settings::default().with_estimators(true);
+    let blank = seen.fleet(&asking);
+    let listed = |cores: &[i64]| Fleet { nodes: [("member2".into(), nodes(cores))].into(), ..blank.clone() };
+    let told = |fits| {
+        let mut fleet = blank.clone();
+        fleet.accounts.insert(seen.bindings[0].key(), [("member2".into(), fits)].into());
+        fleet
+    };
+    let limited = |mut fleet: Fleet, fits| {
+        fleet.answers.insert(seen.bindings[0].key(), [("member2".into(), fits)].into());
+        fleet
+    };
+    for (name, fleet, want, unasked) in [
+        ("no accounts by node: grades", seen.fleet(&Settings::default()), " (room for 0 of 2 replicas)", ""),
+        ("not asked yet", blank.clone(), " (room for 0 of 2 replicas)", "member2 member3"),
+        ("nodes take it that the grades refuse", listed(&[4, 4]), "", "member3"),
+        ("one node takes it", listed(&[4, 2, 2]), " (room for 1 of 2 replicas)", "member3"),
+        ("the sum would, and no node does", listed(&[2, 2, 2]), " (room for 0 of 2 replicas)", "member3"),
+        ("the leader's account", told(1), " (room for 1 of 2 replicas)", "member3"),
+        ("the leader's account has room", told(5), "", "member3"),
+        ("an estimator over gRPC limits it", limited(told(5), Some(1)), " (room for 1 of 2 replicas)", "member3"),
+        ("one without opinion does not", limited(told(5), None), "", "member3"),
+    ] {
+        let answer = answers_with(&seen, &fleet, &EvictionQueue::default(), &Judged::Unknown).remove(0);
+        let want = format!("member2{want}, member3 (room for 0 of 2 replicas)");
+        assert_eq!(answer.target.as_deref(), Some(&*want), "{name}");
+        let names: Vec<String> = answer.unasked.iter().map(ToString::to_string).collect();
+        assert_eq!(names.join(" "), unasked, "{name}");
+    }
 }
 
 #[test]
@@ -204,7 +243,8 @@ fn groups_of_workloads_are_asked() {
     ] {
         let mut seen = world(NO_EXECUTE, binding());
         seen.bindings = vec![grouped("one", "member1"), grouped("other", other_on)];
-        let decisions = Decisions::of(&seen, flags(), at(1_010));
+        let fleet = seen.fleet(&Settings::default());
+        let decisions = Decisions::of(&seen, &fleet, flags(), at(1_010));
         let answers = explain(&seen.bindings[0], &decisions, &EvictionQueue::default(), &Judged::Unknown, true);
         assert_eq!(answers[0].target.as_deref(), Some(want), "{name}");
     }

@@ -82,8 +82,8 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
 }
 
 /// Plans for applying these objects to the control plane. Objects without a namespace go into the given one, or that of
-/// the client. Members are asked for their nodes and pods where the leader's scheduler asks accurate estimators; their
-/// access is that of [`members::connect`](crate::members::connect).
+/// the client. Members are asked for their nodes and pods if the leader keeps accounts by node; their access is that of
+/// [`members::connect`](crate::members::connect).
 ///
 /// # Errors
 /// If the control plane does not answer or would refuse one of them.

@@ -1,5 +1,6 @@
 //! `bench schedule`: decisions of the scheduler on one core as the fleet grows, preemptions as the number of placed
-//! bindings grows, the cost of a changed cluster, and the memory of large caches; with `--real` whole cycles.
+//! bindings grows, the cost of a changed cluster, and the memory of large caches and of accounts by node; with `--real`
+//! whole cycles.
 
 use std::{collections::BTreeMap, hint::black_box, sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use ironclad_fleet::{BindingKey, BindingRef, ClusterName, Clusters};
 use ironclad_scheduling::{
     Available, Capacity, Index, Interests, Options, Seen,
     capacity::Modelling,
-    decide,
+    decide, estimator,
     preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
     trigger::{concerns, may_help},
 };
@@ -67,6 +68,7 @@ pub(crate) async fn run(mut args: Args) -> anyhow::Result<()> {
         return schedule_real::run(&args.clusters, args.bindings).await;
     }
     let args = &args;
+    memory_of_accounts(args)?;
     decisions(args)?;
     preemptions(args)?;
     changes(args)?;
@@ -287,6 +289,79 @@ fn changes(args: &Args) -> anyhow::Result<()> {
         println!("{count:>8}   {:>12.2?} {:>12.2?}   {fast:>14.2?} {slow:>14.2?}", figures[0], figures[1]);
     }
     Ok(())
+}
+
+/// Members of which an account by node is kept, so that their memory is more than what allocators keep besides.
+const ACCOUNTS: usize = 20;
+
+/// Memory of accounts by node for each node and pod, beside the caches of nodes and pods: of large members, and of one
+/// large node.
+fn memory_of_accounts(args: &Args) -> anyhow::Result<()> {
+    if args.cached_clusters == 0 {
+        return Ok(());
+    }
+    let own = || used(std::process::id()).map(|used| used.own_mib * 1024.0 * 1024.0);
+    println!("   nodes       pods  workloads   bytes/node   bytes/pod");
+    for (nodes, pods, workloads) in [(1_000, 30_000, 3_000), (1, 100_000, 3_000), (1, 100_000, 100_000)] {
+        let before = own()?;
+        let mut accounts = vec![estimator::Index::default(); ACCOUNTS];
+        for account in &mut accounts {
+            for number in 0..nodes {
+                account.node(&node_name(number), Some(node(number)));
+            }
+        }
+        let of_nodes = own()? - before;
+        for account in &mut accounts {
+            for number in 0..pods {
+                account.pod(None, Some(&pod(number % workloads, (number + number / workloads * 101) % nodes)));
+            }
+        }
+        let of_pods = own()? - before - of_nodes;
+        // The allocator would serve what follows from what is given back here, unseen.
+        std::mem::forget(black_box(accounts));
+        let [each_node, each_pod] = [(of_nodes, nodes), (of_pods, pods)].map(|(all, n)| all / (ACCOUNTS * n) as f64);
+        println!("{nodes:>8} {pods:>10} {workloads:>10}   {each_node:>10.0}   {each_pod:>9.1}");
+    }
+    Ok(())
+}
+
+fn node_name(number: usize) -> String {
+    format!("ip-10-0-{}-{}.eu-central-1.compute.internal", number / 256, number % 256)
+}
+
+/// A node with labels and resources as those of clouds have them.
+fn node(number: usize) -> estimator::Node {
+    let hostname = node_name(number);
+    let labels = [
+        ("beta.kubernetes.io/arch", "amd64"),
+        ("beta.kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+        ("kubernetes.io/hostname", &hostname),
+        ("kubernetes.io/os", "linux"),
+        ("node.kubernetes.io/instance-type", "m6i.16xlarge"),
+        ("eks.amazonaws.com/nodegroup", "workers"),
+        ("topology.ebs.csi.aws.com/zone", "eu-central-1a"),
+        ("topology.kubernetes.io/region", "eu-central-1"),
+        ("topology.kubernetes.io/zone", "eu-central-1a"),
+    ];
+    let allocatable = [("cpu", 63_000), ("ephemeral-storage", 900 << 30), ("memory", 250 << 30), ("pods", 110_000)];
+    estimator::Node {
+        labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        allocatable: allocatable.map(|(name, amount)| (name.to_owned(), amount)).into(),
+        ..estimator::Node::default()
+    }
+}
+
+/// A pod of this workload on this node.
+fn pod(workload: usize, node: usize) -> estimator::Pod {
+    let cpu = i64::try_from(100 * (workload % SHAPES + 1)).unwrap_or(i64::MAX);
+    estimator::Pod {
+        node: node_name(node).into(),
+        request: [("cpu".to_owned(), cpu), ("memory".to_owned(), 1 << 30)].into(),
+        workload: estimator::Workload::new("Deployment", "shop", &format!("web-{workload}")),
+        is_replica: true,
+        ..estimator::Pod::default()
+    }
 }
 
 /// Memory of the objects, which share values as in the caches of controllers, and of what the scheduler derives from

@@ -319,6 +319,7 @@ mod tests {
         for (name, cores, now, victims) in [
             ("no node takes it", "5", 1, 0),
             ("no node takes it, and the cluster is not avoided any more", "5", later, 0),
+            ("a victim would make room in a cluster that gets no replicas", "4", 1, 0),
             ("a victim makes room, and the cluster is not avoided any more", "4", later, 1),
         ] {
             let web = requesting(placed(&[("m1", 1)], &[("m1", json!(0))], &dynamic()), cores, 10);

@@ -185,8 +185,9 @@ struct Tracked {
     seen: u64,
     /// Number of the question that asked for it last.
     asked: u64,
-    /// Contribution of each slot; empty for sets, whose answer is no sum over nodes.
-    parts: Vec<i64>,
+    /// Contribution of each slot; empty for sets, whose answer is no sum over nodes. 32 bits, since a node costs as many
+    /// of them as there are answers.
+    parts: Vec<i32>,
     sum: i64,
 }
 
@@ -718,8 +719,8 @@ impl Index {
         tracked.parts.resize(self.slots.len(), 0);
         for at in self.changes.range((Excluded(tracked.seen), Unbounded)).map(|(_, at)| *at) {
             let fits = self.slots[at].fits(part);
-            tracked.sum += fits - tracked.parts[at];
-            tracked.parts[at] = fits;
+            tracked.sum += fits - i64::from(tracked.parts[at]);
+            tracked.parts[at] = i32::try_from(fits).unwrap_or(i32::MAX);
         }
     }
 

@@ -42,6 +42,7 @@ use self::{
 };
 use crate::{
     Candidate, Seen,
+    avoided::avoided,
     capacity::{Asked, Asker, Leaver, Room, Share, demand},
     estimator::Question,
     priority::priority,
@@ -101,10 +102,12 @@ pub(crate) fn plan(
     let asker = Asker::of(seen.binding.spec());
     let asked = Asked::from(pending.question);
     let eligibility = Eligibility::of(seen, placed, now);
+    let avoided = avoided(seen.binding, now);
     let mut leave = false;
     let mut site = |mut candidate: Candidate| {
-        // Figures of a cluster that is not ready are old, and it deletes nothing (specification/scheduling.md 15.11).
-        if seen.capacity.is_silent(&candidate.name) {
+        // Figures of a cluster that is not ready are old, and it deletes nothing (specification/scheduling.md 15.11). One
+        // from which the descheduler took replicas back gets none, whatever leaves it.
+        if seen.capacity.is_silent(&candidate.name) || avoided.contains_key(&candidate.name) {
             return Site { candidate, room: None, units: Vec::new() };
         }
         let leaving: Vec<&Leaver> = placed.leaving(&candidate.name).collect();

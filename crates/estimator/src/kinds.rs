@@ -307,6 +307,7 @@ impl Pod {
             is_leaving,
             is_replica: !is_leaving && (!has_ended || kind == JOB),
             waiting: waits.then(|| Box::new((format!("{namespace}/{name}"), self.claim()))),
+            found_no_node: waits && self.status.unschedulable_since.is_some(),
         }
     }
 

@@ -67,6 +67,8 @@ pub struct Pod {
     pub is_replica: bool,
     /// Namespace and name, and its requirements on a node, while it waits for one.
     pub waiting: Option<Box<(String, Claim)>>,
+    /// True if the member's own scheduler found no node for it: it holds none until a node changes.
+    pub found_no_node: bool,
 }
 
 /// Nodes, pods, what waits for nodes, and quotas of one member.
@@ -297,7 +299,7 @@ impl Index {
             return false;
         }
         self.freed |= old.is_some_and(|old| asks_for_more(old, new));
-        let mut changed = Vec::new();
+        let (mut changed, mut without_node) = (Vec::new(), None);
         if let Some(old) = old {
             if old.is_replica {
                 self.pods.depart(old.workload);
@@ -325,10 +327,20 @@ impl Index {
                 let template =
                     PodTemplate { request: new.request.clone(), claim: claim.clone(), ..PodTemplate::default() };
                 let parts = vec![SetPart { replicas: 1, template }];
-                self.expect(&waiting_name(name), new.workload, "", Some((parts, 1)));
+                if new.found_no_node {
+                    let namespace = String::new();
+                    let waiting = Waiting { workload: new.workload, namespace, parts, sets: 1, placed: Vec::new() };
+                    without_node = Some((waiting_name(name), waiting));
+                } else {
+                    self.expect(&waiting_name(name), new.workload, "", Some((parts, 1)));
+                }
             }
         }
         changed.into_iter().for_each(|at| self.settle(at));
+        if let Some((key, waiting)) = without_node {
+            self.unplaced.insert(key.as_str().into());
+            self.waiting.insert(key.into(), waiting);
+        }
         true
     }
 
@@ -943,6 +955,27 @@ mod tests {
         let labels = [("role".to_owned(), "m".to_owned())].into();
         index.node("a", Some(Node { labels, ..node(4_000, 64, 10) }));
         assert_eq!(index.fits(&claimed), 1, "m in a, w in b");
+    }
+
+    /// The member's scheduler knows reasons that the account does not.
+    #[test]
+    fn a_pod_for_which_no_node_was_found_holds_none_until_one_changes() {
+        let mut index = Index::default();
+        index.node("a", Some(node(4_000, 64, 10)));
+        let other = pod("a", 1_000);
+        index.pod(None, Some(&other));
+        let waiting = Some(Box::new(("shop/web".to_owned(), Claim::default())));
+        let new = Pod { waiting, ..pod("", 2_000) };
+        index.pod(None, Some(&new));
+        assert_eq!(index.fits(&cores("1")), 1, "it waits for its first try");
+        index.take_grown();
+        let pending = Pod { found_no_node: true, ..new.clone() };
+        index.pod(Some(&new), Some(&pending));
+        assert_eq!((index.fits(&cores("1")), index.take_grown()), (3, true), "what it held is free");
+        index.pod(Some(&other), None);
+        assert_eq!(index.fits(&cores("1")), 2, "it is tried again where something became free");
+        index.pod(Some(&pending), Some(&pod("a", 2_000)));
+        assert_eq!(index.fits(&cores("1")), 2, "and found a node");
     }
 
     #[test]

@@ -636,6 +636,7 @@ impl Recount {
             is_leaving: matches!(row.life, Life::Leaves | Life::LeavesBeforeItRan),
             is_replica: Self::is_replica(at, row.life),
             waiting: waits.then(|| Box::new((format!("default/pod{at}"), Claim::default()))),
+            found_no_node: false,
         }
     }
 

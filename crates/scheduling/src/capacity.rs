@@ -272,6 +272,14 @@ impl Capacity {
         self.slots.get(cluster).is_some_and(|slot| slot.watched.is_some())
     }
 
+    /// Returns whether it is only foreseen on which of several nodes pods of a cluster hold what: they are promised, or wait
+    /// for their node.
+    #[must_use]
+    pub fn is_settling(&self, cluster: &ClusterName) -> bool {
+        let watched = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref());
+        watched.is_some_and(|index| index.nodes() > 1 && index.awaits_pods())
+    }
+
     /// Clusters whose account is kept by their nodes and pods.
     pub fn by_node(&self) -> impl Iterator<Item = &ClusterName> {
         self.slots.iter().filter(|(_, slot)| slot.watched.is_some()).map(|(name, _)| name)

@@ -182,6 +182,8 @@ pub enum Unhelpful {
     OverQuota,
     /// The pods of some clusters are not listed yet since the restart of the scheduler.
     Recounting,
+    /// Replicas that were assigned in the clusters of the victims have no nodes yet.
+    Settling,
 }
 
 impl fmt::Display for Unhelpful {
@@ -194,6 +196,7 @@ impl fmt::Display for Unhelpful {
             Self::Overtaken => "bindings of higher priority took the capacity",
             Self::OverQuota => "a quota would refuse the result",
             Self::Recounting => "the pods of some clusters are not listed yet since the restart",
+            Self::Settling => "replicas that were just assigned have no nodes yet",
         })
     }
 }

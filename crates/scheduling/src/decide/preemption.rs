@@ -21,6 +21,8 @@ use crate::{
     preempt::{self, Mode, NOMINATED_CLUSTERS, Outcome, Preempting, Turn, may_preempt},
 };
 
+/// Time after which a plan is made anew that awaits pods that get their nodes.
+const SETTLES_EVERY: SignedDuration = SignedDuration::from_millis(500);
 /// Interval of the attempts while clusters are still to send a summary since the start.
 const RECOUNTS_WITHIN: SignedDuration = SignedDuration::from_secs(1);
 
@@ -119,6 +121,11 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
     if seen.options.preemption == Mode::Observe {
         let message = format!("{failure} {}", sentence("Preemption is observed only and would evict", &plan, "."));
         return Considered { outcome: Outcome::Observed(plan), message, next: None };
+    }
+    let is_settling = plan.clusters().into_iter().any(|cluster| seen.capacity.is_settling(cluster));
+    if is_settling && preempting.preemptors.awaits_nodes(&seen.binding.key(), now) {
+        let again = now.checked_add(SETTLES_EVERY).unwrap_or(Timestamp::MAX);
+        return refused(failure, Unhelpful::Settling, Some(Next::At(again)));
     }
     match preempting.preemptors.allowed_at(plan.victims.len(), limits, now) {
         None => refused(failure, Unhelpful::TooMany, None),

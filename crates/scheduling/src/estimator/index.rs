@@ -676,6 +676,11 @@ impl Index {
         Some(format!("{} of {} {resource} free on {}", shown(left), shown(offered), slot.name))
     }
 
+    /// Returns whether pods are expected on nodes that do not have them yet.
+    pub(crate) fn awaits_pods(&self) -> bool {
+        self.waiting.values().any(|waiting| !waiting.placed.is_empty())
+    }
+
     /// Number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {

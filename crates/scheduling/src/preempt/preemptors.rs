@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ironclad_fleet::BindingKey;
+use ironclad_fleet::{BindingKey, because::schedule::Unhelpful};
 use jiff::{SignedDuration, Timestamp};
 
 use super::plan::{Limits, Plan};
@@ -17,6 +17,8 @@ const BETWEEN_ATTEMPTS: SignedDuration = SignedDuration::from_mins(1);
 const ATTEMPTS_MAX: u32 = 3;
 /// Time after which a binding whose attempts are used up may try again.
 const RESTS_FOR: SignedDuration = SignedDuration::from_mins(30);
+/// Time for which a plan waits for pods that get their nodes.
+const SETTLES_WITHIN: SignedDuration = SignedDuration::from_secs(3);
 /// Window of the limit of evictions.
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
@@ -24,6 +26,8 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug, Clone, Default)]
 pub struct Preemptors {
     records: BTreeMap<BindingKey, Record>,
+    /// Preemptors whose plan awaits pods that get their nodes, since these times.
+    settling: BTreeMap<BindingKey, Timestamp>,
     evictions: VecDeque<Timestamp>,
 }
 
@@ -84,11 +88,11 @@ pub enum Outcome {
     /// The capacity that is held has not appeared yet.
     Waits,
     /// No plan.
-    Refused(ironclad_fleet::because::schedule::Unhelpful),
+    Refused(Unhelpful),
     /// The binding is scheduled, and its nomination ends.
     Bound,
     /// Its nomination ended without a result, for this reason.
-    Expired(ironclad_fleet::because::schedule::Unhelpful),
+    Expired(Unhelpful),
     /// It may not preempt any more, or no longer needs to.
     Dropped,
 }
@@ -97,16 +101,14 @@ impl Outcome {
     /// Label `result` of `karmada_scheduler_preemption_attempts_total`; `None` if it was no attempt.
     #[must_use]
     pub fn result(&self) -> Option<&'static str> {
-        use ironclad_fleet::because::schedule::Unhelpful::{
-            NoProgress, NoVictims, OverQuota, Overtaken, Recounting, StillTooLittle, TooMany,
-        };
+        use Unhelpful::{NoProgress, NoVictims, OverQuota, Overtaken, Recounting, Settling, StillTooLittle, TooMany};
         match self {
             Self::Nominated(_) => Some("nominated"),
             Self::Observed(_) => Some("observed"),
             Self::Refused(NoVictims) => Some("no_victims"),
             Self::Refused(StillTooLittle | OverQuota) => Some("not_helpful"),
             Self::Refused(TooMany) => Some("limited"),
-            Self::Refused(NoProgress | Overtaken | Recounting)
+            Self::Refused(NoProgress | Overtaken | Recounting | Settling)
             | Self::Waits
             | Self::Bound
             | Self::Expired(_)
@@ -161,6 +163,12 @@ impl Preemptors {
         Some(last.map_or(now, |at| at.checked_add(MINUTE).unwrap_or(Timestamp::MAX)))
     }
 
+    /// Returns whether a plan of the preemptor awaits pods that get their nodes; they have [`SETTLES_WITHIN`] for it.
+    #[must_use]
+    pub fn awaits_nodes(&self, key: &BindingKey, now: Timestamp) -> bool {
+        self.settling.get(key).is_none_or(|since| is_within(*since, SETTLES_WITHIN, now))
+    }
+
     /// Records an outcome. Returns how long a nomination lasted that ends with it.
     pub fn record(
         &mut self,
@@ -169,6 +177,11 @@ impl Preemptors {
         outcome: &Outcome,
         now: Timestamp,
     ) -> Option<SignedDuration> {
+        if *outcome == Outcome::Refused(Unhelpful::Settling) {
+            self.settling.entry(key.clone()).or_insert(now);
+        } else {
+            self.settling.remove(key);
+        }
         let lasted = |record: &Record| record.nomination.as_ref().map(|nominated| now.duration_since(nominated.since));
         match outcome {
             Outcome::Nominated(plan) => {
@@ -236,6 +249,7 @@ impl Preemptors {
     /// Forgets a deleted binding.
     pub fn forget(&mut self, key: &BindingKey) {
         self.records.remove(key);
+        self.settling.remove(key);
     }
 }
 

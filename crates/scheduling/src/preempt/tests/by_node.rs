@@ -368,3 +368,33 @@ fn victims_leave_nodes_that_admit_the_preemptor() {
     nodes[1].1.unschedulable = true;
     assert_eq!(world.victims(&pending), [""; 0], "the node is cordoned");
 }
+
+/// Where pods will be that have no node yet is only foreseen, and victims are chosen by nodes.
+#[test]
+fn a_plan_waits_for_pods_that_get_their_nodes() {
+    let two = |waits| {
+        let world = World::new().watched("m1", &[("n1", 8), ("n2", 8)]);
+        let world = world.on_node("m1", "n1", &[("a", 0, 6)]).on_node("m1", "n2", &[("b", 1, 6)]);
+        if waits { world.waits("m1", "c", 1) } else { world }
+    };
+    let one = World::new().watched("m1", &[("n1", 8)]).on_node("m1", "n1", &[("a", 0, 6)]).waits("m1", "c", 1);
+    let pending = newcomer("p", 10, 1, 4);
+    let settling = Outcome::Refused(Unhelpful::Settling);
+    for (name, world, since, waits) in [
+        ("a pod waits for its node", two(true), None, true),
+        ("it does for two seconds", two(true), Some(998), true),
+        ("it does for longer", two(true), Some(997), false),
+        ("every pod has its node", two(false), None, false),
+        ("there is one node", one, None, false),
+    ] {
+        let mut world = world;
+        if let Some(since) = since {
+            world.preemptors.record(&BindingRef::from(&pending).key(), 1, &settling, at(since));
+        }
+        let decision = world.decide(&pending, 1_000);
+        assert_eq!(decision.preemption == Some(settling.clone()), waits, "{name}: {:?}", decision.preemption);
+        let again = at(1_000) + jiff::SignedDuration::from_millis(500);
+        assert_eq!(decision.next == crate::Next::At(again), waits, "{name}: {:?}", decision.next);
+        assert_eq!(matches!(decision.preemption, Some(Outcome::Nominated(_))), !waits, "{name}");
+    }
+}

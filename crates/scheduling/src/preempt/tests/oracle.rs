@@ -250,6 +250,9 @@ proptest! {
         };
         let (now, later) = (|one: &ByNode| one.life != Life::HasEnded, |one: &ByNode| one.life == Life::Runs);
         let clusters = 0..nodes.len();
+        // Pods that wait had the time to get their nodes.
+        let settling = Outcome::Refused(ironclad_fleet::because::schedule::Unhelpful::Settling);
+        world.preemptors.record(&BindingRef::from(&pending).key(), 1, &settling, at(990));
         let decision = world.decide(&pending, 1_000);
         if clusters.clone().any(|cluster| has_room(cluster, &now)) {
             prop_assert!(decision.result().is_some(), "it fits: {:?}", decision.preemption);

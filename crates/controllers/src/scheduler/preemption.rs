@@ -1,6 +1,8 @@
 //! Preemption between bindings: who runs where, who is nominated, and the evictions of a plan
 //! (specification/scheduling.md 15).
 
+use std::collections::BTreeSet;
+
 use ironclad_api::{policy::FederatedResourceQuota, work::ResourceBinding};
 use ironclad_fleet::{Binding, BindingRef, gates::Gate};
 use ironclad_propagation::quota::usage;
@@ -170,8 +172,8 @@ impl Preemption {
     }
 
     async fn evict_all(&self, key: &Key, preemptor: &Binding, plan: &Plan) -> Result<Progress, Stopped> {
-        let mut evicted_any = false;
-        for victim in &plan.victims {
+        let (mut evicted_any, mut seen) = (false, BTreeSet::new());
+        for victim in plan.victims.iter().filter(|victim| seen.insert(&victim.key)) {
             // It may be deleted between two evictions.
             if !preempt::is_wanted(plan, self.bindings.get(key).as_ref().map(Binding::view)) {
                 return Ok(Progress::NotNominated);
@@ -180,7 +182,8 @@ impl Preemption {
             // One that was deleted has left.
             let Some(Binding::Namespaced(current)) = self.bindings.get(&key) else { continue };
             let now = self.clock.wall_seconds();
-            let eviction = match preempt::evict(&current, victim, preemptor.view(), now) {
+            let chosen = plan.victims.iter().filter(|chosen| chosen.key == victim.key);
+            let eviction = match preempt::evict(&current, chosen, preemptor.view(), now) {
                 Ok(Some(eviction)) => eviction,
                 Ok(None) => {
                     evicted_any = true;
@@ -191,7 +194,9 @@ impl Preemption {
             let current = Binding::Namespaced(current);
             self.bindings.patch(&self.writer, &current, eviction.patch).await?;
             evicted_any = true;
-            self.state.lock().preemptors.evicted(&preemptor.view().key(), now);
+            for _ in 0..eviction.clusters {
+                self.state.lock().preemptors.evicted(&preemptor.view().key(), now);
+            }
             self.events.record_all(&eviction.events);
         }
         Ok(Progress::Done)

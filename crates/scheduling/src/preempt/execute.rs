@@ -29,6 +29,8 @@ pub struct Eviction {
     pub patch: Value,
     /// Events on the victim and its template.
     pub events: Vec<Event>,
+    /// Number of clusters that it leaves.
+    pub clusters: usize,
 }
 
 /// The victim is not the one that was chosen any more; nothing may be evicted by the plan.
@@ -51,18 +53,23 @@ pub fn is_wanted(plan: &Plan, preemptor: Option<BindingRef<'_>>) -> bool {
     })
 }
 
-/// The eviction of a victim as it is now; `None` if it has left the cluster already.
+/// The eviction of a victim as it is now, from all clusters for which a plan chose it: one write, so that it is not
+/// scheduled again in between. `None` if it has left them already.
 ///
 /// # Errors
 /// If its priority or its replicas changed, or it may not leave any more.
-pub fn evict(
+pub fn evict<'v>(
     victim: &ResourceBinding,
-    chosen: &Victim,
+    chosen: impl IntoIterator<Item = &'v Victim>,
     preemptor: BindingRef<'_>,
     now: Timestamp,
 ) -> Result<Option<Eviction>, Stale> {
     let (view, spec) = (BindingRef::from(victim), &victim.spec);
-    let Some(target) = spec.target(&chosen.cluster.0) else { return Ok(None) };
+    let there = chosen.into_iter().filter_map(|chosen| Some((chosen, spec.target(&chosen.cluster.0)?)));
+    let there: Vec<_> = there.collect();
+    if there.is_empty() {
+        return Ok(None);
+    }
     let stale = |change| Err(Stale { binding: view.key().to_string(), change });
     if victim.metadata.deletion_timestamp.is_some() {
         return stale("it is being deleted");
@@ -70,10 +77,10 @@ pub fn evict(
     if spec.scheduling_suspended() {
         return stale("its scheduling is suspended");
     }
-    if priority(spec) != chosen.priority {
+    if there.iter().any(|(chosen, _)| priority(spec) != chosen.priority) {
         return stale("its priority");
     }
-    if target.replicas != chosen.replicas {
+    if there.iter().any(|(chosen, target)| target.replicas != chosen.replicas) {
         return stale("its replicas");
     }
     // `Directly`: a graceful copy would hold the capacity until the victim runs elsewhere, possibly never.
@@ -83,13 +90,18 @@ pub fn evict(
         producer: PRODUCER_SCHEDULER,
         message: eviction_task::preempted_by(&preemptor.key(), priority(preemptor.spec())),
     };
-    let task = eviction_task::dated(eviction_task::task(spec, &chosen.cluster, &why), now);
-    let task = GracefulEvictionTask { grace_period_seconds: Some(GRACE_PERIOD_SECONDS), ..task };
-    let message = message(&task);
-    let Some(patch) = eviction_task::patch(spec, &[task]) else { return Ok(None) };
-    let about = [view.reference(), spec.resource.clone()];
-    let events = about.map(|about| Event::warning(about, events::BINDING_PREEMPTED, message.clone())).into();
-    Ok(Some(Eviction { patch, events }))
+    let task = |(chosen, _): &(&Victim, _)| {
+        let task = eviction_task::dated(eviction_task::task(spec, &chosen.cluster, &why), now);
+        GracefulEvictionTask { grace_period_seconds: Some(GRACE_PERIOD_SECONDS), ..task }
+    };
+    let tasks: Vec<GracefulEvictionTask> = there.iter().map(task).collect();
+    let Some(patch) = eviction_task::patch(spec, &tasks) else { return Ok(None) };
+    let about = |task: &GracefulEvictionTask| {
+        let message = message(task);
+        let about = [view.reference(), spec.resource.clone()];
+        about.map(|about| Event::warning(about, events::BINDING_PREEMPTED, message.clone()))
+    };
+    Ok(Some(Eviction { patch, events: tasks.iter().flat_map(about).collect(), clusters: tasks.len() }))
 }
 
 /// Condition `Preempted` of a binding whose preemption is under way, if it differs from the present one. It is derived

@@ -217,7 +217,7 @@ impl World {
         for victim in &plan.victims {
             let binding = self.bindings.iter_mut().find(|binding| BindingRef::from(&**binding).key() == victim.key);
             let binding = binding.unwrap();
-            let eviction = super::evict(binding, victim, pending.into(), at(now)).unwrap().unwrap();
+            let eviction = super::evict(binding, [victim], pending.into(), at(now)).unwrap().unwrap();
             let mut object = serde_json::to_value(&*binding).unwrap();
             merge(&mut object, &eviction.patch);
             *binding = serde_json::from_value(object).unwrap();

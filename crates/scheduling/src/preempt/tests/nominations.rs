@@ -183,7 +183,7 @@ fn condition_preempted_follows_from_the_task_until_the_victim_is_placed() {
     let plan = plan.plan(&preemptor(5, 1, &[("cpu", "4")])).unwrap();
     let running = workload("low", 0, 1, &[("cpu", "4")], &[("m1", 1)]);
     let pending = preemptor(5, 1, &[("cpu", "4")]);
-    let eviction = crate::preempt::evict(&running, &plan.victims[0], (&pending).into(), at(5)).unwrap().unwrap();
+    let eviction = crate::preempt::evict(&running, &plan.victims[..1], (&pending).into(), at(5)).unwrap().unwrap();
     let mut victim = serde_json::to_value(&running).unwrap();
     merge(&mut victim, &eviction.patch);
     let victim: ResourceBinding = serde_json::from_value(victim).unwrap();

@@ -187,7 +187,7 @@ fn eviction_verifies_the_victim() {
     let plan = world().plan(&pending()).unwrap();
     let low = world().bindings[0].clone();
     let pending = pending();
-    let of = |victim: &ResourceBinding| evict(victim, &plan.victims[0], (&pending).into(), now);
+    let of = |victim: &ResourceBinding| evict(victim, &plan.victims[..1], (&pending).into(), now);
     let eviction = of(&low).unwrap().unwrap();
     assert_eq!(
         eviction.patch,
@@ -204,6 +204,17 @@ fn eviction_verifies_the_victim() {
         change(&mut victim);
         of(&victim).map(|eviction| eviction.is_some()).map_err(|stale| stale.change)
     };
+    // From two clusters in one write: it is not scheduled again in between.
+    let mut both = low.clone();
+    both.spec.clusters.push(low.spec.clusters[0].clone());
+    both.spec.clusters[1].name = "m2".to_owned();
+    let mut chosen = [plan.victims[0].clone(), plan.victims[0].clone()];
+    chosen[1].cluster = "m2".into();
+    let eviction = evict(&both, &chosen, (&pending).into(), now).unwrap().unwrap();
+    let tasks = eviction.patch["spec"]["gracefulEvictionTasks"].as_array().unwrap();
+    let from: Vec<&str> = tasks.iter().map(|task| task["fromCluster"].as_str().unwrap()).collect();
+    assert_eq!((from, eviction.clusters, eviction.events.len()), (vec!["m1", "m2"], 2, 4));
+    assert_eq!(eviction.patch["spec"]["clusters"], json!(null));
     assert_eq!(change(|b| b.spec.clusters.clear()), Ok(false), "it has left already");
     assert_eq!(change(|b| b.spec.schedule_priority.as_mut().unwrap().priority = 7), Err("its priority"));
     assert_eq!(change(|b| b.spec.clusters[0].replicas = 2), Err("its replicas"));

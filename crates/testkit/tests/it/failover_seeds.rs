@@ -85,6 +85,17 @@ const FOUND_SCARCE: [u64; 37] = [
     15_133_772_644_142_086_898,
 ];
 
+/// The same, for scarce capacity in members that differ.
+const FOUND_VARIED: [u64; 6] = [
+    18_129_289_884_177_473_152, 16_963_806_085_913_340_606, 829_509_312_640_592_304, 7_745_111_846_513_486_657,
+    23_588_383_369_365_769, 12_959_038_583_260_007_621,
+];
+
+#[test]
+fn fixed_seeds_in_members_that_differ() -> anyhow::Result<()> {
+    run_all((0..SEEDS).chain(FOUND_VARIED).map(Script::varied))
+}
+
 #[test]
 fn seeds_that_found_bugs() -> anyhow::Result<()> {
     let plain = FOUND_PLAIN.into_iter().map(Script::plain);

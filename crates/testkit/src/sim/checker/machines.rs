@@ -119,6 +119,18 @@ impl Machines {
         self.nodes.iter().map(|(name, all)| all - taken(name)).collect()
     }
 
+    /// The same once pods that wait for a node and stay have taken what they can.
+    #[must_use]
+    pub fn free_beside_waiting(&self, left: &dyn Fn(&str) -> bool) -> Vec<i64> {
+        let mut free = self.free(left);
+        for pod in self.pods.values().filter(|pod| pod.node.is_empty() && !left(&pod.app)) {
+            if let Some(node) = free.iter_mut().filter(|free| **free >= pod.millicores).max() {
+                *node -= pod.millicores;
+            }
+        }
+        free
+    }
+
     /// Millicores that a workload holds on each node.
     #[must_use]
     pub fn held_by(&self, app: &str) -> Vec<i64> {

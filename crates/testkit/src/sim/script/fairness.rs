@@ -153,7 +153,9 @@ fn waits_rightly(
     let after = |name: &ClusterName| {
         let there = fleet.bindings.values().filter(lower).filter(|b| b.spec.target(&name.0).is_some());
         let lower: Vec<&str> = there.map(|b| &*b.spec.resource.name).collect();
-        counts(name, &|other| lower.contains(&other))
+        let left: &dyn Fn(&str) -> bool = &|other| lower.contains(&other);
+        let free = machines.get(name).map_or_else(Vec::new, |machines| machines.free_beside_waiting(left));
+        machines::fits(free, app.cpu)
     };
     let after = fits(app, clusters().map(after));
     ensure!(after < wanted, "lower priorities hold what it waits for, {after} replicas: {why}");

@@ -8,7 +8,7 @@ use ironclad_api::{
     work::TargetCluster,
 };
 use ironclad_fleet::{
-    BindingRef, Event, Plan, StatusPart,
+    BindingRef, ClusterName, Event, Plan, StatusPart,
     because::schedule::{Reason, Unhelpful},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -122,8 +122,11 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
         let message = format!("{failure} {}", sentence("Preemption is observed only and would evict", &plan, "."));
         return Considered { outcome: Outcome::Observed(plan), message, next: None };
     }
-    let is_settling = plan.clusters().into_iter().any(|cluster| seen.capacity.is_settling(cluster));
-    if is_settling && preempting.preemptors.awaits_nodes(&seen.binding.key(), now) {
+    // The preemptor counts on what is free beside the victims, too.
+    let nominated = plan.nominated.iter().map(|target| ClusterName::from(target.name.as_str()));
+    let is_settling =
+        nominated.chain(plan.clusters().into_iter().cloned()).any(|name| seen.capacity.is_settling(&name));
+    if is_settling && !plan.victims.is_empty() && preempting.preemptors.awaits_nodes(&seen.binding.key(), now) {
         let again = now.checked_add(SETTLES_EVERY).unwrap_or(Timestamp::MAX);
         return refused(failure, Unhelpful::Settling, Some(Next::At(again)));
     }

@@ -108,7 +108,8 @@ fn setup(script: &Script) -> Setup {
         asked_taints,
         windows: Some((least(|policy| policy.add_after), least(|policy| policy.remove_after))),
         checked: script.check != Check::Off,
-        late: true,
+        // Quotas of members may leave no room anywhere.
+        late: script.variety.is_none(),
         ..Rules::default()
     };
     let rules = Rules { preemption: script.shortage.map(|s| Preemption { mode: s.mode, limits: s.limits }), ..rules };

@@ -220,8 +220,8 @@ impl Capacity {
         }
     }
 
-    /// Records that the clusters' reports of a binding changed. That a workload became applied since it was promised
-    /// concerns the result; a report that said so before may be about the previous one.
+    /// Records that the clusters' reports of a binding changed. That a workload became applied since it was promised, or
+    /// that its copy was edited, concerns the result; what was reported before may be about the previous one.
     pub fn reported(
         &mut self,
         key: &BindingKey,
@@ -246,7 +246,8 @@ impl Capacity {
             let Some(report) = of(new).and_then(|at| new.get(at)) else { continue };
             let before = of(old).and_then(|at| old.get(at));
             let shown = shows(report, before, wanted);
-            let turned_applied = report.applied && !before.is_some_and(|before| before.applied);
+            let is_edited = before.is_some_and(|before| generation(before) < generation(report));
+            let turned_applied = report.applied && (is_edited || !before.is_some_and(|before| before.applied));
             match self.is_watched(name) {
                 true if promise.is_told && turned_applied && !promise.is_applied => {
                     let ends = promise.ends.min(now + NO_POD_FOR);
@@ -604,6 +605,11 @@ fn shows(report: &AggregatedStatusItem, before: Option<&AggregatedStatusItem>, w
     let healthy = |item: &AggregatedStatusItem| item.health == Some(ResourceHealth::Healthy);
     let turned = healthy(report) && !before.is_some_and(healthy);
     turned || (wanted > 0 && pods_of(report).is_some_and(|pods| pods >= i64::from(wanted)))
+}
+
+/// Generation of the copy that a status is about; `None` is less than any.
+fn generation(report: &AggregatedStatusItem) -> Option<i64> {
+    report.status.as_ref()?.value().get("generation")?.as_i64()
 }
 
 /// Pods in a reported status, in the field that most workloads use.

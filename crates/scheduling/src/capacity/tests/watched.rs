@@ -280,15 +280,22 @@ fn only_what_concerns_the_result_ends_a_promise_early() {
         new[0].status = Some((&json!({"replicas": 2, "readyReplicas": 2})).into());
         capacity.reported(&key(), &asking(4, &[("m1", 4)]).spec, &old, &new, S(at));
     };
+    let edited = |capacity: &mut Capacity, at: u64| {
+        let (mut old, mut new) = (applied_there(), applied_there());
+        old[0].status = Some((&json!({"replicas": 2, "generation": 1})).into());
+        new[0].status = Some((&json!({"replicas": 2, "generation": 2})).into());
+        capacity.reported(&key(), &asking(4, &[("m1", 4)]).spec, &old, &new, S(at));
+    };
     let replaced = |capacity: &mut Capacity, at: u64| {
         capacity.pod(&m1(), Some(&pod("web", "n1")), None, S(at));
         comes(capacity, &pod("web", "n1"), S(at));
     };
     type Change<'a> = &'a dyn Fn(&mut Capacity);
-    let rows: [(&str, Change<'_>, u64, i64); 8] = [
+    let rows: [(&str, Change<'_>, u64, i64); 9] = [
         ("nothing happens", &|_| {}, 300, 2),
         ("it was applied before", &|c| reports(c, true, 10), 300, 2),
         ("it is applied anew", &|c| reports(c, false, 10), 25, 2),
+        ("its copy is edited", &|c| edited(c, 10), 25, 2),
         ("a pod comes", &|c| comes(c, &pod("web", "n1"), S(10)), 25, 1),
         ("a pod is replaced", &|c| replaced(c, 10), 300, 2),
         ("a pod goes", &|c| c.pod(&m1(), Some(&pod("web", "n1")), None, S(10)), 300, 3),

@@ -317,15 +317,20 @@ impl Capacity {
     pub fn fits(&self, cluster: &ClusterName, question: &Question, asker: &Asker<'_>) -> Option<i64> {
         let slot = self.slots.get(cluster)?;
         let free = slot.reported.as_ref()?;
-        let fits = match (&slot.watched, slot.held(asker)) {
-            (Some(index), held) if held.is_empty() => index.fits(question),
-            (Some(index), held) => index.fits_if(question, [], &nominated::before(&held)),
-            (None, held) if held.is_empty() => free.fits(&question.demand, &slot.assumed, slot.nodes.as_ref()),
-            (None, held) => {
-                let (taken, nodes) = slot.with(&held);
+        let beside = |held: &[&Nominated]| match &slot.watched {
+            Some(index) if held.is_empty() => index.fits(question),
+            Some(index) => index.fits_if(question, [], &nominated::before(held)),
+            None if held.is_empty() => free.fits(&question.demand, &slot.assumed, slot.nodes.as_ref()),
+            None => {
+                let (taken, nodes) = slot.with(held);
                 free.fits(&question.demand, &taken, nodes.as_ref())
             }
         };
+        let mut fits = beside(&slot.held(asker));
+        // Who was nominated later waits only for what is held for the asker, not for more that it takes.
+        if let Some((own, others)) = slot.held_later(asker) {
+            fits = fits.min(own).max(beside(&others));
+        }
         Some(fits.clamp(0, LARGEST))
     }
 }

@@ -172,6 +172,16 @@ impl Slot {
         self.nominated.values().filter(comes_first).collect()
     }
 
+    /// What is held for the asker itself, and all nominations of its priority and of higher ones, if some of them come
+    /// after it; `None` otherwise.
+    pub(super) fn held_later(&self, asker: &Asker<'_>) -> Option<(i64, Vec<&Nominated>)> {
+        let own = self.nominated.values().find(|held| asker.is(held))?;
+        let others = self.nominated.values().filter(|held| held.number != own.number);
+        let others: Vec<&Nominated> = others.filter(|held| asker.priority <= held.priority).collect();
+        let is_later = |held: &&Nominated| held.priority == asker.priority && held.number > own.number;
+        others.iter().any(is_later).then_some((own.count, others))
+    }
+
     /// Amounts that are taken from the summary, and the nodes of the models, with these nominations.
     pub(super) fn with(&self, held: &[&Nominated]) -> (Assumed, Option<Nodes>) {
         let (mut taken, mut nodes) = (self.assumed.clone(), self.nodes.clone());

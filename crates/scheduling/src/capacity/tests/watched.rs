@@ -798,3 +798,27 @@ fn who_returns_gets_what_has_a_node() {
         assert_eq!(capacity.returning((&evicted).into(), &m1()), want, "{name}");
     }
 }
+
+/// Of two nominations of equal priority the first one comes first with what is held for it, and with no more than that.
+#[test]
+fn who_is_nominated_first_takes_only_what_is_held_for_it() {
+    let named = |name: &str, replicas: i32| {
+        let mut binding = asking(replicas, &[]);
+        binding.metadata.name = Some(name.to_owned());
+        binding.spec.resource.name = name.to_owned();
+        binding
+    };
+    let (first, later) = (named("z", 3), named("y", 1));
+    for (cores, want) in [(0, (0, 0)), (1, (1, 0)), (2, (1, 1)), (3, (2, 2))] {
+        let mut capacity = watched();
+        capacity.node(&m1(), "n1", Some(node(cores)));
+        let one = targets(&[("m1", 1)]);
+        capacity.nominate(&first, &one, &Options::default());
+        capacity.nominate(&later, &one, &Options::default());
+        let fits = |binding: &ResourceBinding| {
+            let question = crate::question_of(&binding.spec, &Options::default()).unwrap();
+            capacity.fits(&m1(), &question, &Asker::of(&binding.spec)).unwrap()
+        };
+        assert_eq!((fits(&first), fits(&later)), want, "{cores} cores");
+    }
+}

@@ -272,8 +272,8 @@ impl Capacity {
         self.slots.get(cluster).is_some_and(|slot| slot.watched.is_some())
     }
 
-    /// Returns whether it is only foreseen on which of several nodes pods of a cluster hold what: they are promised, or wait
-    /// for their node.
+    /// Returns whether it is only foreseen on which of several nodes pods of a cluster hold what: they are promised, or
+    /// wait for their node.
     #[must_use]
     pub fn is_settling(&self, cluster: &ClusterName) -> bool {
         let watched = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref());

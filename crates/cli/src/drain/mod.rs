@@ -310,8 +310,8 @@ const READ_MAX: usize = 50;
 /// Interval between checks of the fleet.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Lists the bindings on the cluster and decides on them. Members are asked for their nodes if the leader keeps accounts
-/// by node. `say` is given the reasons of those that do not answer.
+/// Lists the bindings on the cluster and decides on them. Members are asked for their nodes if the leader keeps
+/// accounts by node. `say` is given the reasons of those that do not answer.
 ///
 /// # Errors
 /// If the control plane can't be asked.

@@ -270,8 +270,8 @@ impl Scheduler {
         }
     }
 
-    /// Enqueues the first bindings of higher priority that wait, once a binding is placed that could make room for them:
-    /// they may have been tried before anybody knew where it runs.
+    /// Enqueues the first bindings of higher priority that wait, once a binding is placed that could make room for
+    /// them: they may have been tried before anybody knew where it runs.
     fn offer_victim(&self, old: Option<BindingRef<'_>>, new: BindingRef<'_>) {
         let old = old.map_or(&[][..], |old| &old.spec().clusters);
         let placed = new.spec().clusters.iter().filter(|target| old.iter().all(|other| other.name != target.name));

@@ -25,8 +25,8 @@ pub(crate) struct PropagationFlags {
     /// kube-node-lease and the control plane's own are among them, whatever is given
     #[arg(long, env = "IRONCLAD_SKIPPED_PROPAGATING_NAMESPACES", default_value = "kube-.*", value_name = "LIST")]
     skipped_propagating_namespaces: String,
-    /// Watch nodes and pods of members: capacity is counted by node, and clusters report their allocatable and allocated
-    /// resources
+    /// Watch nodes and pods of members: capacity is counted by node, and clusters report their allocatable and
+    /// allocated resources
     #[arg(
         long,
         env = "IRONCLAD_ENABLE_CLUSTER_RESOURCE_MODELING",

@@ -220,8 +220,8 @@ impl Capacity {
         }
     }
 
-    /// Records that the clusters' reports of a binding changed. That a workload became applied since it was promised, or
-    /// that its copy was edited, concerns the result; what was reported before may be about the previous one.
+    /// Records that the clusters' reports of a binding changed. That a workload became applied since it was promised,
+    /// or that its copy was edited, concerns the result; what was reported before may be about the previous one.
     pub fn reported(
         &mut self,
         key: &BindingKey,

@@ -2,8 +2,8 @@
 //! quotas (specification/scheduling.md 10.6).
 //!
 //! For each node, what is free = what it offers - the pods on it - what of the waiting fits there. What waits is placed
-//! as Kubernetes' scheduler would by default: a pod without a node competes for free capacity, and one that no node takes
-//! holds none.
+//! as Kubernetes' scheduler would by default: a pod without a node competes for free capacity, and one that no node
+//! takes holds none.
 //!
 //! Every change gets a number, and each node has the number of its last one. The answer to a question that was asked
 //! before is brought up to date from the nodes with later numbers only.
@@ -187,8 +187,8 @@ struct Tracked {
     seen: u64,
     /// Number of the question that asked for it last.
     asked: u64,
-    /// Contribution of each slot; empty for sets, whose answer is no sum over nodes. 32 bits, since a node costs as many
-    /// of them as there are answers.
+    /// Contribution of each slot; empty for sets, whose answer is no sum over nodes. 32 bits, since a node costs as
+    /// many of them as there are answers.
     parts: Vec<i32>,
     sum: i64,
 }

@@ -34,8 +34,8 @@ pub(super) fn per_node(left: &Units, pods: i64, request: &Units) -> i64 {
     fits.fold(pods, i64::min).max(0)
 }
 
-/// Share of a node that is free beside one more pod, in thousandths of each resource of the request that limits, or else
-/// of its pod slots.
+/// Share of a node that is free beside one more pod, in thousandths of each resource of the request that limits, or
+/// else of its pod slots.
 pub(super) fn free_share(request: &Units, left: &Units, slots: i64, allocatable: &Units) -> i64 {
     let of = |left: i64, all: i64| left.saturating_mul(1_000) / all.max(1);
     let named = request.iter().filter(|(resource, amount)| **amount > 0 && is_counted(resource));

@@ -105,8 +105,8 @@ pub(crate) fn plan(
     let avoided = avoided(seen.binding, now);
     let mut leave = false;
     let mut site = |mut candidate: Candidate| {
-        // Figures of a cluster that is not ready are old, and it deletes nothing (specification/scheduling.md 15.11). One
-        // from which the descheduler took replicas back gets none, whatever leaves it.
+        // Figures of a cluster that is not ready are old, and it deletes nothing (specification/scheduling.md 15.11).
+        // One from which the descheduler took replicas back gets none, whatever leaves it.
         if seen.capacity.is_silent(&candidate.name) || avoided.contains_key(&candidate.name) {
             return Site { candidate, room: None, units: Vec::new() };
         }

@@ -207,6 +207,12 @@ impl World {
         self.members.get(name).map(|member| &**member).with_context(|| format!("there is no member {name}"))
     }
 
+    /// Name of a member by its index, from 0.
+    #[must_use]
+    pub fn name_of(member: usize) -> String {
+        format!("member{}", member + 1)
+    }
+
     /// A user's client of the control plane: no faults, no delays, not in the history.
     pub fn user(&self) -> Client {
         client_of(&self.plane)

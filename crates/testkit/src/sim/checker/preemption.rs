@@ -635,8 +635,8 @@ impl Preemptions {
         }
     }
 
-    /// Millicores that bindings hold in a cluster: what they were given, or, once members had the time to start it, what
-    /// has a node of it: members may refuse pods, decide on replicas, and use nodes in another way than was foreseen.
+    /// Millicores that bindings hold in a cluster: what they were given, or, once members had the time to start it,
+    /// what has a node of it: members may refuse pods, decide on replicas, and use nodes in another way than was foreseen.
     fn holds(
         &self,
         at: Duration,

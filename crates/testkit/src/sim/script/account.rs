@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::sim::World;
 
-/// Compares the account of each member with the nodes and pods that its process has in caches: what is observed is counted
-/// as it would be from scratch. Returns promises of replicas beside pods of theirs, which must end at once.
+/// Compares the account of each member with the nodes and pods that its process has in caches: what is observed is
+/// counted as it would be from scratch. Returns promises of replicas beside pods of theirs, which must end at once.
 pub(super) fn check_cached(world: &World) -> anyhow::Result<BTreeSet<String>> {
     let mut twice = BTreeSet::new();
     let Some(context) = world.context() else { return Ok(twice) };

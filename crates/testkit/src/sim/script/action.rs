@@ -286,7 +286,7 @@ impl Action {
             Self::Nodes(member, nodes) => varied::resize(world, *member, *nodes)?,
             Self::ScaleCopy(app, member, replicas) => {
                 let Some(app) = apps.get(*app).filter(|app| app.exists) else { return Ok(()) };
-                varied::scale_copy(world, app, *member, *replicas).await?;
+                varied::scale_copy(world, &app.name, *member, *replicas).await?;
             }
         }
         Ok(())
@@ -460,7 +460,7 @@ pub(super) async fn end_drains(world: &World) -> anyhow::Result<()> {
 
 /// Returns the name of a member by its index, from 0.
 pub(super) fn name(member: usize) -> String {
-    format!("member{}", member + 1)
+    World::name_of(member)
 }
 
 fn set(world: &World, members: &[usize], faults: &Faults) {

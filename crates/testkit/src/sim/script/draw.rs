@@ -35,7 +35,7 @@ pub(super) fn varied(seed: u64) -> Script {
     let (first, capacity) = (script.apps.len(), variety.capacity());
     script.variety = Some(variety);
     shortage::add(&rng.child("shortage").stream("draws"), &mut script, capacity);
-    varied::add(&rng.child("varied").stream("draws"), &mut script, first);
+    vary(&rng.child("varied").stream("draws"), &mut script, first);
     script
 }
 
@@ -59,6 +59,58 @@ fn ungrouped(seed: u64) -> Script {
     users(&rng.child("users").stream("draws"), script.members, &mut script.apps, &mut steps);
     (script.kept, script.steps) = steps.into_iter().unzip();
     script
+}
+
+/// Adds what happens in members, and what users do within a second.
+fn vary(draws: &Stream, script: &mut Script, first: usize) {
+    for app in script.apps.iter_mut().skip(first) {
+        app.retains = draws.chance(0.15);
+    }
+    let (members, sized) = (script.members as u64, (script.apps.len() - first) as u64);
+    let mut number = script.kept.iter().max().map_or(0, |last| last + 1);
+    let mut add = |after: u64, actions: Vec<Action>| {
+        let place = draws.below(script.steps.len() as u64 + 1) as usize;
+        let mut after = Duration::from_millis(after);
+        for (at, action) in actions.into_iter().enumerate() {
+            script.steps.insert(place + at, Step { after, action });
+            script.kept.insert(place + at, number);
+            number += 1;
+            after = Duration::from_millis(draws.below(1_500));
+        }
+    };
+    for _ in 0..3 + draws.below(6) {
+        let member = draws.below(members) as usize;
+        let app = || first + draws.below(sized) as usize;
+        let actions = match draws.below(8) {
+            0 | 1 => {
+                let cpu = 500 * (1 + draws.below(6) as i64);
+                vec![Action::Job(member, cpu, Duration::from_secs(2 + draws.below(90)))]
+            }
+            2 => vec![Action::MemberQuota(member, draws.chance(0.7).then(|| 1 + draws.below(12) as i64))],
+            3 => vec![Action::Nodes(member, 1 + draws.below(varied::NODES_MAX) as u32)],
+            4 => vec![Action::ScaleCopy(app(), member, draws.below(5) as i32)],
+            5 => {
+                let (one, other) = (app(), app());
+                let urgent = |app| Action::Prioritize(app, Some("urgent"));
+                vec![urgent(one), Action::Create(one), urgent(other), Action::Create(other)]
+            }
+            6 => {
+                let app = app();
+                let then = match draws.below(3) {
+                    0 => Action::Remove(app),
+                    1 => Action::Scale(app, draws.below(8) as i32),
+                    _ => Action::SuspendScheduling(app),
+                };
+                vec![Action::Create(app), then]
+            }
+            _ => {
+                let app = app();
+                let to = |draws: &Stream| Action::Scale(app, 1 + draws.below(8) as i32);
+                vec![to(draws), to(draws), Action::Prioritize(app, Some("urgent"))]
+            }
+        };
+        add(draws.below(60_000), actions);
+    }
 }
 
 /// Two workloads avoid each other, so that one of them can't leave its member: the other one holds every other member

@@ -162,7 +162,8 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     world.model.with_checker(|checker, at| checker.healed(at));
     let user = world.user();
     if let Some(variety) = &script.variety {
-        variety.heal(world, &apps).await?;
+        let retaining = apps.iter().filter(|app| app.exists && app.retains).map(|app| app.name.as_str());
+        variety.heal(world, &retaining.collect::<Vec<_>>()).await?;
     }
     action::end_drains(world).await?;
     action::propagate_again(world, &apps).await?;
@@ -346,6 +347,10 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
     }
     for app in apps.iter().filter(|app| app.exists) {
         action::create(world, app).await?;
+        if script.grouped {
+            // Who may go to one member only that the first one leaves free comes after it.
+            rest(world, script).await?;
+        }
     }
     rest(world, script).await
 }

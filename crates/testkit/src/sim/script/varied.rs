@@ -25,11 +25,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Action, App, Script, Step, action};
 use crate::sim::World;
 
 /// Nodes of a member at most.
-const NODES_MAX: u64 = 6;
+pub(super) const NODES_MAX: u64 = 6;
 /// Namespace of the workloads, in the control plane and in members.
 const NAMESPACE: &str = "default";
 /// Namespace of estimators over gRPC.
@@ -106,7 +105,7 @@ impl Variety {
     /// Gives members their nodes and the pods of their own, and clusters their models, before controllers start.
     pub(super) async fn furnish(&self, world: &mut World) -> anyhow::Result<()> {
         for (member, nodes) in self.nodes.iter().enumerate() {
-            let name = action::name(member);
+            let name = World::name_of(member);
             self.reshape(world, member, nodes.own.len() as u32)?;
             let client = world.member(&name)?.client();
             let (all, count): (Api<Node>, _) = (Api::all(client.clone()), nodes.own.len());
@@ -138,7 +137,7 @@ impl Variety {
 
     /// Gives a member this many nodes.
     fn reshape(&self, world: &World, member: usize, nodes: u32) -> anyhow::Result<()> {
-        let target = world.member(&action::name(member))?;
+        let target = world.member(&World::name_of(member))?;
         let mut shape = Shape { nodes, ..target.shape() };
         if let Some(of) = self.nodes.get(member) {
             shape.capacity.insert("cpu".to_owned(), Quantity(of.cores.to_string()));
@@ -164,81 +163,29 @@ impl Variety {
         Ok(())
     }
 
-    /// Ends what members' own users did.
-    pub(super) async fn heal(&self, world: &World, apps: &[App]) -> anyhow::Result<()> {
+    /// Ends what members' own users did, and the choice of members over the replicas of these workloads.
+    pub(super) async fn heal(&self, world: &World, retaining: &[&str]) -> anyhow::Result<()> {
         for (member, nodes) in self.nodes.iter().enumerate() {
-            let client = world.member(&action::name(member))?.client();
+            let client = world.member(&World::name_of(member))?.client();
             // Nodes that were added stay: what runs there would not fit elsewhere.
-            let present = world.member(&action::name(member))?.shape().nodes;
+            let present = world.member(&World::name_of(member))?.shape().nodes;
             self.reshape(world, member, present.max(nodes.own.len() as u32))?;
             limit(world, member, None).await?;
             let jobs: Api<Job> = Api::namespaced(client, NAMESPACE);
             jobs.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
         }
         let templates: Api<Deployment> = Api::namespaced(world.user(), NAMESPACE);
-        for app in apps.iter().filter(|app| app.exists && app.retains) {
+        for app in retaining {
             let patch = json!({"metadata": {"labels": {ironclad_api::labels::RETAIN_REPLICAS: null}}});
-            templates.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            templates.patch(app, &PatchParams::default(), &Patch::Merge(patch)).await?;
         }
         Ok(())
     }
 }
 
-/// Adds what happens in members, and what users do within a second.
-pub(super) fn add(draws: &Stream, script: &mut Script, first: usize) {
-    for app in script.apps.iter_mut().skip(first) {
-        app.retains = draws.chance(0.15);
-    }
-    let (members, sized) = (script.members as u64, (script.apps.len() - first) as u64);
-    let mut number = script.kept.iter().max().map_or(0, |last| last + 1);
-    let mut add = |after: u64, actions: Vec<Action>| {
-        let place = draws.below(script.steps.len() as u64 + 1) as usize;
-        let mut after = Duration::from_millis(after);
-        for (at, action) in actions.into_iter().enumerate() {
-            script.steps.insert(place + at, Step { after, action });
-            script.kept.insert(place + at, number);
-            number += 1;
-            after = Duration::from_millis(draws.below(1_500));
-        }
-    };
-    for _ in 0..3 + draws.below(6) {
-        let member = draws.below(members) as usize;
-        let app = || first + draws.below(sized) as usize;
-        let actions = match draws.below(8) {
-            0 | 1 => {
-                let cpu = 500 * (1 + draws.below(6) as i64);
-                vec![Action::Job(member, cpu, Duration::from_secs(2 + draws.below(90)))]
-            }
-            2 => vec![Action::MemberQuota(member, draws.chance(0.7).then(|| 1 + draws.below(12) as i64))],
-            3 => vec![Action::Nodes(member, 1 + draws.below(NODES_MAX) as u32)],
-            4 => vec![Action::ScaleCopy(app(), member, draws.below(5) as i32)],
-            5 => {
-                let (one, other) = (app(), app());
-                let urgent = |app| Action::Prioritize(app, Some("urgent"));
-                vec![urgent(one), Action::Create(one), urgent(other), Action::Create(other)]
-            }
-            6 => {
-                let app = app();
-                let then = match draws.below(3) {
-                    0 => Action::Remove(app),
-                    1 => Action::Scale(app, draws.below(8) as i32),
-                    _ => Action::SuspendScheduling(app),
-                };
-                vec![Action::Create(app), then]
-            }
-            _ => {
-                let app = app();
-                let to = |draws: &Stream| Action::Scale(app, 1 + draws.below(8) as i32);
-                vec![to(draws), to(draws), Action::Prioritize(app, Some("urgent"))]
-            }
-        };
-        add(draws.below(60_000), actions);
-    }
-}
-
 /// Starts a Job of a member's own users.
 pub(super) async fn run_job(world: &World, member: usize, cpu: i64, time: Duration) -> anyhow::Result<()> {
-    let jobs: Api<Job> = Api::namespaced(world.member(&action::name(member))?.client(), NAMESPACE);
+    let jobs: Api<Job> = Api::namespaced(world.member(&World::name_of(member))?.client(), NAMESPACE);
     let mut spec = pod_spec(cpu);
     spec["restartPolicy"] = json!("Never");
     let annotations = json!({"sim.ironclad.io/run-time": format!("{}s", time.as_secs())});
@@ -253,7 +200,7 @@ pub(super) async fn run_job(world: &World, member: usize, cpu: i64, time: Durati
 
 /// Limits the pods of a member's namespace, or ends that.
 pub(super) async fn limit(world: &World, member: usize, pods: Option<i64>) -> anyhow::Result<()> {
-    let quotas: Api<ResourceQuota> = Api::namespaced(world.member(&action::name(member))?.client(), NAMESPACE);
+    let quotas: Api<ResourceQuota> = Api::namespaced(world.member(&World::name_of(member))?.client(), NAMESPACE);
     if quotas.get_opt(QUOTA).await?.is_some() {
         quotas.delete(QUOTA, &DeleteParams::default()).await?;
     }
@@ -266,16 +213,16 @@ pub(super) async fn limit(world: &World, member: usize, pods: Option<i64>) -> an
 
 /// Adds or removes nodes of a member.
 pub(super) fn resize(world: &World, member: usize, nodes: u32) -> anyhow::Result<()> {
-    let target = world.member(&action::name(member))?;
+    let target = world.member(&World::name_of(member))?;
     target.reshape(Shape { nodes, ..target.shape() });
     Ok(())
 }
 
 /// Scales the copy of a workload in a member, if there is one.
-pub(super) async fn scale_copy(world: &World, app: &App, member: usize, replicas: i32) -> anyhow::Result<()> {
-    let copies: Api<Deployment> = Api::namespaced(world.member(&action::name(member))?.client(), NAMESPACE);
+pub(super) async fn scale_copy(world: &World, app: &str, member: usize, replicas: i32) -> anyhow::Result<()> {
+    let copies: Api<Deployment> = Api::namespaced(world.member(&World::name_of(member))?.client(), NAMESPACE);
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-    match copies.patch(&app.name, &PatchParams::default(), &patch).await {
+    match copies.patch(app, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => Ok(other.map(drop)?),
     }

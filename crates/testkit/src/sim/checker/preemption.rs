@@ -172,7 +172,7 @@ impl Checker {
     /// Evictions since then whose preemptor was not placed, although it is the same and no higher priority got
     /// capacity afterwards. Called at rest.
     pub fn in_vain(&self, since: Duration, fleet: &Fleet) -> Vec<String> {
-        self.preemptions.in_vain(since, fleet)
+        self.preemptions.in_vain(since, self.rules.stale, fleet)
     }
 
     pub(super) fn end_of_faults(&mut self, at: Duration) {
@@ -327,12 +327,13 @@ impl Checker {
 }
 
 impl Preemptions {
-    fn in_vain(&self, since: Duration, fleet: &Fleet) -> Vec<String> {
+    fn in_vain(&self, since: Duration, stale: Duration, fleet: &Fleet) -> Vec<String> {
         let waits = |eviction: &&Eviction| {
             let (key, generation) = &eviction.by;
             let by = fleet.bindings.get(key).filter(|by| by.metadata.generation == Some(*generation));
             by.is_some_and(|by| {
-                let higher = |(at, of): &(Duration, i32)| *at >= eviction.at && *of > priority(&by.spec);
+                // Also between the decision and the eviction.
+                let higher = |(at, of): &(Duration, i32)| *at + stale >= eviction.at && *of > priority(&by.spec);
                 // Members of its group may have been placed elsewhere meanwhile.
                 let grouped = by.spec.workload_affinity_groups.is_some();
                 !grouped && placed(&by.spec) < by.spec.replicas && !self.placements.iter().any(higher)

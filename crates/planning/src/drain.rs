@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// What a drain moved a moment ago is promised where it went, before any summary or pod shows it.
+    /// A workload that a drain moved a moment ago is promised where it went, before any summary or pod shows it.
     #[test]
     fn a_drain_sees_what_another_one_has_taken() {
         let room = ", resourceSummary: {allocatable: {cpu: \"4\", pods: \"9\"}}";

@@ -172,8 +172,8 @@ impl Slot {
         self.nominated.values().filter(comes_first).collect()
     }
 
-    /// What is held for the asker itself, and all nominations of its priority and of higher ones, if some of them come
-    /// after it; `None` otherwise.
+    /// Replicas held for the asker itself, and all other nominations of its priority and of higher ones, if some of
+    /// them come after it; `None` otherwise.
     pub(super) fn held_later(&self, asker: &Asker<'_>) -> Option<(i64, Vec<&Nominated>)> {
         let own = self.nominated.values().find(|held| asker.is(held))?;
         let others = self.nominated.values().filter(|held| held.number != own.number);

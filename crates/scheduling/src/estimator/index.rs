@@ -86,7 +86,7 @@ pub struct Index {
     /// Those of `waiting` that no node takes as a whole.
     unplaced: BTreeSet<Arc<str>>,
     quotas: Quotas,
-    /// What was left of the nodes that changed since [`Index::take_grown`]; `None` for those that were not there.
+    /// Capacity left of the nodes that changed since [`Index::take_grown`], before; `None` for those that were not there.
     before: BTreeMap<usize, Option<(Units, i64)>>,
     /// Number of the node that a pod got last.
     bound: usize,

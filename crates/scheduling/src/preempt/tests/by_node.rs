@@ -194,7 +194,7 @@ fn requests_count_as_on_nodes() {
     }
 }
 
-/// Who waits for a node takes what victims leave, unless it leaves as well.
+/// A workload that waits for a node takes what victims leave, unless it leaves as well.
 #[test]
 fn who_waits_for_a_node_leaves_if_that_helps() {
     let world = |rows: &[(&str, i32, i64)]| World::new().watched("m1", &[("n1", 8)]).on_node("m1", "n1", rows);

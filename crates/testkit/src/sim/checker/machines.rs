@@ -18,7 +18,7 @@ pub struct Machines {
     pods: BTreeMap<String, Held>,
 }
 
-/// What a pod holds.
+/// Capacity that a pod holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// The node; empty while it waits for one.
@@ -35,7 +35,7 @@ fn millicores(list: Option<&BTreeMap<String, Quantity>>) -> i64 {
 }
 
 impl Held {
-    /// What a pod holds; `None` if it has ended.
+    /// Returns the capacity that a pod holds; `None` if it has ended.
     pub fn of(pod: &Pod) -> Option<Self> {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         if matches!(phase, Some("Succeeded" | "Failed")) {

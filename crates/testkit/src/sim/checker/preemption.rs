@@ -636,8 +636,9 @@ impl Preemptions {
         }
     }
 
-    /// Millicores that bindings hold in a cluster: what they were given, or, once members had the time to start it,
-    /// what has a node of it: members may refuse pods, decide on replicas, and use nodes in another way than was foreseen.
+    /// Millicores that bindings hold in a cluster: those that they were given, or, once members had the time to start
+    /// them, those of pods that have a node: members may refuse pods, decide on replicas, and use nodes in another way
+    /// than was foreseen.
     fn holds(
         &self,
         at: Duration,

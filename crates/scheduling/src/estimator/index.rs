@@ -86,7 +86,8 @@ pub struct Index {
     /// Those of `waiting` that no node takes as a whole.
     unplaced: BTreeSet<Arc<str>>,
     quotas: Quotas,
-    /// Capacity left of the nodes that changed since [`Index::take_grown`], before; `None` for those that were not there.
+    /// Capacity that nodes had left before their change since [`Index::take_grown`]; `None` for those that were not
+    /// there.
     before: BTreeMap<usize, Option<(Units, i64)>>,
     /// Number of the node that a pod got last.
     bound: usize,

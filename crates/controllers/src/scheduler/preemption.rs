@@ -159,8 +159,8 @@ impl Preemption {
         if matches!(evicted, Ok(Progress::NotNominated)) {
             return Ok(Progress::NotNominated);
         }
-        if let Err(Stopped::Stale { evicted_any, .. }) = &evicted {
-            self.state.lock().preemptors.voided(&preemptor.view().key(), *evicted_any);
+        if matches!(evicted, Err(Stopped::Stale { evicted_any: true, .. })) {
+            self.state.lock().preemptors.all_evicted(&preemptor.view().key());
         }
         let outcome = if evicted.is_ok() { "nominated" } else { "error" };
         self.metrics.preemption_attempted(outcome);

@@ -111,7 +111,7 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
         Ok(plan) => plan,
         Err(because) => return refused(failure, because, None),
     };
-    let limits = &seen.options.preemption_limits;
+    let (key, limits) = (seen.binding.key(), &seen.options.preemption_limits);
     if plan.bindings() > limits.victims {
         return refused(failure, Unhelpful::TooMany, None);
     }
@@ -126,11 +126,11 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
     let nominated = plan.nominated.iter().map(|target| ClusterName::from(target.name.as_str()));
     let is_settling =
         nominated.chain(plan.clusters().into_iter().cloned()).any(|name| seen.capacity.is_settling(&name));
-    if is_settling && !plan.victims.is_empty() && preempting.preemptors.awaits_nodes(&seen.binding.key(), now) {
+    if is_settling && !plan.victims.is_empty() && preempting.preemptors.awaits_nodes(&key, now) {
         let again = now.checked_add(SETTLES_EVERY).unwrap_or(Timestamp::MAX);
         return refused(failure, Unhelpful::Settling, Some(Next::At(again)));
     }
-    match preempting.preemptors.allowed_at(plan.victims.len(), limits, now) {
+    match preempting.preemptors.allowed_at(&key, plan.victims.len(), limits, now) {
         None => refused(failure, Unhelpful::TooMany, None),
         Some(at) if at > now => refused(failure, Unhelpful::TooMany, Some(Next::At(at))),
         Some(_) => nominating(failure, plan),

@@ -49,13 +49,23 @@ struct Nomination {
     pending: usize,
 }
 
+impl Nomination {
+    fn of(plan: &Plan, since: Timestamp) -> Self {
+        Self { since, open: Some(plan.clone()), pending: plan.victims.len() }
+    }
+
+    /// Returns whether nobody is evicted by the plan yet.
+    fn is_untouched(&self) -> bool {
+        self.open.as_ref().is_some_and(|plan| plan.victims.len() == self.pending)
+    }
+}
+
 /// Next step of a binding that lacks capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// Look for victims.
     Attempt,
-    /// Carry on with this plan: its victims are not all evicted. Those that have left count as evicted; to look for
-    /// victims again would not see the capacity that they free.
+    /// Carry on with this plan: some of its victims are evicted, and others are not yet.
     Resume(Plan),
     /// Wait for the capacity that is held for it, at most until then.
     Wait {
@@ -132,6 +142,8 @@ impl Preemptors {
             let until = after(nomination.since, NOMINATED_FOR);
             return match &nomination.open {
                 _ if !is_within(nomination.since, NOMINATED_FOR, now) => Turn::GiveUp,
+                // Others may have taken what the plan counts on while the nomination was written.
+                Some(_) if nomination.is_untouched() => Turn::Attempt,
                 Some(plan) => Turn::Resume(plan.clone()),
                 None => Turn::Wait { since: nomination.since, until },
             };
@@ -146,14 +158,15 @@ impl Preemptors {
     }
 
     /// Time at which this number of victims may be evicted under the limit of evictions per minute; `now` if at once,
-    /// `None` if never. The victims of plans that are not carried out yet count as evicted now.
+    /// `None` if never. The victims of other preemptors' plans that are not carried out yet count as evicted now.
     #[must_use]
-    pub fn allowed_at(&self, victims: usize, limits: &Limits, now: Timestamp) -> Option<Timestamp> {
+    pub fn allowed_at(&self, key: &BindingKey, victims: usize, limits: &Limits, now: Timestamp) -> Option<Timestamp> {
         let limit = limits.evictions_per_minute;
         if victims > limit {
             return None;
         }
-        let nominations = self.records.values().filter_map(|record| record.nomination.as_ref());
+        let others = self.records.iter().filter(|(other, _)| *other != key);
+        let nominations = others.filter_map(|(_, record)| record.nomination.as_ref());
         let pending = nominations.filter(|one| one.open.is_some()).map(|one| one.pending).sum();
         let recent = self.evictions.iter().copied().filter(|at| is_within(*at, MINUTE, now));
         let recent: Vec<Timestamp> = recent.chain(std::iter::repeat_n(now, pending)).collect();
@@ -177,10 +190,11 @@ impl Preemptors {
         outcome: &Outcome,
         now: Timestamp,
     ) -> Option<SignedDuration> {
-        if *outcome == Outcome::Refused(Unhelpful::Settling) {
-            self.settling.entry(key.clone()).or_insert(now);
-        } else {
-            self.settling.remove(key);
+        match outcome {
+            Outcome::Refused(Unhelpful::Settling) => _ = self.settling.entry(key.clone()).or_insert(now),
+            // The plan is made once more before the first eviction, and does not wait again.
+            Outcome::Nominated(_) => {}
+            _ => _ = self.settling.remove(key),
         }
         let lasted = |record: &Record| record.nomination.as_ref().map(|nominated| now.duration_since(nominated.since));
         match outcome {
@@ -193,10 +207,15 @@ impl Preemptors {
                 if record.ended.is_some_and(|ended| !is_within(ended, RESTS_FOR, now)) {
                     record.attempts = 0;
                 }
-                if record.nomination.is_none() {
-                    record.attempts += 1;
-                    let open = Some(plan.clone());
-                    record.nomination = Some(Nomination { since: now, open, pending: plan.victims.len() });
+                match &mut record.nomination {
+                    None => {
+                        record.attempts += 1;
+                        record.nomination = Some(Nomination::of(plan, now));
+                    }
+                    Some(nomination) if nomination.is_untouched() => {
+                        *nomination = Nomination::of(plan, nomination.since)
+                    }
+                    Some(_) => {}
                 }
                 None
             }
@@ -210,7 +229,12 @@ impl Preemptors {
             Outcome::Expired(_) | Outcome::Observed(_) | Outcome::Refused(_) => {
                 let record = self.records.get_mut(key).filter(|record| record.nomination.is_some())?;
                 let lasted = lasted(record);
-                (record.nomination, record.ended) = (None, Some(now));
+                let is_untouched = record.nomination.take().is_some_and(|nomination| nomination.is_untouched());
+                if is_untouched && matches!(outcome, Outcome::Refused(_)) {
+                    record.attempts = record.attempts.saturating_sub(1);
+                } else {
+                    record.ended = Some(now);
+                }
                 lasted
             }
         }
@@ -227,22 +251,11 @@ impl Preemptors {
         self.evictions.push_back(now);
     }
 
-    /// Records that all victims of a nomination are evicted.
+    /// Records that all victims of a nomination are evicted, or that the others stay since one of them changed: the
+    /// capacity is waited for.
     pub fn all_evicted(&mut self, key: &BindingKey) {
         if let Some(nomination) = self.records.get_mut(key).and_then(|record| record.nomination.as_mut()) {
             nomination.open = None;
-        }
-    }
-
-    /// Records that a plan can't be carried on because a victim changed. If nobody was evicted by it, the next plan is
-    /// made as the same attempt; otherwise the capacity that the others free is waited for.
-    pub fn voided(&mut self, key: &BindingKey, evicted_any: bool) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        if evicted_any {
-            self.all_evicted(key);
-        } else {
-            record.nomination = None;
-            record.attempts = record.attempts.saturating_sub(1);
         }
     }
 

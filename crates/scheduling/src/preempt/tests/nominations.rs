@@ -6,7 +6,7 @@ use ironclad_fleet::{BindingKey, because::schedule::Unhelpful};
 use super::*;
 use crate::{
     Effect,
-    preempt::{Limits, Turn},
+    preempt::{Limits, Turn, Victim},
     testkit::{targets, task},
 };
 
@@ -240,9 +240,46 @@ fn a_quota_is_asked_before_victims_are_chosen() {
             world.preemptors.all_evicted(&key);
         }
         let given_up = world.decide(&waiting, 1_010);
-        assert_eq!(given_up.preemption, Some(Outcome::Expired(Unhelpful::OverQuota)));
+        let want = if evicted { Outcome::Expired } else { Outcome::Refused };
+        assert_eq!(given_up.preemption, Some(want(Unhelpful::OverQuota)));
         assert_eq!(applied(&waiting, &given_up).status.unwrap().nominated_clusters, []);
         assert!(given_up.plan.effects.iter().all(|effect| !matches!(effect, Effect::Preempt(_))), "nobody leaves");
+    }
+}
+
+/// A higher priority took the rest of the cluster while the nomination was written.
+#[test]
+fn a_plan_is_made_once_more_before_the_first_eviction() {
+    let rest = |cores: &str| World::new().cluster("m1", &[("cpu", cores)]).cores("m1", &[("low", 0, "4")]);
+    let pending = preemptor(5, 1, &[("cpu", "6")]);
+    let key = BindingRef::from(&pending).key();
+    let first = rest("2").decide(&pending, 1_000);
+    let waiting = applied(&pending, &first);
+    let outcome = first.preemption.unwrap();
+    for (name, free, victims) in
+        [("as before", "2", vec!["low"]), ("the rest is taken", "1", vec![]), ("more", "6", vec![])]
+    {
+        let mut world = rest(free);
+        world.preemptors.record(&key, 1, &outcome, at(1_000));
+        let second = world.decide(&waiting, 1_001);
+        let evicted: Vec<&str> = second
+            .plan
+            .effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Preempt(plan) => Some(plan.victims.iter().map(|victim| &*victim.key.name)),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        assert_eq!(evicted, victims, "{name}");
+        let held = applied(&waiting, &second).status.unwrap().nominated_clusters;
+        assert_eq!(held.is_empty(), victims.is_empty(), "{name}");
+        // It was no attempt.
+        if let Some(refused @ Outcome::Refused(_)) = &second.preemption {
+            world.preemptors.record(&key, 1, refused, at(1_001));
+            assert_eq!(world.preemptors.turn(&key, 1, false, false, at(1_001)), Turn::Attempt, "{name}");
+        }
     }
 }
 
@@ -260,22 +297,25 @@ fn a_new_process_waits_for_victims_that_are_leaving() {
 #[test]
 fn attempts_are_limited() {
     let key = BindingKey { namespace: "n".into(), name: "p".into() };
-    let open = Plan { victims: Vec::new(), nominated: Vec::<TargetCluster>::new() };
+    let victim = |name: &str| Victim {
+        key: BindingKey { namespace: "n".into(), name: name.into() },
+        cluster: "m1".into(),
+        priority: 0,
+        replicas: 1,
+    };
+    let open = Plan { victims: ["a", "b"].map(victim).into(), nominated: Vec::<TargetCluster>::new() };
     let plan = Outcome::Nominated(open.clone());
     let mut all = Preemptors::default();
     let turn = |all: &Preemptors, generation, now| all.turn(&key, generation, false, false, at(now));
     assert_eq!(turn(&all, 1, 0), Turn::Attempt);
     all.record(&key, 1, &plan, at(0));
-    assert_eq!(turn(&all, 1, 5), Turn::Resume(open.clone()), "not all victims were evicted: the same plan again");
-    all.voided(&key, false);
-    assert_eq!(turn(&all, 1, 5), Turn::Attempt, "a victim changed");
+    assert_eq!(turn(&all, 1, 5), Turn::Attempt, "nobody is evicted yet: the plan is made once more");
+    all.record(&key, 1, &Outcome::Refused(Unhelpful::NoVictims), at(5));
+    assert_eq!(turn(&all, 1, 5), Turn::Attempt, "it did not hold, and was no attempt");
     all.record(&key, 1, &plan, at(5));
-    all.voided(&key, true);
-    assert_eq!(
-        turn(&all, 1, 6),
-        Turn::Wait { since: at(5), until: at(605) },
-        "a victim changed after others were evicted"
-    );
+    all.record(&key, 1, &plan, at(6));
+    all.evicted(&key, at(6));
+    assert_eq!(turn(&all, 1, 6), Turn::Resume(open.clone()), "not all victims were evicted: the same plan again");
     all.all_evicted(&key);
     assert_eq!(turn(&all, 1, 6), Turn::Wait { since: at(5), until: at(605) });
     assert_eq!(turn(&all, 1, 605), Turn::GiveUp);
@@ -294,6 +334,7 @@ fn attempts_are_limited() {
     assert_eq!(turn(&all, 2, 2_100), Turn::Attempt, "until its spec changes");
     assert_eq!(turn(&all, 1, 3_800), Turn::Attempt, "or half an hour passed");
     all.record(&key, 1, &plan, at(3_800));
+    all.evicted(&key, at(3_800));
     all.record(&key, 1, &Outcome::Refused(Unhelpful::NoVictims), at(3_900));
     assert_eq!(turn(&all, 1, 3_901), Turn::Pause { until: at(3_960) }, "the attempts count anew");
     all.record(&key, 1, &Outcome::Bound, at(4_000));
@@ -308,13 +349,14 @@ fn clocks_that_jump_back_hold_nobody_up() {
     let mut all = Preemptors::default();
     let turn = |all: &Preemptors, now| all.turn(&key, 1, false, false, at(now));
     let limits = Limits { evictions_per_minute: 1, ..Limits::default() };
-    for (name, now, want) in [("a little", 99_990, Turn::Resume(plan.clone())), ("a lot", 1_000, Turn::GiveUp)] {
+    let other = BindingKey { namespace: "n".into(), name: "other".into() };
+    for (name, now, want) in [("a little", 99_990, Turn::Attempt), ("a lot", 1_000, Turn::GiveUp)] {
         all.record(&key, 1, &Outcome::Nominated(plan.clone()), at(100_000));
         assert_eq!(turn(&all, now), want, "{name}");
     }
     all.evicted(&key, at(100_000));
-    assert_eq!(all.allowed_at(1, &limits, at(99_990)), Some(at(100_060)));
-    assert_eq!(all.allowed_at(1, &limits, at(1_000)), Some(at(1_000)));
+    assert_eq!(all.allowed_at(&other, 1, &limits, at(99_990)), Some(at(100_060)));
+    assert_eq!(all.allowed_at(&other, 1, &limits, at(1_000)), Some(at(1_000)));
     all.record(&key, 1, &Outcome::Expired(Unhelpful::NoProgress), at(100_000));
     assert_eq!(turn(&all, 99_990), Turn::Pause { until: at(100_060) });
     assert_eq!(turn(&all, 1_000), Turn::Attempt);
@@ -323,16 +365,16 @@ fn clocks_that_jump_back_hold_nobody_up() {
 #[test]
 fn evictions_per_minute_are_limited() {
     let limits = Limits { victims: 16, evictions_per_minute: 3 };
-    let key = BindingKey { namespace: "n".into(), name: "p".into() };
+    let [key, other] = ["p", "other"].map(|name| BindingKey { namespace: "n".into(), name: name.into() });
     let mut all = Preemptors::default();
-    assert_eq!(all.allowed_at(3, &limits, at(100)), Some(at(100)));
-    assert_eq!(all.allowed_at(4, &limits, at(100)), None, "never");
+    assert_eq!(all.allowed_at(&other, 3, &limits, at(100)), Some(at(100)));
+    assert_eq!(all.allowed_at(&other, 4, &limits, at(100)), None, "never");
     all.evicted(&key, at(100));
     all.evicted(&key, at(110));
-    assert_eq!(all.allowed_at(1, &limits, at(120)), Some(at(120)));
-    assert_eq!(all.allowed_at(2, &limits, at(120)), Some(at(160)), "when the first one is a minute old");
-    assert_eq!(all.allowed_at(3, &limits, at(120)), Some(at(170)));
-    assert_eq!(all.allowed_at(3, &limits, at(170)), Some(at(170)));
+    assert_eq!(all.allowed_at(&other, 1, &limits, at(120)), Some(at(120)));
+    assert_eq!(all.allowed_at(&other, 2, &limits, at(120)), Some(at(160)), "when the first one is a minute old");
+    assert_eq!(all.allowed_at(&other, 3, &limits, at(120)), Some(at(170)));
+    assert_eq!(all.allowed_at(&other, 3, &limits, at(170)), Some(at(170)));
 }
 
 /// Two preemptors that plan at the same moment share the limit.
@@ -342,19 +384,20 @@ fn victims_of_open_plans_count_as_evicted() {
     let world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("a", 0, "2"), ("b", 0, "2")]);
     let plan = world.plan(&preemptor(5, 2, &[("cpu", "2")])).unwrap();
     assert_eq!(plan.victims.len(), 2);
-    let key = BindingKey { namespace: "n".into(), name: "p".into() };
+    let [key, other] = ["p", "other"].map(|name| BindingKey { namespace: "n".into(), name: name.into() });
     let mut all = Preemptors::default();
     all.record(&key, 1, &Outcome::Nominated(plan.clone()), at(100));
-    assert_eq!(all.allowed_at(1, &limits, at(105)), Some(at(165)), "none is evicted yet");
+    assert_eq!(all.allowed_at(&other, 1, &limits, at(105)), Some(at(165)), "none is evicted yet");
+    assert_eq!(all.allowed_at(&key, 2, &limits, at(105)), Some(at(105)), "its own plan");
     all.evicted(&key, at(110));
-    assert_eq!(all.allowed_at(1, &limits, at(115)), Some(at(170)), "one is");
+    assert_eq!(all.allowed_at(&other, 1, &limits, at(115)), Some(at(170)), "one is");
     all.evicted(&key, at(120));
     all.all_evicted(&key);
-    assert_eq!(all.allowed_at(1, &limits, at(125)), Some(at(170)), "both are, and count once");
+    assert_eq!(all.allowed_at(&other, 1, &limits, at(125)), Some(at(170)), "both are, and count once");
     let mut all = Preemptors::default();
     all.record(&key, 1, &Outcome::Nominated(plan), at(100));
-    all.voided(&key, false);
-    assert_eq!(all.allowed_at(2, &limits, at(105)), Some(at(105)), "the plan is not carried on");
+    all.record(&key, 1, &Outcome::Refused(Unhelpful::StillTooLittle), at(101));
+    assert_eq!(all.allowed_at(&other, 2, &limits, at(105)), Some(at(105)), "the plan is not carried on");
 }
 
 /// Until the pods of its cluster are listed nobody knows what is free, so that nobody leaves.

@@ -65,18 +65,73 @@ pub fn old_copies(spec: &ResourceBindingSpec) -> impl Iterator<Item = &GracefulE
 /// (specification/failover.md 4.4).
 #[must_use]
 pub fn has_successor(spec: &ResourceBindingSpec) -> bool {
+    started(spec).next().is_some() && lacking(spec).is_none_or(|lacking| lacking <= 0)
+}
+
+/// Targets to which the workload is dispatched.
+fn started(spec: &ResourceBindingSpec) -> impl Iterator<Item = &TargetCluster> {
     let suspension = spec.suspension.as_ref();
+    let is_off = suspension.is_some_and(|suspension| suspension.dispatching == Some(true));
     let on = suspension.and_then(|suspension| suspension.dispatching_on_clusters.as_ref());
-    let is_dispatched = |target: &&TargetCluster| {
-        suspension.is_none_or(|suspension| suspension.dispatching != Some(true))
-            && on.is_none_or(|on| on.cluster_names.iter().all(|name| *name != target.name))
+    spec.clusters
+        .iter()
+        .filter(move |target| !is_off && on.is_none_or(|on| on.cluster_names.iter().all(|name| *name != target.name)))
+}
+
+/// Replicas that have no place in clusters to which the workload is dispatched; `None` if they are not divided.
+fn lacking(spec: &ResourceBindingSpec) -> Option<i64> {
+    let placement = spec.placement.as_ref()?;
+    let is_divided = placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && spec.replicas > 0;
+    is_divided.then(|| {
+        started(spec).fold(i64::from(spec.replicas), |rest, target| rest.saturating_sub(target.replicas.into()))
+    })
+}
+
+/// Old copies that are left directly and run on in part, with the replicas that stay: those that have no place elsewhere
+/// (specification/failover.md 4.4). A workload whose replicas are not divided, or whose state is handed over, has none:
+/// its copy is left as a whole.
+#[must_use]
+pub fn staying(spec: &ResourceBindingSpec) -> Vec<Target> {
+    let Some(mut lacking) = lacking(spec).filter(|lacking| *lacking > 0 && !preserves_state(spec)) else {
+        return Vec::new();
     };
-    let started: Vec<&TargetCluster> = spec.clusters.iter().filter(is_dispatched).collect();
-    let is_divided = spec.placement.as_ref().is_some_and(|placement| {
-        placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && spec.replicas > 0
-    });
-    let replicas = started.iter().fold(0_i64, |sum, target| sum.saturating_add(target.replicas.into()));
-    !started.is_empty() && (!is_divided || replicas >= i64::from(spec.replicas))
+    let left = old_copies(spec).filter(|task| task.purge_mode == Some(PurgeMode::Directly));
+    left.filter(|task| spec.target(&task.from_cluster).is_none())
+        .map(|task| {
+            let stay = task.replicas.map_or(lacking, |replicas| lacking.min(replicas.into())).max(0);
+            lacking -= stay;
+            let replicas = i32::try_from(stay).unwrap_or(i32::MAX);
+            Target { cluster: ClusterName::from(task.from_cluster.as_str()), replicas }
+        })
+        .collect()
+}
+
+/// Returns whether the state of the old copy is handed to the new one.
+#[must_use]
+pub fn preserves_state(spec: &ResourceBindingSpec) -> bool {
+    let failover = spec.failover.as_ref();
+    let of_cluster = failover.and_then(|f| f.cluster.as_ref()).and_then(|c| c.state_preservation.as_ref());
+    let of_application = failover.and_then(|f| f.application.as_ref()).and_then(|a| a.state_preservation.as_ref());
+    of_cluster.or(of_application).is_some()
+}
+
+/// Cluster whose copy must be deleted before new ones are made, if there is one (specification/propagation.md 9.1 step
+/// 3, specification/failover.md 4.4). A cluster that is a target again keeps its copy, and a ready one the replicas that
+/// stay. `has_copy` tells whether the binding has a Work there, and `is_ready` whether it can delete it.
+pub fn awaited_source(
+    spec: &ResourceBindingSpec,
+    metadata: &ObjectMeta,
+    has_copy: impl Fn(&ClusterName) -> bool,
+    is_ready: impl Fn(&ClusterName) -> bool,
+) -> Option<ClusterName> {
+    let directly = spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode == Some(PurgeMode::Directly));
+    let left = directly.filter(|task| spec.target(&task.from_cluster).is_none());
+    let staying = staying(spec);
+    left.map(|task| ClusterName::from(task.from_cluster.as_str())).find(|cluster| {
+        let ready = is_ready(cluster);
+        let stays = ready && staying.iter().any(|target| target.cluster == *cluster);
+        has_copy(cluster) && !stays && waits_for_source(spec, metadata, ready)
+    })
 }
 
 /// Returns whether a copy with purge mode Directly must be deleted before a new one starts
@@ -84,12 +139,9 @@ pub fn has_successor(spec: &ResourceBindingSpec) -> bool {
 /// workloads wait, unless a person overrides that.
 #[must_use]
 pub fn waits_for_source(spec: &ResourceBindingSpec, metadata: &ObjectMeta, source_ready: bool) -> bool {
-    let failover = spec.failover.as_ref();
-    let of_cluster = failover.and_then(|f| f.cluster.as_ref()).and_then(|c| c.state_preservation.as_ref());
-    let of_application = failover.and_then(|f| f.application.as_ref()).and_then(|a| a.state_preservation.as_ref());
     let forced = || {
         let annotations = metadata.annotations.as_ref();
         annotations.and_then(|all| all.get(PROCEED_WITHOUT_CLEANUP)).is_some_and(|value| value == "true")
     };
-    source_ready || (of_cluster.or(of_application).is_some() && !forced())
+    source_ready || (preserves_state(spec) && !forced())
 }

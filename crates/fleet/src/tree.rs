@@ -7,7 +7,6 @@ use ironclad_api::{
     Condition, ObjectMeta,
     annotations::{self, PROCEED_WITHOUT_CLEANUP},
     conditions, labels, names,
-    policy::PurgeMode,
     work::{ResourceBindingSpec, ResourceBindingStatus, ResourceHealth, Work},
 };
 use serde::Serialize;
@@ -290,13 +289,9 @@ fn not_made(world: &World, bound: &Bound<'_>, cluster: &ClusterName) -> (LinkSta
 
 /// Cluster whose copy must be deleted before new ones are made.
 fn old_copy(world: &World, bound: &Bound<'_>) -> Option<ClusterName> {
-    let directly =
-        bound.spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode == Some(PurgeMode::Directly));
-    let left = directly.filter(|task| bound.spec.target(&task.from_cluster).is_none());
-    left.map(|task| ClusterName::from(task.from_cluster.as_str())).find(|cluster| {
-        let is_ready = world.clusters.get(cluster).is_some_and(|cluster| cluster.is_ready());
-        work_of(world, bound, cluster).is_some() && targets::waits_for_source(bound.spec, bound.metadata, is_ready)
-    })
+    let has_copy = |cluster: &ClusterName| work_of(world, bound, cluster).is_some();
+    let is_ready = |cluster: &ClusterName| world.clusters.get(cluster).is_some_and(|cluster| cluster.is_ready());
+    targets::awaited_source(bound.spec, bound.metadata, has_copy, is_ready)
 }
 
 fn cluster_state(world: &World, cluster: &ClusterName) -> (LinkState, String) {

@@ -27,9 +27,11 @@ use crate::{
 };
 
 mod again;
+mod part;
 mod preemption;
 mod refused;
 
+use part::Part;
 use preemption::{Considered, nominated};
 
 pub use again::{Again, UNSCHEDULABLE_AGAIN, again};
@@ -215,7 +217,11 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
             if preemption.as_ref().is_some_and(|considered| considered.outcome.result().is_some()) {
                 on_event(CycleEvent::Step(Step::Preempt));
             }
-            decision.next = fail(seen, &failure, preemption.as_ref(), &reason, &failed, now, &mut decision.plan);
+            // What may preempt others waits for all of its capacity.
+            let waits = preemption.as_ref().is_some_and(|considered| considered.next.is_some());
+            let part = if waits { None } else { part::that_fits(seen, &failure, now) };
+            let failed = Failed { failure: &failure, groups: &failed, preemption: preemption.as_ref(), part };
+            decision.next = fail(seen, &failed, &reason, now, &mut decision.plan);
             decision.preemption = preemption.map(|considered| considered.outcome);
             decision.failure = Some(failure);
         }
@@ -317,17 +323,20 @@ fn warn_insufficient_capacity(seen: &Seen<'_>, targets: &[TargetCluster], plan: 
     }
 }
 
-fn fail(
-    seen: &Seen<'_>,
-    failure: &Failure,
-    preemption: Option<&Considered>,
-    trigger: &Reason,
-    failed: &[GroupFailure],
-    now: Timestamp,
-    plan: &mut Plan<Effect>,
-) -> Next {
-    let binding = seen.binding;
-    let error = preemption.map_or_else(|| failure.to_string(), |considered| considered.message.clone());
+/// A cycle without a result.
+struct Failed<'a> {
+    failure: &'a Failure,
+    groups: &'a [GroupFailure],
+    preemption: Option<&'a Considered>,
+    /// Part of the replicas that is moved all the same.
+    part: Option<Part>,
+}
+
+fn fail(seen: &Seen<'_>, failed: &Failed<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<Effect>) -> Next {
+    let (binding, failure, preemption) = (seen.binding, failed.failure, failed.preemption);
+    let mut error = preemption.map_or_else(|| failure.to_string(), |considered| considered.message.clone());
+    let targets = failed.part.as_ref().map_or(&binding.spec().clusters, |part| &part.targets);
+    error.push_str(&part::sentence(seen, targets));
     let (reason, mut next, because) = match failure.class() {
         Class::NoFit | Class::TooFew => (NO_CLUSTER_FIT, Next::Recheck, Reason::NoClusterFit { error: error.clone() }),
         Class::InsufficientCapacity => {
@@ -336,12 +345,16 @@ fn fail(
         Class::Other => (SCHEDULER_ERROR, Next::Backoff, Reason::SchedulerError { error: error.clone() }),
     };
     // The failure is that of the first affinity group. Another group may fit as soon as capacity appears.
-    if next == Next::Recheck && failed.iter().any(|(_, other)| other.class() == Class::InsufficientCapacity) {
+    if next == Next::Recheck && failed.groups.iter().any(|(_, other)| other.class() == Class::InsufficientCapacity) {
         next = Next::WhenCapacity;
     }
     plan.note(because.into());
     if failure.class() == Class::NoFit && !binding.spec().clusters.is_empty() {
         next = withdraw(seen, trigger, now, plan);
+    }
+    if let Some(part) = &failed.part {
+        plan.note(Reason::MovesInPart { moves: part.moves, stays: part.stays }.into());
+        plan.effects.extend(result(seen, &part.targets, true));
     }
     let generation = binding.generation() + i64::from(!plan.is_quiet());
     let updated = scheduled(binding, FALSE, reason, &error, generation, now);
@@ -351,7 +364,7 @@ fn fail(
         plan.effects.push(Effect::Status(part));
     }
     if is_new {
-        report_failed_groups(binding, failed, plan);
+        report_failed_groups(binding, failed.groups, plan);
         plan.effects.extend(failed_events(binding, &error));
     }
     if let Some(considered) = preemption {

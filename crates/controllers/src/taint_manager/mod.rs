@@ -82,14 +82,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             this.update(|evictions, now| evictions.fellow_moved(&fellow.key, now));
         }
     });
-    if setup.settings.failover.eviction.capacity_check {
-        let weak = Arc::downgrade(&this);
-        setup.capacity.on_growth(move || {
-            if let Some(this) = weak.upgrade() {
-                this.update(|evictions, _| evictions.capacity_appeared());
-            }
-        });
-    }
+    let weak = Arc::downgrade(&this);
+    setup.capacity.on_growth(move || {
+        if let Some(this) = weak.upgrade() {
+            this.update(|evictions, _| evictions.capacity_appeared());
+        }
+    });
     this
 }
 

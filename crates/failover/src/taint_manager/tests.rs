@@ -6,8 +6,8 @@ use ironclad_api::{
     Time, Toleration,
     annotations::{APPLIED_PLACEMENT, TAINT_OWNERS},
     policy::{
-        ClusterAffinity, ClusterFailoverBehavior, FailoverBehavior, Placement, PurgeMode, ReplicaSchedulingStrategy,
-        ReplicaSchedulingType, SpreadByField, SpreadConstraint,
+        ClusterAffinity, ClusterFailoverBehavior, FailoverBehavior, Placement, PurgeMode, ReplicaDivisionPreference,
+        ReplicaSchedulingStrategy, ReplicaSchedulingType, SpreadByField, SpreadConstraint,
     },
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
     work::{GracefulEvictionTask, ObjectReference as Resource, ResourceBinding, ResourceBindingSpec, TargetCluster},
@@ -46,6 +46,8 @@ struct World {
     log: Vec<String>,
     /// Gate `WorkloadAffinity`.
     grouped: bool,
+    /// Replicas that fit into each cluster; unknown if empty.
+    room: BTreeMap<&'static str, i64>,
     /// Result of writing an eviction.
     writes: fn(&Eviction, usize) -> Outcome,
     attempts: usize,
@@ -70,6 +72,7 @@ impl World {
             now: now(0),
             log: Vec::new(),
             grouped: false,
+            room: BTreeMap::new(),
             writes: |_, _| Outcome::Written,
             attempts: 0,
         };
@@ -180,7 +183,9 @@ impl World {
         for _ in 0..100_000 {
             let bindings = &self.bindings;
             let peers = self.grouped.then(|| self.peers());
-            let around = Surroundings { clusters: &self.clusters, available: None, peers: peers.as_ref() };
+            let room = &self.room;
+            let available = |_: &ResourceBindingSpec, cluster: &ClusterName| room.get(&*cluster.0).copied();
+            let around = Surroundings { clusters: &self.clusters, available: Some(&available), peers: peers.as_ref() };
             match self.evictions.next_in(around, |key| bindings.get(key).cloned(), self.now) {
                 Next::Evict(eviction) => self.write(&eviction),
                 Next::Again => {}

@@ -145,6 +145,13 @@ pub enum Reason {
     },
     /// No cluster fits, and the result is withdrawn.
     ResultWithdrawn,
+    /// A part of the replicas moves, and the others stay in the cluster that they are leaving.
+    MovesInPart {
+        /// Replicas that move.
+        moves: i32,
+        /// Replicas that stay.
+        stays: i32,
+    },
     /// Bindings of lower priority leave clusters to make room.
     Preempts {
         /// Each victim as `namespace/name@cluster`, the lowest priority first.
@@ -286,6 +293,7 @@ impl Reason {
             Self::SchedulerError { .. } => "SchedulerError",
             Self::ResultKept { .. } => "ResultKept",
             Self::ResultWithdrawn => "ResultWithdrawn",
+            Self::MovesInPart { .. } => "MovesInPart",
             Self::Preempts { .. } => "Preempts",
             Self::Nominated { .. } => "Nominated",
             Self::NotPreempting { .. } => "NotPreempting",
@@ -345,6 +353,9 @@ impl fmt::Display for Reason {
             }
             Self::ResultKept { because: Keeping::Waiting } => f.write_str("the result is kept for the time being"),
             Self::ResultWithdrawn => f.write_str("the result is withdrawn"),
+            Self::MovesInPart { moves, stays } => {
+                write!(f, "{} fit elsewhere and move, {stays} stay until others have room", count(moves, "replica"))
+            }
             Self::Preempts { victims, observed } => {
                 let verb = if *observed { "would preempt (--preemption-mode observe)" } else { "preempts" };
                 write!(f, "{verb} {}", victims.join(", "))

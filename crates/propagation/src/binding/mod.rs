@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duratio
 use ironclad_api::{
     StringMap, annotations,
     cluster::Cluster,
-    conditions, events, finalizers, labels, names,
+    events, finalizers, labels, names,
     policy::{ClusterOverridePolicy, ConflictResolution, FederatedResourceQuota, OverridePolicy, PurgeMode},
     work::{ResourceBindingSpec, TargetCluster, Work, WorkSpec, WorkloadTemplate},
 };
@@ -19,7 +19,7 @@ use ironclad_fleet::{
     Because, ClusterName, Event, Gvk, Plan, WorkKey,
     because::propagation::Reason,
     finalizer, merge_patch_between,
-    targets::{Target, expected_clusters, targets, waits_for_source},
+    targets::{Target, awaited_source, expected_clusters, staying, targets},
 };
 use ironclad_interpreter::{InterpretError, Interpreter, MemberReplicas, Operation};
 use jiff::{SignedDuration, Timestamp};
@@ -100,6 +100,13 @@ pub struct Seen<'a> {
     pub waited: Duration,
     /// Current time.
     pub now: Timestamp,
+}
+
+impl<'a> Seen<'a> {
+    /// Works of the binding in a cluster.
+    fn works_in(&self, cluster: &ClusterName) -> impl Iterator<Item = &'a Arc<Work>> {
+        self.works.iter().filter(move |work| key_of(work).is_some_and(|key| key.cluster == *cluster))
+    }
 }
 
 /// Write of a binding or Work, or a requeue.
@@ -191,7 +198,9 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         })
         .collect();
     remove(&mut plan, left, Replacement::Exists);
-    if let Some(cluster) = old_copy_remains(seen) {
+    let has_work = |cluster: &ClusterName| seen.works_in(cluster).next().is_some();
+    let is_ready = |cluster: &ClusterName| seen.clusters.get(cluster).is_some_and(|cluster| cluster.is_ready());
+    if let Some(cluster) = awaited_source(binding.spec(), binding.metadata(), has_work, is_ready) {
         remove(&mut plan, moved, Replacement::Exists);
         plan.push(Effect::RequeueAfter(OLD_COPY_RECHECK), Reason::OldCopyRemains { cluster }.into());
         return plan;
@@ -307,34 +316,20 @@ fn remove(plan: &mut Plan<Effect>, orphans: Vec<(WorkKey, &Work)>, replacement: 
     }
 }
 
-/// The cluster that must delete its copy before new ones are created, if any (specification/propagation.md 9.1 step 3,
-/// specification/failover.md 4.4). A cluster that is a target again may keep its copy.
-fn old_copy_remains(seen: &Seen<'_>) -> Option<ClusterName> {
-    let spec = seen.binding.spec();
-    let directly = spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode == Some(PurgeMode::Directly));
-    let left = directly.filter(|task| spec.target(&task.from_cluster).is_none());
-    left.map(|task| ClusterName::from(task.from_cluster.as_str())).find(|cluster| {
-        let has_copy = seen.works.iter().any(|work| key_of(work).is_some_and(|key| key.cluster == *cluster));
-        let ready = seen.clusters.get(cluster).is_some_and(|c| c.ready() == Some(conditions::TRUE));
-        has_copy && waits_for_source(spec, seen.binding.metadata(), ready)
-    })
-}
-
 fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut NewIds) -> Replacement {
     let spec = seen.binding.spec();
-    let targets = targets(spec);
+    let mut targets = targets(spec);
+    let only_target = targets.len() == 1;
+    let has_copy =
+        |target: &Target| seen.works_in(&target.cluster).any(|work| work.metadata.deletion_timestamp.is_none());
+    targets.extend(staying(spec).into_iter().filter(has_copy));
     let completions = completions::divide(spec, template, &targets);
     let (mut errors, mut overrides, mut recheck) = (Vec::new(), Vec::new(), None);
     let mut not_made = BTreeMap::new();
     let mut replacement = if targets.is_empty() { Replacement::Exists } else { Replacement::Impossible };
     for (i, target) in targets.iter().enumerate() {
-        let copy = Copy {
-            seen,
-            template,
-            target,
-            completions: completions.as_ref().map(|shares| shares[i]),
-            only_target: targets.len() == 1,
-        };
+        let copy =
+            Copy { seen, template, target, completions: completions.as_ref().map(|shares| shares[i]), only_target };
         match copy.write(plan, ids) {
             Ok(Written::Created) if replacement == Replacement::Impossible => replacement = Replacement::Created,
             Ok(Written::Created) => {}

@@ -377,6 +377,44 @@ fn directly_purged_copy_is_deleted_before_replacement_is_created() {
 }
 
 #[test]
+fn replicas_without_a_place_stay_in_a_ready_cluster_that_is_left_directly() {
+    let divided =
+        json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}});
+    let to = |m2: i32| {
+        let clusters = if m2 > 0 { json!([{"name": "m2", "replicas": m2}]) } else { Value::Null };
+        json!({"spec": {"clusters": clusters, "placement": divided, "gracefulEvictionTasks": [
+            {"fromCluster": "m1", "purgeMode": "Directly", "reason": "R", "producer": "P", "replicas": 3}]}})
+    };
+    let replicas = |world: &World, cluster: &str| {
+        world.at(cluster).spec.workload.manifests[0].object().get("spec").unwrap()["replicas"].clone()
+    };
+    let mut world = World::new(&[("m1", 3)]);
+    world.go();
+    world.clusters.insert("m1".into(), Arc::new(cluster("m1", "True")));
+    world.binding = patched(&world.binding, &to(0));
+    assert!(world.reconcile().is_quiet(), "all stay");
+    world.binding = patched(&world.binding, &to(1));
+    assert_eq!(kinds(&world.reconcile()), ["create", "patch"], "one moves");
+    assert_eq!((replicas(&world, "m2"), replicas(&world, "m1")), (json!(1), json!(2)));
+    assert!(world.reconcile().is_quiet());
+    world.binding = patched(&world.binding, &to(3));
+    assert_eq!(kinds(&world.reconcile()), ["delete", "requeue"], "all have a place");
+    world.finish_deletions();
+    assert_eq!(kinds(&world.reconcile()), ["patch"]);
+    world.binding = patched(&world.binding, &to(1));
+    assert_eq!(kinds(&world.reconcile()), ["patch"], "a copy that is gone is not made again");
+    assert_eq!(world.places(), ["m2"]);
+    let mut world = World::new(&[("m1", 3)]);
+    world.go();
+    world.clusters.insert("m1".into(), Arc::new(cluster("m1", "True")));
+    world.binding = patched(&world.binding, &to(1));
+    let state = json!({"spec": {"failover": {"cluster": {"statePreservation": {"rules": []}}}}});
+    world.binding = patched(&world.binding, &state);
+    assert_eq!(kinds(&world.reconcile()), ["requeue"], "state is handed over as a whole");
+    assert_eq!((world.places(), replicas(&world, "m1")), (vec!["m1".to_owned()], json!(3)));
+}
+
+#[test]
 fn deleted_binding_deletes_its_works() {
     let mut world = World::new(&[("m1", 1), ("m2", 1)]);
     world.go();

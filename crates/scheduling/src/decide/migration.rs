@@ -155,6 +155,84 @@ fn former_replicas_return_only_where_they_still_fit() {
 }
 
 #[test]
+fn what_fits_moves_and_the_rest_stays_if_the_copy_is_left_directly() {
+    use ironclad_api::{conditions::cluster::READY, policy::PurgeMode, work::AggregatedStatusItem};
+    type Change = fn(&mut ResourceBinding);
+    let as_it_is: Change = |_| {};
+    let rows: [(&str, Placement, i64, &str, Change, &[(&str, i32)], &str); 9] = [
+        ("none fits", dynamic(), 0, "True", as_it_is, &[("m2", 2)], "4 in m1"),
+        ("one fits", dynamic(), 1, "True", as_it_is, &[("m2", 3)], "3 in m1"),
+        ("three fit", aggregated(), 3, "True", as_it_is, &[("m2", 5)], "1 in m1"),
+        ("all fit", dynamic(), 4, "True", as_it_is, &[("m2", 6)], ""),
+        ("a cluster that is not ready may run nothing", dynamic(), 1, "Unknown", as_it_is, &[("m2", 2)], ""),
+        (
+            "gracefully the whole copy stays until all run elsewhere",
+            dynamic(),
+            1,
+            "True",
+            |b| b.spec.graceful_eviction_tasks[0].purge_mode = Some(PurgeMode::Gracefully),
+            &[("m2", 2)],
+            "",
+        ),
+        (
+            "a victim makes room for its preemptor",
+            dynamic(),
+            1,
+            "True",
+            |b| b.spec.graceful_eviction_tasks[0].reason = BINDING_PREEMPTED.into(),
+            &[("m2", 2)],
+            "",
+        ),
+        (
+            "the copy is gone",
+            dynamic(),
+            1,
+            "True",
+            |b| b.status.as_mut().unwrap().aggregated_status.clear(),
+            &[("m2", 2)],
+            "",
+        ),
+        (
+            "more replicas were requested meanwhile",
+            dynamic(),
+            1,
+            "True",
+            |b| b.spec.replicas = 8,
+            &[("m2", 2)],
+            "4 in m1",
+        ),
+    ];
+    for (name, placement, fits, ready, change, want, stay) in rows {
+        let mut binding = binding("web", 6, &[("m1", 4), ("m2", 2)]);
+        binding.spec.placement = Some(among(placement, &["m1", "m2"]).into());
+        evict(&mut binding, "m1", TAINT_UNTOLERATED);
+        binding.spec.graceful_eviction_tasks[0].purge_mode = Some(PurgeMode::Directly);
+        let copy = AggregatedStatusItem { cluster_name: "m1".into(), ..AggregatedStatusItem::default() };
+        binding.status.get_or_insert_default().aggregated_status = vec![copy];
+        change(&mut binding);
+        let mut clusters = fleet(&[("m1", Some(NO_EXECUTE)), ("m2", None)]);
+        let mut m1 = (*clusters[&"m1".into()]).clone();
+        m1.status.as_mut().unwrap().conditions = vec![conditions::condition(READY, ready, "R", "")];
+        clusters.insert("m1".into(), m1.into());
+        let available = |fits| Available::from([("m2".into(), fits)]);
+        let decision = decide_in(&binding, &clusters, &available(fits), &Options::default(), 2);
+        let after = applied(&binding, &decision);
+        assert_eq!(result(&after), want, "{name}");
+        let condition = conditions::get(&after.status.as_ref().unwrap().conditions, SCHEDULED).unwrap();
+        let all = after.spec.clusters.iter().map(|target| target.replicas).sum::<i32>() == after.spec.replicas;
+        assert_eq!(condition.status == TRUE, all, "{name}: it waits for room while replicas stay");
+        assert_eq!(decision.next, if all { Next::OnEvent } else { Next::WhenCapacity }, "{name}");
+        let told = condition.message.split_once("until others have room: ").map_or("", |(_, stay)| stay);
+        assert_eq!(told.trim_end_matches('.'), stay, "{name}: {}", condition.message);
+        let again = decide_in(&after, &clusters, &available(0), &Options::default(), 3);
+        assert_eq!(again.result(), None, "{name}: the room is used up");
+        let again = applied(&after, &again);
+        let settled = decide_in(&again, &clusters, &available(0), &Options::default(), 4);
+        assert!(settled.plan.is_quiet(), "{name}: settled");
+    }
+}
+
+#[test]
 fn remaining_targets_are_kept_when_no_cluster_fits() {
     let two = || Placement {
         spread_constraints: vec![spread(SpreadByField::Cluster, 2, 2)],

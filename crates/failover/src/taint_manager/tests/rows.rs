@@ -796,6 +796,43 @@ fn rows_in_order_with_expected_times() {
     assert!(world.evictions.rows(world.now).iter().all(|row| row.expected.is_none()), "no expected times while paused");
 }
 
+/// The scheduler leaves the replicas that do not fit where they are.
+#[test]
+fn a_divided_workload_leaves_directly_as_soon_as_a_replica_fits() {
+    let by_capacity = |binding| {
+        with(binding, |spec| {
+            let strategy = spec.placement.get_or_insert_default().replica_scheduling.get_or_insert_default();
+            strategy.replica_division_preference = Some(ReplicaDivisionPreference::Aggregated);
+        })
+    };
+    let weighted = |binding| {
+        with(binding, |spec| {
+            let strategy = spec.placement.get_or_insert_default().replica_scheduling.get_or_insert_default();
+            strategy.replica_division_preference = Some(ReplicaDivisionPreference::Weighted);
+        })
+    };
+    let w = || div("w", &[("m1", 4)]);
+    for (name, binding, room, leaves) in [
+        ("none fits", by_capacity(w()), 0, false),
+        ("one fits", by_capacity(w()), 1, true),
+        ("all fit", by_capacity(w()), 4, true),
+        ("fixed shares need room for all", weighted(w()), 3, false),
+        ("fixed shares with room for all", weighted(w()), 4, true),
+        ("each copy is whole", dup("w", &["m1"]), 0, false),
+    ] {
+        let mut world = World::with(2, flags(|f| f.no_execute_taint_eviction_purge_mode = PurgeMode::Directly));
+        world.room = [("m2", room)].into();
+        world.put(with(binding, |spec| spec.replicas = 4));
+        world.change("m1", |cluster| cluster.spec.taints.push(taint("k", NO_EXECUTE, Some(EPOCH + 100))));
+        world.run(READY_AT + 60);
+        assert_eq!(world.evicted() > 0, leaves, "{name}");
+        world.room = [("m2", 4)].into();
+        world.evictions.capacity_appeared();
+        world.run(READY_AT + 70);
+        assert_eq!(world.evicted(), 1, "{name}: once there is room");
+    }
+}
+
 #[test]
 fn nothing_is_evicted_if_state_cannot_be_collected() {
     use ironclad_api::{

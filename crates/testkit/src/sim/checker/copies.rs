@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{
     labels,
-    policy::{ClusterAffinity, PurgeMode},
-    work::{Manifest, ResourceBinding, Work},
+    policy::{ClusterAffinity, PurgeMode, ReplicaSchedulingType},
+    work::{Manifest, ResourceBinding, ResourceBindingSpec, Work},
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName, ObjectKey, WorkKey, World as Fleet, affinity};
 use kube::{Resource, ResourceExt as _};
@@ -44,12 +44,24 @@ pub(super) fn work(
         if since.is_some_and(|(asked, evicted)| asked < evicted && *evicted + rules.stale >= at) {
             continue;
         }
+        // What fits moves, and the replicas for which the others have no room stay.
+        if stays_in_part(&binding.spec) {
+            continue;
+        }
         let ready = clusters.get(&from).is_some_and(|state| state.is_surely_ready(at, rules.stale));
         let old_exists = fleet.works.iter().any(|(k, work)| k.cluster == from && id(&**work) == Some(of));
         if ready && old_exists {
             broken.push(format!("invariant 18: {} gets its copy while that in {from} exists", key.cluster));
         }
     }
+}
+
+/// Returns whether a divided workload has a place for some of its replicas, and not for the others.
+fn stays_in_part(spec: &ResourceBindingSpec) -> bool {
+    let placement = spec.placement.as_ref();
+    let divided = placement.is_some_and(|p| p.replica_scheduling_type() == ReplicaSchedulingType::Divided);
+    let placed: i64 = spec.clusters.iter().map(|target| i64::from(target.replicas)).sum();
+    divided && placed > 0 && placed < i64::from(spec.replicas)
 }
 
 /// Checks a deleted copy: unless it was requested, another one must exist.

@@ -1,0 +1,94 @@
+//! Result of a workload that leaves a cluster directly while only a part of its replicas has room elsewhere: what fits
+//! moves, and the rest stays (specification/failover.md 4.4).
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{
+    policy::PurgeMode,
+    work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
+};
+use ironclad_fleet::{
+    BindingRef, ClusterName,
+    targets::{old_copies, preserves_state, staying},
+};
+use jiff::Timestamp;
+
+use crate::{
+    Class, Failure, Seen,
+    cycle::{self, Trace, divides_by_capacity},
+};
+
+/// Replicas that move, with the number of those that stay.
+pub(super) struct Part {
+    pub(super) targets: Vec<TargetCluster>,
+    pub(super) moves: i32,
+    pub(super) stays: i32,
+}
+
+/// The largest part of the replicas that fits, if the others may stay in ready clusters that the binding is leaving.
+pub(super) fn that_fits(seen: &Seen<'_>, failure: &Failure, now: Timestamp) -> Option<Part> {
+    let BindingRef::Namespaced(binding) = seen.binding else { return None };
+    let spec = &binding.spec;
+    if failure.class() != Class::InsufficientCapacity
+        || !spec.placement.as_ref().is_some_and(|placement| divides_by_capacity(placement))
+        || spec.components.len() > 1
+        || preserves_state(spec)
+    {
+        return None;
+    }
+    let left = old_copies(spec).filter(|task| {
+        task.purge_mode == Some(PurgeMode::Directly)
+            && spec.target(&task.from_cluster).is_none()
+            && runs_on(seen, &task.from_cluster)
+    });
+    let may_stay = left.fold(0_i32, |sum, task| sum.saturating_add(task.replicas.unwrap_or(0).max(0)));
+    let present = spec.clusters.iter().fold(0_i32, |sum, target| sum.saturating_add(target.replicas));
+    let lacking = spec.replicas.saturating_sub(present);
+    let mut reduced: ResourceBinding = binding.clone();
+    let mut with = |stays: i32| {
+        reduced.spec.replicas = spec.replicas - stays;
+        let seen = Seen { binding: (&reduced).into(), ..*seen };
+        let (mut because, mut on_event) = (Vec::new(), |_| {});
+        let mut trace = Trace::of(&seen, &mut because, &mut on_event);
+        let found = cycle::search(&seen, &BTreeSet::new(), now, &mut trace, &mut Vec::new()).ok()?;
+        Some(Part { targets: found.targets, moves: lacking - stays, stays })
+    };
+    // The fewer move, the sooner they fit: the least number that stays is between these two.
+    let (mut too_few, mut enough) = (0, may_stay.min(lacking - 1));
+    if enough < 1 {
+        return None;
+    }
+    let mut best = with(enough)?;
+    while enough - too_few > 1 {
+        let middle = too_few + (enough - too_few) / 2;
+        match with(middle) {
+            Some(part) => (best, enough) = (part, middle),
+            None => too_few = middle,
+        }
+    }
+    Some(best)
+}
+
+/// Sentence about the replicas that stay in clusters that the binding is leaving, with this result; empty if none do.
+pub(super) fn sentence(seen: &Seen<'_>, targets: &[TargetCluster]) -> String {
+    let spec = seen.binding.spec();
+    if spec.graceful_eviction_tasks.is_empty() {
+        return String::new();
+    }
+    let with_result = ResourceBindingSpec { clusters: targets.to_vec(), ..spec.clone() };
+    let stay = staying(&with_result).into_iter().filter(|copy| copy.replicas > 0 && runs_on(seen, &copy.cluster.0));
+    let stay: Vec<String> = stay.map(|copy| format!("{} in {}", copy.replicas, copy.cluster)).collect();
+    if stay.is_empty() {
+        String::new()
+    } else {
+        format!(" Replicas that stay until others have room: {}.", stay.join(", "))
+    }
+}
+
+/// Returns whether an old copy may still run in this cluster, which is ready.
+fn runs_on(seen: &Seen<'_>, cluster: &str) -> bool {
+    let reported = seen.binding.status().map_or(&[][..], |status| &status.aggregated_status);
+    let found = seen.clusters.get(&ClusterName::from(cluster));
+    found.is_some_and(|cluster| cluster.is_ready() && cluster.metadata.deletion_timestamp.is_none())
+        && reported.iter().any(|item| item.cluster_name == *cluster)
+}

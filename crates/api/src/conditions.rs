@@ -31,6 +31,8 @@ pub mod binding {
     pub const EVICTION_PENDING: &str = "EvictionPending";
     /// A binding of higher priority preempted it.
     pub const PREEMPTED: &str = "Preempted";
+    /// Members find no node for pods of the binding, which may preempt others (ours).
+    pub const PODS_UNSCHEDULABLE: &str = "PodsUnschedulable";
 }
 
 /// Types on Works (specification/api.md 13.3).

@@ -176,6 +176,8 @@ pub const BINDING_PREEMPTED: &str = "BindingPreempted";
 pub const PREEMPT_BINDING_SUCCEED: &str = "PreemptBindingSucceed";
 /// On the preemptor: preemption cannot free enough replicas.
 pub const PREEMPT_BINDING_FAILED: &str = "PreemptBindingFailed";
+/// On binding and template: members find no node for pods of a binding that may preempt others.
+pub const PODS_UNSCHEDULABLE: &str = "PodsUnschedulable";
 /// On template and binding: the named class does not exist, so the defaults apply.
 pub const PRIORITY_CLASS_NOT_FOUND: &str = "PriorityClassNotFound";
 /// On binding and template: an eviction is queued.

@@ -60,6 +60,7 @@ mod targets;
 mod templates;
 mod unified_auth;
 mod without_effect;
+mod without_node;
 mod work_status;
 mod works;
 

@@ -12,7 +12,7 @@ use crate::{
     federated_hpa, graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
     settings::{ControllerList, DESCHEDULER, Settings},
     setup::Setup,
-    taint_manager, taint_policy, unified_auth, without_effect, work_status,
+    taint_manager, taint_policy, unified_auth, without_effect, without_node, work_status,
 };
 
 /// Effect of `--controllers` on a controller.
@@ -46,7 +46,7 @@ const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constr
 }
 
 /// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 25] = [
+static CONTROLLERS: [Row; 26] = [
     row(
         "cluster",
         Switch::Always,
@@ -142,6 +142,13 @@ static CONTROLLERS: [Row; 25] = [
         Some(Gate::Failover),
         taint_manager::new,
         "Evicts from clusters with NoExecute taints",
+    ),
+    row(
+        without_node::NAME,
+        Switch::Own,
+        None,
+        without_node::new,
+        "Tells of pods of preemptors that members found no node for",
     ),
     row("withoutEffect", Switch::Own, None, without_effect::new, "Events on objects and fields on which nothing acts"),
 ];
@@ -461,7 +468,7 @@ mod tests {
         assert!(!running("*", "").contains(&DESCHEDULER), "it is off by default");
         assert_eq!(
             running("", "Failover=true,PropagateDeps=false"),
-            ["cluster", "policy", "detector", "scheduler", "withoutEffect"]
+            ["cluster", "policy", "detector", "scheduler", "withoutNode", "withoutEffect"]
         );
         let without = |controllers: &str, gates: &str| -> Vec<&str> {
             let running = running(controllers, gates);

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use ironclad_api::{
-    NodeSelector, ObjectMeta, ResourceList, StringMap, Taint, Toleration, conditions, quantity::Amount, work::NodeClaim,
+    NodeSelector, ObjectMeta, ResourceList, StringMap, Taint, Toleration, conditions, names, quantity::Amount,
+    work::NodeClaim,
 };
 use ironclad_scheduling::{
     capacity::demand::{Units, in_units, units},
@@ -19,6 +20,8 @@ const NODE_READY: &str = "Ready";
 const POD_SCHEDULED: &str = "PodScheduled";
 /// Reason of [`POD_SCHEDULED`] if no node fits.
 const UNSCHEDULABLE: &str = "Unschedulable";
+/// Bytes of the scheduler's message about a pod that are kept.
+const MESSAGE_MAX: usize = 300;
 /// Annotation of a ReplicaSet: number of its revision of the Deployment.
 const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Label of a pod of a Deployment: the end of the name of its ReplicaSet.
@@ -78,9 +81,40 @@ struct Resources {
 #[serde(default)]
 struct PodStatus {
     phase: String,
-    /// Time since when the scheduler finds no node.
-    #[serde(rename = "conditions", deserialize_with = "unschedulable_since")]
-    unschedulable_since: Option<Timestamp>,
+    /// Present if the scheduler finds no node.
+    #[serde(rename = "conditions", deserialize_with = "unschedulable")]
+    unschedulable: Option<Box<Unschedulable>>,
+}
+
+/// Condition of a pod for which the scheduler finds no node.
+#[derive(Debug, Clone)]
+struct Unschedulable {
+    since: Timestamp,
+    message: Box<str>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: Option<String>,
+    message: Option<String>,
+    last_transition_time: Option<Timestamp>,
+}
+
+/// A pod for which the member's scheduler finds no node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithoutNode<'p> {
+    /// Namespace of the pod and of its workload.
+    pub namespace: &'p str,
+    /// Name of the binding that a template of this workload has.
+    pub binding: String,
+    /// Name of the pod.
+    pub pod: &'p str,
+    /// Message of the scheduler, cut.
+    pub message: &'p str,
 }
 
 /// A Node.
@@ -109,13 +143,11 @@ struct NodeStatus {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
-    reason: Option<String>,
-    last_transition_time: Option<Timestamp>,
 }
 
 /// A ReplicaSet.
@@ -219,12 +251,17 @@ fn stripped(whole: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-fn unschedulable_since<'de, D: Deserializer<'de>>(conditions: D) -> Result<Option<Timestamp>, D::Error> {
-    let conditions = Option::<Vec<Condition>>::deserialize(conditions)?.unwrap_or_default();
-    let pending = |c: &&Condition| {
+fn unschedulable<'de, D: Deserializer<'de>>(conditions: D) -> Result<Option<Box<Unschedulable>>, D::Error> {
+    let conditions = Option::<Vec<PodCondition>>::deserialize(conditions)?.unwrap_or_default();
+    let pending = |c: &PodCondition| {
         c.type_ == POD_SCHEDULED && c.status == conditions::FALSE && c.reason.as_deref() == Some(UNSCHEDULABLE)
     };
-    Ok(conditions.iter().find(pending).map(|c| c.last_transition_time.unwrap_or(Timestamp::MIN)))
+    Ok(conditions.into_iter().find(pending).map(|condition| {
+        let mut message = condition.message.unwrap_or_default();
+        message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+        let since = condition.last_transition_time.unwrap_or(Timestamp::MIN);
+        Box::new(Unschedulable { since, message: message.into_boxed_str() })
+    }))
 }
 
 macro_rules! kind {
@@ -268,7 +305,7 @@ impl Pod {
     /// Contribution to the sums of the cluster; `None` once it has ended.
     #[must_use]
     pub fn counted(&self) -> Option<summary::Pod> {
-        if matches!(self.status.phase.as_str(), "Succeeded" | "Failed") {
+        if self.has_ended() {
             return None;
         }
         let of = |containers: &[Container]| -> Vec<summary::Amounts> {
@@ -279,6 +316,10 @@ impl Pod {
             node: self.spec.node_name.as_str().into(),
             requests: summary::requests(&of(&self.spec.containers), &of(&self.spec.init_containers), &overhead),
         })
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 
     /// Its share of its node; `None` if it has no node or has ended.
@@ -307,7 +348,7 @@ impl Pod {
             is_leaving,
             is_replica: !is_leaving && (!has_ended || kind == JOB),
             waiting: waits.then(|| Box::new((format!("{namespace}/{name}"), self.claim()))),
-            found_no_node: waits && self.status.unschedulable_since.is_some(),
+            found_no_node: waits && self.status.unschedulable.is_some(),
         }
     }
 
@@ -331,9 +372,23 @@ impl Pod {
         estimator::Claim::from(Some(&claim))
     }
 
+    /// Its workload and the message of the scheduler; `None` unless it waits and the scheduler finds no node for it.
+    #[must_use]
+    pub fn without_node(&self) -> Option<WithoutNode<'_>> {
+        let unschedulable = self.status.unschedulable.as_ref()?;
+        let is_leaving = self.metadata.deletion_timestamp.is_some();
+        if is_leaving || !self.spec.node_name.is_empty() || self.has_ended() {
+            return None;
+        }
+        let pod = self.metadata.name.as_deref()?;
+        let (kind, owner) = self.owner().unwrap_or(("Pod", pod));
+        let namespace = self.metadata.namespace.as_deref()?;
+        Some(WithoutNode { namespace, binding: names::binding_name(kind, owner), pod, message: &unschedulable.message })
+    }
+
     /// Its state if the scheduler finds no node for it.
     pub(crate) fn pending(&self) -> Option<estimator::PendingPod> {
-        let since = self.status.unschedulable_since.filter(|_| self.spec.node_name.is_empty())?;
+        let since = self.status.unschedulable.as_ref().filter(|_| self.spec.node_name.is_empty())?.since;
         let owner = self.metadata.owner_references.as_ref()?.iter().find(|owner| owner.kind == "ReplicaSet")?;
         Some(estimator::PendingPod { replica_set: Arc::from(owner.name.as_str()), since })
     }
@@ -434,6 +489,40 @@ mod tests {
         ] {
             let pending = want.then(|| estimator::PendingPod { replica_set: "web-1".into(), since });
             assert_eq!(pod(spec, status).pending(), pending, "{name}");
+        }
+    }
+
+    #[test]
+    fn pods_without_node_say_why() {
+        let of = |node: &str, deleted: bool, reason: &str, message: &str| {
+            let deleted = deleted.then_some("2026-01-01T00:00:00Z");
+            let pod = json!({
+                "metadata": {"name": "a", "namespace": "shop", "deletionTimestamp": deleted, "labels": {TEMPLATE_HASH: "5d7f"},
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d7f", "uid": "u", "controller": true}]},
+                "spec": {"nodeName": node},
+                "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]},
+            });
+            serde_json::from_value::<Pod>(pod).unwrap()
+        };
+        let long = "ä".repeat(200);
+        for (name, pod, want) in [
+            ("as it is", of("", false, UNSCHEDULABLE, "0/1 nodes"), Some("0/1 nodes")),
+            (
+                "cut between characters",
+                of("", false, UNSCHEDULABLE, &format!("a{long}")),
+                Some(&format!("a{long}")[..299]),
+            ),
+            ("has a node", of("n1", false, UNSCHEDULABLE, "0/1 nodes"), None),
+            ("is being deleted", of("", true, UNSCHEDULABLE, "0/1 nodes"), None),
+            ("gated", of("", false, "SchedulingGated", "gate"), None),
+        ] {
+            let want = want.map(|message| WithoutNode {
+                namespace: "shop",
+                binding: "web-deployment".to_owned(),
+                pod: "a",
+                message,
+            });
+            assert_eq!(pod.without_node(), want, "{name}");
         }
     }
 

@@ -16,7 +16,7 @@ mod service;
 mod tls;
 
 pub use client::{Assumed, Call, Client, Estimator, Workload};
-pub use kinds::{Node, Pod};
+pub use kinds::{Node, Pod, WithoutNode};
 pub use listed::listed;
 pub use member::{Member, Needs};
 pub use metrics::CallMetrics;

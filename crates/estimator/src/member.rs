@@ -22,6 +22,9 @@ pub struct Needs {
     pub unschedulable: bool,
 }
 
+/// Pods without node, by namespace and name of the binding of their workload.
+const BY_BINDING_WITHOUT_NODE: &str = "bindingWithoutNode";
+
 type OnQuota = Box<dyn Fn(&str, &str, Option<Quota>) + Send + Sync>;
 
 /// Nodes and pods of one member, and what is computed from them. Handlers are added before [`Member::start`].
@@ -48,7 +51,10 @@ impl Member {
     pub fn new(needs: Needs) -> Arc<Self> {
         let this = Arc::new(Self {
             nodes: Informer::new(&[]),
-            pods: Informer::new(&[]),
+            pods: Informer::new(&[(BY_BINDING_WITHOUT_NODE, |pod| {
+                let found = pod.without_node();
+                found.map(|found| format!("{}/{}", found.namespace, found.binding)).into_iter().collect()
+            })]),
             replica_sets: Informer::new(&[]),
             quotas: Informer::new(&[]),
             needs,
@@ -97,6 +103,13 @@ impl Member {
     #[must_use]
     pub fn pods(&self) -> &Informer<Pod> {
         &self.pods
+    }
+
+    /// Pods for which the scheduler finds no node, of the workload that the binding of this namespace and name has, in
+    /// order of their names.
+    #[must_use]
+    pub fn without_node(&self, namespace: &str, binding: &str) -> Vec<Arc<Pod>> {
+        self.pods.by_index(BY_BINDING_WITHOUT_NODE, &format!("{namespace}/{binding}"))
     }
 
     /// Calls this for each ResourceQuota that was added, changed or (`None`) removed, with its namespace, its name and

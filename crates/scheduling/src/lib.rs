@@ -37,6 +37,7 @@ mod testkit;
 mod topology;
 pub mod trigger;
 pub mod wakes;
+pub mod without_node;
 
 pub use candidate::Candidate;
 pub use capacity::Capacity;

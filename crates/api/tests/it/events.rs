@@ -11,10 +11,11 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 33] = [
+const BESIDE_THE_TABLE: [(&str, &str); 34] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
+    ("PodsUnschedulable", "W"),
     ("PriorityClassNotFound", "W"),
     ("EvictionQueued", "N"),
     ("EvictionAbandoned", "N"),

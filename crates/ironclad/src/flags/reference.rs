@@ -185,6 +185,7 @@ fn controllers_are_those_of_the_table() {
         "policy",
         "scheduler",
         "withoutEffect",
+        "withoutNode",
     ];
     all.retain(|name| !ours.contains(name));
     assert_eq!(all, listed);

@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{
-    conditions::{self, binding::SCHEDULED},
+    conditions::{
+        self, TRUE,
+        binding::{PODS_UNSCHEDULABLE, SCHEDULED},
+    },
     eviction::BINDING_PREEMPTED,
     policy::PropagationPolicy,
     work::ResourceBinding,
@@ -216,6 +219,13 @@ impl Fleet {
     async fn delete(&self, name: &str) -> anyhow::Result<()> {
         self.deployments().delete(name, &DeleteParams::default()).await?;
         Ok(())
+    }
+
+    /// Message of condition `PodsUnschedulable`.
+    async fn without_node(&self, name: &str) -> anyhow::Result<Option<String>> {
+        let status = self.binding(name).await?.and_then(|binding| binding.status).unwrap_or_default();
+        let condition = conditions::get(&status.conditions, PODS_UNSCHEDULABLE);
+        Ok(condition.filter(|condition| condition.status == TRUE).map(|condition| condition.message.clone()))
     }
 
     async fn nominated(&self, name: &str) -> anyhow::Result<usize> {
@@ -588,6 +598,54 @@ async fn a_finalizer_in_the_member_delays_the_new_copy() -> anyhow::Result<()> {
         }
     }
     anyhow::bail!("the new copy does not start")
+}
+
+/// A host port is nothing that the account counts: the preemptor is placed, and its pod finds no node.
+#[tokio::test(start_paused = true)]
+async fn a_preemptor_without_node_says_what_the_member_said() -> anyhow::Result<()> {
+    let mut fleet = Fleet::of(1, 1, 8).await?;
+    fleet.run(app("low", 1, 6, 0)).await?;
+    let ports = json!([{"containerPort": 80, "hostPort": 8080}]);
+    let pods: Api<Pod> = Api::namespaced(fleet.world.member("member1")?.client(), "default");
+    let in_the_way = json!({
+        "metadata": {"name": "in-the-way"},
+        "spec": {"containers": [{"name": "web", "image": "web", "ports": ports.clone()}]},
+    });
+    pods.create(&PostParams::default(), &serde_json::from_value(in_the_way)?).await?;
+    fleet.world.pass(10 * SECOND).await?;
+    let high = app("high", 1, 6, 10);
+    let with_port = |deployment: &mut Value| {
+        deployment["spec"]["template"]["spec"]["containers"][0]["ports"] = ports;
+    };
+    fleet.create_with(high, |_| {}, with_port).await?;
+    let mut said = None;
+    for _ in 0..60 {
+        fleet.world.pass(SECOND).await?;
+        said = fleet.without_node("high").await?;
+        if said.is_some() {
+            break;
+        }
+    }
+    let said = said.context("no condition")?;
+    let want = "member1: 1 pod has no node: 0/1 nodes are available: 1 node(s) didn't have free ports";
+    ensure!(said.starts_with(want), "{said}");
+    ensure!(fleet.placed("high").await? == 1 && fleet.bound("member1", "high").await?.is_empty());
+    fleet.world.pass(60 * SECOND).await?;
+    ensure!(fleet.without_node("low").await?.is_none(), "low waits in the control plane");
+    let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(fleet.user.clone(), "default");
+    let events = events.list(&ListParams::default()).await?.items;
+    let told: BTreeSet<(String, String)> = events
+        .into_iter()
+        .filter(|event| event.reason.as_deref() == Some(PODS_UNSCHEDULABLE))
+        .filter_map(|event| Some((event.involved_object.kind?, event.message?)))
+        .collect();
+    let about = |kind: &str| (kind.to_owned(), said.clone());
+    ensure!(told == [about("Deployment"), about("ResourceBinding")].into(), "{told:?}");
+    pods.delete("in-the-way", &DeleteParams::default()).await?;
+    fleet.until_bound(high).await?;
+    fleet.world.pass(10 * SECOND).await?;
+    ensure!(fleet.without_node("high").await?.is_none(), "it has a node");
+    Ok(())
 }
 
 /// Tasks of preempted workloads are named so.

@@ -1,0 +1,108 @@
+//! Conditions and events about the pods of preemptors for which members found no node (specification/scheduling.md
+//! 15.10). It keeps no state: the pods are found in the caches of the connected members.
+
+use std::sync::Arc;
+
+use ironclad_estimator::{Pod, WithoutNode};
+use ironclad_fleet::{Binding, ClusterName};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_scheduling::{
+    preempt::Mode,
+    without_node::{self, SETTLES, Waiting},
+};
+use ironclad_seam::Seam;
+
+use crate::{
+    bindings::{BindingChange, Bindings, queue_key},
+    controller::Controller,
+    events::Events,
+    members::{Member, Members},
+    setup::{Setup, on_connect},
+};
+
+/// Its name, also as a contributor of status.
+pub(crate) const NAME: &str = "withoutNode";
+/// Bindings that are reconciled at once.
+const WORKERS: usize = 1;
+
+struct WithoutNodes {
+    seam: Seam,
+    queue: Queue<Key>,
+    bindings: Bindings,
+    members: Arc<Members>,
+    events: Events,
+    mode: Mode,
+}
+
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let this = Arc::new(WithoutNodes {
+        seam: setup.seam.clone(),
+        queue: setup.queue(NAME),
+        bindings: setup.bindings.clone(),
+        members: setup.members.clone(),
+        events: setup.events.clone(),
+        mode: setup.capacity.options().preemption,
+    });
+    setup.bindings.on_change(&this, WithoutNodes::on_binding);
+    if this.mode != Mode::Off {
+        on_connect(setup, &this, WithoutNodes::follow);
+    }
+    this
+}
+
+impl Controller for WithoutNodes {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { Ok::<_, Failure>(this.reconcile(&key)) }
+        });
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.queue.is_idle()
+    }
+}
+
+impl WithoutNodes {
+    fn reconcile(&self, key: &Key) -> Next {
+        let Some(binding) = self.bindings.get_as_requested(key) else { return Next::Forget };
+        let asked = without_node::questions(binding.view(), self.mode).into_iter();
+        let waiting = asked.map(|cluster| (cluster.clone(), self.waiting(&cluster, key))).collect();
+        let decision = without_node::decide(binding.view(), self.mode, &waiting);
+        if let Some(part) = decision.status {
+            self.bindings.request_status(key, binding.uid(), NAME, part);
+        }
+        self.events.record_all(&decision.events);
+        decision.again.map_or(Next::Forget, Next::After)
+    }
+
+    /// Pods without node in a cluster, of the workload of this binding.
+    fn waiting(&self, cluster: &ClusterName, binding: &Key) -> Vec<Waiting> {
+        let Some(member) = self.members.get(cluster) else { return Vec::new() };
+        let pods = member.resources.without_node(&binding.namespace, &binding.name);
+        let found = pods.iter().filter_map(|pod| pod.without_node());
+        found.map(|found| Waiting { pod: found.pod.to_owned(), message: found.message.to_owned() }).collect()
+    }
+
+    fn on_binding(&self, change: &BindingChange) {
+        let Some(new) = &change.new else { return };
+        let old = change.old.as_ref().map(Binding::view);
+        if let Some(wait) = without_node::wakes(old, new.view(), self.mode) {
+            self.queue.add_after(queue_key(new), wait);
+        }
+    }
+
+    fn follow(this: &Arc<Self>, member: &Arc<Member>) {
+        let queue = this.queue.clone();
+        member.resources.pods().on_change(move |change: &Change<Pod>| {
+            let (old, new) = (change.old.as_deref(), change.new.as_deref());
+            let (old, new) = (old.and_then(Pod::without_node), new.and_then(Pod::without_node));
+            if old != new {
+                let bindings = [old, new].into_iter().flatten();
+                let keys = bindings.map(|WithoutNode { namespace, binding, .. }| Key::new(namespace, &binding));
+                keys.for_each(|key| queue.add_after(key, SETTLES));
+            }
+        });
+    }
+}

@@ -36,6 +36,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// Time for which pods of a copy are waited for, at least.
 const STARTS_WITHIN: Duration = Duration::from_secs(12);
 const MINUTE: Duration = Duration::from_secs(60);
+/// Time of a write on its way: its decision may not know what is written meanwhile.
+const IN_FLIGHT: Duration = Duration::from_millis(50);
 
 /// Gate and flags of preemption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +174,7 @@ impl Checker {
     /// Evictions since then whose preemptor was not placed, although it is the same and no higher priority got
     /// capacity afterwards. Called at rest.
     pub fn in_vain(&self, since: Duration, fleet: &Fleet) -> Vec<String> {
-        self.preemptions.in_vain(since, self.rules.stale, fleet)
+        self.preemptions.in_vain(since, fleet)
     }
 
     pub(super) fn end_of_faults(&mut self, at: Duration) {
@@ -327,13 +329,13 @@ impl Checker {
 }
 
 impl Preemptions {
-    fn in_vain(&self, since: Duration, stale: Duration, fleet: &Fleet) -> Vec<String> {
+    fn in_vain(&self, since: Duration, fleet: &Fleet) -> Vec<String> {
         let waits = |eviction: &&Eviction| {
             let (key, generation) = &eviction.by;
             let by = fleet.bindings.get(key).filter(|by| by.metadata.generation == Some(*generation));
             by.is_some_and(|by| {
-                // Also between the decision and the eviction.
-                let higher = |(at, of): &(Duration, i32)| *at + stale >= eviction.at && *of > priority(&by.spec);
+                // The plan is made once more in the moment of the first eviction.
+                let higher = |(at, of): &(Duration, i32)| *at + IN_FLIGHT >= eviction.at && *of > priority(&by.spec);
                 // Members of its group may have been placed elsewhere meanwhile.
                 let grouped = by.spec.workload_affinity_groups.is_some();
                 !grouped && placed(&by.spec) < by.spec.replicas && !self.placements.iter().any(higher)
@@ -637,8 +639,8 @@ impl Preemptions {
     }
 
     /// Millicores that bindings hold in a cluster: those that they were given, or, once members had the time to start
-    /// them, those of pods that have a node: members may refuse pods, decide on replicas, and use nodes in another way
-    /// than was foreseen.
+    /// them or the binding is being deleted, those of pods that have a node: members may refuse pods, decide on replicas,
+    /// and use nodes in another way than was foreseen.
     fn holds(
         &self,
         at: Duration,
@@ -650,7 +652,8 @@ impl Preemptions {
             let spec = &binding.spec;
             let promised = spec.target(&cluster.0).map_or(0, |target| of_target(spec, target));
             let given = self.given.get(&(key.clone(), cluster.clone()));
-            let given = given.filter(|(given, _)| *given + STARTS_WITHIN >= at);
+            let starts = binding.metadata.deletion_timestamp.is_none();
+            let given = given.filter(|(given, _)| starts && *given + STARTS_WITHIN >= at);
             promised.min(given.map_or_else(|| running(machines, cluster, spec), |(_, with)| *with))
         };
         fleet.bindings.iter().map(of).sum()

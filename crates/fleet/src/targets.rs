@@ -10,7 +10,7 @@ use ironclad_api::{
     work::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster},
 };
 
-use crate::ClusterName;
+use crate::{ClusterName, count::count};
 
 /// A cluster that shall have a copy, and its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,15 @@ pub struct Target {
     pub cluster: ClusterName,
     /// Replicas of the copy, if the binding is a workload.
     pub replicas: i32,
+}
+
+impl Target {
+    /// Sentence about replicas of a copy that stays in part ([`staying`]).
+    #[must_use]
+    pub fn stays(&self) -> String {
+        let verb = if self.replicas == 1 { "stays" } else { "stay" };
+        format!("{} {verb} until others have room", count(self.replicas, "replica"))
+    }
 }
 
 /// The scheduler's result, then what referrers need besides, in order.

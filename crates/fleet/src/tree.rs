@@ -249,6 +249,7 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tr
                     .is_some_and(|on| on.cluster_names.iter().any(|name| **name == *cluster.0))
         })
     };
+    let staying = targets::staying(bound.spec);
     for cluster in targets::expected_clusters(bound.spec) {
         let (state, detail) = cluster_state(world, &cluster);
         tree.push(3, format!("Cluster {cluster}"), state, detail);
@@ -256,7 +257,10 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tr
         let (state, detail) = match work {
             None => not_made(world, bound, &cluster),
             Some(_) if suspended(&cluster) => (LinkState::Waiting, "dispatching is suspended".to_owned()),
-            Some(work) => applied(work),
+            Some(work) => match staying.iter().find(|copy| copy.cluster == cluster && copy.replicas > 0) {
+                Some(copy) => (LinkState::Waiting, copy.stays()),
+                None => applied(work),
+            },
         };
         let resource = &bound.spec.resource;
         let default = || names::work_name(&resource.kind, &resource.namespace, &resource.name);

@@ -129,8 +129,7 @@ mod tests {
             serde_json::from_value(serde_json::json!({"resourceRequest": {"cpu": "1"}})).unwrap();
         binding.spec.replica_requirements = Some(requirements.into());
         let policy = Some(PreemptionPolicy::PreemptLowerPriority);
-        binding.spec.schedule_priority =
-            Some(ResolvedPriority { priority: 9, preemption_policy: policy, ..ResolvedPriority::default() });
+        binding.spec.schedule_priority = Some(ResolvedPriority { priority: 9, preemption_policy: policy });
         if !condition.is_empty() {
             let condition = conditions::condition(PODS_UNSCHEDULABLE, TRUE, UNSCHEDULABLE, condition);
             binding.status =

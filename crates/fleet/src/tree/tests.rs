@@ -233,6 +233,19 @@ fn new_copy_that_waits_for_the_end_of_the_old_one_says_so() {
 }
 
 #[test]
+fn replicas_that_stay_in_a_cluster_that_is_left_are_told() {
+    let mut world = world();
+    let task = json!({"fromCluster": "m1", "purgeMode": "Directly", "reason": "R", "producer": "P", "replicas": 2});
+    let divided = json!({"replicaScheduling": {"replicaSchedulingType": "Divided"}});
+    let spec = json!({"replicas": 3, "placement": divided, "clusters": [{"name": "m2", "replicas": 1}],
+        "gracefulEvictionTasks": [task]});
+    world.insert_binding(changed(binding(), json!({"spec": spec})));
+    let lines = printed(&world);
+    let want = "Work karmada-es-m1/web-1 [Waiting] 2 replicas stay until others have room";
+    assert!(lines.iter().any(|line| line.trim().starts_with(want)), "{lines:#?}");
+}
+
+#[test]
 fn target_without_a_work_has_its_name_and_the_reason_in_the_status() {
     let mut world = world();
     world.works.clear();

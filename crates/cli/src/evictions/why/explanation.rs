@@ -183,11 +183,15 @@ pub(super) fn explain(
         unasked: BTreeSet::new(),
         cancels: Vec::new(),
     };
-    let mut answers = Vec::new();
+    let (mut answers, staying) = (Vec::new(), targets::staying(spec));
     for task in spec.graceful_eviction_tasks.iter().filter(|task| task.producer == PRODUCER_TAINT_MANAGER) {
         let mut answer = blank(&task.from_cluster, "Left", format!("{}: {}", task.reason, task.message));
         answer.since = task.creation_timestamp.as_ref().map(|time| time.0);
         answer.purge_mode = task.purge_mode.map(|mode| format!("{mode:?}"));
+        let stays = staying.iter().find(|copy| *copy.cluster.0 == *task.from_cluster && copy.replicas > 0);
+        if let Some(copy) = stays {
+            answer.because.push_str(&format!("; {}", copy.stays()));
+        }
         answer.cancels = vec![
             match (spec.clusters.is_empty(), waits_for_source(binding, &task.from_cluster, clusters)) {
                 (_, true) => {
@@ -199,10 +203,10 @@ pub(super) fn explain(
                      runs there any more"
                     )
                 }
-                (true, false) => {
+                (is_empty, false) if is_empty || stays.is_some() => {
                     format!("{} recovers, or another cluster can take it: it is placed there then", task.from_cluster)
                 }
-                (false, false) => "nothing: the migration goes on until the new copy is healthy".to_owned(),
+                (_, false) => "nothing: the migration goes on until the new copy is healthy".to_owned(),
             },
         ];
         answers.push(answer);

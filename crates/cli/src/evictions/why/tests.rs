@@ -7,7 +7,7 @@ use ironclad_api::{
     cluster::{APIEnablement, APIResource, Cluster, ClusterSpec},
     conditions::{self, cluster::READY},
     eviction::PRODUCER_TAINT_MANAGER,
-    policy::{Placement, SpreadByField, SpreadConstraint},
+    policy::{Placement, PurgeMode, ReplicaSchedulingStrategy, ReplicaSchedulingType, SpreadByField, SpreadConstraint},
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
     work::{
         GracefulEvictionTask, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster,
@@ -311,8 +311,18 @@ fn finished_evictions_are_explained() {
         producer: PRODUCER_TAINT_MANAGER.into(),
         ..GracefulEvictionTask::default()
     }];
-    let text = answers(&world(NO_EXECUTE, left), &EvictionQueue::default())[0].text(at(0));
+    let text = answers(&world(NO_EXECUTE, left.clone()), &EvictionQueue::default())[0].text(at(0));
     assert!(text.starts_with("shop/web-deployment (apps/v1 Deployment web) has left member1\n  because  TaintUntolerated: taints k:NoExecute\n"), "{text}");
+    let strategy = ReplicaSchedulingStrategy {
+        replica_scheduling_type: Some(ReplicaSchedulingType::Divided),
+        ..ReplicaSchedulingStrategy::default()
+    };
+    left.spec.placement = Some(Placement { replica_scheduling: Some(strategy), ..Placement::default() }.into());
+    left.spec.clusters = vec![TargetCluster { name: "member2".into(), replicas: 1, components: vec![] }];
+    left.spec.graceful_eviction_tasks[0].purge_mode = Some(PurgeMode::Directly);
+    let text = answers(&world(NO_EXECUTE, left), &EvictionQueue::default())[0].text(at(0));
+    assert!(text.contains("taints k:NoExecute; 1 replica stays until others have room\n"), "{text}");
+    assert!(text.contains("member1 recovers, or another cluster can take it"), "{text}");
 }
 
 #[test]

@@ -97,13 +97,13 @@ fn lacking(spec: &ResourceBindingSpec) -> Option<i64> {
 }
 
 /// Old copies that are left directly and run on in part, with the replicas that stay: those that have no place elsewhere
-/// (specification/failover.md 4.4). A workload whose replicas are not divided, or whose state is handed over, has none:
-/// its copy is left as a whole.
+/// (specification/failover.md 4.4). A workload whose replicas are not divided, whose state is handed over, or that is not
+/// dispatched to a target has none: its copy is left as a whole.
 #[must_use]
 pub fn staying(spec: &ResourceBindingSpec) -> Vec<Target> {
-    let Some(mut lacking) = lacking(spec).filter(|lacking| *lacking > 0 && !preserves_state(spec)) else {
-        return Vec::new();
-    };
+    let is_dispatched = started(spec).count() == spec.clusters.len();
+    let lacking = lacking(spec).filter(|lacking| *lacking > 0 && is_dispatched && !preserves_state(spec));
+    let Some(mut lacking) = lacking else { return Vec::new() };
     let left = old_copies(spec).filter(|task| task.purge_mode == Some(PurgeMode::Directly));
     left.filter(|task| spec.target(&task.from_cluster).is_none())
         .map(|task| {

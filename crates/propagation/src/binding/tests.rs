@@ -404,14 +404,19 @@ fn replicas_without_a_place_stay_in_a_ready_cluster_that_is_left_directly() {
     world.binding = patched(&world.binding, &to(1));
     assert_eq!(kinds(&world.reconcile()), ["patch"], "a copy that is gone is not made again");
     assert_eq!(world.places(), ["m2"]);
-    let mut world = World::new(&[("m1", 3)]);
-    world.go();
-    world.clusters.insert("m1".into(), Arc::new(cluster("m1", "True")));
-    world.binding = patched(&world.binding, &to(1));
-    let state = json!({"spec": {"failover": {"cluster": {"statePreservation": {"rules": []}}}}});
-    world.binding = patched(&world.binding, &state);
-    assert_eq!(kinds(&world.reconcile()), ["requeue"], "state is handed over as a whole");
-    assert_eq!((world.places(), replicas(&world, "m1")), (vec!["m1".to_owned()], json!(3)));
+    for (name, whole) in [
+        ("state is handed over", json!({"failover": {"cluster": {"statePreservation": {"rules": []}}}})),
+        ("nothing is dispatched", json!({"suspension": {"dispatching": true}})),
+        ("to a target", json!({"suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}}})),
+    ] {
+        let mut world = World::new(&[("m1", 3)]);
+        world.go();
+        world.clusters.insert("m1".into(), Arc::new(cluster("m1", "True")));
+        world.binding = patched(&world.binding, &to(1));
+        world.binding = patched(&world.binding, &json!({"spec": whole}));
+        assert_eq!(kinds(&world.reconcile()), ["requeue"], "{name}");
+        assert_eq!((world.places(), replicas(&world, "m1")), (vec!["m1".to_owned()], json!(3)), "{name}");
+    }
 }
 
 #[test]

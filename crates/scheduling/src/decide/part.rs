@@ -33,6 +33,7 @@ pub(super) fn that_fits(seen: &Seen<'_>, failure: &Failure, now: Timestamp) -> O
         || !spec.placement.as_ref().is_some_and(|placement| divides_by_capacity(placement))
         || spec.components.len() > 1
         || preserves_state(spec)
+        || spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true) || s.dispatching_on_clusters.is_some())
     {
         return None;
     }

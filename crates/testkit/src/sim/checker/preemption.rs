@@ -526,8 +526,10 @@ impl Preemptions {
         if count > 1 {
             noted.insert("a preemption needs several victims");
         }
-        // Of an earlier plan under the same nomination, others may have taken what was freed.
-        let evictions = self.evictions.iter().filter(|e| e.by.0 == *by && e.at + MINUTE >= at);
+        // Of an earlier plan under the same nomination, others may have taken what was freed. Who was placed and asks for
+        // more has a plan of its own.
+        let lately = |e: &&Eviction| e.by == (by.clone(), nomination.generation) && e.at + MINUTE >= at;
+        let evictions = self.evictions.iter().filter(lately);
         let lately = evictions.map(|e| &e.victim).collect::<BTreeSet<_>>().len();
         if lately > limits.victims {
             broken.push(format!("{by} preempts {lately} bindings, at most {}", limits.victims));

@@ -471,7 +471,9 @@ pub fn success(binding: BindingRef<'_>, effects: &[Effect]) -> Vec<Event> {
         return vec![event(binding.reference(), message)];
     }
     let first = effects.iter().find_map(|effect| match effect {
-        Effect::Result { targets, .. } if binding.spec().clusters.is_empty() => Some(targets),
+        Effect::Result { targets, .. } if binding.spec().clusters.is_empty() => {
+            Some(targets).filter(|targets| !part::is_one(binding.spec(), targets))
+        }
         _ => None,
     });
     let first = first.filter(|targets| !targets.is_empty()).map(|targets| success_message(binding, targets));

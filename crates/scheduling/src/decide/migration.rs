@@ -222,6 +222,10 @@ fn what_fits_moves_and_the_rest_stays_if_the_copy_is_left_directly() {
         let all = after.spec.clusters.iter().map(|target| target.replicas).sum::<i32>() == after.spec.replicas;
         assert_eq!(condition.status == TRUE, all, "{name}: it waits for room while replicas stay");
         assert_eq!(decision.next, if all { Next::OnEvent } else { Next::WhenCapacity }, "{name}");
+        let mut first = binding.clone();
+        first.spec.clusters.clear();
+        let successes = success((&first).into(), &decision.plan.effects);
+        assert_eq!(!successes.is_empty(), all, "{name}: no success is told of a part");
         let told = condition.message.split_once("until others have room: ").map_or("", |(_, stay)| stay);
         assert_eq!(told.trim_end_matches('.'), stay, "{name}: {}", condition.message);
         let again = decide_in(&after, &clusters, &available(0), &Options::default(), 3);

@@ -25,6 +25,12 @@ pub(super) struct Part {
     pub(super) stays: i32,
 }
 
+/// Returns whether a result has a place for a part of the replicas only.
+pub(super) fn is_one(spec: &ResourceBindingSpec, targets: &[TargetCluster]) -> bool {
+    let placed = targets.iter().fold(0_i32, |sum, target| sum.saturating_add(target.replicas));
+    spec.placement.as_ref().is_some_and(|placement| divides_by_capacity(placement)) && placed < spec.replicas
+}
+
 /// The largest part of the replicas that fits, if the others may stay in ready clusters that the binding is leaving.
 pub(super) fn that_fits(seen: &Seen<'_>, failure: &Failure, now: Timestamp) -> Option<Part> {
     let BindingRef::Namespaced(binding) = seen.binding else { return None };

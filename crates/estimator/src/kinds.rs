@@ -496,11 +496,14 @@ mod tests {
     fn pods_without_node_say_why() {
         let of = |node: &str, deleted: bool, reason: &str, message: &str| {
             let deleted = deleted.then_some("2026-01-01T00:00:00Z");
+            let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d7f", "uid": "u",
+                               "controller": true});
+            let condition = json!({"type": POD_SCHEDULED, "status": "False", "reason": reason, "message": message});
             let pod = json!({
-                "metadata": {"name": "a", "namespace": "shop", "deletionTimestamp": deleted, "labels": {TEMPLATE_HASH: "5d7f"},
-                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d7f", "uid": "u", "controller": true}]},
+                "metadata": {"name": "a", "namespace": "shop", "deletionTimestamp": deleted,
+                             "labels": {TEMPLATE_HASH: "5d7f"}, "ownerReferences": [owner]},
                 "spec": {"nodeName": node},
-                "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]},
+                "status": {"conditions": [condition]},
             });
             serde_json::from_value::<Pod>(pod).unwrap()
         };

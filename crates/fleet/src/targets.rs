@@ -96,9 +96,9 @@ fn lacking(spec: &ResourceBindingSpec) -> Option<i64> {
     })
 }
 
-/// Old copies that are left directly and run on in part, with the replicas that stay: those that have no place elsewhere
-/// (specification/failover.md 4.4). A workload whose replicas are not divided, whose state is handed over, or that is not
-/// dispatched to a target has none: its copy is left as a whole.
+/// Old copies that are left directly and run on in part, with the replicas that stay since they have no place elsewhere
+/// (specification/failover.md 4.4). A workload whose replicas are not divided, whose state is handed over, or that is
+/// not dispatched to a target has none: its copy is left as a whole.
 #[must_use]
 pub fn staying(spec: &ResourceBindingSpec) -> Vec<Target> {
     let is_dispatched = started(spec).count() == spec.clusters.len();
@@ -125,8 +125,8 @@ pub fn preserves_state(spec: &ResourceBindingSpec) -> bool {
 }
 
 /// Cluster whose copy must be deleted before new ones are made, if there is one (specification/propagation.md 9.1 step
-/// 3, specification/failover.md 4.4). A cluster that is a target again keeps its copy, and a ready one the replicas that
-/// stay. `has_copy` tells whether the binding has a Work there, and `is_ready` whether it can delete it.
+/// 3, specification/failover.md 4.4). A cluster that is a target again keeps its copy, and a ready one the replicas
+/// that stay. `has_copy` tells whether the binding has a Work there, and `is_ready` whether it can delete it.
 pub fn awaited_source(
     spec: &ResourceBindingSpec,
     metadata: &ObjectMeta,

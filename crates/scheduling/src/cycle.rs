@@ -630,8 +630,7 @@ pub fn question_of(spec: &ResourceBindingSpec, options: &Options) -> Option<Ques
 }
 
 /// Returns whether shares follow capacity (specification/scheduling.md 8.2).
-#[must_use]
-pub fn divides_by_capacity(placement: &Placement) -> bool {
+pub(crate) fn divides_by_capacity(placement: &Placement) -> bool {
     let Some(strategy) = &placement.replica_scheduling else { return false };
     let dynamic = strategy.weight_preference.as_ref().is_some_and(|preference| preference.dynamic_weight.is_some());
     placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!strategy.is_weighted() || dynamic)

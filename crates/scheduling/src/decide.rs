@@ -35,6 +35,7 @@ use part::Part;
 use preemption::{Considered, nominated};
 
 pub use again::{Again, UNSCHEDULABLE_AGAIN, again};
+pub use part::moves_in_part;
 pub use refused::{refused, template_accepted, template_refused};
 
 /// Message of the condition after success.
@@ -472,7 +473,7 @@ pub fn success(binding: BindingRef<'_>, effects: &[Effect]) -> Vec<Event> {
     }
     let first = effects.iter().find_map(|effect| match effect {
         Effect::Result { targets, .. } if binding.spec().clusters.is_empty() => {
-            Some(targets).filter(|targets| !part::is_one(binding.spec(), targets))
+            Some(targets).filter(|targets| !part::is_partial(binding.spec(), targets))
         }
         _ => None,
     });

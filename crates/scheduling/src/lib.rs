@@ -44,10 +44,10 @@ pub use capacity::Capacity;
 pub use index::Index;
 pub use ironclad_fleet::divide;
 
-pub use cycle::{Class, Failure, ScheduleResult, available_replicas, divides_by_capacity, dry_run, question_of};
+pub use cycle::{Class, Failure, ScheduleResult, available_replicas, dry_run, question_of};
 pub use decide::{
     Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
-    observed_generation, refused, success, template_accepted, template_refused,
+    moves_in_part, observed_generation, refused, success, template_accepted, template_refused,
 };
 pub use interests::Interests;
 pub use line::Line;

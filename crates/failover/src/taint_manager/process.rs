@@ -12,9 +12,8 @@ use ironclad_fleet::{
     Binding, BindingKey, ClusterName, Clusters, Event, StatusPart,
     because::eviction::{NoTarget, Reason},
     eviction_task,
-    targets::preserves_state,
 };
-use ironclad_scheduling::{Options, Peers, divides_by_capacity};
+use ironclad_scheduling::{Options, Peers, moves_in_part};
 use serde_json::{Map, Value};
 
 use super::{Evictions, is_ready};
@@ -182,7 +181,7 @@ pub(super) fn decide(
         && (divides(binding) || !substitute);
     if let Some(available) = around.available.filter(|_| flags.capacity_check || is_last)
         && let Err(why) = has_capacity(binding, &key.cluster, &left_out, &snapshot, available)
-        && !(is_last && moves_in_part(binding, &why))
+        && !(is_last && matches!(why, NoTarget::InsufficientCapacity { found: 1.., .. }) && moves_in_part(spec))
     {
         return Step::Park(Reason::NoTarget(why));
     }
@@ -214,15 +213,6 @@ pub(super) fn decide(
 fn divides(binding: &Binding) -> bool {
     let placement = binding.spec().placement.as_ref();
     placement.is_some_and(|placement| placement.replica_scheduling_type() == ReplicaSchedulingType::Divided)
-}
-
-/// Returns whether a part of the replicas has room elsewhere and moves: the scheduler leaves the others where they are.
-fn moves_in_part(binding: &Binding, why: &NoTarget) -> bool {
-    let spec = binding.spec();
-    matches!(why, NoTarget::InsufficientCapacity { found: 1.., .. })
-        && spec.placement.as_ref().is_some_and(|placement| divides_by_capacity(placement))
-        && spec.components.len() <= 1
-        && !preserves_state(spec)
 }
 
 /// The time that an eviction is recorded with. It is not before the eviction was due, although the clock may have been

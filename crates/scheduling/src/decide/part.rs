@@ -25,8 +25,19 @@ pub(super) struct Part {
     pub(super) stays: i32,
 }
 
+/// Returns whether a part of the replicas may leave a cluster directly while the others stay: they are divided by
+/// capacity, no state is handed over with them, and dispatching is not suspended (specification/failover.md 4.4).
+#[must_use]
+pub fn moves_in_part(spec: &ResourceBindingSpec) -> bool {
+    let suspension = spec.suspension.as_ref();
+    spec.placement.as_ref().is_some_and(|placement| divides_by_capacity(placement))
+        && spec.components.len() <= 1
+        && !preserves_state(spec)
+        && suspension.is_none_or(|all| all.dispatching != Some(true) && all.dispatching_on_clusters.is_none())
+}
+
 /// Returns whether a result has a place for a part of the replicas only.
-pub(super) fn is_one(spec: &ResourceBindingSpec, targets: &[TargetCluster]) -> bool {
+pub(super) fn is_partial(spec: &ResourceBindingSpec, targets: &[TargetCluster]) -> bool {
     let placed = targets.iter().fold(0_i32, |sum, target| sum.saturating_add(target.replicas));
     spec.placement.as_ref().is_some_and(|placement| divides_by_capacity(placement)) && placed < spec.replicas
 }
@@ -35,12 +46,7 @@ pub(super) fn is_one(spec: &ResourceBindingSpec, targets: &[TargetCluster]) -> b
 pub(super) fn that_fits(seen: &Seen<'_>, failure: &Failure, now: Timestamp) -> Option<Part> {
     let BindingRef::Namespaced(binding) = seen.binding else { return None };
     let spec = &binding.spec;
-    if failure.class() != Class::InsufficientCapacity
-        || !spec.placement.as_ref().is_some_and(|placement| divides_by_capacity(placement))
-        || spec.components.len() > 1
-        || preserves_state(spec)
-        || spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true) || s.dispatching_on_clusters.is_some())
-    {
+    if failure.class() != Class::InsufficientCapacity || !moves_in_part(spec) {
         return None;
     }
     let left = old_copies(spec).filter(|task| {

@@ -811,11 +811,18 @@ fn a_divided_workload_leaves_directly_as_soon_as_a_replica_fits() {
             strategy.replica_division_preference = Some(ReplicaDivisionPreference::Weighted);
         })
     };
+    let not_everywhere = |binding| {
+        with(binding, |spec| {
+            let on = SuspendClusters { cluster_names: vec!["m9".to_owned()] };
+            spec.suspension.get_or_insert_default().dispatching_on_clusters = Some(on);
+        })
+    };
     let w = || div("w", &[("m1", 4)]);
     for (name, binding, room, leaves) in [
         ("none fits", by_capacity(w()), 0, false),
         ("one fits", by_capacity(w()), 1, true),
         ("all fit", by_capacity(w()), 4, true),
+        ("to a cluster nothing is dispatched", not_everywhere(by_capacity(w())), 3, false),
         ("fixed shares need room for all", weighted(w()), 3, false),
         ("fixed shares with room for all", weighted(w()), 4, true),
         ("each copy is whole", dup("w", &["m1"]), 0, false),

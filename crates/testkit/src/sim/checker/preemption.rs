@@ -526,8 +526,8 @@ impl Preemptions {
         if count > 1 {
             noted.insert("a preemption needs several victims");
         }
-        // Of an earlier plan under the same nomination, others may have taken what was freed. Who was placed and asks for
-        // more has a plan of its own.
+        // Of an earlier plan under the same nomination, others may have taken what was freed. Who was placed and asks
+        // for more has a plan of its own.
         let lately = |e: &&Eviction| e.by == (by.clone(), nomination.generation) && e.at + MINUTE >= at;
         let evictions = self.evictions.iter().filter(lately);
         let lately = evictions.map(|e| &e.victim).collect::<BTreeSet<_>>().len();
@@ -641,8 +641,8 @@ impl Preemptions {
     }
 
     /// Millicores that bindings hold in a cluster: those that they were given, or, once members had the time to start
-    /// them or the binding is being deleted, those of pods that have a node: members may refuse pods, decide on replicas,
-    /// and use nodes in another way than was foreseen.
+    /// them or the binding is being deleted, those of pods that have a node: members may refuse pods, decide on
+    /// replicas, and use nodes in another way than was foreseen.
     fn holds(
         &self,
         at: Duration,

@@ -7,7 +7,7 @@ use ironclad_api::{
     annotations::{APPLIED_PLACEMENT, TAINT_OWNERS},
     policy::{
         ClusterAffinity, ClusterFailoverBehavior, FailoverBehavior, Placement, PurgeMode, ReplicaDivisionPreference,
-        ReplicaSchedulingStrategy, ReplicaSchedulingType, SpreadByField, SpreadConstraint,
+        ReplicaSchedulingStrategy, ReplicaSchedulingType, SpreadByField, SpreadConstraint, SuspendClusters,
     },
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
     work::{GracefulEvictionTask, ObjectReference as Resource, ResourceBinding, ResourceBindingSpec, TargetCluster},

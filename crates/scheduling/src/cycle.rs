@@ -376,6 +376,7 @@ fn feasible_of_all<'a>(
     let missing = filter.missing(seen.clusters);
     trace.note_clusters(missing.iter().map(|name| Reason::Missing { cluster: name.clone() }));
     let mut error = FitError { clusters: seen.clusters.len(), refusals: BTreeMap::new(), missing };
+    let yields = Yields::of(seen, filter.placement);
     let mut all = Vec::new();
     for (name, cluster) in seen.clusters.iter().filter(|(name, _)| !without.contains(*name)) {
         if cluster.metadata.deletion_timestamp.is_some() {
@@ -385,7 +386,7 @@ fn feasible_of_all<'a>(
         let state = if before.contains_key(&*name.0) { TargetState::Target } else { TargetState::New };
         (trace.on_event)(CycleEvent::Cluster);
         let passed = filter.test_observed(cluster, state, trace.on_event);
-        let by_others = || refused_by_peers(seen, name, state).or_else(|| refused_for_others(seen, name, state));
+        let by_others = || refused_by_peers(seen, name, state).or_else(|| yields.refusal(seen, name, state));
         match passed.and_then(|tier| by_others().map_or(Ok(tier), Err)) {
             Err(refusal) => {
                 trace.note_clusters([Reason::Refused { cluster: name.clone(), because: refusal.clone() }]);
@@ -410,6 +411,7 @@ fn feasible_by_index<'a>(
     let (mut numbers, mut targets) = (narrowed.numbers, Numbers::default());
     before.keys().filter_map(|name| index.number(name)).for_each(|number| targets.insert(number));
     numbers.unite(&targets);
+    let yields = Yields::of(seen, filter.placement);
     let mut all = Vec::with_capacity(numbers.len());
     for number in numbers.iter() {
         let Some(entry) = index.entry(number) else { continue };
@@ -433,7 +435,7 @@ fn feasible_by_index<'a>(
         };
         if let Ok(tier) = passed
             && refused_by_peers(seen, name, state).is_none()
-            && refused_for_others(seen, name, state).is_none()
+            && yields.refusal(seen, name, state).is_none()
         {
             let is_tainted = index.is_tainted(number);
             all.push(Feasible { name, cluster, indexed: Some((number, entry)), tier, state, is_tainted });
@@ -455,22 +457,31 @@ fn was_preempted(seen: &Seen<'_>) -> bool {
         || seen.binding.spec().graceful_eviction_tasks.iter().any(|task| task.reason == BINDING_PREEMPTED)
 }
 
-/// Refuses a cluster to a preempted binding whose result does not depend on capacity, while it would take what is held
-/// for, or promised to, workloads that it yields to: it would take back what it made room with.
-fn refused_for_others(seen: &Seen<'_>, cluster: &ClusterName, state: TargetState) -> Option<Refusal> {
-    let spec = seen.binding.spec();
-    if seen.options.preemption != preempt::Mode::Evict || state != TargetState::New || !was_preempted(seen) {
-        return None;
+/// Rule for a preempted binding whose result does not depend on capacity: a cluster is refused while the binding would
+/// take what is held for, or promised to, workloads that it yields to. It would take back what it made room with.
+struct Yields<'a>(Option<Asker<'a>>);
+
+impl<'a> Yields<'a> {
+    fn of(seen: &Seen<'a>, placement: &Placement) -> Self {
+        let spec = seen.binding.spec();
+        let applies = seen.options.preemption == preempt::Mode::Evict
+            && !depends_on_capacity(spec, placement)
+            && was_preempted(seen);
+        Self(applies.then(|| Asker::of(spec)))
     }
-    let asker = Asker::of(spec);
-    if !seen.capacity.awaits_others(cluster, &asker) {
-        return None;
+
+    fn refusal(&self, seen: &Seen<'_>, cluster: &ClusterName, state: TargetState) -> Option<Refusal> {
+        let asker = self.0.as_ref().filter(|_| state == TargetState::New)?;
+        if !seen.capacity.awaits_others(cluster, asker) {
+            return None;
+        }
+        let spec = seen.binding.spec();
+        let placement = spec.placement.as_ref()?;
+        let is_duplicated = placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated;
+        let wanted = if is_duplicated { i64::from(spec.replicas).max(1) } else { 1 };
+        let fits = available_replicas(spec, cluster, seen.capacity, seen.options)?;
+        (fits < wanted).then_some(Refusal::HeldForOthers)
     }
-    let placement = spec.placement.as_ref().filter(|placement| !depends_on_capacity(spec, placement))?;
-    let is_duplicated = placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated;
-    let wanted = if is_duplicated { i64::from(spec.replicas).max(1) } else { 1 };
-    let fits = available_replicas(spec, cluster, seen.capacity, seen.options)?;
-    (fits < wanted).then_some(Refusal::HeldForOthers)
 }
 
 fn fits(candidate: &Candidate) -> Reason {

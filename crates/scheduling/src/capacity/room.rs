@@ -75,7 +75,7 @@ pub(crate) struct Freed {
     /// Part of the cluster, in billionths.
     pub(crate) share: u128,
     /// On which nodes; `None` where the account is not kept by node.
-    leaving: Option<Leaving>,
+    pub(crate) leaving: Option<Leaving>,
 }
 
 /// Free amounts of one cluster in the resources that a workload requests.
@@ -98,13 +98,6 @@ struct ByNode<'a> {
     leaving: Vec<Leaving>,
     /// Pods for which nominations hold capacity.
     before: Vec<Before>,
-}
-
-impl Freed {
-    /// Returns whether the workload waits for what others free.
-    pub(crate) fn competes(&self) -> bool {
-        self.leaving.as_ref().is_some_and(|leaving| leaving.competes)
-    }
 }
 
 impl Capacity {
@@ -196,16 +189,9 @@ impl Room<'_> {
         Some(freed(&Footprint::new(amounts, pods), Some(leaving)))
     }
 
-    /// Further replicas or sets that fit once these workloads have left.
-    pub(crate) fn gain<'f>(&self, freed: impl Iterator<Item = &'f Freed> + Clone) -> i64 {
-        let fits = match &self.nodes {
-            Some(nodes) => nodes.fits(freed.filter_map(|freed| freed.leaving.as_ref())),
-            None => {
-                let sum = |at: usize| freed.clone().map(|freed| freed.amounts[at]).fold(0, i64::saturating_add);
-                self.by_sums((0..self.width()).map(sum))
-            }
-        };
-        fits.saturating_sub(self.base).max(0)
+    /// Further replicas or sets that fit once these workloads have left, where the account is kept by node.
+    pub(crate) fn gain_by_node<'l>(&'l self, leaving: impl Iterator<Item = &'l Leaving>) -> i64 {
+        self.nodes.as_ref().map_or(0, |nodes| nodes.fits(leaving)).saturating_sub(self.base).max(0)
     }
 
     /// Further replicas or sets that would fit by the sums alone once these amounts are free.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Candidate,
-    capacity::{Freed, Room},
+    capacity::Room,
     spread::{self, Need, Spread},
 };
 
@@ -39,8 +39,11 @@ impl Site<'_> {
     }
 
     fn gain_with<'u, 'b: 'u>(&self, units: impl IntoIterator<Item = &'u Unit<'b>>) -> i64 {
-        let freed: Vec<&Freed> = units.into_iter().flat_map(|unit| &unit.of).collect();
-        self.room.as_ref().map_or(0, |room| room.gain(freed.iter().copied()))
+        let Some(room) = &self.room else { return 0 };
+        if room.is_by_node() {
+            return room.gain_by_node(units.into_iter().flat_map(|unit| &unit.leaving));
+        }
+        room.gain_by_sums(&victims::freed(room.width(), units))
     }
 
     /// Answers with what has to become free for `more` further replicas.

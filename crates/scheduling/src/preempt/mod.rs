@@ -43,7 +43,7 @@ use self::{
 use crate::{
     Candidate, Seen,
     avoided::avoided,
-    capacity::{Asked, Asker, Leaver, Room, Share, demand},
+    capacity::{Asked, Asker, Freed, Leaver, Room, Share, demand},
     estimator::Question,
     priority::priority,
     spread::{Need, Spread},
@@ -103,6 +103,7 @@ pub(crate) fn plan(
     let asked = Asked::from(pending.question);
     let eligibility = Eligibility::of(seen, placed, now);
     let avoided = avoided(seen.binding, now);
+    let some_by_node = seen.capacity.by_node().next().is_some();
     let mut leave = false;
     let mut site = |mut candidate: Candidate| {
         // Figures of a cluster that is not ready are old, and it deletes nothing (specification/scheduling.md 15.11).
@@ -112,17 +113,21 @@ pub(crate) fn plan(
         }
         let leaving: Vec<&Leaver> = placed.leaving(&candidate.name).collect();
         let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
-        if on.is_none() && leaving.is_empty() && !seen.capacity.is_by_node(&candidate.name) {
+        let may_gain = on.is_some() || !leaving.is_empty() || (some_by_node && seen.capacity.is_by_node(&candidate.name));
+        if !may_gain {
             return Site { candidate, room: None, units: Vec::new() };
         }
         let Some((room, share)) = seen.capacity.room(&candidate.name, &asked, &asker, &leaving) else {
             return Site { candidate, room: None, units: Vec::new() };
         };
-        let now = seen.capacity.fits(&candidate.name, &asked.question, &asker).unwrap_or(0);
-        // Less than now where a pod that waits takes what is leaving and more.
-        let more = room.base().saturating_sub(now);
-        leave |= more > 0;
-        candidate.allocatable = candidate.allocatable.saturating_add(more).max(0);
+        // By a summary it is not known who is leaving.
+        if room.is_by_node() {
+            let now = seen.capacity.fits(&candidate.name, &asked.question, &asker).unwrap_or(0);
+            // Less than now where a pod that waits takes what is leaving and more.
+            let more = room.base().saturating_sub(now);
+            leave |= more > 0;
+            candidate.allocatable = candidate.allocatable.saturating_add(more).max(0);
+        }
         let units = on.map_or_else(Vec::new, |on| eligibility.units(on, &share, &room));
         Site { candidate, room: Some(room), units }
     };
@@ -219,8 +224,9 @@ impl<'s> Eligibility<'s> {
                 // Who has nothing there frees nothing.
                 (None, None) => {}
                 (None, Some(freed)) => {
-                    let (amounts, share) = (freed.amounts.clone(), freed.share);
-                    singles.push(Unit { members: smallvec![member], freed: amounts, share, of: smallvec![freed] });
+                    let Freed { amounts, share, leaving } = freed;
+                    let leaving = leaving.into_iter().collect();
+                    singles.push(Unit { members: smallvec![member], freed: amounts, share, leaving });
                 }
                 (Some(group), _) if self.group.as_ref() == Some(&group) => {}
                 (Some(group), freed) => {
@@ -228,7 +234,7 @@ impl<'s> Eligibility<'s> {
                         members: SmallVec::new(),
                         freed: smallvec![0; room.width()],
                         share: 0,
-                        of: SmallVec::new(),
+                        leaving: Vec::new(),
                     });
                     unit.members.push(member);
                     let Some(freed) = freed else { continue };
@@ -236,7 +242,7 @@ impl<'s> Eligibility<'s> {
                     for (sum, more) in unit.freed.iter_mut().zip(&freed.amounts) {
                         *sum = sum.saturating_add(*more);
                     }
-                    unit.of.push(freed);
+                    unit.leaving.extend(freed.leaving);
                 }
             }
         }

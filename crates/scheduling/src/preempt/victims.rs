@@ -6,7 +6,7 @@ use ironclad_fleet::BindingKey;
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
-use crate::capacity::{Amounts, Freed};
+use crate::{capacity::Amounts, estimator::Leaving};
 
 /// Subsets of one size that are compared at most.
 const SUBSETS_MAX: u128 = 10_000;
@@ -22,8 +22,8 @@ pub(super) struct Unit<'a> {
     pub(super) freed: Amounts,
     /// Part of the cluster that becomes free, in billionths.
     pub(super) share: u128,
-    /// Amounts that each member frees.
-    pub(super) of: SmallVec<[Freed; 1]>,
+    /// What each member frees on which nodes; empty where only the summary is known.
+    pub(super) leaving: Vec<Leaving>,
 }
 
 /// A binding of a unit.
@@ -124,7 +124,7 @@ impl Wanted<'_> {
     /// Returns whether a unit may be of use: where enough is free in sum, it may be free in the wrong places, and who
     /// waits for a node takes what others leave.
     fn helps(&self, unit: &Unit<'_>) -> bool {
-        if self.suffices.is_some() && unit.of.iter().any(Freed::competes) {
+        if self.suffices.is_some() && unit.leaving.iter().any(|leaving| leaving.competes) {
             return true;
         }
         let counts = |missing: i64| missing > 0 || self.suffices.is_some();

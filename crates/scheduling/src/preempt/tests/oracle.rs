@@ -53,7 +53,7 @@ proptest! {
                     .collect(),
                 freed: smallvec![*cpu, *memory],
                 share: u128::try_from(*cpu + *memory).unwrap(),
-                of: smallvec![],
+                leaving: Vec::new(),
             })
             .collect();
         let missing = [missing.0, missing.1.max(1)];
@@ -74,7 +74,7 @@ proptest! {
                 members: smallvec![Member { key, priority: *priority, replicas: 1, scheduled: None, is_spared: false }],
                 freed: smallvec![*cpu, *memory],
                 share: u128::try_from(*cpu + *memory).unwrap(),
-                of: smallvec![],
+                leaving: Vec::new(),
             })
             .collect();
         let all = freed(2, &units);

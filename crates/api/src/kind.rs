@@ -150,6 +150,8 @@ macro_rules! kind {
             }
         }
 
+        ironclad_kinds::objects! { $name }
+
         impl crate::kind::Kind for $name {
             const DESCRIPTION: &'static str = concat!($($doc),*);
             const INFO: crate::kind::KindInfo = crate::kind::KindInfo {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_api::roles::cluster_roles;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::{
     api::rbac::v1::ClusterRole,
@@ -14,7 +15,7 @@ use k8s_openapi::{
     },
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{ListParams, PostParams},
     core::{ApiResource, DynamicObject},
 };

@@ -10,8 +10,9 @@ use ironclad_planning::{
     announcement::{Announcement, CONFIG_MAP, LeaseName},
     leader::{Configuration, EstimatorAnswer, QueuedBinding},
 };
+use ironclad_runtime::Api;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
-use kube::{Api, Client};
+use kube::Client;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

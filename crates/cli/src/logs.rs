@@ -5,11 +5,12 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Context as _, bail};
 use futures::{AsyncBufRead, AsyncBufReadExt as _, StreamExt as _, stream};
 use ironclad_patch::selector::LabelSelector;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DynamicObject, ListParams, LogParams},
 };
 use serde_json::Value;

@@ -9,10 +9,10 @@ use std::{
 use anyhow::{Context as _, bail};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use ironclad_api::{addresses::is_never_a_server, cluster::Cluster};
-use ironclad_runtime::{TokenAccess, client_by_token};
+use ironclad_runtime::{Api, TokenAccess, client_by_token};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, Config, ResourceExt as _, api::ListParams, config::Kubeconfig};
+use kube::{Client, Config, ResourceExt as _, api::ListParams, config::Kubeconfig};
 
 use crate::{connect, pages, print, warnings};
 

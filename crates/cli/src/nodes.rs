@@ -81,16 +81,13 @@ pub(crate) fn unknown(cluster: &ClusterName, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use ironclad_apiserver::{Identity, Options, Server};
-    use ironclad_runtime::in_process_client;
+    use ironclad_runtime::{Api, in_process_client};
     use ironclad_scheduling::estimator::Question;
     use ironclad_seam::{Rng, Seam, Tasks};
     use ironclad_store::{Commit, Engine, MemoryBackend};
     use jiff::Timestamp;
     use k8s_openapi::api::core::v1::Node;
-    use kube::{
-        Api,
-        api::{Patch, PatchParams, PostParams},
-    };
+    use kube::api::{Patch, PatchParams, PostParams};
     use serde_json::json;
 
     use super::*;

@@ -1,10 +1,8 @@
 //! Lists, a page at a time (specification/operations.md 3): one answer with a whole fleet would take servers and this
 //! program a lot of memory.
 
-use std::fmt::Debug;
-
-use kube::{Api, api::ListParams};
-use serde::de::DeserializeOwned;
+use ironclad_runtime::Api;
+use kube::api::ListParams;
 
 /// Objects of a page.
 const PAGE: u32 = 500;
@@ -12,7 +10,7 @@ const PAGE: u32 = 500;
 /// All objects of a list with these selectors.
 pub(crate) async fn all<K>(api: &Api<K>, mut parameters: ListParams) -> Result<Vec<K>, kube::Error>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: ironclad_runtime::Object,
 {
     parameters.limit = Some(PAGE);
     let mut items = Vec::new();

@@ -18,9 +18,10 @@ use ironclad_fleet::{
 };
 use ironclad_planning::why::explain;
 use ironclad_propagation::skipped_resources::Skipped;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DynamicObject, ListParams},
 };
 

@@ -1,7 +1,8 @@
 //! Idempotent writes: existing values are not written again.
 
+use ironclad_runtime::Api;
 use kube::{
-    Api, Client,
+    Client,
     api::{DynamicObject, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };

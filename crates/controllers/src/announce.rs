@@ -8,10 +8,10 @@ use ironclad_planning::{
     announcement::{Announcement, CONFIG_MAP, LeaseName},
     leader::Configuration,
 };
-use ironclad_runtime::Failure;
+use ironclad_runtime::{Api, Failure};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;

@@ -4,9 +4,9 @@ use std::sync::{Arc, Weak};
 
 use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_fleet::{Binding, ObjectKey, StatusPart};
-use ironclad_runtime::{Caches, Change, Failure, Informer, Key, StatusWriter, Writer};
+use ironclad_runtime::{Api, Caches, Change, Failure, Informer, Key, StatusWriter, Writer};
 use ironclad_seam::Seam;
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::Value;
 
 use crate::{

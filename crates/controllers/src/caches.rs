@@ -1,7 +1,5 @@
 //! The kinds of the control plane that controllers watch. A controller takes those that it reads.
 
-use std::fmt::Debug;
-
 use ironclad_api::{
     HasSpec,
     apps::WorkloadRebalancer,
@@ -19,7 +17,7 @@ use ironclad_api::{
 use ironclad_autoscaling::distributed_hpa;
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
 use ironclad_propagation::{dependencies::dependents, quota};
-use ironclad_runtime::{CacheSpec, Indexer, Transform, WatchScope};
+use ironclad_runtime::{Api, CacheSpec, Indexer, Transform, WatchScope};
 use k8s_openapi::{
     api::{
         autoscaling::v2::HorizontalPodAutoscaler,
@@ -30,9 +28,8 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Client, Resource, core::PartialObjectMeta};
+use kube::{Client, Resource, core::PartialObjectMeta};
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 
 use crate::{
     index::{
@@ -49,7 +46,7 @@ pub(crate) type Definition = PartialObjectMeta<CustomResourceDefinition>;
 /// All objects of a kind.
 const fn all<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheSpec<K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes, transform: None }
 }

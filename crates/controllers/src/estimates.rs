@@ -13,7 +13,7 @@ use ironclad_api::{
 use ironclad_estimator::{Assumed, Call, Estimator, Needs, Workload};
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use ironclad_planning::leader::EstimatorAnswer;
-use ironclad_runtime::{Change, Informer, Key, WatchScope};
+use ironclad_runtime::{Api, Change, Informer, Key, WatchScope};
 use ironclad_scheduling::{
     Available, Seen, capacity,
     estimator::{Answer, Breaker, EstimatorService, NoAnswer, Wanted, addresses, meaning},
@@ -23,7 +23,7 @@ use ironclad_scheduling::{
 use ironclad_seam::Seam;
 use jiff::SignedDuration;
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::util::intstr::IntOrString};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::{
     encoding::EncodeLabelSet, metrics::counter::Counter, metrics::family::Family, registry::Registry,

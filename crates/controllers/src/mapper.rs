@@ -7,10 +7,10 @@ use std::{
 };
 
 use ironclad_fleet::Gvk;
-use ironclad_runtime::{Failure, discover};
+use ironclad_runtime::{Api, Failure, discover};
 use ironclad_seam::Clock;
 use kube::{
-    Api, Client, Resource,
+    Client, Resource,
     api::ApiResource,
     core::DynamicResourceScope,
     discovery::{Discovery, Scope, verbs},

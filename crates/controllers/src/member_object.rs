@@ -140,6 +140,8 @@ pub(crate) fn lacks(interpreter: &Interpreter, gvk: &Gvk, objects: &[Arc<MemberO
     interpreter.kept(gvk) == Kept::Whole && objects.iter().any(|object| !object.is_whole())
 }
 
+ironclad_runtime::objects! { MemberObject }
+
 impl Resource for MemberObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;

@@ -1,6 +1,6 @@
 //! Caches of kinds that are known only at run time: templates in the control plane, applied objects in a member.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::execution::successor;
@@ -12,7 +12,6 @@ use kube::{
     core::DynamicResourceScope,
 };
 use parking_lot::RwLock;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
@@ -51,13 +50,7 @@ struct Kind<K> {
 
 impl<K> Objects<K>
 where
-    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + Send
-        + Sync
-        + 'static,
+    K: ironclad_runtime::Object + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
     /// No kinds yet. Their watches will run as tasks of this group.
     #[must_use]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ironclad_api::{names, work::Work};
 use ironclad_propagation::work::{key_of, owned::Write};
-use ironclad_runtime::{Failure, Informer, Writer};
-use kube::{Api, Client, api::PropagationPolicy};
+use ironclad_runtime::{Api, Failure, Informer, Writer};
+use kube::{Client, api::PropagationPolicy};
 
 use crate::setup::Setup;
 

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use ironclad_api::policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy};
 use ironclad_fleet::PolicyKey;
 use ironclad_propagation::{policy_match::Policy, template::Identity};
-use ironclad_runtime::{Caches, Failure, Informer, Writer};
-use kube::{Api, Client};
+use ironclad_runtime::{Api, Caches, Failure, Informer, Writer};
+use kube::Client;
 use serde_json::Value;
 
 use crate::{

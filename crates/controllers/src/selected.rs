@@ -1,7 +1,7 @@
 //! Policies and override policies by what they may select, so that the reconciliation of one template does not read all
 //! of them.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::policy::{
     ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy, ResourceSelector,
@@ -9,13 +9,12 @@ use ironclad_api::policy::{
 use ironclad_propagation::{selector, template::Identity};
 use ironclad_runtime::{Informer, Key};
 use kube::Resource;
-use serde::de::DeserializeOwned;
 
 /// The index by what may be selected ([`values`]).
 pub(crate) const BY_SELECTED: &str = "selected";
 
 /// A kind that selects templates.
-pub(crate) trait Selects: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static {
+pub(crate) trait Selects: ironclad_runtime::Object {
     /// Its selectors, as stored.
     fn selectors(&self) -> &[ResourceSelector];
 }

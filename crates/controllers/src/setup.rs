@@ -9,10 +9,10 @@ use ironclad_api::{
 };
 use ironclad_fleet::{Event, Gvk};
 use ironclad_runtime::{
-    Caches, Change, HotLoops, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer,
+    Api, Caches, Change, HotLoops, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer,
 };
 use ironclad_seam::Seam;
-use kube::{Api, Client, Resource, api::DynamicObject};
+use kube::{Client, Resource, api::DynamicObject};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
@@ -226,7 +226,7 @@ where
 pub(crate) fn on_change<C, K>(informer: &Informer<K>, controller: &Arc<C>, handler: fn(&C, &Change<K>))
 where
     C: Send + Sync + 'static,
-    K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    K: ironclad_runtime::Object,
 {
     let weak = Arc::downgrade(controller);
     informer.on_change(move |change| {

@@ -1,11 +1,10 @@
 //! Targets of status writers: one [`StatusWriter`](ironclad_runtime::StatusWriter) for each kind of object.
 
-use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use ironclad_fleet::{ObjectKey, StatusPart};
-use ironclad_runtime::{Current, Failure, Informer, Key, StatusTarget, Writer};
-use kube::{Api, Client, Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
+use ironclad_runtime::{Api, Current, Failure, Informer, Key, StatusTarget, Writer};
+use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
 use crate::objects::Objects;
@@ -26,7 +25,7 @@ pub(crate) struct Typed<K> {
 
 impl<K> StatusTarget for Typed<K>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: ironclad_runtime::Object,
 {
     type Key = Key;
     type Part = StatusPart;

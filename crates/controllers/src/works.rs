@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ironclad_api::work::Work;
 use ironclad_fleet::StatusPart;
-use ironclad_runtime::{Informer, Key, StatusWriter, Writer};
+use ironclad_runtime::{Api, Informer, Key, StatusWriter, Writer};
 use ironclad_seam::Seam;
-use kube::{Api, Client};
+use kube::Client;
 use parking_lot::RwLock;
 
 use crate::targets::{Typed, json};

@@ -266,6 +266,8 @@ fn unschedulable<'de, D: Deserializer<'de>>(conditions: D) -> Result<Option<Box<
 
 macro_rules! kind {
     ($kind:ident, $name:literal, $group:literal, $plural:literal, $scope:ty) => {
+        ironclad_runtime::objects! { read: $kind }
+
         impl kube::Resource for $kind {
             type DynamicType = ();
             type Scope = $scope;

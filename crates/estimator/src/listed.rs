@@ -1,10 +1,8 @@
 //! Nodes and pods of a member, listed once: for those who ask once and watch nothing.
 
-use std::fmt::Debug;
-
+use ironclad_runtime::Api;
 use ironclad_scheduling::estimator::Index;
-use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams};
-use serde::de::DeserializeOwned;
+use kube::{Client, Resource, ResourceExt as _, api::ListParams};
 
 use crate::kinds::{Node, Pod, ResourceQuota};
 
@@ -35,7 +33,7 @@ pub async fn listed(client: &Client) -> Result<Index, kube::Error> {
 /// Every object of a kind, a page at a time.
 async fn each<K>(client: &Client, mut take: impl FnMut(K)) -> Result<(), kube::Error>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     let (api, mut page) = (Api::<K>::all(client.clone()), ListParams::default().limit(PAGE));
     loop {

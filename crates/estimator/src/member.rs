@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use ironclad_runtime::{Change, Informer, WatchScope};
+use ironclad_runtime::{Api, Change, Informer, WatchScope};
 use ironclad_scheduling::estimator::{EstimatePart, Index, Pending, Question, Quota, SetPart, Workload};
 use ironclad_seam::{Seam, Tasks};
 use jiff::{SignedDuration, Timestamp};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use parking_lot::{Mutex, RwLock};
 
 use crate::kinds::{Node, Pod, ReplicaSet, ResourceQuota};

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt as _;
 use ironclad_apiserver::{ForwardAnswer, ForwardTarget, Forwarder, pki::Pair};
-use ironclad_runtime::{AggregatedAccess, Traffic, aggregated_client};
+use ironclad_runtime::{AggregatedAccess, Api, Traffic, aggregated_client};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, PostParams},
     client::Body,
 };

@@ -8,9 +8,10 @@ use ironclad_api::{
     conditions::{self, cluster::COMPLETE_API_ENABLEMENTS},
     work::ResourceBinding,
 };
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DynamicObject, GroupVersionKind, ListParams, PostParams},
     core::ApiResource,
 };

@@ -119,7 +119,7 @@ impl Plane {
             let kubeconfig = kube::config::Kubeconfig::from_yaml(&self.admin).unwrap();
             let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
             let client = kube::Client::try_from(config).unwrap();
-            let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::all(client);
+            let maps: ironclad_runtime::Api<k8s_openapi::api::core::v1::ConfigMap> = ironclad_runtime::Api::all(client);
             maps.list(&Default::default()).await.unwrap().metadata.resource_version.unwrap()
         })
     }

@@ -7,11 +7,12 @@ use anyhow::{Context as _, bail};
 use ironclad_cli::{duration, print, report::Misused};
 use ironclad_controllers::Controllers;
 use ironclad_planning::announcement::LeaseName;
+use ironclad_runtime::Api;
 use ironclad_runtime::leader::{Elector, LeaderOptions};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, PostParams},
 };
 use prometheus_client::{

@@ -10,10 +10,10 @@ use ironclad_extension::{
     admission::{WebhookOptions, serve_webhooks},
     metrics::serve_metrics,
 };
-use ironclad_runtime::{Traffic, client_from_kubeconfig};
+use ironclad_runtime::{Api, Traffic, client_from_kubeconfig};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use kube::{Api, Client, api::ListParams, discovery};
+use kube::{Client, api::ListParams, discovery};
 use prometheus_client::collector::Collector;
 
 use crate::{

@@ -28,7 +28,7 @@ use ironclad_extension::{
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_kubecontrollers::{self as kubecontrollers, AutoscalingOptions, Cluster, Controller};
-use ironclad_runtime::{Traffic, in_process_client};
+use ironclad_runtime::{Api, Traffic, in_process_client};
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, RedbBackend, restore};
 use k8s_openapi::{
@@ -37,7 +37,7 @@ use k8s_openapi::{
         CustomResourceDefinition, ServiceReference, WebhookClientConfig,
     },
 };
-use kube::{Api, Client, Resource as _, ResourceExt as _, api::PostParams};
+use kube::{Client, Resource as _, ResourceExt as _, api::PostParams};
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::Notify};
 

@@ -1,9 +1,7 @@
 //! The kinds that a cluster's controllers watch. A controller takes those that it reads from
 //! [`crate::Cluster::caches`].
 
-use std::fmt::Debug;
-
-use ironclad_runtime::{CacheSpec, Indexer, Key, WatchScope};
+use ironclad_runtime::{Api, CacheSpec, Indexer, Key, WatchScope};
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
     autoscaling::v2::HorizontalPodAutoscaler,
@@ -18,8 +16,7 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     rbac::v1::ClusterRole,
 };
-use kube::{Api, Client, Resource, core::PartialObjectMeta};
-use serde::de::DeserializeOwned;
+use kube::{Client, Resource, core::PartialObjectMeta};
 
 use crate::{
     namespace::{DEFAULT_SERVICE_ACCOUNT, ROOT_CA},
@@ -49,7 +46,7 @@ fn index_by_claim(volume: &PersistentVolume) -> Vec<String> {
 /// All objects of a kind.
 const fn all<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheSpec<K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes, transform: None }
 }
@@ -57,7 +54,7 @@ where
 /// The objects of a kind that a field selector selects.
 const fn some<K>(name: &'static str, scope: fn() -> WatchScope) -> CacheSpec<K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     CacheSpec { name, api: everywhere, scope, indexes: &[], transform: None }
 }

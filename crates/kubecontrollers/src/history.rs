@@ -2,13 +2,13 @@
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
-use ironclad_runtime::{Failure, Informer, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Writer};
 use k8s_openapi::{
     api::{apps::v1::ControllerRevision, core::v1::PodTemplateSpec},
     apimachinery::pkg::{apis::meta::v1::OwnerReference, runtime::RawExtension},
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{ObjectMeta, PropagationPolicy},
 };
 use serde_json::{Value, json};

@@ -1,12 +1,11 @@
 //! Controller references: which objects of a namespace a controller owns, adopts or releases.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::Failure;
+use ironclad_runtime::{Api, Failure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, OwnerReference};
-use kube::{Api, Resource, api::ObjectMeta};
-use serde::de::DeserializeOwned;
+use kube::{Resource, api::ObjectMeta};
 use serde_json::{Value, json};
 
 /// Index of objects by the uid of their controller.
@@ -105,7 +104,7 @@ pub(crate) fn may_adopt(cached: &ObjectMeta, present: Option<&ObjectMeta>) -> bo
 /// A conflict if it may not; other failures if the server does not answer.
 pub(crate) async fn check_adopter<K>(api: &Api<K>, cached: &ObjectMeta) -> Result<(), Failure>
 where
-    K: Clone + DeserializeOwned + fmt::Debug,
+    K: ironclad_runtime::Object,
 {
     let name = cached.name.as_deref().unwrap_or_default();
     let present = api.get_metadata_opt(name).await?;

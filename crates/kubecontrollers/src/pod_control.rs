@@ -6,11 +6,11 @@ use std::{
 };
 
 use futures::future::join_all;
-use ironclad_runtime::{Failure, Informer, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Writer};
 use ironclad_seam::Stream;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{ObjectMeta, PropagationPolicy},
 };
 use parking_lot::Mutex;

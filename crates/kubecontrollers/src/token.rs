@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::{
     ByteString,
     api::{
@@ -18,7 +18,7 @@ use k8s_openapi::{
     },
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DeleteParams, PostParams, Preconditions},
 };
 use serde_json::json;

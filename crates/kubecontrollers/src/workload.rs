@@ -1,14 +1,14 @@
 //! Common parts of the workload controllers: queue, claims on pods, and debounced status.
 
-use std::{collections::BTreeSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue};
 use jiff::Timestamp;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use kube::{Api, Resource, ResourceExt as _};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
 
 use crate::{
     Cluster,
@@ -20,14 +20,7 @@ use crate::{
 const WORKERS: usize = 8;
 
 pub(crate) trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + Debug
-    + Serialize
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
+    ironclad_runtime::Encode + Resource<DynamicType = (), Scope = NamespaceResourceScope>
 {
     const CONTROLLER: &'static str;
     type Status: Serialize + PartialEq;

@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
     sync::Arc,
     time::Duration,
 };
@@ -16,12 +15,11 @@ use ironclad_api::{
 };
 use ironclad_fleet::ClusterName;
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Informer, Key, WatchScope};
+use ironclad_runtime::{Api, Informer, Key, WatchScope};
 use ironclad_seam::{Clock, Seam, Tasks};
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
-use kube::{Api, Client, Resource, ResourceExt as _, api::ObjectMeta, core::PartialObjectMeta};
+use kube::{Client, Resource, ResourceExt as _, api::ObjectMeta, core::PartialObjectMeta};
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::{Member, MemberMetrics};
@@ -272,7 +270,7 @@ impl Fleet {
 /// A cache that keeps of each object no more than its name and labels.
 fn names<K>() -> Names<K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     Informer::with_transform(&[], |object: &mut PartialObjectMeta<K>, _| {
         let whole = std::mem::take(&mut object.metadata);
@@ -290,7 +288,7 @@ where
 /// Returns whether the cache has an object of this namespace and these labels; `None` while it is not filled.
 fn has<K>(names: &Names<K>, namespace: Option<&str>, labels: &LabelSelector) -> Option<bool>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     if !names.is_synced() {
         return None;

@@ -1,14 +1,14 @@
 //! The informers that the controllers of one process share: one watch for each kind that some controller takes.
 
-use std::{any::Any, collections::BTreeSet, fmt::Debug, sync::Arc};
+use std::{any::Any, collections::BTreeSet, sync::Arc};
 
 use futures::future::BoxFuture;
+use ironclad_kinds::Object;
 use ironclad_seam::Seam;
-use kube::{Api, Client, Resource};
+use kube::Client;
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 
-use crate::{Indexer, Informer, Transform, WatchScope};
+use crate::{Api, Indexer, Informer, Transform, WatchScope};
 
 /// Description of one kind's cache. A `static` of the crate whose controllers take it.
 pub struct CacheSpec<K: 'static> {
@@ -46,10 +46,7 @@ struct Entry<K: 'static> {
     started: bool,
 }
 
-impl<K> Taken for Entry<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-{
+impl<K: Object> Taken for Entry<K> {
     fn name(&self) -> &'static str {
         self.spec.name
     }
@@ -79,10 +76,7 @@ impl Caches {
     /// # Panics
     /// If two specs of different kinds have one name: a mistake in the program.
     #[must_use]
-    pub fn take<K>(&self, spec: &'static CacheSpec<K>) -> Informer<K>
-    where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
+    pub fn take<K: Object>(&self, spec: &'static CacheSpec<K>) -> Informer<K> {
         let mut taken = self.0.lock();
         if let Some(known) = taken.iter().find(|known| known.name() == spec.name) {
             let informer: Option<&Informer<K>> = known.informer().downcast_ref();

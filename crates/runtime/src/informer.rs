@@ -1,18 +1,14 @@
 //! Informer: one watch of one kind that keeps a [`Cache`] and notifies handlers of changes.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, future::BoxFuture};
+use futures::future::BoxFuture;
+use ironclad_kinds::{Erased, Object, typed, typed_mut, typed_ref};
 use ironclad_seam::{Clock, Seam, Stream, Tasks};
-use kube::{
-    Api, Resource,
-    runtime::watcher::{self, Event, InitialListStrategy},
-};
 use parking_lot::{Mutex, RwLock};
-use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use crate::{Cache, Change, Key, Yields};
+use crate::{Api, Change, Event, Key, Yields, cache::Cache, watch::Raw};
 
 /// First wait after a broken watch.
 const BACKOFF_BASE: Duration = Duration::from_millis(200);
@@ -20,9 +16,6 @@ const BACKOFF_BASE: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Duration of one watch, seconds. Load balancers drop idle connections after 240 s.
 const WATCH_SECONDS: u32 = 200;
-/// A server that begins a watch with initial events sends the next one within this time, or marks their end. One that
-/// doesn't is asked for a list instead.
-const INITIAL_EVENTS_WAIT: Duration = Duration::from_secs(10);
 
 /// Selectors of the objects that an informer watches.
 #[derive(Debug, Clone, Default)]
@@ -36,18 +29,23 @@ pub struct WatchScope {
 /// Name of an index, and the function that gives an object's values in it.
 pub type Indexer<K> = (&'static str, fn(&K) -> Vec<String>);
 
-type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+type Handler = Box<dyn Fn(&Change<dyn Erased>) + Send + Sync>;
 /// Change of an object before it is cached: gets the complete object of the watch or of an answer, and the cached one.
 pub type Transform<K> = Box<dyn Fn(&mut K, Option<&K>) + Send + Sync>;
+type ErasedTransform = Box<dyn Fn(&mut dyn Erased, Option<&dyn Erased>) + Send + Sync>;
 
 /// A cache of one kind that follows a watch. Cheap to clone; lives as long as its task.
-pub struct Informer<K>(Arc<Shared<K>>);
+pub struct Informer<K> {
+    shared: Arc<Shared>,
+    kind: PhantomData<fn() -> K>,
+}
 
-struct Shared<K> {
-    cache: RwLock<Cache<K>>,
+/// The informer of a kind, without its type: it is compiled once.
+struct Shared {
+    cache: RwLock<Cache>,
     /// Changes objects before they are cached.
-    transform: Option<Transform<K>>,
-    handlers: RwLock<Vec<Handler<K>>>,
+    transform: Option<ErasedTransform>,
+    handlers: RwLock<Vec<Handler>>,
     /// Held during an update, so that handlers get changes one at a time in the order of the cache.
     order: Mutex<()>,
     progress: Mutex<Progress>,
@@ -64,41 +62,35 @@ struct Progress {
 }
 
 /// A create that is being sent. Dropping it means that it was not answered.
-pub(crate) struct Creating<'a, K: Resource + Clone> {
-    informer: &'a Informer<K>,
+pub(crate) struct Creating<'a> {
+    shared: &'a Shared,
     sent: Option<u64>,
 }
 
-impl<K> Creating<'_, K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-{
+impl Creating<'_> {
     /// Takes in the answer.
-    pub(crate) fn answered(mut self, object: K) {
+    pub(crate) fn answered(mut self, object: Arc<dyn Erased>) {
         let Some(sent) = self.sent.take() else { return };
-        let object = self.informer.prepare(object);
-        self.informer.update(|cache| cache.created(sent, object).into_iter().collect());
+        let object = self.shared.prepare(object);
+        self.shared.update(|cache| cache.created(sent, object).into_iter().collect());
     }
 }
 
-impl<K: Resource + Clone> Drop for Creating<'_, K> {
+impl Drop for Creating<'_> {
     fn drop(&mut self) {
         if let Some(sent) = self.sent {
-            self.informer.0.cache.write().not_created(sent);
+            self.shared.cache.write().not_created(sent);
         }
     }
 }
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { shared: self.shared.clone(), kind: PhantomData }
     }
 }
 
-impl<K> Informer<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-{
+impl<K: Object> Informer<K> {
     /// An informer with these indexes, which does not run yet.
     #[must_use]
     pub fn new(indexes: &[Indexer<K>]) -> Self {
@@ -117,9 +109,17 @@ where
     pub(crate) fn make(indexes: &[Indexer<K>], transform: Option<Transform<K>>) -> Self {
         let mut cache = Cache::default();
         for (name, values) in indexes {
-            cache.add_index(name, *values);
+            let values = *values;
+            cache.add_index(name, Box::new(move |object| typed_ref(object).map(values).unwrap_or_default()));
         }
-        Self(Arc::new(Shared {
+        let transform = transform.map(|transform| -> ErasedTransform {
+            Box::new(move |object, before| {
+                if let Some(object) = typed_mut(object) {
+                    transform(object, before.and_then(typed_ref));
+                }
+            })
+        });
+        let shared = Shared {
             cache: RwLock::new(cache),
             transform,
             handlers: RwLock::default(),
@@ -127,20 +127,21 @@ where
             progress: Mutex::default(),
             changed: Notify::new(),
             retry_now: Notify::new(),
-        }))
+        };
+        Self { shared: Arc::new(shared), kind: PhantomData }
     }
 
     /// Adds a handler of all changes, own writes included, in order. It must not wait and must not write to this
     /// informer.
     pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
-        self.0.handlers.write().push(Box::new(handler));
+        self.shared.handlers.write().push(Box::new(move |change| handler(&change.typed())));
     }
 
     /// [`Informer::synced`] as a future that holds the informer itself.
     #[must_use]
     pub fn when_synced(&self) -> BoxFuture<'static, ()> {
-        let informer = self.clone();
-        Box::pin(async move { informer.synced().await })
+        let shared = self.shared.clone();
+        Box::pin(async move { shared.synced().await })
     }
 
     /// The object of this key.
@@ -152,31 +153,55 @@ where
     /// The object of this key.
     #[must_use]
     pub fn get_key(&self, key: &Key) -> Option<Arc<K>> {
-        self.0.cache.read().get(key)
+        let object = self.shared.cache.read().get(key);
+        object.and_then(typed)
     }
 
     /// All objects in order of their keys.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.0.cache.read().iter().cloned().collect()
+        self.shared.cache.read().iter().cloned().filter_map(typed).collect()
     }
 
     /// The objects of one namespace in order of their names.
     #[must_use]
     pub fn namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.0.cache.read().namespace(namespace)
+        let objects = self.shared.cache.read().namespace(namespace);
+        objects.into_iter().filter_map(typed).collect()
     }
 
     /// The objects under this value of an index.
     #[must_use]
     pub fn by_index(&self, index: &'static str, value: &str) -> Vec<Arc<K>> {
-        self.0.cache.read().by_index(index, value)
+        let objects = self.shared.cache.read().by_index(index, value);
+        objects.into_iter().filter_map(typed).collect()
     }
 
+    /// Takes in the answer to a write of ours that was conditional on this version (`None`: a create).
+    pub fn written(&self, base: Option<&str>, object: K) {
+        self.shared.written(base, object.erase());
+    }
+
+    /// Takes in the answer to a read of ours: it replaces the cached object of this very version. Handlers are not
+    /// called, as nothing changed.
+    pub fn reread(&self, object: K) {
+        let object = self.shared.prepare(object.erase());
+        self.shared.cache.write().reread(object);
+    }
+
+    /// Runs the watch as a task of this group.
+    pub fn start(&self, name: &'static str, seam: &Seam, tasks: &Tasks, api: Api<K>, scope: &WatchScope) {
+        let watch = move |clock: &Clock, scope: &WatchScope| Raw::new(&api, scope, WATCH_SECONDS, clock);
+        self.shared.clone().start(name, seam, tasks, Box::new(watch), scope.clone());
+    }
+}
+
+/// What does not depend on the kind.
+impl<K> Informer<K> {
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.cache.read().len()
+        self.shared.cache.read().len()
     }
 
     /// True without objects.
@@ -188,19 +213,52 @@ where
     /// True once the first list is complete.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.0.progress.lock().synced
+        self.shared.is_synced()
     }
 
     /// Error of the watch, while it is broken.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
-        self.0.progress.lock().last_error.clone()
+        self.shared.progress.lock().last_error.clone()
     }
 
     /// Resolves when the first list is complete.
     pub async fn synced(&self) {
+        self.shared.synced().await;
+    }
+
+    /// Retries a broken watch now: the server is known to be back.
+    pub fn retry_now(&self) {
+        self.shared.retry_now.notify_one();
+    }
+
+    /// Removes all objects and ends all waits for the first list: the kind is no longer served.
+    pub fn close(&self) {
+        self.shared.cache.write().relist_started();
+        self.shared.observe(Event::InitDone);
+    }
+
+    /// Notes that a create of ours is sent.
+    pub(crate) fn creating(&self) -> Creating<'_> {
+        Creating { shared: &self.shared, sent: Some(self.shared.cache.write().creating()) }
+    }
+
+    /// Removes an object that a delete of ours removed at once.
+    pub fn removed(&self, key: &Key, uid: &str) {
+        self.shared.update(|cache| cache.removed(key, uid).into_iter().collect());
+    }
+}
+
+type MakeWatch = Box<dyn Fn(&Clock, &WatchScope) -> Raw + Send + Sync>;
+
+impl Shared {
+    fn is_synced(&self) -> bool {
+        self.progress.lock().synced
+    }
+
+    async fn synced(&self) {
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             if self.is_synced() {
@@ -210,104 +268,39 @@ where
         }
     }
 
-    /// Retries a broken watch now: the server is known to be back.
-    pub fn retry_now(&self) {
-        self.0.retry_now.notify_one();
-    }
-
-    /// Removes all objects and ends all waits for the first list: the kind is no longer served.
-    pub fn close(&self) {
-        self.0.cache.write().relist_started();
-        self.observe(Event::InitDone);
-    }
-
-    /// Notes that a create of ours is sent.
-    pub(crate) fn creating(&self) -> Creating<'_, K> {
-        Creating { informer: self, sent: Some(self.0.cache.write().creating()) }
-    }
-
-    /// Takes in the answer to a write of ours that was conditional on this version (`None`: a create).
-    pub fn written(&self, base: Option<&str>, object: K) {
+    fn written(&self, base: Option<&str>, object: Arc<dyn Erased>) {
         let object = self.prepare(object);
         self.update(|cache| cache.written(base, object).into_iter().collect());
     }
 
-    /// Takes in the answer to a read of ours: it replaces the cached object of this very version. Handlers are not
-    /// called, as nothing changed.
-    pub fn reread(&self, object: K) {
-        let object = self.prepare(object);
-        self.0.cache.write().reread(object);
-    }
-
-    /// Removes an object that a delete of ours removed at once.
-    pub fn removed(&self, key: &Key, uid: &str) {
-        self.update(|cache| cache.removed(key, uid).into_iter().collect());
-    }
-
-    /// Runs the watch as a task of this group.
-    pub fn start(&self, name: &'static str, seam: &Seam, tasks: &Tasks, api: Api<K>, scope: &WatchScope) {
-        let mut config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);
-        if let Some(labels) = &scope.labels {
-            config = config.labels(labels);
-        }
-        if let Some(fields) = &scope.fields {
-            config = config.fields(fields);
-        }
-        let (this, clock, jitter) = (self.clone(), seam.clock.clone(), seam.rng.stream("informer"));
+    fn start(self: Arc<Self>, name: &'static str, seam: &Seam, tasks: &Tasks, watch: MakeWatch, scope: WatchScope) {
+        let (clock, jitter) = (seam.clock.clone(), seam.rng.stream("informer"));
         tasks.supervise(&seam.clock, format!("informer/{name}"), move || {
-            this.clone().follow(name, api.clone(), config.clone(), clock.clone(), jitter.clone())
+            self.clone().follow(name, watch(&clock, &scope), clock.clone(), jitter.clone())
         });
     }
 
-    async fn follow(self, name: &'static str, api: Api<K>, mut config: watcher::Config, clock: Clock, jitter: Stream) {
-        let mut stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
+    async fn follow(self: Arc<Self>, name: &'static str, mut watch: Raw, clock: Clock, jitter: Stream) {
         let (mut failures, mut yields) = (0u32, Yields::default());
-        // The server has begun a watch with initial events, and not marked their end.
-        let mut awaits_end = false;
         loop {
-            let event = tokio::select! {
-                biased;
-                event = stream.next() => event,
-                () = clock.sleep(INITIAL_EVENTS_WAIT), if awaits_end => {
-                    // Kubernetes before 1.27 ignores the request for initial events, as others may do.
-                    tracing::debug!(informer = name, "the server does not end its initial events: it is asked for a list");
-                    awaits_end = false;
-                    config.initial_list_strategy = InitialListStrategy::ListWatch;
-                    stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
-                    continue;
-                }
-            };
-            let Some(event) = event else { return };
-            match event {
+            match watch.next().await {
                 Ok(event) => {
                     failures = 0;
                     let listed = matches!(event, Event::InitApply(_));
-                    awaits_end = match event {
-                        Event::Init => config.initial_list_strategy == InitialListStrategy::StreamingList,
-                        Event::InitApply(_) => awaits_end,
-                        Event::InitDone | Event::Apply(_) | Event::Delete(_) => false,
-                    };
                     self.observe(event);
                     if listed {
                         yields.done().await;
                     }
                 }
-                // Kubernetes before 1.34, or with the gate WatchList off. After a list in pages it is not asked again.
-                Err(error) if refuses_streaming_list(&error) => {
-                    awaits_end = false;
-                    config.initial_list_strategy = InitialListStrategy::ListWatch;
-                    stream = Box::pin(watcher::watcher(api.clone(), config.clone()));
-                }
                 Err(error) => {
-                    awaits_end = false;
                     let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
                     let wait = wait + jitter.duration_up_to(wait / 2);
                     failures = failures.saturating_add(1);
                     tracing::debug!(informer = name, %error, ?wait, "watch broke");
-                    self.0.progress.lock().last_error = Some(error.to_string());
+                    self.progress.lock().last_error = Some(error.to_string());
                     tokio::select! {
                         biased;
-                        () = self.0.retry_now.notified() => failures = 0,
+                        () = self.retry_now.notified() => failures = 0,
                         () = clock.sleep(wait) => {}
                     }
                 }
@@ -315,47 +308,49 @@ where
         }
     }
 
-    fn observe(&self, event: Event<K>) {
+    fn observe(&self, event: Event<Arc<dyn Erased>>) {
         match event {
-            Event::Init => self.0.cache.write().relist_started(),
+            Event::Init => self.cache.write().relist_started(),
             Event::InitApply(object) => {
                 let object = self.prepare(object);
-                self.0.cache.write().relisted(object);
+                self.cache.write().relisted(object);
             }
             Event::InitDone => {
                 self.update(Cache::relist_done);
                 {
-                    let mut progress = self.0.progress.lock();
+                    let mut progress = self.progress.lock();
                     progress.synced = true;
                     progress.last_error = None;
                 }
-                self.0.changed.notify_waiters();
+                self.changed.notify_waiters();
             }
             Event::Apply(object) => {
                 let object = self.prepare(object);
                 self.update(|cache| cache.applied(object).into_iter().collect());
             }
-            Event::Delete(object) => self.update(|cache| cache.deleted(&object).into_iter().collect()),
+            Event::Delete(object) => self.update(|cache| cache.deleted(&*object).into_iter().collect()),
         }
     }
 
-    fn prepare(&self, mut object: K) -> K {
+    fn prepare(&self, mut object: Arc<dyn Erased>) -> Arc<dyn Erased> {
+        // An object that was just decoded is nobody else's.
+        let Some(own) = Arc::get_mut(&mut object) else { return object };
         // managedFields are half of a small object, and no controller reads them.
-        object.meta_mut().managed_fields = None;
-        if let Some(transform) = &self.0.transform {
-            let before = self.get_key(&Key::of(&object));
-            transform(&mut object, before.as_deref());
+        own.meta_mut().managed_fields = None;
+        if let Some(transform) = &self.transform {
+            let before = self.cache.read().get(&Key::of_meta(own.meta()));
+            transform(own, before.as_deref());
         }
         object
     }
 
-    fn update(&self, update: impl FnOnce(&mut Cache<K>) -> Vec<Change<K>>) {
-        let _order = self.0.order.lock();
-        let changes = update(&mut self.0.cache.write());
+    fn update(&self, update: impl FnOnce(&mut Cache) -> Vec<Change<dyn Erased>>) {
+        let _order = self.order.lock();
+        let changes = update(&mut self.cache.write());
         if changes.is_empty() {
             return;
         }
-        let handlers = self.0.handlers.read();
+        let handlers = self.handlers.read();
         for change in &changes {
             for handler in handlers.iter() {
                 handler(change);
@@ -364,18 +359,10 @@ where
     }
 }
 
-/// True if the server refuses to send the initial list as events of a watch: it knows the request and refuses it, or,
-/// before 1.27, knows only the parameter that comes with it.
-fn refuses_streaming_list(error: &watcher::Error) -> bool {
-    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
-    status.code == http::StatusCode::UNPROCESSABLE_ENTITY.as_u16()
-        && ["sendInitialEvents", "resourceVersionMatch"].iter().any(|parameter| status.message.contains(parameter))
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use futures::TryStreamExt as _;
+    use futures::{StreamExt as _, TryStreamExt as _};
     use http::{Request, Response, StatusCode};
     use http_body::Frame;
     use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -385,6 +372,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
+    use crate::watch::INITIAL_EVENTS_WAIT;
 
     /// Answer of a server without WatchList to a request for initial events.
     #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,15 +1,17 @@
 //! Informers on ordered maps, work queues, the reconcile loop and one writer of status, over any kube client.
 //!
-//! It uses kube's `watcher`, but not its `Controller`, `reflector::Store` and default backoffs: they iterate hash maps
-//! and read the system clock, and the same controllers must run in the simulation. This crate decides nothing about the
-//! domain.
+//! It uses kube's client and requests, but not its runtime, which iterates hash maps and reads the system clock: the same
+//! controllers must run in the simulation. What is typed is a thin cover of code over erased objects
+//! ([`ironclad_kinds`]), which is compiled once. This crate decides nothing about the domain.
 
+mod api;
 mod cache;
 mod caches;
 mod client;
 mod discovery;
 mod events;
 mod failure;
+mod frames;
 mod hot_loop;
 mod informer;
 pub mod leader;
@@ -22,11 +24,13 @@ mod reconcile;
 mod status;
 mod traffic;
 mod warnings;
+mod watch;
 mod webhook_tls;
 mod write;
 mod yields;
 
-pub use cache::{Cache, Change, Key};
+pub use api::{Api, Deleted};
+pub use cache::{Change, Key};
 pub use caches::{CacheSpec, Caches};
 pub use client::{
     AggregatedAccess, ClientError, TokenAccess, aggregated_client, client_by_token, client_config,
@@ -35,8 +39,10 @@ pub use client::{
 pub use discovery::{aggregated_groups, discover};
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
+pub use frames::TooLong;
 pub use hot_loop::{HotLoop, HotLoops};
 pub use informer::{Indexer, Informer, Transform, WatchScope};
+pub use ironclad_kinds::{Encode, Object, objects};
 pub use metrics::WorkMetrics;
 pub use panics::PanicMetrics;
 pub use proxy::Bars;
@@ -45,5 +51,6 @@ pub use reconcile::{Next, Worker, run_workers};
 pub use status::{Current, StatusTarget, StatusWriter};
 pub use traffic::Traffic;
 pub use warnings::Warn;
+pub use watch::{Event, Watch, WatchError};
 pub use write::Writer;
 pub use yields::Yields;

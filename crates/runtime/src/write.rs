@@ -1,20 +1,19 @@
 //! Writes: conditional, under our own field manager, and taken into the cache at once.
 
 use std::{
-    fmt::Debug,
     hash::{DefaultHasher, Hasher as _},
-    io,
     sync::Arc,
 };
 
+use ironclad_kinds::{Encode, Object};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Resource, ResourceExt,
+    ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
 };
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{Failure, HotLoop, HotLoops, Informer, Key};
+use crate::{Api, Deleted, Failure, HotLoop, HotLoops, Informer, Key};
 
 /// Field managers of controllers begin with this.
 const MANAGER_PREFIX: &str = "ironclad-";
@@ -42,18 +41,25 @@ impl Writer {
 
     /// Checks that the write is not sent again and again. `source` is what the write comes from.
     /// Returns the key under which the write was counted.
-    fn guard<K, S>(&self, api: &Api<K>, object: &K, source: &S) -> Result<Option<String>, Failure>
-    where
-        K: Resource + Serialize,
-        S: Serialize + ?Sized,
-    {
+    fn guard<K: Encode>(&self, api: &Api<K>, object: &K, source: &[u8]) -> Result<Option<String>, Failure> {
         let Some(hot_loops) = &self.hot_loops else { return Ok(None) };
-        let controller = self.controller();
         let meta = object.meta();
+        // Rare: the kind is only known to the serialized object.
+        self.attempt(hot_loops, api.resource_url(), meta, source, &|| object.encode().ok())
+    }
+
+    fn attempt(
+        &self,
+        hot_loops: &HotLoops,
+        url: &str,
+        meta: &ObjectMeta,
+        source: &[u8],
+        encoded: &dyn Fn() -> Option<Vec<u8>>,
+    ) -> Result<Option<String>, Failure> {
+        let controller = self.controller();
         let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         let about = || {
-            // Rare: the kind is only known to the serialized object.
-            let json = serde_json::to_value(object).ok()?;
+            let json: Value = serde_json::from_slice(&encoded()?).ok()?;
             let text = |field: &str| json[field].as_str().unwrap_or_default().to_owned();
             Some(HotLoop {
                 controller: controller.to_owned(),
@@ -64,7 +70,7 @@ impl Writer {
                 uid: meta.uid.clone().unwrap_or_default(),
             })
         };
-        let key = format!("{}/{name}", api.resource_url());
+        let key = format!("{url}/{name}");
         let attempt = hot_loops.attempt(controller, key.clone(), hash(source), about);
         attempt.map(|()| Some(key)).map_err(|after| Failure::HotLoop { after })
     }
@@ -92,17 +98,15 @@ impl Writer {
     ///
     /// # Errors
     /// The failure of the request.
-    pub async fn create<K>(&self, api: &Api<K>, cache: Option<&Informer<K>>, object: &K) -> Result<K, Failure>
-    where
-        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
-        let counted = self.guard(api, object, object)?;
+    pub async fn create<K: Encode>(&self, api: &Api<K>, cache: Option<&Informer<K>>, object: &K) -> Result<K, Failure> {
+        let json = object.encode().map_err(kube::Error::SerdeError)?;
+        let counted = self.guard(api, object, &json)?;
         let creating = cache.map(Informer::creating);
-        let created = api.create(&self.post(), object).await;
+        let created = api.create_json(&self.post(), json).await;
         self.retract(counted, &created);
         let created = created?;
         if let Some(creating) = creating {
-            creating.answered(created.clone());
+            creating.answered(created.clone().erase());
         }
         Ok(created)
     }
@@ -111,10 +115,12 @@ impl Writer {
     ///
     /// # Errors
     /// `Conflict` if it changed meanwhile; the failure of the request.
-    pub async fn replace<K>(&self, api: &Api<K>, cache: Option<&Informer<K>>, object: &K) -> Result<K, Failure>
-    where
-        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
+    pub async fn replace<K: Encode>(
+        &self,
+        api: &Api<K>,
+        cache: Option<&Informer<K>>,
+        object: &K,
+    ) -> Result<K, Failure> {
         let name = object.meta().name.clone().unwrap_or_default();
         let base = object.meta().resource_version.clone();
         let replaced = api.replace(&name, &self.post(), object).await?;
@@ -128,17 +134,14 @@ impl Writer {
     ///
     /// # Errors
     /// `Conflict` if it changed meanwhile; the failure of the request.
-    pub async fn patch<K>(
+    pub async fn patch<K: Encode>(
         &self,
         api: &Api<K>,
         cache: Option<&Informer<K>>,
         seen: &K,
         patch: Value,
-    ) -> Result<K, Failure>
-    where
-        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
-        let counted = self.guard(api, seen, &patch)?;
+    ) -> Result<K, Failure> {
+        let counted = self.guard(api, seen, patch.to_string().as_bytes())?;
         let (name, base) = (seen.name_any(), seen.resource_version().unwrap_or_default());
         let patch = conditional(patch, &base);
         let patched = api.patch(&name, &self.patch_params(), &Patch::Merge(&patch)).await;
@@ -154,17 +157,14 @@ impl Writer {
     ///
     /// # Errors
     /// `Conflict` if it changed meanwhile; the failure of the request.
-    pub async fn patch_status<K>(
+    pub async fn patch_status<K: Object>(
         &self,
         api: &Api<K>,
         cache: Option<&Informer<K>>,
         name: &str,
         base: &str,
         status: Value,
-    ) -> Result<K, Failure>
-    where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
+    ) -> Result<K, Failure> {
         let patch = conditional(json!({ "status": status }), base);
         let patched = api.patch_status(name, &self.patch_params(), &Patch::Merge(&patch)).await?;
         if let Some(cache) = cache {
@@ -177,10 +177,7 @@ impl Writer {
     ///
     /// # Errors
     /// `NotFound` if there is no such object, or it has no such subresource; the failure of the request.
-    pub async fn scale<K>(&self, api: &Api<K>, name: &str, replicas: i32) -> Result<(), Failure>
-    where
-        K: Clone + DeserializeOwned,
-    {
+    pub async fn scale<K: Object>(&self, api: &Api<K>, name: &str, replicas: i32) -> Result<(), Failure> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         api.patch_scale(name, &self.patch_params(), &patch).await?;
         Ok(())
@@ -190,16 +187,13 @@ impl Writer {
     ///
     /// # Errors
     /// `Conflict` if another object has that name; the failure of the request.
-    pub async fn delete<K>(
+    pub async fn delete<K: Encode>(
         &self,
         api: &Api<K>,
         cache: Option<&Informer<K>>,
         seen: &K,
         propagation: PropagationPolicy,
-    ) -> Result<(), Failure>
-    where
-        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
+    ) -> Result<(), Failure> {
         self.delete_if(api, cache, seen, propagation, None).await
     }
 
@@ -207,26 +201,25 @@ impl Writer {
     ///
     /// # Errors
     /// `Conflict` if it changed or another object has that name; the failure of the request.
-    pub async fn delete_unchanged<K>(&self, api: &Api<K>, cache: Option<&Informer<K>>, seen: &K) -> Result<(), Failure>
-    where
-        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
+    pub async fn delete_unchanged<K: Encode>(
+        &self,
+        api: &Api<K>,
+        cache: Option<&Informer<K>>,
+        seen: &K,
+    ) -> Result<(), Failure> {
         self.delete_if(api, cache, seen, PropagationPolicy::Background, seen.resource_version()).await
     }
 
-    async fn delete_if<K>(
+    async fn delete_if<K: Encode>(
         &self,
         api: &Api<K>,
         cache: Option<&Informer<K>>,
         seen: &K,
         propagation: PropagationPolicy,
         version: Option<String>,
-    ) -> Result<(), Failure>
-    where
-        K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
-    {
+    ) -> Result<(), Failure> {
         let uid = seen.uid().unwrap_or_default();
-        let counted = self.guard(api, seen, &format!("delete {uid}"))?;
+        let counted = self.guard(api, seen, format!("delete {uid}").as_bytes())?;
         let params = DeleteParams {
             propagation_policy: Some(propagation),
             preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: version }),
@@ -237,7 +230,7 @@ impl Writer {
         match deleted.map_err(Failure::from) {
             Ok(answer) => {
                 // The watch shows an object that waits for finalizers; a removed object is removed from the cache now.
-                if let (Some(cache), true) = (cache, answer.is_right()) {
+                if let (Some(cache), true) = (cache, answer == Deleted::Gone) {
                     cache.removed(&Key::of(seen), &uid);
                 }
                 Ok(())
@@ -248,24 +241,11 @@ impl Writer {
     }
 }
 
-/// A hash of the JSON form, without building it.
-fn hash<S: Serialize + ?Sized>(source: &S) -> u64 {
-    struct Hashing(DefaultHasher);
-    impl io::Write for Hashing {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.write(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+fn hash(source: &[u8]) -> u64 {
     // Without keys of its own, it is the same in every process.
-    let mut hashing = Hashing(DefaultHasher::new());
-    // A value that is no JSON is refused by the request itself.
-    let _ = serde_json::to_writer(&mut hashing, source);
-    hashing.0.finish()
+    let mut hasher = DefaultHasher::new();
+    hasher.write(source);
+    hasher.finish()
 }
 
 fn conditional(mut patch: Value, base: &str) -> Value {

@@ -3,15 +3,14 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ironclad_api::cluster::Cluster;
-use ironclad_runtime::client_from_kubeconfig;
+use ironclad_runtime::{Api, client_from_kubeconfig};
 use ironclad_seam::{Clock, Tasks};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client,
+    Client,
     api::{DynamicObject, ListParams},
     config::{ExecInteractiveMode, Kubeconfig},
 };
-use serde::de::DeserializeOwned;
 
 use super::{Source, line::Line};
 use crate::{connect, members, resource::Resources};
@@ -153,7 +152,7 @@ fn words<'a>(line: &'a Line, current: &'a str) -> Wanted<'a> {
 
 async fn listed<K>(api: Api<K>) -> Option<Vec<String>>
 where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
+    K: ironclad_runtime::Object,
 {
     let found = api.list_metadata(&ListParams::default().limit(NAMES_MAX)).await.ok()?;
     Some(found.items.into_iter().filter_map(|object| object.metadata.name).collect())

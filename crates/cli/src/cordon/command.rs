@@ -1,7 +1,8 @@
 //! `ironclad cordon` and `ironclad uncordon`.
 
 use ironclad_api::cluster::Cluster;
-use kube::{Api, api::ListParams};
+use ironclad_runtime::Api;
+use kube::api::ListParams;
 
 use super::{Cordon, change};
 use crate::{connect::Plane, drain, dry_run::DryRun, pages, print, report::Misused, taint, write::Mode};

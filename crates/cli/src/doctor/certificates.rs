@@ -11,9 +11,10 @@ use ironclad_api::{
     cluster::Cluster,
     namespaces::{self, SECRET_TOKEN},
 };
+use ironclad_runtime::Api;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt as _, config::Kubeconfig};
+use kube::{Client, ResourceExt as _, config::Kubeconfig};
 use x509_parser::pem::Pem;
 
 use ironclad_fleet::count::count;

@@ -58,7 +58,7 @@ pub struct Command {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
     let kubeconfig = command.plane.kubeconfig().ok();
-    let clusters = crate::plan::read::every(kube::Api::all(client.clone())).await?;
+    let clusters = crate::plan::read::every(ironclad_runtime::Api::all(client.clone())).await?;
     let members = match command.without_members {
         true => Vec::new(),
         false => members::connect(&client, kubeconfig.as_ref(), &clusters).await,

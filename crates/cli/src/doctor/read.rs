@@ -6,12 +6,13 @@ use anyhow::Context as _;
 use ironclad_api::{config::ResourceInterpreterWebhookConfiguration, crds::crds, labels};
 use ironclad_fleet::{ClusterName, World};
 use ironclad_interpreter::{Interpreter, ReplicasPaths, replicas_paths, webhook::Webhooks};
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::{
     api::apps::v1::ReplicaSet, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DynamicObject, ListParams},
 };
 use serde_json::Value;

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{ClusterName, Clusters};
-use ironclad_runtime::{Informer, WatchScope};
+use ironclad_runtime::{Api, Informer, WatchScope};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 
 use super::DrainError;
 

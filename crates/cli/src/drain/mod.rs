@@ -25,10 +25,11 @@ use ironclad_planning::{
     Fleet, Settings,
     drain::{concerns, counts},
 };
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
     config::Kubeconfig,
 };

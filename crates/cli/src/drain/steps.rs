@@ -15,11 +15,12 @@ use ironclad_failover::{
     taint_manager::rate::State,
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, count::count};
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, Client,
+    Client,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};

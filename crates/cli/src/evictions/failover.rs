@@ -2,10 +2,11 @@
 
 use ironclad_api::namespaces;
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;

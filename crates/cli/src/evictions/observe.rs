@@ -16,9 +16,10 @@ use ironclad_failover::{
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, World};
 use ironclad_planning::{Fleet, Settings};
+use ironclad_runtime::Api;
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
-use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use kube::{Client, ResourceExt as _, api::ListParams};
 use serde_json::Value;
 
 use super::show::span;

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use ironclad_jsonpath::Path;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, Resource as _,
+    Client, Resource as _,
     api::{DynamicObject, ListParams},
     core::Request,
 };

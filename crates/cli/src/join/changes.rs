@@ -2,10 +2,8 @@
 //! fails.
 
 use ironclad_api::names::IMPERSONATOR;
-use kube::{
-    Api,
-    api::{DeleteParams, DynamicObject, Preconditions},
-};
+use ironclad_runtime::Api;
+use kube::api::{DeleteParams, DynamicObject, Preconditions};
 use serde_json::Value;
 
 use super::{

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ironclad_api::names::{IMPERSONATOR, member_service_account};
+use ironclad_runtime::Api;
 use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
@@ -12,7 +13,7 @@ use k8s_openapi::{
     },
 };
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 
@@ -106,7 +107,7 @@ async fn requested(join: &Join<'_>, account: &str, seconds: i64) -> Result<Token
     let spec = TokenRequestSpec { expiration_seconds: Some(seconds), ..TokenRequestSpec::default() };
     let request = TokenRequest { metadata: ObjectMeta::default(), spec: Some(spec), status: None };
     let answer: TokenRequest = accounts
-        .create_subresource("token", account, &PostParams::default(), &request)
+        .create_token_request(account, &PostParams::default(), &request)
         .await
         .map_err(join.failed(Side::Member, format!("asking for a token of ServiceAccount {account}")))?;
     let status = answer.status.unwrap_or_default();

@@ -17,11 +17,12 @@ use ironclad_api::{
     cluster::{Cluster, NAME_LENGTH_MAX, SyncMode},
     namespaces,
 };
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DynamicObject, ListParams},
 };
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ironclad_api::labels::{MANAGED, TRUE};
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use k8s_openapi::{
@@ -12,8 +13,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::version::Info,
 };
-use kube::{Api, Client, Resource, api::ListParams, client::Body};
-use serde::de::DeserializeOwned;
+use kube::{Client, Resource, api::ListParams, client::Body};
 
 /// Clock skew beyond which a warning is printed: it breaks signed tokens and Leases.
 const SKEW_MAX: SignedDuration = SignedDuration::from_secs(5);
@@ -84,7 +84,7 @@ fn skew(date: &str, now: Timestamp) -> Option<SignedDuration> {
 /// Number of managed objects of this kind; 0 if the member does not permit to list them.
 async fn managed<K>(member: &Client) -> i64
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     let labelled = ListParams::default().labels(&format!("{MANAGED}={TRUE}")).limit(1);
     let list = Api::<K>::all(member.clone()).list_metadata(&labelled).await;

@@ -6,9 +6,9 @@ use anyhow::Context as _;
 use ironclad_api::{autoscaling::FederatedHPA, names, work::ResourceBinding};
 use ironclad_fleet::Binding;
 use ironclad_planning::load::{Foreseen, Question, clusters_of, foresee};
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::SignedDuration;
-use kube::Api;
 
 use super::{command::Format, read};
 use crate::{

@@ -1,6 +1,6 @@
 //! The fleet that a plan is made for: from lists, or from a dump.
 
-use std::{fmt::Debug, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail, ensure};
 use ironclad_api::{
@@ -10,8 +10,8 @@ use ironclad_api::{
 };
 use ironclad_fleet::{World, gates::Gate};
 use ironclad_planning::{Fleet, Settings, world::insert};
-use kube::{Api, Client, Resource, api::ListParams};
-use serde::de::DeserializeOwned;
+use ironclad_runtime::Api;
+use kube::{Client, Resource, api::ListParams};
 use serde_json::Value;
 
 use crate::{input, print};
@@ -37,7 +37,7 @@ pub async fn lists(client: &Client) -> anyhow::Result<World> {
 
 async fn all<K>(client: &Client) -> anyhow::Result<Vec<K>>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     every(Api::<K>::all(client.clone())).await
 }
@@ -72,7 +72,7 @@ fn is_forbidden(error: &anyhow::Error) -> bool {
 /// If the server does not answer.
 pub(crate) async fn every<K>(api: Api<K>) -> anyhow::Result<Vec<K>>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     let (mut items, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {

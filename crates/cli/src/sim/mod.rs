@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, bail};
 use ironclad_api::{ResourceList, StringMap, cluster::Cluster, sim::SimulatedCluster};
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::{Value, json};

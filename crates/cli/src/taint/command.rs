@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use ironclad_api::{Taint, cluster::Cluster};
 use ironclad_fleet::count::count;
 use ironclad_planning::taint::Fleet;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use super::{
     change,

@@ -13,8 +13,9 @@ use ironclad_api::{
 };
 use ironclad_failover::taints::{self, Owners, TaintId};
 use ironclad_planning::taint::{Counter, Fleet, Impact};
+use ironclad_runtime::Api;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{Patch, PatchParams},
 };
 

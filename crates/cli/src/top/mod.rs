@@ -6,9 +6,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::bail;
 use http::Request;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use kube::{Client, ResourceExt as _, api::ListParams};
 use serde_json::Value;
 
 use self::figures::{Figure, SortBy, Used, amounts, nodes, pods, share, sort};

@@ -1,9 +1,10 @@
 //! Removal of finalizers that block the deletion of a Cluster: of its Works, its execution namespace and itself.
 
 use ironclad_api::{cluster::Cluster, names::execution_namespace, work::Work};
+use ironclad_runtime::Api;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
@@ -32,7 +33,7 @@ pub(super) async fn strip(plane: &Client, cluster: &str) -> Result<(), UnjoinErr
 
 async fn release<K>(api: &Api<K>, name: &str) -> Result<(), kube::Error>
 where
-    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    K: ironclad_runtime::Object,
 {
     let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     api.patch_metadata(name, &PatchParams::default(), &patch).await.map(drop)

@@ -4,16 +4,16 @@ use ironclad_api::{
     annotations::JOINED_BY,
     names::{IMPERSONATOR, impersonation_secret, member_cluster_role, member_service_account},
 };
+use ironclad_runtime::Api;
 use k8s_openapi::api::{
     core::v1::{Namespace, Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{
-    Api, Client, Discovery, Resource, ResourceExt as _,
+    Client, Discovery, Resource, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Preconditions},
     discovery::{Scope, verbs},
 };
-use serde::de::DeserializeOwned;
 
 use super::{UnjoinError, failed};
 use crate::join::ownership::{self, Owner};
@@ -150,7 +150,7 @@ async fn delete<K>(
     cleaned: &mut Cleaned,
 ) -> Result<(), UnjoinError>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     let kind = K::kind(&());
     let failed = |doing: &str| failed(joined.cluster, format!("{doing} {kind} {name}"));

@@ -14,12 +14,12 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_planning::unjoin::{Impact, blocked};
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::{
-    Api, Client, Resource,
+    Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::join;
@@ -169,7 +169,7 @@ pub async fn impact(plane: &Client, cluster: &str) -> Result<Impact, UnjoinError
 /// Visits every object, a page at a time.
 pub(crate) async fn each<K>(api: &Api<K>, mut visit: impl FnMut(&K)) -> Result<(), kube::Error>
 where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    K: ironclad_runtime::Object,
 {
     let mut params = ListParams::default().limit(PAGE);
     loop {

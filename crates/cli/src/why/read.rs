@@ -16,9 +16,10 @@ use ironclad_fleet::{BindingRef, Gvk, ObjectKey};
 use ironclad_interpreter::{Interpreter, webhook::Webhooks};
 use ironclad_interpreter_lua::{Customization, Declarative, Host, Shipped};
 use ironclad_planning::{Fleet, Settings};
+use ironclad_runtime::Api;
 use ironclad_scheduling::preempt::Mode;
 use ironclad_seam::Clock;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
 use crate::{

@@ -9,9 +9,9 @@ use ironclad_propagation::{
     success,
     work::key_of,
 };
-use ironclad_runtime::{Failure, Informer, Key, Next, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, Writer};
 use ironclad_seam::Clock;
-use kube::{Api, Client, api::PropagationPolicy};
+use kube::{Client, api::PropagationPolicy};
 
 use super::{observe::Observed, waits::SchedulerWaits};
 use crate::{bindings::Bindings, events::Events, not_made::CopiesNotMade, setup::Setup};

@@ -3,9 +3,9 @@
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_failover::cluster::lifecycle::Effect;
 use ironclad_fleet::Plan;
-use ironclad_runtime::{Failure, Informer, Key, StatusWriter, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, StatusWriter, Writer};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt as _, api::PropagationPolicy};
+use kube::{Client, ResourceExt as _, api::PropagationPolicy};
 
 use super::observe::Observed;
 use crate::{events::Events, setup::Setup, taint_failure, targets::Typed};

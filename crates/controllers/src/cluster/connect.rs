@@ -12,10 +12,10 @@ use ironclad_api::{
 };
 use ironclad_estimator::Needs;
 use ironclad_fleet::{ClusterName, Gvk};
-use ironclad_runtime::{Change, Informer, Key, Queue, WatchScope, WorkMetrics};
+use ironclad_runtime::{Api, Change, Informer, Key, Queue, WatchScope, WorkMetrics};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use kube::Client;
 use parking_lot::Mutex;
 
 use crate::{

@@ -8,10 +8,10 @@ use ironclad_api::{
 };
 use ironclad_failover::cluster::lease::{self, Effect, Memory, Seen};
 use ironclad_fleet::{ClusterName, StatusPart};
-use ironclad_runtime::{Change, Failure, Informer, Writer};
+use ironclad_runtime::{Api, Change, Failure, Informer, Writer};
 use ironclad_seam::Seam;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::Instant;
 

@@ -17,10 +17,10 @@ use ironclad_failover::{
     wakes::cluster_status::Collection,
 };
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Informer, Key, StatusWriter, aggregated_groups};
+use ironclad_runtime::{Api, Informer, Key, StatusWriter, aggregated_groups};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, core::discovery::v2::APIGroupDiscovery};
+use kube::{Client, core::discovery::v2::APIGroupDiscovery};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout},

@@ -9,8 +9,8 @@ use ironclad_api::{
 };
 use ironclad_autoscaling::cron::{Due, Set, bounds, is_federated_hpa};
 use ironclad_fleet::{Event, Gvk};
-use ironclad_runtime::{Failure, Informer, Writer};
-use kube::{Api, Client, ResourceExt as _, api::DynamicObject};
+use ironclad_runtime::{Api, Failure, Informer, Writer};
+use kube::{Client, ResourceExt as _, api::DynamicObject};
 use serde_json::json;
 
 use crate::{events::Events, mapper::Mapper, setup::Setup};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ironclad_api::work::ResourceBinding;
 use ironclad_fleet::{BindingKey, BindingRef, Plan};
 use ironclad_propagation::{dependencies::Effect, success};
-use ironclad_runtime::{Failure, Key, Next, Writer};
-use kube::{Api, Client, api::PropagationPolicy};
+use ironclad_runtime::{Api, Failure, Key, Next, Writer};
+use kube::{Client, api::PropagationPolicy};
 
 use super::observe::Observed;
 use crate::{bindings::Bindings, events::Events, setup::Setup};

@@ -7,11 +7,11 @@ use ironclad_propagation::{
     detector::{self, Effect},
     success,
 };
-use ironclad_runtime::{Failure, Next, StatusWriter, Writer};
+use ironclad_runtime::{Api, Failure, Next, StatusWriter, Writer};
 use ironclad_scheduling as scheduling;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
-use kube::{Api, Client, api::DynamicObject};
+use kube::{Client, api::DynamicObject};
 use serde_json::Value;
 
 use super::observe::Observed;

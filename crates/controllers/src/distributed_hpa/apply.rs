@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use ironclad_api::policy::OverridePolicy;
 use ironclad_autoscaling::distributed_hpa::{Effect, target_key};
 use ironclad_fleet::{Plan, StatusPart};
-use ironclad_runtime::{Failure, Informer, Key, Next, StatusWriter, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, StatusWriter, Writer};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DynamicObject, PropagationPolicy},
 };
 use serde_json::Value;

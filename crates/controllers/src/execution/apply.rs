@@ -8,9 +8,9 @@ use ironclad_propagation::{
     execution::{self, Effect, WantedAgain},
     success,
 };
-use ironclad_runtime::{Failure, HotLoops, Informer, Next, Writer};
+use ironclad_runtime::{Api, Failure, HotLoops, Informer, Next, Writer};
 use ironclad_seam::Clock;
-use kube::{Api, Client, ResourceExt as _, api::PropagationPolicy};
+use kube::{Client, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
 
 use super::{

@@ -10,10 +10,10 @@ use ironclad_propagation::{
     namespace,
     skipped_resources::Skipped,
 };
-use ironclad_runtime::{Failure, Informer};
+use ironclad_runtime::{Api, Failure, Informer};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, api::ApiResource};
+use kube::api::ApiResource;
 use serde_json::Value;
 
 use crate::{

@@ -25,10 +25,10 @@ use ironclad_autoscaling::{
 use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
 use ironclad_membermetrics::Member as AskedMember;
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Failure, Informer};
+use ironclad_runtime::{Api, Failure, Informer};
 use ironclad_seam::Clock;
 use k8s_openapi::api::autoscaling::{v1::Scale, v2::HorizontalPodAutoscaler};
-use kube::{Api, Client, ResourceExt as _, api::DynamicObject};
+use kube::{Client, ResourceExt as _, api::DynamicObject};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 

@@ -9,10 +9,10 @@ use std::{
 use ironclad_api::ObjectMeta;
 use ironclad_autoscaling::federated_hpa::pods::Pod;
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Informer, WatchScope};
+use ironclad_runtime::{Api, Informer, WatchScope};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Pod as CorePod;
-use kube::{Api, Resource, core::NamespaceResourceScope};
+use kube::{Resource, core::NamespaceResourceScope};
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer};
 
@@ -35,6 +35,8 @@ impl<'de> Deserialize<'de> for CachedPod {
         Ok(Self { metadata, pod })
     }
 }
+
+ironclad_runtime::objects! { read: CachedPod }
 
 impl Resource for CachedPod {
     type DynamicType = ();

@@ -8,10 +8,10 @@ use http_body_util::{BodyExt as _, Limited};
 use ironclad_api::{config::ResourceInterpreterWebhookConfiguration, events::INTERPRETER_WEBHOOK_FAILED};
 use ironclad_fleet::Event;
 use ironclad_interpreter::webhook::{self, Call, Called, Endpoint, Hook, breaker::Breaker};
-use ironclad_runtime::Informer;
+use ironclad_runtime::{Api, Informer};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Service;
-use kube::{Api, Client, client::Body};
+use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use ironclad_fleet::Gvk;
 use ironclad_interpreter::{ReplicasPath, ReplicasPaths, replicas_paths};
-use ironclad_runtime::{Change, Failure};
+use ironclad_runtime::{Api, Change, Failure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use super::Interpreters;
 use crate::{caches::Definition, mapper::Mapper};

@@ -3,8 +3,8 @@
 use ironclad_api::{names, work::Work};
 use ironclad_fleet::Plan;
 use ironclad_propagation::{namespace::Effect, work::key_of};
-use ironclad_runtime::{Failure, Informer, Next, Writer};
-use kube::{Api, Client};
+use ironclad_runtime::{Api, Failure, Informer, Next, Writer};
+use kube::Client;
 
 use super::observe::Observed;
 use crate::{events::Events, setup::Setup};

@@ -16,10 +16,10 @@ use ironclad_propagation::{
     quota::{self, Effect, Seen, usage},
     wakes::quota::{Accounting, records_decisions},
 };
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer, run_workers};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer, run_workers};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use self::counts::Counts;
 use crate::{

@@ -5,9 +5,9 @@ use std::time::Duration;
 use ironclad_api::apps::WorkloadRebalancer;
 use ironclad_fleet::Plan;
 use ironclad_propagation::rebalance::Effect;
-use ironclad_runtime::{Failure, Informer, Key, Next, StatusWriter, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, StatusWriter, Writer};
 use ironclad_seam::Clock;
-use kube::{Api, Client};
+use kube::Client;
 
 use super::observe::Observed;
 use crate::{

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_api::namespaces;
 use ironclad_failover::taint_manager::{REPORT_CONFIG_MAP, Report};
-use ironclad_runtime::Failure;
+use ironclad_runtime::{Api, Failure};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use parking_lot::Mutex;

@@ -3,8 +3,8 @@
 use ironclad_api::cluster::Cluster;
 use ironclad_failover::taint_policy::Effect;
 use ironclad_fleet::Plan;
-use ironclad_runtime::{Failure, Informer, Writer};
-use kube::{Api, Client, ResourceExt as _};
+use ironclad_runtime::{Api, Failure, Informer, Writer};
+use kube::{Client, ResourceExt as _};
 
 use super::observe::Observed;
 use crate::{events::Events, setup::Setup, taint_failure};

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::policy::{ClusterTaintPolicy, ClusterTaintPolicyStatus, TaintPolicyCluster};
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, Queue, Writer, run_workers};
 use ironclad_seam::Seam;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 

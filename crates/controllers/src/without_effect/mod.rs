@@ -10,10 +10,10 @@ use ironclad_api::{
     work::ObjectReference,
 };
 use ironclad_fleet::{Event, reference};
-use ironclad_runtime::{Change, Informer, WatchScope};
+use ironclad_runtime::{Api, Change, Informer, WatchScope};
 use ironclad_seam::Seam;
 use kube::{
-    Api, Client, Resource,
+    Client, Resource,
     api::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde::Serialize;

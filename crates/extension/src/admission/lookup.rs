@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_admission::{Effect, Lookups, Need, Resource};
+use ironclad_runtime::Api;
 use ironclad_seam::Seam;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{
-    Api, Client,
+    Client,
     api::{ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject},
     discovery::{Discovery, Scope, verbs},

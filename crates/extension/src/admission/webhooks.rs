@@ -8,6 +8,7 @@ use ironclad_admission::{
     table::Phase,
 };
 use ironclad_api::{crds, namespaces};
+use ironclad_runtime::Api;
 use ironclad_seam::Seam;
 use k8s_openapi::{
     ByteString,
@@ -19,10 +20,9 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, WebhookClientConfig},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Client, Resource, ResourceExt as _,
     api::{ObjectMeta, PostParams},
 };
-use serde::{Serialize, de::DeserializeOwned};
 use tokio::net::TcpListener;
 
 use crate::tls::InUse;
@@ -251,11 +251,7 @@ async fn register(client: &Client, options: &WebhookOptions, bundle: &str) -> Re
 /// Creates the object or, if `change` finds something to change, replaces it.
 async fn put<K>(client: &Client, wanted: K, change: impl Fn(&mut K, &K) -> bool) -> Result<(), WebhookError>
 where
-    K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
-        + Clone
-        + Serialize
-        + DeserializeOwned
-        + std::fmt::Debug,
+    K: ironclad_runtime::Encode + Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>,
 {
     const TRIES: usize = 8;
     let (api, name): (Api<K>, String) = (Api::all(client.clone()), wanted.name_any());

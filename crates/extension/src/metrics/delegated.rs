@@ -6,14 +6,14 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::HeaderMap;
-use ironclad_runtime::{Informer, WatchScope};
+use ironclad_runtime::{Api, Informer, WatchScope};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     core::v1::ConfigMap,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, api::PostParams};
 use parking_lot::{Mutex, RwLock};
 use percent_encoding::percent_decode_str;
 use rustls::{

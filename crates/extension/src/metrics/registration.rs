@@ -1,13 +1,14 @@
 //! Registration of the metrics APIs behind a kube-apiserver: a Service, and an APIService for each version.
 
 use ironclad_api::{labels, namespaces};
+use ironclad_runtime::Api;
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Service, ServicePort, ServiceSpec},
     kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec, ServiceReference},
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DeleteParams, ObjectMeta, PostParams},
 };
 

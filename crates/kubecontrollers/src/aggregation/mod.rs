@@ -4,9 +4,9 @@ mod decide;
 
 use std::sync::Arc;
 
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::json;
 
 use self::decide::{decide, takes};

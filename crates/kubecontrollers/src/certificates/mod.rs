@@ -6,11 +6,11 @@ mod signers;
 
 use std::{fmt, sync::Arc};
 
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, Queue, Writer};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::certificates::v1::CertificateSigningRequest};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
 use self::decide::{Plan, Verdict, decide, failed};

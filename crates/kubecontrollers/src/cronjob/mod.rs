@@ -4,11 +4,11 @@ mod decide;
 
 use std::sync::Arc;
 
-use ironclad_runtime::{EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
+use ironclad_runtime::{Api, EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{ObjectMeta, PropagationPolicy},
 };
 

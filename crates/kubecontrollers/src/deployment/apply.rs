@@ -1,9 +1,9 @@
 //! Applies a Deployment's plan.
 
-use ironclad_runtime::Failure;
+use ironclad_runtime::{Api, Failure};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{Patch, PatchParams, PropagationPolicy},
 };
 use serde_json::{Value, json};

@@ -9,13 +9,13 @@ use std::{
 };
 
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     core::v1::Pod,
     policy::v1::PodDisruptionBudget,
 };
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use self::decide::{Seen, decide};
 use crate::{

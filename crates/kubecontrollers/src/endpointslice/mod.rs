@@ -4,12 +4,12 @@ mod decide;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::{
     core::v1::{Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
-use kube::{Api, ResourceExt as _, api::PropagationPolicy};
+use kube::{ResourceExt as _, api::PropagationPolicy};
 use serde_json::json;
 
 use self::decide::{MANAGED_BY, MANAGER, SERVICE_NAME, Seen, decide, has_endpoints, shows};

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use ironclad_runtime::{Failure, Next};
+use ironclad_runtime::{Api, Failure, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{
-    Api,
-    api::{DeleteParams, DynamicObject, PartialObjectMeta, Patch, PatchParams, Preconditions, PropagationPolicy},
-};
+use kube::api::{DeleteParams, DynamicObject, PartialObjectMeta, Patch, PatchParams, Preconditions, PropagationPolicy};
 use serde_json::{Value, json};
 
 use super::{

@@ -2,14 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures::StreamExt as _;
-use ironclad_runtime::Yields;
+use ironclad_runtime::{Api, Event, Watch, WatchScope, Yields};
 use ironclad_seam::Seam;
-use kube::{
-    Api,
-    api::{DynamicObject, PartialObjectMeta},
-    runtime::watcher::{self, Event},
-};
+use kube::api::{DynamicObject, PartialObjectMeta};
 
 use super::{
     Collector,
@@ -24,15 +19,14 @@ const WATCH_SECONDS: u32 = 1_800;
 
 pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Seam) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(collector.client.clone(), &kind.resource);
-    let config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);
-    let mut stream = Box::pin(watcher::watcher(api, config));
+    let mut watch = Watch::new(&api, &WatchScope::default(), WATCH_SECONDS, &seam.clock);
     let jitter = seam.rng.stream("garbage-collector");
     // After a restart, the first list shows which of the objects that the graph still has were deleted meanwhile.
     let mut known: BTreeSet<Uid> = collector.graph.lock().of_kind(&kind).collect();
     let mut listed: BTreeSet<Uid> = BTreeSet::new();
     let (mut failures, mut yields) = (0u32, Yields::default());
-    while let Some(event) = stream.next().await {
-        let event = match event {
+    loop {
+        let event = match watch.next().await {
             Ok(event) => event,
             Err(error) => {
                 let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
@@ -60,16 +54,17 @@ pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Sea
             }
             Event::Apply(object) => known.extend(apply(&collector, &kind, object)),
             Event::Delete(object) => {
-                if let Some(uid) = object.metadata.uid {
+                if let Some(uid) = &object.metadata.uid {
                     known.remove(uid.as_str());
-                    collector.deleted(&kind, &uid);
+                    collector.deleted(&kind, uid);
                 }
             }
         }
     }
 }
 
-fn apply(collector: &Collector, kind: &Arc<Kind>, object: PartialObjectMeta<DynamicObject>) -> Option<Uid> {
+fn apply(collector: &Collector, kind: &Arc<Kind>, object: Arc<PartialObjectMeta<DynamicObject>>) -> Option<Uid> {
+    let object = Arc::unwrap_or_clone(object);
     let node = {
         let mut graph = collector.graph.lock();
         let namespace = graph.namespace(object.metadata.namespace.as_deref().unwrap_or(""));

@@ -23,7 +23,7 @@ use ironclad_autoscaling::federated_hpa::{
     target::Unread,
 };
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
+use ironclad_runtime::{Api, EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
 use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -34,7 +34,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1 as meta,
 };
-use kube::{Api, Resource, ResourceExt as _, core::Selector};
+use kube::{Resource, ResourceExt as _, core::Selector};
 use parking_lot::Mutex;
 
 use self::ask::Asker;
@@ -266,7 +266,7 @@ impl Controller {
 
     async fn scale_of<K>(&self, namespace: &str, name: &str, replicas: i32) -> Result<(), Failure>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + serde::de::DeserializeOwned,
+        K: ironclad_runtime::Object + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let api: Api<K> = Api::namespaced(self.cluster.client.clone(), namespace);
         self.writer.scale(&api, name, replicas).await

@@ -12,12 +12,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::join_all;
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::{
     batch::v1::{Job, JobStatus},
     core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod},
 };
-use kube::{Api, api::PropagationPolicy};
+use kube::api::PropagationPolicy;
 use serde_json::{Value, json};
 
 pub(crate) use self::decide::{is_finished, is_successful};

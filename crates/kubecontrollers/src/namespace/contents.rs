@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ironclad_runtime::{Failure, Informer, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
-use kube::{Api, ResourceExt as _, api::ObjectMeta};
+use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::json;
 
 use crate::{

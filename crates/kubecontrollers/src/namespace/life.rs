@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use ironclad_runtime::{Failure, Informer, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, PartialObjectMeta, PostParams},
 };
 use parking_lot::Mutex;

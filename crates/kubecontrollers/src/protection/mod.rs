@@ -2,12 +2,9 @@
 
 mod decide;
 
-use std::fmt::Debug;
-
-use ironclad_runtime::{Failure, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Key, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, Resource, api::ObjectMeta};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::{Resource, api::ObjectMeta};
 use serde_json::{Value, json};
 
 use self::decide::{OF_CLAIMS, OF_VOLUMES, claim_is_used, claims_of, volume_is_used, without};
@@ -88,7 +85,7 @@ pub(crate) fn start_volumes(cluster: &Cluster) {
 
 async fn release<K>(writer: &Writer, api: &Api<K>, object: &K, finalizers: Vec<String>) -> Result<Next, Failure>
 where
-    K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: ironclad_runtime::Encode,
 {
     let finalizers = if finalizers.is_empty() { Value::Null } else { json!(finalizers) };
     let ObjectMeta { uid, .. } = object.meta();

@@ -9,21 +9,20 @@ mod watch;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
     sync::Arc,
     time::Duration,
 };
 
 use ironclad_quota::{Amounts, Counted};
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use kube::{
-    Api, Resource, ResourceExt as _,
+    Resource, ResourceExt as _,
     api::{DynamicObject, ListParams, PartialObjectMeta},
     core::ApiResource,
 };
 use parking_lot::Mutex;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use serde_json::Value;
 
 use self::decide::decide;
@@ -86,7 +85,7 @@ fn is_to_count(old: Option<&ResourceQuota>, new: &ResourceQuota) -> bool {
 /// Counts again when objects of a kind with a shared cache free something.
 fn follow<K>(controller: &Arc<Controller>, objects: &Informer<K>, kind: Counted)
 where
-    K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: ironclad_runtime::Object + Serialize,
 {
     // The informers live in the controller: a strong reference back would keep both for ever.
     let of = Arc::downgrade(controller);

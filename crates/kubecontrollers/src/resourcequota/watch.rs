@@ -5,14 +5,12 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt as _;
 use ironclad_quota::Counted;
-use ironclad_runtime::Yields;
+use ironclad_runtime::{Api, Event, Watch, WatchScope, Yields};
 use ironclad_seam::Seam;
 use kube::{
-    Api, Client,
+    Client,
     api::{DynamicObject, PartialObjectMeta},
-    runtime::watcher::{self, Event},
 };
 
 use super::{Controller, DEBOUNCE};
@@ -41,11 +39,11 @@ pub(super) fn ensure(controller: &Arc<Controller>, counted: &Counted, kind: &Arc
 /// Counts again when objects of the kind are deleted. Returns when the watch fails and no quota names the kind.
 async fn follow(of: &Weak<Controller>, client: &Client, seam: &Seam, counted: &Counted, kind: &Kind) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client.clone(), &kind.resource);
-    let config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);
-    let mut stream = Box::pin(watcher::watcher(api, config));
+    let mut watch = Watch::new(&api, &WatchScope::default(), WATCH_SECONDS, &seam.clock);
     let jitter = seam.rng.stream("resourcequota");
     let (mut lists, mut failures, mut yields) = (0u32, 0u32, Yields::default());
-    while let Some(event) = stream.next().await {
+    loop {
+        let event = watch.next().await;
         let Some(of) = of.upgrade() else { return };
         let count_again = |namespace: Option<&str>| {
             let quotas = of.quotas_counting(counted, namespace);

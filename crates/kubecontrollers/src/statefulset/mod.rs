@@ -6,12 +6,12 @@ mod decide;
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Failure, Informer, Key, Next};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next};
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus},
     core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume},
 };
-use kube::{Api, ResourceExt as _, api::ObjectMeta};
+use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::{Value, json};
 
 use self::{

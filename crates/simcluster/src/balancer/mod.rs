@@ -6,9 +6,9 @@ mod decide;
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_kubecontrollers::{Cluster, INGRESSES, SERVICES};
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::{core::v1::Service, networking::v1::Ingress};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use self::decide::{Step, Wants, decide};

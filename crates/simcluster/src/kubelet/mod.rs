@@ -8,7 +8,6 @@ mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
     sync::{Arc, Weak},
 };
 
@@ -16,16 +15,15 @@ use ironclad_kubecontrollers::{
     CLAIMS, CONFIG_MAP_NAMES, Cluster, NODES, PODS, SECRET_NAMES,
     pods::{node_of, phase},
 };
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, PodStatus, Secret};
 use kube::{
-    Api, Resource, ResourceExt as _,
+    Resource, ResourceExt as _,
     api::{DeleteParams, Preconditions},
     core::PartialObjectMeta,
 };
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 pub(crate) use self::address::host_ip;
@@ -130,7 +128,7 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak
 /// Enqueues the pods that wait for an object as soon as it exists.
 fn wake<K>(informer: &Informer<K>, kind: Kind, kubelet: &Weak<Kubelet>, queue: &Queue<Key>)
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     let (of, to) = (kubelet.clone(), queue.clone());
     informer.on_change(move |change| {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use ironclad_kubecontrollers::{Cluster, NODES};
-use ironclad_runtime::{Failure, Informer, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, ResourceExt as _, api::PropagationPolicy};
+use kube::{ResourceExt as _, api::PropagationPolicy};
 use parking_lot::Mutex;
 use serde_json::json;
 

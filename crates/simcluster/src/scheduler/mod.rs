@@ -16,13 +16,13 @@ use ironclad_kubecontrollers::{
     Cluster, NODES, PODS, owner,
     pods::{is_finished, node_of},
 };
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::{
     api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{ObjectMeta, PostParams},
 };
 use parking_lot::Mutex;

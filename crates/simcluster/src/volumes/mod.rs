@@ -5,9 +5,9 @@ mod decide;
 use std::sync::Arc;
 
 use ironclad_kubecontrollers::{CLAIMS, Cluster, VOLUMES};
-use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, ResourceExt as _, api::PropagationPolicy};
+use kube::{ResourceExt as _, api::PropagationPolicy};
 use serde_json::json;
 
 use self::decide::{Step, decide, is_left_over, volume_name};

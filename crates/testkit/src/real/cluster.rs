@@ -9,9 +9,10 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, ensure};
+use ironclad_runtime::Api;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{
-    Api, Client, Config,
+    Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 

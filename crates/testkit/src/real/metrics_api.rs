@@ -15,9 +15,10 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
+use ironclad_runtime::Api;
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use kube::{Client, ResourceExt as _, api::ListParams};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use rcgen::{CertificateParams, KeyPair};

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, bail};
+use ironclad_runtime::Api;
 use k8s_openapi::{
     api::core::v1::{Node, NodeStatus},
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{
-    Api, Client,
+    Client,
     api::{ListParams, ObjectMeta, PostParams},
 };
 

@@ -10,10 +10,11 @@ use ironclad_fleet::{
     gates::{Gate, Gates},
 };
 use ironclad_propagation::skipped_resources::Skipped;
+use ironclad_runtime::Api;
 use ironclad_simcluster::Faults;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     discovery::{Discovery, Scope},
 };

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::work::Manifest;
 use ironclad_fleet::{Gvk, World as Fleet};
+use ironclad_runtime::Api;
 use ironclad_simcluster::Member;
 use kube::{
-    Api, Client,
+    Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 use serde_json::Value;

@@ -13,16 +13,16 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_fleet::{BindingKey, ClusterName, Gvk, ObjectKey, PolicyKey, WorkKey, World as Fleet};
-use ironclad_runtime::{Change, Informer, WatchScope};
+use ironclad_runtime::{Api, Change, Informer, WatchScope};
 use ironclad_seam::{Clock, Seam};
 use ironclad_simcluster::Member;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Node, Pod},
 };
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Client, Resource, ResourceExt as _};
 use parking_lot::Mutex;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
 use super::{
     History,
@@ -166,7 +166,7 @@ impl Model {
         seam: &Seam,
         take: impl Fn(&mut Fleet, &Change<K>) -> Option<Changed> + Send + Sync + 'static,
     ) where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K: ironclad_runtime::Object + Resource<DynamicType = ()>,
     {
         let informer: Informer<K> = Informer::new(&[]);
         let weak = Arc::downgrade(&self.0);

@@ -8,9 +8,10 @@ use ironclad_api::{
     policy::PropagationPolicy,
     work::{ResourceBinding, Work},
 };
+use ironclad_runtime::Api;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Api, ResourceExt,
+    ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;

@@ -12,12 +12,10 @@ use ironclad_api::{
     work::{GracefulEvictionTask, ResourceBinding, Work},
 };
 use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_runtime::Api;
 use ironclad_simcluster::{Faults, Shape};
 use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::api::resource::Quantity};
-use kube::{
-    Api,
-    api::{ListParams, PostParams},
-};
+use kube::api::{ListParams, PostParams};
 use serde_json::Value;
 
 use super::{

@@ -1,9 +1,10 @@
 //! User-visible state of a world, as text to compare.
 
 use ironclad_api::work::{ResourceBinding, Work};
+use ironclad_runtime::Api;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
-use kube::{Api, Resource, ResourceExt as _, api::ListParams};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::{ResourceExt as _, api::ListParams};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::World;
@@ -30,7 +31,7 @@ impl World {
 
 async fn dump<K>(text: &mut String, server: &str, api: Api<K>) -> anyhow::Result<()>
 where
-    K: Resource + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+    K: ironclad_runtime::Object + Serialize,
 {
     for object in api.list(&ListParams::default()).await?.items {
         let mut value = serde_json::to_value(&object)?;

@@ -20,7 +20,7 @@ use ironclad_extension::admission::InProcessAdmission;
 use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_interpreter_lua::{Host, check_script};
 use ironclad_kubecontrollers::{self as kubecontrollers, Controller};
-use ironclad_runtime::{Traffic, in_process_client};
+use ironclad_runtime::{Api, Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use ironclad_simcluster::{Member, MemberOptions, Shape};
 use ironclad_store::{Commit, Engine, MemoryBackend, Options as StoreOptions};
@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, api::PostParams};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -16,10 +16,10 @@ use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::Identity;
 use ironclad_controllers::Settings;
 use ironclad_fleet::gates::Gate;
-use ironclad_runtime::discover;
+use ironclad_runtime::{Api, discover};
 use ironclad_seam::{Rng, Stream};
 use kube::{
-    Api, Client,
+    Client,
     api::ListParams,
     client::Body,
     discovery::{Scope, verbs},

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use ironclad_runtime::discover;
+use ironclad_runtime::{Api, discover};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DynamicObject, ListParams},
     discovery::{Scope, verbs},
 };

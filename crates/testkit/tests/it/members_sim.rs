@@ -9,15 +9,15 @@ use ironclad_api::{
     policy::{OverridePolicy, PropagationPolicy},
     work::{ResourceBinding, Work},
 };
+use ironclad_runtime::Api;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{CONTROL_PLANE, World, WorldOptions, propagation};
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::ConfigMap},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{
-    Api,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
 use serde_json::json;
 

@@ -16,6 +16,7 @@ use ironclad_api::{
     policy::PropagationPolicy,
     work::{ResourceBinding, ResourceHealth, Work},
 };
+use ironclad_runtime::Api;
 use ironclad_seam::Rng;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
@@ -30,10 +31,7 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{
-    Api,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 const MATRIX: WorldOptions = WorldOptions { seed: 0x1c1ad, members: 2 };

@@ -15,9 +15,10 @@ use ironclad_planning::{
     apply::{Apply, Planned, check},
 };
 use ironclad_propagation::{dependencies, priority::Class, template::Identity};
+use ironclad_runtime::Api;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{
-    Api, Client,
+    Client,
     api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::Value;

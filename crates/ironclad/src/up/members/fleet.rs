@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use ironclad_api::{Quantity, sim::SimulatedCluster};
+use ironclad_runtime::Api;
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};

@@ -20,12 +20,12 @@ use ironclad_api::{
 use ironclad_apiserver::pki::Context;
 use ironclad_kubecontrollers::AutoscalingOptions;
 use ironclad_runtime::{
-    EventAbout, EventType, Failure, Informer, Next, Queue, Recorder, WatchScope, Writer, run_workers,
+    Api, EventAbout, EventType, Failure, Informer, Next, Queue, Recorder, WatchScope, Writer, run_workers,
 };
 use ironclad_seam::Seam;
 use ironclad_store::Engine;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{Patch, PatchParams, PostParams, PropagationPolicy},
 };
 use parking_lot::Mutex;

@@ -13,11 +13,12 @@ use ironclad_failover::{
     flags::EvictionFlags,
     taint_manager::rate::{Counts, formula},
 };
+use ironclad_runtime::Api;
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::{eviction_rate, real};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{ListParams, PostParams},
 };
 use parking_lot::Mutex;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, api::PostParams};
+use kube::api::PostParams;
 
 use crate::{
     process::requests,

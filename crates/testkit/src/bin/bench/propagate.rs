@@ -14,15 +14,16 @@ use ironclad_api::{
     annotations, conditions,
     work::{ResourceBinding, Work},
 };
-use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
+use ironclad_runtime::{
+    Api, Event, Object, Traffic, Watch, WatchScope, client_from_kubeconfig, kubeconfig_client_config,
+};
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::real;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DynamicObject, GroupVersionKind, PostParams},
     core::ApiResource,
-    runtime::watcher,
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -34,6 +35,8 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// Time after which memory that only the work needed was released.
 const REST: Duration = Duration::from_secs(35);
 const CREATING: usize = 8;
+/// Duration of one watch, seconds.
+const WATCH_SECONDS: u32 = 290;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -460,15 +463,15 @@ pub(crate) fn watch<K, S>(
     note: impl Fn(&K, &mut S, Instant) + Send + 'static,
     name: fn(&K) -> Option<String>,
 ) where
-    K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
+    K: Object,
     S: Send + 'static,
 {
     let (table, clock, retry) = (table.clone(), clock.clone(), Duration::from_millis(200));
     tasks.spawn("watch", async move {
-        let mut events = Box::pin(watcher::watcher(api, watcher::Config::default().streaming_lists()));
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => {
+        let mut events = Watch::new(&api, &WatchScope::default(), WATCH_SECONDS, &clock);
+        loop {
+            match events.next().await {
+                Ok(Event::Apply(object) | Event::InitApply(object)) => {
                     let Some(name) = name(&object) else { continue };
                     if let Some(seen) = table.lock().get_mut(&name) {
                         note(&object, seen, clock.mono());

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{
-    Api,
-    api::{ListParams, Patch, PatchParams, PostParams},
-};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::{

@@ -9,10 +9,11 @@ use ironclad_api::{
     conditions,
     work::{ResourceBinding, ResourceBindingStatus},
 };
+use ironclad_runtime::Api;
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::real;
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
 use parking_lot::Mutex;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use http::Request;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use ironclad_testkit::real::Binaries;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, api::PostParams};
 use serde_json::Value;
 
 use crate::propagate::{World, deployment};

@@ -6,9 +6,10 @@ use anyhow::bail;
 use ironclad_api::cluster::Cluster;
 use ironclad_failover::flags::eviction::Check;
 use ironclad_fleet::gates::Gate;
+use ironclad_runtime::Api;
 use ironclad_seam::{Rng, Stream};
 use kube::{
-    Api, Client,
+    Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};

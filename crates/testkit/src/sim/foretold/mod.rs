@@ -22,9 +22,10 @@ use ironclad_api::policy::{ClusterOverridePolicy, ClusterTaintPolicy, OverridePo
 use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
 use ironclad_planning::{Fleet, Settings};
 use ironclad_propagation::priority::Class;
+use ironclad_runtime::Api;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, scheduling::v1::PriorityClass};
-use kube::{Api, Client, api::ListParams};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::{Client, api::ListParams};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{History, World};
@@ -140,7 +141,7 @@ fn deployment_key(name: &str) -> ObjectKey {
 
 async fn all<K>(client: &Client) -> anyhow::Result<Vec<K>>
 where
-    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: ironclad_runtime::Object + kube::Resource<DynamicType = ()>,
 {
     Ok(Api::<K>::all(client.clone()).list(&ListParams::default()).await?.items)
 }

@@ -11,15 +11,15 @@ use ironclad_api::{
     work::ResourceBinding,
 };
 use ironclad_cli::drain::{self, Options, Stuck, command::whole};
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use ironclad_simcluster::{Faults, Flap};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, scheduling::v1::PriorityClass};
 use kube::{
-    Api, Client, Resource,
+    Client, Resource,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{App, Class, Failover, TaintPolicy, varied};
@@ -435,7 +435,7 @@ pub(super) async fn join_all(world: &World) -> anyhow::Result<()> {
 
 async fn delete_managed<K>(remnants: &Api<K>) -> anyhow::Result<()>
 where
-    K: Resource + Clone + DeserializeOwned + fmt::Debug,
+    K: ironclad_runtime::Object,
 {
     let managed = ListParams::default().labels(&format!("{}=true", labels::MANAGED));
     for remnant in remnants.list(&managed).await? {

@@ -18,6 +18,7 @@ use ironclad_api::{
 };
 use ironclad_controllers::ControllerList;
 use ironclad_fleet::BindingKey;
+use ironclad_runtime::Api;
 use ironclad_seam::{Rng, Stream};
 use ironclad_simcluster::{Faults, UsageRule};
 use k8s_openapi::{
@@ -29,7 +30,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;

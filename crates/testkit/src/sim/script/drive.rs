@@ -15,11 +15,9 @@ use ironclad_api::{
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
     work::ResourceBinding,
 };
+use ironclad_runtime::Api;
 use ironclad_simcluster::Faults;
-use kube::{
-    Api,
-    api::{ListParams, PostParams},
-};
+use kube::api::{ListParams, PostParams};
 
 use super::{
     Action, App, CLASSES, Script, Shortage, Spread, TaintPolicy, account,

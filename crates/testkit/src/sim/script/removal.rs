@@ -11,9 +11,10 @@ use ironclad_api::{
     policy::PropagationPolicy,
 };
 use ironclad_failover::cluster::lifecycle::REMOVAL_BLOCKED;
+use ironclad_runtime::Api;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Api, ResourceExt,
+    ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
 use serde_json::json;

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use futures::future::BoxFuture;
 use ironclad_api::cluster::Cluster;
 use ironclad_estimator::{Assumed, Call, Estimator, Workload};
+use ironclad_runtime::Api;
 use ironclad_scheduling::estimator::Question;
 use ironclad_seam::Stream;
 use ironclad_simcluster::Shape;
@@ -20,7 +21,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! A derive macro `JsonSchema` that derives nothing.
 //!
-//! The types of `ironclad-api` derive `JsonSchema`. With its feature `schema` that macro is the one of schemars, otherwise
-//! this one, so that neither their `derive` nor their `#[schemars(…)]` attributes depend on the feature.
+//! The types of `ironclad-api` derive `JsonSchema`. With its feature `schema` that macro is the one of schemars,
+//! otherwise this one, so that neither their `derive` nor their `#[schemars(…)]` attributes depend on the feature.
 
 use proc_macro::TokenStream;
 

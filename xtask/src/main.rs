@@ -49,7 +49,7 @@ enum Task {
     /// Run the test of a member with the oldest Kubernetes, built from the Go module proxy. `test` runs it once it is
     /// built.
     OldestKubernetes,
-    /// Regenerate data from a real kube-apiserver, or compare it.
+    /// Regenerate data from a real kube-apiserver or from our types, or compare it.
     Codegen(codegen::Args),
     /// Run a part that takes input from outside under AddressSanitizer.
     Fuzz(fuzz::Args),

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 
 use crate::{
-    cargo,
+    cargo, codegen,
     kubernetes::{self, Programs, location},
     licences,
     stages::Stages,
@@ -55,6 +55,8 @@ pub(crate) struct Args {
 enum Stage {
     /// Licences and sources of all dependencies.
     Licences,
+    /// The CRDs of our kinds, compared with their types; built apart, in profile `dev`.
+    Crds,
     /// The programs of real Kubernetes and the clients in Go, built or found in the cache.
     Kubernetes,
     /// The product and all tests, in profile `sim`.
@@ -126,6 +128,9 @@ impl Run<'_> {
         let tests = wanted(Stage::Tests);
         if wanted(Stage::Licences) {
             stages.run("licences", || licences::check(self.root))?;
+        }
+        if wanted(Stage::Crds) {
+            stages.run("crds", || codegen::crds(self.root, true))?;
         }
         if !self.args.quick && (wanted(Stage::Kubernetes) || tests) {
             stages.run("kubernetes", || self.kubernetes())?;

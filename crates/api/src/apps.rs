@@ -1,10 +1,9 @@
 //! Group `apps.karmada.io/v1alpha1`: WorkloadRebalancer (specification/api.md 11.3).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{kind::kind, omit};
+use crate::{kind::kind, omit, schema::JsonSchema};
 
 /// Result: the workload's binding will be rescheduled.
 pub const SUCCESSFUL: &str = "Successful";

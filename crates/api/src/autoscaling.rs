@@ -6,10 +6,9 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kind::kind;
+use crate::{kind::kind, schema::JsonSchema};
 
 kind! {
     /// Scales a target over all its clusters by metrics.

@@ -4,10 +4,9 @@ use k8s_openapi::{
     api::core::v1::{Secret, Taint},
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ResourceList, Shared, StringMap, conditions, kind::kind, omit, schema};
+use crate::{ResourceList, Shared, StringMap, conditions, kind::kind, omit, schema::JsonSchema};
 
 /// Longest name of a Cluster: its execution namespace has to fit into 63 characters.
 pub const NAME_LENGTH_MAX: usize = 48;
@@ -191,7 +190,7 @@ pub struct LocalSecretReference {
 #[serde(rename_all = "camelCase")]
 pub struct ResourceModel {
     /// The grade, from 0.
-    #[schemars(schema_with = "schema::int")]
+    #[schemars(schema_with = "crate::schema::int")]
     pub grade: u64,
     /// Ranges of a node's resources in this grade.
     pub ranges: Vec<ResourceModelRange>,
@@ -289,9 +288,9 @@ pub struct ResourceSummary {
 #[serde(rename_all = "camelCase")]
 pub struct AllocatableModeling {
     /// The grade.
-    #[schemars(schema_with = "schema::int")]
+    #[schemars(schema_with = "crate::schema::int")]
     pub grade: u64,
     /// Nodes.
-    #[schemars(schema_with = "schema::int")]
+    #[schemars(schema_with = "crate::schema::int")]
     pub count: i64,
 }

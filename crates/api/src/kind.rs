@@ -3,69 +3,6 @@
 //! It replaces `kube-derive`, whose root types need a spec struct of their own each: our namespaced and cluster-scoped
 //! twins share one spec type, and some kinds have no `spec`.
 
-use schemars::{Schema, SchemaGenerator};
-
-/// Scope of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// In a namespace.
-    Namespaced,
-    /// For the whole control plane.
-    Cluster,
-}
-
-impl Scope {
-    /// Spelling in a CRD.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Namespaced => "Namespaced",
-            Self::Cluster => "Cluster",
-        }
-    }
-}
-
-/// The names under which a kind is served (specification/api.md 0.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KindInfo {
-    /// API group.
-    pub group: &'static str,
-    /// Version in the group.
-    pub version: &'static str,
-    /// Kind, in CamelCase.
-    pub kind: &'static str,
-    /// Plural, as in paths.
-    pub plural: &'static str,
-    /// Namespaced or not.
-    pub scope: Scope,
-}
-
-impl KindInfo {
-    /// `group/version`.
-    pub fn api_version(&self) -> String {
-        format!("{}/{}", self.group, self.version)
-    }
-}
-
-/// One field of a root object beside `metadata`.
-pub struct Member {
-    /// JSON name.
-    pub name: &'static str,
-    /// True if the schema requires it.
-    pub required: bool,
-    /// The schema of its type, before [`crate::schema`] completes it.
-    pub schema: fn(&mut SchemaGenerator) -> Schema,
-}
-
-/// Root type of this crate.
-pub trait Kind: kube_core::Resource<DynamicType = ()> {
-    /// Its purpose in a sentence.
-    const DESCRIPTION: &'static str;
-    /// Its names.
-    const INFO: KindInfo;
-    /// The fields of the object beside `apiVersion`, `kind` and `metadata`.
-    const MEMBERS: &'static [Member];
-}
-
 /// Declares a root type. Fields before the semicolon are required; those after it are omitted when `None`.
 macro_rules! kind {
     (
@@ -152,22 +89,23 @@ macro_rules! kind {
 
         ironclad_kinds::objects! { $name }
 
-        impl crate::kind::Kind for $name {
+        #[cfg(feature = "schema")]
+        impl crate::schema::Kind for $name {
             const DESCRIPTION: &'static str = concat!($($doc),*);
-            const INFO: crate::kind::KindInfo = crate::kind::KindInfo {
+            const INFO: crate::schema::KindInfo = crate::schema::KindInfo {
                 group: $group,
                 version: $version,
                 kind: stringify!($name),
                 plural: $plural,
-                scope: crate::kind::Scope::$scope,
+                scope: crate::schema::Scope::$scope,
             };
-            const MEMBERS: &'static [crate::kind::Member] = &[
-                $(crate::kind::Member {
+            const MEMBERS: &'static [crate::schema::Member] = &[
+                $(crate::schema::Member {
                     name: stringify!($req),
                     required: true,
                     schema: |generator| generator.subschema_for::<$rty>(),
                 },)*
-                $($(crate::kind::Member {
+                $($(crate::schema::Member {
                     name: stringify!($opt),
                     required: false,
                     schema: |generator| generator.subschema_for::<$oty>(),

@@ -16,7 +16,7 @@ pub mod eviction;
 pub mod finalizers;
 pub mod gates;
 mod json_text;
-pub mod kind;
+mod kind;
 pub mod labels;
 pub mod multicluster;
 pub mod names;

@@ -2,10 +2,9 @@
 //! (specification/api.md 11.6).
 
 use k8s_openapi::{api::core::v1::SessionAffinityConfig, apimachinery::pkg::apis::meta::v1::Condition};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kind::kind;
+use crate::{kind::kind, schema::JsonSchema};
 
 kind! {
     /// Exports the Service of the same name from its clusters.

@@ -5,10 +5,9 @@ use k8s_openapi::api::{
     core::v1::ServiceStatus,
     networking::v1::{IngressLoadBalancerStatus, IngressSpec},
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{kind::kind, omit};
+use crate::{kind::kind, omit, schema::JsonSchema};
 
 kind! {
     /// Ingress over several clusters.

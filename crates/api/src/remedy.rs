@@ -1,9 +1,8 @@
 //! Group `remedy.karmada.io/v1alpha1`: Remedy (specification/api.md 11.4).
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kind::kind;
+use crate::{kind::kind, schema::JsonSchema};
 
 /// The only action: no traffic for the backends of the cluster.
 pub const TRAFFIC_CONTROL: &str = "TrafficControl";

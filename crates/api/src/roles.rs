@@ -18,7 +18,7 @@ const WRITTEN_BY_USERS: [&str; 7] = [
 const INTERNAL: [&str; 1] = ["works"];
 
 /// `karmada-view`, aggregated to `view`, `edit` and `admin`, and `karmada-edit`, aggregated to `edit` and `admin`:
-/// roles for the kinds of these definitions, which are costly to make.
+/// roles for the kinds of these definitions, which are costly to decode.
 #[must_use]
 pub fn cluster_roles(crds: &[CustomResourceDefinition]) -> [ClusterRole; 2] {
     let mut kinds: Vec<(String, String, bool)> = crds

@@ -2,10 +2,9 @@
 //! (specification/api.md 11.5).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{cluster::LocalSecretReference, kind::kind, policy::ClusterAffinity};
+use crate::{cluster::LocalSecretReference, kind::kind, policy::ClusterAffinity, schema::JsonSchema};
 
 kind! {
     /// Selects objects of clusters to cache.

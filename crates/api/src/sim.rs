@@ -1,10 +1,9 @@
 //! Group `sim.ironclad.io/v1alpha1`: SimulatedCluster, in `ironclad up` only (specification/api.md 11.8).
 
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ResourceList, StringMap, kind::kind, omit};
+use crate::{ResourceList, StringMap, kind::kind, omit, schema::JsonSchema};
 
 kind! {
     /// A simulated member: its nodes, its faults and the load that it reports.

@@ -1,4 +1,4 @@
-//! `cargo xtask codegen`: regenerates or compares data from a real kube-apiserver or its sources.
+//! `cargo xtask codegen`: regenerates or compares data from a real kube-apiserver, its sources or our types.
 //!
 //! | output | file | source |
 //! | --- | --- | --- |
@@ -7,6 +7,7 @@
 //! | `openapi` | `crates/patch/data/kubernetes-resources.json` | the discovery documents |
 //! | `goldens` | `crates/patch/data/*-goldens.json` | the answers to patches that the same file lists |
 //! | `protobuf` | `crates/apiserver/data/protobuf.txt` | the published `generated.proto` files and their Go types |
+//! | `crds` | `crates/api/data/crds/*.json` | the types of crate `api` |
 
 mod go_source;
 mod goldens;
@@ -25,6 +26,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use self::{go_source::Sources, server::Server};
+use crate::cargo;
 
 /// Output to generate, and its server.
 #[derive(Debug, clap::Args)]
@@ -32,7 +34,7 @@ pub(crate) struct Args {
     /// Output to generate.
     #[arg(value_enum)]
     what: What,
-    /// Write nothing; fail if a file in the tree differs from the server's data.
+    /// Write nothing; fail if a file in the tree differs from its source.
     #[arg(long)]
     check: bool,
     /// A running kube-apiserver; by default, one is started on loopback with etcd.
@@ -51,10 +53,15 @@ enum What {
     Goldens,
     /// The fields of protobuf messages; needs no server.
     Protobuf,
+    /// The CRDs of our kinds; needs no server.
+    Crds,
 }
 
 /// Runs it. `root` is the workspace, `programs` the folder of kube-apiserver and etcd.
 pub(crate) fn run(args: &Args, root: &Path, programs: impl FnOnce() -> anyhow::Result<PathBuf>) -> anyhow::Result<()> {
+    if matches!(args.what, What::Crds) {
+        return crds(root, args.check);
+    }
     let data = root.join("crates/patch/data");
     let tools = root.join("tools/kubernetes");
     if matches!(args.what, What::Protobuf) {
@@ -67,12 +74,23 @@ pub(crate) fn run(args: &Args, root: &Path, programs: impl FnOnce() -> anyhow::R
     };
     let files = match args.what {
         What::Openapi => openapi::derive(&server, Sources::find(&tools)?)?,
-        What::Goldens | What::Protobuf => goldens::record(&server, &data)?,
+        What::Goldens | What::Protobuf | What::Crds => goldens::record(&server, &data)?,
     };
     for (name, value) in &files {
         put(args, &data.join(name), print(value)?)?;
     }
     Ok(())
+}
+
+/// Writes or compares the CRDs. A test does it, in a build of its own: with the schemas of all types, k8s-openapi takes
+/// far longer to compile, so nothing else is built with them.
+pub(crate) fn crds(root: &Path, check: bool) -> anyhow::Result<()> {
+    let mut command = cargo::cargo(root);
+    command.args(["test", "--package", "ironclad-api", "--features", "schema", "--test", "schema"]);
+    if !check {
+        command.env("UPDATE_GOLDENS", "1");
+    }
+    cargo::run(&mut command)
 }
 
 /// Writes a file, or compares it with what is in the tree.

@@ -1,9 +1,8 @@
 //! ResourceInterpreterCustomization: scripts that interpret a kind (specification/api.md 9.1).
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kind::kind;
+use crate::{kind::kind, schema::JsonSchema};
 
 kind! {
     /// Scripts that interpret a kind.

@@ -1,10 +1,9 @@
 //! ResourceInterpreterWebhookConfiguration: webhooks that interpret kinds (specification/api.md 9.2).
 
 use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kind::kind;
+use crate::{kind::kind, schema::JsonSchema};
 
 kind! {
     /// Webhooks that interpret kinds.

@@ -1,143 +1,74 @@
-//! CRDs of our kinds, generated from their types (specification/api.md 0.1, 0.2).
+//! CRDs of our kinds (specification/api.md 0.1, 0.2), and how the bindings' CRDs serve their first version.
+//!
+//! They are the files of `data/crds`, which feature `schema` generates from the types: `cargo xtask codegen crds`.
 
-mod bindings;
-mod definition;
-mod embedded;
-mod structural;
+#[cfg(feature = "schema")]
+pub mod generate;
 
-pub use bindings::serve_legacy_bindings;
-pub use embedded::prune as prune_embedded;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
+};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+/// Texts of CRDs by their names.
+macro_rules! texts {
+    ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../../data/crds/", $name, ".json"))),*] };
+}
 
-use self::definition::Definition;
-use crate::{apps, autoscaling, cluster, config, multicluster, networking, policy, remedy, sim, work};
+/// Every CRD except the simulation's, by name.
+const OURS: [&str; 20] = texts![
+    "clusteroverridepolicies.policy.karmada.io",
+    "clusterpropagationpolicies.policy.karmada.io",
+    "clusterresourcebindings.work.karmada.io",
+    "clusters.cluster.karmada.io",
+    "clustertaintpolicies.policy.karmada.io",
+    "cronfederatedhpas.autoscaling.karmada.io",
+    "federatedhpas.autoscaling.karmada.io",
+    "federatedresourcequotas.policy.karmada.io",
+    "multiclusteringresses.networking.karmada.io",
+    "multiclusterservices.networking.karmada.io",
+    "overridepolicies.policy.karmada.io",
+    "propagationpolicies.policy.karmada.io",
+    "remedies.remedy.karmada.io",
+    "resourcebindings.work.karmada.io",
+    "resourceinterpretercustomizations.config.karmada.io",
+    "resourceinterpreterwebhookconfigurations.config.karmada.io",
+    "serviceexports.multicluster.x-k8s.io",
+    "serviceimports.multicluster.x-k8s.io",
+    "workloadrebalancers.apps.karmada.io",
+    "works.work.karmada.io",
+];
 
-/// Category of the kinds that `kubectl get karmada-io` lists.
-const KARMADA: &str = "karmada-io";
-
-/// The CRDs of every kind that is served as one, by name, without the simulation's.
+/// The CRDs of every kind that is served as one, by name, without the simulation's. Each call decodes them.
 ///
 /// The bindings' v1alpha1 is declared but not served: that needs [`serve_legacy_bindings`].
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut crds: Vec<_> = definitions().iter().map(Definition::crd).collect();
-    crds.extend(bindings::crds());
-    crds.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    crds
+    OURS.into_iter().map(decode).collect()
 }
 
 /// The CRD of SimulatedCluster, which only `ironclad up` serves.
 pub fn simulated_cluster_crd() -> CustomResourceDefinition {
-    Definition::of::<sim::SimulatedCluster>("simulatedcluster").with_status().crd()
+    let [text] = texts!["simulatedclusters.sim.ironclad.io"];
+    decode(text)
 }
 
-fn definitions() -> Vec<Definition> {
-    const CONFLICT_RESOLUTION: [&str; 3] = ["CONFLICT-RESOLUTION", ".spec.conflictResolution", "string"];
-    const PRIORITY: [&str; 3] = ["PRIORITY", ".spec.priority", "string"];
-    const REFERENCE_KIND: [&str; 3] = ["REFERENCE-KIND", ".spec.scaleTargetRef.kind", "string"];
-    const REFERENCE_NAME: [&str; 3] = ["REFERENCE-NAME", ".spec.scaleTargetRef.name", "string"];
-    vec![
-        cluster_definition(),
-        Definition::of::<policy::PropagationPolicy>("propagationpolicy")
-            .short("pp")
-            .category(KARMADA)
-            .with_empty_subresources()
-            .columns(&[CONFLICT_RESOLUTION, PRIORITY, definition::AGE]),
-        Definition::of::<policy::ClusterPropagationPolicy>("clusterpropagationpolicy")
-            .short("cpp")
-            .category(KARMADA)
-            .with_empty_subresources()
-            .columns(&[CONFLICT_RESOLUTION, PRIORITY, definition::AGE]),
-        Definition::of::<policy::OverridePolicy>("overridepolicy").short("op").category(KARMADA),
-        Definition::of::<policy::ClusterOverridePolicy>("clusteroverridepolicy").short("cop").category(KARMADA),
-        Definition::of::<policy::ClusterTaintPolicy>("clustertaintpolicy").with_status(),
-        Definition::of::<policy::FederatedResourceQuota>("federatedresourcequota")
-            .category(KARMADA)
-            .with_status()
-            .columns(&[["OVERALL", ".status.overall", "string"], ["OVERALL_USED", ".status.overallUsed", "string"]]),
-        Definition::of::<work::Work>("work").short("wk").category(KARMADA).with_status().columns(&[
-            ["WORKLOAD-KIND", ".spec.workload.manifests[*].kind", "string"],
-            ["APPLIED", r#".status.conditions[?(@.type=="Applied")].status"#, "string"],
-            definition::AGE,
-        ]),
-        Definition::of::<config::ResourceInterpreterCustomization>("resourceinterpretercustomization")
-            .short("ric")
-            .category(KARMADA)
-            .with_empty_subresources()
-            .columns(&[
-                ["TARGET-API-VERSION", ".spec.target.apiVersion", "string"],
-                ["TARGET-KIND", ".spec.target.kind", "string"],
-                definition::AGE,
-            ]),
-        Definition::of::<config::ResourceInterpreterWebhookConfiguration>("resourceinterpreterwebhookconfiguration")
-            .category(KARMADA),
-        Definition::of::<autoscaling::FederatedHPA>("federatedhpa")
-            .short("fhpa")
-            .category(KARMADA)
-            .with_status()
-            .columns(&[
-                REFERENCE_KIND,
-                REFERENCE_NAME,
-                ["MINPODS", ".spec.minReplicas", "integer"],
-                ["MAXPODS", ".spec.maxReplicas", "integer"],
-                ["REPLICAS", ".status.currentReplicas", "integer"],
-                definition::AGE,
-            ]),
-        Definition::of::<autoscaling::CronFederatedHPA>("cronfederatedhpa")
-            .short("cronfhpa")
-            .category(KARMADA)
-            .with_status()
-            .columns(&[REFERENCE_KIND, REFERENCE_NAME, definition::AGE]),
-        Definition::of::<networking::MultiClusterIngress>("multiclusteringress")
-            .short("mci")
-            .category(KARMADA)
-            .with_status(),
-        Definition::of::<networking::MultiClusterService>("multiclusterservice")
-            .short("mcs")
-            .category(KARMADA)
-            .with_status(),
-        Definition::of::<apps::WorkloadRebalancer>("workloadrebalancer").with_status(),
-        Definition::of::<remedy::Remedy>("remedy").category(KARMADA),
-        Definition::of::<multicluster::ServiceExport>("serviceexport")
-            .short("svcex")
-            .with_status()
-            .columns(&[["Age", ".metadata.creationTimestamp", "date"]]),
-        Definition::of::<multicluster::ServiceImport>("serviceimport").short("svcim").with_status().columns(&[
-            ["Type", ".spec.type", "string"],
-            ["IP", ".spec.ips", "string"],
-            ["Age", ".metadata.creationTimestamp", "date"],
-        ]),
-    ]
+fn decode(text: &str) -> CustomResourceDefinition {
+    serde_json::from_str(text).expect("each file is a CRD: a test decodes them all")
 }
 
-/// Cluster, with the three admission rules that are cheap enough for the schema (specification/admission.md 1.4).
-fn cluster_definition() -> Definition {
-    Definition::of::<cluster::Cluster>("cluster")
-        .with_status()
-        // Other controllers write conditions of their own, without reasons (specification/api.md 0).
-        .with_empty_reasons()
-        .columns(&[
-            ["Version", ".status.kubernetesVersion", "string"],
-            ["Mode", ".spec.syncMode", "string"],
-            ["Ready", r#".status.conditions[?(@.type=="Ready")].status"#, "string"],
-            ["Age", ".metadata.creationTimestamp", "date"],
-        ])
-        .wide_columns(&[
-            ["Zones", ".spec.zones", "string"],
-            ["Region", ".spec.region", "string"],
-            ["Provider", ".spec.provider", "string"],
-            ["API-Endpoint", ".spec.apiEndpoint", "string"],
-            ["Proxy-URL", ".spec.proxyURL", "string"],
-        ])
-        .rule(
-            &[],
-            "self.metadata.name.size() <= 48",
-            "the name of a Cluster must be no more than 48 characters: its execution namespace is named after it",
-        )
-        .rule(&["spec", "syncMode"], "self == oldSelf", "syncMode is immutable: unjoin the cluster and join it again")
-        .rule(
-            &["spec"],
-            "!has(self.zone) || self.zone == '' || !has(self.zones) || self.zones.size() == 0",
-            "zone and zones must not be set together: use zones",
-        )
+/// Serves v1alpha1 of the bindings as well, converted by this webhook. CRDs of other kinds are unchanged.
+pub fn serve_legacy_bindings(crd: &mut CustomResourceDefinition, converter: WebhookClientConfig) {
+    let mut legacy: Vec<_> = crd.spec.versions.iter_mut().filter(|version| !version.served).collect();
+    if legacy.is_empty() {
+        return;
+    }
+    for version in &mut legacy {
+        version.served = true;
+    }
+    crd.spec.conversion = Some(CustomResourceConversion {
+        strategy: "Webhook".to_owned(),
+        webhook: Some(WebhookConversion {
+            client_config: Some(converter),
+            conversion_review_versions: vec!["v1".to_owned()],
+        }),
+    });
 }

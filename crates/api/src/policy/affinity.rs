@@ -1,8 +1,9 @@
 //! Cluster affinities and resource selectors of policies (specification/api.md 1).
 
 use k8s_openapi::{api::core::v1::NodeSelectorRequirement, apimachinery::pkg::apis::meta::v1::LabelSelector};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// Selects clusters. All given parts must match; an empty affinity selects every cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,8 @@
 //! Failover of a workload whose cluster or copy fails (specification/api.md 3.2).
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// Handling of the old copy of a migrated workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

@@ -1,11 +1,10 @@
 //! OverridePolicy and its cluster-scoped twin (specification/api.md 4).
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ClusterAffinity, ResourceSelector};
-use crate::{StringMap, kind::kind, omit, schema};
+use crate::{StringMap, kind::kind, omit, schema::JsonSchema};
 
 kind! {
     /// Overrides templates of its own namespace per cluster.
@@ -183,7 +182,7 @@ pub struct ValuePatch {
     pub operator: OverriderOperator,
     /// The value, of any JSON type; needed for add and replace, absent for remove.
     #[serde(default, deserialize_with = "omit::some", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::any_value")]
+    #[schemars(schema_with = "crate::schema::any_value")]
     pub value: Option<Value>,
 }
 
@@ -197,6 +196,6 @@ pub struct PlaintextOverrider {
     pub operator: OverriderOperator,
     /// The value, of any JSON type.
     #[serde(default, deserialize_with = "omit::some", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::any_value")]
+    #[schemars(schema_with = "crate::schema::any_value")]
     pub value: Option<Value>,
 }

@@ -1,11 +1,10 @@
 //! Placement of a template and division of its replicas (specification/api.md 3.3).
 
 use k8s_openapi::api::core::v1::Toleration;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ClusterAffinity;
-use crate::{omit, schema};
+use crate::{omit, schema::JsonSchema};
 
 /// Clusters of a template and division of its replicas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -106,11 +105,11 @@ pub struct SpreadConstraint {
     pub spread_by_label: String,
     /// Upper bound of groups; 0 means none.
     #[serde(default, skip_serializing_if = "omit::zero")]
-    #[schemars(schema_with = "schema::int")]
+    #[schemars(schema_with = "crate::schema::int")]
     pub max_groups: i64,
     /// Lower bound of groups; admission changes 0 to 1.
     #[serde(default, skip_serializing_if = "omit::zero")]
-    #[schemars(schema_with = "schema::int")]
+    #[schemars(schema_with = "crate::schema::int")]
     pub min_groups: i64,
 }
 

@@ -1,10 +1,9 @@
 //! PropagationPolicy and its cluster-scoped twin (specification/api.md 3.1).
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DEFAULT_SCHEDULER_NAME, FailoverBehavior, Placement, ResourceSelector};
-use crate::{kind::kind, omit};
+use crate::{kind::kind, omit, schema::JsonSchema};
 
 kind! {
     /// Propagates templates of its own namespace.

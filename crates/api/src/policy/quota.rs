@@ -1,9 +1,8 @@
 //! FederatedResourceQuota: a quota over all clusters (specification/api.md 6).
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ResourceList, kind::kind};
+use crate::{ResourceList, kind::kind, schema::JsonSchema};
 
 kind! {
     /// Limits the resources of a namespace over all clusters.

@@ -3,11 +3,10 @@
 //! The schema is the union of two shapes; one object uses exactly one of them, which admission checks.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ClusterAffinity;
-use crate::{kind::kind, omit};
+use crate::{kind::kind, omit, schema::JsonSchema};
 
 kind! {
     /// Adds taints to Clusters, and removes them, as their conditions change.

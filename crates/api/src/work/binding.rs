@@ -4,7 +4,6 @@ use k8s_openapi::{
     api::core::v1::{NodeSelector, Toleration},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ResourceBindingStatus;
@@ -13,6 +12,7 @@ use crate::{
     kind::kind,
     omit,
     policy::{ConflictResolution, FailoverBehavior, Placement, PurgeMode, SuspendClusters},
+    schema::JsonSchema,
 };
 
 kind! {

@@ -1,11 +1,10 @@
 //! The bindings' v1alpha1: served for old clients, never stored (specification/api.md 7.3).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ResourceList, kind::kind, omit, schema};
+use crate::{ResourceList, kind::kind, omit, schema::JsonSchema};
 
 kind! {
     /// Binds a namespaced template to clusters.
@@ -85,7 +84,7 @@ pub struct AggregatedStatusItem {
     pub cluster_name: String,
     /// The status that the interpreter reflected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::any_object")]
+    #[schemars(schema_with = "crate::schema::any_object")]
     pub status: Option<Value>,
     /// True if the copy is applied.
     #[serde(default, skip_serializing_if = "omit::zero")]

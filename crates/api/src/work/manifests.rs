@@ -1,11 +1,10 @@
 //! Work, v1alpha1: the objects of one binding in one cluster (specification/api.md 8).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Manifest, ResourceHealth};
-use crate::{JsonText, kind::kind, omit, schema};
+use crate::{JsonText, kind::kind, omit, schema::JsonSchema};
 
 kind! {
     /// Manifests for a cluster, in the execution namespace of the cluster.
@@ -34,7 +33,7 @@ pub struct WorkSpec {
 pub struct WorkloadTemplate {
     /// Objects for the member, as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::any_objects")]
+    #[schemars(schema_with = "crate::schema::any_objects")]
     pub manifests: Vec<Manifest>,
 }
 
@@ -58,7 +57,7 @@ pub struct ManifestStatus {
     pub identifier: ResourceIdentifier,
     /// The status that the interpreter reflected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::any_object")]
+    #[schemars(schema_with = "crate::schema::any_object")]
     pub status: Option<JsonText>,
     /// Health of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +69,7 @@ pub struct ManifestStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ResourceIdentifier {
     /// Index in the list of manifests.
-    #[schemars(schema_with = "schema::int")]
+    #[schemars(schema_with = "crate::schema::int")]
     pub ordinal: i64,
     /// API group; empty for the core group.
     #[serde(default, skip_serializing_if = "String::is_empty")]

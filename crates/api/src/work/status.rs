@@ -1,11 +1,10 @@
 //! Status of a binding (specification/api.md 7.2).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TargetCluster;
-use crate::{JsonText, omit, schema};
+use crate::{JsonText, omit, schema::JsonSchema};
 
 /// Observed state of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,7 +53,7 @@ pub struct AggregatedStatusItem {
     pub cluster_name: String,
     /// The status that the interpreter reflected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::any_object")]
+    #[schemars(schema_with = "crate::schema::any_object")]
     pub status: Option<JsonText>,
     /// True if the copy is applied.
     #[serde(default, skip_serializing_if = "omit::zero")]

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "the whole file is tests, the makers between them too")]
 
+mod crds;
 mod docs;
 mod events;
 mod fields;
-mod goldens;
 mod inventory;
 mod prose;
 mod round_trip;

@@ -8,7 +8,7 @@ use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::embedded;
-use crate::kind::Kind;
+use crate::schema::Kind;
 
 /// Attribute of a field whose default the CRD contains (specification/api.md 19 lists them all). Admission sets all
 /// other defaults.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::structural;
 use crate::{
     ObjectMeta,
-    kind::{Kind, KindInfo},
+    schema::{Kind, KindInfo},
 };
 
 /// The usual last column.

@@ -1,8 +1,7 @@
 //! The CRDs of the bindings, which have two versions.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionVersion, WebhookClientConfig,
-    WebhookConversion,
+    CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
 
 use super::{
@@ -29,25 +28,7 @@ pub(super) fn crds() -> [CustomResourceDefinition; 2] {
     ]
 }
 
-/// Serves v1alpha1 of the bindings as well, converted by this webhook. CRDs of other kinds are unchanged.
-pub fn serve_legacy_bindings(crd: &mut CustomResourceDefinition, converter: WebhookClientConfig) {
-    let mut legacy: Vec<_> = crd.spec.versions.iter_mut().filter(|version| !version.served).collect();
-    if legacy.is_empty() {
-        return;
-    }
-    for version in &mut legacy {
-        version.served = true;
-    }
-    crd.spec.conversion = Some(CustomResourceConversion {
-        strategy: "Webhook".to_owned(),
-        webhook: Some(WebhookConversion {
-            client_config: Some(converter),
-            conversion_review_versions: vec!["v1".to_owned()],
-        }),
-    });
-}
-
-fn stored<K: crate::kind::Kind>(singular: &'static str, short: &'static str) -> Definition {
+fn stored<K: crate::schema::Kind>(singular: &'static str, short: &'static str) -> Definition {
     Definition::of::<K>(singular).short(short).category(KARMADA).with_status().columns(&[
         ["SCHEDULED", r#".status.conditions[?(@.type=="Scheduled")].status"#, "string"],
         ["FULLYAPPLIED", r#".status.conditions[?(@.type=="FullyApplied")].status"#, "string"],

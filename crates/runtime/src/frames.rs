@@ -270,5 +270,49 @@ mod tests {
                 prop_assert_eq!(&whole["object"], &object);
             }
         }
+
+        /// Answers of `fuzz/seeds/watch`, changed at random: they are cut and read alike, whatever the chunks, and an
+        /// event of the usual form is read as its fields say.
+        #[test]
+        fn changed_answers_are_read_alike_in_all_chunks(
+            seed in any::<prop::sample::Selector>(),
+            changes in collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cuts in collection::vec(1..60usize, 0..20),
+        ) {
+            let mut answer = seed.select(seeds());
+            for (at, byte) in changes {
+                let at = at.index(answer.len());
+                answer[at] = byte;
+            }
+            let read = |cuts: &[usize]| {
+                let (mut frames, mut all, mut rest) = (Frames::default(), Vec::new(), &answer[..]);
+                let mut cuts = cuts.iter();
+                while !rest.is_empty() {
+                    let (part, more) = rest.split_at(cuts.next().copied().unwrap_or(rest.len()).min(rest.len()));
+                    rest = more;
+                    frames.push(part);
+                    while let Ok(Some(line)) = frames.next() {
+                        all.push(line);
+                    }
+                }
+                all.extend(frames.rest());
+                all
+            };
+            let lines = read(&[]);
+            prop_assert_eq!(&read(&cuts), &lines);
+            for line in &lines {
+                let (usual, by_fields) = (Frame::read(line), Frame::by_fields(line));
+                if let (Ok(usual), Ok(by_fields)) = (&usual, &by_fields) {
+                    prop_assert_eq!(usual.event, by_fields.event);
+                    prop_assert_eq!(usual.decode(value).ok(), by_fields.decode(value).ok());
+                }
+            }
+        }
+    }
+
+    fn seeds() -> Vec<Vec<u8>> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/watch");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        files.map(|file| std::fs::read(file).unwrap()).collect()
     }
 }

@@ -50,6 +50,9 @@ struct State {
 #[error("the task was cancelled before it ended")]
 pub struct Cancelled;
 
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Make = Box<dyn FnMut() -> Boxed<()> + Send>;
+
 /// Handle that resolves to a task's result. Dropping it does not stop the task: the group owns it.
 pub struct TaskHandle<T>(Option<JoinHandle<T>>);
 
@@ -89,12 +92,17 @@ impl Tasks {
     }
 
     /// Runs the future as a task of this group. In a dead group nothing runs and the handle resolves to [`Cancelled`].
-    #[allow(clippy::disallowed_methods, reason = "the one place that spawns")]
     pub fn spawn<T, F>(&self, name: impl Into<Cow<'static, str>>, future: F) -> TaskHandle<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
+        self.spawn_boxed(name.into(), Box::pin(future))
+    }
+
+    /// What a task needs besides its future is compiled once for each result.
+    #[allow(clippy::disallowed_methods, reason = "the one place that spawns")]
+    fn spawn_boxed<T: Send + 'static>(&self, name: Cow<'static, str>, future: Boxed<T>) -> TaskHandle<T> {
         let id = {
             let mut state = self.0.state.lock();
             if state.dead {
@@ -102,7 +110,7 @@ impl Tasks {
             }
             let id = state.next;
             state.next += 1;
-            state.running.insert(id, (name.into(), None));
+            state.running.insert(id, (name, None));
             id
         };
         let guard = Running { group: self.0.clone(), id };
@@ -129,8 +137,11 @@ impl Tasks {
         F: FnMut() -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let (name, clock, panics) = (name.into(), clock.clone(), self.0.panics.clone());
-        let group = self.0.name.clone();
+        self.supervise_boxed(clock.clone(), name.into(), Box::new(move || Box::pin(make())))
+    }
+
+    fn supervise_boxed(&self, clock: Clock, name: Cow<'static, str>, mut make: Make) -> TaskHandle<()> {
+        let (panics, group) = (self.0.panics.clone(), self.0.name.clone());
         self.spawn(name.clone(), async move {
             loop {
                 let began = clock.mono();

@@ -19,14 +19,19 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 31] = [
+const CRATES: [(&str, Side, &[&str]); 32] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-noschema", Core, &[]),
     ("ironclad-quantity", Core, &[]),
     ("ironclad-quota", Core, &["ironclad-quantity"]),
     ("ironclad-cron", Core, &[]),
     ("ironclad-patch", Core, &["ironclad-quantity"]),
-    ("ironclad-api", Core, &["ironclad-noschema", "ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
+    ("ironclad-kinds", Core, &[]),
+    (
+        "ironclad-api",
+        Core,
+        &["ironclad-kinds", "ironclad-noschema", "ironclad-patch", "ironclad-quantity", "ironclad-reference"],
+    ),
     ("ironclad-jsonpath", Core, &[]),
     ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-propagation", "ironclad-quantity"]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
@@ -58,7 +63,7 @@ const CRATES: [(&str, Side, &[&str]); 31] = [
             "ironclad-quota", "ironclad-seam",
         ],
     ),
-    ("ironclad-runtime", Edge, &["ironclad-seam"]),
+    ("ironclad-runtime", Edge, &["ironclad-kinds", "ironclad-seam"]),
     (
         "ironclad-kubecontrollers",
         Edge,

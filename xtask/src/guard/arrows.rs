@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 30] = [
+const CRATES: [(&str, Side, &[&str]); 31] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-quantity", Core, &[]),
     ("ironclad-quota", Core, &["ironclad-quantity"]),
@@ -27,7 +27,8 @@ const CRATES: [(&str, Side, &[&str]); 30] = [
     ("ironclad-patch", Core, &["ironclad-quantity"]),
     ("ironclad-api", Core, &["ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
-    ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-propagation", "ironclad-quantity"]),
+    ("ironclad-hpa", Core, &["ironclad-patch", "ironclad-quantity"]),
+    ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-hpa", "ironclad-propagation"]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
@@ -61,7 +62,7 @@ const CRATES: [(&str, Side, &[&str]); 30] = [
     (
         "ironclad-kubecontrollers",
         Edge,
-        &["ironclad-runtime", "ironclad-autoscaling", "ironclad-cron", "ironclad-patch", "ironclad-quota"],
+        &["ironclad-runtime", "ironclad-cron", "ironclad-hpa", "ironclad-patch", "ironclad-quota"],
     ),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-membermetrics", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),

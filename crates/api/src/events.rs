@@ -1,4 +1,5 @@
-//! Reasons of Events (specification/api.md 18). The reasons of a pair have different types: Normal and Warning.
+//! Reasons of Events (specification/api.md 18). The reasons of a pair have different types: Normal and Warning. Those
+//! that rounds of autoscalers give are in the crate `ironclad-hpa`.
 
 /// On Cluster: execution namespace created.
 pub const CREATE_EXECUTION_SPACE_SUCCEED: &str = "CreateExecutionSpaceSucceed";
@@ -112,42 +113,16 @@ pub const DISPATCH_ENDPOINT_SLICE_FAILED: &str = "DispatchEndpointSliceFailed";
 pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
 /// On MultiClusterService: member has no EndpointSlice API.
 pub const API_INCOMPATIBLE: &str = "APIIncompatible";
-/// On FederatedHPA: scaled.
-pub const SUCCESSFUL_RESCALE: &str = "SuccessfulRescale";
-/// On FederatedHPA: replicas not set.
-pub const FAILED_RESCALE: &str = "FailedRescale";
-/// On FederatedHPA: the replicas of its workload cannot be read.
-pub const FAILED_GET_SCALE: &str = "FailedGetScale";
 /// On FederatedHPA: its workload does not exist.
 pub const FAILED_GET_SCALE_TARGET_REF: &str = "FailedGetScaleTargetRef";
 /// On FederatedHPA: no policy propagates its workload.
 pub const FAILED_GET_BINDINGS: &str = "FailedGetBindings";
 /// On FederatedHPA: its workload has not been scheduled.
 pub const FAILED_GET_TARGET_CLUSTERS: &str = "FailedGetTargetClusters";
-/// On FederatedHPA: nothing is scaled, since metrics failed.
-pub const FAILED_COMPUTE_METRICS_REPLICAS: &str = "FailedComputeMetricsReplicas";
-/// On FederatedHPA: the scale of its workload has no selector.
-pub const SELECTOR_REQUIRED: &str = "SelectorRequired";
-/// On FederatedHPA: the selector of its workload cannot be read.
-pub const INVALID_SELECTOR: &str = "InvalidSelector";
-/// On FederatedHPA: another FederatedHPA scales the same pods.
-pub const AMBIGUOUS_SELECTOR: &str = "AmbiguousSelector";
 /// On FederatedHPA: status not written.
 pub const FAILED_UPDATE_STATUS: &str = "FailedUpdateStatus";
-/// On FederatedHPA: usage of pods could not be read.
-pub const FAILED_GET_RESOURCE_METRIC: &str = "FailedGetResourceMetric";
-/// On FederatedHPA: usage of containers could not be read.
-pub const FAILED_GET_CONTAINER_RESOURCE_METRIC: &str = "FailedGetContainerResourceMetric";
-/// On FederatedHPA: a custom metric of pods could not be read.
-pub const FAILED_GET_PODS_METRIC: &str = "FailedGetPodsMetric";
-/// On FederatedHPA: a custom metric of an object could not be read.
-pub const FAILED_GET_OBJECT_METRIC: &str = "FailedGetObjectMetric";
-/// On FederatedHPA: an external metric could not be read, or has no usable target.
-pub const FAILED_GET_EXTERNAL_METRIC: &str = "FailedGetExternalMetric";
 /// On FederatedHPA: none of the clusters of its workload can be asked.
 pub const NO_REACHABLE_CLUSTER: &str = "NoReachableCluster";
-/// On FederatedHPA: the type of a metric is unknown or switched off.
-pub const INVALID_METRIC_SOURCE_TYPE: &str = "InvalidMetricSourceType";
 /// On CronFederatedHPA: rule failed.
 pub const SCALE_FAILED: &str = "ScaleFailed";
 /// On CronFederatedHPA: rule failed.

@@ -26,7 +26,7 @@ pub struct Settings {
     /// Flags of CronFederatedHPAs.
     pub cron: ironclad_autoscaling::cron::Options,
     /// Flags of FederatedHPAs.
-    pub federated_hpa: ironclad_autoscaling::federated_hpa::options::Options,
+    pub federated_hpa: ironclad_hpa::options::Options,
     /// Flags of distributed HorizontalPodAutoscalers.
     pub distributed_hpa: ironclad_autoscaling::distributed_hpa::Options,
     /// Flags of cluster health, taints and failover.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-pub use ironclad_autoscaling::federated_hpa::options::Options as AutoscalingOptions;
+pub use ironclad_hpa::options::Options as AutoscalingOptions;
 
 use crate::{
     Cluster, Signer, aggregation, certificates, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa,

@@ -10,12 +10,12 @@ use std::{
 use futures::future::join_all;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
-use ironclad_autoscaling::metrics::{
+use ironclad_fleet::ClusterName;
+use ironclad_hpa::metrics::{
     Answer, Malformed, Measured, Merged, REUSE_MAX, custom, external,
     resource::{self, NodeSample, PodSample},
     reuse,
 };
-use ironclad_fleet::ClusterName;
 use ironclad_patch::selector::LabelSelector;
 use ironclad_seam::Clock;
 use kube::{Client, client::Body};
@@ -369,7 +369,7 @@ impl MemberMetrics {
     where
         F: Future<Output = Result<Arc<Answer<T>>, String>>,
     {
-        Merged::of(self.ask(members, ask).await)
+        Merged::of(self.ask(members, ask).await.into_iter().map(|(name, answer)| (name.0, answer)))
     }
 
     /// Asks all members at the same time.

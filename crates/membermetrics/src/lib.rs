@@ -1,7 +1,7 @@
 //! Metrics of members over their metrics APIs (specification/autoscaling.md 3).
 //!
 //! [`MemberMetrics`] asks; [`Fleet`] knows which members there are, and in which of them an object is. How answers are
-//! read and merged is decided in `ironclad_autoscaling::metrics`.
+//! read and merged is decided in `ironclad_hpa::metrics`.
 
 mod ask;
 mod bucket;

@@ -125,7 +125,7 @@ async fn a_member_that_does_not_answer_costs_its_own_answer_only_and_is_named() 
     let began = clock.mono();
     let merged = metrics.pods(&members, Some("a"), None).await;
     assert_eq!(clock.mono() - began, Duration::from_secs(3), "all are asked at the same time, until the deadline");
-    let found: Vec<_> = merged.items.iter().map(|item| (&*item.cluster.0, item.sample.name.as_str())).collect();
+    let found: Vec<_> = merged.items.iter().map(|item| (&*item.cluster, item.sample.name.as_str())).collect();
     assert_eq!(found, [("answers", "p")]);
     let failed: Vec<_> = merged.failed.iter().map(|(name, why)| format!("{name}: {why}")).collect();
     let want = [
@@ -139,7 +139,7 @@ async fn a_member_that_does_not_answer_costs_its_own_answer_only_and_is_named() 
         "unready: the cluster is not ready",
     ];
     assert_eq!(failed, want);
-    assert_eq!(merged.refused.keys().map(|name| &*name.0).collect::<Vec<_>>(), ["lies"]);
+    assert_eq!(merged.refused.keys().map(|name| &**name).collect::<Vec<_>>(), ["lies"]);
 }
 
 #[tokio::test(start_paused = true)]

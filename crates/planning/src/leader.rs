@@ -4,12 +4,13 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use ironclad_autoscaling::federated_hpa::{options::Options as AutoscalerOptions, ratio::Tolerance};
+use ironclad_autoscaling::federated_hpa;
 use ironclad_failover::{Flags, taint_manager::EvictionSettings};
 use ironclad_fleet::{
     BindingKey,
     gates::{Gate, Gates},
 };
+use ironclad_hpa::{options::Options as AutoscalerOptions, ratio::Tolerance};
 use ironclad_propagation::detector::binding;
 use ironclad_scheduling::{Options, Plugins, capacity::Modelling, preempt::Mode};
 use jiff::SignedDuration;
@@ -41,7 +42,7 @@ impl Settings {
     /// Returns the settings with these flags of FederatedHPAs as they were given.
     #[must_use]
     pub fn with_autoscaler(self, options: &AutoscalerOptions) -> Self {
-        Self { autoscaler: options.clone().with_gates(&self.gates), ..self }
+        Self { autoscaler: federated_hpa::with_gates(options.clone(), &self.gates), ..self }
     }
 
     /// Returns the settings with accounts of clusters by node or not.

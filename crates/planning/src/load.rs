@@ -8,21 +8,24 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{autoscaling::FederatedHPA, work::TargetCluster};
 use ironclad_autoscaling::federated_hpa::{
+    self, placed,
+    report::{Load, Report},
+};
+use ironclad_fleet::{Binding, ClusterName, Clusters};
+use ironclad_hpa::{
     Snapshot,
     conditions::ScaledToZero,
     explain,
     history::History,
-    needs_metrics, placed,
+    needs_metrics,
     plan::Written,
     pods::{Phase, Pod, PodKey, Readiness, Requests},
     proposal::Reading,
-    report::{Load, Report},
     samples::{Sample, Samples},
     selecting::Selection,
     source::Source,
     spec::Spec,
 };
-use ironclad_fleet::{Binding, ClusterName, Clusters};
 use ironclad_scheduling::Capacity;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -131,7 +134,8 @@ pub fn foresee(question: &Question<'_>) -> Result<Foreseen, LoadError> {
     });
     let loads: Vec<Load> = loads.collect::<Result<_, _>>()?;
     let autoscaler = question.autoscaler;
-    let spec = Spec::from(&autoscaler.spec).with_status(autoscaler.status.as_ref(), &question.settings.autoscaler);
+    let spec =
+        federated_hpa::spec(&autoscaler.spec).with_status(autoscaler.status.as_ref(), &question.settings.autoscaler);
     if needs_metrics(&spec, current) && loads.len() != spec.metrics.len() {
         let why = "its metrics changed since".to_owned();
         return Err(LoadError::Unknown { name, why });

@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 32] = [
+const CRATES: [(&str, Side, &[&str]); 33] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-noschema", Core, &[]),
     ("ironclad-quantity", Core, &[]),
@@ -33,7 +33,8 @@ const CRATES: [(&str, Side, &[&str]); 32] = [
         &["ironclad-kinds", "ironclad-noschema", "ironclad-patch", "ironclad-quantity", "ironclad-reference"],
     ),
     ("ironclad-jsonpath", Core, &[]),
-    ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-propagation", "ironclad-quantity"]),
+    ("ironclad-hpa", Core, &["ironclad-patch", "ironclad-quantity"]),
+    ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-hpa", "ironclad-propagation"]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
@@ -67,7 +68,7 @@ const CRATES: [(&str, Side, &[&str]); 32] = [
     (
         "ironclad-kubecontrollers",
         Edge,
-        &["ironclad-runtime", "ironclad-autoscaling", "ironclad-cron", "ironclad-patch", "ironclad-quota"],
+        &["ironclad-runtime", "ironclad-cron", "ironclad-hpa", "ironclad-patch", "ironclad-quota"],
     ),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-membermetrics", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),

@@ -56,7 +56,11 @@ const BESIDE_THE_TABLE: [(&str, &str); 34] = [
     ("ReplicasOverriddenByUserPolicy", "W"),
 ];
 
-/// Calls whose reason is not a constant of `ironclad_api`: file, name in that file, and possible reasons.
+/// Sources of the constants: this crate's, and those of rounds of autoscalers.
+pub(crate) const CONSTANTS: &str =
+    concat!(include_str!("../../src/events.rs"), include_str!("../../../hpa/src/events.rs"));
+
+/// Calls whose reason is none of these constants: file, name in that file, and possible reasons.
 const OTHER_NAMES: [(&str, &str, &[&str]); 6] = [
     ("cron_federated_hpa/apply.rs", "reason", &["ScaleFailed", "UpdateCronFederatedHPAFailed"]),
     (
@@ -108,9 +112,9 @@ fn about(cell: &str, separator: char) -> BTreeSet<String> {
     cell.split(separator).map(one).collect()
 }
 
-/// The constants of `ironclad_api::events`: name and reason.
+/// The constants: name and reason.
 fn constants() -> BTreeMap<&'static str, &'static str> {
-    let lines = include_str!("../../src/events.rs").lines().filter_map(|line| line.strip_prefix("pub const "));
+    let lines = CONSTANTS.lines().filter_map(|line| line.strip_prefix("pub const "));
     lines.filter_map(|line| Some((line.split_once(':')?.0, line.split('"').nth(1)?))).collect()
 }
 
@@ -133,12 +137,12 @@ pub(crate) fn recorded() -> Vec<(&'static str, bool, String)> {
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
     // Reasons of conditions have the same names, and simulated members record events of kinds that are not ours.
     files.retain(|(path, _)| {
-        !["api/src/events.rs", "api/src/reasons.rs"].iter().any(|file| path.ends_with(file))
+        !["api/src/events.rs", "api/src/reasons.rs", "hpa/src/events.rs"].iter().any(|file| path.ends_with(file))
             && !path.to_string_lossy().contains("kubecontrollers")
     });
     let wanted = wanted();
     let (mut all, mut comment) = (Vec::new(), String::new());
-    for line in include_str!("../../src/events.rs").lines() {
+    for line in CONSTANTS.lines() {
         if let Some(text) = line.strip_prefix("/// ") {
             comment = if comment.is_empty() { text.to_owned() } else { format!("{comment} {text}") };
             continue;

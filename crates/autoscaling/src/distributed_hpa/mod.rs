@@ -391,7 +391,7 @@ fn event_reason(reason: &Reason) -> &'static str {
         Reason::Conflict { same_kind: true, .. } => events::AMBIGUOUS_TARGET,
         Reason::Conflict { .. } => events::CONFLICTING_AUTOSCALER,
         Reason::TargetMissing { .. } => events::FAILED_GET_SCALE_TARGET_REF,
-        Reason::NoScale { .. } => events::FAILED_GET_SCALE,
+        Reason::NoScale { .. } => ironclad_hpa::events::FAILED_GET_SCALE,
         Reason::NoBinding { .. } => events::FAILED_GET_BINDINGS,
         _ => events::FAILED_GET_TARGET_CLUSTERS,
     }

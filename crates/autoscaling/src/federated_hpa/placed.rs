@@ -7,8 +7,7 @@ use ironclad_api::{
     policy::ReplicaSchedulingType,
     work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus},
 };
-
-use super::calibration::{Assigned, Calibration, Spread};
+use ironclad_hpa::calibration::{Assigned, Calibration, Spread};
 
 /// Returns how the clusters of a binding share its replicas. A kind whose replicas the interpreter does not know is
 /// copied as it is.

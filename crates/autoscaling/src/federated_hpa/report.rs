@@ -1,12 +1,9 @@
 //! The last round of an autoscaler for people: `ironclad why fhpa/NAME` prints it, and `ironclad plan load` begins with
-//! it. It is made by the decision itself ([`super::explain`]).
+//! it. It is made by the decision itself ([`explain`](ironclad_hpa::explain)).
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-
-use super::{
+use ironclad_hpa::{
     Plan, Snapshot, Trace,
     combine::Evaluated,
     grouping::Counts,
@@ -14,11 +11,14 @@ use super::{
     normalize::Normalized,
     options::Options,
     proposal::{Outcome, Proposal, Reading},
+    quantity::quantity,
     rates::{RateLimit, Step},
     ratio::Ratio,
     source::{Source, Target},
     spec::Spec,
 };
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// Readings of one round, and how it decided.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -282,13 +282,13 @@ fn shown_target(source: &Source<'_>) -> String {
     let resource = source.resource().map(|(name, _)| name);
     match source.target {
         Target::Utilization(percent) => format!("{percent}%"),
-        Target::Average(amount) => format!("{} per pod", super::quantity::quantity(amount, resource).0),
-        Target::Value(amount) => super::quantity::quantity(amount, resource).0,
+        Target::Average(amount) => format!("{} per pod", quantity(amount, resource).0),
+        Target::Value(amount) => quantity(amount, resource).0,
     }
 }
 
 fn shown_value(proposal: &Proposal, resource: Option<&str>) -> String {
-    let amount = |milli: i64| super::quantity::quantity(milli, resource).0;
+    let amount = |milli: i64| quantity(milli, resource).0;
     let current = proposal.current;
     match (current.utilization, current.average, current.value) {
         (Some(percent), Some(average), _) => format!("{percent}% ({} per pod)", amount(average)),
@@ -305,7 +305,7 @@ fn cluster_report(counts: &Counts, resource: Option<&str>) -> ClusterReport {
         missing: counts.missing,
         stale: counts.stale,
         ignored: counts.ignored,
-        total: super::quantity::quantity(i64::try_from(counts.total).unwrap_or(i64::MAX), resource).0,
+        total: quantity(i64::try_from(counts.total).unwrap_or(i64::MAX), resource).0,
     }
 }
 

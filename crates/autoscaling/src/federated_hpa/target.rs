@@ -1,11 +1,7 @@
 //! Reasons why a round ends before it decides (specification/autoscaling.md 2.2).
 
-use super::{
-    conditions::{Condition, Conditions},
-    notice::Notice,
-    plan::Plan,
-};
 use ironclad_api::{events, labels};
+use ironclad_hpa::Plan;
 
 /// Reason why the target could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,13 +23,11 @@ pub enum Unread {
 }
 
 impl Unread {
-    /// Reason of `AbleToScale`, reason of the event, and message.
-    fn words(&self) -> (&'static str, &'static str, String) {
-        match self {
-            Self::ApiVersion(why) | Self::Scale(why) => {
-                let message = format!("the HPA controller was unable to get the target's current scale: {why}");
-                (events::FAILED_GET_SCALE, events::FAILED_GET_SCALE, message)
-            }
+    /// Returns the plan: a condition and an event, and nothing is scaled. `current` are the replicas, if they are
+    /// known.
+    pub fn plan(&self, current: Option<i32>) -> Plan {
+        let (condition, event, message) = match self {
+            Self::ApiVersion(why) | Self::Scale(why) => return Plan::without_scale(current, why),
             Self::Rival(name) => {
                 let message = format!(
                     "HorizontalPodAutoscaler {name} is older and has the members scale the same target: delete one of \
@@ -59,24 +53,8 @@ impl Unread {
                 let message = format!("none of the target's clusters can be asked: {}", each.join("; "));
                 (events::NO_REACHABLE_CLUSTER, events::NO_REACHABLE_CLUSTER, message)
             }
-        }
-    }
-
-    /// Returns the plan: a condition and an event, and nothing is scaled. `current` are the replicas, if they are
-    /// known.
-    pub fn plan(&self, current: Option<i32>) -> Plan {
-        let (condition, event, message) = self.words();
-        Plan {
-            current,
-            desired: current.unwrap_or(0),
-            conditions: Conditions {
-                able: Some(Condition::fails(condition, message.clone())),
-                ..Conditions::default()
-            },
-            events: vec![Notice::warning(event, message.clone())],
-            error: Some(message),
-            ..Plan::default()
-        }
+        };
+        Plan::ended(current, condition, event, message)
     }
 }
 

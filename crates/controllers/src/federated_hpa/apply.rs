@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ironclad_api::{autoscaling::FederatedHPA, events::FAILED_UPDATE_STATUS, work::ObjectReference};
-use ironclad_autoscaling::federated_hpa::{Notice, Plan, plan::Written};
 use ironclad_fleet::{Event, EventType, Gvk};
+use ironclad_hpa::{Notice, Plan, plan::Written};
 use ironclad_runtime::{Api, Failure, Informer, Writer};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use kube::{Client, ResourceExt as _, api::DynamicObject};

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use ironclad_api::autoscaling::FederatedHPA;
-use ironclad_autoscaling::federated_hpa::{
+use ironclad_autoscaling::federated_hpa::merge;
+use ironclad_fleet::Gvk;
+use ironclad_hpa::{
+    metrics::{custom, external},
     options::Options,
     pods::PodKey,
     proposal::Reading,
@@ -12,7 +15,6 @@ use ironclad_autoscaling::federated_hpa::{
     samples::{self, Usage},
     source::{Asked, Source},
 };
-use ironclad_fleet::Gvk;
 use ironclad_membermetrics::{CustomQuery, ExternalQuery, Member as AskedMember, MemberMetrics};
 use ironclad_seam::Clock;
 use k8s_openapi::{
@@ -142,7 +144,7 @@ impl Asker {
             query.namespace = query.namespace.filter(|_| served.is_namespaced());
         }
         let merged = self.members.custom(asked.reached, &query).await;
-        readings::of_object(&merged, &metric.name, object.annotations())
+        readings::of_object(&merged, merge::rule(object.annotations(), &metric.name, custom::Merge::parse))
     }
 
     async fn external(
@@ -157,7 +159,8 @@ impl Asker {
             labels: selector(metric.selector.as_ref())?,
         };
         let merged = self.members.external(asked.all, &query).await;
-        readings::of_external(&merged, &metric.name, object.annotations(), self.clock.wall())
+        let rule = merge::rule(object.annotations(), &metric.name, external::Merge::parse);
+        readings::of_external(&merged, rule, self.clock.wall())
     }
 }
 

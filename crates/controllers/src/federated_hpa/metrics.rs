@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ironclad_autoscaling::federated_hpa::{Plan, combine::Evaluated};
+use ironclad_hpa::{Plan, combine::Evaluated};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{

@@ -12,17 +12,20 @@ use ironclad_api::{autoscaling::FederatedHPA, work::ObjectReference};
 use ironclad_autoscaling::{
     distributed_hpa::wakes,
     federated_hpa::{
-        Plan, explain,
-        history::History,
-        options::Options,
-        plan::Written,
+        self,
         report::{Report, Round},
-        selecting::{Selection, others},
-        spec::Spec,
-        status::{before_zero, status},
     },
 };
 use ironclad_fleet::reference;
+use ironclad_hpa::{
+    Plan, explain,
+    history::History,
+    options::Options,
+    plan::Written,
+    selecting::{Selection, others},
+    spec::Spec,
+    status::{before_zero, status},
+};
 use ironclad_membermetrics::MemberMetrics;
 use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
@@ -84,7 +87,7 @@ struct State {
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let objects = setup.caches.take(&FEDERATED_HPAS);
     let metrics = setup.register(HpaMetrics::register);
-    let options = setup.settings.federated_hpa.clone().with_gates(&setup.settings.gates);
+    let options = federated_hpa::with_gates(setup.settings.federated_hpa.clone(), &setup.settings.gates);
     let this = Arc::new(Autoscaler {
         seam: setup.seam.clone(),
         queue: setup.queue(NAME),
@@ -211,7 +214,7 @@ impl Autoscaler {
 
     /// The spec, with what the last round left in the status.
     fn spec<'a>(&self, object: &'a FederatedHPA) -> Spec<'a> {
-        Spec::from(&object.spec).with_status(object.status.as_ref(), &self.options)
+        federated_hpa::spec(&object.spec).with_status(object.status.as_ref(), &self.options)
     }
 
     /// A round of which nothing was seen, for people.

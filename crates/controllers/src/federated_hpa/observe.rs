@@ -10,19 +10,19 @@ use futures::future::join_all;
 use ironclad_api::{autoscaling::FederatedHPA, work::ResourceBinding};
 use ironclad_autoscaling::{
     distributed_hpa::decides_in_members,
-    federated_hpa::{
-        Snapshot,
-        calibration::Calibration,
-        needs_metrics, placed,
-        pods::{Phase, Pod, PodKey},
-        proposal::Reading,
-        selecting::{self, Selection},
-        spec::Spec,
-        target::Unread,
-    },
+    federated_hpa::{placed, target::Unread},
     rivals::Rival,
 };
 use ironclad_fleet::{ClusterName, Gvk, ObjectKey};
+use ironclad_hpa::{
+    Snapshot,
+    calibration::Calibration,
+    needs_metrics,
+    pods::{Phase, Pod, PodKey},
+    proposal::Reading,
+    selecting::{self, Selection},
+    spec::Spec,
+};
 use ironclad_membermetrics::Member as AskedMember;
 use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Api, Failure, Informer};

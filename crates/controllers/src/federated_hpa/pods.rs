@@ -7,8 +7,8 @@ use std::{
 };
 
 use ironclad_api::ObjectMeta;
-use ironclad_autoscaling::federated_hpa::pods::Pod;
 use ironclad_fleet::ClusterName;
+use ironclad_hpa::pods::Pod;
 use ironclad_runtime::{Api, Informer, WatchScope};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Pod as CorePod;

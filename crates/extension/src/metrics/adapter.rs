@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use ironclad_apiserver::{ApiError, ApiResource, OpenApi, ResponseBody, ServedApi, served_groups};
-use ironclad_autoscaling::metrics::{
+use ironclad_hpa::metrics::{
     Merged, OfCluster, custom, external,
     resource::{NodeSample, PodSample},
 };
@@ -291,7 +291,7 @@ fn only<'a, T>(
             Err(error)
         }
         several => {
-            let clusters: Vec<&str> = several.iter().map(|one| &*one.cluster.0).collect();
+            let clusters: Vec<&str> = several.iter().map(|one| &*one.cluster).collect();
             let why = format!(
                 "found in more than one clusters: {}; name one with the query parameter cluster",
                 clusters.join(", ")

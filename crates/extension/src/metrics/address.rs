@@ -1,6 +1,6 @@
 //! Paths of the metrics APIs.
 
-use ironclad_autoscaling::metrics::{custom, external, resource};
+use ironclad_hpa::metrics::{custom, external, resource};
 use percent_encoding::percent_decode_str;
 
 /// A group that the adapter serves.

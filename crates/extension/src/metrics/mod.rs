@@ -3,7 +3,7 @@
 //!
 //! [`MetricsAdapter`] answers requests, whoever carries them: [`MetricsRoute`] in front of the embedded server, and
 //! [`serve_metrics`] as an API server behind a kube-apiserver. It stores nothing and decides nothing: how answers are
-//! merged is in `ironclad_autoscaling::metrics`.
+//! merged is in `ironclad_hpa::metrics`.
 
 mod adapter;
 mod address;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_api::annotations::{QUERY_FAILED_CLUSTERS, QUERY_FROM_CLUSTER};
-use ironclad_autoscaling::metrics::{
+use ironclad_hpa::metrics::{
     OfCluster, custom, external,
     resource::{NodeSample, PodSample, Usage},
 };
@@ -36,7 +36,7 @@ pub(crate) fn pod(of: &OfCluster<PodSample>) -> Value {
     let containers: Vec<Value> =
         sample.containers.iter().map(|c| json!({"name": c.name, "usage": usage(&c.usage)})).collect();
     json!({
-        "metadata": metadata(&sample.name, &sample.namespace, &sample.labels, &sample.timestamp, &of.cluster.0),
+        "metadata": metadata(&sample.name, &sample.namespace, &sample.labels, &sample.timestamp, &of.cluster),
         "timestamp": sample.timestamp.to_string(), "window": go_duration(sample.window), "containers": containers,
     })
 }
@@ -44,7 +44,7 @@ pub(crate) fn pod(of: &OfCluster<PodSample>) -> Value {
 pub(crate) fn node(of: &OfCluster<NodeSample>) -> Value {
     let sample = &of.sample;
     json!({
-        "metadata": metadata(&sample.name, "", &sample.labels, &sample.timestamp, &of.cluster.0),
+        "metadata": metadata(&sample.name, "", &sample.labels, &sample.timestamp, &of.cluster),
         "timestamp": sample.timestamp.to_string(), "window": go_duration(sample.window), "usage": usage(&sample.usage),
     })
 }
@@ -122,7 +122,7 @@ pub(crate) fn pod_table(pods: &[OfCluster<PodSample>], incomplete: Option<&str>)
             let entry = sum.entry(resource.clone()).or_insert(Amount::ZERO);
             *entry += *amount;
         }
-        Row { cluster: &of.cluster.0, name: &of.sample.name, usage: sum, window: of.sample.window, object: pod(of) }
+        Row { cluster: &of.cluster, name: &of.sample.name, usage: sum, window: of.sample.window, object: pod(of) }
     });
     table(rows.collect(), incomplete)
 }
@@ -130,7 +130,7 @@ pub(crate) fn pod_table(pods: &[OfCluster<PodSample>], incomplete: Option<&str>)
 /// The same of nodes.
 pub(crate) fn node_table(nodes: &[OfCluster<NodeSample>], incomplete: Option<&str>) -> Value {
     let rows = nodes.iter().map(|of| Row {
-        cluster: &of.cluster.0,
+        cluster: &of.cluster,
         name: &of.sample.name,
         usage: of.sample.usage.clone(),
         window: of.sample.window,
@@ -214,7 +214,7 @@ fn fraction(part: u32, whole: u32) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use ironclad_autoscaling::metrics::Merged;
+    use ironclad_hpa::metrics::Merged;
 
     use super::*;
 

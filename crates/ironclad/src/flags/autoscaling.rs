@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ironclad_autoscaling::federated_hpa::{options::Options, ratio::Tolerance};
+use ironclad_hpa::{options::Options, ratio::Tolerance};
 use jiff::SignedDuration;
 
 use super::Period;

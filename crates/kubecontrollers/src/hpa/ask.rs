@@ -3,17 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::Request;
-use ironclad_autoscaling::{
-    federated_hpa::{
-        options::Options,
-        pods::PodKey,
-        proposal::Reading,
-        readings,
-        samples::{self, Usage},
-        source::{Asked, Source},
-        spec::Spec,
-    },
+use ironclad_hpa::{
     metrics::{Answer, Merged, custom, external},
+    options::Options,
+    pods::PodKey,
+    proposal::Reading,
+    readings,
+    samples::{self, Usage},
+    source::{Asked, Source},
+    spec::Spec,
 };
 use ironclad_runtime::Failure;
 use jiff::Timestamp;
@@ -87,14 +85,14 @@ impl Asker {
             Asked::Object(described, metric) => {
                 let (path, namespace) = self.place(namespace, described, metric).await?;
                 let values = self.custom(&path, None, metric, namespace).await?;
-                readings::of_object(&values, &metric.name, &BTreeMap::new())
+                readings::of_object(&values, Ok(custom::Merge::default()))
             }
             Asked::External(metric) => {
                 let selector = selector_of(metric.selector.as_ref())?;
                 let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{}", metric.name);
                 let body = self.get("external", &path, &[("labelSelector", selector.as_deref())]).await?;
                 let answer = external::read(body.as_bytes(), &metric.name).map_err(|e| unable("external", &e))?;
-                readings::of_external(&one(answer), &metric.name, &BTreeMap::new(), now)
+                readings::of_external(&one(answer), Ok(external::Merge::default()), now)
             }
         }
     }

@@ -1,14 +1,14 @@
 //! HorizontalPodAutoscalers on the metrics that the cluster's own metrics APIs serve.
 //!
 //! It scales Deployments, ReplicaSets and StatefulSets, and no other kinds. FederatedHPAs decide by the same functions
-//! (`ironclad_autoscaling::federated_hpa`).
+//! (`ironclad_hpa`).
 
 mod ask;
 mod usage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_autoscaling::federated_hpa::{
+use ironclad_hpa::{
     Notice, Plan, Snapshot,
     calibration::Calibration,
     decide,
@@ -20,7 +20,6 @@ use ironclad_autoscaling::federated_hpa::{
     selecting::{self, Selection},
     spec::Spec,
     status::status,
-    target::Unread,
 };
 use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Api, EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
@@ -133,7 +132,7 @@ impl Controller {
         let spec = Spec::from(&hpa.spec).with_status(hpa.status.as_ref(), &self.options);
         let mut state = self.states.lock().get(key).cloned().unwrap_or_default();
         let (plan, written) = match self.target(&hpa) {
-            Err(unread) => (without_target(&unread), Written::Nothing),
+            Err(why) => (without_target(why), Written::Nothing),
             Ok(target) => {
                 if !std::mem::replace(&mut state.is_begun, true) {
                     // Like kube-controller-manager, it forgets the changes of an earlier process.
@@ -213,7 +212,8 @@ impl Controller {
         (pods, selection)
     }
 
-    fn target(&self, hpa: &HorizontalPodAutoscaler) -> Result<Target, Unread> {
+    /// Returns the target, or why its scale cannot be read.
+    fn target(&self, hpa: &HorizontalPodAutoscaler) -> Result<Target, String> {
         let (namespace, reference) = (hpa.metadata.namespace.as_deref().unwrap_or(""), &hpa.spec.scale_target_ref);
         let name = reference.name.as_str();
         let of = |replicas: Option<i32>, created: Option<i32>, selector: &meta::LabelSelector| Target {
@@ -249,10 +249,10 @@ impl Controller {
             other => {
                 let api_version = reference.api_version.as_deref().unwrap_or_default();
                 let group = api_version.split_once('/').map_or("", |(group, _)| group);
-                return Err(Unread::Scale(format!("no matches for kind \"{other}\" in group \"{group}\"")));
+                return Err(format!("no matches for kind \"{other}\" in group \"{group}\""));
             }
         };
-        found.ok_or_else(|| Unread::Scale(format!("{plural}.apps \"{name}\" not found")))
+        found.ok_or_else(|| format!("{plural}.apps \"{name}\" not found"))
     }
 
     async fn scale(&self, hpa: &HorizontalPodAutoscaler, replicas: i32) -> Result<(), Failure> {
@@ -308,10 +308,10 @@ fn key_of(name: &str) -> PodKey {
 
 /// The plan for a target that cannot be read. As with kube-controller-manager, the event gives the reason alone, and
 /// the condition a whole sentence.
-fn without_target(unread: &Unread) -> Plan {
-    let mut plan = unread.plan(None);
-    if let (Unread::Scale(why), [notice]) = (unread, &mut plan.events[..]) {
-        notice.message.clone_from(why);
+fn without_target(why: String) -> Plan {
+    let mut plan = Plan::without_scale(None, &why);
+    for event in &mut plan.events {
+        event.message.clone_from(&why);
     }
     plan
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ironclad_autoscaling::federated_hpa::{pods::Amounts, samples::Usage};
+use ironclad_hpa::{pods::Amounts, samples::Usage};
 use ironclad_quantity::Amount;
 use jiff::SignedDuration;
 use serde_json::Value;

@@ -1,9 +1,8 @@
 //! Replicas under other loads, divided by the scheduler.
 
-use ironclad_autoscaling::federated_hpa::{
-    options::Options as AutoscalerOptions, ratio::Tolerance, report::MetricReport,
-};
+use ironclad_autoscaling::federated_hpa::report::MetricReport;
 use ironclad_fleet::gates::{Gate, Gates};
+use ironclad_hpa::{options::Options as AutoscalerOptions, ratio::Tolerance};
 use serde_json::json;
 
 use super::*;

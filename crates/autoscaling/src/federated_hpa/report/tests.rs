@@ -3,18 +3,35 @@
 use std::sync::Arc;
 
 use ironclad_api::autoscaling::FederatedHPASpec;
+use ironclad_hpa::{
+    calibration::Calibration,
+    explain,
+    pods::{Pod, PodKey},
+    samples::{Sample, Samples},
+    selecting::Selection,
+};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod as CorePod;
 use serde_json::json;
 
 use super::*;
-use crate::federated_hpa::{
-    calibration::Calibration,
-    explain,
-    pods::Pod,
-    samples::Samples,
-    selecting::Selection,
-    target::Unread,
-    testkit::{at, key, running, sample},
-};
+use crate::federated_hpa::{self, target::Unread};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+/// A pod that has been ready for long, and requests 100m.
+fn running() -> Pod {
+    let pod: CorePod = serde_json::from_value(json!({
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]},
+        "status": {"phase": "Running", "startTime": at(50), "conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": at(100)},
+        ]},
+    }))
+    .unwrap();
+    Pod::from(&pod)
+}
 
 fn spec() -> FederatedHPASpec {
     serde_json::from_value(json!({
@@ -31,10 +48,12 @@ fn spec() -> FederatedHPASpec {
 #[test]
 fn every_step_is_shown_with_its_numbers() {
     let spec = spec();
-    let spec = Spec::from(&spec);
+    let spec = federated_hpa::spec(&spec);
+    let key = |cluster: &str, name: &str| PodKey { cluster: cluster.into(), name: name.into() };
+    let sample = |value: i64| Sample { at: at(1_000), window: SignedDuration::ZERO, value };
     let keys = [key("m1", "web-0"), key("m1", "web-1"), key("m2", "web-0")];
     let pods: BTreeMap<_, Arc<Pod>> = keys.iter().map(|key| (key.clone(), Arc::new(running()))).collect();
-    let samples: Samples = keys.iter().take(2).map(|key| (key.clone(), sample(1_000, 90))).collect();
+    let samples: Samples = keys.iter().take(2).map(|key| (key.clone(), sample(90))).collect();
     let readings = [Ok(Reading::Pods(samples)), Err("no answer".to_owned())];
     let seen = Snapshot {
         current: 3,
@@ -94,7 +113,7 @@ fn every_step_is_shown_with_its_numbers() {
 #[test]
 fn a_round_that_ended_early_says_why() {
     let spec = spec();
-    let spec = Spec::from(&spec);
+    let spec = federated_hpa::spec(&spec);
     let (history, options) = (History::default(), Options::default());
     let plan = Unread::Clusters.plan(Some(3));
     let report = Round {

@@ -1,11 +1,11 @@
 //! One proposal out of those of all metrics (specification/autoscaling.md 2.5).
 
-use super::{
+use crate::{
     conditions::Condition,
+    events,
     proposal::{Proposal, Reading},
     source::{InvalidSource, Source},
 };
-use ironclad_api::events;
 
 /// Result of one metric.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@ use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalP
 use serde_json::{Value, json};
 
 use super::*;
-use crate::federated_hpa::testkit::at;
+use crate::testkit::at;
 
 const NOW: i64 = 10_000;
 

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::HPAScalingRules;
 
-use super::history::History;
+use crate::history::History;
 
 /// Period of the policies that apply if none are given.
 pub(crate) const DEFAULT_PERIOD: SignedDuration = SignedDuration::from_secs(15);

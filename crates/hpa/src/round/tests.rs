@@ -1,17 +1,16 @@
 //! Rows 22 to 24, 37 and 38 of the specification's worked examples, statuses, and rules for whole runs.
 
-use ironclad_api::autoscaling::FederatedHPASpec;
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
+use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{
+use super::*;
+use crate::{
     plan::Written,
     proposal::Reading,
     samples::Samples,
     status::{before_zero, status},
     testkit::{at, key, running, sample},
-    *,
 };
 
 const NOW: i64 = 10_000;
@@ -24,7 +23,7 @@ fn memory(average: &str) -> Value {
     json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": average}}})
 }
 
-fn spec_of(min: i32, max: i32, metrics: &[Value]) -> FederatedHPASpec {
+fn spec_of(min: i32, max: i32, metrics: &[Value]) -> HorizontalPodAutoscalerSpec {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     serde_json::from_value(
         json!({"minReplicas": min, "maxReplicas": max, "scaleTargetRef": target, "metrics": metrics}),
@@ -158,7 +157,7 @@ fn statuses_of_rounds() {
     assert_eq!(conditions, ["AbleToScale=True SucceededGetScale 2", "ScalingActive=False FailedGetResourceMetric 3"]);
     assert_eq!((status.current_replicas, status.desired_replicas), (Some(4), 4));
 
-    let again = super::status::status(Some(&status), Some(7), &decided(4, None, None), &Written::Nothing, at(NOW + 15));
+    let again = crate::status::status(Some(&status), Some(7), &decided(4, None, None), &Written::Nothing, at(NOW + 15));
     assert_eq!(again, status, "the same round leaves the same status");
 }
 
@@ -281,7 +280,7 @@ fn condition_scaled_to_zero_follows_each_change_of_the_replicas() {
 }
 
 /// Runs rounds every 15 s under a load that the pods share; returns the replicas after each.
-fn run(spec: &FederatedHPASpec, load: i64, mut current: i32, rounds: usize) -> Vec<i32> {
+fn run(spec: &HorizontalPodAutoscalerSpec, load: i64, mut current: i32, rounds: usize) -> Vec<i32> {
     let spec = Spec::from(spec);
     let options = Options::default();
     let mut history = History::begin(current, None, at(NOW));

@@ -1,9 +1,8 @@
 //! Flags of autoscalers (specification/autoscaling.md 2.1).
 
-use ironclad_fleet::gates::{Gate, Gates};
 use jiff::SignedDuration;
 
-use super::ratio::Tolerance;
+use crate::ratio::Tolerance;
 
 /// Meaning of a pod that has no container of the name that a metric gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,12 +65,5 @@ impl Options {
     #[must_use]
     pub fn in_one_cluster(self) -> Self {
         Self { stale_after: None, absent_container: AbsentContainer::IsMissing, external_metrics: true, ..self }
-    }
-
-    /// Returns these flags of FederatedHPAs with what feature gates switch.
-    #[must_use]
-    pub fn with_gates(self, gates: &Gates) -> Self {
-        let external_metrics = gates.enabled(Gate::FederatedHPAExternalMetrics);
-        Self { external_metrics, scale_to_zero: gates.enabled(Gate::HPAScaleToZero), ..self }
     }
 }

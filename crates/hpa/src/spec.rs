@@ -1,13 +1,12 @@
 //! Fields that FederatedHPAs and HorizontalPodAutoscalers have in common.
 
-use ironclad_api::autoscaling::FederatedHPASpec;
 use jiff::SignedDuration;
 use k8s_openapi::api::autoscaling::v2::{
     CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec,
     HorizontalPodAutoscalerStatus, MetricSpec,
 };
 
-use super::{
+use crate::{
     conditions,
     options::Options,
     ratio::{Tolerance, Tolerances},
@@ -32,19 +31,6 @@ pub struct Spec<'a> {
     /// True if the autoscaler set zero replicas itself, false if somebody else did. `None` if that is not known: then
     /// the minimum decides.
     pub scaled_to_zero: Option<bool>,
-}
-
-impl<'a> From<&'a FederatedHPASpec> for Spec<'a> {
-    fn from(spec: &'a FederatedHPASpec) -> Self {
-        Self {
-            target: &spec.scale_target_ref,
-            min: spec.min_replicas.unwrap_or(1),
-            max: spec.max_replicas,
-            metrics: &spec.metrics,
-            behavior: spec.behavior.as_ref(),
-            scaled_to_zero: None,
-        }
-    }
 }
 
 impl<'a> From<&'a HorizontalPodAutoscalerSpec> for Spec<'a> {
@@ -101,7 +87,8 @@ impl<'a> Spec<'a> {
     }
 
     /// Returns the stabilization windows of scaling up and of scaling down.
-    pub(crate) fn windows(&self, options: &Options) -> (SignedDuration, SignedDuration) {
+    #[must_use]
+    pub fn windows(&self, options: &Options) -> (SignedDuration, SignedDuration) {
         let of = |rules: Option<&HPAScalingRules>, otherwise: SignedDuration| {
             let given = rules.and_then(|rules| rules.stabilization_window_seconds);
             given.map_or(otherwise, |seconds| SignedDuration::from_secs(i64::from(seconds.clamp(0, LONGEST))))
@@ -122,7 +109,7 @@ impl<'a> Spec<'a> {
             return SignedDuration::ZERO;
         }
         let of =
-            |rules: Option<&HPAScalingRules>| super::rates::policies(rules, true).map(|policy| policy.period).max();
-        of(self.up()).max(of(self.down())).unwrap_or(super::rates::DEFAULT_PERIOD)
+            |rules: Option<&HPAScalingRules>| crate::rates::policies(rules, true).map(|policy| policy.period).max();
+        of(self.up()).max(of(self.down())).unwrap_or(crate::rates::DEFAULT_PERIOD)
     }
 }

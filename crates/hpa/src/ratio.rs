@@ -4,7 +4,7 @@
 
 use ironclad_quantity::Amount;
 
-use super::calibration::Calibration;
+use crate::calibration::Calibration;
 
 /// Millionths of one.
 const MILLION: i128 = 1_000_000;

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ironclad_api::annotations::QUERY_FROM_CLUSTER;
 use ironclad_quantity::Amount;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -52,7 +51,7 @@ pub enum Merge {
     /// older than all that are not, since the clock of its cluster is wrong.
     #[default]
     Freshest,
-    /// All, with the cluster as a label: each cluster measures its own.
+    /// All: each cluster measures its own.
     Sum,
     /// The largest.
     Max,
@@ -61,7 +60,7 @@ pub enum Merge {
 }
 
 impl Merge {
-    /// Reads the value of an annotation `autoscaling.karmada.io/merge.METRIC`.
+    /// Reads a rule by its name.
     ///
     /// # Errors
     /// If it is none of `sum`, `max` and `first`.
@@ -127,11 +126,7 @@ pub fn select(samples: &[OfCluster<Sample>], rule: Merge, now: Timestamp) -> Vec
             Merge::Freshest => selected.extend(better(&|one, best| age_rank(one, now) > age_rank(best, now))),
             Merge::Max => selected.extend(better(&|one, best| one.value > best.value)),
             Merge::First => selected.extend(group.first().copied().cloned()),
-            Merge::Sum => selected.extend(group.into_iter().map(|one| {
-                let mut sample = (*one.sample).clone();
-                sample.labels.insert(QUERY_FROM_CLUSTER.to_owned(), one.cluster.to_string());
-                OfCluster { cluster: one.cluster.clone(), sample: sample.into() }
-            })),
+            Merge::Sum => selected.extend(group.into_iter().cloned()),
         }
     }
     selected

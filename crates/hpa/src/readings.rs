@@ -2,21 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_api::annotations::METRIC_MERGE_PREFIX;
-use ironclad_fleet::ClusterName;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
+use crate::{
+    metrics::{
+        Merged, custom, external,
+        resource::{ContainerSample, PodSample},
+    },
     pods::PodKey,
     proposal::Reading,
     samples::{DEFAULT_WINDOW, Sample, Samples, Usage},
 };
-use crate::metrics::{
-    Merged, custom, external,
-    resource::{ContainerSample, PodSample},
-};
-
-type Annotations = BTreeMap<String, String>;
 
 /// Returns the usage of pods.
 ///
@@ -53,14 +49,13 @@ pub fn of_pods(merged: &Merged<custom::Sample>) -> Result<Reading, String> {
     Ok(Reading::Pods(samples))
 }
 
-/// Returns the value of a custom metric of an object, merged over the clusters that have it.
+/// Returns the value of a custom metric of an object, merged by the rule over the clusters that have it.
 ///
 /// # Errors
-/// A message if no member has the metric, or the annotation that says how to merge is invalid.
-pub fn of_object(merged: &Merged<custom::Sample>, metric: &str, annotations: &Annotations) -> Result<Reading, String> {
+/// A message if no member has the metric, or that of the rule.
+pub fn of_object(merged: &Merged<custom::Sample>, rule: Result<custom::Merge, String>) -> Result<Reading, String> {
     answered(merged, "custom metrics API")?;
-    let rule = rule(annotations, metric, custom::Merge::parse)?;
-    let combined = custom::combine(&merged.items, rule);
+    let combined = custom::combine(&merged.items, rule?);
     if combined.is_empty() {
         return Err("no metrics returned from custom metrics API".to_owned());
     }
@@ -68,19 +63,17 @@ pub fn of_object(merged: &Merged<custom::Sample>, metric: &str, annotations: &An
     Ok(Reading::Total { value, unanswered: unanswered(merged) })
 }
 
-/// Returns the value of an external metric: the sum of its series.
+/// Returns the value of an external metric: the sum of the series that the rule selects.
 ///
 /// # Errors
-/// A message if no member has the metric, or the annotation that says how to merge is invalid.
+/// A message if no member has the metric, or that of the rule.
 pub fn of_external(
     merged: &Merged<external::Sample>,
-    metric: &str,
-    annotations: &Annotations,
+    rule: Result<external::Merge, String>,
     now: Timestamp,
 ) -> Result<Reading, String> {
     answered(merged, "external metrics API")?;
-    let rule = rule(annotations, metric, external::Merge::parse)?;
-    let series = external::select(&merged.items, rule, now);
+    let series = external::select(&merged.items, rule?, now);
     if series.is_empty() {
         return Err("no metrics returned from external metrics API".to_owned());
     }
@@ -99,25 +92,15 @@ fn answered<T>(merged: &Merged<T>, api: &str) -> Result<(), String> {
 
 fn unanswered<T>(merged: &Merged<T>) -> Vec<Arc<str>> {
     let names = merged.failed.keys().chain(merged.refused.keys());
-    names.map(|cluster| cluster.0.clone()).collect()
-}
-
-fn rule<R: Default>(
-    annotations: &Annotations,
-    metric: &str,
-    parse: impl Fn(&str) -> Result<R, String>,
-) -> Result<R, String> {
-    let name = format!("{METRIC_MERGE_PREFIX}{metric}");
-    let Some(text) = annotations.get(&name) else { return Ok(R::default()) };
-    parse(text).map_err(|why| format!("annotation {name}: {why}"))
+    names.cloned().collect()
 }
 
 fn amounts(container: &ContainerSample) -> BTreeMap<Arc<str>, i64> {
     container.usage.iter().map(|(resource, amount)| (resource.as_str().into(), amount.milli_value())).collect()
 }
 
-fn key(cluster: &ClusterName, name: &str) -> PodKey {
-    PodKey { cluster: cluster.0.clone(), name: name.into() }
+fn key(cluster: &Arc<str>, name: &str) -> PodKey {
+    PodKey { cluster: cluster.clone(), name: name.into() }
 }
 
 fn signed(window: Duration) -> SignedDuration {
@@ -133,7 +116,7 @@ mod tests {
     use crate::metrics::{Answer, custom::Described};
 
     fn custom(of: &[(&str, &str, &str, i64)]) -> Merged<custom::Sample> {
-        let mut answers: BTreeMap<ClusterName, Answer<custom::Sample>> = BTreeMap::new();
+        let mut answers: BTreeMap<Arc<str>, Answer<custom::Sample>> = BTreeMap::new();
         for (cluster, kind, name, value) in of {
             let described = Described { kind: (*kind).to_owned(), name: (*name).to_owned(), ..Described::default() };
             let sample = custom::Sample {
@@ -144,7 +127,7 @@ mod tests {
                 window: None,
                 value: Amount::from_milli(*value),
             };
-            answers.entry(ClusterName::from(*cluster)).or_default().items.push(Arc::new(sample));
+            answers.entry(Arc::<str>::from(*cluster)).or_default().items.push(Arc::new(sample));
         }
         Merged::of(answers.into_iter().map(|(cluster, answer)| (cluster, Ok(Arc::new(answer)))))
     }
@@ -155,27 +138,23 @@ mod tests {
     }
 
     #[test]
-    fn values_of_objects_are_merged_as_their_annotation_says() {
+    fn values_of_objects_are_merged_by_the_rule() {
         let services =
             custom(&[("m1", "Service", "web", 10), ("m2", "Service", "web", 20), ("m3", "Service", "web", 30)]);
-        let annotated =
-            |text: &str| Annotations::from([("autoscaling.karmada.io/merge.hits".to_owned(), text.to_owned())]);
-        for (name, annotations, want) in [
-            ("added", Annotations::new(), Ok(60)),
-            ("the mean", annotated("avg"), Ok(20)),
-            ("the largest", annotated("max"), Ok(30)),
-            (
-                "an invalid annotation",
-                annotated("median"),
-                Err("annotation autoscaling.karmada.io/merge.hits: \"median\" is none of sum, avg and max"),
-            ),
+        let unknown = || "no such rule".to_owned();
+        for (name, rule, want) in [
+            ("added", Ok(custom::Merge::Sum), Ok(60)),
+            ("the mean", Ok(custom::Merge::Avg), Ok(20)),
+            ("the largest", Ok(custom::Merge::Max), Ok(30)),
+            ("the rule is unknown", Err(unknown()), Err(unknown())),
         ] {
-            let found = of_object(&services, "hits", &annotations);
-            let want = want.map(|value| Reading::Total { value, unanswered: Vec::new() }).map_err(str::to_owned);
-            assert_eq!(found, want, "{name}");
+            let want = want.map(|value| Reading::Total { value, unanswered: Vec::new() });
+            assert_eq!(of_object(&services, rule), want, "{name}");
         }
-        let found = of_object(&lost(services), "hits", &Annotations::new());
+        let found = of_object(&lost(services), Ok(custom::Merge::Sum));
         assert_eq!(found, Ok(Reading::Total { value: 60, unanswered: vec!["m9".into()] }));
+        let why = of_object(&lost(Merged::default()), Err(unknown())).unwrap_err();
+        assert!(why.starts_with("unable to fetch metrics"), "no answer comes before the rule: {why}");
     }
 
     #[test]

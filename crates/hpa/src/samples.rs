@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
+use crate::{
     options::{AbsentContainer, Options},
     pods::{Amounts, PodKey},
 };

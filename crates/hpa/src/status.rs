@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::{api::autoscaling::v2::HorizontalPodAutoscalerStatus, apimachinery::pkg::apis::meta::v1::Time};
 
-use super::{
+use crate::{
     conditions::{self, ScaledToZero},
     plan::{Plan, Written},
 };

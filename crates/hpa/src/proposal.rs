@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
-use super::{
+use crate::{
     calibration::Calibration,
     grouping::{Counts, Groups, Named, group},
     options::Options,

@@ -1,7 +1,7 @@
 //! Metrics of members: their answers read with suspicion, and merged (specification/autoscaling.md 3).
 //!
 //! A member's answer is input from outside: what can't be a measurement is refused and counted, and costs only that
-//! item. Nothing here sends a request; the crate `ironclad-membermetrics` does.
+//! item. Nothing here sends a request: the crate `ironclad-membermetrics` asks the members of a fleet.
 
 pub mod custom;
 pub mod external;
@@ -12,7 +12,6 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_fleet::ClusterName;
 use jiff::Timestamp;
 
 pub use self::read::Malformed;
@@ -57,8 +56,8 @@ impl<T> Default for Answer<T> {
 /// A measurement, and the cluster that it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfCluster<T> {
-    /// The cluster.
-    pub cluster: ClusterName,
+    /// Name of the cluster.
+    pub cluster: Arc<str>,
     /// The measurement.
     pub sample: Arc<T>,
 }
@@ -69,9 +68,9 @@ pub struct Merged<T> {
     /// All measurements, in order of clusters, and in each of them as it answered.
     pub items: Vec<OfCluster<T>>,
     /// The members without an answer, and why. Their objects are unmeasured, not absent.
-    pub failed: BTreeMap<ClusterName, String>,
+    pub failed: BTreeMap<Arc<str>, String>,
     /// The members of whose answers a part was left out.
-    pub refused: BTreeMap<ClusterName, Refused>,
+    pub refused: BTreeMap<Arc<str>, Refused>,
 }
 
 impl<T> Default for Merged<T> {
@@ -84,7 +83,7 @@ impl<T> Merged<T> {
     /// Merges the answers of members: their items side by side, failures by name. The order of the answers does not
     /// matter.
     #[must_use]
-    pub fn of(answers: impl IntoIterator<Item = (ClusterName, Result<Arc<Answer<T>>, String>)>) -> Self {
+    pub fn of(answers: impl IntoIterator<Item = (Arc<str>, Result<Arc<Answer<T>>, String>)>) -> Self {
         let answers: BTreeMap<_, _> = answers.into_iter().collect();
         let mut merged = Self::default();
         for (cluster, answer) in answers {
@@ -108,7 +107,7 @@ impl<T> Merged<T> {
     /// if none is.
     #[must_use]
     pub fn incomplete(&self) -> Option<String> {
-        let mut names: Vec<&str> = self.failed.keys().chain(self.refused.keys()).map(|name| &*name.0).collect();
+        let mut names: Vec<&str> = self.failed.keys().chain(self.refused.keys()).map(|name| &**name).collect();
         names.sort_unstable();
         (!names.is_empty()).then(|| names.join(","))
     }

@@ -4,7 +4,8 @@ use ironclad_quantity::{Amount, Format};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Renders thousandths: memory in binary units, everything else in decimal ones.
-pub(crate) fn quantity(milli: i64, resource: Option<&str>) -> Quantity {
+#[must_use]
+pub fn quantity(milli: i64, resource: Option<&str>) -> Quantity {
     let format = if resource == Some("memory") { Format::BinarySi } else { Format::DecimalSi };
     Quantity(Amount::from_milli(milli).with_format(format).to_string())
 }

@@ -1,10 +1,10 @@
-//! Makers for the tables of this module.
+//! Makers for the tables of this crate.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
+use crate::{
     pods::{Phase, Pod, PodKey, Readiness, Requests},
     samples::Sample,
 };

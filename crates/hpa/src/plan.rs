@@ -1,11 +1,11 @@
 //! Outcome of a round: replicas, conditions and events.
 
-use ironclad_api::events;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::MetricStatus;
 
-use super::{
+use crate::{
     conditions::{Condition, Conditions, ScaledToZero},
+    events,
     history::History,
     notice::Notice,
 };
@@ -48,6 +48,26 @@ pub enum Written {
 }
 
 impl Plan {
+    /// The plan of a round that ends before it decides: a condition and an event say why, and nothing is scaled.
+    /// `current` are the replicas, if they are known.
+    pub fn ended(current: Option<i32>, condition: &'static str, event: &'static str, why: String) -> Self {
+        let able = Some(Condition::fails(condition, why.clone()));
+        Self {
+            current,
+            desired: current.unwrap_or(0),
+            conditions: Conditions { able, ..Conditions::default() },
+            events: vec![Notice::warning(event, why.clone())],
+            error: Some(why),
+            ..Self::default()
+        }
+    }
+
+    /// The plan of a round whose target has no scale that could be read.
+    pub fn without_scale(current: Option<i32>, why: &str) -> Self {
+        let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+        Self::ended(current, events::FAILED_GET_SCALE, events::FAILED_GET_SCALE, message)
+    }
+
     /// True if replicas are to be written.
     #[must_use]
     pub fn rescales(&self) -> bool {

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 
-use super::{notice::Notice, options::Options, spec::Spec};
+use crate::{notice::Notice, options::Options, spec::Spec};
 
 /// Recommendations and changes of an autoscaler. They are lost with the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -119,7 +119,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
-    use crate::federated_hpa::testkit::at;
+    use crate::testkit::at;
 
     #[test]
     fn the_last_change_survives_a_restart() {

@@ -1,8 +1,7 @@
 //! `custom.metrics.k8s.io`: metrics of objects (specification/autoscaling.md 3.4).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_fleet::ClusterName;
 use ironclad_quantity::Amount;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -101,7 +100,7 @@ pub enum Merge {
 }
 
 impl Merge {
-    /// Reads the value of an annotation `autoscaling.karmada.io/merge.METRIC`.
+    /// Reads a rule by its name.
     ///
     /// # Errors
     /// If it is none of `sum`, `avg` and `max`.
@@ -119,7 +118,7 @@ impl Merge {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Combined {
     /// The clusters that contributed, in order.
-    pub clusters: Vec<ClusterName>,
+    pub clusters: Vec<Arc<str>>,
     /// The object, the metric, the oldest timestamp, the largest window, and the combined value.
     pub sample: Sample,
 }
@@ -202,7 +201,7 @@ pub fn read(body: &[u8], namespace: Option<&str>, metric: &str) -> Result<Answer
 #[must_use]
 pub fn combine(samples: &[OfCluster<Sample>], rule: Merge) -> Vec<Combined> {
     /// Object, metric, and the cluster of a pod.
-    type Key<'a> = (Described, &'a str, Option<&'a ClusterName>);
+    type Key<'a> = (Described, &'a str, Option<&'a Arc<str>>);
     let mut groups: BTreeMap<Key<'_>, Vec<&OfCluster<Sample>>> = BTreeMap::new();
     for sample in samples {
         let described = &sample.sample.described;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{
+use crate::{
     conditions::{self, Condition, limited_by},
     history::History,
     options::Options,

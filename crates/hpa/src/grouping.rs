@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
+use crate::{
     options::Options,
     pods::{Phase, Pod, PodKey},
     samples::{Sample, Samples},
@@ -104,7 +104,7 @@ fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::federated_hpa::{
+    use crate::{
         pods::Readiness,
         testkit::{at, key, running, sample},
     };

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ironclad_api::events;
 use ironclad_patch::selector::LabelSelector;
 
-use super::{conditions::Condition, notice::Notice, pods::Pod};
+use crate::{conditions::Condition, events, notice::Notice, pods::Pod};
 
 /// The selector of a workload's pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +94,7 @@ pub fn others<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::federated_hpa::testkit::running;
+    use crate::testkit::running;
 
     #[test]
     fn autoscalers_on_the_same_pods_are_found() {

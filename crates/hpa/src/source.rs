@@ -1,6 +1,5 @@
 //! Metrics of a spec, read into what is asked for and compared (specification/autoscaling.md 2.3).
 
-use ironclad_api::events;
 use k8s_openapi::{
     api::autoscaling::v2::{
         ContainerResourceMetricStatus, CrossVersionObjectReference, ExternalMetricStatus, MetricIdentifier, MetricSpec,
@@ -9,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{options::Options, pods::milli, proposal::Current};
+use crate::{events, options::Options, pods::milli, proposal::Current};
 
 /// Kind of a metric source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -284,7 +283,7 @@ fn shown_selector(selector: Option<&LabelSelector>) -> String {
 impl Current {
     /// Returns the value as a status shows it: memory in binary units, everything else in decimal ones.
     fn shown(&self, resource: Option<&str>) -> MetricValueStatus {
-        let quantity = |milli: i64| super::quantity::quantity(milli, resource);
+        let quantity = |milli: i64| crate::quantity::quantity(milli, resource);
         MetricValueStatus {
             average_utilization: self.utilization,
             average_value: self.average.map(quantity),

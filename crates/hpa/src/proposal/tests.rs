@@ -3,7 +3,7 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::federated_hpa::{
+use crate::{
     calibration::{Assigned, Spread},
     pods::Phase,
     ratio::Tolerance,

@@ -1,0 +1,298 @@
+//! The one program: flags, wiring and signals; it decides nothing. `main.rs` calls [`main`].
+
+mod announce;
+mod backup;
+mod demo;
+mod estimator;
+mod flags;
+#[cfg(test)]
+mod impersonation;
+mod leader;
+mod memory;
+mod metrics;
+mod open_files;
+mod ops;
+#[cfg(test)]
+mod pages;
+mod run;
+mod scripts;
+mod signals;
+mod term;
+mod up;
+
+use std::{io::IsTerminal as _, process::ExitCode};
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use ironclad_cli::{
+    completion,
+    cordon::{self, Cordon},
+    crds, doctor, drain, evictions, get, interpret, join, logs, options, plan, print, report, sim, switches, taint,
+    top, tree, unjoin, version, warnings, why,
+};
+use ironclad_seam::Clock;
+use tracing_subscriber::EnvFilter;
+
+/// One program that runs workloads over many Kubernetes clusters.
+#[derive(Parser, Debug)]
+#[command(
+    name = "ironclad",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  ironclad up --demo
+  ironclad crds --install --kubeconfig plane.kubeconfig
+  ironclad run --kubeconfig plane.kubeconfig
+  ironclad join member1 --kubeconfig plane.kubeconfig --cluster-kubeconfig member1.kubeconfig
+
+Exit codes: 0 done, 1 failed, 2 misused; of plan also 3: something would move."
+)]
+struct Ironclad {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    log: Log,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    Up(up::UpArgs),
+    Run(run::RunArgs),
+    Estimator(Box<estimator::EstimatorArgs>),
+    Join(Box<join::command::Command>),
+    Unjoin(Box<unjoin::command::Command>),
+    Taint(Box<taint::command::Command>),
+    Cordon(Box<cordon::command::CordonCommand>),
+    Uncordon(Box<cordon::command::UncordonCommand>),
+    Drain(Box<drain::command::Command>),
+    Get(Box<get::Command>),
+    Tree(Box<tree::Command>),
+    Plan(Box<plan::command::Command>),
+    Crds(Box<crds::Command>),
+    Interpret(Box<interpret::Command>),
+    Sim(Box<sim::command::Command>),
+    Top(Box<top::Command>),
+    Logs(Box<logs::Command>),
+    Why(Box<why::Command>),
+    Doctor(Box<doctor::Command>),
+    Failover(Box<evictions::failover::Command>),
+    Backup(Box<backup::Command>),
+    Version(version::Command),
+    Options(options::Command),
+    Completion(completion::Command),
+}
+
+impl Verb {
+    /// Returns `true` for servers, which run until they are stopped; the others are clients that log little.
+    fn is_server(&self) -> bool {
+        matches!(self, Self::Up(_) | Self::Run(_) | Self::Estimator(_))
+    }
+}
+
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Logging")]
+struct Log {
+    /// Verbosity: 0 to 2 is info, from 3 debug, from 6 trace
+    #[arg(short, long = "v", global = true, value_name = "LEVEL", default_value_t = 0, hide_default_value = true)]
+    verbosity: u8,
+    /// Log filter, such as `info,ironclad_controllers=debug`; overrides -v
+    #[arg(long, global = true, env = "IRONCLAD_LOG", value_name = "FILTER")]
+    log_filter: Option<String>,
+    /// Format of log lines on stderr
+    #[arg(long, alias = "logging-format", global = true, env = "IRONCLAD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    log_format: LogFormat,
+    #[command(flatten)]
+    klog: flags::accepted::KlogArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    let mut tree = Ironclad::command();
+    if is_plugin() {
+        tree = tree.bin_name("kubectl ironclad");
+    }
+    if completion::answer(&tree) {
+        return ExitCode::from(report::DONE);
+    }
+    let matches = matches(&tree);
+    let ironclad = Ironclad::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = start_logging(&ironclad.log, ironclad.verb.is_server()).and_then(|()| {
+        open_files::raise();
+        execute(ironclad.verb, &tree)?;
+        warnings::verdict()
+    });
+    match done {
+        Ok(()) => ExitCode::from(report::DONE),
+        Err(error) if error.is::<report::Exit>() => {
+            ExitCode::from(error.downcast_ref::<report::Exit>().map_or(report::FAILED, |exit| exit.0))
+        }
+        Err(error) => {
+            print::note(&report::render(&error));
+            ExitCode::from(report::exit_code(&error))
+        }
+    }
+}
+
+/// Parses the command line. Help and messages show flags without the values that they take as kubectl's do.
+fn matches(tree: &clap::Command) -> clap::ArgMatches {
+    switches::with_values(tree.clone()).try_get_matches().unwrap_or_else(|error| match error.kind() {
+        ErrorKind::ValueValidation => error.exit(),
+        _ => tree.clone().get_matches(),
+    })
+}
+
+/// kubectl finds a plugin by the name of its file, and people then read that name in the usage.
+fn is_plugin() -> bool {
+    let name = std::env::args_os().next().map(std::path::PathBuf::from);
+    name.as_deref()
+        .and_then(std::path::Path::file_name)
+        .is_some_and(|name| name.to_string_lossy().starts_with("kubectl-"))
+}
+
+fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
+    let filter = match &log.log_filter {
+        Some(filter) => filter.clone(),
+        None => match (log.verbosity, server) {
+            (6.., _) => "trace,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info".to_owned(),
+            (3.., _) => {
+                "info,ironclad=debug".to_owned() + &DEBUGGED.map(|name| format!(",ironclad_{name}=debug")).concat()
+            }
+            (1.., _) | (0, true) => "info".to_owned(),
+            (0, false) => "warn".to_owned(),
+        },
+    };
+    let filter = EnvFilter::try_new(&filter).map_err(|error| {
+        report::Misused(format!(
+            "--log-filter {filter:?} can't be used\n  because {error}\n  try: info,ironclad_controllers=debug"
+        ))
+    })?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match log.log_format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    for warning in log.klog.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(())
+}
+
+/// Crates whose thoughts are shown from `-v 3` on.
+const DEBUGGED: [&str; 7] =
+    ["apiserver", "cli", "controllers", "estimator", "kubecontrollers", "runtime", "simcluster"];
+
+fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
+    let mut runtime = if verb.is_server() {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = runtime.enable_all().build()?;
+    let clock = Clock::system();
+    runtime.block_on(async {
+        match verb {
+            Verb::Up(args) => up::run(args).await,
+            Verb::Run(args) => run::run(args).await,
+            Verb::Estimator(args) => estimator::run(*args).await,
+            Verb::Join(command) => join::command::run(&command, &clock).await,
+            Verb::Drain(command) => drain::command::run(&command, &clock).await,
+            Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
+            Verb::Taint(command) => taint::command::run(&command, &clock).await,
+            Verb::Cordon(command) => cordon::command::run(&command.which, Cordon::Close).await,
+            Verb::Uncordon(command) => cordon::command::run(&command.which, Cordon::Open).await,
+            Verb::Get(command) => get::run(&command, &clock).await,
+            Verb::Tree(command) => tree::run(&command, &clock).await,
+            Verb::Top(command) => top::run(&command, &clock).await,
+            Verb::Logs(command) => logs::run(&command, &clock).await,
+            Verb::Sim(command) => sim::command::run(&command, &clock).await,
+            Verb::Plan(command) => plan::command::run(&command, &clock).await,
+            Verb::Interpret(command) => interpret::run(&command, &clock),
+            Verb::Crds(command) => crds::run(&command, &clock).await,
+            Verb::Doctor(command) => doctor::run(&command, &clock).await,
+            Verb::Why(command) => why::run(&command, &clock).await,
+            Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
+            Verb::Backup(command) => backup::run(&command).await,
+            Verb::Version(command) => version::run(&command),
+            Verb::Options(options::Command {}) => options::run(tree),
+            Verb::Completion(command) => completion::run(&command),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        Ironclad::command().debug_assert();
+        switches::with_values(Ironclad::command()).debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_examples() {
+        for verb in Ironclad::command().get_subcommands() {
+            let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.starts_with("Examples:\n  "), "{} has no examples", verb.get_name());
+        }
+    }
+
+    /// Every argument for a cluster, a namespace, a context or an object says which names it takes.
+    #[test]
+    fn arguments_for_names_are_completed() {
+        fn check(command: &clap::Command, verb: &str) {
+            for arg in command.get_arguments() {
+                let id = arg.get_id().as_str();
+                let value = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+                let wants_names = ["CLUSTER", "MEMBER", "NAMES", "TYPE", "TYPE/NAME"].contains(&value)
+                    || ["namespace", "context", "clusters"].contains(&id);
+                let is_new = verb == "join" && id == "cluster" || verb == "sim add";
+                if wants_names && !is_new && !["up", "run", "estimator"].contains(&verb) {
+                    assert!(completion::source(verb, id).is_some(), "{verb} {id}");
+                }
+            }
+            for below in command.get_subcommands() {
+                check(below, format!("{verb} {}", below.get_name()).trim_start());
+            }
+        }
+        check(&Ironclad::command(), "");
+    }
+
+    #[test]
+    fn flags_of_every_verb_take_booleans() {
+        for (line, want) in [
+            ("get cm -A=false --show-managed-fields=true --watch=false", Some("Get")),
+            ("logs web --follow=false --timestamps=true", Some("Logs")),
+            ("top pod --containers=false --strict=true", Some("Top")),
+            ("drain m1 --force=true --ignore-health=false", Some("Drain")),
+            ("get cm --insecure-skip-tls-verify=true --warnings-as-errors", Some("Get")),
+            ("get cm --watch=maybe", None),
+        ] {
+            let words = std::iter::once("ironclad").chain(line.split(' '));
+            let matches = switches::with_values(Ironclad::command()).try_get_matches_from(words);
+            let verb = matches.ok().map(|matches| format!("{:?}", Ironclad::from_arg_matches(&matches).unwrap().verb));
+            assert_eq!(verb.as_deref().and_then(|verb| verb.split('(').next()), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_karmada_are_accepted() {
+        let line = [
+            "ironclad", "join", "m1", "--karmada-context", "c", "--karmada-as", "u", "--karmada-as-group", "g",
+            "--dry-run",
+        ];
+        let Verb::Join(join) = Ironclad::try_parse_from(line).unwrap().verb else { panic!("not a join") };
+        assert_eq!((join.plane.context.as_deref(), join.plane.as_user.as_deref()), (Some("c"), Some("u")));
+        assert_eq!(join.dry_run, ironclad_cli::dry_run::DryRun::Client, "a bare --dry-run is the client's");
+        assert!(Ironclad::try_parse_from(["ironclad", "join", "m1", "--wait=2m"]).is_ok());
+        assert!(Ironclad::try_parse_from(["ironclad", "unjoin", "m1", "--wait", "never"]).is_err());
+    }
+}

@@ -8,7 +8,6 @@ use ironclad_api::policy::{
 };
 use ironclad_propagation::{selector, template::Identity};
 use ironclad_runtime::{Informer, Key};
-use kube::Resource;
 
 /// The index by what may be selected ([`values`]).
 pub(crate) const BY_SELECTED: &str = "selected";

@@ -12,7 +12,7 @@ use ironclad_runtime::{
     Api, Caches, Change, HotLoops, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer,
 };
 use ironclad_seam::Seam;
-use kube::{Client, Resource, api::DynamicObject};
+use kube::{Client, api::DynamicObject};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::BoxFuture};
 use ironclad_seam::Tasks;
 use parking_lot::Mutex;
 
@@ -70,6 +70,24 @@ where
     F: Fn(T) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
 {
+    let reconcile: Reconcile<T> = Arc::new(move |key| Box::pin(reconcile(key)));
+    run_boxed(name, tasks, queue, workers, &reconcile)
+}
+
+/// A reconciler's function, whatever its future is.
+type Reconcile<T> = Arc<dyn Fn(T) -> BoxFuture<'static, Result<Next, Failure>> + Send + Sync>;
+
+/// [`run_workers`], compiled once for each kind of keys.
+fn run_boxed<T>(
+    name: &'static str,
+    tasks: &Tasks,
+    queue: &Queue<T>,
+    workers: usize,
+    reconcile: &Reconcile<T>,
+) -> Arc<Worker>
+where
+    T: Ord + Clone + Debug + Display + Send + Sync + 'static,
+{
     let counters = Arc::new(Worker::default());
     if let Some(meter) = queue.meter() {
         meter.workers.set(i64::try_from(workers).unwrap_or(i64::MAX));
@@ -85,16 +103,14 @@ where
     counters
 }
 
-async fn work<T, F, Fut>(
+async fn work<T>(
     name: &'static str,
     queue: Queue<T>,
-    reconcile: F,
+    reconcile: Reconcile<T>,
     counters: Arc<Worker>,
     panics: Arc<Panics<T>>,
 ) where
     T: Ord + Clone + Debug + Display + Send + Sync + 'static,
-    F: Fn(T) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
 {
     loop {
         let taken = queue.take_next().await;

@@ -4,7 +4,7 @@ mod decide;
 
 use ironclad_runtime::{Api, Failure, Key, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Resource, api::ObjectMeta};
+use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use self::decide::{OF_CLAIMS, OF_VOLUMES, claim_is_used, claims_of, volume_is_used, without};

@@ -17,7 +17,7 @@ use ironclad_quota::{Amounts, Counted};
 use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use kube::{
-    Resource, ResourceExt as _,
+    ResourceExt as _,
     api::{DynamicObject, ListParams, PartialObjectMeta},
     core::ApiResource,
 };

@@ -17,7 +17,7 @@ use ironclad_simcluster::{Faults, Flap};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, scheduling::v1::PriorityClass};
 use kube::{
-    Client, Resource,
+    Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};

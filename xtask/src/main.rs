@@ -13,6 +13,7 @@ mod kubernetes;
 mod licences;
 mod metadata;
 mod programs;
+mod size;
 mod stages;
 mod test;
 
@@ -55,6 +56,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Check the licences and sources of all dependencies.
     Licences,
+    /// Print what the product's machine code is made of, and compare it with limits.
+    Size(size::Args),
 }
 
 fn main() -> ExitCode {
@@ -85,5 +88,6 @@ fn run() -> anyhow::Result<()> {
         Task::Codegen(arguments) => codegen::run(&arguments, &root, || kubernetes::ensure(&root)),
         Task::Fuzz(arguments) => fuzz::run(&root, &arguments),
         Task::Licences => licences::check(&root),
+        Task::Size(arguments) => size::run(&root, &arguments),
     }
 }

@@ -4,11 +4,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod built;
 mod cargo;
 mod codegen;
 mod fuzz;
 #[cfg(test)]
 mod guard;
+mod kept;
 mod kubernetes;
 mod licences;
 mod metadata;

@@ -113,7 +113,8 @@ pub(crate) fn plan(
         }
         let leaving: Vec<&Leaver> = placed.leaving(&candidate.name).collect();
         let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
-        let may_gain = on.is_some() || !leaving.is_empty() || (some_by_node && seen.capacity.is_by_node(&candidate.name));
+        let may_gain =
+            on.is_some() || !leaving.is_empty() || (some_by_node && seen.capacity.is_by_node(&candidate.name));
         if !may_gain {
             return Site { candidate, room: None, units: Vec::new() };
         }

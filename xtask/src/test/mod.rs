@@ -1,7 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in, with all its own set-up.
 
 use std::{
-    collections::VecDeque,
     env,
     ffi::OsString,
     fs,
@@ -12,8 +11,18 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 
+mod changed;
+mod lanes;
+mod parts;
+mod side_by_side;
+mod totals;
+
+use totals::Totals;
+
 use crate::{
+    built::{Built, TestProgram},
     cargo,
+    kept::Kept,
     kubernetes::{self, Programs, location},
     licences,
     stages::Stages,
@@ -28,8 +37,14 @@ const QUICK_VARIABLE: &str = "IRONCLAD_QUICK";
 /// Names the file in which skipped tests are noted (`ironclad_testkit::real::SKIPPED_VARIABLE`).
 const SKIPPED_VARIABLE: &str = "IRONCLAD_SKIPPED";
 
+/// What is built and run: examples are only checked, by clippy, but for [`EXAMPLE`].
+const TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
+
 /// Names the built product for tests that run it.
 pub(crate) const PRODUCT_VARIABLE: &str = "IRONCLAD_BIN";
+
+/// The example that a test starts (`ironclad_testkit::binary::Daemon::start_example`).
+const EXAMPLE: &str = "interpreter-webhook";
 
 /// Which part of it to run.
 #[derive(Debug, clap::Args)]
@@ -37,7 +52,10 @@ pub(crate) const PRODUCT_VARIABLE: &str = "IRONCLAD_BIN";
   cargo xtask test                                everything
   cargo xtask test --quick                        without real Kubernetes
   cargo xtask test --only tests -- real_env       the tests with that in their name
-  cargo xtask test --only licences                that stage alone")]
+  cargo xtask test --only licences                that stage alone
+  cargo xtask test --changed                      unit tests of the crates changed since the branch left main
+  cargo xtask test --changed HEAD                 the same for what is not committed
+  cargo xtask test --changed HEAD~3               the same since three commits ago")]
 pub(crate) struct Args {
     /// Run this stage alone, and what it can't do without.
     #[arg(long, value_enum, value_name = "STAGE")]
@@ -45,7 +63,15 @@ pub(crate) struct Args {
     /// Leave out what needs real Kubernetes; each test that is skipped is named.
     #[arg(long)]
     quick: bool,
-    /// Passed to every test runner: parts of tests' names, or its flags.
+    /// Run unit tests, with their tables, of the crates that changed since this commit, committed or not, and of their
+    /// direct users, and the guards of the sources; what is left out is named. Without a value: since the merge base
+    /// with `main`, which on `main` is the last commit.
+    #[arg(long, value_name = "BASE", num_args = 0..=1, conflicts_with_all = ["only", "quick"])]
+    changed: Option<Option<String>>,
+    /// Compile all dependencies: neither take kept ones from the user's cache nor keep them.
+    #[arg(long)]
+    fresh: bool,
+    /// Passed to every test runner: parts of tests' names, or its flags. Test programs then run one after the other.
     #[arg(last = true)]
     runner: Vec<OsString>,
 }
@@ -88,7 +114,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
     }
     let mut stages = Stages::default();
     let mut run = Run { root, args, place, environment: Vec::new(), totals: Totals::default() };
-    let result = run.stages(&mut stages);
+    let result = match &args.changed {
+        Some(base) => run.changed(base.as_deref(), &mut stages),
+        None => run.stages(&mut stages),
+    };
     eprint!("\n{stages}");
     if run.totals.runners > 0 {
         // On stdout, where the runners' own closing lines are.
@@ -131,22 +160,74 @@ impl Run<'_> {
             stages.run("kubernetes", || self.kubernetes())?;
         }
         if wanted(Stage::Build) || tests {
-            stages.run("build", || cargo::run(self.cargo("build").args(["--all-targets"])))?;
-        }
-        if tests {
-            stages.run("tests", || self.tests())?;
+            let mut command = self.cargo("build");
+            command.arg("--workspace").args(TARGETS).args(["--example", EXAMPLE]);
+            let programs = self.build(&mut command, stages)?;
+            if tests {
+                stages.run("tests", || self.tests(programs))?;
+            }
         }
         if wanted(Stage::Docs) {
-            stages.run("docs", || self.runners(&["--doc"], &[]))?;
+            stages.run("docs", || self.runners(&["--workspace", "--doc"], &[]))?;
         }
         Ok(())
     }
 
-    /// Always with all members, so that every command has the same features and nothing is built twice.
+    /// The tests of the crates that changed, and of their users.
+    fn changed(&mut self, base: Option<&str>, stages: &mut Stages) -> anyhow::Result<()> {
+        let (base, selection) = changed::select(self.root, base)?;
+        let names = |names: &[String]| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        println!("changed since {base}: {}", names(&selection.changed));
+        println!("used by: {}", names(&selection.users));
+        println!("tested: {}", names(&selection.tested));
+        for left_out in &selection.left_out {
+            println!("left out: {left_out}");
+        }
+        if !selection.tested.is_empty() {
+            let packages = selection.tested.iter().chain(&selection.features).flat_map(|name| ["--package", name]);
+            let mut targets: Vec<&str> = packages.chain(["--lib"]).collect();
+            targets.extend(selection.programs.then_some("--bins"));
+            let programs = self.build(self.cargo("test").arg("--no-run").args(&targets), stages)?;
+            stages.run("tests", || {
+                if self.args.runner.is_empty() {
+                    self.side_by_side(programs)
+                } else {
+                    self.runners(&targets, &self.args.runner)
+                }
+            })?;
+        }
+        // In the profile of xtask itself, whose dependencies are compiled.
+        let mut guards = cargo::cargo(self.root);
+        guards.args(["test", "--quiet", "--profile", "dev", "--package", changed::XTASK]);
+        stages.run("guards", || self.run_tests(&mut guards))
+    }
+
     fn cargo(&self, verb: &str) -> Command {
         let mut command = cargo::cargo(self.root);
-        command.args([verb, "--workspace", "--profile", PROFILE]);
+        command.args([verb, "--profile", PROFILE]);
         command
+    }
+
+    /// Builds with dependencies that are kept, and returns the test programs.
+    fn build(&self, command: &mut Command, stages: &mut Stages) -> anyhow::Result<Vec<TestProgram>> {
+        // Without them everything is compiled, so no error of theirs ends the run.
+        let kept = if self.args.fresh { None } else { explained(Kept::open(self.root, PROFILE)) };
+        if let Some(kept) = &kept {
+            stages.run("dependencies", || {
+                if let Some(units) = explained(kept.restore()) {
+                    eprintln!("{units} compiled units of dependencies are taken from {}", kept.folder().display());
+                }
+                Ok(())
+            })?;
+        }
+        let Built { third_party, compiled, tests } = stages.run("build", || Built::by(command))?;
+        eprintln!("{compiled} of {} units of dependencies were compiled", third_party.len());
+        // Of all members only: a part of them uses a part of the units.
+        let keep = kept.filter(|_| self.args.changed.is_none());
+        if let Some(Some(bytes)) = keep.as_ref().and_then(|kept| explained(kept.save(&third_party))) {
+            eprintln!("{} MiB of compiled dependencies are kept for the next build", bytes >> 20);
+        }
+        Ok(tests)
     }
 
     fn kubernetes(&mut self) -> anyhow::Result<()> {
@@ -166,7 +247,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn tests(&mut self) -> anyhow::Result<()> {
+    fn tests(&mut self, programs: Vec<TestProgram>) -> anyhow::Result<()> {
         let skipped = self.skipped_file();
         fs::write(&skipped, "").with_context(|| format!("{} can't be written", skipped.display()))?;
         let product = cargo::target_directory(self.root).join(PROFILE).join("ironclad");
@@ -176,14 +257,28 @@ impl Run<'_> {
         if self.args.quick {
             self.environment.push((QUICK_VARIABLE, "1".into()));
         }
-        self.runners(&["--lib", "--bins", "--tests", "--no-fail-fast"], &self.args.runner)
+        if self.args.runner.is_empty() {
+            return self.side_by_side(programs);
+        }
+        self.runners(&[&["--workspace", "--no-fail-fast"], &TARGETS[..]].concat(), &self.args.runner)
     }
 
-    /// Runs the test runners. Their output passes through; the closing lines are added up.
+    fn side_by_side(&mut self, programs: Vec<TestProgram>) -> anyhow::Result<()> {
+        let outcome = side_by_side::run(programs, &self.environment)?;
+        let result = outcome.result();
+        self.totals.merge(outcome.totals);
+        result
+    }
+
+    /// Runs the test runners one after the other.
     fn runners(&mut self, targets: &[&str], runner: &[OsString]) -> anyhow::Result<()> {
-        let mut command = self.cargo("test");
-        command.args(targets).arg("--").args(runner).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let shown = cargo::shown(&command);
+        self.run_tests(self.cargo("test").args(targets).arg("--").args(runner))
+    }
+
+    /// Runs tests by cargo. Their output passes through; the closing lines are added up.
+    fn run_tests(&mut self, command: &mut Command) -> anyhow::Result<()> {
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let shown = cargo::shown(command);
         let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("`{shown}` can't be run"))?;
         let output = child.stdout.take().context("the runners' output is a pipe")?;
         let mut stdout = std::io::stdout().lock();
@@ -213,102 +308,33 @@ impl Run<'_> {
     }
 }
 
-/// Lines of a failed test's output that are repeated at the end.
-const OUTPUT_MAX: usize = 40;
-/// Characters of such a line.
-const LINE_MAX: usize = 600;
-
-/// The closing lines of all runners, added up, and what failed.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Totals {
-    runners: u32,
-    passed: u32,
-    failed: u32,
-    ignored: u32,
-    failures: Vec<FailedTest>,
-    /// Index of the failure whose output is being read.
-    reading: Option<usize>,
-}
-
-/// A test that failed.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct FailedTest {
-    name: String,
-    /// Its last lines.
-    output: VecDeque<String>,
-}
-
-impl std::fmt::Display for FailedTest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-impl Totals {
-    /// Takes in a line of a runner's output, if it is its closing line or about a failure.
-    fn add(&mut self, line: &str) {
-        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-            self.failures.push(FailedTest { name: name.to_owned(), ..FailedTest::default() });
-        }
-        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
-            self.reading = self.failures.iter().rposition(|failure| failure.name == name);
-        } else if line == "failures:" || line.starts_with("test result: ") {
-            self.reading = None;
-        } else if let Some(failure) = self.reading.and_then(|index| self.failures.get_mut(index)) {
-            failure.output.push_back(line.chars().take(LINE_MAX).collect());
-            if failure.output.len() > OUTPUT_MAX {
-                failure.output.pop_front();
-            }
-        }
-        let Some((_, counts)) = line.split_once("test result: ") else { return };
-        self.runners += 1;
-        for count in counts.split(['.', ';']) {
-            let mut words = count.split_whitespace();
-            if let (Some(number), Some(what)) = (words.next().and_then(|word| word.parse::<u32>().ok()), words.next()) {
-                match what {
-                    "passed" => self.passed += number,
-                    "failed" => self.failed += number,
-                    "ignored" => self.ignored += number,
-                    _ => {}
-                }
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for Totals {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { runners, passed, failed, ignored, .. } = self;
-        write!(f, "all runners ({runners}): {passed} passed; {failed} failed; {ignored} ignored")
-    }
+/// The value, or a message to people: kept dependencies save time, and nothing depends on them.
+fn explained<T>(result: anyhow::Result<T>) -> Option<T> {
+    result.map_err(|error| eprintln!("compiled dependencies are not kept: {error:#}")).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn closing_lines_are_added_up() {
-        let mut totals = Totals::default();
-        for line in [
-            "running 3 tests",
-            "test wait::it_waits ... ok",
-            "test wait::it_ends ... FAILED",
-            "failures:",
-            "",
-            "---- wait::it_ends stdout ----",
-            "it waits for ever",
-            "",
-            "failures:",
-            "    wait::it_ends",
-            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.00s",
-            "test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s",
-        ] {
-            totals.add(line);
+    fn examples_that_tests_start_are_built() {
+        let mut folders = vec![cargo::workspace_root().join("crates/testkit/tests")];
+        let mut started = BTreeSet::new();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = fs::read_to_string(path).unwrap_or_default();
+                let calls = text.split("start_example(\"").skip(1);
+                started.extend(calls.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+            }
         }
-        let output = VecDeque::from(["it waits for ever".to_owned(), String::new()]);
-        let failures = vec![FailedTest { name: "wait::it_ends".to_owned(), output }];
-        assert_eq!(totals, Totals { runners: 2, passed: 13, failed: 2, ignored: 1, failures, reading: None });
-        assert_eq!(totals.to_string(), "all runners (2): 13 passed; 2 failed; 1 ignored");
+        assert_eq!(started, [EXAMPLE.to_owned()].into());
     }
 }

@@ -14,6 +14,8 @@ use crate::metadata;
 /// Branches that a change goes into, the first one that exists.
 const BRANCHES: [&str; 2] = ["main", "origin/main"];
 
+/// Crates that use it have a client of an API server, and take minutes to compile.
+const EDGE: &str = "ironclad-runtime";
 /// Its tests are those of the whole: simulations, and real processes.
 const WHOLE: &str = "ironclad-testkit";
 /// The product, which uses nearly all other members.
@@ -50,6 +52,10 @@ struct Target {
 impl Member {
     fn has(&self, kind: &str) -> bool {
         self.targets.iter().any(|target| target.kind.iter().any(|name| name == kind))
+    }
+
+    fn uses(&self, name: &str) -> bool {
+        self.dependencies.iter().any(|dependency| dependency.path.is_some() && dependency.name == name)
     }
 }
 
@@ -123,10 +129,7 @@ impl Members {
                 None => drop(elsewhere.insert(file.display().to_string())),
             }
         }
-        let uses = |member: &Member| {
-            let mut own = member.dependencies.iter().filter(|dependency| dependency.path.is_some());
-            own.any(|dependency| changed.contains(&*dependency.name))
-        };
+        let uses = |member: &Member| changed.iter().any(|name| member.uses(name));
         let mut selection = Selection::default();
         for member in self.members().filter(|member| member.name != XTASK) {
             let (name, is_changed) = (member.name.clone(), changed.contains(&*member.name));
@@ -136,8 +139,8 @@ impl Members {
             }
             if !is_changed && name == WHOLE {
                 left_out("simulations, and tests with real processes");
-            } else if !is_changed && !member.has("lib") {
-                left_out("unit tests of the program, which is linked as a whole");
+            } else if !is_changed && (member.uses(EDGE) || !member.has("lib")) {
+                left_out("unit tests of a user that takes minutes to compile");
             } else {
                 selection.tested.push(name.clone());
                 selection.programs |= !member.has("lib");
@@ -187,7 +190,9 @@ mod tests {
             member("ironclad-api", &["lib", "test"], &["kube"]),
             member("ironclad-fleet", &["lib"], &["ironclad-api"]),
             member("ironclad-scheduling", &["lib"], &["ironclad-fleet", "kube"]),
-            member("ironclad-cli", &["lib", "test"], &["ironclad-scheduling"]),
+            member("ironclad-planning", &["lib", "test"], &["ironclad-scheduling"]),
+            member("ironclad-runtime", &["lib"], &["kube"]),
+            member("ironclad-cli", &["lib", "test"], &["ironclad-scheduling", "ironclad-runtime"]),
             member("ironclad-testkit", &["lib", "test", "bin"], &["ironclad-scheduling"]),
             member("ironclad", &["bin", "test"], &["ironclad-scheduling", "ironclad-cli"]),
             member("xtask", &["bin"], &["kube"]),
@@ -209,8 +214,8 @@ mod tests {
                 "a decision",
                 &["crates/scheduling/src/decide/mod.rs", "crates/scheduling/Cargo.toml"][..],
                 &["ironclad-scheduling"],
-                &["ironclad-cli", "ironclad-testkit", "ironclad"],
-                &["ironclad-scheduling", "ironclad-cli"],
+                &["ironclad-planning", "ironclad-cli", "ironclad-testkit", "ironclad"],
+                &["ironclad-scheduling", "ironclad-planning"],
             ),
             (
                 "a crate and one of its users",
@@ -219,6 +224,7 @@ mod tests {
                 &["ironclad-scheduling"],
                 &["ironclad-api", "ironclad-fleet", "ironclad-scheduling"],
             ),
+            ("at the edge", &["crates/cli/src/lib.rs"], &["ironclad-cli"], &["ironclad"], &["ironclad-cli"]),
             ("the program", &["crates/ironclad/src/main.rs"], &["ironclad"], &[], &["ironclad"]),
             ("tests of the whole", &["crates/testkit/src/lib.rs"], &["ironclad-testkit"], &[], &["ironclad-testkit"]),
             ("only guards", &["crates/xtask/src/main.rs", "docs/README.md"], &["xtask"], &[], &[]),
@@ -237,9 +243,11 @@ mod tests {
         assert_eq!(
             left_out(&["crates/scheduling/src/lib.rs", "Cargo.lock"]),
             [
+                "ironclad-planning: integration tests, in its folder `tests`",
+                "ironclad-cli: unit tests of a user that takes minutes to compile",
                 "ironclad-cli: integration tests, in its folder `tests`",
                 "ironclad-testkit: simulations, and tests with real processes",
-                "ironclad: unit tests of the program, which is linked as a whole",
+                "ironclad: unit tests of a user that takes minutes to compile",
                 "ironclad: integration tests, in its folder `tests`",
                 "crates that read Cargo.lock, which no crate owns",
                 "users of these users, examples, and doc tests",

@@ -37,8 +37,11 @@ const QUICK_VARIABLE: &str = "IRONCLAD_QUICK";
 /// Names the file in which skipped tests are noted (`ironclad_testkit::real::SKIPPED_VARIABLE`).
 const SKIPPED_VARIABLE: &str = "IRONCLAD_SKIPPED";
 
-/// What is built and run: examples are only checked, by clippy, but for [`EXAMPLE`].
+/// What is built and run. Examples have no tests.
 const TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
+
+/// `-D warnings` in the form in which `cargo clippy` passes it to the compiler that also checks.
+const CLIPPY_ARGUMENTS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
 
 /// Names the built product for tests that run it.
 pub(crate) const PRODUCT_VARIABLE: &str = "IRONCLAD_BIN";
@@ -53,6 +56,7 @@ const EXAMPLE: &str = "interpreter-webhook";
   cargo xtask test --quick                        without real Kubernetes
   cargo xtask test --only tests -- real_env       the tests with that in their name
   cargo xtask test --only licences                that stage alone
+  cargo xtask test --clippy --only build          all warnings of clippy and the compiler, as CI has them
   cargo xtask test --changed                      unit tests of the crates changed since the branch left main
   cargo xtask test --changed HEAD                 the same for what is not committed
   cargo xtask test --changed HEAD~3               the same since three commits ago")]
@@ -64,13 +68,16 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Run unit tests, with their tables, of the crates that changed since this commit, committed or not, and of their
-    /// direct users, and the guards of the sources; what is left out is named. Without a value: since the merge base
-    /// with `main`, which on `main` is the last commit.
+    /// direct users without a client, and the guards of the sources; what is left out is named. Without a value: since
+    /// the merge base with `main`, which on `main` is the last commit.
     #[arg(long, value_name = "BASE", num_args = 0..=1, conflicts_with_all = ["only", "quick"])]
     changed: Option<Option<String>>,
     /// Compile all dependencies: neither take kept ones from the user's cache nor keep them.
     #[arg(long)]
     fresh: bool,
+    /// Compile the workspace with clippy, whose warnings are then errors, and its examples with it.
+    #[arg(long)]
+    clippy: bool,
     /// Passed to every test runner: parts of tests' names, or its flags. Test programs then run one after the other.
     #[arg(last = true)]
     runner: Vec<OsString>,
@@ -161,7 +168,10 @@ impl Run<'_> {
         }
         if wanted(Stage::Build) || tests {
             let mut command = self.cargo("build");
-            command.arg("--workspace").args(TARGETS).args(["--example", EXAMPLE]);
+            command.arg("--workspace").args(TARGETS);
+            // Nothing else checks the other ones.
+            let examples: &[&str] = if self.args.clippy { &["--examples"] } else { &["--example", EXAMPLE] };
+            command.args(examples);
             let programs = self.build(&mut command, stages)?;
             if tests {
                 stages.run("tests", || self.tests(programs))?;
@@ -205,6 +215,10 @@ impl Run<'_> {
     fn cargo(&self, verb: &str) -> Command {
         let mut command = cargo::cargo(self.root);
         command.args([verb, "--profile", PROFILE]);
+        if self.args.clippy {
+            // In all commands alike: cargo has another set of own crates for each wrapper.
+            command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", CLIPPY_ARGUMENTS);
+        }
         command
     }
 

@@ -49,7 +49,10 @@ impl Inputs {
             toolchain: [toolchain, rustc, cc].map(|part| String::from_utf8_lossy(&part).into_owned()).join("\n"),
             profile: format!("{profile}\n{}", profiles(&read("Cargo.toml")?)),
             flags: format!("{}\n{}", read(".cargo/config.toml").unwrap_or_default(), settings.concat()),
-            home: env::var_os("CARGO_HOME").or_else(|| env::var_os("HOME")).unwrap_or_default().into(),
+            home: match env::var_os("CARGO_HOME") {
+                Some(home) => home.into(),
+                None => Path::new(&env::var_os("HOME").unwrap_or_default()).join(".cargo"),
+            },
         })
     }
 

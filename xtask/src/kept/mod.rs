@@ -355,6 +355,30 @@ mod tests {
     }
 
     #[test]
+    fn runs_at_once_share_a_cache() {
+        let place = Place::new();
+        let run = |index: usize| {
+            let target = format!("target-{index}");
+            let kept = place.kept(&target, "1");
+            let restored = kept.restore().unwrap();
+            place.build(&target);
+            kept.save(&used()).unwrap();
+            // That of a branch with another lock file.
+            place.kept(&target, "2").save(&used()).unwrap();
+            restored
+        };
+        let restored: Vec<usize> = std::thread::scope(|scope| {
+            let run = &run;
+            let threads: Vec<_> = (0..8).map(|index| scope.spawn(move || run(index))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(restored.iter().all(|units| matches!(units, 0 | 2)), "all or nothing: {restored:?}");
+        for key in ["1", "2"] {
+            assert_eq!(place.kept(&format!("after-{key}"), key).restore().unwrap(), 2, "{key}");
+        }
+    }
+
+    #[test]
     fn a_broken_set_is_dropped_and_the_next_build_makes_another() {
         let place = Place::new();
         place.build("first");

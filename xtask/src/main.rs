@@ -4,11 +4,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod built;
 mod cargo;
 mod codegen;
 mod fuzz;
 #[cfg(test)]
 mod guard;
+mod kept;
 mod kubernetes;
 mod licences;
 mod metadata;
@@ -24,6 +26,7 @@ mod test;
     bin_name = "cargo xtask",
     after_help = "Examples:
   cargo xtask test                          all tests, with all their set-up
+  cargo xtask test --changed                unit tests of the crates that a branch changes, and of their users
   cargo xtask bench start                   how fast the product starts, and how much memory it takes
   cargo xtask sim --seeds 2000              the simulation, over many seeds
   cargo xtask codegen openapi --check       whether the built-in kinds are still those of the pinned Kubernetes"

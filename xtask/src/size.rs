@@ -59,7 +59,7 @@ pub(crate) fn check(root: &Path, profile: &str, types: usize) -> anyhow::Result<
     bail!("{} is larger than xtask/size-limits.txt allows: {}", product.display(), exceeded.join("; "));
 }
 
-/// What a product is made of.
+/// Figures of a product.
 #[derive(Debug, Default, PartialEq)]
 struct Measured {
     /// Bytes of the file, without its symbols if it has none.
@@ -162,7 +162,7 @@ fn without_hash(name: &str) -> &str {
     }
 }
 
-/// Where code comes from, by its name. The first that fits counts.
+/// Origin of a function, by its name. The first that fits counts.
 fn family(name: &str) -> &'static str {
     let is_of = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     match () {

@@ -31,7 +31,7 @@ impl fmt::Display for Stages {
 }
 
 #[allow(clippy::disallowed_methods, reason = "people read how long a stage really took; nothing is decided by it")]
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = std::time::Instant::now();
     let result = work();
     (result, start.elapsed())

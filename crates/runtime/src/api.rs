@@ -384,7 +384,7 @@ impl Api<Pod> {
     }
 }
 
-/// What a delete left.
+/// State of an object after its delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
     /// Nothing: the object was removed.

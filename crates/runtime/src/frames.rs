@@ -13,7 +13,7 @@ const EVENT_MAX: usize = 32 << 20;
 /// Cuts the answer to a watch into its lines.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
-    /// What arrived and is not cut yet.
+    /// Bytes that arrived and are not cut yet.
     left: BytesMut,
     /// Bytes of it that hold no end of a line.
     searched: usize,

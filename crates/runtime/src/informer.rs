@@ -196,7 +196,7 @@ impl<K: Object> Informer<K> {
     }
 }
 
-/// What does not depend on the kind.
+/// The part that does not depend on the kind.
 impl<K> Informer<K> {
     /// The number of objects.
     #[must_use]

@@ -100,7 +100,7 @@ impl Tasks {
         self.spawn_boxed(name.into(), Box::pin(future))
     }
 
-    /// What a task needs besides its future is compiled once for each result.
+    /// [`Tasks::spawn`], compiled once for each result.
     #[allow(clippy::disallowed_methods, reason = "the one place that spawns")]
     fn spawn_boxed<T: Send + 'static>(&self, name: Cow<'static, str>, future: Boxed<T>) -> TaskHandle<T> {
         let id = {

@@ -22,7 +22,7 @@ pub(super) struct Unit<'a> {
     pub(super) freed: Amounts,
     /// Part of the cluster that becomes free, in billionths.
     pub(super) share: u128,
-    /// What each member frees on which nodes; empty where only the summary is known.
+    /// Requests that each member frees, by node; empty where only the summary is known.
     pub(super) leaving: Vec<Leaving>,
 }
 

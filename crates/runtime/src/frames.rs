@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn lines_are_cut_whatever_the_chunks() {
-        let rows: [(&str, &[&[u8]], &[&str]); 6] = [
+        type Row<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a str]);
+        let rows: [Row<'_>; 6] = [
             ("one line", &[b"{}\n"], &["{}"]),
             ("two in one chunk", &[b"{}\n[]\n"], &["{}", "[]"]),
             ("one in three", &[b"{", b"}", b"\n"], &["{}"]),

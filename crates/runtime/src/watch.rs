@@ -1,9 +1,9 @@
 //! Watch of one kind: first all objects that there are, then every change, over any number of connections. Events are
 //! framed and routed before the object in them is decoded, which happens once.
 
-use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use futures::Future;
+use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use ironclad_kinds::{Erased, Object};
 use ironclad_seam::Clock;
@@ -188,9 +188,7 @@ impl Raw {
     }
 
     /// The next event; see [`Watch::next`]. Boxed: the one who waits has it in its own future.
-    pub(crate) fn next(
-        &mut self,
-    ) -> Pin<Box<dyn Future<Output = Result<Event<Arc<dyn Erased>>, WatchError>> + Send + '_>> {
+    pub(crate) fn next(&mut self) -> BoxFuture<'_, Result<Event<Arc<dyn Erased>>, WatchError>> {
         Box::pin(async move {
             loop {
                 if let Some(event) = self.step().await? {

@@ -18,8 +18,6 @@ const BRANCHES: [&str; 2] = ["main", "origin/main"];
 const EDGE: &str = "ironclad-runtime";
 /// Its tests are those of the whole: simulations, and real processes.
 const WHOLE: &str = "ironclad-testkit";
-/// The product, which uses nearly all other members.
-const PROGRAM: &str = "ironclad";
 /// Its guards read the sources of all crates.
 pub(super) const XTASK: &str = "xtask";
 
@@ -70,9 +68,6 @@ pub(super) struct Selection {
     pub(super) tested: Vec<String>,
     /// One of them is a program.
     pub(super) programs: bool,
-    /// A package that has nothing to run, but whose features count: with them dependencies are those of all members,
-    /// which are built or kept already.
-    pub(super) features: Option<String>,
     /// One line for each thing that does not run.
     pub(super) left_out: Vec<String>,
 }
@@ -154,10 +149,6 @@ impl Members {
         if changed.contains(XTASK) {
             selection.changed.push(XTASK.to_owned());
         }
-        let program = self.members().find(|member| member.name == PROGRAM && !member.has("lib"));
-        let lends =
-            program.filter(|_| !selection.tested.is_empty() && !selection.tested.iter().any(|name| name == PROGRAM));
-        selection.features = lends.map(|member| member.name.clone());
         if !elsewhere.is_empty() {
             let some: Vec<&str> = elsewhere.iter().take(5).map(String::as_str).collect();
             let more = elsewhere.len().saturating_sub(some.len());
@@ -258,17 +249,6 @@ mod tests {
             ["crates that read a, b, c, d, e and 1 more, which no crate owns"]
         );
         assert!(left_out(&[]).is_empty());
-    }
-
-    #[test]
-    fn the_program_lends_its_features_unless_it_is_tested() {
-        for (file, want) in [
-            ("crates/fleet/src/lib.rs", Some("ironclad")),
-            ("crates/ironclad/src/main.rs", None),
-            ("docs/README.md", None),
-        ] {
-            assert_eq!(select(&[file]).features.as_deref(), want, "{file}");
-        }
     }
 
     #[test]

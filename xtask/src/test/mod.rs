@@ -204,7 +204,7 @@ impl Run<'_> {
             println!("left out: {left_out}");
         }
         if !selection.tested.is_empty() {
-            let packages = selection.tested.iter().chain(&selection.features).flat_map(|name| ["--package", name]);
+            let packages = selection.tested.iter().flat_map(|name| ["--package", name]);
             let mut targets: Vec<&str> = packages.chain(["--lib"]).collect();
             targets.extend(selection.programs.then_some("--bins"));
             let programs = self.build(self.cargo("test").arg("--no-run").args(&targets), stages)?;

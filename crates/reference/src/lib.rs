@@ -1,13 +1,9 @@
-//! The tables of the references, as tests of several crates compare with them: a copy of those that are compared, and
-//! how a table is read. Where the references lie beside the checkout, the copy is compared with them.
+//! The tables of the specification, as tests of several crates compare with them.
 //!
 //! Prose is not compared here. Its rules are rows of the tables of tests beside the decisions. [`check_golden`]
 //! compares texts with golden files.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 /// Variable; if it is set, tests write golden files instead of comparing with them.
 const UPDATE: &str = "UPDATE_GOLDENS";
@@ -26,7 +22,7 @@ pub fn check_golden(path: impl AsRef<Path>, text: &str) {
     assert_eq!(text, golden, "{} differs; {UPDATE}=1 writes it", path.display());
 }
 
-/// One of the references.
+/// A chapter of the specification whose tables are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference {
     /// Kinds, fields, well-known names.
@@ -38,46 +34,25 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Api, Self::Operations, Self::Admission];
-
-    /// The name of its file.
-    pub fn file(self) -> &'static str {
+    /// The text of the chapter.
+    fn text(self) -> &'static str {
         match self {
-            Self::Api => "api.md",
-            Self::Operations => "operations.md",
-            Self::Admission => "admission.md",
+            Self::Api => include_str!("../../../docs/specification/api.md"),
+            Self::Operations => include_str!("../../../docs/specification/operations.md"),
+            Self::Admission => include_str!("../../../docs/specification/admission.md"),
         }
     }
 
-    /// The copied tables: an introduction, then a heading before each table.
-    pub fn copy(self) -> &'static str {
-        match self {
-            Self::Api => include_str!("../tables/api.md"),
-            Self::Operations => include_str!("../tables/operations.md"),
-            Self::Admission => include_str!("../tables/admission.md"),
-        }
-    }
-
-    /// The file of the copy, and that of the whole reference, which need not be there.
-    pub fn paths(self) -> (PathBuf, PathBuf) {
-        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let beside = std::env::var_os(BESIDE).map_or_else(|| here.join("../../../shared/reference"), PathBuf::from);
-        (here.join("tables").join(self.file()), beside.join(self.file()))
-    }
-
-    /// The copied table under the heading that starts with this text.
+    /// The table under the line that starts with this text.
     ///
     /// # Panics
     /// If there is no such table: who asks is a test.
     pub fn table(self, anchor: &str) -> Table {
-        table_after(self.copy(), anchor)
+        table_after(self.text(), anchor)
     }
 }
 
-/// Set, the directory of the references.
-const BESIDE: &str = "IRONCLAD_REFERENCES";
-/// A heading that ends so speaks of the second table after it.
+/// An anchor that ends so speaks of the second table after its line.
 const SECOND: &str = " (second table)";
 
 /// One table: its header cells and its rows, all trimmed, with back quotes kept.
@@ -101,11 +76,11 @@ impl Table {
     }
 }
 
-/// The table after a line that starts with this text.
+/// The table after a line that starts with this text, before the next heading.
 ///
 /// # Panics
 /// If there is none, or one of its rows has more or fewer cells than its header: who asks is a test.
-pub fn table_after(text: &str, anchor: &str) -> Table {
+fn table_after(text: &str, anchor: &str) -> Table {
     let mut lines = lines_of_table(text, anchor);
     let header = cells(lines.next().unwrap_or_else(|| panic!("no table after {anchor:?}")));
     let rows: Vec<_> = lines.skip(1).map(cells).collect();
@@ -117,17 +92,17 @@ pub fn table_after(text: &str, anchor: &str) -> Table {
 }
 
 fn lines_of_table<'a>(text: &'a str, anchor: &'a str) -> impl Iterator<Item = &'a str> {
-    // The copy has the requested heading; in the reference this is the second table below the heading.
-    let (anchor, second) = match anchor.strip_suffix(SECOND) {
-        Some(first) if !text.lines().any(|line| line == anchor) => (first, true),
-        _ => (anchor, false),
+    let (anchor, before) = match anchor.strip_suffix(SECOND) {
+        Some(first) => (first, 1),
+        None => (anchor, 0),
     };
-    let mut lines = text.lines().skip_while(move |line| !line.starts_with(anchor)).skip(1).peekable();
-    if second {
-        while lines.next_if(|line| !line.starts_with('|')).is_some() {}
-        while lines.next_if(|line| line.starts_with('|')).is_some() {}
+    let section = text.lines().skip_while(move |line| !line.starts_with(anchor)).skip(1);
+    let mut section = section.take_while(|line| !line.starts_with('#')).peekable();
+    for _ in 0..before {
+        while section.next_if(|line| !line.starts_with('|')).is_some() {}
+        while section.next_if(|line| line.starts_with('|')).is_some() {}
     }
-    lines.skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'))
+    section.skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'))
 }
 
 /// The cells of a line; `\|` does not separate.
@@ -141,39 +116,6 @@ fn cells(line: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A title and a paragraph, then the tables.
-    fn introduction(copy: &str) -> (&str, &str) {
-        let paragraphs = copy.match_indices("\n\n").nth(1).expect("a title, a paragraph, then tables");
-        copy.split_at(paragraphs.0 + 1)
-    }
-
-    #[test]
-    fn the_copies_are_as_the_references() {
-        for reference in Reference::ALL {
-            let (copy, whole) = reference.paths();
-            let Ok(whole) = fs::read_to_string(whole) else {
-                eprintln!("SKIPPED the_copies_are_as_the_references: no {} beside the checkout", reference.file());
-                continue;
-            };
-            let (intro, tables) = introduction(reference.copy());
-            let headings: Vec<&str> =
-                tables.lines().filter(|line| !line.is_empty() && !line.starts_with('|')).collect();
-            assert!(!headings.is_empty(), "no tables of {} are copied", reference.file());
-            if std::env::var_os(UPDATE).is_some() {
-                let copied = |heading: &&str| {
-                    let lines: Vec<&str> = lines_of_table(&whole, heading).collect();
-                    format!("\n{heading}\n\n{}\n", lines.join("\n"))
-                };
-                fs::write(copy, format!("{intro}{}", headings.iter().map(copied).collect::<String>())).unwrap();
-                continue;
-            }
-            for heading in headings {
-                let message = format!("{} {heading}; {UPDATE}=1 takes it anew", reference.file());
-                assert_eq!(reference.table(heading), table_after(&whole, heading), "{message}");
-            }
-        }
-    }
-
     #[test]
     fn tables_are_read() {
         let text = "## A\nwords\n\n| x | y |\n|---|---|\n| 1 | a \\| b |\n\nmore\n| z |\n|---|\n| 2 |\n";
@@ -181,5 +123,11 @@ mod tests {
         assert_eq!((first.cell(&first.rows[0], "y"), first.cell(&first.rows[0], "z")), ("a | b", ""));
         assert!(first.has("x") && !first.has("z"));
         assert_eq!(table_after(text, "## A (second table)").header, ["z"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no table after \"## A\"")]
+    fn a_table_below_the_next_heading_is_of_that_heading() {
+        table_after("## A\nNot built yet.\n\n### B\n| x |\n|---|\n| 1 |\n", "## A");
     }
 }

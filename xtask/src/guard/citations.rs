@@ -12,8 +12,8 @@ use std::{
 
 use regex::Regex;
 
-/// Paths that quote other documents, with citations of those.
-const QUOTED: [&str; 2] = ["crates/reference/tables/", "xtask/src/guard/citations.rs"];
+/// The file whose tests quote citations that do not resolve.
+const QUOTING: &str = "xtask/src/guard/citations.rs";
 
 const CITING: [&str; 6] = ["rs", "http", "scenario", "md", "yaml", "toml"];
 
@@ -141,7 +141,7 @@ mod tests {
         for (path, text) in &texts {
             let name = path.to_string_lossy();
             let cites = path.extension().is_some_and(|ending| CITING.iter().any(|citing| ending == *citing));
-            if cites && !QUOTED.iter().any(|quoted| name.starts_with(quoted)) {
+            if cites && name != QUOTING {
                 let dangling = dangling(&chapters, path, text).into_iter();
                 found.extend(dangling.map(|(line, what)| format!("{name}:{line}: {what}")));
             }

@@ -9,11 +9,9 @@ mod policies;
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use ironclad_reference::{Table, check_golden, table_after};
+use ironclad_reference::{Reference, Table, check_golden};
 
 use super::*;
-
-const SPECIFICATION: &str = include_str!("../../../../docs/specification/admission.md");
 
 /// Expected answer to a write.
 enum Want {
@@ -70,7 +68,7 @@ fn all() -> Vec<Case> {
 }
 
 fn table(section: &str) -> Table {
-    table_after(SPECIFICATION, section)
+    Reference::Admission.table(section)
 }
 
 /// The violations that the last cell of a row lists.

@@ -268,7 +268,7 @@ impl Checker<'_> {
     pub(crate) fn members(&mut self, schema: &Value, text: &str, path: &str) {
         let mut names = BTreeSet::new();
         for member in split_members(text) {
-            let member = member.trim().trim_start_matches("ours: ");
+            let member = member.trim().trim_start_matches("Ironclad: ");
             let (name, rest) = member.split_once([' ', ':']).unwrap_or((member, ""));
             let (name, rest) = (name.trim_end_matches("[]"), rest.trim());
             let (required, rest) = match rest.strip_prefix('R') {
@@ -426,7 +426,7 @@ impl Constraints {
 
 #[test]
 fn cells_of_tables_are_parsed() {
-    let parsed = Constraints::parse("**default KubePriorityClass; enum A, B** (seed 002; Karmada: no default)");
+    let parsed = Constraints::parse("**default KubePriorityClass; enum A, B** (proposal 002; Karmada: no default)");
     assert_eq!((parsed.default, parsed.values), (json!("KubePriorityClass"), json!(["A", "B"])));
     let parsed = Constraints::parse("enum Lazy; empty = immediate");
     assert_eq!((parsed.default, parsed.values), (Value::Null, json!(["Lazy"])));

@@ -198,7 +198,7 @@ fn feature_gates_match_the_reference() {
     assert_eq!(got, want);
     for (gate, row) in Gate::ALL.iter().zip(&table.rows) {
         // "Alpha 1.13, Beta 1.19": the last stage counts.
-        let last = ["Alpha", "Beta", "ours"].iter().max_by_key(|stage| row[2].rfind(**stage)).unwrap();
+        let last = ["Alpha", "Beta", "Ironclad"].iter().max_by_key(|stage| row[2].rfind(**stage)).unwrap();
         let want = match *last {
             "Alpha" => Stage::Alpha,
             "Beta" => Stage::Beta,

@@ -94,7 +94,7 @@ pub enum Reason {
     NameTaken {
         /// The name that is taken.
         name: String,
-        /// The pause that applies.
+        /// The object that has it, as messages name it.
         by: String,
     },
     /// The interpreter found the template misshapen.

@@ -445,7 +445,6 @@ impl Copy<'_> {
         Ok(Written::Existing)
     }
 
-    /// The template with the replicas and completions of this copy (specification/propagation.md 9.2 steps 1 and 2).
     /// Refuses an overridden copy that asks for more than its quota was charged.
     fn within_charge(&self, revised: &Value, overridden: &Value) -> Result<(), Because> {
         let (seen, cluster) = (self.seen, &self.target.cluster);
@@ -487,6 +486,7 @@ impl Copy<'_> {
         Ok(Some(overridden.manifest))
     }
 
+    /// The template with the replicas and completions of this copy (specification/propagation.md 9.2 steps 1 and 2).
     fn revised(&self) -> Result<Value, InterpretError> {
         let spec = self.seen.binding.spec();
         let gvk = Identity::of(self.template).gvk();

@@ -2,7 +2,8 @@
 //!
 //! The first lane begins with the test that needs a core of its own, the second leaves it that core: meanwhile it runs
 //! one test at a time. Then the tests that start processes run beside those in virtual time, and the lane that is
-//! ready first goes on with the programs of other crates.
+//! ready first goes on with the programs of other crates. Simulations are run in several jobs, the long ones first, so
+//! that both lanes have some to the end.
 
 use std::{collections::VecDeque, mem};
 
@@ -46,6 +47,14 @@ impl Width {
     }
 }
 
+/// Tests of a job of simulations, at least, unless there are no more.
+const SIMULATIONS: usize = 12;
+
+/// Returns whether the simulations of a module take minutes: they run every script with many faults, or many seeds.
+fn is_long(module: &str) -> bool {
+    module.ends_with("_matrix") || module.ends_with("_seeds")
+}
+
 /// The jobs that are not started.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -60,15 +69,19 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(large: Option<(TestProgram, Parts)>, others: Vec<TestProgram>, width: Width) -> Self {
         let paced = large.as_ref().is_some_and(|(_, parts)| !parts.paced.is_empty());
+        let mut large = large;
+        if let Some((_, parts)) = &mut large {
+            parts.simulations.sort_by_key(|(module, _)| !is_long(module));
+        }
         Self { large, others: others.into(), width, paced }
     }
 
     /// The next job of a lane; `None` if there is none for it any more.
     pub(super) fn next(&mut self, lane: Lane) -> Option<Job> {
         match lane {
-            Lane::First => self.processes().or_else(|| self.other(None)),
-            Lane::Second if self.paced => self.other(Some(1)).or_else(|| self.module()),
-            Lane::Second => self.simulations().or_else(|| self.other(None)),
+            Lane::First => self.processes().or_else(|| self.simulations(1)).or_else(|| self.other(None)),
+            Lane::Second if self.paced => self.other(Some(1)).or_else(|| self.simulations(1)),
+            Lane::Second => self.simulations(self.width.simulations).or_else(|| self.other(None)),
         }
     }
 
@@ -102,18 +115,14 @@ impl Plan {
         }
     }
 
-    /// The simulations of one module, one after the other.
-    fn module(&mut self) -> Option<Job> {
+    /// The simulations of one module, or of several that are short.
+    fn simulations(&mut self, threads: usize) -> Option<Job> {
         let (_, parts) = self.large.as_mut()?;
-        let (module, tests) = (!parts.simulations.is_empty()).then(|| parts.simulations.remove(0))?;
-        self.part(&module, tests, 1)
-    }
-
-    fn simulations(&mut self) -> Option<Job> {
-        let width = self.width;
-        let (_, parts) = self.large.as_mut()?;
-        let tests = mem::take(&mut parts.simulations).into_iter().flat_map(|(_, tests)| tests).collect();
-        self.part("simulations", tests, width.simulations)
+        let (name, mut tests) = (!parts.simulations.is_empty()).then(|| parts.simulations.remove(0))?;
+        while tests.len() < SIMULATIONS && !is_long(&name) && !parts.simulations.is_empty() {
+            tests.extend(parts.simulations.remove(0).1);
+        }
+        self.part(&name, tests, threads)
     }
 
     fn part(&self, name: &str, tests: Vec<String>, threads: usize) -> Option<Job> {
@@ -138,8 +147,9 @@ mod tests {
             processes: strings(&["real_env::a", "real_env::b"]),
             simulations: vec![
                 ("tenant".to_owned(), strings(&["tenant::a"])),
-                ("cron_sim".to_owned(), strings(&["cron_sim::a", "cron_sim::b"])),
+                ("cron_sim".to_owned(), (0..SIMULATIONS).map(|at| format!("cron_sim::t{at}")).collect()),
                 ("foretold".to_owned(), strings(&["foretold::a"])),
+                ("node_matrix".to_owned(), strings(&["node_matrix::a"])),
             ],
         }
     }
@@ -162,15 +172,15 @@ mod tests {
             (Lane::Second, "seam: all tests, Some(1) at once"),
             (Lane::First, "differential: 1 tests, Some(1) at once"),
             (Lane::Second, "store it: all tests, Some(1) at once"),
-            (Lane::Second, "tenant: 1 tests, Some(1) at once"),
+            (Lane::Second, "node_matrix: 1 tests, Some(1) at once"),
         ] {
             assert_eq!(shown(plan.next(lane)), want);
         }
         plan.ended(Lane::Second);
-        assert_eq!(shown(plan.next(Lane::Second)), "cron_sim: 2 tests, Some(1) at once", "it still runs");
+        assert_eq!(shown(plan.next(Lane::Second)), "tenant: 13 tests, Some(1) at once", "it still runs");
         plan.ended(Lane::First);
         assert_eq!(shown(plan.next(Lane::First)), "processes: 2 tests, Some(4) at once");
-        assert_eq!(shown(plan.next(Lane::Second)), "simulations: 1 tests, Some(2) at once");
+        assert_eq!(shown(plan.next(Lane::Second)), "foretold: 1 tests, Some(2) at once");
         assert_eq!((plan.next(Lane::First), plan.next(Lane::Second)), (None, None));
     }
 
@@ -180,7 +190,9 @@ mod tests {
         let mut plan = Plan::new(Some((program("testkit", "it"), parts(false))), others, WIDTH);
         for (lane, want) in [
             (Lane::First, "processes: 2 tests, Some(4) at once"),
-            (Lane::Second, "simulations: 4 tests, Some(2) at once"),
+            (Lane::Second, "node_matrix: 1 tests, Some(2) at once"),
+            (Lane::Second, "tenant: 13 tests, Some(2) at once"),
+            (Lane::First, "foretold: 1 tests, Some(1) at once"),
             (Lane::Second, "interpreter-lua: all tests, None at once"),
             (Lane::First, "ironclad: all tests, None at once"),
             (Lane::First, "-"),

@@ -185,6 +185,6 @@ mod tests {
         let programs = vec![program(folder.path(), "testkit", "it", LARGE)];
         let outcome = run(programs, &[("LOST", "cron_sim::lost".into())]).unwrap();
         let error = outcome.result().unwrap_err().to_string();
-        assert!(error.starts_with("simulations: ") && error.ends_with("ran 1 of 2 tests"), "{error}");
+        assert!(error.starts_with("cron_sim: ") && error.ends_with("ran 1 of 2 tests"), "{error}");
     }
 }

@@ -216,7 +216,7 @@ fn verbs_are_those_of_the_table() {
             assert_eq!(unlisted.remove(verb), want, "{verb} of {row:?}");
         }
     }
-    assert!(compared > 50, "only {compared} verbs were compared");
+    assert!(compared > 45, "only {compared} verbs were compared");
     assert!(unlisted.is_empty(), "the table does not list {unlisted:?}");
 }
 

@@ -20,206 +20,191 @@ use crate::{
 enum Switch {
     /// It runs if the list contains it, as `*` does.
     Listed,
+    /// It runs if the list names it; `*` does not contain it.
+    Named,
     /// The list may name it, and it runs whatever the list says.
     Always,
     /// Karmada's list does not know it: it runs unless the list excludes it, or, without `*`, names others of these.
     Own,
 }
 
+/// Code behind a name of `--controllers`.
+#[derive(Clone, Copy)]
+enum Code {
+    /// It is constructed by this function.
+    Built(Constructor),
+    /// The controller does not exist yet; the name is accepted because upstream has it.
+    NotBuilt,
+    /// A part of `federatedResourceQuotaSync`, which upstream has a name for.
+    PartOfQuota,
+}
+
+/// The processes in which a controller has work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunsIn {
+    /// The control plane.
+    ControlPlane,
+    /// The control plane, for the members that it connects to, and the agent of a member in pull mode, for that one.
+    ControlPlaneAndAgent,
+}
+
 /// Name of the taint manager.
 const TAINT_MANAGER: &str = "taint-manager";
 
-/// One controller.
+/// Everything about one controller. [`row`], [`not_built`] and [`part_of_quota`] make it; the methods set the rest.
+#[derive(Clone, Copy)]
 struct Row {
     name: &'static str,
+    about: &'static str,
+    code: Code,
     switch: Switch,
+    runs_in: RunsIn,
     /// The feature gate without which it does not run.
     gate: Option<Gate>,
-    new: Constructor,
-    about: &'static str,
+    /// Objects that nothing happens to without it, for `doctor`.
+    acts_on: Option<ActsOn>,
 }
 
 type Constructor = fn(&Setup) -> Arc<dyn Controller>;
 
-const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: Constructor, about: &'static str) -> Row {
-    Row { name, switch, gate, new, about }
+const fn row(name: &'static str, new: Constructor, about: &'static str) -> Row {
+    Row { code: Code::Built(new), about, ..not_built(name) }
 }
 
-/// All controllers, in the order in which they are constructed and started.
-static CONTROLLERS: [Row; 26] = [
-    row(
-        "cluster",
-        Switch::Always,
-        None,
-        cluster::new,
-        "Connects members, keeps execution namespaces and taints by condition; runs always",
-    ),
-    row(
-        "policy",
-        Switch::Own,
-        None,
-        policy::new,
-        "Finalizers and ids of policies, release of what a deleted policy claimed",
-    ),
-    row("detector", Switch::Own, None, detector::new, "Claims templates for policies and makes bindings"),
-    row("scheduler", Switch::Own, None, scheduler::new, "Chooses clusters and replicas"),
-    row(DESCHEDULER, Switch::Listed, None, descheduler::new, "Takes replicas back that members found no node for"),
-    row("binding", Switch::Listed, None, binding::new, "Makes Works of bindings, with overrides"),
-    row("workStatus", Switch::Listed, None, work_status::new, "Collects the status of objects in members"),
-    row("clusterStatus", Switch::Listed, None, cluster_status::new, "Health, APIs and capacity of members"),
-    row("execution", Switch::Listed, None, execution::new, "Applies Works in members"),
-    row("bindingStatus", Switch::Listed, None, binding_status::new, "Aggregates status into bindings and templates"),
-    row("namespace", Switch::Listed, None, namespace::new, "Copies namespaces to members"),
-    row(
-        "dependencies",
-        Switch::Own,
-        Some(Gate::PropagateDeps),
-        dependencies::new,
-        "Propagates what a workload refers to",
-    ),
-    row(
-        "workloadRebalancer",
-        Switch::Listed,
-        None,
-        rebalance::new,
-        "Reschedules the workloads that a WorkloadRebalancer names",
-    ),
-    row(
-        "cronFederatedHorizontalPodAutoscaler",
-        Switch::Listed,
-        None,
-        cron_federated_hpa::new,
-        "Scales workloads and FederatedHPAs by the clock",
-    ),
-    row(
-        "federatedHorizontalPodAutoscaler",
-        Switch::Listed,
-        None,
-        federated_hpa::new,
-        "Scales workloads by the metrics of all their clusters",
-    ),
-    row(
-        "hpaScaleTargetMarker",
-        Switch::Listed,
-        None,
-        hpa_scale_target_marker::new,
-        "Has members keep the replicas of workloads that propagated HorizontalPodAutoscalers scale",
-    ),
-    row(
-        "deploymentReplicasSyncer",
-        Switch::Listed,
-        None,
-        deployment_replicas_syncer::new,
-        "Copies replicas that members decide to the templates of Deployments",
-    ),
-    row(
-        distributed_hpa::NAME,
-        Switch::Listed,
-        None,
-        distributed_hpa::new,
-        "Runs HorizontalPodAutoscalers labelled `federatedhpa.karmada.io/enabled=true` in members",
-    ),
-    row("unifiedAuth", Switch::Listed, None, unified_auth::new, "Impersonation rights of users in members"),
-    row(
-        "federatedResourceQuotaSync",
-        Switch::Listed,
-        None,
-        quota::new,
-        "ResourceQuotas in members, usage of FederatedResourceQuotas",
-    ),
-    row(
-        "clustertaintpolicy",
-        Switch::Listed,
-        Some(Gate::Failover),
-        taint_policy::new,
-        "Taints of ClusterTaintPolicies",
-    ),
-    row("gracefulEviction", Switch::Listed, None, graceful_eviction::new, "Ends eviction tasks"),
-    row("applicationFailover", Switch::Listed, None, application_failover::new, "Evicts workloads that stay unhealthy"),
-    row(
-        TAINT_MANAGER,
-        Switch::Listed,
-        Some(Gate::Failover),
-        taint_manager::new,
-        "Evicts from clusters with NoExecute taints",
-    ),
-    row(
-        without_node::NAME,
-        Switch::Own,
-        None,
-        without_node::new,
-        "Tells of pods of preemptors that members found no node for",
-    ),
-    row("withoutEffect", Switch::Own, None, without_effect::new, "Events on objects and fields on which nothing acts"),
-];
-
-/// Meaning of a name that no controller of this build has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Accepted {
-    /// The controller does not exist yet.
-    NotBuilt,
-    /// A part of `federatedResourceQuotaSync`.
-    PartOfQuota,
+const fn not_built(name: &'static str) -> Row {
+    let about = "Not built yet; accepted without effect";
+    let (switch, runs_in) = (Switch::Listed, RunsIn::ControlPlane);
+    Row { name, about, code: Code::NotBuilt, switch, runs_in, gate: None, acts_on: None }
 }
 
-impl Accepted {
-    fn about(self) -> &'static str {
-        match self {
-            Self::NotBuilt => "Not built yet; accepted without effect",
-            Self::PartOfQuota => "Part of `federatedResourceQuotaSync`",
+const fn part_of_quota(name: &'static str) -> Row {
+    Row { code: Code::PartOfQuota, about: "Part of `federatedResourceQuotaSync`", ..not_built(name) }
+}
+
+impl Row {
+    const fn switch(self, switch: Switch) -> Self {
+        Self { switch, ..self }
+    }
+
+    const fn gate(self, gate: Gate) -> Self {
+        Self { gate: Some(gate), ..self }
+    }
+
+    const fn acts_on(self, acts_on: ActsOn) -> Self {
+        Self { acts_on: Some(acts_on), ..self }
+    }
+
+    const fn also_in_agents(self) -> Self {
+        Self { runs_in: RunsIn::ControlPlaneAndAgent, ..self }
+    }
+
+    /// Its state with these settings; `None` if it is a part of another.
+    fn state(&self, settings: &Settings) -> Option<Running> {
+        let is_listed = self.switch == Switch::Always || settings.controllers.enabled(self.name);
+        match self.code {
+            Code::PartOfQuota => None,
+            Code::NotBuilt => Some(Running::NotBuilt),
+            Code::Built(_) if !is_listed => Some(Running::SwitchedOff),
+            Code::Built(_) if self.gate.is_some_and(|gate| !settings.gates.enabled(gate)) => Some(Running::GateOff),
+            Code::Built(_) => Some(Running::Running),
         }
+    }
+
+    fn runs(&self, settings: &Settings) -> bool {
+        self.state(settings) == Some(Running::Running)
     }
 }
 
-/// Names that `--controllers` accepts because upstream has them, with their meaning.
-const ACCEPTED: [(&str, Accepted); 10] = [
-    ("agentcsrapproving", Accepted::NotBuilt),
-    ("endpointSlice", Accepted::NotBuilt),
-    ("endpointsliceCollect", Accepted::NotBuilt),
-    ("endpointsliceDispatch", Accepted::NotBuilt),
-    ("federatedResourceQuotaEnforcement", Accepted::PartOfQuota),
-    ("federatedResourceQuotaStatus", Accepted::PartOfQuota),
-    ("multiclusterservice", Accepted::NotBuilt),
-    ("remedy", Accepted::NotBuilt),
-    ("serviceExport", Accepted::NotBuilt),
-    ("serviceImport", Accepted::NotBuilt),
-];
-
-/// Names that `*` does not contain.
-const OFF_BY_DEFAULT: [&str; 3] = ["deploymentReplicasSyncer", DESCHEDULER, "hpaScaleTargetMarker"];
-
-/// Objects that nothing happens to without the controller of this name, for `doctor`.
-const ACTS_ON: [(&str, ActsOn); 24] = [
-    ("cluster", ActsOn::Clusters),
-    ("policy", ActsOn::Policies),
-    ("detector", ActsOn::Policies),
-    ("scheduler", ActsOn::Bindings),
-    ("binding", ActsOn::Bindings),
-    ("workStatus", ActsOn::Works),
-    ("clusterStatus", ActsOn::Clusters),
-    ("execution", ActsOn::Works),
-    ("bindingStatus", ActsOn::Bindings),
-    ("namespace", ActsOn::Clusters),
-    ("dependencies", ActsOn::Dependencies),
-    ("workloadRebalancer", ActsOn::WorkloadRebalancers),
-    ("cronFederatedHorizontalPodAutoscaler", ActsOn::CronFederatedHpas),
-    ("federatedResourceQuotaSync", ActsOn::FederatedResourceQuotas),
-    ("clustertaintpolicy", ActsOn::TaintPolicies),
-    ("gracefulEviction", ActsOn::EvictionTasks),
-    ("applicationFailover", ActsOn::ApplicationFailover),
-    (TAINT_MANAGER, ActsOn::EvictingTaints),
-    ("federatedHorizontalPodAutoscaler", ActsOn::FederatedHpas),
-    ("multiclusterservice", ActsOn::MultiClusterServices),
-    ("remedy", ActsOn::Remedies),
-    ("serviceExport", ActsOn::ServiceExports),
-    ("serviceImport", ActsOn::ServiceImports),
-    ("unifiedAuth", ActsOn::Clusters),
+/// All controllers, in the order in which they are constructed and started; those that upstream has besides come last.
+static CONTROLLERS: &[Row] = &[
+    row("cluster", cluster::new, "Connects members, keeps execution namespaces and taints by condition; runs always")
+        .switch(Switch::Always)
+        .acts_on(ActsOn::Clusters),
+    row("policy", policy::new, "Finalizers and ids of policies, release of what a deleted policy claimed")
+        .switch(Switch::Own)
+        .acts_on(ActsOn::Policies),
+    row("detector", detector::new, "Claims templates for policies and makes bindings")
+        .switch(Switch::Own)
+        .acts_on(ActsOn::Policies),
+    row("scheduler", scheduler::new, "Chooses clusters and replicas").switch(Switch::Own).acts_on(ActsOn::Bindings),
+    row(DESCHEDULER, descheduler::new, "Takes replicas back that members found no node for").switch(Switch::Named),
+    row("binding", binding::new, "Makes Works of bindings, with overrides").acts_on(ActsOn::Bindings),
+    row("workStatus", work_status::new, "Collects the status of objects in members")
+        .also_in_agents()
+        .acts_on(ActsOn::Works),
+    row("clusterStatus", cluster_status::new, "Health, APIs and capacity of members")
+        .also_in_agents()
+        .acts_on(ActsOn::Clusters),
+    row("execution", execution::new, "Applies Works in members").also_in_agents().acts_on(ActsOn::Works),
+    row("bindingStatus", binding_status::new, "Aggregates status into bindings and templates")
+        .acts_on(ActsOn::Bindings),
+    row("namespace", namespace::new, "Copies namespaces to members").acts_on(ActsOn::Clusters),
+    row("dependencies", dependencies::new, "Propagates what a workload refers to")
+        .switch(Switch::Own)
+        .gate(Gate::PropagateDeps)
+        .acts_on(ActsOn::Dependencies),
+    row("workloadRebalancer", rebalance::new, "Reschedules the workloads that a WorkloadRebalancer names")
+        .acts_on(ActsOn::WorkloadRebalancers),
+    row(
+        "cronFederatedHorizontalPodAutoscaler",
+        cron_federated_hpa::new,
+        "Scales workloads and FederatedHPAs by the clock",
+    )
+    .acts_on(ActsOn::CronFederatedHpas),
+    row(
+        "federatedHorizontalPodAutoscaler",
+        federated_hpa::new,
+        "Scales workloads by the metrics of all their clusters",
+    )
+    .acts_on(ActsOn::FederatedHpas),
+    row(
+        "hpaScaleTargetMarker",
+        hpa_scale_target_marker::new,
+        "Has members keep the replicas of workloads that propagated HorizontalPodAutoscalers scale",
+    )
+    .switch(Switch::Named),
+    row(
+        "deploymentReplicasSyncer",
+        deployment_replicas_syncer::new,
+        "Copies replicas that members decide to the templates of Deployments",
+    )
+    .switch(Switch::Named),
+    row(
+        distributed_hpa::NAME,
+        distributed_hpa::new,
+        "Runs HorizontalPodAutoscalers labelled `federatedhpa.karmada.io/enabled=true` in members",
+    ),
+    row("unifiedAuth", unified_auth::new, "Impersonation rights of users in members").acts_on(ActsOn::Clusters),
+    row("federatedResourceQuotaSync", quota::new, "ResourceQuotas in members, usage of FederatedResourceQuotas")
+        .acts_on(ActsOn::FederatedResourceQuotas),
+    row("clustertaintpolicy", taint_policy::new, "Taints of ClusterTaintPolicies")
+        .gate(Gate::Failover)
+        .acts_on(ActsOn::TaintPolicies),
+    row("gracefulEviction", graceful_eviction::new, "Ends eviction tasks").acts_on(ActsOn::EvictionTasks),
+    row("applicationFailover", application_failover::new, "Evicts workloads that stay unhealthy")
+        .acts_on(ActsOn::ApplicationFailover),
+    row(TAINT_MANAGER, taint_manager::new, "Evicts from clusters with NoExecute taints")
+        .gate(Gate::Failover)
+        .acts_on(ActsOn::EvictingTaints),
+    row(without_node::NAME, without_node::new, "Tells of pods of preemptors that members found no node for")
+        .switch(Switch::Own),
+    row("withoutEffect", without_effect::new, "Events on objects and fields on which nothing acts").switch(Switch::Own),
+    not_built("agentcsrapproving"),
+    not_built("endpointSlice"),
+    not_built("endpointsliceCollect").also_in_agents(),
+    not_built("endpointsliceDispatch"),
+    part_of_quota("federatedResourceQuotaEnforcement"),
+    part_of_quota("federatedResourceQuotaStatus"),
+    not_built("multiclusterservice").acts_on(ActsOn::MultiClusterServices),
+    not_built("remedy").acts_on(ActsOn::Remedies),
+    not_built("serviceExport").also_in_agents().acts_on(ActsOn::ServiceExports),
+    not_built("serviceImport").acts_on(ActsOn::ServiceImports),
 ];
 
 /// Every name that `--controllers` may contain, in alphabetical order (specification/operations.md 8.1).
 #[must_use]
 pub fn controller_names() -> Vec<&'static str> {
-    let mut names: Vec<_> = CONTROLLERS.iter().map(|row| row.name).chain(ACCEPTED.map(|(name, _)| name)).collect();
+    let mut names: Vec<_> = CONTROLLERS.iter().map(|row| row.name).collect();
     names.sort_unstable();
     names
 }
@@ -231,6 +216,8 @@ pub struct ControllerRow {
     pub name: &'static str,
     /// True if `*` contains it.
     pub on_by_default: bool,
+    /// The processes in which it has work.
+    pub runs_in: RunsIn,
     /// The feature gate without which it does not run.
     pub gate: Option<Gate>,
     /// Its task.
@@ -240,10 +227,14 @@ pub struct ControllerRow {
 /// Every name that `--controllers` may contain, with its description; those that do something come first.
 #[must_use]
 pub fn controller_rows() -> Vec<ControllerRow> {
-    let running = CONTROLLERS.iter().map(|row| (row.name, row.gate, row.about));
-    let all = running.chain(ACCEPTED.map(|(name, meaning)| (name, None, meaning.about())));
-    let on_by_default = |name| !OFF_BY_DEFAULT.contains(&name);
-    all.map(|(name, gate, about)| ControllerRow { name, on_by_default: on_by_default(name), gate, about }).collect()
+    let described = |&Row { name, about, switch, runs_in, gate, .. }: &Row| ControllerRow {
+        name,
+        on_by_default: switch != Switch::Named,
+        runs_in,
+        gate,
+        about,
+    };
+    CONTROLLERS.iter().map(described).collect()
 }
 
 /// The controllers that Karmada's list does not know.
@@ -253,44 +244,35 @@ fn own_names() -> impl Iterator<Item = &'static str> {
 
 /// Constructs the controllers that run with these settings.
 pub(crate) fn construct(setup: &Setup) -> Vec<(&'static str, Arc<dyn Controller>)> {
-    let running = CONTROLLERS.iter().filter(|row| runs(row, &setup.settings));
-    running.map(|row| (row.name, (row.new)(setup))).collect()
+    let running = CONTROLLERS.iter().filter(|row| row.runs(&setup.settings));
+    let construct = |row: &Row| match row.code {
+        Code::Built(new) => Some((row.name, new(setup))),
+        Code::NotBuilt | Code::PartOfQuota => None,
+    };
+    running.filter_map(construct).collect()
 }
 
 /// True if the taint manager runs with these settings.
 pub(crate) fn evicts(settings: &Settings) -> bool {
-    CONTROLLERS.iter().any(|row| row.name == TAINT_MANAGER && runs(row, settings))
+    CONTROLLERS.iter().any(|row| row.name == TAINT_MANAGER && row.runs(settings))
 }
 
 /// State of every controller with these settings, and of those that this version does not have.
 pub(crate) fn states(settings: &Settings) -> Vec<ControllerState> {
-    let state = |name: &str, state, gate: Option<Gate>| ControllerState {
-        name: name.to_owned(),
-        state,
-        gate: gate.map(|gate| gate.name().to_owned()),
-        acts_on: ACTS_ON.iter().filter(|(of, _)| *of == name).map(|(_, acts_on)| *acts_on).collect(),
+    let state = |row: &Row| {
+        Some(ControllerState {
+            name: row.name.to_owned(),
+            state: row.state(settings)?,
+            gate: row.gate.map(|gate| gate.name().to_owned()),
+            acts_on: row.acts_on.into_iter().collect(),
+        })
     };
-    let built = CONTROLLERS.iter().map(|row| {
-        let is_listed = row.switch == Switch::Always || settings.controllers.enabled(row.name);
-        let running = match (runs(row, settings), is_listed) {
-            (true, _) => Running::Running,
-            (false, true) => Running::GateOff,
-            (false, false) => Running::SwitchedOff,
-        };
-        state(row.name, running, row.gate)
-    });
-    let not_built = ACCEPTED.iter().filter(|(_, meaning)| *meaning == Accepted::NotBuilt);
-    built.chain(not_built.map(|(name, _)| state(name, Running::NotBuilt, None))).collect()
-}
-
-fn runs(row: &Row, settings: &Settings) -> bool {
-    let listed = row.switch == Switch::Always || settings.controllers.enabled(row.name);
-    listed && row.gate.is_none_or(|gate| settings.gates.enabled(gate))
+    CONTROLLERS.iter().filter_map(state).collect()
 }
 
 impl Default for ControllerList {
     fn default() -> Self {
-        Self::of(controller_names().into_iter().filter(|name| !OFF_BY_DEFAULT.contains(name)))
+        Self::of(CONTROLLERS.iter().filter(|row| row.switch != Switch::Named).map(|row| row.name))
     }
 }
 
@@ -346,9 +328,9 @@ impl ControllerList {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let not_built =
-            ACCEPTED.iter().filter(|(name, meaning)| *meaning == Accepted::NotBuilt && self.named.contains(name));
+            CONTROLLERS.iter().filter(|row| matches!(row.code, Code::NotBuilt) && self.named.contains(row.name));
         let mut warnings: Vec<String> = not_built
-            .map(|(name, _)| format!("controller {name} has no effect: this version does not have it"))
+            .map(|row| format!("controller {} has no effect: this version does not have it", row.name))
             .collect();
         if !self.enabled("cluster") {
             warnings.push("controller cluster runs all the same: it connects the members".to_owned());
@@ -428,10 +410,6 @@ mod tests {
 
     #[test]
     fn states_say_why_a_controller_does_not_run() {
-        let names = controller_names();
-        for (name, _) in ACTS_ON {
-            assert!(names.contains(&name), "no controller is called {name}");
-        }
         let settings = Settings {
             controllers: ControllerList::parse("*,-clustertaintpolicy,-namespace").unwrap(),
             gates: ironclad_fleet::gates::Gates::parse("Failover=false,PropagateDeps=true").unwrap().0,
@@ -460,11 +438,11 @@ mod tests {
                 gates: ironclad_fleet::gates::Gates::parse(gates).unwrap().0,
                 ..Settings::default()
             };
-            CONTROLLERS.iter().filter(|row| runs(row, &settings)).map(|row| row.name).collect()
+            CONTROLLERS.iter().filter(|row| row.runs(&settings)).map(|row| row.name).collect()
         };
         let every = |rest: &str| format!("*,deploymentReplicasSyncer,descheduler,hpaScaleTargetMarker{rest}");
         let all = running(&every(""), "Failover=true,PropagateDeps=true");
-        assert_eq!(all.len(), CONTROLLERS.len());
+        assert_eq!(all.len(), CONTROLLERS.iter().filter(|row| matches!(row.code, Code::Built(_))).count());
         assert!(!running("*", "").contains(&DESCHEDULER), "it is off by default");
         assert_eq!(
             running("", "Failover=true,PropagateDeps=false"),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::CommandFactory as _;
 use ironclad_api::gates::Gate;
+use ironclad_controllers::RunsIn;
 use ironclad_reference::Reference;
 
 use super::accepted::ACCEPTED;
@@ -367,9 +368,11 @@ fn flags_of_agents_are_those_of_the_table_where_others_have_them() {
         if row[0].contains("--controllers") {
             let list = row[1].split_once(" of ").unwrap().1;
             let names: Vec<&str> = list.split(", ").map(|name| name.split(' ').next().unwrap()).collect();
-            let known = ironclad_controllers::controller_names();
-            let unknown = names.iter().filter(|name| !known.contains(name));
-            assert_eq!(unknown.collect::<Vec<_>>(), [&"certRotation"], "the agent's own");
+            let (own, shared): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| *name == "certRotation");
+            let mut in_agents = ironclad_controllers::controller_rows();
+            in_agents.retain(|row| row.runs_in == RunsIn::ControlPlaneAndAgent);
+            let in_agents: BTreeSet<&str> = in_agents.iter().map(|row| row.name).collect();
+            assert_eq!((own.len(), shared.into_iter().collect()), (1, in_agents), "controllers that agents run");
         }
     }
     assert!(unused.is_empty(), "the table does not list {unused:?} any more");

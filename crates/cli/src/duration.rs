@@ -1,6 +1,6 @@
 //! Durations on the command line.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
 use jiff::SignedDuration;
 
@@ -16,6 +16,28 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
     let duration = bare.or_else(parsed).filter(|duration| *duration <= MAX);
     duration.ok_or_else(|| format!("{text:?} is not a duration (write it like 90s, 5m or 1h30m)"))
+}
+
+/// A duration on the command line. It prints as in the flags' documentation: `5ms`, `60s`, `2m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        duration(text).map(Self)
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.as_secs(), self.0.subsec_millis()) {
+            (seconds, 0) if seconds >= 120 && seconds.is_multiple_of(60) => write!(f, "{}m", seconds / 60),
+            (seconds, 0) => write!(f, "{seconds}s"),
+            _ => write!(f, "{}ms", self.0.as_millis()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub mod dry_run;
 mod duration;
 pub mod evictions;
 pub mod get;
+pub mod given;
 mod input;
 pub mod interpret;
 pub mod join;
@@ -44,5 +45,5 @@ pub mod warnings;
 pub mod why;
 mod write;
 
-pub use duration::duration;
+pub use duration::{Period, duration};
 pub use write::Outcome;

@@ -1,9 +1,11 @@
 //! The flags of failover (specification/failover.md 1.5, 6.10): their defaults, what they may be, and what they warn
 //! of.
 //!
-//! Each area has a struct of its own; [`Flags`] joins them. How they are spelled on a command line is the binary's.
+//! Each area has a struct of its own; [`Flags`] joins them. [`table`] makes such a struct, whose fields also say how
+//! they are given; the command line itself is the binary's.
 
 pub mod eviction;
+pub mod table;
 
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use serde_json::json;
 
 pub use eviction::EvictionFlags;
 
+use self::table::{Rule, Table as _, options};
 use crate::{cluster::health::Thresholds, duration::in_words, graceful_eviction::Plugins, taints::ByCondition};
 
 /// All flags of failover.
@@ -19,10 +22,6 @@ use crate::{cluster::health::Thresholds, duration::in_words, graceful_eviction::
 pub struct Flags {
     /// Flags of cluster health.
     pub health: HealthFlags,
-    /// True if the Ready condition taints: `--taint-cluster-by-condition`.
-    pub by_condition: ByCondition,
-    /// True if a ClusterTaintPolicy may add NoExecute: `--allow-no-execute-taint-policy`.
-    pub no_execute_policy: NoExecutePolicy,
     /// Plugins that end eviction tasks: `--evict-plugins`.
     pub evict_plugins: Plugins,
     /// The eviction queue.
@@ -60,52 +59,55 @@ pub enum NoExecutePolicy {
     Forbidden,
 }
 
-/// Flags of cluster health (specification/failover.md 1.5).
+options! {
+/// Flags of cluster health and of taints (specification/failover.md 1.5, 1.6).
 #[derive(Debug, Clone, PartialEq)]
-pub struct HealthFlags {
-    /// `--cluster-status-update-frequency`: from one probe to the next.
-    pub status_update_frequency: Duration,
-    /// `--cluster-success-threshold` and `--cluster-failure-threshold`: the debounce.
-    pub thresholds: Thresholds,
-    /// `--cluster-monitor-period`: interval of checking leases.
-    pub monitor_period: Duration,
-    /// `--cluster-monitor-grace-period`: a cluster that is silent for longer is Unknown.
-    pub monitor_grace_period: Duration,
-    /// `--cluster-startup-grace-period`: the same before its first word.
-    pub startup_grace_period: Duration,
-    /// `--cluster-lease-duration`: of the lease that an agent holds.
-    pub lease_duration: Duration,
-    /// `--cluster-lease-renew-interval-fraction`: after which part of that duration it renews.
-    pub lease_renew_interval_fraction: f64,
-    /// `--cluster-cache-sync-timeout`: how long a member's caches may take to fill.
-    pub cache_sync_timeout: Duration,
-    /// `--connectivity-witnesses`: URLs of which one can be reached unless the control plane itself is cut off; empty
-    /// is off (specification/failover.md 14.2).
-    pub connectivity_witnesses: Vec<String>,
-    /// `--nodes-ready-ratio`: the share of ready nodes below which condition NodesReady is False; 0 is no such
-    /// condition.
-    pub nodes_ready_ratio: f64,
+pub struct HealthFlags under "Cluster health" {
+    /// Interval between probes of a cluster
+    status_update_frequency: Duration = Duration::from_secs(10) => "DURATION", name: "cluster_status_update_frequency",
+        rule: Some(Rule::Positive), announced: true;
+    /// Time for which a cluster must be healthy until it is Ready
+    success_threshold: Duration = Thresholds::default().success => "DURATION", name: "cluster_success_threshold",
+        announced: true, planned: Some((2, "Time for which probes succeed until a cluster is ready again"));
+    /// Time for which a cluster must be unhealthy until it is not Ready
+    failure_threshold: Duration = Thresholds::default().failure => "DURATION", name: "cluster_failure_threshold",
+        announced: true, planned: Some((1, "Time for which probes fail until a cluster is not ready"));
+    /// Interval between checks of agents' leases
+    monitor_period: Duration = Duration::from_secs(5) => "DURATION", name: "cluster_monitor_period",
+        rule: Some(Rule::Positive);
+    /// An agent that is silent for longer makes its cluster's Ready Unknown
+    monitor_grace_period: Duration = Duration::from_secs(40) => "DURATION", name: "cluster_monitor_grace_period",
+        rule: Some(Rule::Positive);
+    /// The same before its first renewal
+    startup_grace_period: Duration = Duration::from_secs(60) => "DURATION", name: "cluster_startup_grace_period",
+        rule: Some(Rule::Positive);
+    /// Timeout for filling the caches of a member
+    cache_sync_timeout: Duration = Duration::from_secs(120) => "DURATION", name: "cluster_cache_sync_timeout";
+    /// URLs of which one can be reached unless this control plane itself is cut off: then no member is blamed
+    connectivity_witnesses: Vec<String> = Vec::new() => "URL,...";
+    /// Share of ready nodes below which a cluster's condition NodesReady is False, for ClusterTaintPolicies; 0 is no
+    /// such condition
+    nodes_ready_ratio: f64 = 0.0 => "SHARE", rule: Some(Rule::Share);
+    /// Taint clusters that are not Ready with NoSchedule
+    by_condition: ByCondition = ByCondition::On => "BOOL", name: "taint_cluster_by_condition";
+    /// Let ClusterTaintPolicies add taints with effect NoExecute
+    no_execute_policy: NoExecutePolicy = NoExecutePolicy::Allowed => "BOOL", name: "allow_no_execute_taint_policy";
 }
-
-impl Default for HealthFlags {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Self {
-            status_update_frequency: seconds(10),
-            thresholds: Thresholds::default(),
-            monitor_period: seconds(5),
-            monitor_grace_period: seconds(40),
-            startup_grace_period: seconds(60),
-            lease_duration: seconds(40),
-            lease_renew_interval_fraction: 0.25,
-            cache_sync_timeout: seconds(120),
-            connectivity_witnesses: Vec::new(),
-            nodes_ready_ratio: 0.0,
-        }
-    }
+besides {
+    /// `--cluster-lease-duration` of agents: duration of the lease that one holds.
+    lease_duration: Duration = Duration::from_secs(40);
+    /// `--cluster-lease-renew-interval-fraction` of agents: part of that duration after which one renews it.
+    lease_renew_interval_fraction: f64 = 0.25;
+}
 }
 
 impl HealthFlags {
+    /// The debounce of probes.
+    #[must_use]
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds { success: self.success_threshold, failure: self.failure_threshold }
+    }
+
     /// Interval at which an agent renews its lease.
     #[must_use]
     pub fn lease_renew_interval(&self) -> Duration {
@@ -113,27 +115,14 @@ impl HealthFlags {
     }
 
     fn errors(&self) -> Vec<FieldError> {
-        let mut errors = Vec::new();
-        for (field, duration) in [
-            ("ClusterStatusUpdateFrequency", self.status_update_frequency),
-            ("ClusterMonitorPeriod", self.monitor_period),
-            ("ClusterMonitorGracePeriod", self.monitor_grace_period),
-            ("ClusterStartupGracePeriod", self.startup_grace_period),
-            ("ClusterLeaseDuration", self.lease_duration),
-        ] {
-            if duration.is_zero() {
-                let value = json!(in_words(duration));
-                errors.push(FieldError::invalid(format!("Options.{field}"), &value, "must be greater than 0"));
-            }
+        let mut errors = self.faults("Options");
+        if self.lease_duration.is_zero() {
+            let value = json!(in_words(self.lease_duration));
+            errors.push(FieldError::invalid("Options.ClusterLeaseDuration", &value, "must be greater than 0"));
         }
         for witness in self.connectivity_witnesses.iter().filter(|witness| witness_address(witness).is_none()) {
             let (field, detail) = ("Options.ConnectivityWitnesses", "must be an http or https URL with a host");
             errors.push(FieldError::invalid(field, &json!(witness), detail));
-        }
-        let ratio = self.nodes_ready_ratio;
-        if !(0.0..=1.0).contains(&ratio) {
-            let value = if ratio.is_finite() { json!(ratio) } else { json!(ratio.to_string()) };
-            errors.push(FieldError::invalid("Options.NodesReadyRatio", &value, "must be between 0 and 1"));
         }
         let fraction = self.lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction < 1.0) {
@@ -237,8 +226,8 @@ mod tests {
             let text = |value| format!("Options.NodesReadyRatio: Invalid value: {value}: must be between 0 and 1");
             assert_eq!(got, want.map(text).into_iter().collect::<Vec<_>>(), "{ratio}");
         }
-        let none = Thresholds { success: zero, failure: zero };
-        assert!(HealthFlags { thresholds: none, ..flags() }.errors().is_empty(), "a threshold of 0 s is valid");
+        let none = HealthFlags { success_threshold: zero, failure_threshold: zero, ..flags() };
+        assert!(none.errors().is_empty(), "a threshold of 0 s is valid");
     }
 
     #[test]

@@ -188,7 +188,7 @@ mod tests {
             };
             let got = Announcement::combined(&read, holder).map(|one| {
                 let states = one.controllers.iter().map(|c| if c.state == Running::Running { 'R' } else { '-' });
-                let most = one.evictions.as_ref().map(|settings| settings.flags.max_evictions_per_episode);
+                let most = one.evictions.as_ref().map(|settings| settings.flags.eviction.max_evictions_per_episode);
                 (one.scheduler.scheduler_name.clone(), most, states.collect::<String>())
             });
             let want = want.map(|(by, most, states)| (by.to_owned(), most, states.to_owned()));

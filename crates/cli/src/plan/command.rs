@@ -8,7 +8,10 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     Flags,
-    flags::eviction::{Check, Mode, no_execute_purge_mode},
+    flags::{
+        EvictionFlags, HealthFlags,
+        eviction::{Check, Mode},
+    },
 };
 use ironclad_fleet::{ClusterName, World};
 use ironclad_planning::{FailoverPlan, Fleet, Options, Script, Settings, plan_failover};
@@ -19,6 +22,7 @@ use super::{apply, load, preemption, print::table, read};
 use crate::{
     connect::Plane,
     evictions::observe::{LeaderReport, leader_report_if_readable},
+    given::Given,
     nodes::Asked,
     print,
     report::{Exit, Misused, WOULD_MOVE},
@@ -172,9 +176,11 @@ pub struct How {
     /// strict, relaxed or off, as --pre-scheduling-check of the controllers [default: the leader's, or relaxed]
     #[arg(long, alias = "pre-scheduling-check", value_name = "CHECK")]
     pub check: Option<String>,
+    /// Flags of the controllers under their names; what is not given is as the leader has it, or the default.
+    #[command(flatten, next_help_heading = "Flags of the controllers [default: the leader's]")]
+    health: Given<HealthFlags, true>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
-    pub flags: LeaderFlags,
+    eviction: Given<EvictionFlags, true>,
     /// Time from the creation of a copy until it is healthy
     #[arg(long, value_parser = crate::duration, default_value = "10s", value_name = "DURATION")]
     pub startup: Duration,
@@ -199,63 +205,6 @@ pub struct How {
     #[command(flatten)]
     #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
-}
-
-/// Flags of the controllers under their names; what is not given is as the leader has it, or the default.
-#[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Flags of the controllers [default: the leader's]")]
-pub struct LeaderFlags {
-    /// Time for which probes fail until a cluster is not ready
-    #[arg(long, value_parser = crate::duration, value_name = "DURATION")]
-    pub cluster_failure_threshold: Option<Duration>,
-    /// Time for which probes succeed until a cluster is ready again
-    #[arg(long, value_parser = crate::duration, value_name = "DURATION")]
-    pub cluster_success_threshold: Option<Duration>,
-    /// Share of unhealthy clusters beyond which evictions are slowed or halted
-    #[arg(long, value_name = "SHARE")]
-    pub unhealthy_cluster_threshold: Option<f64>,
-    /// Number of clusters beyond which a fleet is large
-    #[arg(long, value_name = "NUMBER")]
-    pub large_cluster_num_threshold: Option<i32>,
-    /// Time for which evictions are held after many clusters failed at once; 0 is off
-    #[arg(long, value_parser = crate::duration, value_name = "DURATION")]
-    pub mass_failure_hold: Option<Duration>,
-    /// Evictions from a cluster until a person decides; 0 is no limit
-    #[arg(long, value_name = "NUMBER")]
-    pub max_evictions_per_episode: Option<u32>,
-    /// true or false: evict only what other clusters have room for, also gracefully
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    pub eviction_capacity_check: Option<bool>,
-    /// true or false: NoExecute taints evict
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    pub enable_no_execute_taint_eviction: Option<bool>,
-    /// Gracefully or Directly: purge mode of what NoExecute taints evict
-    #[arg(long, value_name = "MODE")]
-    pub no_execute_taint_eviction_purge_mode: Option<String>,
-}
-
-impl LeaderFlags {
-    fn apply(&self, flags: &mut Flags) -> anyhow::Result<()> {
-        fn set<T: Clone>(to: &mut T, value: Option<&T>) {
-            if let Some(value) = value {
-                to.clone_from(value);
-            }
-        }
-        let (health, eviction) = (&mut flags.health, &mut flags.eviction);
-        set(&mut health.thresholds.failure, self.cluster_failure_threshold.as_ref());
-        set(&mut health.thresholds.success, self.cluster_success_threshold.as_ref());
-        set(&mut eviction.unhealthy_cluster_threshold, self.unhealthy_cluster_threshold.as_ref());
-        set(&mut eviction.large_cluster_num_threshold, self.large_cluster_num_threshold.as_ref());
-        set(&mut eviction.mass_failure_hold, self.mass_failure_hold.as_ref());
-        set(&mut eviction.max_evictions_per_episode, self.max_evictions_per_episode.as_ref());
-        set(&mut eviction.capacity_check, self.eviction_capacity_check.as_ref());
-        set(&mut eviction.enable_no_execute_taint_eviction, self.enable_no_execute_taint_eviction.as_ref());
-        if let Some(mode) = &self.no_execute_taint_eviction_purge_mode {
-            eviction.no_execute_taint_eviction_purge_mode =
-                no_execute_purge_mode(mode).map_err(|error| Misused(error.to_string()))?;
-        }
-        Ok(())
-    }
 }
 
 /// The leader's settings, as far as they are known.
@@ -370,7 +319,11 @@ pub(super) fn options(how: &How, leader: &Leader) -> anyhow::Result<Options> {
     let mut flags = leader.flags.clone();
     // A plan evicts in virtual time, also where the leader only observes.
     flags.eviction.failover_mode = Mode::Enforce;
-    how.flags.apply(&mut flags)?;
+    let mut wrong = how.health.apply_to(&mut flags.health);
+    wrong.extend(how.eviction.apply_to(&mut flags.eviction));
+    if let Some((_, error)) = wrong.into_iter().next() {
+        return Err(Misused(error).into());
+    }
     let eviction = &mut flags.eviction;
     eviction.resource_eviction_rate = how.rate.unwrap_or(eviction.resource_eviction_rate);
     eviction.secondary_resource_eviction_rate = how.secondary_rate.unwrap_or(eviction.secondary_resource_eviction_rate);

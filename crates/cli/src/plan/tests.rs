@@ -132,25 +132,28 @@ fn plan_of_another_rate() {
 fn flags_of_the_leader_are_the_defaults_of_a_plan() {
     let mut leader = Leader::default();
     let eviction = &mut leader.flags.eviction;
-    (eviction.resource_eviction_rate, eviction.capacity_check) = (3.0, true);
+    (eviction.resource_eviction_rate, eviction.eviction_capacity_check) = (3.0, true);
     (eviction.pre_scheduling_check, eviction.failover_mode) = (Check::Strict, Mode::Observe);
-    leader.flags.health.thresholds.failure = Duration::from_secs(2);
+    leader.flags.health.failure_threshold = Duration::from_secs(2);
     let planned = |line: &str, leader: &Leader| {
         let line = Line::try_parse_from(["plan", "cluster-loss", "m1"].into_iter().chain(line.split_whitespace()));
         options(&how(what_of(&line.unwrap().plan)).unwrap(), leader)
     };
     let found = planned("", &leader).unwrap();
-    assert_eq!((found.flags.eviction.resource_eviction_rate, found.flags.eviction.capacity_check), (3.0, true));
+    assert_eq!(
+        (found.flags.eviction.resource_eviction_rate, found.flags.eviction.eviction_capacity_check),
+        (3.0, true)
+    );
     assert_eq!(found.flags.eviction.pre_scheduling_check, Check::Strict);
-    assert_eq!(found.flags.health.thresholds.failure, Duration::from_secs(2));
+    assert_eq!(found.flags.health.failure_threshold, Duration::from_secs(2));
     assert_eq!((found.gate, found.flags.eviction.failover_mode), (true, Mode::Enforce));
 
     let given = "--rate 1 --check off --eviction-capacity-check=false --cluster-failure-threshold 9s \
                  --no-execute-taint-eviction-purge-mode Directly --mass-failure-hold 0";
     let found = planned(given, &leader).unwrap().flags;
-    assert_eq!((found.eviction.resource_eviction_rate, found.eviction.capacity_check), (1.0, false));
+    assert_eq!((found.eviction.resource_eviction_rate, found.eviction.eviction_capacity_check), (1.0, false));
     assert_eq!(found.eviction.pre_scheduling_check, Check::Off);
-    assert_eq!(found.health.thresholds.failure, Duration::from_secs(9));
+    assert_eq!(found.health.failure_threshold, Duration::from_secs(9));
     assert_eq!(found.eviction.no_execute_taint_eviction_purge_mode, PurgeMode::Directly);
     assert!(planned("--no-execute-taint-eviction-purge-mode Never", &leader).is_err());
 

@@ -42,7 +42,7 @@ impl Observed {
             works: self.works.iter().map(|w| &**w).collect(),
             targeted_by: &self.targeted_by,
             scheduler: &self.settings.scheduler,
-            taints: self.settings.failover.by_condition,
+            taints: self.settings.failover.health.by_condition,
         }
     }
 }

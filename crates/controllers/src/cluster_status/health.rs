@@ -128,7 +128,7 @@ impl HealthChecks {
         let Some(cluster) = self.clusters.get("", &name.0) else { return };
         let mono = self.clock.mono();
         let elapsed = mono - *state.began.get_or_insert(mono);
-        let thresholds = self.settings.failover.health.thresholds;
+        let thresholds = self.settings.failover.health.thresholds();
         let seen = Seen { cluster: &cluster, memory: state.memory, thresholds };
         let due = state.collection.is_due(mono - state.started, &cluster);
         let collected = match &connected {

@@ -121,7 +121,7 @@ impl Controller for TaintManager {
 /// People who come from Karmada expect that NoExecute taints evict only once that is allowed
 /// (specification/failover.md IR-12).
 fn warn_of_no_execute(flags: &Flags) {
-    if flags.eviction.enable_no_execute_taint_eviction && flags.no_execute_policy == NoExecutePolicy::Allowed {
+    if flags.eviction.enable_no_execute_taint_eviction && flags.health.no_execute_policy == NoExecutePolicy::Allowed {
         tracing::warn!(
             "NoExecute taints evict every workload that does not tolerate them, and ClusterTaintPolicies may add them; \
              --enable-no-execute-taint-eviction=false or --allow-no-execute-taint-policy=false behaves like Karmada"

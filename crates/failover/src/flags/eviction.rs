@@ -8,75 +8,63 @@ use ironclad_patch::FieldError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::table::{self, Rule, Table as _, options};
 use crate::duration::in_words;
 
+options! {
 /// Flags of the eviction queue as given; [`EvictionFlags::errors`] validates them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct EvictionFlags {
-    /// `--resource-eviction-rate`: evictions per second while most clusters are healthy.
-    pub resource_eviction_rate: f64,
-    /// `--secondary-resource-eviction-rate`: evictions per second in a large fleet with too many unhealthy clusters.
-    pub secondary_resource_eviction_rate: f64,
-    /// `--unhealthy-cluster-threshold`: the share of unhealthy clusters beyond which evictions are slowed or halted.
-    pub unhealthy_cluster_threshold: f64,
-    /// `--large-cluster-num-threshold`: a fleet of more clusters than this is large.
-    pub large_cluster_num_threshold: i32,
-    /// `--enable-no-execute-taint-eviction`: whether NoExecute taints evict at all (IR-12).
-    pub enable_no_execute_taint_eviction: bool,
-    /// `--no-execute-taint-eviction-purge-mode`: default purge mode of NoExecute evictions.
-    pub no_execute_taint_eviction_purge_mode: PurgeMode,
-    /// `--pre-scheduling-check`.
-    pub pre_scheduling_check: Check,
-    /// `--eviction-capacity-check`: workloads for which no cluster has available replicas are not evicted.
-    pub capacity_check: bool,
-    /// `--concurrent-binding-eviction-syncs`: writes under way at once; never raises the rate.
-    pub concurrent_binding_eviction_syncs: u32,
-    /// `--halt-eviction-on-total-outage`.
-    pub halt_eviction_on_total_outage: bool,
-    /// `--mass-failure-hold`: how long evictions are held after many clusters failed at once; zero is off.
-    pub mass_failure_hold: Duration,
-    /// `--eviction-warm-up`: no evictions for so long after leadership; the monitor grace period if not given.
-    pub eviction_warm_up: Option<Duration>,
-    /// `--max-evictions-per-episode`: zero is no limit.
-    pub max_evictions_per_episode: u32,
-    /// `--failover-mode`.
-    pub failover_mode: Mode,
-    /// Gate `StatefulFailoverInjection`: new copies inherit labels where policies ask for it.
-    pub state_preservation: bool,
-    /// `--rate-limiter-base-delay`: the first wait after a failed write.
-    pub rate_limiter_base_delay: Duration,
-    /// `--rate-limiter-max-delay`: the longest wait after failed writes.
-    pub rate_limiter_max_delay: Duration,
-    /// `--rate-limiter-qps`: repeated attempts per second, of all elements together.
-    pub rate_limiter_qps: f64,
-    /// `--rate-limiter-bucket-size`: burst of repeated attempts.
-    pub rate_limiter_bucket_size: u32,
+pub struct EvictionFlags under "Cluster failover" {
+    /// Evictions per second while most clusters are healthy
+    resource_eviction_rate: f64 = 0.5 => "RATE", rule: Some(Rule::NotNegative), announced: true;
+    /// Evictions per second in a large fleet with too many unhealthy clusters; in a small one there are none then
+    secondary_resource_eviction_rate: f64 = 0.1 => "RATE", rule: Some(Rule::NotNegative), announced: true;
+    /// The share of unhealthy clusters that is too many when it is exceeded
+    unhealthy_cluster_threshold: f64 = 0.55 => "SHARE", rule: Some(Rule::Share), announced: true,
+        planned: Some((1, "Share of unhealthy clusters beyond which evictions are slowed or halted"));
+    /// A fleet of more clusters than this is large
+    large_cluster_num_threshold: i32 = 10 => "NUMBER", rule: Some(Rule::NotNegative), announced: true,
+        planned: Some((2, "Number of clusters beyond which a fleet is large"));
+    /// Evict from clusters with NoExecute taints
+    enable_no_execute_taint_eviction: bool = true => "BOOL", announced: true,
+        planned: Some((6, "true or false: NoExecute taints evict"));
+    /// Purge mode of evictions from clusters with NoExecute taints whose policy has none: Gracefully or Directly
+    no_execute_taint_eviction_purge_mode: PurgeMode = PurgeMode::Gracefully => "MODE", announced: true,
+        planned: Some((7, "Gracefully or Directly: purge mode of what NoExecute taints evict"));
+    /// Check that an evicted workload can be scheduled elsewhere: strict, relaxed or off
+    pre_scheduling_check: Check = Check::Relaxed => "MODE";
+    /// Do not evict workloads for which the other clusters lack available replicas; evictions with purge mode Directly
+    /// from ready clusters always ask
+    eviction_capacity_check: bool = false => "BOOL", announced: true,
+        planned: Some((5, "true or false: evict only what other clusters have room for, also gracefully"));
+    /// Concurrent writes of evictions; does not raise the rate
+    concurrent_binding_eviction_syncs: u32 = 5 => "NUMBER", rule: Some(Rule::Positive);
+    /// Evict nothing while no cluster is healthy
+    halt_eviction_on_total_outage: bool = true => "BOOL", announced: true;
+    /// Time without evictions after half of the clusters failed within a minute; 0 is off
+    mass_failure_hold: Duration = Duration::from_secs(60) => "DURATION", announced: true,
+        planned: Some((3, "Time for which evictions are held after many clusters failed at once; 0 is off"));
+    /// Time without evictions after the start [default: --cluster-monitor-grace-period]
+    eviction_warm_up: Option<Duration> = None => "DURATION";
+    /// Evictions from one cluster in one fault episode, after which they stop until a person allows more; 0 is no limit
+    max_evictions_per_episode: u32 = 0 => "NUMBER", announced: true,
+        planned: Some((4, "Evictions from a cluster until a person decides; 0 is no limit"));
+    /// Evict (enforce), or only report what would be evicted (observe)
+    failover_mode: Mode = Mode::Enforce => "MODE";
+    /// The first wait after a failed eviction
+    rate_limiter_base_delay: Duration = Duration::from_millis(5) => "DURATION";
+    /// The longest wait after failed evictions
+    rate_limiter_max_delay: Duration = Duration::from_secs(1000) => "DURATION";
+    /// Repeated attempts to evict per second, of all workloads together
+    // With none at all what failed once would never be tried again.
+    rate_limiter_qps: f64 = 10.0 => "NUMBER", rule: Some(Rule::Positive);
+    /// Burst of repeated attempts
+    rate_limiter_bucket_size: u32 = 100 => "NUMBER", rule: Some(Rule::Positive);
 }
-
-impl Default for EvictionFlags {
-    fn default() -> Self {
-        Self {
-            resource_eviction_rate: 0.5,
-            secondary_resource_eviction_rate: 0.1,
-            unhealthy_cluster_threshold: 0.55,
-            large_cluster_num_threshold: 10,
-            enable_no_execute_taint_eviction: true,
-            no_execute_taint_eviction_purge_mode: PurgeMode::Gracefully,
-            pre_scheduling_check: Check::default(),
-            capacity_check: false,
-            concurrent_binding_eviction_syncs: 5,
-            halt_eviction_on_total_outage: true,
-            mass_failure_hold: Duration::from_secs(60),
-            eviction_warm_up: None,
-            max_evictions_per_episode: 0,
-            failover_mode: Mode::default(),
-            state_preservation: false,
-            rate_limiter_base_delay: Duration::from_millis(5),
-            rate_limiter_max_delay: Duration::from_secs(1000),
-            rate_limiter_qps: 10.0,
-            rate_limiter_bucket_size: 100,
-        }
-    }
+besides {
+    /// Gate `StatefulFailoverInjection`: new copies inherit labels where policies ask for it.
+    state_preservation: bool = false;
+}
 }
 
 /// Strictness of the pre-scheduling check (specification/failover.md 6.9).
@@ -110,7 +98,7 @@ impl Check {
     /// # Errors
     /// Any other value, with the supported ones.
     pub fn parse(value: &str) -> Result<Self, FieldError> {
-        one_of("PreSchedulingCheck", value, &Self::ALL, Self::as_str)
+        one_of("pre_scheduling_check", value, &Self::ALL, Self::as_str)
     }
 }
 
@@ -142,7 +130,7 @@ impl Mode {
     /// # Errors
     /// Any other value, with the supported ones.
     pub fn parse(value: &str) -> Result<Self, FieldError> {
-        one_of("FailoverMode", value, &Self::ALL, Self::as_str)
+        one_of("failover_mode", value, &Self::ALL, Self::as_str)
     }
 }
 
@@ -154,7 +142,7 @@ pub fn no_execute_purge_mode(value: &str) -> Result<PurgeMode, FieldError> {
     match value {
         "Gracefully" => Ok(PurgeMode::Gracefully),
         "Directly" => Ok(PurgeMode::Directly),
-        _ => Err(FieldError::invalid(path("NoExecuteTaintEvictionPurgeMode"), &json!(value), "Invalid mode")),
+        _ => Err(FieldError::invalid(path("no_execute_taint_eviction_purge_mode"), &json!(value), "Invalid mode")),
     }
 }
 
@@ -164,9 +152,11 @@ fn one_of<T: Copy>(field: &str, value: &str, all: &[T], name: fn(T) -> &'static 
     found.ok_or_else(|| FieldError::not_supported(path(field), &json!(value), &names))
 }
 
-/// Path of a flag in errors, as upstream reports it.
-fn path(field: &str) -> String {
-    format!("ClusterFailoverOptions.{field}")
+/// The options in paths of errors, as upstream reports them.
+const AREA: &str = "ClusterFailoverOptions";
+
+fn path(name: &str) -> String {
+    table::path(AREA, name)
 }
 
 /// Largest distinguishable rate; a higher one is unlimited.
@@ -176,49 +166,11 @@ impl EvictionFlags {
     /// Errors in the flags: the process must not start.
     #[must_use]
     pub fn errors(&self) -> Vec<FieldError> {
-        let mut errors = Vec::new();
-        for (field, rate) in [
-            ("ResourceEvictionRate", self.resource_eviction_rate),
-            ("SecondaryResourceEvictionRate", self.secondary_resource_eviction_rate),
-        ] {
-            if !rate.is_finite() {
-                // JSON has no such numbers.
-                errors.push(FieldError::invalid(path(field), &json!(rate.to_string()), "must be a finite number"));
-            } else if rate < 0.0 {
-                errors.push(FieldError::invalid(path(field), &json!(rate), "must be non-negative"));
-            }
-        }
-        let threshold = self.unhealthy_cluster_threshold;
-        if !(0.0..=1.0).contains(&threshold) {
-            let value = if threshold.is_finite() { json!(threshold) } else { json!(threshold.to_string()) };
-            errors.push(FieldError::invalid(path("UnhealthyClusterThreshold"), &value, "must be between 0 and 1"));
-        }
-        let large = self.large_cluster_num_threshold;
-        if large < 0 {
-            errors.push(FieldError::invalid(path("LargeClusterNumThreshold"), &json!(large), "must be non-negative"));
-        }
-        if self.concurrent_binding_eviction_syncs == 0 {
-            let field = path("ConcurrentBindingEvictionSyncs");
-            errors.push(FieldError::invalid(field, &json!(0), "must be greater than 0"));
-        }
+        let mut errors = self.faults(AREA);
         if self.rate_limiter_base_delay > self.rate_limiter_max_delay {
             let base = json!(in_words(self.rate_limiter_base_delay));
             let text = "must be less than or equal to RateLimiterMaxDelay";
-            errors.push(FieldError::invalid(path("RateLimiterBaseDelay"), &base, text));
-        }
-        let qps = self.rate_limiter_qps;
-        if !qps.is_finite() {
-            errors.push(FieldError::invalid(
-                path("RateLimiterQPS"),
-                &json!(qps.to_string()),
-                "must be a finite number",
-            ));
-        } else if qps <= 0.0 {
-            // With none at all what failed once would never be tried again.
-            errors.push(FieldError::invalid(path("RateLimiterQPS"), &json!(qps), "must be greater than 0"));
-        }
-        if self.rate_limiter_bucket_size == 0 {
-            errors.push(FieldError::invalid(path("RateLimiterBucketSize"), &json!(0), "must be greater than 0"));
+            errors.push(FieldError::invalid(path("rate_limiter_base_delay"), &base, text));
         }
         errors
     }

@@ -179,7 +179,7 @@ pub(super) fn decide(
     let is_last = element.request.purge_mode == PurgeMode::Directly
         && is_ready(clusters, &key.cluster)
         && (divides(binding) || !substitute);
-    if let Some(available) = around.available.filter(|_| flags.capacity_check || is_last)
+    if let Some(available) = around.available.filter(|_| flags.eviction_capacity_check || is_last)
         && let Err(why) = has_capacity(binding, &key.cluster, &left_out, &snapshot, available)
         && !(is_last && matches!(why, NoTarget::InsufficientCapacity { found: 1.., .. }) && moves_in_part(spec))
     {

@@ -37,7 +37,7 @@ impl AdmissionFlags {
         };
         Config {
             gates: settings.gates.clone(),
-            no_execute_policy: settings.failover.no_execute_policy,
+            no_execute_policy: settings.failover.health.no_execute_policy,
             protect_namespace_contents: self.protect_namespace_contents,
             watches_members: settings.propagation.resource_modeling.is_on() || settings.deschedules(),
             own_user,

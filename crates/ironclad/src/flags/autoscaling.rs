@@ -5,7 +5,7 @@ use std::time::Duration;
 use ironclad_hpa::{options::Options, ratio::Tolerance};
 use jiff::SignedDuration;
 
-use super::Period;
+use ironclad_cli::Period;
 
 #[derive(clap::Args, Debug)]
 pub(super) struct AutoscalingArgs {

@@ -8,7 +8,7 @@ use ironclad_estimator::ClientTls;
 use ironclad_scheduling::{deschedule, estimator::Discovery};
 use jiff::SignedDuration;
 
-use super::Period;
+use ironclad_cli::Period;
 
 /// Flags of estimators.
 #[derive(clap::Args, Debug)]

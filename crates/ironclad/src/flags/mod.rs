@@ -4,46 +4,25 @@ pub(crate) mod accepted;
 mod admission;
 mod autoscaling;
 mod estimators;
-mod eviction;
 mod graceful;
-mod health;
 pub(crate) mod metrics;
 mod propagation;
 #[cfg(test)]
 mod reference;
 mod scheduler;
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 pub(crate) use admission::{AdmissionFlags, WebhookFlags};
 use ironclad_autoscaling::{cron, distributed_hpa};
-use ironclad_cli::report::Misused;
+use ironclad_cli::{Period, given::Given, report::Misused};
 use ironclad_controllers::{ControllerList, Settings};
-use ironclad_failover::Flags;
+use ironclad_failover::{
+    Flags,
+    flags::{EvictionFlags, HealthFlags},
+};
 use ironclad_fleet::gates::{Gate, Gates};
 use jiff::{SignedDuration, tz::TimeZone};
-
-/// A duration on the command line. It prints as in the flags' documentation: `5ms`, `60s`, `2m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Period(pub(crate) Duration);
-
-impl FromStr for Period {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        ironclad_cli::duration(text).map(Self)
-    }
-}
-
-impl fmt::Display for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0.as_secs(), self.0.subsec_millis()) {
-            (seconds, 0) if seconds >= 120 && seconds.is_multiple_of(60) => write!(f, "{}m", seconds / 60),
-            (seconds, 0) => write!(f, "{seconds}s"),
-            _ => write!(f, "{}ms", self.0.as_millis()),
-        }
-    }
-}
 
 /// Controller flags.
 #[derive(clap::Args, Debug)]
@@ -69,7 +48,7 @@ pub(crate) struct ControllerFlags {
     #[command(flatten)]
     propagation: propagation::PropagationFlags,
     #[command(flatten)]
-    health: health::HealthArgs,
+    health: Given<HealthFlags>,
     #[command(flatten)]
     graceful: graceful::GracefulArgs,
     #[command(flatten)]
@@ -77,7 +56,7 @@ pub(crate) struct ControllerFlags {
     #[command(flatten)]
     estimators: estimators::EstimatorArgs,
     #[command(flatten)]
-    eviction: eviction::EvictionArgs,
+    eviction: Given<EvictionFlags>,
     #[command(flatten)]
     accepted: accepted::AcceptedArgs,
 }
@@ -95,13 +74,20 @@ impl ControllerFlags {
         }
         let mut controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
         let mut failover = Flags::default();
-        self.health.apply_to(&mut failover);
         let mut warned = self.graceful.apply_to(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
         let (estimators, descheduler) = self.estimators.settings()?;
         warned.extend(warnings);
         warned.extend(controllers.warnings());
-        self.eviction.apply_to(&mut failover).map_err(misused)?;
+        let mut wrong = self.health.apply_to(&mut failover.health);
+        wrong.extend(self.eviction.apply_to(&mut failover.eviction));
+        if !failover.eviction.enable_no_execute_taint_eviction {
+            // Without these evictions the flag has no effect, so its value is not judged, as upstream.
+            wrong.retain(|(field, _)| *field != "no_execute_taint_eviction_purge_mode");
+        }
+        if let Some((_, error)) = wrong.into_iter().next() {
+            return Err(misused(error).into());
+        }
         let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());

@@ -8,7 +8,7 @@ use ironclad_scheduling::{
 };
 use jiff::SignedDuration;
 
-use super::Period;
+use ironclad_cli::Period;
 
 /// Scheduler flags.
 #[derive(clap::Args, Debug)]

@@ -210,7 +210,7 @@ fn evictions(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<
         found.push(Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line));
         return;
     };
-    if !report.flags.enable_no_execute_taint_eviction {
+    if !report.flags.eviction.enable_no_execute_taint_eviction {
         let line = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false";
         found.push(Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line));
     }
@@ -372,7 +372,7 @@ items:
             "{silent:?}"
         );
         let mut report = report();
-        report.flags.enable_no_execute_taint_eviction = false;
+        report.flags.eviction.enable_no_execute_taint_eviction = false;
         let no_execute = lines(&world(&tainted), Leader { report: Some(&report), ..Leader::default() });
         let text = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false".to_owned();
         assert!(no_execute.contains(&(Grade::Warning, text)), "{no_execute:?}");

@@ -64,7 +64,7 @@ impl Plan<'_> {
         let probe = if self.lost.contains(name) { Probe::Offline } else { Probe::Healthy };
         let flags = &self.options.flags.health;
         let seen =
-            health::Seen { cluster: &cluster, memory: self.probes.get(name).copied(), thresholds: flags.thresholds };
+            health::Seen { cluster: &cluster, memory: self.probes.get(name).copied(), thresholds: flags.thresholds() };
         let every = flags.status_update_frequency;
         let decision = health::decide(&seen, &probe, None, LED_FOR + self.now, self.wall());
         if let Some(memory) = decision.memory {
@@ -127,7 +127,7 @@ impl Plan<'_> {
             }
         }
         self.to_assess.extend(self.fleet.leaving.iter().cloned());
-        if let Some(taints) = by_condition::wanted(&after, self.options.flags.by_condition, self.wall()) {
+        if let Some(taints) = by_condition::wanted(&after, self.options.flags.health.by_condition, self.wall()) {
             self.set_taints(name, &after, taints);
         }
     }

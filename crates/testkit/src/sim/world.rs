@@ -451,7 +451,7 @@ fn list(violations: &[Violation]) -> String {
 fn admission(settings: &Settings) -> Arc<InProcessAdmission> {
     Arc::new(InProcessAdmission::new(admission::Config {
         gates: settings.gates.clone(),
-        no_execute_policy: settings.failover.no_execute_policy,
+        no_execute_policy: settings.failover.health.no_execute_policy,
         own_user: Some(CONTROLLERS_USER.to_owned()),
         check_script: Some(Arc::new(|operation, text| check_script(&Host::at(0), operation, text))),
         ..admission::Config::default()

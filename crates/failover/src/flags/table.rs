@@ -1,0 +1,304 @@
+//! Tables of options: a field stands in its table once, with its default, help, rule and the ways in which it is given.
+//!
+//! [`options!`] makes the struct of them. A command line makes its flags of [`Table::FIELDS`], and [`announced`] is the
+//! form in which a leader tells them.
+
+use std::time::Duration;
+
+use ironclad_api::policy::PurgeMode;
+use ironclad_patch::FieldError;
+use serde_json::{Value as Json, json};
+
+use super::{
+    NoExecutePolicy,
+    eviction::{Check, Mode, no_execute_purge_mode},
+};
+use crate::{duration::in_words, taints::ByCondition};
+
+/// The options of an area.
+pub trait Table: Default + 'static {
+    /// Heading of their flags.
+    const HEADING: &'static str;
+    /// The fields that have a flag, in the order of the help.
+    const FIELDS: &'static [Field<Self>];
+
+    /// Errors of the fields that break their rules; `area` names the options in paths.
+    fn faults(&self, area: &str) -> Vec<FieldError> {
+        let fault = |field: &Field<Self>| {
+            let value = (field.get)(self);
+            let fault = field.rule?.broken_by(&value)?;
+            let json = match value {
+                Value::Duration(Some(duration)) => json!(in_words(duration)),
+                other => other.json(),
+            };
+            Some(FieldError::invalid(path(area, field.name), &json, fault))
+        };
+        Self::FIELDS.iter().filter_map(fault).collect()
+    }
+}
+
+/// Path of a field in errors, as upstream reports it.
+pub(super) fn path(area: &str, name: &str) -> String {
+    format!("{area}.{}", camel_case(&format!("_{name}")).replace("Qps", "QPS"))
+}
+
+/// Value of a field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// True or false.
+    Bool(bool),
+    /// A rate or a share.
+    F64(f64),
+    /// A number.
+    I32(i32),
+    /// A number from 0 on.
+    U32(u32),
+    /// A duration; `None` follows another flag.
+    Duration(Option<Duration>),
+    /// One of several words.
+    Word(String),
+    /// Any words.
+    Words(Vec<String>),
+}
+
+impl Value {
+    /// The value as a leader announces it.
+    #[must_use]
+    pub fn json(&self) -> Json {
+        match self {
+            Self::Bool(is) => json!(is),
+            // JSON has no such numbers.
+            Self::F64(number) if !number.is_finite() => json!(number.to_string()),
+            Self::F64(number) => json!(number),
+            Self::I32(number) => json!(number),
+            Self::U32(number) => json!(number),
+            Self::Duration(duration) => json!(duration.map(|duration| duration.as_secs_f64())),
+            Self::Word(word) => json!(word),
+            Self::Words(words) => json!(words),
+        }
+    }
+
+    /// Reads a value of the same type.
+    fn read(&self, json: &Json) -> Option<Self> {
+        // What is announced is read from the control plane: a number that is no duration is taken for none.
+        let duration = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        Some(match self {
+            Self::Bool(_) => Self::Bool(json.as_bool()?),
+            Self::F64(_) => Self::F64(json.as_f64()?),
+            Self::I32(_) => Self::I32(json.as_i64()?.try_into().ok()?),
+            Self::U32(_) => Self::U32(json.as_u64()?.try_into().ok()?),
+            Self::Duration(_) => Self::Duration(Some(duration(json.as_f64()?))),
+            Self::Word(_) => Self::Word(json.as_str()?.to_owned()),
+            Self::Words(_) => Self::Words(serde_json::from_value(json.clone()).ok()?),
+        })
+    }
+}
+
+/// Values that a field may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rule {
+    Share,
+    NotNegative,
+    Positive,
+}
+
+impl Rule {
+    fn broken_by(self, value: &Value) -> Option<&'static str> {
+        let number = match value {
+            Value::F64(number) => *number,
+            Value::Duration(duration) => (*duration)?.as_secs_f64(),
+            other => other.json().as_f64()?,
+        };
+        match self {
+            Self::Share => (!(0.0..=1.0).contains(&number)).then_some("must be between 0 and 1"),
+            _ if !number.is_finite() => Some("must be a finite number"),
+            Self::NotNegative => (number < 0.0).then_some("must be non-negative"),
+            Self::Positive => (number <= 0.0).then_some("must be greater than 0"),
+        }
+    }
+}
+
+/// A field of the options `T`. Its flag, environment variable and key are made of its name.
+#[derive(Debug)]
+pub struct Field<T> {
+    /// Its name, in the struct too unless it is called otherwise there.
+    pub name: &'static str,
+    /// Its help.
+    pub help: &'static str,
+    /// Placeholder of its value in the help.
+    pub value_name: &'static str,
+    /// Returns its value.
+    pub get: fn(&T) -> Value,
+    /// Sets its value; the error names the values that it may have.
+    pub set: fn(&mut T, Value) -> Result<(), String>,
+    /// If it is also a flag of `plan`: its place there, and its help.
+    pub planned: Option<(u8, &'static str)>,
+    pub(super) announced: bool,
+    pub(super) rule: Option<Rule>,
+}
+
+impl<T> Field<T> {
+    /// Key under which it is announced.
+    fn key(&self, value: &Value) -> String {
+        camel_case(self.name) + if matches!(value, Value::Duration(_)) { "Seconds" } else { "" }
+    }
+}
+
+/// Name of a field with capitals instead of underscores.
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |all, word| {
+        let (initial, rest) = word.split_at(word.len().min(1));
+        all + &initial.to_uppercase() + rest
+    })
+}
+
+/// The form in which a leader announces options, for `serde(with)`. What it does not announce has its default.
+pub mod announced {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::{Field, Json, Table};
+
+    fn fields<T: Table>() -> impl Iterator<Item = &'static Field<T>> {
+        T::FIELDS.iter().filter(|field| field.announced)
+    }
+
+    /// The options with the defaults in all fields that are not announced.
+    #[must_use]
+    pub fn of<T: Table>(options: &T) -> T {
+        let mut announced = T::default();
+        for field in fields() {
+            // A field takes its own values.
+            let _ = (field.set)(&mut announced, (field.get)(options));
+        }
+        announced
+    }
+
+    /// Serialises the fields that are announced.
+    ///
+    /// # Errors
+    /// As the serialiser.
+    pub fn serialize<T: Table, S: Serializer>(options: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(fields().map(|field| {
+            let value = (field.get)(options);
+            (field.key(&value), value.json())
+        }))
+    }
+
+    /// Reads the fields that are announced.
+    ///
+    /// # Errors
+    /// A field has a value of another type.
+    pub fn deserialize<'de, T: Table, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        let given = BTreeMap::<String, Json>::deserialize(deserializer)?;
+        let mut options = T::default();
+        for field in fields() {
+            let default = (field.get)(&options);
+            let key = field.key(&default);
+            if let Some(json) = given.get(&key) {
+                let value = default.read(json).ok_or_else(|| D::Error::custom(format!("{key} is {json}")))?;
+                (field.set)(&mut options, value).map_err(D::Error::custom)?;
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Type of a field.
+pub(super) trait Typed: Sized {
+    fn value(&self) -> Value;
+    fn of(value: Value) -> Result<Self, String>;
+}
+
+macro_rules! typed {
+    ($($type:ty: $this:ident => $value:expr, $pattern:pat => $read:expr;)+) => {$(
+        impl Typed for $type {
+            fn value(&self) -> Value {
+                let $this = self;
+                $value
+            }
+
+            fn of(value: Value) -> Result<Self, String> {
+                match value {
+                    $pattern => $read,
+                    other => Err(format!("{other:?} is of another type")),
+                }
+            }
+        }
+    )+};
+}
+
+fn word(word: &str) -> Value {
+    Value::Word(word.to_owned())
+}
+
+typed! {
+    bool: this => Value::Bool(*this), Value::Bool(given) => Ok(given);
+    f64: this => Value::F64(*this), Value::F64(given) => Ok(given);
+    i32: this => Value::I32(*this), Value::I32(given) => Ok(given);
+    u32: this => Value::U32(*this), Value::U32(given) => Ok(given);
+    Duration: this => Value::Duration(Some(*this)), Value::Duration(Some(given)) => Ok(given);
+    Vec<String>: this => Value::Words(this.clone()), Value::Words(given) => Ok(given);
+    ByCondition: this => Value::Bool(*this == Self::On),
+        Value::Bool(given) => Ok(if given { Self::On } else { Self::Off });
+    NoExecutePolicy: this => Value::Bool(*this == Self::Allowed),
+        Value::Bool(given) => Ok(if given { Self::Allowed } else { Self::Forbidden });
+    Option<Duration>: this => Value::Duration(*this), Value::Duration(given) => Ok(given);
+    Check: this => word(this.as_str()), Value::Word(given) => Self::parse(&given).map_err(|error| error.to_string());
+    Mode: this => word(this.as_str()), Value::Word(given) => Self::parse(&given).map_err(|error| error.to_string());
+    PurgeMode: this => Value::Word(format!("{this:?}")),
+        Value::Word(given) => no_execute_purge_mode(&given).map_err(|error| error.to_string());
+}
+
+/// Makes the struct of an area's options, its defaults, and its [`Table`]. An entry is
+/// `name: Type = default => "VALUE"` with other fields of its [`Field`]; its comment is the help of its flag.
+/// `besides` has the fields that have no flag.
+macro_rules! options {
+    (
+        $(#[$meta:meta])*
+        pub struct $options:ident under $heading:literal {$(
+            $(#[doc = $help:literal])+
+            $name:ident: $type:ty = $default:expr => $value_name:literal $(, $property:ident: $with:expr)*;
+        )+}
+        besides {$(
+            $(#[doc = $doc:literal])+
+            $other:ident: $other_type:ty = $other_default:expr;
+        )*}
+    ) => {
+        $(#[$meta])*
+        pub struct $options {
+            $($(#[doc = $help])+ pub $name: $type,)+
+            $($(#[doc = $doc])+ pub $other: $other_type,)*
+        }
+
+        impl Default for $options {
+            fn default() -> Self {
+                Self { $($name: $default,)+ $($other: $other_default,)* }
+            }
+        }
+
+        impl $crate::flags::table::Table for $options {
+            const HEADING: &'static str = $heading;
+            const FIELDS: &'static [$crate::flags::table::Field<Self>] = &[$(
+                $crate::flags::table::Field {
+                    $($property: $with,)*
+                    ..$crate::flags::table::Field {
+                        name: stringify!($name),
+                        help: concat!($($help),+),
+                        value_name: $value_name,
+                        get: |options: &$options| $crate::flags::table::Typed::value(&options.$name),
+                        set: |options, value| $crate::flags::table::Typed::of(value).map(|value| options.$name = value),
+                        planned: None,
+                        announced: false,
+                        rule: None,
+                    }
+                },
+            )+];
+        }
+    };
+}
+
+pub(super) use options;

@@ -35,7 +35,6 @@ pub(crate) type Built = Result<http::Request<Vec<u8>>, RequestError>;
 pub struct Api<K> {
     client: Client,
     request: Request,
-    namespace: Option<String>,
     /// True for a kind of which only metadata is wanted.
     only_metadata: bool,
     kind: PhantomData<fn() -> K>,
@@ -46,7 +45,6 @@ impl<K> Clone for Api<K> {
         Self {
             client: self.client.clone(),
             request: self.request.clone(),
-            namespace: self.namespace.clone(),
             only_metadata: self.only_metadata,
             kind: PhantomData,
         }
@@ -77,12 +75,6 @@ impl<K> Api<K> {
         &self.client
     }
 
-    /// The namespace; `None` for all namespaces, and for a kind without them.
-    #[must_use]
-    pub fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
-    }
-
     pub(crate) fn request(&self) -> &Request {
         &self.request
     }
@@ -102,7 +94,6 @@ impl<K: Resource> Api<K> {
         Self {
             client,
             request: Request::new(K::url_path(names, namespace)),
-            namespace: namespace.map(str::to_owned),
             only_metadata: K::metadata_api(),
             kind: PhantomData,
         }
@@ -160,17 +151,10 @@ impl<K: Object> Api<K> {
     /// # Errors
     /// The server's refusal, 404 if there is no such object, or no answer.
     pub async fn get(&self, name: &str) -> Result<K> {
-        self.get_with(name, &GetParams::default()).await
-    }
-
-    /// Reads an object with these parameters.
-    ///
-    /// # Errors
-    /// As [`Api::get`].
-    pub async fn get_with(&self, name: &str, params: &GetParams) -> Result<K> {
+        let params = GetParams::default();
         let request = match self.only_metadata {
-            true => self.request.get_metadata(name, params),
-            false => self.request.get(name, params),
+            true => self.request.get_metadata(name, &params),
+            false => self.request.get(name, &params),
         };
         decoded(self.send(request).await)
     }

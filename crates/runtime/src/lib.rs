@@ -1,7 +1,7 @@
 //! Informers on ordered maps, work queues, the reconcile loop and one writer of status, over any kube client.
 //!
-//! It uses kube's client and requests, but not its runtime, which iterates hash maps and reads the system clock: the same
-//! controllers must run in the simulation. What is typed is a thin cover of code over erased objects
+//! It uses kube's client and requests, but not its runtime, which iterates hash maps and reads the system clock: the
+//! same controllers must run in the simulation. What is typed is a thin cover of code over erased objects
 //! ([`ironclad_kinds`]), which is compiled once. This crate decides nothing about the domain.
 
 mod api;

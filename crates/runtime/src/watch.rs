@@ -61,6 +61,9 @@ pub enum WatchError {
     /// An event can't be read.
     #[error("an event of the watch can't be read: {0}")]
     Unreadable(#[source] serde_json::Error),
+    /// An object is deleted before all objects were sent, which no server does: everything is asked for again.
+    #[error("the server sends a deletion among the initial events")]
+    EarlyDelete,
     /// A list or an object has no resourceVersion to go on from.
     #[error("the server sends no resourceVersion")]
     NoVersion,
@@ -98,7 +101,7 @@ impl<K: Object> Watch<K> {
 type Decoded = serde_json::Result<Arc<dyn Erased>>;
 type Decode = fn(&[u8]) -> Decoded;
 
-/// Watch of a kind that only its decoder knows.
+/// Watch that yields erased objects; the kind is a decoder.
 pub(crate) struct Raw {
     client: Client,
     request: Request,
@@ -121,7 +124,7 @@ enum State {
     Initial(Connection),
     /// All events up to this version were seen.
     Seen { version: String },
-    /// The same, and more are awaited.
+    /// The same, and more arrive on this connection.
     Watching { version: String, connection: Connection },
 }
 
@@ -187,7 +190,7 @@ impl Raw {
         }
     }
 
-    /// The next event; see [`Watch::next`]. Boxed: the one who waits has it in its own future.
+    /// The next event; see [`Watch::next`]. Boxed, as it would be copied into the future of each caller.
     pub(crate) fn next(&mut self) -> BoxFuture<'_, Result<Event<Arc<dyn Erased>>, WatchError>> {
         Box::pin(async move {
             loop {
@@ -308,8 +311,7 @@ impl Raw {
                 self.state = State::Watching { version: bookmark.resource_version, connection };
                 Ok(Some(Event::InitDone))
             }
-            // Nothing is deleted that was not sent: a server that says so is asked again.
-            EventType::Deleted => Ok(None),
+            EventType::Deleted => Err(WatchError::EarlyDelete),
             EventType::Error => Err(ended(&frame)),
         }
     }
@@ -585,9 +587,32 @@ mod tests {
             ("an end", Answer::Ends(first()), again),
             ("a broken connection", Answer::Breaks(first()), failed),
             ("an error", Answer::Ends([first(), vec![error(500)]].concat()), failed),
+            ("a deletion", Answer::Stays([first(), vec![event("DELETED", "a", 2)]].concat()), failed),
         ] {
             assert_eq!(steps(vec![answer, whole()], 20).await, want, "{name}");
         }
+    }
+
+    /// An object of a list that can't be read does not keep the others of its page away.
+    #[tokio::test(start_paused = true)]
+    async fn a_page_is_read_up_to_its_end() {
+        let service = service_fn(|request: http::Request<Body>| async move {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let item = |name: serde_json::Value| json!({"metadata": {"name": name, "resourceVersion": "1"}});
+            let list = json!({"metadata": {"resourceVersion": "2"}, "items": [item(json!(1)), item(json!("a"))]});
+            let refusal = json!({"kind": "Status", "code": 422, "message": "sendInitialEvents: Forbidden"});
+            let (code, text) = if is_watch { (422, refusal) } else { (200, list) };
+            let body = futures::stream::iter([Ok::<_, BoxError>(Frame::data(Bytes::from(text.to_string())))]);
+            Response::builder().status(code).body(StreamBody::new(body)).map_err(BoxError::from)
+        });
+        let api: Api<ConfigMap> = Api::all(Client::new(service, "default"));
+        let mut watch = Watch::new(&api, &WatchScope::default(), 30, &Clock::system());
+        assert!(matches!(watch.next().await, Ok(Event::Init)));
+        assert!(matches!(watch.next().await, Err(WatchError::Unreadable(_))));
+        assert!(
+            matches!(watch.next().await, Ok(Event::InitApply(object)) if object.metadata.name.as_deref() == Some("a"))
+        );
+        assert!(matches!(watch.next().await, Ok(Event::InitDone)));
     }
 
     /// Nothing arrives on a connection whose end got lost: it is begun anew, from the last version.

@@ -71,7 +71,8 @@ impl Inputs {
 /// Raised when the folder's layout changes.
 const FORMAT: u32 = 1;
 
-/// Returns whether dependencies are compiled otherwise with the variable. Incremental compilation concerns own crates only.
+/// Returns whether dependencies are compiled otherwise with the variable. Incremental compilation concerns own crates
+/// only.
 fn is_setting(name: &str) -> bool {
     VARIABLES.contains(&name) || (name.starts_with("CARGO_PROFILE_") && !name.ends_with("_INCREMENTAL"))
 }

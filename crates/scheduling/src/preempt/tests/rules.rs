@@ -220,3 +220,19 @@ fn eviction_verifies_the_victim() {
     assert_eq!(change(|b| b.spec.clusters[0].replicas = 2), Err("its replicas"));
     assert_eq!(change(|b| b.metadata.deletion_timestamp = Some(Time(at(1)))), Err("it is being deleted"));
 }
+
+/// By a summary nobody is known to be leaving: what the models say less than its sums is not about to be free.
+#[test]
+fn sums_that_models_do_not_bear_out_are_no_capacity_that_is_leaving() {
+    let pending = preemptor(5, 1, &[("cpu", "4")]);
+    let mut world = World::new().watched("m1", &[("n1", 8)]);
+    world.watched.clear();
+    let cluster = Arc::make_mut(world.clusters.get_mut(&"m1".into()).unwrap());
+    let summary = cluster.status.as_mut().unwrap().resource_summary.as_mut().unwrap();
+    summary.allocatable = serde_json::from_value(list(&[("cpu", "108"), ("pods", "1000")])).unwrap();
+    let fits = crate::available_replicas(&pending.spec, &"m1".into(), &world.capacity(), &world.options);
+    assert_eq!(fits, Some(0), "by the models");
+    assert!(world.plan(&pending).is_none(), "nobody is there to leave");
+    let world = world.cores("m1", &[("a", 0, "4")]);
+    assert_eq!(world.victims(&pending), ["a@m1"]);
+}

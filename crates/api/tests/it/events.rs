@@ -70,7 +70,7 @@ const OTHER_NAMES: [(&str, &str, &[&str]); 6] = [
     ),
     ("taint_manager/notice.rs", "reason", &["EvictionQueued", "EvictionAbandoned", "WouldEvict"]),
     ("propagation/src/success.rs", "reason", &["SyncWorkSucceed", "SyncSucceed", "AggregateStatusSucceed"]),
-    ("propagation/src/detector.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
+    ("propagation/src/detector/mod.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
     ("propagation/src/policy.rs", "NO_TEMPLATE_MATCHED", &["NoTemplateMatched"]),
 ];
 

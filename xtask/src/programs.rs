@@ -29,8 +29,6 @@ const ONLY_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_ONLY";
   cargo xtask bench evictions --bindings 200 --real                     off a tainted member, without a limit
   cargo xtask bench apiserver                                           beside kube-apiserver and etcd, both with fsync
   cargo xtask bench apiserver --seconds 3 --objects 3000 --listed 1000  the same in about a minute
-  cargo xtask bench autoscalers                                         1,000 FederatedHPAs over 20 simulated members
-  cargo xtask bench queue
   cargo xtask bench schedule                                            decisions of the scheduler on one core
   cargo xtask bench schedule --clusters 5000 --placed 10000             the same on one fleet
   cargo xtask bench schedule --real --clusters 1000,5000                whole cycles, on a real kube-apiserver

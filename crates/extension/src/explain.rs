@@ -7,9 +7,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
+use ironclad_apiserver::{Identity, RequestBody, ResponseBody, Route, RouteFuture};
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
 use ironclad_planning::leader::{Configuration, EstimatorAnswer, QueuedBinding};
@@ -137,7 +136,7 @@ impl Route for Explain {
         path.strip_prefix("/apis/explain.ironclad.io").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    fn call(&self, request: Request<Bytes>, _identity: Identity) -> RouteFuture {
+    fn call(&self, request: Request<RequestBody>, _identity: Identity) -> RouteFuture {
         let (code, body) =
             self.answer(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
         let mut response = Response::new(ResponseBody::full(body.to_string()));

@@ -5,11 +5,16 @@ use std::{ffi::OsString, path::Path};
 use crate::{
     cargo,
     kubernetes::{self, location},
+    size,
     test::PRODUCT_VARIABLE,
 };
 
 /// Says how much of the matrices is run (`ironclad_testkit::sim::matrix`).
 const MATRIX_VARIABLE: &str = "IRONCLAD_MATRIX";
+/// Asks for all seeds and places (`ironclad_testkit::sim::nightly`).
+const NIGHTLY_VARIABLE: &str = "IRONCLAD_NIGHTLY";
+/// Parts of the names of tests of which a push runs half the seeds and places.
+const HALVED: [&str; 3] = ["_matrix::", "_seeds::", "foretold::"];
 
 /// The kubectl that the differential test runs (`ironclad_testkit::differential`).
 const KUBECTL_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_KUBECTL";
@@ -24,8 +29,6 @@ const ONLY_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_ONLY";
   cargo xtask bench evictions --bindings 200 --real                     off a tainted member, without a limit
   cargo xtask bench apiserver                                           beside kube-apiserver and etcd, both with fsync
   cargo xtask bench apiserver --seconds 3 --objects 3000 --listed 1000  the same in about a minute
-  cargo xtask bench autoscalers                                         1,000 FederatedHPAs over 20 simulated members
-  cargo xtask bench queue
   cargo xtask bench schedule                                            decisions of the scheduler on one core
   cargo xtask bench schedule --clusters 5000 --placed 10000             the same on one fleet
   cargo xtask bench schedule --real --clusters 1000,5000                whole cycles, on a real kube-apiserver
@@ -42,11 +45,16 @@ pub(crate) struct Bench {
 #[command(after_help = "Examples:
   cargo xtask sim --seeds 50              fifty fresh seeds; their root is printed
   cargo xtask sim --seed 17               one seed again, with its history
+  cargo xtask sim --nightly               all seeds and places that a push halves, the examples, the size of the release
   cargo xtask sim --matrix                every write and every event of the matrices' scenarios disturbed in turn: hours")]
 pub(crate) struct Sim {
     /// The crash, staleness and drop matrices whole, of which `cargo xtask test` takes a sample
     #[arg(long)]
     matrix: bool,
+    /// All fixed and fresh seeds and all places of the matrices' sample, of which `cargo xtask test` takes half; builds
+    /// the examples; measures the product in profile `release`
+    #[arg(long, conflicts_with = "matrix")]
+    nightly: bool,
     /// The simulation's flags.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     arguments: Vec<OsString>,
@@ -100,7 +108,18 @@ pub(crate) fn sim(root: &Path, args: &Sim) -> anyhow::Result<()> {
         command.args(["test", "--workspace", "--profile", "sim", "--test", "it", "_matrix::", "--"]);
         return cargo::run(command.args(&args.arguments).env(MATRIX_VARIABLE, "full"));
     }
+    if args.nightly {
+        return nightly(root, args);
+    }
     cargo::run(cargo::cargo(root).args(["build", "--workspace", "--profile", "sim", "--bin", "sim"]))?;
     let built = cargo::target_directory(root).join("sim/sim");
     cargo::run(cargo::program(root, &built).args(&args.arguments))
+}
+
+fn nightly(root: &Path, args: &Sim) -> anyhow::Result<()> {
+    cargo::run(cargo::cargo(root).args(["build", "--workspace", "--profile", "sim", "--examples"]))?;
+    let mut command = cargo::cargo(root);
+    command.args(["test", "--workspace", "--profile", "sim", "--test", "it", "--"]).args(HALVED).args(&args.arguments);
+    cargo::run(command.env(NIGHTLY_VARIABLE, "1"))?;
+    size::measure(root, "release", 0)
 }

@@ -37,8 +37,16 @@ pub(crate) struct Args {
 /// # Errors
 /// If it can't be built or read, or exceeds a limit.
 pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
-    cargo::run(cargo::cargo(root).args(["build", "--locked", "--package", "ironclad", "--profile", &args.profile]))?;
-    check(root, &args.profile, args.types)
+    measure(root, &args.profile, args.types)
+}
+
+/// The same for a profile, naming so many types.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn measure(root: &Path, profile: &str, types: usize) -> anyhow::Result<()> {
+    cargo::run(cargo::cargo(root).args(["build", "--locked", "--package", "ironclad", "--profile", profile]))?;
+    check(root, profile, types)
 }
 
 /// The same for a product that is built.

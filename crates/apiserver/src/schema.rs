@@ -1,6 +1,9 @@
 //! The schemas of kinds, as crate `patch` reads them: types, unknown fields, defaults.
 
-use std::sync::OnceLock;
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, OnceLock, Weak},
+};
 
 use ironclad_patch::{
     FieldError, PatchError, builtin,
@@ -10,6 +13,7 @@ use ironclad_patch::{
     strategic,
     structural::Structural,
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{registry::Resource, status::Cause};
@@ -23,18 +27,36 @@ pub(crate) struct CustomSchema {
     structural: Structural,
     /// The same as a table, built on the first use for field ownership.
     table: OnceLock<(Table, SchemaId)>,
+    /// `openAPIV3Schema` as it was sent, for OpenAPI: as text, since it is seldom asked for and a tree takes ten times
+    /// as much.
+    pub(crate) open_api: Arc<str>,
+}
+
+/// Schemas in use, by kind and text.
+type InUse = HashMap<(Gvk, Arc<str>), Weak<CustomSchema>>;
+
+/// Those of this process: a control plane and simulated members have most CRDs in common, and schemas of large
+/// operators are most of a server's memory.
+static IN_USE: LazyLock<Mutex<InUse>> = LazyLock::new(Mutex::default);
+
+/// Mistakes of a schema and of its CEL rules; `path` begins their fields.
+pub(crate) fn mistakes(open_api: &Value, path: &str) -> Vec<Cause> {
+    causes(Structural::parse(open_api, path).map_or_else(|errors| errors, |structural| structural.check_rules(path)))
 }
 
 impl CustomSchema {
-    /// Reads a schema; `path` begins the fields of what is wrong with it.
-    pub(crate) fn parse(open_api: &Value, path: &str) -> Result<Self, Vec<Cause>> {
-        let structural = Structural::parse(open_api, path).map_err(causes)?;
-        Ok(Self { structural, table: OnceLock::new() })
-    }
-
-    /// Validates its CEL rules; `path` is the prefix of fields.
-    pub(crate) fn check_rules(&self, path: &str) -> Vec<Cause> {
-        causes(self.structural.check_rules(path))
+    /// The schema of a kind, parsed once for all servers of this process that have it; `None` if it is not structural.
+    pub(crate) fn of(gvk: Gvk, open_api: &Value) -> Option<Arc<Self>> {
+        let key: (Gvk, Arc<str>) = (gvk, open_api.to_string().into());
+        if let Some(known) = IN_USE.lock().get(&key).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        let structural = Structural::parse(open_api, "").ok()?;
+        let schema = Arc::new(Self { structural, table: OnceLock::new(), open_api: key.1.clone() });
+        let mut in_use = IN_USE.lock();
+        in_use.retain(|_, schema| schema.strong_count() > 0);
+        in_use.insert(key, Arc::downgrade(&schema));
+        Some(schema)
     }
 
     /// Drops what the schema doesn't know; answers what strict validation says of it.
@@ -189,5 +211,27 @@ pub(crate) fn strategic(resource: &Resource, object: Value, patch: &Value) -> Re
             ironclad_patch::merge_patch(&mut value, patch);
             check(resource, value).map_err(|e| PatchError::Invalid { value: patch.to_string(), message: e.to_string() })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn equal_schemas_of_a_kind_are_kept_once_as_long_as_they_are_used() {
+        let gvk = |kind: &str| Gvk { group: "shared.example".into(), version: "v1".into(), kind: kind.into() };
+        let text = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let first = CustomSchema::of(gvk("A"), &text).unwrap();
+        assert!(Arc::ptr_eq(&first, &CustomSchema::of(gvk("A"), &text).unwrap()));
+        // The table that ownership of fields needs names the kind.
+        assert!(!Arc::ptr_eq(&first, &CustomSchema::of(gvk("B"), &text).unwrap()));
+        let other = json!({"type": "object"});
+        assert!(!Arc::ptr_eq(&first, &CustomSchema::of(gvk("A"), &other).unwrap()));
+        drop(first);
+        CustomSchema::of(gvk("C"), &other);
+        assert!(IN_USE.lock().keys().all(|(known, _)| *known != gvk("A")));
     }
 }

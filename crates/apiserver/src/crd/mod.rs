@@ -8,7 +8,7 @@ mod validate;
 use std::sync::Arc;
 
 use ironclad_jsonpath::Path;
-use ironclad_patch::text_at;
+use ironclad_patch::{schema::Gvk, text_at};
 use ironclad_store::Revision;
 use serde_json::{Value, json};
 
@@ -44,10 +44,7 @@ pub(crate) struct CustomVersion {
     /// The last write of the CRD: what is older may be of another schema.
     pub(crate) since: Revision,
     /// Types, defaults, pruning.
-    pub(crate) schema: CustomSchema,
-    /// `openAPIV3Schema` as it was sent, for OpenAPI: as text, since it is seldom asked for and a tree takes ten times
-    /// as much.
-    pub(crate) open_api: Box<str>,
+    pub(crate) schema: Arc<CustomSchema>,
     /// Printer columns; empty means Age alone.
     pub(crate) columns: Vec<Column>,
     /// Paths of the scale subresource.
@@ -286,10 +283,10 @@ fn resource(crd: &Value, version: &Value, since: Revision, converter: Option<Con
     let plural = text_at(names, "/plural").to_owned();
     let object = json!({"type": "object"});
     let open_api = version.pointer("/schema/openAPIV3Schema").unwrap_or(&object);
-    let schema = CustomSchema::parse(open_api, "").ok()?;
-    let open_api = open_api.to_string().into();
     let kind = text_at(names, "/kind").to_owned();
     let version_name = text_at(version, "/name").to_owned();
+    let gvk = Gvk { group: group.clone(), version: version_name.clone(), kind: kind.clone() };
+    let schema = CustomSchema::of(gvk, open_api)?;
     let mut subresources = Vec::new();
     let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
         spec: text_at(scale, "/specReplicasPath").to_owned(),
@@ -343,7 +340,6 @@ fn resource(crd: &Value, version: &Value, since: Revision, converter: Option<Con
         webhook: ConversionWebhook::of(crd),
         since,
         schema,
-        open_api,
         columns: columns.collect(),
         scale,
         selectable: selectable.collect(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{names, object, schema::CustomSchema, status::Cause};
+use crate::{names, object, schema, status::Cause};
 
 use ironclad_patch::text_at;
 
@@ -186,10 +186,7 @@ fn protected_group(crd: &Value, group: &str, causes: &mut Vec<Cause>) {
 fn validate_schema(schema: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
     match schema {
         None => causes.push(Cause::required(path, "")),
-        Some(schema) => match CustomSchema::parse(schema, path) {
-            Ok(parsed) => causes.extend(parsed.check_rules(path)),
-            Err(errors) => causes.extend(errors),
-        },
+        Some(schema) => causes.extend(schema::mistakes(schema, path)),
     }
 }
 

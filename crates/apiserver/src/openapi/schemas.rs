@@ -53,7 +53,7 @@ impl Schemas {
                 let base = reversed.join(".");
                 let name = format!("{base}.{}", resource.kind);
                 let gvk = |kind: &str| json!([{"group": resource.group, "version": resource.version, "kind": kind}]);
-                let mut schema: Value = serde_json::from_str(&custom.open_api).unwrap_or_default();
+                let mut schema: Value = serde_json::from_str(&custom.schema.open_api).unwrap_or_default();
                 schema["x-kubernetes-group-version-kind"] = gvk(&resource.kind);
                 let texts = [("apiVersion", API_VERSION), ("kind", KIND)];
                 for (field, description) in texts {

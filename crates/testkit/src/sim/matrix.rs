@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, ensure};
 
-use super::{EventFault, Fault, FaultPlan, History};
+use super::{EventFault, Fault, FaultPlan, History, nightly};
 
 /// Variable; `full` takes every write and event, a number takes that many of each scenario.
 const EXTENT: &str = "IRONCLAD_MATRIX";
@@ -85,12 +85,12 @@ pub fn show(disturbance: Disturbance, history: &History) {
     }
 }
 
-/// Number of places of each scenario.
+/// Number of places of each scenario, of those that a nightly run takes.
 fn extent(at_most: u64) -> u64 {
     match std::env::var(EXTENT).as_deref() {
         Ok("full") => u64::MAX,
         Ok(number) => number.parse().unwrap_or(at_most),
-        Err(_) => at_most,
+        Err(_) => nightly::half(at_most),
     }
 }
 

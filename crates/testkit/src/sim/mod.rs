@@ -11,6 +11,7 @@ pub mod kinds;
 mod link;
 pub mod matrix;
 pub mod model;
+pub mod nightly;
 mod objects;
 mod process;
 pub mod propagation;

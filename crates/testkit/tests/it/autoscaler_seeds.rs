@@ -3,9 +3,9 @@
 
 use anyhow::ensure;
 use ironclad_seam::Rng;
-use ironclad_testkit::sim::script::autoscalers::check;
+use ironclad_testkit::sim::{nightly, script::autoscalers::check};
 
-/// Seeds of each test: a second each.
+/// Seeds of each test in a nightly run: a second each.
 const SEEDS: u64 = 6;
 /// Seeds that found bugs (docs/development/simulation.md).
 const FOUND: [u64; 1] = [1_183_820_258_255_807_308];
@@ -30,17 +30,14 @@ fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
 
 #[test]
 fn fixed_seeds() -> anyhow::Result<()> {
-    run((0..SEEDS).chain(FOUND))
+    run((0..nightly::half(SEEDS)).chain(FOUND))
 }
 
 #[test]
 fn fresh_seeds() -> anyhow::Result<()> {
     let root = Rng::from_system();
-    println!(
-        "fresh seeds from root {:#x}: cargo xtask sim --autoscalers --root {:#x} --seeds {SEEDS}",
-        root.seed(),
-        root.seed()
-    );
+    let (seed, seeds) = (root.seed(), nightly::half(SEEDS));
+    println!("fresh seeds from root {seed:#x}: cargo xtask sim --autoscalers --root {seed:#x} --seeds {seeds}");
     let draws = root.stream("seeds");
-    run((0..SEEDS).map(|_| draws.u64()))
+    run((0..seeds).map(|_| draws.u64()))
 }

@@ -1,5 +1,5 @@
-//! Random fleets: fifty from fixed seeds and fifty from fresh ones, whose root is printed. A failing seed
-//! is shrunk and printed with the command to rerun it.
+//! Random fleets from fixed seeds, and from fresh ones, whose root is printed. A failing seed is shrunk and printed with
+//! the command to rerun it.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use anyhow::{Context as _, bail, ensure};
 use ironclad_cli::evictions::failover;
 use ironclad_seam::Rng;
 use ironclad_testkit::sim::{
+    nightly,
     runner::{Runner, setup},
     script::{self, App, Script},
     sometimes,
 };
 
-/// Runs of one test; there are two of each kind, so that they share the processors.
+/// Runs of one test in a nightly run; there are two of each kind, so that they share the processors.
 const SEEDS: u64 = 25;
 
 fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
@@ -37,19 +38,20 @@ fn run_all(scripts: impl Iterator<Item = Script>) -> anyhow::Result<()> {
 
 fn fresh() -> anyhow::Result<()> {
     let root = Rng::from_system();
-    println!("fresh seeds from root {:#x}: cargo xtask sim --root {:#x} --seeds {SEEDS}", root.seed(), root.seed());
+    let (seed, seeds) = (root.seed(), nightly::half(SEEDS));
+    println!("fresh seeds from root {seed:#x}: cargo xtask sim --root {seed:#x} --seeds {seeds}");
     let draws = root.stream("seeds");
-    run((0..SEEDS).map(|_| draws.u64()))
+    run((0..seeds).map(|_| draws.u64()))
 }
 
 #[test]
 fn fixed_seeds_one() -> anyhow::Result<()> {
-    run(0..SEEDS)
+    run(0..nightly::half(SEEDS))
 }
 
 #[test]
 fn fixed_seeds_two() -> anyhow::Result<()> {
-    run(SEEDS..2 * SEEDS)
+    run(SEEDS..SEEDS + nightly::half(SEEDS))
 }
 
 #[test]
@@ -93,7 +95,7 @@ const FOUND_VARIED: [u64; 8] = [
 
 #[test]
 fn fixed_seeds_in_members_that_differ() -> anyhow::Result<()> {
-    run_all((0..SEEDS / 2).chain(FOUND_VARIED).map(Script::varied))
+    run_all((0..nightly::half(SEEDS / 2)).chain(FOUND_VARIED).map(Script::varied))
 }
 
 #[test]

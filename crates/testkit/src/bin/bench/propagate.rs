@@ -213,12 +213,11 @@ pub(crate) struct World {
     /// Kubeconfig of the control plane.
     kubeconfig: PathBuf,
     pub(crate) members: Vec<Client>,
-    /// Arguments of its start.
-    arguments: Vec<String>,
     _real: Option<real::RealEnv>,
     /// Process of the simulated members, if it is not the control plane.
     _simulated: Option<Daemon>,
-    dir: tempfile::TempDir,
+    /// Removed when the world is dropped.
+    _dir: tempfile::TempDir,
 }
 
 impl World {
@@ -237,27 +236,7 @@ impl World {
             clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
         }
         let plane = client(&kubeconfig, Some("ironclad")).await?;
-        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments, _real: None, _simulated: None, dir })
-    }
-
-    /// Kills the process and starts it again on the same directory.
-    pub(crate) async fn restart(self) -> anyhow::Result<Self> {
-        let Self { daemon, members, .. } = self;
-        drop(daemon);
-        let daemon = start(&self.arguments)?;
-        // Former connections ended with the process.
-        let kubeconfig = self.dir.path().join("data/kubeconfig");
-        let mut clients = Vec::new();
-        for n in 1..=members.len() {
-            clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
-        }
-        let plane = client(&kubeconfig, Some("ironclad")).await?;
-        Ok(Self { daemon, plane, members: clients, ..self })
-    }
-
-    /// Parent of the data directory; removed when the world is dropped.
-    pub(crate) fn directory(&self) -> &Path {
-        self.dir.path()
+        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, _real: None, _simulated: None, _dir: dir })
     }
 
     /// Starts real kube-apiservers with `ironclad run`, with further arguments and this many members.
@@ -272,8 +251,8 @@ impl World {
             clients.push(client(&member, None).await?);
         }
         let plane = client(&kubeconfig, None).await?;
-        let (arguments, _real) = (Vec::new(), Some(env));
-        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments, _real, _simulated: None, dir })
+        let _real = Some(env);
+        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, _real, _simulated: None, _dir: dir })
     }
 
     /// Starts a real kube-apiserver with `ironclad run`, and an `ironclad up` with these further arguments, whose
@@ -287,12 +266,7 @@ impl World {
         }
         let plane = client(&kubeconfig, None).await?;
         let (_real, _simulated) = (Some(env), Some(host.daemon));
-        Ok(Self { daemon, metrics, plane, kubeconfig, arguments: Vec::new(), _real, _simulated, ..host })
-    }
-
-    /// kubectl for this control plane.
-    pub(crate) fn kubectl(&self, binaries: &real::Binaries) -> real::Kubectl {
-        real::Kubectl::new(binaries, &self.kubeconfig, self.dir.path())
+        Ok(Self { daemon, metrics, plane, kubeconfig, _real, _simulated, ..host })
     }
 
     /// Runs a verb of Ironclad on this control plane.

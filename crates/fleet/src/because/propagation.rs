@@ -192,6 +192,13 @@ pub enum Reason {
         /// `apiVersion Kind`.
         api: String,
     },
+    /// The member kept the object without fields of the manifest.
+    FieldsDropped {
+        /// The cluster.
+        cluster: ClusterName,
+        /// JSON pointers of the first ones.
+        fields: String,
+    },
     /// The Work has no manifest, or several.
     NotOneManifest {
         /// Number of manifests.
@@ -320,6 +327,7 @@ impl Reason {
             Self::ClusterNotReady { .. } => "ClusterNotReady",
             Self::ApiNotInstalled { .. } => "APINotInstalled",
             Self::KindNotServed { .. } => "KindNotServed",
+            Self::FieldsDropped { .. } => "FieldsDropped",
             Self::NotOneManifest { .. } => "NotOneManifest",
             Self::AwaitsNamespace { .. } => "AwaitsNamespace",
             Self::NotLookedUp { .. } => "NotLookedUp",
@@ -383,6 +391,7 @@ impl fmt::Display for Reason {
             Self::ClusterNotReady { cluster } => write!(f, "cluster {cluster} is not ready"),
             Self::ApiNotInstalled { cluster, api } => write!(f, "cluster {cluster} does not serve {api}"),
             Self::KindNotServed { api } => write!(f, "the control plane does not serve {api}"),
+            Self::FieldsDropped { fields, .. } => write!(f, "the member keeps the object without {fields}"),
             Self::NotOneManifest { count } => write!(f, "a Work holds one manifest, this one holds {count}"),
             Self::AwaitsNamespace { namespace } => write!(f, "namespace {namespace} is on its way"),
             Self::NotLookedUp { object } => write!(f, "{object} has to be read from the member first"),

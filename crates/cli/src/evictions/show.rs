@@ -104,6 +104,7 @@ mod tests {
             cluster: "member1".into(),
             state,
             position,
+            rebuilt: false,
             since: Some(at(100)),
             due: at(160),
             causes: vec!["k:NoExecute".into()],

@@ -25,7 +25,7 @@ use ironclad_scheduling::Peers;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::evictions::observe::{EvictionQueue, LeaderReport, Objects};
+use crate::evictions::observe::{LeaderReport, Objects};
 
 /// Most clusters that are named with what is against each.
 const REFUSED_MAX: usize = 5;
@@ -53,11 +53,11 @@ impl Judged {
     pub(super) fn of(leader: &LeaderReport) -> Self {
         match &leader.report {
             None if leader.is_off => Self::Off(leader.silence.clone()),
-            Some(report) if leader.is_whole() => {
+            Some(report) => {
                 let since = report.episodes.iter().map(|one| (one.cluster.as_str().into(), one.since));
                 Self::Known { since: since.collect(), mode: report.mode }
             }
-            _ => Self::Unknown,
+            None => Self::Unknown,
         }
     }
 
@@ -158,7 +158,7 @@ impl<'a> Decisions<'a> {
 pub(super) fn explain(
     binding: &Binding,
     decisions: &Decisions<'_>,
-    queue: &EvictionQueue,
+    queue: &[Row],
     judged: &Judged,
     all: bool,
 ) -> Vec<Answer> {
@@ -223,9 +223,7 @@ pub(super) fn explain(
     for target in &spec.clusters {
         let name = ClusterName::from(target.name.as_str());
         let Some(verdict) = evictions.verdict(&name, binding) else { continue };
-        let is_it = |row: &&Row| row.binding == key && row.cluster == name;
-        let reported = queue.reported.iter().find(is_it);
-        let row = reported.or_else(|| queue.rebuilt.iter().find(is_it));
+        let row = queue.iter().find(|row| row.binding == key && row.cluster == name);
         if let Judged::Off(why) = judged {
             answers.push(blank(&target.name, "Stays", why.clone()));
             continue;
@@ -270,7 +268,7 @@ pub(super) fn explain(
             (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
             (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
             answer.purge_mode = Some(row.purge_mode.clone());
-            answer.rebuilt = reported.is_none();
+            answer.rebuilt = row.rebuilt;
             answer.waits_because.clone_from(&row.because);
         }
         answers.push(answer);

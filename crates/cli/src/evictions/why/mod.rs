@@ -72,7 +72,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     let explained = |fleet: &Fleet| -> Vec<Answer> {
         let decisions = Decisions::of(&seen, fleet, leader.flags(), now);
         let wanted = seen.bindings.iter().filter(wanted);
-        wanted.flat_map(|binding| explain(binding, &decisions, &queue, &judged, !names.is_empty())).collect()
+        wanted.flat_map(|binding| explain(binding, &decisions, &queue.rows, &judged, !names.is_empty())).collect()
     };
     let fleet = seen.fleet(&leader.settings);
     let mut answers = explained(&fleet);

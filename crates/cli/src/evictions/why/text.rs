@@ -33,7 +33,7 @@ impl Answer {
         if !["Left", "Stays"].contains(&self.state.as_str()) {
             let place = self.place.map_or(String::new(), |place| format!(", position {place}"));
             let since = self.since.map_or(String::new(), |since| format!(", for {}", show::span(since, now)));
-            let by = if self.rebuilt { " (by the objects; no leader reports)" } else { "" };
+            let by = if self.rebuilt { " (by the objects; the leader was not asked)" } else { "" };
             line("state", format!("{}{place}{since}{by}", self.state));
             if let Some(because) = &self.waits_because {
                 line("waits", because.clone());

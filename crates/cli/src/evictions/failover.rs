@@ -2,6 +2,7 @@
 
 use ironclad_api::namespaces;
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
+use ironclad_planning::evicted::{next_episode, span};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -184,7 +185,7 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         };
         vec![
             episode.cluster.clone(),
-            show::span(episode.since, now),
+            span(episode.since, now),
             episode.evicted.to_string(),
             episode.pending.to_string(),
             episode.taints.clone(),
@@ -198,7 +199,7 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         if let Some(held) = &episode.held {
             text.push_str(&format!("\nevictions from {} are held: {held}\n", episode.cluster));
             if !episode.recovering {
-                text.push_str(&format!("  try: {}\n", show::next_episode(&episode.cluster)));
+                text.push_str(&format!("  try: {}\n", next_episode(&episode.cluster)));
             }
         }
     }

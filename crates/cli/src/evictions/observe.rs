@@ -1,6 +1,6 @@
 //! Input of the verbs: the leader's answers, the pause, and the objects that decisions read.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use ironclad_api::{
     cluster::Cluster,
@@ -9,19 +9,20 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_failover::{
-    Evictions, Flags, Now,
-    taint_manager::guards,
-    taint_manager::{EvictionSettings, PAUSE_CONFIG_MAP, Report, Row},
-    taint_policy, taints,
+    Flags,
+    taint_manager::{EvictionSettings, PAUSE_CONFIG_MAP, Report, Row, guards},
+    taints,
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, World};
-use ironclad_planning::{Fleet, Settings};
+use ironclad_fleet::{Binding, ClusterName};
+use ironclad_planning::{
+    Settings,
+    evicted::{Objects, span},
+};
 use ironclad_runtime::Api;
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Client, ResourceExt as _, api::ListParams};
 
-use super::show::span;
 use crate::{
     leader::{Listed, Unknown, ask},
     pages,
@@ -156,14 +157,6 @@ fn is_vacant(lease: Option<&Lease>, now: Timestamp) -> Option<String> {
     Some(format!("no leader: the Lease was last renewed {since} ago{who}; nothing is evicted until a process leads"))
 }
 
-/// The objects that decisions on evictions read.
-#[derive(Debug, Default)]
-pub(super) struct Objects {
-    pub(super) clusters: Clusters,
-    pub(super) policies: Vec<Arc<ClusterTaintPolicy>>,
-    pub(super) bindings: Vec<Binding>,
-}
-
 /// All clusters and policies, and the bindings of one namespace or of all.
 pub(super) async fn objects(client: &Client, namespace: Option<&str>) -> anyhow::Result<Objects> {
     let all = ListParams::default;
@@ -181,55 +174,6 @@ pub(super) async fn objects(client: &Client, namespace: Option<&str>) -> anyhow:
         policies: policies.into_iter().map(Arc::new).collect(),
         bindings: namespaced.chain(cluster_wide).collect(),
     })
-}
-
-impl Objects {
-    /// Without the bindings of other namespaces.
-    pub(super) fn of(mut self, namespace: Option<&str>) -> Self {
-        let is_in =
-            |b: &Binding| b.metadata().namespace.as_deref().is_none_or(|own| namespace.is_none_or(|n| n == own));
-        self.bindings.retain(is_in);
-        self
-    }
-
-    /// The fleet of these objects, for a leader with these settings.
-    pub(super) fn fleet(&self, settings: &Settings) -> Fleet {
-        let namespaced = self.bindings.iter().filter_map(|binding| match binding {
-            Binding::Namespaced(one) => Some((binding.key(), one.clone())),
-            Binding::Cluster(_) => None,
-        });
-        let world = World { clusters: self.clusters.clone(), bindings: namespaced.collect(), ..World::default() };
-        Fleet { world, settings: settings.clone(), ..Fleet::default() }
-    }
-
-    /// Waiting evictions, decided from these objects, which must be those of all namespaces.
-    pub(super) fn rows(&self, flags: Flags, wall: Timestamp) -> Vec<Row> {
-        let bindings: BTreeMap<BindingKey, Binding> = self.bindings.iter().map(|b| (b.key(), b.clone())).collect();
-        let now = Now { wall, mono: std::time::Duration::ZERO };
-        self.decisions(flags, wall).rows_from_objects(&bindings, &self.clusters, now)
-    }
-
-    /// The decisions as a leader that starts now with these flags would come to them.
-    pub(super) fn decisions(&self, flags: Flags, wall: Timestamp) -> Evictions {
-        let now = Now { wall, mono: std::time::Duration::ZERO };
-        let mut evictions = Evictions::new(flags, now);
-        let mut faulty = BTreeMap::new();
-        for (name, cluster) in &self.clusters {
-            let recovering = taint_policy::is_recovering(cluster, &self.policies).into();
-            if evictions.cluster(name, Some(cluster), recovering, now) {
-                faulty.insert(name.clone(), ());
-            }
-        }
-        let on = |name: &ClusterName| {
-            let name = name.clone();
-            let here = self.bindings.iter().filter(move |b| b.spec().target(&name.0).is_some());
-            here.cloned().collect::<Vec<_>>()
-        };
-        let found: Vec<_> =
-            faulty.keys().flat_map(|name| on(name).into_iter().map(|binding| (name.clone(), binding))).collect();
-        evictions.evaluate(found, now);
-        evictions
-    }
 }
 
 #[cfg(test)]

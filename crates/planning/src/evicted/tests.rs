@@ -20,15 +20,11 @@ use ironclad_failover::{
     taint_manager::{Row, Waiting},
 };
 use ironclad_fleet::{Binding, ClusterName};
-use ironclad_planning::{Fleet, Settings};
 use ironclad_scheduling::estimator::{Index, Node};
 use jiff::Timestamp;
 
-use super::{
-    explanation::{Answer, Decisions, Judged, explain},
-    is_named, names_of,
-};
-use crate::evictions::observe::Objects;
+use super::*;
+use crate::Settings;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -322,24 +318,4 @@ fn finished_evictions_are_explained() {
     let text = answers(&world(NO_EXECUTE, left), &[])[0].text(at(0));
     assert!(text.contains("taints k:NoExecute; 1 replica stays until others have room\n"), "{text}");
     assert!(text.contains("member1 recovers, or another cluster can take it"), "{text}");
-}
-
-#[test]
-fn bindings_are_found_by_their_own_or_their_templates_name() {
-    let bound = Binding::from(Arc::new(binding()));
-    for (name, want) in [
-        ("web-deployment", true),
-        ("deployment/web", true),
-        ("Deployments/web", true),
-        ("deploy/web", true),
-        ("sts/web", false),
-        ("deployment/db", false),
-        ("deployments.apps/web", true),
-        ("web", false),
-    ] {
-        assert_eq!(is_named(&bound, name), want, "{name}");
-    }
-    let words = |given: &[&str]| names_of(&given.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-    assert_eq!(words(&["deployment", "web"]), ["deployment/web"]);
-    assert_eq!(words(&["web-deployment", "db-statefulset"]), ["web-deployment", "db-statefulset"]);
 }

@@ -296,6 +296,12 @@ impl Configuration {
         self.controllers.iter().any(|one| one.name == name && one.state == Running::Running)
     }
 
+    /// True if `--controllers` leaves some to other processes, or to none.
+    #[must_use]
+    pub fn leaves_out_controllers(&self) -> bool {
+        self.controllers.iter().any(|one| one.state == Running::SwitchedOff)
+    }
+
     /// True if it tells that no evictions are decided.
     #[must_use]
     pub fn evicts_nothing(&self) -> bool {

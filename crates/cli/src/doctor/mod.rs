@@ -124,7 +124,8 @@ pub async fn check_fleet(
     }
     let leader = leader_report(plane).await?;
     let off = leader.is_off.then_some(leader.silence.as_str());
-    let state = Leader { report: leader.report.as_ref(), paused: leader.paused, off };
+    let flags = leader.announced.is_some().then(|| leader.flags().eviction);
+    let state = Leader { report: leader.report.as_ref(), flags: flags.as_ref(), paused: leader.paused, off };
     let mut all = findings(&seen.world, state, &leader.settings, clock.wall_seconds());
     all.extend(seen.findings);
     all.extend(drift::finding(&drifted));

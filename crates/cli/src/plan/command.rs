@@ -224,8 +224,8 @@ impl Leader {
         if report.is_off && !how.with_failover && !how.without_failover {
             print::note(&format!("{}\n  try: --with-failover, to plan as if evictions were decided", report.silence));
         }
-        if report.report.is_none() && report.announced.is_none() && !report.is_off {
-            print::note("no leader reports its flags: planned with the defaults and feature gate Failover");
+        if report.announced.is_none() && !report.is_off {
+            print::note("the leader's flags are not known: planned with the defaults and feature gate Failover");
         }
         if report.paused {
             print::note("evictions are paused: planned as if they were resumed");

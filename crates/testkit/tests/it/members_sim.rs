@@ -222,7 +222,7 @@ async fn invalid_objects_are_retried_once_a_minute_and_when_they_change() -> any
     }))?;
     let overrides: Api<OverridePolicy> = Api::namespaced(world.user(), "default");
     overrides.create(&PostParams::default(), &broken).await?;
-    let (templates, began) = (deployments(&world), now(&world));
+    let templates = deployments(&world);
     templates.create(&PostParams::default(), &propagation::deployment()?).await?;
     let works: Api<Work> = Api::namespaced(world.user(), "karmada-es-member1");
     let refused = async || {

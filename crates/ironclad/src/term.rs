@@ -74,7 +74,7 @@ impl Parts {
     }
 }
 
-/// Removes the ConfigMap in which leaders of older versions reported their queue of evictions: nobody keeps it up to date.
+/// Removes the ConfigMap in which leaders of older versions reported their queue of evictions: it is out of date.
 async fn remove_old_report(writer: &Client) -> Result<(), kube::Error> {
     let maps: Api<ConfigMap> = Api::namespaced(writer.clone(), namespaces::SYSTEM);
     match maps.delete(OLD_REPORT_CONFIG_MAP, &DeleteParams::default()).await {

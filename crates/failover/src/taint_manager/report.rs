@@ -131,7 +131,7 @@ mod tests {
     fn the_former_version_is_understood() {
         let former = json!({
             "at": "1970-01-01T00:00:09Z", "rate": 0.5, "state": "normal", "because": "x", "clusters": 3, "unhealthy": 1,
-            "check": "Strict", "mode": "Enforce", "flags": {}, "ready": 2, "held": 0, "delayed": 1, "parked": 0,
+            "check": "strict", "mode": "enforce", "flags": {}, "ready": 2, "held": 0, "delayed": 1, "parked": 0,
             "drainedAt": null, "kind": "EvictionRate", "later": 1,
             "episodes": [{"id": "m1-1", "cluster": "m1", "since": "1970-01-01T00:00:00Z", "taints": "k:NoExecute",
                 "evicted": 1, "pending": 3, "recovering": false}],

@@ -11,8 +11,8 @@ use tokio::net::TcpListener;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "The leader's state")]
 pub(crate) struct ExplainFlags {
-    /// Address on which `explain.ironclad.io` is served and registered, with managed certificates, so that verbs can ask
-    /// the leader: PORT on loopback, or ADDRESS:PORT; 0 for none
+    /// Address on which `explain.ironclad.io` is served and registered, with managed certificates, so that verbs can
+    /// ask the leader: PORT on loopback, or ADDRESS:PORT; 0 for none
     #[arg(long, env = "IRONCLAD_EXPLAIN_BIND_ADDRESS", default_value = "0", value_name = "[ADDRESS:]PORT")]
     explain_bind_address: String,
     /// The Service by which the kube-apiserver finds it, on any replica [default: one of type ExternalName is made for

@@ -64,8 +64,8 @@ pub fn is_awaited(work: &Work, binding: Binding<'_>) -> bool {
         && tasks.any(|task| task.purge_mode == Some(PurgeMode::Directly) && *task.from_cluster == *key.cluster.0)
 }
 
-/// Returns true if a failed request to the member is its answer about the Work, by the class of the failure, or if it was
-/// not sent, since something else changes the object back again and again. A server that fails, such as one whose
+/// Returns true if a failed request to the member is its answer about the Work, by the class of the failure, or if it
+/// was not sent, since something else changes the object back again and again. A server that fails, such as one whose
 /// webhook is down, gives an answer once it has failed for a while; `failures` are those in a row before this one.
 /// Otherwise nothing is known, and the request is sent again.
 #[must_use]
@@ -120,8 +120,8 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
 
 /// Reports that a write to the member failed with `error`, in the member's own words, which are of this class.
 ///
-/// For answers of the member ([`is_verdict`]). Whatever it answers may end without an event: a port is freed, an admission
-/// rule lifted, a webhook is back. So the Work is tried again with backoff.
+/// For answers of the member ([`is_verdict`]). Whatever it answers may end without an event: a port is freed, an
+/// admission rule lifted, a webhook is back. So the Work is tried again with backoff.
 pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
     let Some(key) = work::key_of(seen.work) else { return plan };

@@ -47,7 +47,6 @@ pub struct Command {
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 

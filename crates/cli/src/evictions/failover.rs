@@ -34,10 +34,8 @@ use crate::{
   ironclad failover resume")]
 pub struct Command {
     #[command(subcommand)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub verb: Verb,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 

@@ -128,7 +128,6 @@ pub enum What {
         #[arg(required = true, value_name = "CLUSTER")]
         clusters: Vec<String>,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
     },
     /// A user adds a taint to a cluster.
@@ -143,7 +142,6 @@ pub enum What {
         #[arg(value_name = "KEY[=VALUE]:EFFECT")]
         taint: String,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
     },
     /// Nothing happens but what is under way: what the faulty clusters of now lose at this rate, and how long that
@@ -156,7 +154,6 @@ pub enum What {
         #[arg(value_name = "RATE")]
         at: f64,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
     },
 }
@@ -203,7 +200,6 @@ pub struct How {
     #[arg(long)]
     pub timeline: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 

@@ -19,21 +19,9 @@ use crate::admission::{WebhookError, covers, failed};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerService {
     /// One that exists.
-    Named {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its port.
-        port: u16,
-    },
+    Named { namespace: String, name: String, port: u16 },
     /// One of type ExternalName that is made for this host and port.
-    Made {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-    },
+    Made { host: String, port: u16 },
 }
 
 impl ServerService {

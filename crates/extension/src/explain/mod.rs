@@ -20,9 +20,7 @@ use crate::aggregated::failure;
 
 pub use serve::{Leads, serve_explain};
 
-/// The group.
 pub const GROUP: &str = "explain.ironclad.io";
-/// Its one version.
 pub const VERSION: &str = "v1alpha1";
 
 /// Source of the leader's state.

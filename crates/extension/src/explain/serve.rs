@@ -23,7 +23,6 @@ use crate::{
 /// The process that can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leads {
-    /// This one.
     Here,
     /// Another one, which serves the group at this address (`host:port`).
     At(String),

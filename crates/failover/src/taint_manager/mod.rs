@@ -379,7 +379,6 @@ impl Evictions {
         &self.episodes
     }
 
-    /// The queue.
     #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue

@@ -15,7 +15,6 @@ pub const PAUSE_CONFIG_MAP: &str = "ironclad-failover";
 /// The ConfigMap of namespace `karmada-system` in which leaders of older versions reported.
 pub const OLD_REPORT_CONFIG_MAP: &str = "ironclad-failover-status";
 
-/// The report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -62,7 +61,6 @@ pub struct Report {
 pub struct EpisodeReport {
     /// Names the episode.
     pub id: String,
-    /// The cluster.
     pub cluster: String,
     /// Time at which this leader first saw it.
     pub since: Timestamp,

@@ -41,7 +41,6 @@ impl std::fmt::Display for Waiting {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// The binding.
     pub binding: BindingKey,
     /// The template, as `apps/v1/Deployment shop/web`.
     pub resource: String,

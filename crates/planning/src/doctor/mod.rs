@@ -45,7 +45,6 @@ pub struct Finding {
     pub grade: Grade,
     /// The finding.
     pub what: String,
-    /// Remedy.
     #[serde(rename = "try", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -68,7 +67,6 @@ impl Finding {
 /// The leader's state, as far as it is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leader<'a> {
-    /// Its report.
     pub report: Option<&'a Report>,
     /// Its flags of evictions, if they are known.
     pub flags: Option<&'a EvictionFlags>,

@@ -93,11 +93,9 @@ impl Judged {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// The binding.
     pub binding: BindingKey,
     /// Its template.
     pub resource: String,
-    /// The cluster.
     pub cluster: ClusterName,
     /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves if its state in the queue is unknown; Left; Stays.
     pub state: String,

@@ -12,7 +12,6 @@ use crate::{Fleet, Settings};
 /// The objects that decisions on evictions read.
 #[derive(Debug, Default)]
 pub struct Objects {
-    /// All clusters.
     pub clusters: Clusters,
     /// All ClusterTaintPolicies.
     pub policies: Vec<Arc<ClusterTaintPolicy>>,

@@ -98,7 +98,7 @@ async fn served(bounds: Bounds) -> (Served, Streams) {
     (served, streams)
 }
 
-/// What arrives until this text is in it.
+/// Reads until this text has arrived; returns all that did.
 async fn until(raw: &mut Raw, text: &str) -> String {
     let mut all = Vec::new();
     while !String::from_utf8_lossy(&all).contains(text) {

@@ -355,7 +355,11 @@ fn fail(seen: &Seen<'_>, failed: &Failed<'_>, trigger: &Reason, now: Timestamp, 
     }
     if let Some(part) = &failed.part {
         plan.note(Reason::MovesInPart { moves: part.moves, stays: part.stays }.into());
-        plan.effects.extend(result(seen, &part.targets, true));
+        let mut moved = result(seen, &part.targets, true);
+        if let Some(Effect::Result { patch, .. }) = &mut moved {
+            patch["spec"]["gracefulEvictionTasks"] = json!(part::tasks(binding.spec(), &part.targets));
+        }
+        plan.effects.extend(moved);
     }
     let generation = binding.generation() + i64::from(!plan.is_quiet());
     let updated = scheduled(binding, FALSE, reason, &error, generation, now);

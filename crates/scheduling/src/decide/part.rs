@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{
     policy::PurgeMode,
-    work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
+    work::{GracefulEvictionTask, ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
 use ironclad_fleet::{
     BindingRef, ClusterName,
@@ -58,28 +58,41 @@ pub(super) fn that_fits(seen: &Seen<'_>, failure: &Failure, now: Timestamp) -> O
     let present = spec.clusters.iter().fold(0_i32, |sum, target| sum.saturating_add(target.replicas));
     let lacking = spec.replicas.saturating_sub(present);
     let mut reduced: ResourceBinding = binding.clone();
-    let mut with = |stays: i32| {
-        reduced.spec.replicas = spec.replicas - stays;
+    let mut without = |rest: i32| {
+        reduced.spec.replicas = spec.replicas - rest;
         let seen = Seen { binding: (&reduced).into(), ..*seen };
         let (mut because, mut on_event) = (Vec::new(), |_| {});
         let mut trace = Trace::of(&seen, &mut because, &mut on_event);
         let found = cycle::search(&seen, &BTreeSet::new(), now, &mut trace, &mut Vec::new()).ok()?;
-        Some(Part { targets: found.targets, moves: lacking - stays, stays })
+        Some(Part { targets: found.targets, moves: lacking - rest, stays: rest.min(may_stay) })
     };
-    // The fewer move, the sooner they fit: the least number that stays is between these two.
-    let (mut too_few, mut enough) = (0, may_stay.min(lacking - 1));
-    if enough < 1 {
+    // The fewer move, the sooner they fit: the least rest is between these two.
+    let (mut too_few, mut enough) = (0, lacking - 1);
+    if may_stay < 1 || enough < 1 {
         return None;
     }
-    let mut best = with(enough)?;
+    let mut best = without(enough)?;
     while enough - too_few > 1 {
         let middle = too_few + (enough - too_few) / 2;
-        match with(middle) {
+        match without(middle) {
             Some(part) => (best, enough) = (part, middle),
             None => too_few = middle,
         }
     }
     Some(best)
+}
+
+/// The eviction tasks of a workload with this result: those whose copies stay in part name the replicas that stay, so
+/// that these do not grow again when the workload is scaled up.
+pub(super) fn tasks(spec: &ResourceBindingSpec, targets: &[TargetCluster]) -> Vec<GracefulEvictionTask> {
+    let staying = staying(&ResourceBindingSpec { clusters: targets.to_vec(), ..spec.clone() });
+    let mut tasks = spec.graceful_eviction_tasks.clone();
+    for task in &mut tasks {
+        if let Some(copy) = staying.iter().find(|copy| *copy.cluster.0 == *task.from_cluster) {
+            task.replicas = Some(copy.replicas);
+        }
+    }
+    tasks
 }
 
 /// Sentence about the replicas that stay in clusters that the binding is leaving, with this result; empty if none do.

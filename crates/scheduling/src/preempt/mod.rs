@@ -43,7 +43,7 @@ use self::{
 use crate::{
     Candidate, Seen,
     avoided::avoided,
-    capacity::{Asked, Asker, Freed, Leaver, Room, Share, demand},
+    capacity::{Asked, Asker, Freed, Room, Share, demand},
     estimator::Question,
     priority::priority,
     spread::{Need, Spread},
@@ -111,14 +111,12 @@ pub(crate) fn plan(
         if seen.capacity.is_silent(&candidate.name) || avoided.contains_key(&candidate.name) {
             return Site { candidate, room: None, units: Vec::new() };
         }
-        let leaving: Vec<&Leaver> = placed.leaving(&candidate.name).collect();
         let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
-        let may_gain =
-            on.is_some() || !leaving.is_empty() || (some_by_node && seen.capacity.is_by_node(&candidate.name));
+        let may_gain = on.is_some() || (some_by_node && seen.capacity.is_by_node(&candidate.name));
         if !may_gain {
             return Site { candidate, room: None, units: Vec::new() };
         }
-        let Some((room, share)) = seen.capacity.room(&candidate.name, &asked, &asker, &leaving) else {
+        let Some((room, share)) = seen.capacity.room(&candidate.name, &asked, &asker) else {
             return Site { candidate, room: None, units: Vec::new() };
         };
         // By a summary it is not known who is leaving.
@@ -220,7 +218,7 @@ impl<'s> Eligibility<'s> {
                 scheduled: occupant.scheduled,
                 is_spared: spared_until.is_some_and(|until| self.now < until),
             };
-            let freed = room.freed(&occupant.leaver, share);
+            let freed = room.freed(&other.namespace, &occupant.leaver, share);
             match (group, freed) {
                 // Who has nothing there frees nothing.
                 (None, None) => {}

@@ -34,7 +34,7 @@ pub(crate) fn is_overtaken(seen: &Seen<'_>, placed: &Placed, since: Timestamp, n
     // Whether the share of a cluster is lacking, if it would fit without the others.
     let lacks = |target: &TargetCluster| {
         let cluster = ClusterName::from(target.name.as_str());
-        let (room, _) = seen.capacity.room(&cluster, &asked, &asker, &[])?;
+        let (room, _) = seen.capacity.room(&cluster, &asked, &asker)?;
         let share = i64::from(target.replicas).max(1);
         // Times have whole seconds: in the second of the nomination it is not known who came first.
         let is_new = |occupant: &Occupant| occupant.scheduled.is_some_and(|scheduled| scheduled > since);

@@ -1291,6 +1291,37 @@ mod tests {
             }
         }
 
+        /// What is given beside held capacity, wherever the member's scheduler puts it by default, leaves that capacity
+        /// to whom it is held for once others have left.
+        #[test]
+        fn what_is_given_leaves_what_is_held(
+            nodes in prop::collection::vec((0_i64..9_000, 0_i64..7), 1..5),
+            pods in prop::collection::vec((0_usize..4, 0_usize..5, 0_i64..2_500), 0..12),
+            gone in prop::collection::vec(any::<bool>(), 4),
+            held in (1_i64..8_000, 1_i64..4),
+            each in 1_i64..3_000,
+        ) {
+            let of = |at: usize| Workload::new("Deployment", "shop", &format!("w{at}"));
+            let cores = |cpu: i64| replicas(json!({"resourceRequest": {"cpu": format!("{cpu}m")}}));
+            let mut index = Index::default();
+            for (at, (cpu, slots)) in nodes.iter().enumerate() {
+                index.node(&format!("n{at}"), Some(node(*cpu, 64, *slots)));
+            }
+            for (workload, at, cpu) in pods {
+                index.pod(None, Some(&Pod { workload: of(workload), ..pod(&format!("n{at}"), cpu) }));
+            }
+            let leaving = (0..4).filter(|at| gone[*at]).filter_map(|at| index.leaving(of(at), &"shop".into()));
+            let leaving: Vec<Leaving> = leaving.collect();
+            let (holder, asker) = (cores(held.0), cores(each));
+            let before = Before { namespace: String::new(), parts: holder.parts(), sets: held.1 };
+            prop_assert_eq!(index.fits_beside(&asker, &leaving, &[]), index.fits(&asker), "nothing is held");
+            let wanted = index.fits_if(&holder, &leaving, &[]).min(held.1);
+            let given = index.fits_beside(&asker, &leaving, &[before]);
+            prop_assert!(given <= index.fits(&asker));
+            index.expect("asker", of(9), "shop", Some((asker.parts(), given)));
+            prop_assert!(index.fits_if(&holder, &leaving, &[]) >= wanted, "{} were given", given);
+        }
+
         /// Reference: an index without those that leave. What waits takes its part of what they leave.
         #[test]
         fn what_fits_without_workloads_is_what_fits_where_they_are_not(

@@ -39,7 +39,7 @@ pub(crate) use footprint::{Footprint, Share};
 pub use free::Modelling;
 pub use nominated::Asker;
 pub use promised::Reservation;
-pub(crate) use room::{Asked, Freed, Leaver, Room};
+pub(crate) use room::{Asked, Freed, Room};
 
 use crate::estimator::{Index, Node, Pod, Question, Quota, Workload};
 use demand::Part;

@@ -154,24 +154,17 @@ impl Capacity {
         }
     }
 
-    /// Returns whether a result of this binding is being written.
-    #[must_use]
-    pub fn is_being_written(&self, key: &BindingKey) -> bool {
-        self.being_written.contains(key)
-    }
-
     /// Promises what each target gained from a written result. `before` is the binding as it was scheduled, `now` any
     /// monotonic time.
     pub fn assigned(&mut self, before: BindingRef<'_>, after: &[TargetCluster], options: &Options, now: Duration) {
-        let spec = before.spec();
-        self.assign(before, spec, after, &spec.graceful_eviction_tasks, options, now);
+        self.assign(before, before.spec(), after, options, now);
     }
 
     /// Promises what each target gained from a change that was observed. A result that is being written is part of it,
     /// or its write will fail, since the version that it was decided on is not the present one.
     pub fn observed(&mut self, old: BindingRef<'_>, new: &ResourceBindingSpec, options: &Options, now: Duration) {
         self.being_written.remove(&old.key());
-        self.assign(old, new, &new.clusters, &new.graceful_eviction_tasks, options, now);
+        self.assign(old, new, &new.clusters, options, now);
     }
 
     fn assign(
@@ -179,11 +172,10 @@ impl Capacity {
         before: BindingRef<'_>,
         spec: &ResourceBindingSpec,
         after: &[TargetCluster],
-        tasks: &[GracefulEvictionTask],
         options: &Options,
         now: Duration,
     ) {
-        let old = before.spec();
+        let (old, tasks) = (before.spec(), &spec.graceful_eviction_tasks);
         if !is_tracked(before) {
             return;
         }

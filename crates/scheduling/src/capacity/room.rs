@@ -64,13 +64,6 @@ impl From<Question> for Asked {
     }
 }
 
-/// A workload that may leave a cluster: who it is, and what its result names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Leaver {
-    pub(crate) workload: Workload,
-    pub(crate) footprint: Footprint,
-}
-
 /// Amounts that a workload frees in a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Freed {
@@ -211,15 +204,22 @@ impl Room<'_> {
         self.base
     }
 
-    /// Amounts that a workload of this namespace frees; `None` if the account is kept by node and it has nothing there.
-    pub(crate) fn freed(&self, namespace: &Arc<str>, leaver: &Leaver, share: &Share<'_>) -> Option<Freed> {
+    /// Amounts that a workload of this namespace frees, of which its result names the footprint; `None` if the account is
+    /// kept by node and it has nothing there.
+    pub(crate) fn freed(
+        &self,
+        namespace: &Arc<str>,
+        workload: Workload,
+        footprint: &Footprint,
+        share: &Share<'_>,
+    ) -> Option<Freed> {
         let freed = |footprint: &Footprint, leaving| Freed {
             amounts: self.amounts(footprint),
             share: share.of(footprint),
             leaving,
         };
-        let Some(nodes) = &self.nodes else { return Some(freed(&leaver.footprint, None)) };
-        let leaving = nodes.index.leaving(leaver.workload, namespace)?;
+        let Some(nodes) = &self.nodes else { return Some(freed(footprint, None)) };
+        let leaving = nodes.index.leaving(workload, namespace)?;
         let (amounts, pods) = leaving.amounts();
         Some(freed(&Footprint::new(amounts, pods), Some(leaving)))
     }

@@ -41,7 +41,7 @@ pub(crate) fn is_overtaken(seen: &Seen<'_>, placed: &Placed, since: Timestamp, n
         let others = placed.on(&cluster).zip(above).into_iter().flat_map(|(on, above)| on.from(above));
         let mut freed: Amounts = smallvec![0; room.width()];
         for (_, other) in others.filter(|(_, other)| is_new(other)) {
-            for (sum, more) in freed.iter_mut().zip(&room.amounts(&other.leaver.footprint)) {
+            for (sum, more) in freed.iter_mut().zip(&room.amounts(&other.footprint)) {
                 *sum = sum.saturating_add(*more);
             }
         }

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use crate::{
     capacity::{
-        Footprint, Leaver,
+        Footprint,
         demand::{self, Demand},
     },
     estimator::Workload,
@@ -42,8 +42,9 @@ struct Entry {
 /// A binding on one cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Occupant {
-    /// Workload and footprint on the cluster.
-    pub(super) leaver: Leaver,
+    pub(super) workload: Workload,
+    /// What its result names on the cluster.
+    pub(super) footprint: Footprint,
     /// Replicas of its target there.
     pub(super) replicas: i32,
     /// `status.lastScheduledTime`.
@@ -127,7 +128,8 @@ impl Placed {
                 continue;
             }
             let occupant = Occupant {
-                leaver: Leaver { workload, footprint },
+                workload,
+                footprint,
                 replicas: target.replicas,
                 scheduled: view.last_scheduled(),
                 group: group.clone(),

@@ -1,5 +1,5 @@
-//! Random fleets from fixed seeds, and from fresh ones, whose root is printed. A failing seed is shrunk and printed with
-//! the command to rerun it.
+//! Random fleets from fixed seeds, and from fresh ones, whose root is printed. A failing seed is shrunk and printed
+//! with the command to rerun it.
 
 use std::time::Duration;
 

@@ -51,7 +51,10 @@ pub(crate) async fn ask<T: DeserializeOwned>(client: &Client, what: &str) -> Res
                     .to_owned(),
             ),
             // Rights are checked before anybody looks whether the group is served.
-            403 => Unknown::Unasked(format!("you may not read {what} of explain.ironclad.io")),
+            403 => Unknown::Unasked(format!(
+                "you may not read {what} of explain.ironclad.io: {} ({})",
+                status.message, status.reason
+            )),
             503 => Unknown::Unasked(status.message.clone()),
             _ => Unknown::Failed(status.message.clone()),
         },

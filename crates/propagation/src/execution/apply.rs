@@ -62,8 +62,8 @@ pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
     let manifest = finished(seen.work, raw);
     match seen.object {
         Observed::Unknown => read(plan, key),
-        // As far as is known, the object that refused the last create still exists.
-        Observed::Uncached if report::is_refused_by_another(cx) => read(plan, key),
+        // A member may forbid the create of an object that exists by other words than AlreadyExists.
+        Observed::Uncached if report::is_refused(cx) => read(plan, key),
         Observed::Uncached | Observed::Absent => match awaited::wait(cx) {
             // A create would be refused, and users would see a failure that is none.
             Some(wait) => {
@@ -239,10 +239,9 @@ fn exists(cx: &Context<'_>, object: &ObjectKey, manifest: &Value, owner: Option<
     };
     let by = owner.map(|owner| format!(", managed by {owner},")).unwrap_or_default();
     format!(
-        "resource(kind={}, {name}) {} {}{by} and the {} strategy value is {value}, Karmada \
+        "resource(kind={}, {name}) already exists in the cluster {}{by} and the {} strategy value is {value}, Karmada \
          will not manage this resource",
         object.gvk.kind,
-        report::EXISTS,
         cx.key.cluster,
         annotations::CONFLICT_RESOLUTION,
     )

@@ -26,10 +26,6 @@ const ERROR_BYTES_MAX: usize = 4096;
 /// Shortest time for which a contested object is reported.
 const CONTESTED_MIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// First words of the refusal of an object that is not ours. Clients of Karmada match on them
-/// (specification/propagation.md 31 row 19).
-pub(super) const EXISTS: &str = "already exists in the cluster";
-
 pub(super) fn present_conditions<'a>(cx: &'a Context<'_>) -> &'a [Condition] {
     cx.seen.work.status.as_ref().map_or(&[], |status| &status.conditions)
 }
@@ -40,13 +36,10 @@ pub(super) fn was_sent(cx: &Context<'_>) -> bool {
         .is_some_and(|applied| applied.status == conditions::TRUE && applied.observed_generation == generation(cx))
 }
 
-/// Returns true if an object that is not ours kept this manifest from the member.
-pub(super) fn is_refused_by_another(cx: &Context<'_>) -> bool {
-    conditions::get(present_conditions(cx), types::APPLIED).is_some_and(|applied| {
-        applied.status == conditions::FALSE
-            && applied.observed_generation == generation(cx)
-            && applied.message.contains(EXISTS)
-    })
+/// Returns true if the last write was refused, or an object that is not ours kept the manifest from the member.
+pub(super) fn is_refused(cx: &Context<'_>) -> bool {
+    conditions::get(present_conditions(cx), types::APPLIED)
+        .is_some_and(|applied| applied.status == conditions::FALSE && applied.reason == reasons::APPLIED_FAILED)
 }
 
 /// Dispatching is suspended.

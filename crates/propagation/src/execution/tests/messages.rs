@@ -112,6 +112,36 @@ fn object_that_something_else_changes_back_is_reported_until_it_stays_as_applied
 }
 
 #[test]
+fn object_is_read_before_the_next_try_after_a_refused_create() {
+    let unmanaged = changed(object(&web()), json!({"metadata": {"labels": {MANAGED: null, ID: null}}}));
+    let interpreter = Interpreter::default();
+    for (class, strategy, edited) in
+        ["Denied", "OverQuota", "Invalid", "NotFound", "ServerError", "Unavailable", "Throttled"]
+            .into_iter()
+            .flat_map(|class| [(class, "", false), (class, "overwrite", false), (class, "overwrite", true)])
+    {
+        let scene = Scene::of(work(deployment(), strategy)).cached();
+        assert_eq!(words(&scene.plan()), ["create", WELL], "no read before the first create");
+        let mut scene = scene.after(&failed(&scene.seen(&interpreter), class, "no", now()));
+        if edited {
+            scene.work = with(&scene.work, json!({"metadata": {"generation": 2}}));
+        }
+        assert_eq!(words(&scene.plan()), ["read Deployment shop/web"], "{class} {edited}");
+        let there = Scene { cached: false, ..scene.clone() }.has(unmanaged.clone());
+        let plan = there.plan();
+        if strategy == "overwrite" {
+            assert_eq!(words(&plan)[..2], ["replace", WELL], "{class} {edited}");
+        } else {
+            assert!(conditions_of(&plan)[1].message.contains("already exists in the cluster m1"), "{class}: {plan:?}");
+            let again = Scene { object: Some(None), cached: true, ..there.after(&plan) };
+            assert_eq!(words(&again.plan()), ["read Deployment shop/web"], "the create would be refused again");
+        }
+        let absent = Scene { cached: false, ..scene };
+        assert_eq!(words(&absent.plan())[0], "create", "{class} {edited}");
+    }
+}
+
+#[test]
 fn retry_depends_on_the_failure_class() {
     let (living, terminating) = (Scene::of(web()), Scene::of(deleting(&web())));
     for (class, scene, want) in [

@@ -101,6 +101,13 @@ impl<'a> Policy<'a> {
         }
         selector::best(&self.spec().resource_selectors, template)
     }
+
+    /// Returns true if it selects the object in another group or version that serves its kind, too. There the object
+    /// carries the same claim.
+    pub(crate) fn selects_in_another_api(self, template: &Identity<'_>) -> bool {
+        let in_api = |api_version: &str| self.matches(&Identity { api_version, ..template.clone() }).is_some();
+        self.spec().resource_selectors.iter().any(|selector| in_api(&selector.api_version))
+    }
 }
 
 /// Order among matching policies: the greatest is chosen.

@@ -122,16 +122,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
 fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, claim: &Claim, ids: &mut NewIds) {
     let key = claim.policy();
     let Some(policy) = seen.policies.iter().copied().find(|policy| policy.key() == key) else {
-        // Repair a clean-up that raced with a claim. Patch the template last: its claim is the index by which this is
-        // found.
-        if let Some(binding) = seen.binding
-            && let Some(patch) = claim.removal(binding.metadata())
-        {
-            plan.effects.push(Effect::PatchBinding { key: binding.key(), patch });
-        }
-        if let Some(patch) = claim.removal_from_template(seen.template) {
-            plan.effects.push(Effect::PatchTemplate { patch });
-        }
+        // Repair a clean-up that raced with a claim.
+        release(plan, seen, claim);
         plan.note(Reason::ClaimantGone { policy: key }.into());
         return;
     };
@@ -140,6 +132,10 @@ fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, cl
         return;
     }
     if policy.matches(identity).is_none() {
+        // The template was edited, or copied from another one together with its claim.
+        if !policy.selects_in_another_api(identity) {
+            release(plan, seen, claim);
+        }
         plan.note(Reason::SelectorsLeft { policy: key }.into());
         return;
     }
@@ -162,6 +158,18 @@ fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, cl
     }
     stop_waiting(plan, seen);
     bind(plan, seen, policy, &claim, ids);
+}
+
+/// Removes the claim. Patches the template last: its claim is the index by which this is found.
+fn release(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
+    if let Some(binding) = seen.binding
+        && let Some(patch) = claim.removal(binding.metadata())
+    {
+        plan.effects.push(Effect::PatchBinding { key: binding.key(), patch });
+    }
+    if let Some(patch) = claim.removal_from_template(seen.template) {
+        plan.effects.push(Effect::PatchTemplate { patch });
+    }
 }
 
 /// Returns true if a lazy policy leaves the binding unchanged, since the user did not change the template

@@ -5,6 +5,9 @@ use ironclad_fleet::EventType;
 use super::{claim::ClaimScope, *};
 use crate::testkit::{cluster_policy, deployment, ids, merge, patched, policy};
 
+const NAMESPACED_ID: &str = "propagationpolicy.karmada.io/permanent-id";
+const CLUSTER_ID: &str = "clusterpropagationpolicy.karmada.io/permanent-id";
+
 /// A template with its policies and binding. Applies effects as the reconciler does.
 struct World {
     template: Value,
@@ -212,8 +215,14 @@ fn claims_are_released_or_kept() {
             1,
         ),
         (
-            "its selectors left: nothing, without error",
+            "its selectors left: the claim goes, binding first",
             |world| world.policies[0].spec.resource_selectors[0].name = "x".into(),
+            None,
+            2,
+        ),
+        (
+            "seen in another API in which its policy does not select it: nothing, without error",
+            |world| world.policies[0].spec.resource_selectors[0].api_version = "extensions/v1beta1".into(),
             Some("p"),
             0,
         ),
@@ -232,6 +241,68 @@ fn claims_are_released_or_kept() {
             }
             1 => assert_eq!(plan.effects, [Effect::Retry], "{name}"),
             _ => {}
+        }
+    }
+}
+
+/// A copy of a template carries its claim, too.
+#[test]
+fn claim_that_names_another_object_is_released() {
+    let holder = policy("holder", json!({"name": "web"}));
+    let cluster_holder = cluster_policy("cluster-holder", json!({"name": "web", "namespace": "shop"}));
+    let by_label = policy("by-label", json!({"labelSelector": {"matchLabels": {"tier": "front"}}}));
+    let mut own = policy("own", json!({"name": "copy"}));
+    let elsewhere = json!({"metadata": {"namespace": "staging"}});
+    let mut own_elsewhere: PropagationPolicy = patched(&own, &elsewhere);
+    for (policy, namespace, name) in [(&mut own, "shop", "copy"), (&mut own_elsewhere, "staging", "web")] {
+        policy.spec.resource_selectors[0].namespace = namespace.into();
+        policy.spec.resource_selectors[0].name = name.into();
+    }
+    let named = json!({"metadata": {"name": "copy"}});
+    let with = |extra: Value| {
+        let mut all = named.clone();
+        merge(&mut all, &extra);
+        all
+    };
+    let (of_policy, of_cluster) = (Policy::Namespaced(&holder), Policy::Cluster(&cluster_holder));
+    let both = json!({"metadata": {
+        "labels": {CLUSTER_ID: "id-cluster-holder"},
+        "annotations": {"clusterpropagationpolicy.karmada.io/name": "cluster-holder"},
+    }});
+    for (name, claimed_by, change, own) in [
+        ("another name", of_policy, named.clone(), Some(&own)),
+        ("another namespace", of_policy, elsewhere.clone(), Some(&own_elsewhere)),
+        ("a cluster policy's, another name", of_cluster, named.clone(), Some(&own)),
+        ("a cluster policy's, another namespace", of_cluster, elsewhere, Some(&own_elsewhere)),
+        (
+            "of another control plane",
+            of_policy,
+            with(json!({"metadata": {"labels": {NAMESPACED_ID: "x"}}})),
+            Some(&own),
+        ),
+        ("two claims", of_policy, with(both), Some(&own)),
+        ("a lazy policy's", of_policy, with(json!({"metadata": {"annotations": {AWAITS_EDIT: "x"}}})), Some(&own)),
+        ("other labels", Policy::Namespaced(&by_label), json!({"metadata": {"labels": {"tier": "back"}}}), None),
+    ] {
+        for own in [own, None] {
+            let mut world = World::new(vec![holder.clone(), by_label.clone()]);
+            world.cluster_policies.push(cluster_holder.clone());
+            let claim = Claim::new(claimed_by, claimed_by.permanent_id().unwrap().to_owned());
+            let patch = claim.patch_of_template(&world.template).unwrap();
+            world.edit(patch);
+            world.edit(change.clone());
+            if name == "other labels" {
+                // The template is no copy: the holder's name would select it.
+                world.policies.remove(0);
+                world.cluster_policies.clear();
+            }
+            world.policies.extend(own.cloned());
+            world.converge();
+            assert_eq!(world.claimant().as_deref(), own.map(|_| "own"), "{name}");
+            assert_eq!(world.binding.is_some(), own.is_some(), "{name}");
+            assert_eq!(template::annotation(&world.template, AWAITS_EDIT), "", "{name}");
+            let labels = template::map(&world.template, "/metadata/labels");
+            assert!(labels.contains_key(NAMESPACED_ID) == own.is_some() && !labels.contains_key(CLUSTER_ID), "{name}");
         }
     }
 }

@@ -54,8 +54,6 @@ pub struct Seen<'a> {
     pub templates: &'a [Template<'a>],
     /// Waiting templates that it may select, or all waiting templates.
     pub waiting: &'a [&'a Value],
-    /// Names of the override policies in the scope of its `dependentOverrides`.
-    pub overrides: &'a BTreeSet<String>,
     /// Candidates for preemption: the templates that its selectors name, each with its present policy. `None` if the
     /// gate `PropagationPolicyPreemption` is off.
     pub preemption: Option<&'a [Candidate<'a>]>,
@@ -100,8 +98,6 @@ pub enum Effect {
     Enqueue { template: ObjectKey },
     /// Reconcile the policy again after this time.
     RequeueAfter(Duration),
-    /// Reconcile again with back-off.
-    Retry,
     /// Record an event.
     Event(Event),
 }
@@ -148,30 +144,12 @@ fn release(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
     }
 }
 
-/// Enqueues waiting templates that the policy selects, once its override policies exist (specification/propagation.md
-/// 6.1, step 3).
+/// Enqueues waiting templates that the policy selects (specification/propagation.md 6.1, step 3). The detector has them
+/// wait for its override policies.
 fn enqueue_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
-    let matching: Vec<ObjectKey> = seen
-        .waiting
-        .iter()
-        .map(|template| Identity::of(template))
-        .filter(|identity| seen.policy.matches(identity).is_some())
-        .map(|identity| identity.key())
-        .collect();
-    if matching.is_empty() {
-        return;
-    }
-    let missing = missing_overrides(seen);
-    if missing.is_empty() {
-        plan.effects.extend(matching.into_iter().map(|template| Effect::Enqueue { template }));
-    } else {
-        plan.push(Effect::Retry, Reason::OverridesMissing { policy: seen.policy.key(), missing }.into());
-    }
-}
-
-/// The missing override policies of `dependentOverrides` (specification/propagation.md 4.5).
-fn missing_overrides(seen: &Seen<'_>) -> Vec<String> {
-    seen.policy.spec().dependent_overrides.iter().filter(|name| !seen.overrides.contains(*name)).cloned().collect()
+    let identities = seen.waiting.iter().map(|template| Identity::of(template));
+    let matching = identities.filter(|identity| seen.policy.matches(identity).is_some());
+    plan.effects.extend(matching.map(|identity| Effect::Enqueue { template: identity.key() }));
 }
 
 /// Preempts templates that other policies claimed (specification/propagation.md 6.3). Level-triggered: the present
@@ -290,10 +268,7 @@ pub fn policies_that_gain(all: &[Policy<'_>], old: Policy<'_>, new: Policy<'_>) 
 fn report_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let idle = seen.claimed.is_empty()
         && seen.templates.is_empty()
-        && !plan
-            .effects
-            .iter()
-            .any(|e| matches!(e, Effect::Enqueue { .. } | Effect::PatchTemplate { .. } | Effect::Retry));
+        && !plan.effects.iter().any(|e| matches!(e, Effect::Enqueue { .. } | Effect::PatchTemplate { .. }));
     if !idle {
         return;
     }
@@ -301,10 +276,6 @@ fn report_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let created = seen.policy.metadata().creation_timestamp.as_ref().map(|time| time.0);
     if created.is_some_and(|created| seen.now.duration_since(created) < IDLE_AFTER) {
         plan.effects.push(Effect::RequeueAfter(IDLE_RECHECK));
-        return;
-    }
-    if !missing_overrides(seen).is_empty() {
-        // Its templates report the missing override policies.
         return;
     }
     let selectors: Vec<String> = seen.policy.spec().resource_selectors.iter().map(selector_text).collect();

@@ -69,7 +69,6 @@ impl Applier {
                 }
                 Effect::Enqueue { template } => self.queue.queue.add_low_priority(template),
                 Effect::RequeueAfter(wait) => next = Next::After(wait),
-                Effect::Retry => next = Next::Retry,
                 Effect::Event(event) => {
                     self.metrics.count(&event);
                     self.events.record(&event);

@@ -43,7 +43,6 @@ pub(super) struct Observed {
     pub(super) templates: Vec<(CachedTemplate, Option<Binding>)>,
     waiting: Vec<Value>,
     preemption: Option<Vec<(CachedTemplate, Option<AnyPolicy>)>>,
-    overrides: BTreeSet<String>,
     /// Reasons why kinds could not be listed: their templates are missing here.
     pub(super) unlisted: BTreeSet<String>,
 }
@@ -87,7 +86,6 @@ impl Observed {
             claimed: &claimed,
             templates: &templates,
             waiting: &waiting,
-            overrides: &self.overrides,
             preemption: preemption.as_deref(),
             now,
         })
@@ -163,11 +161,9 @@ impl Observer {
                 waiting.push(CachedTemplate::new(key, object)?.json);
             }
         }
-        let (namespaced, cluster) = self.policies.dependent_overrides(std::slice::from_ref(&policy));
-        let overrides = if key.namespace.is_empty() { cluster } else { namespaced };
         let preempts = self.settings.gates.enabled(Gate::PropagationPolicyPreemption);
         let preemption = preempts.then(|| self.preemption(&policy)).transpose()?;
-        Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides, unlisted }))
+        Ok(Some(Observed { policy, claimed, templates, waiting, preemption, unlisted }))
     }
 
     /// The templates of a kind with one of these ids, each with its binding.

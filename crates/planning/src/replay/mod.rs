@@ -109,18 +109,11 @@ impl<'a> Replay<'a> {
                 Some(Candidate { template, holder })
             })
             .collect();
-        let overrides = match policy {
-            Policy::Namespaced(policy) => {
-                fleet.override_names(policy.metadata.namespace.as_deref().unwrap_or_default())
-            }
-            Policy::Cluster(_) => fleet.cluster_override_names(),
-        };
         let seen = policy::Seen {
             policy,
             claimed: &claimed,
             templates: &templates,
             waiting: &[],
-            overrides: &overrides,
             preemption: (preemption == Preemption::On).then_some(candidates.as_slice()),
             now: self.now,
         };

@@ -30,9 +30,8 @@ fn seen<'a>(
     claimed: &'a [Claimed<'a>],
     templates: &'a [Template<'a>],
     waiting: &'a [&'a Value],
-    none: &'a BTreeSet<String>,
 ) -> Seen<'a> {
-    Seen { policy, claimed, templates, waiting, overrides: none, preemption: None, now: Timestamp::UNIX_EPOCH }
+    Seen { policy, claimed, templates, waiting, preemption: None, now: Timestamp::UNIX_EPOCH }
 }
 
 fn key() -> ObjectKey {
@@ -47,7 +46,6 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
             Effect::PatchTemplate { .. } => "template",
             Effect::PatchBinding { .. } => "binding",
             Effect::Enqueue { .. } => "enqueue",
-            Effect::Retry => "retry",
             Effect::RequeueAfter(_) => "requeue",
             Effect::Event(_) => "event",
         })
@@ -56,15 +54,14 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
 
 #[test]
 fn unselected_templates_are_released_and_selected_ones_enqueued() {
-    let none = BTreeSet::new();
     let p = policy("p", json!({"name": "web"}));
     let (template, binding) = (claimed_template(Policy::Namespaced(&p)), claimed_binding(Policy::Namespaced(&p)));
     let claimed = [Claimed { binding: Binding::from(&binding), template: Some(&template) }];
-    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &[], &[], &none), ids("x"));
+    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &[], &[]), ids("x"));
     assert_eq!(plan.effects, [Effect::Enqueue { template: key() }]);
 
     let left = policy("p", json!({"name": "other"}));
-    let plan = decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[], &none), ids("x"));
+    let plan = decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[]), ids("x"));
     let [Effect::PatchTemplate { patch: of_template, .. }, Effect::PatchBinding { patch: of_binding, .. }] =
         plan.effects.as_slice()
     else {
@@ -78,39 +75,36 @@ fn unselected_templates_are_released_and_selected_ones_enqueued() {
 
     let other = claimed_template(Policy::Namespaced(&policy("q", json!({}))));
     let claimed = [Claimed { binding: Binding::from(&binding), template: Some(&other) }];
-    let plan = decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[], &none), ids("x"));
+    let plan = decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[]), ids("x"));
     assert_eq!(kinds(&plan), ["binding"], "another policy's claim on the template is not ours to clear");
 
     let claimed = [Claimed { binding: Binding::from(&binding), template: None }];
     assert!(
-        decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[], &none), ids("x")).is_quiet(),
+        decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[]), ids("x")).is_quiet(),
         "a template that is deleted"
     );
 }
 
 #[test]
-fn waiting_templates_are_enqueued_once_overrides_exist() {
-    let (none, some) = (BTreeSet::new(), BTreeSet::from(["o".to_owned()]));
+fn waiting_templates_that_it_selects_are_enqueued() {
     let template = deployment();
     let mut p = policy("p", json!({}));
     let waiting = [&template];
-    assert_eq!(
-        decide(&seen(Policy::Namespaced(&p), &[], &[], &waiting, &none), ids("x")).effects,
-        [Effect::Enqueue { template: key() }]
-    );
-    p.spec.dependent_overrides = vec!["o".into()];
-    assert_eq!(decide(&seen(Policy::Namespaced(&p), &[], &[], &waiting, &none), ids("x")).effects, [Effect::Retry]);
-    assert_eq!(kinds(&decide(&seen(Policy::Namespaced(&p), &[], &[], &waiting, &some), ids("x"))), ["enqueue"]);
+    for overrides in [vec![], vec!["o".to_owned()]] {
+        // The template says that it waits for them.
+        p.spec.dependent_overrides = overrides;
+        let plan = decide(&seen(Policy::Namespaced(&p), &[], &[], &waiting), ids("x"));
+        assert_eq!(plan.effects, [Effect::Enqueue { template: key() }]);
+    }
     let other = policy("p", json!({"name": "other"}));
-    assert_eq!(kinds(&decide(&seen(Policy::Namespaced(&other), &[], &[], &waiting, &none), ids("x"))), ["event"]);
+    assert_eq!(kinds(&decide(&seen(Policy::Namespaced(&other), &[], &[], &waiting), ids("x"))), ["event"]);
 }
 
 #[test]
 fn new_policy_gets_id_and_finalizer() {
-    let none = BTreeSet::new();
     let mut p = policy("p", json!({}));
     (p.metadata.labels, p.metadata.finalizers) = (None, None);
-    let plan = decide(&seen(Policy::Namespaced(&p), &[], &[], &[], &none), ids("new"));
+    let plan = decide(&seen(Policy::Namespaced(&p), &[], &[], &[]), ids("new"));
     assert_eq!(
         plan.effects[0],
         Effect::PatchPolicy {
@@ -119,7 +113,7 @@ fn new_policy_gets_id_and_finalizer() {
     );
     let c: ClusterPropagationPolicy =
         patched(&cluster_policy("c", json!({})), &json!({"metadata": {"labels": null, "finalizers": ["theirs"]}}));
-    let plan = decide(&seen(Policy::Cluster(&c), &[], &[], &[], &none), ids("new"));
+    let plan = decide(&seen(Policy::Cluster(&c), &[], &[], &[]), ids("new"));
     assert_eq!(
         plan.effects[0],
         Effect::PatchPolicy {
@@ -130,52 +124,45 @@ fn new_policy_gets_id_and_finalizer() {
 
 #[test]
 fn policy_without_templates_is_reported() {
-    let none = BTreeSet::new();
     let p = policy("p", json!({"name": "wbe", "namespace": "shop"}));
-    let plan = decide(&seen(Policy::Namespaced(&p), &[], &[], &[], &none), ids("x"));
+    let plan = decide(&seen(Policy::Namespaced(&p), &[], &[], &[]), ids("x"));
     let [Effect::Event(event)] = plan.effects.as_slice() else { panic!("{plan:?}") };
     assert_eq!((event.reason, event.about.kind.as_str()), ("NoTemplateMatched", "PropagationPolicy"));
     assert_eq!(
         event.message,
         "no template matches the resource selectors yet; the policy is applied as soon as one does: check apiVersion, kind, name and namespace of apps/v1 Deployment shop/wbe"
     );
-    let mut waits = p.clone();
-    waits.spec.dependent_overrides = vec!["o".into()];
-    let plan = decide(&seen(Policy::Namespaced(&waits), &[], &[], &[], &none), ids("x"));
-    assert!(plan.is_quiet(), "it takes none before its overrides exist, and the templates say so: {plan:?}");
 }
 
 #[test]
 fn deleted_policy_releases_claims_and_keeps_workloads() {
-    let none = BTreeSet::new();
     let mut p = policy("p", json!({}));
     let (template, binding) = (claimed_template(Policy::Namespaced(&p)), claimed_binding(Policy::Namespaced(&p)));
     p.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     let claimed = [Claimed { binding: Binding::from(&binding), template: Some(&template) }];
     let templates = [Template { template: &template, binding: Some(Binding::from(&binding)) }];
-    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &templates, &[&template], &none), ids("x"));
+    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &templates, &[&template]), ids("x"));
     assert_eq!(kinds(&plan), ["binding", "template", "event", "policy"], "binding, template, then the finalizer");
     assert_eq!(plan.effects[3], Effect::PatchPolicy { patch: json!({"metadata": {"finalizers": []}}) });
     let Effect::Event(event) = &plan.effects[2] else { panic!("{plan:?}") };
     assert_eq!(event.message, "policy removed, propagated copies are kept: PropagationPolicy shop/p");
 
     // The selectors were edited: the kind of the template is not among them, so only its binding names it.
-    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &[], &[], &none), ids("x"));
+    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &[], &[]), ids("x"));
     assert_eq!(kinds(&plan), ["binding", "template", "event", "policy"], "of a kind that is no longer selected");
 
     // Claimed by another policy since: the object no longer has this policy's id.
     let other = claimed_template(Policy::Namespaced(&policy("q", json!({}))));
     let templates = [Template { template: &other, binding: None }];
-    let plan = decide(&seen(Policy::Namespaced(&p), &[], &templates, &[], &none), ids("x"));
+    let plan = decide(&seen(Policy::Namespaced(&p), &[], &templates, &[]), ids("x"));
     assert_eq!(kinds(&plan), ["policy"]);
 
     p.metadata.finalizers = None;
-    assert!(decide(&seen(Policy::Namespaced(&p), &[], &[], &[], &none), ids("x")).is_quiet());
+    assert!(decide(&seen(Policy::Namespaced(&p), &[], &[], &[]), ids("x")).is_quiet());
 }
 
 #[test]
 fn preemption_table() {
-    let none = BTreeSet::new();
     let make = |name: &str, priority: i32| -> PropagationPolicy {
         patched(&policy(name, json!({"name": "web"})), &json!({"spec": {"priority": priority, "preemption": "Always"}}))
     };
@@ -200,7 +187,7 @@ fn preemption_table() {
     ] {
         let template = claimed_template(holder);
         let candidates = [Candidate { template: &template, holder: Some(holder) }];
-        let plan = decide(&Seen { preemption: Some(&candidates), ..seen(preemptor, &[], &[], &[], &none) }, ids("x"));
+        let plan = decide(&Seen { preemption: Some(&candidates), ..seen(preemptor, &[], &[], &[]) }, ids("x"));
         let patch = plan
             .effects
             .iter()
@@ -211,22 +198,18 @@ fn preemption_table() {
             merge(&mut taken, patch);
             assert_eq!(Claim::of_template(&taken).unwrap().policy(), preemptor.key(), "{name}");
         }
-        let off = decide(&seen(preemptor, &[], &[], &[], &none), ids("x"));
+        let off = decide(&seen(preemptor, &[], &[], &[]), ids("x"));
         assert!(!kinds(&off).contains(&"template"), "{name}: the gate is off");
     }
     let claimed = claimed_template(Policy::Namespaced(&low));
     let candidates = [Candidate { template: &claimed, holder: None }];
-    let plan = decide(
-        &Seen { preemption: Some(&candidates), ..seen(Policy::Namespaced(&equal), &[], &[], &[], &none) },
-        ids("x"),
-    );
+    let plan =
+        decide(&Seen { preemption: Some(&candidates), ..seen(Policy::Namespaced(&equal), &[], &[], &[]) }, ids("x"));
     assert!(kinds(&plan).contains(&"template"), "a holder that is deleted holds nothing");
     let unclaimed = deployment();
     let candidates = [Candidate { template: &unclaimed, holder: None }];
-    let plan = decide(
-        &Seen { preemption: Some(&candidates), ..seen(Policy::Namespaced(&high), &[], &[], &[], &none) },
-        ids("x"),
-    );
+    let plan =
+        decide(&Seen { preemption: Some(&candidates), ..seen(Policy::Namespaced(&high), &[], &[], &[]) }, ids("x"));
     assert!(!kinds(&plan).contains(&"template"), "an unclaimed template is the waiting list's matter");
 }
 
@@ -308,7 +291,6 @@ fn preemption_candidates() {
 
 #[test]
 fn young_policy_is_not_reported_as_idle() {
-    let none = BTreeSet::new();
     let made = |at: &str| -> PropagationPolicy {
         patched(&policy("p", json!({})), &json!({"metadata": {"creationTimestamp": at}}))
     };
@@ -318,7 +300,7 @@ fn young_policy_is_not_reported_as_idle() {
     ] {
         let policy = made(created);
         let now = "2026-01-01T00:00:10Z".parse().unwrap();
-        let plan = decide(&Seen { now, ..seen(Policy::Namespaced(&policy), &[], &[], &[], &none) }, ids("x"));
+        let plan = decide(&Seen { now, ..seen(Policy::Namespaced(&policy), &[], &[], &[]) }, ids("x"));
         let got = match plan.effects.as_slice() {
             [Effect::RequeueAfter(_)] => "look again",
             [Effect::Event(_)] => "event",
